@@ -1,0 +1,28 @@
+"""The result of an allocator: which user owns each training record and which silo holds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Owner and holder of n training records.
+
+    user: (n,) int64 in [0, n_users). silo: (n,) int64 in [0, n_silos).
+    trains: (n,) bool, False for records that a silo keeps as its local test split.
+    """
+
+    user: np.ndarray
+    silo: np.ndarray
+    trains: np.ndarray
+    n_users: int
+    n_silos: int
+
+    def counts(self) -> np.ndarray:
+        """Training records per silo and user, (n_silos, n_users) int64."""
+        table = np.zeros((self.n_silos, self.n_users), dtype=np.int64)
+        np.add.at(table, (self.silo[self.trains], self.user[self.trains]), 1)
+        return table

@@ -1,0 +1,55 @@
+"""The records of one silo, sorted by user, as tensors on the training device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+    from fedpriv.data.allocation import Allocation
+    from fedpriv.data.base import Records
+
+
+@dataclass(frozen=True)
+class SiloData:
+    """One silo's training records, sorted by user (records of one user keep their data-set order).
+
+    x: (n, ...) float32 tensor, y: (n, ...) tensor, both on one device.
+    users: (k,) int64, the global ids of the users with at least one record here, ascending.
+    starts: (k + 1,) int64; user users[i] owns rows starts[i]:starts[i + 1].
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+    users: np.ndarray
+    starts: np.ndarray
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Records of each user in `users`, (k,) int64."""
+        return np.diff(self.starts)
+
+    def pooled(self) -> SiloData:
+        """The same records as if one user (id 0) owned them all, for algorithms that train on the whole silo."""
+        rows = len(self.x)
+        return SiloData(self.x, self.y, np.zeros(min(rows, 1), dtype=np.int64), np.unique([0, rows]).astype(np.int64))
+
+
+def split_by_silo(records: Records, allocation: Allocation, device: str) -> list[SiloData]:
+    """Cut the training records into one `SiloData` a silo."""
+    import torch
+
+    silos = []
+    for silo in range(allocation.n_silos):
+        rows = np.flatnonzero((allocation.silo == silo) & allocation.trains)
+        rows = rows[np.argsort(allocation.user[rows], kind="stable")]
+        users, counts = np.unique(allocation.user[rows], return_counts=True)
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        x = torch.from_numpy(np.ascontiguousarray(records.x[rows])).to(device)
+        y = torch.from_numpy(np.ascontiguousarray(records.y[rows])).to(device)
+        silos.append(SiloData(x, y, users.astype(np.int64), starts))
+    return silos

@@ -1,0 +1,29 @@
+"""Mistakes a user can make, told in one line.
+
+Everything that a person can mend by changing a key, a file or a folder is a `FedprivError`; the command line prints its
+text alone and exits with 2. Any other exception is a defect of fedpriv and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+
+class FedprivError(Exception):
+    """A mistake in the user's hands: one line that says what is wrong and what is allowed."""
+
+
+class ConfigError(FedprivError):
+    """A configuration key holds a value that cannot work."""
+
+    def __init__(self, key: str, value: object, allowed: str) -> None:
+        super().__init__(f"{key}={value}: {allowed}")
+        self.key, self.value, self.allowed = key, value, allowed
+
+
+class DataError(FedprivError):
+    """A data file is missing, truncated or malformed; the text names the file."""
+
+
+def require(condition: bool, key: str, value: object, allowed: str) -> None:
+    """Raise `ConfigError` for `key` unless `condition` holds; `allowed` says which values are."""
+    if not condition:
+        raise ConfigError(key, value, allowed)

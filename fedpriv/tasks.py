@@ -1,0 +1,118 @@
+"""What is learned: a loss that trains many models at once, and the metrics of one model.
+
+Losses take any leading dimensions, so the same line serves a plain loop, `torch.func.vmap` and stacked models.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Task(ABC):
+    """A learning problem. The first entry of `metrics` is the one that figures and summaries show."""
+
+    @property
+    @abstractmethod
+    def metric(self) -> str:
+        """Name of the main metric; higher is better."""
+
+    @abstractmethod
+    def loss(self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """Weighted loss of each batch.
+
+        outputs: (..., b, c) raw model outputs. y: (..., b) or (..., b, 2). weight: (..., b) non-negative; a plain mean
+        over b rows is weight 1/b, and a padding row has weight 0 and must not influence the others. Returns (...).
+        """
+
+    @abstractmethod
+    def metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        """Metrics of outputs (n, c) against labels (n, ...); NaN where a metric is undefined on these records."""
+
+
+@dataclass(frozen=True)
+class Classification(Task):
+    """Cross-entropy over c classes; `main` chooses which metric leads: "accuracy" or "balanced_accuracy".
+
+    Balanced accuracy is the mean recall over the classes present. With two classes it equals the ROC-AUC of hard
+    labels, (TPR + TNR) / 2, which the Uldp-FL experiments call accuracy on creditcard.
+    """
+
+    main: str = "accuracy"
+
+    @property
+    def metric(self) -> str:
+        return self.main
+
+    def loss(self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        log_p = outputs.log_softmax(-1)
+        return -(log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1) * weight).sum(-1)
+
+    def metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        hit = outputs.argmax(1) == y
+        values = {
+            "accuracy": float(hit.mean()),
+            "balanced_accuracy": float(np.mean([hit[y == label].mean() for label in np.unique(y)])),
+        }
+        return {self.main: values.pop(self.main), **values}
+
+
+@dataclass(frozen=True)
+class BinaryClassification(Task):
+    """Binary cross-entropy on one logit; labels are float 0 or 1. A logit and a loss that applies the sigmoid compute
+    the same function as a sigmoid output with BCE, without its saturation."""
+
+    @property
+    def metric(self) -> str:
+        return "accuracy"
+
+    def loss(self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        from torch.nn.functional import softplus
+
+        logits = outputs.squeeze(-1)
+        return ((softplus(logits) - y * logits) * weight).sum(-1)
+
+    def metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        return {"accuracy": float(((outputs[:, 0] > 0) == (y > 0.5)).mean())}
+
+
+@dataclass(frozen=True)
+class CoxRegression(Task):
+    """Cox's partial likelihood within a batch, and Harrell's C-index with the score as risk.
+
+    Labels are (event, time). Sorted by time descending, record i has loss `event_i * (logsumexp_{j<=i} s_j - s_i)`;
+    a batch without an event has loss 0.
+    """
+
+    @property
+    def metric(self) -> str:
+        return "c_index"
+
+    def loss(self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        event, time = y[..., 0], y[..., 1]
+        real = weight > 0
+        # Padding sorts last and never enters a risk set.
+        order = torch.where(real, -time, torch.inf).argsort(-1, stable=True)
+        score = outputs.squeeze(-1).gather(-1, order)
+        real = real.gather(-1, order)
+        risk = torch.where(real, score, torch.finfo(score.dtype).min).logcumsumexp(-1)
+        hazard = (risk - score) * (event * weight).gather(-1, order)
+        return torch.where(real, hazard, 0.0).sum(-1)
+
+    def metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        from lifelines.utils import concordance_index
+
+        try:
+            # lifelines orders by predicted survival time, the opposite of risk.
+            return {"c_index": float(concordance_index(y[:, 1], -outputs[:, 0], y[:, 0]))}
+        except ZeroDivisionError:  # no comparable pair in these records
+            return {"c_index": float("nan")}
