@@ -1,8 +1,8 @@
 """Named random streams: one independent generator for each (seed, round, party, purpose).
 
 A simulation never shares a generator between two uses, so the order in which parties run, a resumed run, or a new
-consumer of randomness cannot shift anybody else's numbers. Streams are seedable and therefore public knowledge to whoever
-knows the seed: never draw a key, a mask or a share from one.
+consumer of randomness cannot shift anybody else's numbers. Streams are seedable and therefore public knowledge to
+whoever knows the seed: never draw a key, a mask or a share from one.
 """
 
 from __future__ import annotations

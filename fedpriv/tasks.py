@@ -101,7 +101,7 @@ class CoxRegression(Task):
         event, time = y[..., 0], y[..., 1]
         real = weight > 0
         # Padding sorts last and never enters a risk set.
-        order = torch.where(real, -time, torch.inf).argsort(-1, stable=True)
+        order = torch.where(real, -time, torch.inf).argsort(stable=True, dim=-1)
         score = outputs.squeeze(-1).gather(-1, order)
         real = real.gather(-1, order)
         risk = torch.where(real, score, torch.finfo(score.dtype).min).logcumsumexp(-1)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Records:
     """n records in a fixed public order.
 
-    x: (n, ...) float32 features. y: (n,) int64 class, (n,) float32 0/1 label, or (n, 2) float32 (event, time) for survival.
+    x: (n, ...) float32 features.
+    y: (n,) int64 class, (n,) float32 0/1 label, or (n, 2) float32 (event, time) for survival.
     silo: (n,) int64 when the data set itself says which silo holds each record. user: likewise, its owner.
     """
 
