@@ -52,6 +52,10 @@ class DataSet(ABC):
     root: str | None = None
 
     # What is known without reading anything, so that plans and epsilons need no data. Subclasses set them.
+    shape = ()
+    """Shape of one record's features, (30,) or (1, 28, 28)."""
+    outputs = 0
+    """Width of the model's output: classes, or 1 for a logit or a risk score."""
     natural_silos = None
     """Number of silos the data set carries, or None when the allocator makes them."""
     natural_users = False

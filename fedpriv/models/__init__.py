@@ -1,0 +1,22 @@
+"""Networks, each a frozen configuration that builds a module for a data set's shapes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class Model(ABC):
+    """A network by its configuration."""
+
+    @abstractmethod
+    def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
+        """A module that maps (b, *shape) to (b, outputs). Raises ConfigError (key `model`) if `shape` cannot be fed.
+
+        Initial weights come from torch's global generator, which the caller seeds.
+        """
