@@ -1,0 +1,39 @@
+# Everything runs in .venv, which any target makes when it is missing or out of date.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test slow check format bench figures clean
+
+demo: $(READY)  ## the main job on embedded data
+	$(BIN)/fedpriv
+
+test: $(READY)  ## the whole fast suite
+	$(BIN)/pytest -n auto
+
+slow: $(READY)  ## long experiments
+	$(BIN)/pytest -m slow
+
+check: $(READY)  ## format, lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## speed, side by side with plain PyTorch
+	$(BIN)/python -m benchmarks
+
+figures: $(READY)  ## run the quick profile of every figure's experiments and draw them
+	$(BIN)/python -m scripts.figures
+
+# torch and torchvision are named together so that their builds match.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip torch torchvision --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,63 @@
+"""Aggregations: how the parties sum contributions, and who learns what while doing so.
+
+A protocol is a set of parties, each a generator: it yields `{receiver: message}` and is sent `{sender: message}`. The
+object itself is frozen configuration; what a party must remember between rounds lives in its own `memory`, so a secret
+of one party can never be shipped to another.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from fedpriv.algorithms.base import Plan, Update
+
+Party = Generator[dict[str, Any], dict[str, Any], Any]
+"""A protocol's participant; its return value is what it has learned."""
+
+SERVER = "server"
+
+
+class AggregationAborted(Exception):
+    """The exchange ended without a sum; nothing was released in this round."""
+
+
+@dataclass(frozen=True)
+class Aggregation(ABC):
+    """How contributions are summed."""
+
+    @property
+    @abstractmethod
+    def hides_messages(self) -> bool:
+        """Whether the server sees only the sum, not each silo's message."""
+
+    @property
+    @abstractmethod
+    def hides_counts(self) -> bool:
+        """Whether weights that depend on record counts reach nobody in the clear."""
+
+    @abstractmethod
+    def setup(
+        self,
+        counts: dict[str, np.ndarray],
+        weigh: Callable[[np.ndarray], np.ndarray],
+        needs_counts: bool,
+        memory: dict[str, dict[str, Any]],
+    ) -> dict[str, Party]:
+        """Parties of the exchange before the first round, by name.
+
+        counts: each silo's records per unit, (n_units,). weigh: the algorithm's weights from the (n_silos, n_units)
+        table. memory: one dictionary a party, which only that party's generator may touch.
+        """
+
+    @abstractmethod
+    def exchange(self, plan: Plan, updates: dict[str, Update], memory: dict[str, dict[str, Any]]) -> dict[str, Party]:
+        """Parties of one round. Whoever learns the total returns it, (d,) float64; the others return None.
+
+        A party raises AggregationAborted when the sum cannot be had.
+        """

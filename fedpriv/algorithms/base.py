@@ -1,0 +1,144 @@
+"""Algorithms: what a silo computes in a round, and what whoever learns the total does with it.
+
+One round is `plan` (public, no data), `local_update` at each silo, the aggregation's exchange, and `global_update`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from fedpriv.accountants.events import Event
+    from fedpriv.aggregation.base import Aggregation
+    from fedpriv.data.silo import SiloData
+    from fedpriv.mechanisms.base import Mechanism
+    from fedpriv.streams import Streams
+    from fedpriv.tasks import Task
+
+
+@dataclass(frozen=True)
+class Federation:
+    """What everybody knows before the first round: how many users and silos there are."""
+
+    n_users: int
+    n_silos: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One round, fixed before anybody looks at data.
+
+    cohort: silos that take part. users: (n_users,) bool, who is sampled, or None for everyone.
+    events: what each observer will have seen once the round is over.
+    """
+
+    round: int
+    cohort: tuple[int, ...]
+    users: np.ndarray | None
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True)
+class Local:
+    """What a silo trains with: its data and private streams, and a module that any weights are loaded into."""
+
+    silo: int
+    data: SiloData
+    model: nn.Module
+    task: Task
+    mechanism: Mechanism
+    streams: Streams
+
+    @property
+    def name(self) -> str:
+        """The silo's name as a party."""
+        return f"silo{self.silo}"
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """Some units' bounded vectors, streamed in blocks so that memory does not grow with the number of units.
+
+    units: (k,) int64 ids. vectors: (k, d) float64 on the training device, each within the mechanism's bound.
+    """
+
+    units: np.ndarray
+    vectors: torch.Tensor
+
+
+@dataclass
+class Tally:
+    """Non-private diagnostics of one silo's update, filled while its blocks stream by."""
+
+    units: int = 0
+    nonfinite: int = 0
+    clipped: int = 0
+    norm_sum: float = 0.0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.units + other.units,
+            self.nonfinite + other.nonfinite,
+            self.clipped + other.clipped,
+            self.norm_sum + other.norm_sum,
+        )
+
+
+@dataclass(frozen=True)
+class Update:
+    """One silo's part of a round: a stream of contributions, its noise share (d,) float64, and the tally they leave."""
+
+    blocks: Iterator[Contributions]
+    noise: np.ndarray
+    tally: Tally = field(default_factory=Tally)
+
+
+@dataclass(frozen=True)
+class Algorithm(ABC):
+    """A federated algorithm by its configuration; it keeps no state between rounds."""
+
+    def check(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> None:  # noqa: B027
+        """Raise ConfigError for combinations that cannot work; no data is loaded yet."""
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """The method's name in its paper's figures."""
+
+    @property
+    @abstractmethod
+    def needs_counts(self) -> bool:
+        """Whether the weights depend on how many records each user has in each silo."""
+
+    @abstractmethod
+    def weights(self, counts: np.ndarray) -> np.ndarray:
+        """Weight of each unit in each silo, (n_silos, n_units), from counts of that shape; columns sum to at most 1.
+
+        When `needs_counts` is False only the shape of `counts` is used.
+        """
+
+    @abstractmethod
+    def counts(self, local: Local, federation: Federation) -> np.ndarray:
+        """Records of each unit in this silo, (n_units,) int64."""
+
+    @abstractmethod
+    def plan(
+        self, round: int, federation: Federation, mechanism: Mechanism, aggregation: Aggregation, streams: Streams
+    ) -> Plan:
+        """What will happen in this round and what each observer will learn; looks at no data."""
+
+    @abstractmethod
+    def local_update(self, local: Local, plan: Plan, theta: np.ndarray) -> Update:
+        """One silo's contributions and noise share, from the global parameters (d,) float64."""
+
+    @abstractmethod
+    def global_update(self, theta: np.ndarray, total: np.ndarray, federation: Federation) -> np.ndarray:
+        """New global parameters from the sum over the cohort; the only place that divides."""

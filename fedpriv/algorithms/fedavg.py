@@ -1,0 +1,77 @@
+"""Federated averaging with two-sided learning rates: the non-private reference (DEFAULT in the Uldp-FL paper).
+
+Yang, Fang, Liu: Achieving linear speedup with partial worker participation in non-IID federated learning, ICLR 2021.
+Symbols: eta_g -> global_lr, eta_l -> local_lr, Q -> local_epochs, B -> batch_size, S -> Federation.n_silos.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedpriv.accountants.events import ADD_REMOVE, Event
+from fedpriv.aggregation.base import Aggregation
+from fedpriv.algorithms.base import Algorithm, Federation, Local, Plan, Tally, Update
+from fedpriv.algorithms.local_training import trained
+from fedpriv.errors import require
+from fedpriv.mechanisms.base import Mechanism
+from fedpriv.streams import Streams
+
+
+@dataclass(frozen=True)
+class FedAvg(Algorithm):
+    """Each silo trains on all of its records; the server averages the changes with equal weights.
+
+    Privacy: none. The unit that contributes is the silo.
+    """
+
+    local_epochs: int
+    batch_size: int
+    local_lr: float
+    global_lr: float
+
+    def __post_init__(self) -> None:
+        require(self.local_epochs >= 1, "algo.local_epochs", self.local_epochs, "a positive integer")
+        require(self.batch_size >= 1, "algo.batch_size", self.batch_size, "a positive integer")
+        require(0 < self.local_lr < np.inf, "algo.local_lr", self.local_lr, "a positive number")
+        require(0 < self.global_lr < np.inf, "algo.global_lr", self.global_lr, "a positive number")
+
+    @property
+    def label(self) -> str:
+        return "DEFAULT"
+
+    @property
+    def needs_counts(self) -> bool:
+        return False
+
+    def check(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> None:
+        require(not mechanism.clips, "mechanism", type(mechanism).__name__.lower(), "none: algo=fedavg is not private")
+
+    def counts(self, local: Local, federation: Federation) -> np.ndarray:
+        counts = np.zeros(federation.n_silos, dtype=np.int64)
+        counts[local.silo] = len(local.data.x)
+        return counts
+
+    def weights(self, counts: np.ndarray) -> np.ndarray:
+        return np.eye(len(counts))
+
+    def plan(
+        self, round: int, federation: Federation, mechanism: Mechanism, aggregation: Aggregation, streams: Streams
+    ) -> Plan:
+        seen = tuple(
+            Event(observer, "user", ADD_REMOVE, mechanism.event(), None, assumptions=("no noise is added",))
+            for observer in ("released model", "server", "silo")
+        )
+        return Plan(round, tuple(range(federation.n_silos)), None, seen)
+
+    def local_update(self, local: Local, plan: Plan, theta: np.ndarray) -> Update:
+        from fedpriv.training import LocalSgd
+
+        tally = Tally()
+        recipe = LocalSgd(self.local_epochs, self.batch_size, self.local_lr)
+        blocks = trained(local, local.data.pooled(), None, np.array([local.silo]), theta, recipe, plan.round, tally)
+        return Update(blocks, np.zeros(len(theta)), tally)
+
+    def global_update(self, theta: np.ndarray, total: np.ndarray, federation: Federation) -> np.ndarray:
+        return theta + self.global_lr / federation.n_silos * total

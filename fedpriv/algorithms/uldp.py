@@ -1,0 +1,198 @@
+"""ULDP-AVG and ULDP-SGD: user-level differential privacy across silos by per-user clipping.
+
+Kato, Xiong, Takagi, Cao, Yoshikawa: Uldp-FL: Federated learning with across-silo user-level differential privacy,
+PVLDB 2024, Algorithm 3; weighting="records" is the enhanced weighting of section 4.1 (ULDP-AVG-w), user_rate < 1 the
+user-level sub-sampling of Algorithm 4.
+
+Symbols: C -> clip, sigma -> noise_multiplier, q -> user_rate, w_su -> weights, eta_l -> local_lr, eta_g -> global_lr,
+Q -> local_epochs, B -> batch_size, S -> Federation.n_silos, U -> Federation.n_users, n_su -> counts[s, u].
+
+Privacy: unit user, adjacency add/remove of all of one user's records in all silos. The sum over silos has sensitivity C
+(the weights of a user add up to at most 1) and noise N(0, sigma^2 C^2 I), of which every silo adds 1/S of the variance.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.accountants.events import ADD_REMOVE, Event
+from fedpriv.aggregation.base import Aggregation
+from fedpriv.algorithms.base import Algorithm, Federation, Local, Plan, Tally, Update
+from fedpriv.algorithms.local_training import trained
+from fedpriv.errors import require
+from fedpriv.mechanisms.base import Mechanism
+from fedpriv.streams import Streams
+
+if TYPE_CHECKING:
+    from fedpriv.training import LocalSgd
+
+
+def uniform(counts: np.ndarray) -> np.ndarray:
+    """w_su = 1 / S for every pair, also where a user has no records."""
+    return np.full(counts.shape, 1.0 / len(counts))
+
+
+def records(counts: np.ndarray) -> np.ndarray:
+    """w_su = n_su / N_u, and 0 for a user without records (equation 4)."""
+    return counts / np.maximum(counts.sum(axis=0), 1)
+
+
+WEIGHTINGS = {"uniform": uniform, "records": records}
+
+
+@dataclass(frozen=True)
+class UldpBase(Algorithm):
+    """What ULDP-AVG and ULDP-SGD share: clipping per user and silo, weights, noise shares, denominators, events."""
+
+    clip: float
+    noise_multiplier: float
+    user_rate: float
+    weighting: str
+    global_lr: float
+
+    def __post_init__(self) -> None:
+        require(0 < self.user_rate <= 1, "algo.user_rate", self.user_rate, "a probability above 0 and at most 1")
+        require(self.weighting in WEIGHTINGS, "algo.weighting", self.weighting, " or ".join(WEIGHTINGS))
+        require(0 < self.global_lr < math.inf, "algo.global_lr", self.global_lr, "a positive number")
+
+    @abstractmethod
+    def recipe(self) -> LocalSgd:
+        """How one user's records change the model."""
+
+    @property
+    @abstractmethod
+    def family(self) -> str:
+        """The method's name without the letters for weights and sub-sampling."""
+
+    @property
+    def label(self) -> str:
+        letters = ("w" if self.needs_counts else "") + ("s" if self.user_rate < 1 else "")
+        return f"{self.family}-{letters}" if letters else self.family
+
+    @property
+    def needs_counts(self) -> bool:
+        return self.weighting == "records"
+
+    def weights(self, counts: np.ndarray) -> np.ndarray:
+        return WEIGHTINGS[self.weighting](counts)
+
+    def counts(self, local: Local, federation: Federation) -> np.ndarray:
+        counts = np.zeros(federation.n_users, dtype=np.int64)
+        counts[local.data.users] = local.data.counts
+        return counts
+
+    def plan(
+        self, round: int, federation: Federation, mechanism: Mechanism, aggregation: Aggregation, streams: Streams
+    ) -> Plan:
+        sampled = None
+        if self.user_rate < 1:
+            sampled = streams.secret("user sample", round).random(federation.n_users) < self.user_rate
+        events = self.events(federation, mechanism, aggregation)
+        return Plan(round, tuple(range(federation.n_silos)), sampled, events)
+
+    def local_update(self, local: Local, plan: Plan, theta: np.ndarray) -> Update:
+        users = local.data.users
+        positions = np.flatnonzero(plan.users[users]) if plan.users is not None else None
+        rng = local.streams.secret("noise", plan.round, local.name)
+        noise = local.mechanism.noise_share(len(theta), len(plan.cohort), rng)
+        tally = Tally()
+        blocks = trained(local, local.data, positions, users, theta, self.recipe(), plan.round, tally)
+        return Update(blocks, noise, tally)
+
+    def global_update(self, theta: np.ndarray, total: np.ndarray, federation: Federation) -> np.ndarray:
+        expected = self.user_rate * federation.n_users * federation.n_silos
+        return theta + self.global_lr / expected * total
+
+    def events(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> tuple[Event, ...]:
+        """What one round shows to whom.
+
+        The released model hides the sample, so sub-sampling amplifies. The server draws the sample and a silo sees
+        which of its users take part, so for them a user counts as present in every round. A silo also knows its own
+        noise share. The paper claims the released model's epsilon for everybody, and with sub-sampling leaves the
+        server out.
+        """
+        from dp_accounting import PoissonSampledDpEvent
+
+        whole = mechanism.event()
+        released = PoissonSampledDpEvent(self.user_rate, whole) if self.user_rate < 1 else whole
+        claimed = released if mechanism.clips else None
+        base = ("the weights of a user add up to at most 1", "all noise shares are present", "semi-honest parties")
+        server, server_why = self._server_event(federation, mechanism, aggregation)
+        silo, silo_why = self._silo_event(federation, mechanism, aggregation)
+        return (
+            Event("released model", "user", ADD_REMOVE, released, claimed, assumptions=base),
+            Event(
+                "server",
+                "user",
+                ADD_REMOVE,
+                server,
+                claimed if self.user_rate == 1 else None,
+                assumptions=(*base, *server_why),
+            ),
+            Event("silo", "user", ADD_REMOVE, silo, claimed, assumptions=(*base, *silo_why)),
+        )
+
+    def _server_event(self, federation, mechanism, aggregation):
+        if self.needs_counts and not aggregation.hides_counts:
+            return _non_private(), ("FAILS: the server learns every user's record counts",)
+        if aggregation.hides_messages:
+            return mechanism.event(), ("the server sees only the sum",)
+        # The silos' messages one by one: contributions of at most C / S under noise of variance sigma^2 C^2 / S each
+        # carry together as much information as their sum.
+        return mechanism.event(), ("the server sees every silo's noised message",)
+
+    def _silo_event(self, federation, mechanism, aggregation):
+        if self.needs_counts and not aggregation.hides_counts:
+            return _non_private(), ("FAILS: a silo's weights reveal its users' records elsewhere",)
+        others = (federation.n_silos - 1) / federation.n_silos
+        return mechanism.event(shares=others), ("one silo subtracts its own noise share and does not collude",)
+
+
+def _non_private():
+    from dp_accounting import NonPrivateDpEvent
+
+    return NonPrivateDpEvent()
+
+
+@dataclass(frozen=True)
+class UldpAvg(UldpBase):
+    """ULDP-AVG: several epochs of SGD on each user's records, then the clipped change (Algorithm 3)."""
+
+    local_epochs: int
+    batch_size: int
+    local_lr: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.local_epochs >= 1, "algo.local_epochs", self.local_epochs, "a positive integer")
+        require(self.batch_size >= 1, "algo.batch_size", self.batch_size, "a positive integer")
+        require(0 < self.local_lr < math.inf, "algo.local_lr", self.local_lr, "a positive number")
+
+    @property
+    def family(self) -> str:
+        return "ULDP-AVG"
+
+    def recipe(self) -> LocalSgd:
+        from fedpriv.training import LocalSgd
+
+        return LocalSgd(self.local_epochs, self.batch_size, self.local_lr)
+
+
+@dataclass(frozen=True)
+class UldpSgd(UldpBase):
+    """ULDP-SGD: the clipped mean gradient of each user's records, one evaluation at the global model."""
+
+    @property
+    def family(self) -> str:
+        return "ULDP-SGD"
+
+    def recipe(self) -> LocalSgd:
+        from fedpriv.training import LocalSgd
+
+        # One full-batch step of rate 1 changes the model by exactly minus the mean gradient.
+        return LocalSgd(epochs=1, batch_size=None, lr=1.0)

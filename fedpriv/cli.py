@@ -1,0 +1,172 @@
+"""The command line: `fedpriv [run] ...`, `fedpriv epsilon ...`, `fedpriv allocation ...`.
+
+Exit codes: 0 done, 1 a defect (with its traceback), 2 a mistake the user can mend (one line), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from fedpriv.errors import ConfigError, FedprivError
+
+HYDRA_ONLY = ("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc")
+RESUMABLE = ("rounds", "device")
+
+
+def main(args: list[str] | None = None) -> None:
+    """Entry point of the console script."""
+    args = sys.argv[1:] if args is None else args
+    command: Callable[[list[str]], None] = COMMANDS.get(args[0], run) if args else run
+    if args and args[0] in COMMANDS:
+        args = args[1:]
+    try:
+        command(args)
+    except FedprivError as error:
+        sys.exit(_complain(error))
+    except KeyboardInterrupt:
+        print("fedpriv: interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def _complain(error: FedprivError) -> int:
+    print(f"fedpriv: {' '.join(str(error).split())}", file=sys.stderr)
+    return 2
+
+
+def run(args: list[str]) -> None:
+    """Train. The whole sweep is checked before Hydra starts its first job."""
+    from fedpriv.config import build, conf_dir
+
+    if not any(word.split("=")[0] in HYDRA_ONLY for word in args):
+        from fedpriv.compose import Words, compose_jobs
+
+        words = Words.parse(args)
+        configs = compose_jobs(words, conf_dir())
+        for config in configs:
+            build(_own(config))
+        if configs[0].resume is not None:
+            _resume(words, str(configs[0].resume), len(configs))
+            return
+        _check_writable(configs[0], words.multirun)
+    _hydra(args, conf_dir())
+
+
+def _own(config):
+    """The configuration without Hydra's own node."""
+    from omegaconf import OmegaConf
+
+    with_hydra = OmegaConf.to_container(config, resolve=False)
+    with_hydra.pop("hydra", None)
+    return OmegaConf.create(with_hydra)
+
+
+def _check_writable(config, multirun: bool) -> None:
+    """End early when the output folder cannot exist; the nearest folder that exists decides."""
+    key = "hydra.sweep.dir" if multirun else "hydra.run.dir"
+    target = Path(config.hydra.sweep.dir if multirun else config.hydra.run.dir)
+    existing = next(folder for folder in [target, *target.resolve().parents] if folder.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise ConfigError(key, target, f"a folder that can be written ({existing} cannot)")
+
+
+def _hydra(args: list[str], config_dir: Path) -> None:
+    """Hand over to Hydra, which composes once more, makes the folder and starts the jobs."""
+    import hydra
+
+    from fedpriv.compose import one_line_errors
+
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # exceptions reach us instead of being printed by Hydra
+    sys.argv = [sys.argv[0], *args]
+    with one_line_errors():
+        hydra.main(version_base="1.3", config_path=str(config_dir), config_name="config")(_job)()
+
+
+def _job(config) -> None:
+    """One job inside Hydra. A single run ends the process itself; in a sweep the other jobs go on."""
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+    from omegaconf import OmegaConf
+
+    from fedpriv.config import build
+    from fedpriv.results import RunFolder
+    from fedpriv.run import train
+
+    hydra = HydraConfig.get()
+    folder = Path(hydra.runtime.output_dir)
+    try:
+        train(build(config), OmegaConf.to_yaml(config, resolve=True), folder)
+    except FedprivError as error:
+        if hydra.mode == RunMode.MULTIRUN:
+            if not (folder / "status.json").exists():
+                import traceback
+
+                RunFolder(folder).status(state="failed", reason=str(error), traceback=traceback.format_exc())
+            raise
+        _remove_unstarted(folder)
+        sys.exit(_complain(error))
+
+
+def _remove_unstarted(folder: Path) -> None:
+    """Take away what Hydra made for a run that never began."""
+    import shutil
+
+    if not (folder / "config.yaml").exists():
+        shutil.rmtree(folder / ".hydra", ignore_errors=True)
+        for path in [folder, *folder.parents[:2]]:
+            if any(path.iterdir()):
+                break
+            path.rmdir()
+
+
+def _resume(words, target: str, jobs: int) -> None:
+    """Continue the run in folder `target` with its own stored configuration."""
+    from omegaconf import OmegaConf
+
+    from fedpriv.config import build
+    from fedpriv.run import train
+
+    folder = Path(target)
+    stored = folder / "config.yaml"
+    if not stored.is_file():
+        raise ConfigError("resume", target, "a folder of an earlier run (with config.yaml)")
+    changes = [word for word in words.overrides if word.split("=")[0] != "resume"]
+    refused = [word for word in changes if word.split("=")[0] not in RESUMABLE]
+    if refused or jobs > 1 or words.multirun:
+        named = " ".join(refused) or "a sweep"
+        raise ConfigError("resume", target, f"goes on with its stored settings: {named} cannot be given beside it")
+    config = OmegaConf.merge(OmegaConf.load(stored), OmegaConf.from_dotlist(changes))
+    train(build(config), OmegaConf.to_yaml(config), folder, resume=True)
+
+
+def epsilon(args: list[str]) -> None:
+    """Print the epsilon table of the same settings, without data and without training."""
+    from fedpriv.epsilon import show
+
+    show(args)
+
+
+def allocation(args: list[str]) -> None:
+    """Print and draw who owns which records in which silo."""
+    from rich.console import Console
+
+    from fedpriv.compose import Words, compose_jobs
+    from fedpriv.config import build, conf_dir
+    from fedpriv.data.allocation_report import draw, table
+
+    words = Words.parse(args)
+    console = Console()
+    for number, config in enumerate(compose_jobs(words, conf_dir())):
+        exp = build(_own(config))
+        corpus = exp.data.load(exp.streams)
+        result = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
+        console.print(table(result))
+        path = Path("outputs") / f"allocation_{config.hydra.runtime.choices.data}_{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        draw(result, path)
+        console.print(f"Picture: {path}", soft_wrap=True)
+
+
+COMMANDS: dict[str, Callable[[list[str]], None]] = {"run": run, "epsilon": epsilon, "allocation": allocation}

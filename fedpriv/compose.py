@@ -1,0 +1,124 @@
+"""Composing configurations from command-line words, with Hydra's errors told in one line.
+
+Every job of a sweep is composed and checked before the first one starts, so a typo in the last value of a sweep costs
+no training time.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedpriv.errors import ConfigError, FedprivError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+@dataclass(frozen=True)
+class Words:
+    """A command line taken apart by Hydra's own parser: overrides, -m, and a user's own configuration folder."""
+
+    overrides: list[str]
+    multirun: bool
+    config_dir: str | None
+
+    @staticmethod
+    def parse(args: list[str]) -> Words:
+        """Raises FedprivError for a flag that does not exist."""
+        from hydra._internal.utils import get_args_parser
+
+        parser = get_args_parser()
+        parser.error = _refuse  # type: ignore[assignment]
+        known = parser.parse_args(args)
+        return Words(known.overrides, known.multirun, known.config_dir)
+
+
+def _refuse(message: str) -> None:
+    raise FedprivError(f"{message}; see fedpriv --help")
+
+
+def compose_jobs(words: Words, config_dir: Path) -> list[DictConfig]:
+    """The configuration of every job these words stand for; one, or with a sweep every combination in order.
+
+    Each carries its `hydra` node. Raises FedprivError with one line.
+    """
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    search = [f"hydra.searchpath=[file://{Path(words.config_dir).resolve()}]"] if words.config_dir else []
+    with one_line_errors():
+        GlobalHydra.instance().clear()
+        with initialize_config_dir(str(config_dir), version_base="1.3"):
+            fixed, swept = _split(words.overrides)
+            first = [*search, *fixed, *(f"{key}={values[0]}" for key, values in swept.items())]
+            config = compose("config", first, return_hydra_config=True)
+            for key, values in (config.hydra.sweeper.get("params") or {}).items():
+                if key not in swept and not any(word.split("=")[0] == key for word in fixed):
+                    swept |= _split([f"{key}={values}"])[1]
+            if swept and not words.multirun and config.hydra.mode is None:
+                key, values = next(iter(swept.items()))
+                raise ConfigError(key, ",".join(values), "several values need -m (multirun)")
+            combinations = itertools.product(*([f"{key}={value}" for value in swept[key]] for key in swept))
+            return [compose("config", [*search, *fixed, *job], return_hydra_config=True) for job in combinations]
+
+
+def _split(overrides: list[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Overrides with one value as they are, and the values of each that is a sweep."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    fixed, swept = [], {}
+    for word, parsed in zip(overrides, OverridesParser.create().parse_overrides(overrides)):
+        if parsed.is_sweep_override():
+            swept[parsed.get_key_element()] = list(parsed.sweep_string_iterator())
+        else:
+            fixed.append(word)
+    return fixed, swept
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turn what Hydra and OmegaConf raise for a user's mistake into one line."""
+    from hydra.errors import HydraException, MissingConfigException
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        yield
+    except MissingConfigException as error:
+        group, _, name = str(error.missing_cfg_file).rpartition("/")
+        options = [str(option) for option in error.options or []]
+        near = difflib.get_close_matches(name, options, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        allowed = f"allowed: {', '.join(options)}" if options else "no such file in the configuration tree"
+        raise ConfigError(group or "config", name, f"not found; {hint}{allowed}") from error
+    except OmegaConfBaseException as error:
+        raise _key_error(error) from error
+    except HydraException as error:
+        cause = error.__cause__
+        if isinstance(cause, OmegaConfBaseException):
+            raise _key_error(cause) from error
+        raise FedprivError(_one_line(error)) from error
+
+
+def _key_error(error) -> FedprivError:
+    """Which key, and which keys exist beside it."""
+    from omegaconf.errors import ConfigAttributeError, ConfigKeyError
+
+    from fedpriv.config import unknown_key
+
+    parent = error.parent_node
+    if isinstance(error, ConfigAttributeError | ConfigKeyError) and parent is not None and hasattr(parent, "keys"):
+        return unknown_key(error.full_key, [str(key) for key in parent if not str(key).startswith("_")])
+    return FedprivError(f"{error.full_key or 'config'}: {_one_line(error)}")
+
+
+def _one_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(
+        line for line in lines if not line.startswith(("See https", "Set the environment", "full_key", "obj"))
+    )

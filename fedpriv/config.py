@@ -1,0 +1,178 @@
+"""From a composed configuration to checked components. `DictConfig` ends here: no component ever sees one.
+
+A group's file names a class (`_target_`) and its arguments. Classes are frozen dataclasses, so the class itself is the
+schema: OmegaConf checks names and types against its fields, `__post_init__` checks ranges, and `Experiment` checks what
+only makes sense across groups. All of it happens before any data is loaded and without importing torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from fedpriv.accountants.base import Accountant
+from fedpriv.aggregation.base import Aggregation
+from fedpriv.algorithms.base import Algorithm, Federation
+from fedpriv.data.allocate import Allocator
+from fedpriv.data.base import DataSet
+from fedpriv.engines.base import Engine
+from fedpriv.errors import ConfigError, require
+from fedpriv.mechanisms.base import Mechanism
+from fedpriv.models import Model
+from fedpriv.streams import Streams
+
+
+def conf_dir() -> Path:
+    """The configuration tree: inside an installed wheel, or at the top of a checkout."""
+    here = Path(__file__).resolve().parent
+    return here / "conf" if (here / "conf").is_dir() else here.parent / "conf"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A data set's usual settings, which allocators and algorithms read by interpolation."""
+
+    n_users: int
+    n_silos: int
+    local_epochs: int
+    batch_size: int
+    local_lr: float
+    clip: float
+    global_lr: float
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Top-level keys that belong to no group."""
+
+    rounds: int
+    seed: int
+    device: str
+    resume: str | None
+    randomness: str
+    evaluate_every: int
+    checkpoint_every: int
+
+    def __post_init__(self) -> None:
+        require(self.rounds >= 1, "rounds", self.rounds, "a positive number of rounds")
+        require(self.seed >= 0, "seed", self.seed, "zero or a positive integer")
+        require(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "a positive number of rounds")
+        require(self.checkpoint_every >= 1, "checkpoint_every", self.checkpoint_every, "a positive number of rounds")
+        require(self.randomness in ("simulation", "system"), "randomness", self.randomness, "simulation or system")
+        known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
+        require(known, "device", self.device, "auto, cpu, cuda or cuda:<number>")
+
+
+GROUPS = {
+    "data": DataSet,
+    "allocator": Allocator,
+    "model": Model,
+    "algo": Algorithm,
+    "mechanism": Mechanism,
+    "accountant": Accountant,
+    "aggregation": Aggregation,
+    "engine": Engine,
+}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything one run needs, checked."""
+
+    options: RunOptions
+    data: DataSet
+    allocator: Allocator
+    model: Model
+    algo: Algorithm
+    mechanism: Mechanism
+    accountant: Accountant
+    aggregation: Aggregation
+    engine: Engine
+
+    def __post_init__(self) -> None:
+        self.allocator.check(self.data)
+        self.algo.check(self.federation, self.mechanism, self.aggregation)
+
+    @property
+    def federation(self) -> Federation:
+        """The public sizes that plans and denominators are made of."""
+        return Federation(self.allocator.n_users, self.allocator.n_silos)
+
+    @property
+    def streams(self) -> Streams:
+        """This run's random streams."""
+        return Streams(self.options.seed, system=self.options.randomness == "system")
+
+
+def build(config: Any) -> Experiment:
+    """Check a composed configuration (a DictConfig or a plain dict) and build its components.
+
+    Raises ConfigError with one line that names the key, its value and what is allowed.
+    """
+    try:
+        plain = OmegaConf.to_container(OmegaConf.create(config), resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(error.full_key or "config", "?", _first_line(error)) from error
+    unknown = set(plain) - set(GROUPS) - {f.name for f in fields(RunOptions)} - {"preset", "experiment"}
+    for key in sorted(unknown):
+        raise unknown_key(key, [*GROUPS, *(f.name for f in fields(RunOptions))])
+    _typed(Preset, plain.get("preset", {}), "preset")
+    options = _typed(RunOptions, {f.name: plain.get(f.name) for f in fields(RunOptions)}, "")
+    return Experiment(options, **{name: _component(plain.get(name), base, name) for name, base in GROUPS.items()})
+
+
+def unknown_key(key: str, known: list[str]) -> ConfigError:
+    """The error for a key that does not exist, with the nearest one that does."""
+    near = difflib.get_close_matches(key.rpartition(".")[2], [k.rpartition(".")[2] for k in known], n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return ConfigError(key, "...", f"unknown key; {hint}allowed: {', '.join(sorted(known))}")
+
+
+def _component(node: Any, base: type, group: str) -> Any:
+    require(isinstance(node, dict) and "_target_" in node, group, node, "the name of a file in this config group")
+    path = node["_target_"]
+    cls = _locate(path, group)
+    ok = isinstance(cls, type) and issubclass(cls, base) and is_dataclass(cls)
+    require(ok, f"{group}._target_", path, f"a dataclass derived from {base.__module__}.{base.__name__}")
+    return _typed(cls, {key: value for key, value in node.items() if key != "_target_"}, group)
+
+
+def _locate(path: str, group: str) -> Any:
+    from importlib import import_module
+
+    module, _, name = str(path).rpartition(".")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{group}._target_", path, f"module.Class that can be imported ({error})") from error
+
+
+def _typed(cls: type, values: dict[str, Any], prefix: str) -> Any:
+    """An instance of dataclass `cls` from untrusted `values`, each checked against its field's type."""
+    dotted = f"{prefix}." if prefix else ""
+    names = [f.name for f in fields(cls)]
+    for key in values:
+        if key not in names:
+            raise unknown_key(f"{dotted}{key}", names)
+    schema = OmegaConf.structured(cls)
+    OmegaConf.set_readonly(schema, False)
+    for key, value in values.items():
+        try:
+            schema[key] = value
+        except OmegaConfBaseException as error:
+            hint = next(str(f.type) for f in fields(cls) if f.name == key)
+            raise ConfigError(f"{dotted}{key}", value, f"a value of type {hint}") from error
+    try:
+        return OmegaConf.to_object(schema)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{dotted}{error.key}", "?", "a value is required") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,84 @@
+"""What a person sees: a bar while a run goes on, a table when it is over. Everything goes to stderr but the table."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedpriv.accountants.ledger import Ledger
+    from fedpriv.config import Experiment
+
+
+class Progress:
+    """A bar with loss, metric, epsilon and the time left; where there is no terminal, a line every tenth of the run."""
+
+    def __init__(self, rounds: int, done: int, metric: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        self.rounds, self.metric = rounds, metric
+        self.console = Console(stderr=True)
+        self.bar = Bar(
+            TextColumn("round"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self.task = self.bar.add_task("", total=rounds, completed=done)
+        self.text = ""
+
+    def __enter__(self) -> Progress:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.bar.stop()
+
+    def update(self, round: int, row: dict[str, Any], ledger: Ledger) -> None:
+        """Show round `round`; `row` may lack metrics when the round was not evaluated."""
+        if self.metric in row:
+            self.text = f"loss {row['loss']:.4f}  {self.metric} {row[self.metric]:.4f}"
+        released = [r for r in ledger.rows(round) if r.observer == "released model"]
+        epsilon = min((r.certified for r in released), default=float("inf"))
+        text = f"{self.text}  epsilon {number(epsilon)}"
+        self.bar.update(self.task, completed=round, description=text)
+        if not self.console.is_terminal and (round == self.rounds or round % max(1, self.rounds // 10) == 0):
+            print(f"round {round}/{self.rounds}  {text}", file=sys.stderr, flush=True)
+
+
+def number(epsilon: float | None) -> str:
+    """An epsilon for people."""
+    if epsilon is None:
+        return ""
+    return "∞" if epsilon == float("inf") else f"{epsilon:.4g}"
+
+
+def summary(folder: Path, experiment: Experiment, ledger: Ledger, round: int) -> None:
+    """Print the run's result: first and last metrics, epsilon for each observer, where the files are."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from fedpriv.accountants.table import epsilon_table
+
+    console = Console()
+    with open(folder / "metrics.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    table = Table(title=f"{experiment.algo.label} on {type(experiment.data).__name__}")
+    table.add_column("")
+    for row in (rows[0], rows[-1]):
+        table.add_column(f"round {row['round']}", justify="right")
+    for name, start in rows[0].items():
+        if name != "round" and start:  # norms are empty in round 0
+            table.add_row(name, f"{float(start):.4f}", f"{float(rows[-1][name]):.4f}")
+    console.print(table)
+    console.print(epsilon_table(ledger.rows(round), experiment.accountant.delta))
+    if experiment.options.randomness == "simulation":
+        console.print("Simulation: seeded noise hides nothing from who knows the seed (randomness=system is private).")
+    console.print(f"Results: {folder}", soft_wrap=True)

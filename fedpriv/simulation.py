@@ -1,0 +1,168 @@
+"""The federation in memory: silos with their records, the model's template, and one round of an algorithm."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedpriv.aggregation.base import SERVER
+from fedpriv.algorithms.base import Contributions, Local, Plan, Tally, Update
+from fedpriv.errors import ConfigError, FedprivError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from fedpriv.config import Experiment
+    from fedpriv.data.base import Records
+
+
+class Diverged(FedprivError):
+    """The global model is no longer finite."""
+
+
+@dataclass
+class Stopwatch:
+    """Seconds spent in each phase of a round."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def add(self, phase: str, since: float) -> None:
+        """Count the time from `since` (time.perf_counter) until now under `phase`."""
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - since
+
+    def timed(self, phase: str, blocks: Iterator[Contributions]) -> Iterator[Contributions]:
+        """The same blocks, the time to make each counted under `phase`."""
+        while True:
+            since = time.perf_counter()
+            block = next(blocks, None)
+            self.add(phase, since)
+            if block is None:
+                return
+            yield block
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """What a round left behind: new parameters, the tally of all silos, seconds per phase."""
+
+    theta: np.ndarray
+    tally: Tally
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """An experiment with its data loaded and its parties ready."""
+
+    experiment: Experiment
+    model: nn.Module
+    theta0: np.ndarray
+    locals: list[Local]
+    test: Records
+    held_out: Records | None
+    device: str
+    memory: dict[str, dict[str, Any]]
+
+    def run_round(self, plan: Plan, theta: np.ndarray) -> RoundResult:
+        """Steps two to four of a round: local updates, the exchange, the global update.
+
+        Raises Diverged when the new parameters are not finite, AggregationAborted when there is no sum.
+        """
+        exp, watch = self.experiment, Stopwatch()
+        updates: dict[str, Update] = {}
+        for silo in plan.cohort:
+            local = self.locals[silo]
+            update = exp.algo.local_update(local, plan, theta)
+            updates[local.name] = replace(update, blocks=watch.timed("local_training", update.blocks))
+        since = time.perf_counter()
+        learned = exp.engine.run(exp.aggregation.exchange(plan, updates, self.memory))
+        watch.add("aggregation", since)
+        watch.seconds["aggregation"] -= watch.seconds.get("local_training", 0.0)
+        since = time.perf_counter()
+        new = exp.algo.global_update(theta, learned[SERVER], exp.federation)
+        watch.add("global_update", since)
+        if not np.isfinite(new).all():
+            raise Diverged(f"round {plan.round}: the global model is not finite; lower algo.local_lr or algo.global_lr")
+        return RoundResult(new, sum((update.tally for update in updates.values()), Tally()), watch.seconds)
+
+    def evaluate(self, theta: np.ndarray) -> dict[str, float]:
+        """Loss and metrics on the central test split; the main metric also on the records that silos keep for testing."""
+        task = self.experiment.data.task
+        loss, metrics = self._evaluate(theta, self.test)
+        row = {"loss": loss, **metrics}
+        if self.held_out is not None:
+            row[f"local_{task.metric}"] = self._evaluate(theta, self.held_out)[1][task.metric]
+        return row
+
+    def _evaluate(self, theta: np.ndarray, records: Records) -> tuple[float, dict[str, float]]:
+        import torch
+
+        from fedpriv.training import evaluate
+
+        vector = torch.from_numpy(theta).to(self.device, torch.float32)
+        x, y = torch.from_numpy(records.x).to(self.device), torch.from_numpy(records.y).to(self.device)
+        return evaluate(self.model, vector, x, y, self.experiment.data.task)
+
+    def parameters(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        """The flat vector cut into the model's named float32 tensors."""
+        pieces, start = {}, 0
+        for name, parameter in self.model.named_parameters():
+            stop = start + parameter.numel()
+            pieces[name] = theta[start:stop].astype(np.float32).reshape(tuple(parameter.shape))
+            start = stop
+        return pieces
+
+
+def resolve_device(device: str) -> str:
+    """`auto` is the first CUDA device if there is one. Raises ConfigError for a device this machine lacks."""
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device.startswith("cuda"):
+        index = int(device.partition(":")[2] or 0)
+        if not torch.cuda.is_available() or index >= torch.cuda.device_count():
+            raise ConfigError("device", device, "this machine has no such CUDA device; allowed: auto, cpu")
+    return device
+
+
+def prepare(exp: Experiment) -> Simulation:
+    """Build the model, load and allocate the data, and run the aggregation's set-up.
+
+    Raises FedprivError for whatever the user can mend; nothing is written.
+    """
+    from fedpriv.data.silo import split_by_silo
+
+    device = resolve_device(exp.options.device)
+    model, theta0 = _initial_model(exp)
+    corpus = exp.data.load(exp.streams)
+    allocation = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
+    silos = split_by_silo(corpus.train, allocation, device)
+    model = model.to(device)
+    parties = [Local(index, data, model, exp.data.task, exp.mechanism, exp.streams) for index, data in enumerate(silos)]
+    memory: dict[str, dict[str, Any]] = {name: {} for name in [SERVER, *(local.name for local in parties)]}
+    counts = {local.name: exp.algo.counts(local, exp.federation) for local in parties}
+    exp.engine.run(exp.aggregation.setup(counts, exp.algo.weights, exp.algo.needs_counts, memory))
+    held_out = None
+    if not allocation.trains.all():
+        rows = ~allocation.trains
+        held_out = type(corpus.test)(corpus.train.x[rows], corpus.train.y[rows])
+    return Simulation(exp, model, theta0, parties, corpus.test, held_out, device, memory)
+
+
+def _initial_model(exp: Experiment) -> tuple[nn.Module, np.ndarray]:
+    """The network with its seeded initial weights, always drawn on the CPU so that every device starts alike."""
+    import torch
+
+    from fedpriv.training import flatten
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(exp.streams.torch_seed("initial weights"))
+        model = exp.model.build(exp.data.shape, exp.data.outputs)
+    theta: torch.Tensor = flatten(model)
+    return model, theta.detach().double().numpy().copy()
