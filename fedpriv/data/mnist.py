@@ -1,0 +1,102 @@
+"""MNIST: 70,000 handwritten digits of 28x28 pixels, read from the official idx files."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedpriv.data.base import Corpus, DataSet, Records
+from fedpriv.data.files import RemoteFile, locate
+from fedpriv.data.split import stratified
+from fedpriv.errors import DataError
+from fedpriv.streams import Streams
+from fedpriv.tasks import Classification, Task
+
+MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/")
+
+MD5 = {
+    "train-images-idx3-ubyte": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+    "train-labels-idx1-ubyte": "d53e105ee54ea40749a09fcbcd1e9432",
+    "t10k-images-idx3-ubyte": "9fb629c4189551a2d022fa330f9573f3",
+    "t10k-labels-idx1-ubyte": "ec29112dd5afa0611ce80d1b7f02629c",
+}
+"""Published checksums of the compressed files (torchvision.datasets.MNIST.resources)."""
+
+FILES = {
+    name: RemoteFile(
+        places=(f"MNIST/raw/{name}", f"MNIST/raw/{name}.gz"),
+        urls=tuple(f"{mirror}{name}.gz" for mirror in MIRRORS),
+        digest=f"md5:{md5}",
+    )
+    for name, md5 in MD5.items()
+}
+
+MEAN, STD = 0.1307, 0.3081
+"""Of the training pixels, which lie in 0..1 before this."""
+
+
+def read_idx(path: Path, axes: int) -> np.ndarray:
+    """An idx file of unsigned bytes with `axes` axes, compressed or not (format: LeCun, Cortes, Burges).
+
+    Four bytes 0, 0, 8 (unsigned byte), axes; then each axis' length as a big-endian 32-bit integer; then the bytes.
+    """
+    try:
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
+    head = 4 + 4 * axes
+    if len(raw) < head or raw[:4] != bytes([0, 0, 8, axes]):
+        raise DataError(
+            f"{path}: not an idx file of unsigned bytes with {axes} axes (its first bytes: {raw[:4].hex()})"
+        )
+    lengths = np.frombuffer(raw, ">u4", axes, offset=4).astype(np.int64)
+    if len(raw) != head + lengths.prod():
+        shape = "x".join(map(str, lengths))
+        raise DataError(
+            f"{path}: {len(raw)} bytes, but {shape} items need {head + lengths.prod()}: truncated or damaged"
+        )
+    return np.frombuffer(raw, np.uint8, offset=head).reshape(lengths)
+
+
+@dataclass(frozen=True)
+class Mnist(DataSet):
+    """Digits in 28x28 grey values (LeCun et al. 1998), scaled to 0..1 and normalised with (0.1307, 0.3081).
+
+    Kato et al., Uldp-FL (PVLDB 2024): the 60,000 and 10,000 records are pooled and split again, stratified, into 60,000
+    and 10,000. Reads MNIST/raw/*-ubyte (or .gz) below `root`, the layout of torchvision.
+    """
+
+    shape = (1, 28, 28)
+    outputs = 10
+
+    @property
+    def task(self) -> Task:
+        return Classification()
+
+    def load(self, streams: Streams) -> Corpus:
+        parts = [self._part("train"), self._part("t10k")]
+        images, labels = (np.concatenate(arrays) for arrays in zip(*parts))
+        train, test = stratified(labels, len(parts[1][1]), streams.generator("train/test split"))
+        return Corpus(_records(images[train], labels[train]), _records(images[test], labels[test]))
+
+    def _part(self, part: str) -> tuple[np.ndarray, np.ndarray]:
+        """Images (n, 28, 28) and labels (n,) of the official training or test part, uint8."""
+        image_path = locate(FILES[f"{part}-images-idx3-ubyte"], self.root)
+        label_path = locate(FILES[f"{part}-labels-idx1-ubyte"], self.root)
+        images, labels = read_idx(image_path, axes=3), read_idx(label_path, axes=1)
+        if images.shape[1:] != (28, 28):
+            raise DataError(f"{image_path}: images of {images.shape[1]}x{images.shape[2]} pixels, not 28x28")
+        if len(images) != len(labels) or not len(labels):
+            raise DataError(f"{label_path}: {len(labels)} labels for the {len(images)} images of {image_path.name}")
+        if labels.max() > 9:
+            raise DataError(f"{label_path}: label {labels.max()} of record {labels.argmax()} is not a digit")
+        return images, labels
+
+
+def _records(images: np.ndarray, labels: np.ndarray) -> Records:
+    table = ((np.arange(256) / 255 - MEAN) / STD).astype(np.float32)  # one value for each grey level
+    return Records(table[images][:, None], labels.astype(np.int64))
