@@ -1,0 +1,46 @@
+"""Finished runs, read from their folders for plotting."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run's tables and the labels of its status file."""
+
+    folder: Path
+    label: str
+    metric: str
+    delta: float
+    dp_valid: bool
+    metrics: pd.DataFrame
+    epsilon: pd.DataFrame
+
+
+def find_runs(roots: list[Path]) -> list[Run]:
+    """Every finished run at or below `roots`, sorted by folder. Ends with one line when there is none."""
+    runs = []
+    for root in roots:
+        for status_file in sorted(root.rglob("status.json")):
+            status = json.loads(status_file.read_text())
+            folder = status_file.parent
+            if status["state"] != "done":
+                print(f"left out: {folder} ({status['state']})", file=sys.stderr)
+                continue
+            tables = [pd.read_csv(folder / name) for name in ("metrics.csv", "epsilon.csv")]
+            runs.append(Run(folder, status["label"], status["metric"], status["delta"], status["dp_valid"], *tables))
+    if not runs:
+        sys.exit(f"no finished run below {', '.join(map(str, roots))}")
+    return runs
+
+
+def mean_and_std(tables: list[pd.DataFrame], column: str) -> pd.DataFrame:
+    """Mean and standard deviation of `column` over runs, by round; rounds that not every run has are left out."""
+    joined = pd.concat([table.set_index("round")[column] for table in tables], axis=1).dropna()
+    return pd.DataFrame({"mean": joined.mean(axis=1), "std": joined.std(axis=1, ddof=0)})

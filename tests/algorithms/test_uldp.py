@@ -1,0 +1,135 @@
+import numpy as np
+import pytest
+import torch
+from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fedpriv.aggregation.base import SERVER
+from fedpriv.aggregation.plain import Plain
+from fedpriv.algorithms.base import Contributions, Federation, Plan, Update
+from fedpriv.algorithms.uldp import UldpAvg, UldpSgd, records, uniform
+from fedpriv.engines.inprocess import InProcess
+from fedpriv.errors import ConfigError
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.streams import Streams
+
+
+def avg(**changes):
+    settings = {"clip": 1.0, "noise_multiplier": 5.0, "user_rate": 1.0, "weighting": "uniform", "global_lr": 10.0}
+    return UldpAvg(**(settings | {"local_epochs": 1, "batch_size": 4, "local_lr": 0.1} | changes))
+
+
+def sgd(**changes):
+    settings = {"clip": 1.0, "noise_multiplier": 5.0, "user_rate": 1.0, "weighting": "uniform", "global_lr": 10.0}
+    return UldpSgd(**(settings | changes))
+
+
+@pytest.mark.parametrize(
+    ("weighting", "total", "step"),
+    [("uniform", (-0.2, 0.65), (-0.5, 1.625)), ("records", (-0.64, 0.68), (-1.6, 1.7))],
+)
+def test_worked_example(weighting, total, step):
+    # ALGORITHMS 2.5, golden row 41: S = 2, U = 2, d = 2, C = 1, sigma = 0, eta_g = 10
+    algo, mechanism, aggregation = avg(weighting=weighting), Gaussian(1.0, 0.0), Plain()
+    counts = {"silo0": np.array([3, 1]), "silo1": np.array([2, 0])}
+    deltas = {"silo0": ([0, 1], [[3.0, 4.0], [-1.0, 0.0]]), "silo1": ([0], [[0.0, 0.5]])}
+    memory = {SERVER: {}, "silo0": {}, "silo1": {}}
+    InProcess().run(aggregation.setup(counts, algo.weights, algo.needs_counts, memory))
+    updates = {
+        name: Update(
+            iter([Contributions(np.array(units), mechanism.bound(torch.tensor(vectors))[0])]),
+            mechanism.noise_share(2, 2, np.random.default_rng(0)),
+        )
+        for name, (units, vectors) in deltas.items()
+    }
+    learned = InProcess().run(aggregation.exchange(Plan(1, (0, 1), None, ()), updates, memory))[SERVER]
+    np.testing.assert_allclose(learned, total, atol=1e-6)
+    np.testing.assert_allclose(algo.global_update(np.zeros(2), learned, Federation(2, 2)), step, atol=1e-6)
+
+
+@given(arrays(np.int64, (4, 7), elements=st.integers(0, 3000)))
+def test_a_users_weights_never_exceed_one(counts):
+    for weigh in (uniform, records):
+        weights = weigh(counts)
+        assert (weights >= 0).all()
+        assert weights.sum(axis=0).max() <= 1 + 1e-12
+    assert (records(counts)[:, counts.sum(axis=0) == 0] == 0).all()
+
+
+def events(algo, silos=5, mechanism=None):
+    seen = algo.events(Federation(100, silos), mechanism or Gaussian(0.1, 5.0), Plain())
+    return {event.observer: event for event in seen}
+
+
+def test_everybody_sees_the_declared_noise_less_what_they_know():
+    seen = events(avg())
+    assert seen["released model"].certified == GaussianDpEvent(5.0)
+    assert seen["server"].certified == GaussianDpEvent(5.0)
+    assert seen["silo"].certified.noise_multiplier == pytest.approx(5 * np.sqrt(4 / 5))
+    assert all(event.claimed == GaussianDpEvent(5.0) for event in seen.values())
+    assert {(event.unit, event.adjacency) for event in seen.values()} == {("user", "add/remove")}
+
+
+def test_sub_sampling_helps_only_who_cannot_see_the_sample():
+    seen = events(avg(user_rate=0.1))
+    assert seen["released model"].certified == PoissonSampledDpEvent(0.1, GaussianDpEvent(5.0))
+    assert seen["server"].certified == GaussianDpEvent(5.0)
+    assert seen["server"].claimed is None
+    assert seen["silo"].certified.noise_multiplier == pytest.approx(5 * np.sqrt(4 / 5))
+
+
+def test_nothing_is_certified_for_who_sees_the_counts():
+    seen = events(sgd(weighting="records"))
+    assert seen["released model"].certified == GaussianDpEvent(5.0)
+    for observer in ("server", "silo"):
+        assert seen[observer].certified == NonPrivateDpEvent()
+        assert any(text.startswith("FAILS") for text in seen[observer].assumptions)
+        assert seen[observer].claimed == GaussianDpEvent(5.0)
+
+
+def test_a_lone_silo_knows_all_the_noise_and_no_mechanism_certifies_nothing():
+    assert events(avg(), silos=1)["silo"].certified == NonPrivateDpEvent()
+    without = events(avg(), mechanism=NoMechanism())
+    assert all(event.certified == NonPrivateDpEvent() and event.claimed is None for event in without.values())
+
+
+def test_the_sample_is_poisson_and_named_by_round():
+    algo, federation = avg(user_rate=0.3), Federation(20_000, 2)
+    plans = [algo.plan(r, federation, Gaussian(1.0, 1.0), Plain(), Streams(0)) for r in (1, 2, 1)]
+    assert abs(plans[0].users.mean() - 0.3) < 6 * np.sqrt(0.21 / 20_000)
+    assert np.array_equal(plans[0].users, plans[2].users)
+    both = (plans[0].users & plans[1].users).mean()
+    assert abs(both - 0.09) < 6 * np.sqrt(0.09 / 20_000)
+    assert avg().plan(1, federation, Gaussian(1.0, 1.0), Plain(), Streams(0)).users is None
+
+
+def test_the_denominator_is_the_expected_size():
+    total = np.array([8.0])
+    assert avg(user_rate=0.5).global_update(np.zeros(1), total, Federation(4, 2)) == 10.0 / (0.5 * 4 * 2) * 8.0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"user_rate": 0.0},
+        {"user_rate": 1.5},
+        {"user_rate": float("nan")},
+        {"weighting": "size"},
+        {"global_lr": 0.0},
+        {"local_epochs": 0},
+        {"batch_size": 0},
+        {"local_lr": -0.1},
+    ],
+)
+def test_impossible_settings_are_refused(wrong):
+    with pytest.raises(ConfigError, match=rf"algo\.{next(iter(wrong))}="):
+        avg(**wrong)
+
+
+def test_labels_are_the_papers():
+    labels = [avg().label, avg(weighting="records").label, avg(user_rate=0.5).label]
+    assert labels == ["ULDP-AVG", "ULDP-AVG-w", "ULDP-AVG-s"]
+    assert sgd(weighting="records", user_rate=0.5).label == "ULDP-SGD-ws"

@@ -1,0 +1,93 @@
+"""What every aggregation must do. Add a new one to AGGREGATIONS."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from fedpriv.aggregation.base import SERVER, AggregationAborted
+from fedpriv.aggregation.plain import Plain
+from fedpriv.algorithms.base import Contributions, Plan, Update
+from fedpriv.algorithms.uldp import records, uniform
+from fedpriv.engines.inprocess import InProcess
+
+AGGREGATIONS = [Plain()]
+SILOS, USERS, SIZE = 3, 6, 5
+
+
+@pytest.fixture(params=AGGREGATIONS, ids=lambda aggregation: type(aggregation).__name__)
+def aggregation(request):
+    return request.param
+
+
+def federation(seed=0):
+    """Counts, vectors by silo and user, noise by silo."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 5, (SILOS, USERS))
+    return counts, rng.normal(size=(SILOS, USERS, SIZE)), rng.normal(size=(SILOS, SIZE))
+
+
+def memories():
+    return {name: {} for name in [SERVER, *(f"silo{s}" for s in range(SILOS))]}
+
+
+def updates(counts, vectors, noise, block=2):
+    def blocks(s):
+        users = np.flatnonzero(counts[s])
+        for start in range(0, len(users), block):
+            units = users[start : start + block]
+            yield Contributions(units, torch.from_numpy(vectors[s, units]))
+
+    return {f"silo{s}": Update(blocks(s), noise[s]) for s in range(SILOS)}
+
+
+def run(aggregation, counts, vectors, noise, weigh, needs_counts, drop=()):
+    memory, engine = memories(), InProcess()
+    shown = {f"silo{s}": counts[s] for s in range(SILOS)}
+    engine.run(aggregation.setup(shown, weigh, needs_counts, memory))
+    plan = Plan(1, tuple(range(SILOS)), None, ())
+    parties = aggregation.exchange(plan, updates(counts, vectors, noise), memory)
+    for name in drop:
+        parties[name] = silent()
+    return engine.run(parties)[SERVER]
+
+
+def silent():
+    yield {}
+
+
+@pytest.mark.parametrize(("weigh", "needs_counts"), [(uniform, False), (records, True)])
+def test_equals_the_plain_weighted_sum(aggregation, weigh, needs_counts):
+    counts, vectors, noise = federation()
+    present = (counts > 0) * weigh(counts)
+    expected = np.einsum("su,sud->d", present, vectors) + noise.sum(0)
+    np.testing.assert_allclose(run(aggregation, counts, vectors, noise, weigh, needs_counts), expected, rtol=1e-12)
+
+
+def test_a_missing_silo_ends_the_round_without_a_sum(aggregation):
+    counts, vectors, noise = federation()
+    with pytest.raises(AggregationAborted, match="silo1"):
+        run(aggregation, counts, vectors, noise, uniform, False, drop=["silo1"])
+
+
+def test_weights_above_one_are_refused(aggregation):
+    counts, vectors, noise = federation()
+    with pytest.raises(ValueError, match="add up to"):
+        run(aggregation, counts, vectors, noise, lambda table: 2 * uniform(table), False)
+
+
+def test_pickles(aggregation):
+    assert pickle.loads(pickle.dumps(aggregation)) == aggregation
+
+
+def test_counts_stay_home_when_no_weight_needs_them(aggregation):
+    seen = []
+
+    def spy(table):
+        seen.append(table.copy())
+        return uniform(table)
+
+    counts, vectors, noise = federation()
+    run(aggregation, counts, vectors, noise, spy, False)
+    assert not np.any(seen)

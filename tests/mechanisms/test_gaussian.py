@@ -1,0 +1,63 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from dp_accounting import GaussianDpEvent, NonPrivateDpEvent
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from fedpriv.errors import ConfigError
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.mechanisms.none import NoMechanism
+
+
+@given(st.integers(0, 2**31), st.floats(1e-3, 1e3), st.integers(1, 5))
+def test_rows_end_within_the_bound_and_keep_their_direction(seed, clip, rows):
+    vectors = torch.randn(rows, 7, generator=torch.Generator().manual_seed(seed)) * 10
+    bounded, norms = Gaussian(clip, 1.0).bound(vectors)
+    assert (bounded.norm(dim=1) <= clip * (1 + 1e-12)).all()
+    torch.testing.assert_close(norms, vectors.double().norm(dim=1))
+    torch.testing.assert_close(bounded * (norms / norms.clamp_max(clip))[:, None], vectors.double())
+
+
+def test_zero_and_non_finite_rows_pass_through():
+    bounded, norms = Gaussian(1.0, 1.0).bound(torch.tensor([[0.0, 0.0], [math.nan, 1.0], [math.inf, 0.0]]))
+    assert (bounded[0] == 0).all()
+    assert not norms[1:].isfinite().any()
+
+
+@pytest.mark.parametrize("shares", [1, 2, 5, 50])
+def test_shares_add_up_to_the_declared_noise(shares):
+    sigma, clip, size = 5.0, 0.1, 20_000
+    mechanism = Gaussian(clip, sigma)
+    total = sum(mechanism.noise_share(size, shares, np.random.default_rng(s)) for s in range(shares))
+    assert mechanism.event().noise_multiplier == sigma
+    statistic = float((total**2).sum()) / (sigma * clip) ** 2
+    assert min(stats.chi2.cdf(statistic, size), stats.chi2.sf(statistic, size)) > 1e-6
+    assert stats.kstest(total / (sigma * clip), "norm").pvalue > 1e-6
+
+
+def test_events_follow_sensitivity_and_missing_shares():
+    mechanism = Gaussian(1.0, 5.0)
+    # ALGORITHMS 7.1 KA-2: one of five shares known, and a weight sum of two
+    assert mechanism.event(shares=4 / 5).noise_multiplier == pytest.approx(4.472136, 1e-6)
+    assert mechanism.event(sensitivity=2) == GaussianDpEvent(2.5)
+    assert mechanism.event(shares=0) == NonPrivateDpEvent()
+    assert Gaussian(1.0, 0.0).event() == NonPrivateDpEvent()
+
+
+@pytest.mark.parametrize(("clip", "sigma"), [(0, 1), (-1, 1), (math.inf, 1), (math.nan, 1), (1, -1), (1, math.inf)])
+def test_impossible_values_are_refused(clip, sigma):
+    with pytest.raises(ConfigError, match=r"algo\.(clip|noise_multiplier)="):
+        Gaussian(clip, sigma)
+
+
+def test_no_mechanism_changes_nothing_and_certifies_nothing():
+    vectors = torch.tensor([[3.0, 4.0]])
+    bounded, norms = NoMechanism().bound(vectors)
+    assert bounded.tolist() == [[3.0, 4.0]]
+    assert norms.tolist() == [5.0]
+    assert not NoMechanism().noise_share(3, 2, np.random.default_rng(0)).any()
+    assert NoMechanism().event() == NonPrivateDpEvent()

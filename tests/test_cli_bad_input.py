@@ -1,0 +1,156 @@
+"""Mistakes end with one line, exit code 2, no traceback, and no folder left behind."""
+
+import gzip
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fedpriv.cli import main
+
+# (words, what the line must name)
+BAD_SETTINGS = [
+    (["algo=uldp_av"], ["algo=uldp_av", "uldp_avg"]),
+    (["datta=digits"], ["datta", "data"]),
+    (["algo.clipp=1"], ["algo.clipp", "clip"]),
+    (["+algo.extra=1"], ["algo.extra", "unknown key"]),
+    (["+colour=red"], ["colour", "unknown key"]),
+    (["rounds=ten"], ["rounds=ten", "int"]),
+    (["rounds=0"], ["rounds=0", "positive"]),
+    (["seed=-1"], ["seed=-1"]),
+    (["device=gpu"], ["device=gpu", "cuda"]),
+    (["randomness=true-random"], ["randomness", "simulation or system"]),
+    (["algo.noise_multiplier=-5"], ["algo.noise_multiplier=-5"]),
+    (["algo.clip=0"], ["algo.clip=0"]),
+    (["algo.clip=abc"], ["algo.clip=abc", "float"]),
+    (["algo.user_rate=0"], ["algo.user_rate=0"]),
+    (["algo.user_rate=1.5"], ["algo.user_rate=1.5"]),
+    (["algo.weighting=size"], ["algo.weighting=size", "uniform or records"]),
+    (["algo.local_epochs=0"], ["algo.local_epochs=0"]),
+    (["algo.local_lr=nan"], ["algo.local_lr=nan"]),
+    (["algo=fedavg", "algo.clip=1"], ["algo.clip"]),
+    (["algo=fedavg", "mechanism=gaussian"], ["algo.clip"]),
+    (["accountant.delta=2"], ["accountant.delta=2"]),
+    (["allocator.n_users=0"], ["allocator.n_users=0"]),
+    (["data=heart_disease", "allocator.n_silos=7"], ["allocator.n_silos=7", "4"]),
+    (["allocator=natural"], ["allocator"]),
+    (["seed=0,1"], ["seed", "-m"]),
+    (["-m", "seed=0,1", "algo.clip=0.1,-1"], ["algo.clip=-1"]),
+    (["--no-such-flag"], ["--no-such-flag"]),
+    (["algo._target_=no.such.Class"], ["algo._target_", "no.such.Class"]),
+    (["algo._target_=fedpriv.models.linear.Linear"], ["algo._target_", "Algorithm"]),
+    (["resume=nowhere"], ["resume=nowhere"]),
+    (["hydra.run.dir=/proc/runs/1"], ["hydra.run.dir=/proc/runs/1"]),
+    (["model=mnist_cnn"], ["model"]),
+    (["allocator.n_silos=1000", "allocator.n_users=1"], ["allocator.n_silos=1000"]),
+    (["data=mnist", "data.root=nowhere"], ["nowhere"]),
+]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FEDPRIV_DATA", raising=False)
+    monkeypatch.setattr(sys, "argv", ["fedpriv"])
+
+
+def one_line(words, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    err = capsys.readouterr().err
+    assert stopped.value.code == 2, err
+    lines = err.strip().splitlines()
+    assert len(lines) == 1, err
+    assert lines[0].startswith("fedpriv: ")
+    assert "Traceback" not in err
+    return lines[0]
+
+
+@pytest.mark.parametrize(("words", "named"), BAD_SETTINGS, ids=lambda value: " ".join(value))
+def test_one_line_names_what_is_wrong(words, named, capsys, tmp_path):
+    line = one_line(words, capsys)
+    assert all(text in line for text in named), line
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_output_folder_that_is_a_file(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "hydra.run.dir" in one_line(["hydra.run.dir=file/run"], capsys)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def creditcard(rows, cell=None):
+    names = ["Time", *(f"V{i}" for i in range(1, 29)), "Amount", "Class"]
+    lines = [",".join(names)]
+    rng = np.random.default_rng(0)
+    for number in range(rows):
+        values = [f"{value:.3f}" for value in rng.normal(size=30)] + [str(int(number % 10 == 0))]
+        if cell is not None and number == 5:
+            values[3] = cell
+        lines.append(",".join(values))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (creditcard(200, "nan"), ["creditcard.csv", "V3"]),
+        (creditcard(200, "wide"), ["creditcard.csv", "V3"]),
+        (creditcard(200).replace("V7", "V77"), ["creditcard.csv", "V7"]),
+        ("", ["creditcard.csv"]),
+        (creditcard(200)[:-40], ["creditcard.csv"]),
+    ],
+    ids=["nan", "text", "column", "empty", "truncated"],
+)
+def test_bad_tables(content, named, capsys, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "creditcard.csv").write_text(content)
+    line = one_line(["data=creditcard", "data.root=data", "allocator.n_users=5", "allocator.n_silos=2"], capsys)
+    assert all(text in line for text in named), line
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_truncated_images(capsys, tmp_path):
+    raw = tmp_path / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    for name, count in (("train", 60000), ("t10k", 10000)):
+        header = struct.pack(">IIII", 2051, count, 28, 28)
+        (raw / f"{name}-images-idx3-ubyte.gz").write_bytes(gzip.compress(header + bytes(1000)))
+        (raw / f"{name}-labels-idx1-ubyte.gz").write_bytes(
+            gzip.compress(struct.pack(">II", 2049, count) + bytes(count))
+        )
+    assert "images-idx3-ubyte" in one_line(["data=mnist", f"data.root={tmp_path}"], capsys)
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_the_console_script_itself_exits_with_two(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "fedpriv", "algo.clip=-1"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("fedpriv: algo.clip=-1")
+    assert done.stdout == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_job_of_a_sweep_leaves_its_reason_and_the_others_go_on(tmp_path):
+    words = ["-m", "data.root=null,nowhere", "data=digits,heart_disease", "rounds=1", "algo.local_epochs=1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "fedpriv", *words, "hydra.sweep.dir=sweep"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)},
+    )
+    import json
+
+    states = {path.parent.name: json.loads(path.read_text()) for path in (tmp_path / "sweep").glob("*/status.json")}
+    assert done.returncode != 0
+    failed = [status for status in states.values() if status["state"] == "failed"]
+    assert len(failed) + sum(status["state"] == "done" for status in states.values()) == 4
+    assert failed
+    assert all(status["traceback"] and status["reason"] for status in failed)
+    assert sum(status["state"] == "done" for status in states.values()) >= 1

@@ -1,0 +1,53 @@
+"""The configuration tree is found from a checkout and from an installed wheel."""
+
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from fedpriv.config import conf_dir
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_a_checkout_uses_its_top_level_conf():
+    assert conf_dir() == ROOT / "conf"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    out = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    return next(out.glob("*.whl"))
+
+
+def test_the_wheel_carries_every_config_file(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for file in (ROOT / "conf").rglob("*.yaml"):
+        assert f"fedpriv/{file.relative_to(ROOT).as_posix()}" in names
+    assert not any(name.startswith(("tests/", "scripts/", "benchmarks/")) for name in names)
+
+
+def test_an_installed_wheel_runs_outside_the_checkout(wheel, tmp_path):
+    """A new environment holds the wheel; the dependencies are borrowed from this one."""
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    site = next((tmp_path / "env" / "lib").glob("python*/site-packages"))
+    zipfile.ZipFile(wheel).extractall(site)
+    (site / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    work = tmp_path / "work"
+    work.mkdir()
+    where = subprocess.run(
+        [python, "-c", "import fedpriv.config as c; print(c.conf_dir())"],
+        cwd=work, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert where.stdout.strip() == str(site / "fedpriv" / "conf")
+    words = ["rounds=1", "algo.local_epochs=1", "allocator.n_users=6", "hydra.run.dir=out"]
+    done = subprocess.run([python, "-m", "fedpriv", *words], cwd=work, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (work / "out" / "model.safetensors").exists()
