@@ -1,4 +1,4 @@
-"""The command line: `fedpriv [run] ...`, `fedpriv epsilon ...`, `fedpriv allocation ...`.
+"""The command line: `fedpriv [run] ...`, `fedpriv epsilon ...`, `fedpriv allocation ...`, `fedpriv figure ...`.
 
 Exit codes: 0 done, 1 a defect (with its traceback), 2 a mistake the user can mend (one line), 130 interrupted.
 """
@@ -169,4 +169,16 @@ def allocation(args: list[str]) -> None:
         console.print(f"Picture: {path}", soft_wrap=True)
 
 
-COMMANDS: dict[str, Callable[[list[str]], None]] = {"run": run, "epsilon": epsilon, "allocation": allocation}
+def figure(args: list[str]) -> None:
+    """Draw metric and epsilon against the round from finished runs."""
+    from fedpriv.figures.privacy_utility import main as draw
+
+    draw(args)
+
+
+COMMANDS: dict[str, Callable[[list[str]], None]] = {
+    "run": run,
+    "epsilon": epsilon,
+    "allocation": allocation,
+    "figure": figure,
+}

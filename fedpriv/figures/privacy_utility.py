@@ -1,6 +1,6 @@
 """Privacy and utility against the round, two panels (Uldp-FL, Figs 4 to 7), from run folders alone.
 
-    python -m scripts.figures.privacy_utility outputs/uldp_fl/fig4/<folder> [more folders] [--out figure.png]
+    fedpriv figure outputs/uldp_fl/fig4/<folder> [more folders] [--out figure.png]
 
 Left: the main metric, mean and standard deviation over seeds. Right: epsilon on a log axis, what the paper claims
 dashed, what is certified solid; a method without any guarantee has no line there and is named instead.
@@ -11,22 +11,29 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import matplotlib.pyplot as plt
+import matplotlib
 import numpy as np
 
-from scripts.figures.runs import Run, find_runs, mean_and_std
+from fedpriv.figures.runs import Run, find_runs, mean_and_std
 
 ORDER = ("DEFAULT", "ULDP-NAIVE", "ULDP-GROUP", "ULDP-SGD", "ULDP-AVG")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+matplotlib.use("Agg")  # figures go to files
+import matplotlib.pyplot as plt  # noqa: E402
+
+
+def main(words: list[str]) -> None:
+    """Draw what the command line names."""
+    parser = argparse.ArgumentParser(
+        "fedpriv figure", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--observer", default="released model")
     parser.add_argument("--method", default="pld", help="accounting method of the solid line")
     parser.add_argument("--title", default="")
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     out = args.out or args.folders[0] / "privacy_utility.png"
     draw(find_runs(args.folders), out, args.observer, args.method, args.title)
     print(out)
@@ -87,7 +94,3 @@ def _rank(label: str) -> tuple[int, str]:
     """Known families in the papers' order, then everything else by name."""
     family = next((index for index, name in enumerate(ORDER) if label.startswith(name)), len(ORDER))
     return family, label
-
-
-if __name__ == "__main__":
-    main()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from fedpriv.errors import FedprivError
+
 
 @dataclass(frozen=True)
 class Run:
@@ -24,7 +26,7 @@ class Run:
 
 
 def find_runs(roots: list[Path]) -> list[Run]:
-    """Every finished run at or below `roots`, sorted by folder. Ends with one line when there is none."""
+    """Every finished run at or below `roots`, sorted by folder. Raises FedprivError when there is none."""
     runs = []
     for root in roots:
         for status_file in sorted(root.rglob("status.json")):
@@ -36,7 +38,7 @@ def find_runs(roots: list[Path]) -> list[Run]:
             tables = [pd.read_csv(folder / name) for name in ("metrics.csv", "epsilon.csv")]
             runs.append(Run(folder, status["label"], status["metric"], status["delta"], status["dp_valid"], *tables))
     if not runs:
-        sys.exit(f"no finished run below {', '.join(map(str, roots))}")
+        raise FedprivError(f"no finished run at or below {', '.join(map(str, roots))}")
     return runs
 
 
