@@ -23,7 +23,7 @@ def read_csv(
     missing: the mark that stands for an unknown value and becomes NaN; without it every value must be a finite number.
     Quotes around values are dropped (OpenML writes classes as '0'). Raises DataError.
     """
-    frame = _read(path, names)
+    frame = _read(path, names, text)
     first = 1 if names else 2
     if frame.empty:
         raise DataError(f"{path}: no records")
@@ -67,7 +67,7 @@ def refuse(path: Path, frame: pd.DataFrame, name: str, wrong: np.ndarray | pd.Se
         raise DataError(f"{path}: line {row + 2}, column {name}: {frame[name].iloc[row]!s:.40}; allowed: {allowed}")
 
 
-def _read(path: Path, names: list[str] | None) -> pd.DataFrame:
+def _read(path: Path, names: list[str] | None, text: tuple[str, ...]) -> pd.DataFrame:
     import pandas as pd
 
     try:
@@ -78,6 +78,7 @@ def _read(path: Path, names: list[str] | None) -> pd.DataFrame:
                 path,
                 header=None if names else 0,
                 names=names,
+                dtype=dict.fromkeys(text, str),
                 index_col=False,
                 skip_blank_lines=False,
                 keep_default_na=False,

@@ -1,0 +1,138 @@
+"""What an allocation looks like: a table by silo, and the stacked histogram of records per user.
+
+The picture is figure 13 of Kato et al., Uldp-FL (PVLDB 2024).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.data.allocation import Allocation
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+FEW_SILOS = 10
+"""Up to so many silos have a colour and a legend entry each; more share a colour scale."""
+
+MOST_COLUMNS = 500
+"""More users than this share columns, each the mean of neighbours, because narrower columns would be invisible."""
+
+
+def statistics(allocation: Allocation) -> pd.DataFrame:
+    """One row a silo and a last row `all`.
+
+    Columns: users with at least one training record there, training records, records held out for the local test, and
+    the mean, median and maximum of training records per such user.
+    """
+    import pandas as pd
+
+    counts = allocation.counts()
+    held = np.bincount(allocation.silo[~allocation.trains], minlength=allocation.n_silos)
+    rows = [_row(per_user, int(test)) for per_user, test in zip(counts, held)]
+    rows.append(_row(counts.sum(axis=0), int(held.sum())))
+    index = pd.Index([*map(str, range(allocation.n_silos)), "all"], name="silo")
+    return pd.DataFrame(rows, index=index)
+
+
+def _row(per_user: np.ndarray, held: int) -> dict[str, float]:
+    present = per_user[per_user > 0]
+    return {
+        "users": len(present),
+        "records": int(present.sum()),
+        "local_test": held,
+        "mean": float(present.mean()) if len(present) else 0.0,
+        "median": float(np.median(present)) if len(present) else 0.0,
+        "max": int(present.max(initial=0)),
+    }
+
+
+def table(allocation: Allocation) -> Table:
+    """The statistics as a table for the terminal."""
+    from rich.table import Table
+
+    frame = statistics(allocation)
+    out = Table(
+        title=f"{allocation.n_users} users in {allocation.n_silos} silos",
+        caption="mean, median, max: training records per user",
+    )
+    out.add_column("silo", justify="right")
+    for name in frame.columns:
+        out.add_column(name.replace("_", " "), justify="right")
+    for silo, row in frame.iterrows():
+        shown = [f"{row[name]:.1f}" if name in ("mean", "median") else f"{row[name]:,.0f}" for name in frame.columns]
+        out.add_row(str(silo), *shown, end_section=silo == str(allocation.n_silos - 1))
+    return out
+
+
+def draw(allocation: Allocation, path: str | os.PathLike) -> None:
+    """Write figure 13 to `path` (the suffix says the format): training records per user, largest first, by silo."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    heights, edges = _columns(allocation.counts())
+    tops = np.vstack([np.zeros(heights.shape[1]), np.cumsum(heights, axis=0)])
+    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    for silo, colour in enumerate(_colours(allocation.n_silos)):
+        # One stepped area a silo instead of one bar a user and silo, which would take minutes for 10,000 users.
+        lower, upper = (np.append(top, top[-1]) for top in tops[silo : silo + 2])
+        axes.fill_between(edges, lower, upper, step="post", color=colour, linewidth=0, label=f"silo {silo}")
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, None), ylabel="training records of a user")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    width = int(edges[1] - edges[0])
+    axes.set_xlabel("users, by number of records" + (f" (means of {width} neighbours)" if width > 1 else ""))
+    title = f"{allocation.trains.sum():,} training records, {allocation.n_users:,} users, {allocation.n_silos} silos"
+    axes.set_title(title, fontsize=10)
+    if allocation.n_silos <= FEW_SILOS:
+        figure.legend(loc="outside right upper", frameon=False, fontsize=8, reverse=True)
+    else:
+        _colour_scale(figure, axes, allocation.n_silos)
+    _save(figure, Path(path))
+
+
+def _columns(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Heights (n_silos, m) of at most MOST_COLUMNS columns, one user or the mean of many each, and edges (m + 1,)."""
+    n_users = counts.shape[1]
+    counts = counts[:, np.argsort(-counts.sum(axis=0), kind="stable")]
+    starts = np.arange(0, n_users, -(-n_users // MOST_COLUMNS))
+    edges = np.append(starts, n_users)
+    return np.add.reduceat(counts, starts, axis=1) / np.diff(edges), edges + 0.5
+
+
+def _colours(n_silos: int) -> list:
+    from matplotlib import colormaps
+
+    return (
+        colormaps["tab10"].colors[:n_silos]
+        if n_silos <= FEW_SILOS
+        else list(colormaps["viridis"].resampled(n_silos).colors)
+    )
+
+
+def _colour_scale(figure: Figure, axes: Axes, n_silos: int) -> None:
+    from matplotlib import colormaps
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+    from matplotlib.ticker import MaxNLocator
+
+    scale = ScalarMappable(Normalize(-0.5, n_silos - 0.5), colormaps["viridis"].resampled(n_silos))
+    figure.colorbar(scale, ax=axes, label="silo", ticks=MaxNLocator(integer=True))
+
+
+def _save(figure: Figure, path: Path) -> None:
+    """Write whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        figure.savefig(temporary, format=path.suffix.lstrip(".") or "png", dpi=200)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
