@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fedpriv.errors import ConfigError, FedprivError
 
-HYDRA_ONLY = ("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc")
+HYDRA_ONLY = ("--hydra-help", "--version", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc")
 RESUMABLE = ("rounds", "device")
 
 
@@ -22,6 +22,11 @@ def main(args: list[str] | None = None) -> None:
     command: Callable[[list[str]], None] = COMMANDS.get(args[0], run) if args else run
     if args and args[0] in COMMANDS:
         args = args[1:]
+    if {"--help", "-h"} & set(args) and command is not figure:
+        from fedpriv.help import help_text
+
+        print(help_text(), end="")
+        return
     try:
         command(args)
     except FedprivError as error:
@@ -38,7 +43,8 @@ def _complain(error: FedprivError) -> int:
 
 def run(args: list[str]) -> None:
     """Train. The whole sweep is checked before Hydra starts its first job."""
-    from fedpriv.config import build, conf_dir
+    from fedpriv.config import build
+    from fedpriv.help import conf_dir
 
     if not any(word.split("=")[0] in HYDRA_ONLY for word in args):
         from fedpriv.compose import Words, compose_jobs
@@ -153,8 +159,9 @@ def allocation(args: list[str]) -> None:
     from rich.console import Console
 
     from fedpriv.compose import Words, compose_jobs
-    from fedpriv.config import build, conf_dir
+    from fedpriv.config import build
     from fedpriv.data.allocation_report import draw, table
+    from fedpriv.help import conf_dir
 
     words = Words.parse(args)
     console = Console()

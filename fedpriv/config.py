@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass, fields, is_dataclass
-from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -26,12 +25,6 @@ from fedpriv.errors import ConfigError, require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.models import Model
 from fedpriv.streams import Streams
-
-
-def conf_dir() -> Path:
-    """The configuration tree: inside an installed wheel, or at the top of a checkout."""
-    here = Path(__file__).resolve().parent
-    return here / "conf" if (here / "conf").is_dir() else here.parent / "conf"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def rows_at(experiment: Experiment, rounds: list[int]) -> list:
     events = exp.algo.plan(1, exp.federation, exp.mechanism, exp.aggregation, exp.streams).events
     rows, done = [], 0
     for round in rounds:
-        ledger.record(events, count=round - done)
+        ledger.record(events, round - done)
         rows += ledger.rows(round)
         done = round
     return rows
@@ -35,7 +35,8 @@ def show(args: list[str]) -> None:
     from fedpriv.accountants.table import epsilon_table
     from fedpriv.cli import _own
     from fedpriv.compose import Words, compose_jobs
-    from fedpriv.config import build, conf_dir
+    from fedpriv.config import build
+    from fedpriv.help import conf_dir
 
     words = Words.parse(args)
     console = Console()

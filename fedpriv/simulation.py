@@ -91,7 +91,7 @@ class Simulation:
         return RoundResult(new, sum((update.tally for update in updates.values()), Tally()), watch.seconds)
 
     def evaluate(self, theta: np.ndarray) -> dict[str, float]:
-        """Loss and metrics on the central test split; the main metric also on the records that silos keep for testing."""
+        """Loss and metrics on the central test split, and the main metric on the records held out in the silos."""
         task = self.experiment.data.task
         loss, metrics = self._evaluate(theta, self.test)
         row = {"loss": loss, **metrics}

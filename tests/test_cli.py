@@ -40,7 +40,7 @@ def test_help_names_groups_and_examples_quickly_enough(tmp_path):
         "engine",
         "experiment",
     ):
-        assert f"{group}:" in done.stdout
+        assert f"\n  {group} " in done.stdout
     assert done.stdout.count("  fedpriv ") >= 5 + 3
     assert "uldp_avg" in done.stdout
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedpriv.config import conf_dir
+from fedpriv.help import conf_dir
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -43,7 +43,7 @@ def test_an_installed_wheel_runs_outside_the_checkout(wheel, tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     where = subprocess.run(
-        [python, "-c", "import fedpriv.config as c; print(c.conf_dir())"],
+        [python, "-c", "import fedpriv.help as h; print(h.conf_dir())"],
         cwd=work, check=True, capture_output=True, text=True,
     )  # fmt: skip
     assert where.stdout.strip() == str(site / "fedpriv" / "conf")
