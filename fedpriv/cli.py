@@ -56,8 +56,9 @@ def run(args: list[str]) -> None:
         if configs[0].resume is not None:
             _resume(words, str(configs[0].resume), len(configs))
             return
-        _check_writable(configs[0], words.multirun)
-    _hydra(args, conf_dir())
+        _hydra(args, conf_dir(), _check_writable(configs[0], words.multirun))
+    else:
+        _hydra(args, conf_dir(), Path())
 
 
 def _own(config):
@@ -69,16 +70,23 @@ def _own(config):
     return OmegaConf.create(with_hydra)
 
 
-def _check_writable(config, multirun: bool) -> None:
-    """End early when the output folder cannot exist; the nearest folder that exists decides."""
-    key = "hydra.sweep.dir" if multirun else "hydra.run.dir"
-    target = Path(config.hydra.sweep.dir if multirun else config.hydra.run.dir)
-    existing = next(folder for folder in [target, *target.resolve().parents] if folder.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise ConfigError(key, target, f"a folder that can be written ({existing} cannot)")
+def _check_writable(config, multirun: bool) -> Path:
+    """The nearest existing folder above the output folder; ends early when nothing can be written there."""
+    import tempfile
+
+    from hydra.core.hydra_config import HydraConfig
+
+    HydraConfig.instance().set_config(config)  # the folder's name may refer to it
+    key, target = ("hydra.sweep.dir", config.hydra.sweep.dir) if multirun else ("hydra.run.dir", config.hydra.run.dir)
+    existing = next(folder for folder in [Path(target), *Path(target).resolve().parents] if folder.exists())
+    try:
+        os.rmdir(tempfile.mkdtemp(dir=existing))
+    except OSError as error:
+        raise ConfigError(key, target, f"a folder that can be written ({existing}: {error.strerror})") from error
+    return existing
 
 
-def _hydra(args: list[str], config_dir: Path) -> None:
+def _hydra(args: list[str], config_dir: Path, existing: Path) -> None:
     """Hand over to Hydra, which composes once more, makes the folder and starts the jobs."""
     import hydra
 
@@ -86,11 +94,15 @@ def _hydra(args: list[str], config_dir: Path) -> None:
 
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # exceptions reach us instead of being printed by Hydra
     sys.argv = [sys.argv[0], *args]
+
+    def job(config) -> None:
+        _job(config, existing)
+
     with one_line_errors():
-        hydra.main(version_base="1.3", config_path=str(config_dir), config_name="config")(_job)()
+        hydra.main(version_base="1.3", config_path=str(config_dir), config_name="config")(job)()
 
 
-def _job(config) -> None:
+def _job(config, existing: Path) -> None:
     """One job inside Hydra. A single run ends the process itself; in a sweep the other jobs go on."""
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
@@ -111,20 +123,21 @@ def _job(config) -> None:
 
                 RunFolder(folder).status(state="failed", reason=str(error), traceback=traceback.format_exc())
             raise
-        _remove_unstarted(folder)
+        _remove_unstarted(folder, existing)
         sys.exit(_complain(error))
 
 
-def _remove_unstarted(folder: Path) -> None:
-    """Take away what Hydra made for a run that never began."""
+def _remove_unstarted(folder: Path, existing: Path) -> None:
+    """Take away the folders below `existing` that Hydra made for a run that never began."""
     import shutil
 
-    if not (folder / "config.yaml").exists():
-        shutil.rmtree(folder / ".hydra", ignore_errors=True)
-        for path in [folder, *folder.parents[:2]]:
-            if any(path.iterdir()):
-                break
-            path.rmdir()
+    if (folder / "config.yaml").exists():
+        return
+    shutil.rmtree(folder / ".hydra", ignore_errors=True)
+    for path in [folder, *folder.parents]:
+        if path.resolve() == existing.resolve() or any(path.iterdir()):
+            return
+        path.rmdir()
 
 
 def _resume(words, target: str, jobs: int) -> None:
