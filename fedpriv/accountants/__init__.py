@@ -1,0 +1,1 @@
+"""What the released messages of a run reveal: (epsilon, delta) of recorded events, certified and as a paper claims."""

@@ -1,0 +1,106 @@
+"""The smallest noise, or the most rounds, that keep epsilon within a target.
+
+Epsilon falls with noise and grows with rounds, so both are searches over a monotone function. Every answer was itself
+accounted and found within the target; what the search leaves open is only how much better a neighbour would do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fedpriv.accountants.base import Accountant
+from fedpriv.errors import ConfigError, require
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+_LEAST_NOISE, _MOST_NOISE = 1e-3, 1e6
+_MOST_ROUNDS = 10**7
+
+
+def noise_multiplier_for(
+    accountant: Accountant,
+    event: Callable[[float], DpEvent],
+    rounds: int,
+    adjacency: str,
+    epsilon: float,
+    tolerance: float = 1e-3,
+) -> float:
+    """The smallest noise multiplier whose `rounds` events `event(noise_multiplier)` stay within `epsilon`.
+
+    Within a factor 1 + `tolerance` of the smallest. A composition counts by the accountant's best method. Raises
+    ConfigError when no noise multiplier up to 1e6 reaches `epsilon`.
+    """
+    require(epsilon > 0, "epsilon", epsilon, "must be above 0")
+
+    def spent(noise: float) -> float:
+        return min(accountant.epsilons([(event(noise), rounds)], adjacency).values())
+
+    within, beyond = _bracket(spent, epsilon, 1.0, _MOST_NOISE, _LEAST_NOISE)
+    if within is None:
+        raise ConfigError(
+            "epsilon", epsilon, f"no noise multiplier up to {_MOST_NOISE:g} reaches it in {rounds} rounds"
+        )
+    if beyond is None:
+        return within
+    return _narrow(spent, epsilon, within, beyond, lambda a, b: a / b < 1 + tolerance)
+
+
+def rounds_for(accountant: Accountant, event: DpEvent, adjacency: str, epsilon: float) -> int:
+    """The most times that `event` may happen within `epsilon`; 0 when once is too often, at most 10 million."""
+    require(epsilon > 0, "epsilon", epsilon, "must be above 0")
+
+    def spent(rounds: float) -> float:
+        return min(accountant.epsilons([(event, round(rounds))], adjacency).values())
+
+    within, beyond = _bracket(spent, epsilon, 1.0, 1.0, float(_MOST_ROUNDS))
+    if within is None or beyond is None:
+        return 0 if within is None else _MOST_ROUNDS
+    return round(_narrow(spent, epsilon, within, beyond, lambda a, b: b - a <= 1, whole=True))
+
+
+def _bracket(
+    spent: Callable[[float], float], target: float, start: float, safest: float, boldest: float
+) -> tuple[float | None, float | None]:
+    """Two points a factor 8 apart, within and beyond `target`; None for one that does not exist up to its limit."""
+    within, beyond, at = None, None, start
+    while within is None or beyond is None:
+        if spent(at) <= target:
+            within, limit = at, boldest
+        else:
+            beyond, limit = at, safest
+        if at == limit:
+            break
+        at = min(at * 8, limit) if limit > at else max(at / 8, limit)
+    return within, beyond
+
+
+def _narrow(
+    spent: Callable[[float], float],
+    target: float,
+    within: float,
+    beyond: float,
+    near: Callable[[float, float], bool],
+    whole: bool = False,
+) -> float:
+    """Move `within` towards `beyond` until they are `near`; `spent` is nearly a power of its argument.
+
+    Bisection on a logarithmic scale, with every other guess where a power law through both ends meets the target.
+    """
+    spent_within, spent_beyond, by_law = spent(within), spent(beyond), True
+    while not near(within, beyond):
+        share = 0.5
+        if by_law and 0 < spent_within < target and math.isfinite(spent_beyond):
+            share = math.log(target / spent_within) / math.log(spent_beyond / spent_within)
+        by_law = not by_law
+        at = within * (beyond / within) ** min(max(share, 0.01), 0.99)
+        if whole:
+            at = min(max(round(at), min(within, beyond) + 1), max(within, beyond) - 1)
+        now = spent(at)
+        if now <= target:
+            within, spent_within = at, now
+        else:
+            beyond, spent_beyond = at, now
+    return within

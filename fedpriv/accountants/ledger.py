@@ -1,0 +1,128 @@
+"""The events of a run, added up at any round."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.accountants.base import Accountant
+from fedpriv.accountants.events import Event, event_from_dict, event_to_dict
+from fedpriv.accountants.rdp import claimed_epsilon
+from fedpriv.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+
+@dataclass(frozen=True)
+class EpsilonRow:
+    """Epsilon against one observer after `round` rounds, by one method."""
+
+    round: int
+    observer: str
+    unit: str
+    adjacency: str
+    method: str
+    certified: float
+    """A guarantee; inf when there is none."""
+    claimed: float | None
+    """What the paper's formula gives; None when the paper claims nothing for this observer."""
+
+
+class Ledger:
+    """Keeps how often each event happened, and nothing else, so it resumes from `state` exactly.
+
+    Events compose whatever their order. Epsilon is the maximum over scopes, because a unit lives in one of them; events
+    without a scope are composed with those of every scope.
+    """
+
+    def __init__(self, accountant: Accountant) -> None:
+        self.accountant = accountant
+        self._counts: Counter[Event] = Counter()
+
+    def record(self, events: Iterable[Event], times: int = 1) -> None:
+        """Add the events of one round, or of `times` equal rounds."""
+        for event in events:
+            self._counts[event] += times
+
+    def rows(self, round: int) -> list[EpsilonRow]:
+        """Epsilon of everything recorded so far, one row per (observer, unit, adjacency, method), labelled `round`.
+
+        Raises ConfigError when the accountant cannot handle an event.
+        """
+        groups: dict[tuple[str, str, str], dict[str, list[tuple[Event, int]]]] = {}
+        for event, count in self._counts.items():
+            scopes = groups.setdefault((event.observer, event.unit, event.adjacency), {})
+            scopes.setdefault(event.scope, []).append((event, count))
+        known: dict[Any, Any] = {}  # silos of one size, and observers who see the same, cost one calculation
+        rows = []
+        for (observer, unit, adjacency), scopes in groups.items():
+            everywhere = scopes.pop("", [])
+            parts = [everywhere + runs for runs in scopes.values()] or [everywhere]
+            certified = _largest([self._certified(runs, adjacency, known) for runs in parts])
+            claims = [self._claimed(runs, known) for runs in parts]
+            claimed = None if None in claims else max(claims)
+            rows += [EpsilonRow(round, observer, unit, adjacency, m, eps, claimed) for m, eps in certified.items()]
+        return rows
+
+    def assumptions(self) -> dict[str, tuple[str, ...]]:
+        """Observer -> what its certificates rest on, or which assumption fails, in the order of first appearance."""
+        found: dict[str, dict[str, None]] = {}
+        for event in self._counts:
+            found.setdefault(event.observer, {}).update(dict.fromkeys(event.assumptions))
+        return {observer: tuple(texts) for observer, texts in found.items() if texts}
+
+    def state(self) -> list[dict[str, Any]]:
+        """Everything recorded, as plain values for a checkpoint."""
+        rows = []
+        for event, count in self._counts.items():
+            claimed = None if event.claimed is None else event_to_dict(event.claimed)
+            plain = {"certified": event_to_dict(event.certified), "claimed": claimed, "count": count}
+            names = ("observer", "unit", "adjacency", "scope")
+            rows.append({n: getattr(event, n) for n in names} | {"assumptions": list(event.assumptions)} | plain)
+        return rows
+
+    def restore(self, state: list[dict[str, Any]]) -> None:
+        """Replace everything recorded by what `state` returned."""
+        self._counts = Counter()
+        for row in state:
+            fields = {name: value for name, value in row.items() if name != "count"}
+            fields["assumptions"] = tuple(row["assumptions"])
+            fields["certified"] = event_from_dict(row["certified"])
+            fields["claimed"] = None if row["claimed"] is None else event_from_dict(row["claimed"])
+            self._counts[Event(**fields)] += row["count"]
+
+    def _certified(self, runs: list[tuple[Event, int]], adjacency: str, known: dict[Any, Any]) -> dict[str, float]:
+        total = _merged((event.certified, count) for event, count in runs)
+        key = (adjacency, frozenset(total))
+        if key not in known:
+            known[key] = self.accountant.epsilons(total, adjacency)
+        return known[key]
+
+    def _claimed(self, runs: list[tuple[Event, int]], known: dict[Any, Any]) -> float | None:
+        """None as soon as one event has no claim: a claim about some of the rounds is none about the run."""
+        if any(event.claimed is None for event, _ in runs):
+            return None
+        total = _merged((event.claimed, count) for event, count in runs)
+        key = frozenset(total)
+        if key not in known:
+            known[key] = claimed_epsilon(total, self.accountant.delta)
+        return known[key]
+
+
+def _merged(runs: Iterable[tuple[DpEvent, int]]) -> list[tuple[DpEvent, int]]:
+    """Equal events together: observers' events may differ in their assumptions only."""
+    total: Counter[DpEvent] = Counter()
+    for event, count in runs:
+        total[event] += count
+    return list(total.items())
+
+
+def _largest(parts: list[dict[str, float]]) -> dict[str, float]:
+    """The maximum over scopes of each method that certifies all of them."""
+    methods = [method for method in parts[0] if all(method in part for part in parts)]
+    if not methods:
+        raise ConfigError("accountant", "+".join(parts[0]), "no method can account the events of every scope")
+    return {method: max(part[method] for part in parts) for method in methods}
