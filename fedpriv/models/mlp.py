@@ -1,0 +1,50 @@
+"""Fully connected networks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedpriv.errors import require
+from fedpriv.models import Model
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class Mlp(Model):
+    """Hidden blocks of Linear, ReLU, then optionally GroupNorm with one group and Dropout, and a Linear to raw outputs.
+
+    hidden: widths of the hidden blocks.
+    norm: whether each block ends with GroupNorm. It normalises every record by itself; BatchNorm would leak one
+        user's records into another's update, and is not offered.
+    dropout: probability of dropping a unit, in every hidden block but the first.
+
+    `hidden=[30, 30, 30, 30, 30], norm=True, dropout=0.5` on 30 features is the creditcard network of Kato et al.,
+    Uldp-FL (PVLDB 2024), with 5012 parameters.
+    """
+
+    hidden: list[int]
+    norm: bool
+    dropout: float
+
+    def __post_init__(self) -> None:
+        positive = all(width >= 1 for width in self.hidden)
+        require(positive, "model.hidden", self.hidden, "a list of positive widths")
+        require(0 <= self.dropout < 1, "model.dropout", self.dropout, "a probability from 0 to below 1")
+
+    def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
+        from torch import nn
+
+        layers: list[nn.Module] = [nn.Flatten()] if len(shape) > 1 else []
+        width = math.prod(shape)
+        for block, hidden in enumerate(self.hidden):
+            layers += [nn.Linear(width, hidden), nn.ReLU()]
+            if self.norm:
+                layers.append(nn.GroupNorm(1, hidden))
+            if self.dropout and block > 0:
+                layers.append(nn.Dropout(self.dropout))
+            width = hidden
+        return nn.Sequential(*layers, nn.Linear(width, outputs))
