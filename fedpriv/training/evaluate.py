@@ -1,0 +1,27 @@
+"""Loss and metrics of one model on records."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedpriv.tasks import Task
+from fedpriv.training.size import in_mode
+from fedpriv.training.vectors import unflatten
+
+
+def evaluate(
+    model: nn.Module, theta: Tensor, x: Tensor, y: Tensor, task: Task, batch: int = 4096
+) -> tuple[float, dict[str, float]]:
+    """Mean loss over the records and the task's metrics, in evaluation mode; `model` is left as it was.
+
+    theta: (d,). x: (n, ...) and y: (n, ...), n >= 1. batch: records in memory at once. The loss is computed from all
+    outputs together, so losses that compare records (Cox) see all of them.
+    """
+    with torch.no_grad(), in_mode(model, train=False):
+        parameters = unflatten(model, theta)
+        outputs = torch.cat([functional_call(model, parameters, (rows,)) for rows in x.split(batch)])
+        weight = outputs.new_full((len(x),), 1 / len(x))
+        loss = float(task.loss(outputs, y, weight))
+    return loss, task.metrics(outputs.cpu().numpy(), y.cpu().numpy())

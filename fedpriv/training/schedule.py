@@ -1,0 +1,115 @@
+"""Which users train together and which records each batch step takes.
+
+Users are sorted by their number of records, most first, and cut into blocks. In batch step j of an epoch the users
+that still have records are then a prefix of the block, whose batches are padded to the length of the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpriv.data.silo import SiloData
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch step of a users: x (a, b, ...), y (a, b, ...), weight (a, b), 1 / (own batch size) or 0 for padding."""
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What bounds a block.
+
+    step_cost: the fixed cost of one step, in the time that one row takes. user_bytes, row_bytes: memory that a user
+    and a row (padding included) take. budget: bytes of a block; a block of one user may exceed it.
+    """
+
+    step_cost: float
+    user_bytes: int
+    row_bytes: int
+    budget: int
+
+    def users(self, width: int) -> int:
+        """How many users with batches of `width` rows fit."""
+        return max(1, self.budget // (self.user_bytes + width * self.row_bytes))
+
+
+def cut(counts: np.ndarray, size: int, limits: Limits) -> list[tuple[int, int]]:
+    """Blocks (first, past the last) of users with `counts` (n,) records, descending, and batches of `size`.
+
+    Dynamic programming over the distinct counts: least total of steps (each costs `step_cost`) and rows with padding.
+    """
+    distinct, first = np.unique(-counts, return_index=True)
+    n = -distinct
+    users = np.diff([*first, len(counts)])
+    steps = -(-n // size)
+    best, choice = np.full(len(n) + 1, np.inf), np.zeros(len(n) + 1, dtype=np.int64)
+    best[0] = 0
+    for i in range(len(n)):
+        # Of users i.. together: the last batch is as long as the first user's, if they get that far at all.
+        rows = np.cumsum(users[i:] * np.where(steps[i:] == steps[i], n[i], steps[i:] * size))
+        pieces = -(-np.cumsum(users[i:]) // limits.users(min(size, int(n[i]))))
+        total = best[i] + rows + pieces * steps[i] * limits.step_cost
+        better = total < best[i + 1 :]
+        best[i + 1 :][better], choice[i + 1 :][better] = total[better], i
+    blocks, end = [], len(n)
+    while end:
+        i = int(choice[end])
+        start, stop = int(first[i]), int(first[i] + users[i:end].sum())
+        pieces = -(-(stop - start) // limits.users(min(size, int(n[i]))))
+        edges = np.linspace(start, stop, pieces + 1).astype(int)
+        blocks += reversed(list(zip(edges[:-1].tolist(), edges[1:].tolist())))
+        end = i
+    return blocks[::-1]
+
+
+def batches(
+    data: SiloData, positions: np.ndarray, size: int, epochs: int, keys: np.ndarray | None
+) -> Iterator[Batch]:
+    """The batch steps of the users at `positions` (k,), sorted by records, descending.
+
+    size: rows of a batch. keys: (epochs, n) one random number a record of the silo and epoch; a user's records are
+    taken in the order of their keys. Users whose records fit in one batch need none, and then every step is the very
+    same Batch object.
+    """
+    counts, starts = data.counts[positions], data.starts[positions]
+    if counts[0] <= size:
+        rows = starts[:, None] + np.minimum(np.arange(counts[0]), counts[:, None] - 1)
+        batch = _take(data, rows, _weights(data, counts, int(counts[0])))
+        for _ in range(epochs):
+            yield batch
+        return
+    assert keys is not None
+    local = np.arange(counts[0])
+    real, rows = local < counts[:, None], starts[:, None] + np.minimum(local, counts[:, None] - 1)
+    offsets = range(0, int(counts[0]), size)
+    active = [int((counts > offset).sum()) for offset in offsets]
+    weights = [
+        _weights(data, np.minimum(size, counts[:a] - offset), min(size, int(counts[0]) - offset))
+        for a, offset in zip(active, offsets)
+    ]
+    for epoch in range(epochs):
+        order = np.where(real, keys[epoch][rows], np.inf).argsort(axis=1, kind="stable")
+        shuffled = np.take_along_axis(rows, order, axis=1)
+        for a, offset, weight in zip(active, offsets, weights):
+            yield _take(data, shuffled[:a, offset : offset + size], weight)
+
+
+def _weights(data: SiloData, counts: np.ndarray, width: int) -> Tensor:
+    weight = (np.arange(width) < counts[:, None]) / counts[:, None]
+    return torch.from_numpy(weight.astype(np.float32)).to(data.x.device)
+
+
+def _take(data: SiloData, rows: np.ndarray, weight: Tensor) -> Batch:
+    index = torch.from_numpy(np.ascontiguousarray(rows)).to(data.x.device).view(-1)
+    x, y = (t.index_select(0, index).unflatten(0, rows.shape) for t in (data.x, data.y))
+    return Batch(x, y, weight)

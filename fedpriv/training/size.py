@@ -1,0 +1,64 @@
+"""How much a network computes and remembers for one record, from one pass over its leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+
+@dataclass(frozen=True)
+class Size:
+    """Sizes of a network for records of one shape.
+
+    parameters: d. layers: leaf modules called. products: multiply-adds of one record's forward pass. activations:
+    numbers that a training pass keeps for one record, unfolded patches of convolutions included.
+    """
+
+    parameters: int
+    layers: int
+    products: int
+    activations: int
+
+
+def measure(module: nn.Module, shape: tuple[int, ...]) -> Size:
+    """Run one record of zeros through `module` and count. `module` is left as it was."""
+    leaves: list[tuple[int, int]] = []
+
+    def count(leaf: nn.Module, _: object, y: object) -> None:
+        if not isinstance(y, torch.Tensor):
+            leaves.append((0, 0))
+            return
+        weight = getattr(leaf, "weight", None)
+        products = 0
+        if isinstance(weight, torch.Tensor) and weight.dim() > 1:
+            products = y.numel() * weight[0].numel()
+        patches = products // len(weight) if products and weight.dim() > 2 else 0
+        leaves.append((products, y.numel() + patches))
+
+    hooks = [leaf.register_forward_hook(count) for leaf in module.modules() if not any(leaf.children())]
+    device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    try:
+        with torch.no_grad(), in_mode(module, train=False):
+            module(torch.zeros(1, *shape, device=device))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    products, activations = (sum(column) for column in zip(*leaves)) if leaves else (0, 0)
+    return Size(sum(p.numel() for p in module.parameters()), len(leaves), products, activations)
+
+
+class in_mode:  # noqa: N801 - reads as a statement
+    """Context in which `module` and everything below it train or not; the former modes come back."""
+
+    def __init__(self, module: nn.Module, train: bool) -> None:
+        self.module, self.train = module, train
+
+    def __enter__(self) -> None:
+        self.before = [(part, part.training) for part in self.module.modules()]
+        self.module.train(self.train)
+
+    def __exit__(self, *_: object) -> None:
+        for part, mode in self.before:
+            part.training = mode

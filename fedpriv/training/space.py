@@ -1,0 +1,66 @@
+"""Memory that a stacked network reuses from step to step, and its random masks."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+class Space:
+    """Named buffers that only grow. Allocating afresh in every step would cost more than the arithmetic."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._flat: dict[object, Tensor] = {}
+        self._side = 0
+
+    def take(self, key: object, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
+        """An uninitialised contiguous tensor; taking a key again reuses its memory."""
+        n, flat = math.prod(shape), self._flat.get(key)
+        if flat is None or len(flat) < n:
+            flat = self._flat[key] = torch.empty(n, dtype=dtype, device=self.device)
+        return flat[:n].view(shape)
+
+    def like(self, key: object, x: Tensor) -> Tensor:
+        """As `take`, with the shape and the strides of x, a permuted view of a contiguous tensor."""
+        return self.take(key, (x.numel(),)).as_strided(x.shape, x.stride())
+
+    def gradient_like(self, x: Tensor) -> Tensor:
+        """A gradient of x's shape and strides, in the other one of two buffers each time."""
+        self._side = 1 - self._side
+        return self.like(("gradient", self._side), x)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(flat.nbytes for flat in self._flat.values())
+
+
+class Masks:
+    """Bernoulli masks as random int32 words, from one generator on the training device."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self.generator = generator
+        self._pool = torch.empty(0, dtype=torch.int64, device=generator.device)
+        self._shifts = list(torch.arange(32, dtype=torch.int32, device=generator.device))
+        self._used = 32
+
+    def draw(self, words: Tensor, p: float) -> int:
+        """Fill int32 `words` so that each is above the returned threshold with probability 1 - p, 0 < p <= 1."""
+        n = words.numel()
+        if self._used == 32 or 2 * len(self._pool) < n:
+            if 2 * len(self._pool) < n:
+                self._pool = self._pool.new_empty((n + 1) // 2)
+            self._pool.random_(-(2**63), None, generator=self.generator)
+            self._used = 0
+        pool = self._pool.view(torch.int32)[:n].view(words.shape)
+        if p == 0.5:
+            # The 32 bits of a random word are independent coins: shift a fresh one into the sign each time.
+            torch.bitwise_left_shift(pool, self._shifts[self._used], out=words)
+            self._used += 1
+            return -1
+        words.copy_(pool)
+        self._used = 32
+        return round(p * 2**32) - 2**31 - 1

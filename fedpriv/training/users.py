@@ -1,0 +1,75 @@
+"""Local training of all users of a silo at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedpriv.data.silo import SiloData
+from fedpriv.streams import Streams
+from fedpriv.tasks import Task
+from fedpriv.training.schedule import batches, cut
+from fedpriv.training.stacked import Stacked
+
+
+@dataclass(frozen=True)
+class LocalSgd:
+    """Plain SGD on a user's records: `epochs` passes in fresh random orders, batches of `batch_size` (None: all of a
+    user's records in one batch), rate `lr`."""
+
+    epochs: int
+    batch_size: int | None
+    lr: float
+
+
+@dataclass(frozen=True)
+class Block:
+    """The result of some users.
+
+    positions: (k,) indices into `SiloData.users`. deltas: (k, d) float32, final minus starting parameters; not finite
+    where a user's training diverged.
+    """
+
+    positions: np.ndarray
+    deltas: Tensor
+
+
+def train_users(
+    model: nn.Module,
+    theta: Tensor,
+    data: SiloData,
+    positions: np.ndarray | None,
+    task: Task,
+    recipe: LocalSgd,
+    streams: Streams,
+    round: int,
+    party: str,
+) -> Iterator[Block]:
+    """Train each user at `positions` of `data` (None: all) from `theta` (d,) on its own records, and yield the deltas.
+
+    LocalTrain of Kato et al. (Uldp-FL, PVLDB 2024): the loss is averaged inside each batch, the last batch of a pass
+    may be smaller, dropout is active. Every user comes exactly once, in no particular order, in blocks that fit a fixed
+    memory budget. A user's batches do not depend on who else trains; with dropout, results are a deterministic function
+    of (seed, round, party, positions).
+    """
+    counts = data.counts
+    chosen = np.arange(len(counts)) if positions is None else np.asarray(positions, dtype=np.int64)
+    if not len(chosen):
+        return
+    size = recipe.batch_size or int(counts.max())
+    keys = None
+    if counts.max() > size:
+        keys = streams.generator("batches", round, party).random((recipe.epochs, int(counts.sum())))
+    chosen = chosen[np.argsort(-counts[chosen], kind="stable")]
+    generator = torch.Generator(data.x.device).manual_seed(streams.torch_seed("dropout", round, party))
+    road = Stacked(model, theta, tuple(data.x.shape[1:]), task, generator)
+    for start, stop in cut(counts[chosen], size, road.limits):
+        block = chosen[start:stop]
+        road.begin(len(block))
+        for batch in batches(data, block, size, recipe.epochs, keys):
+            road.step(batch, recipe.lr)
+        yield Block(block, road.deltas())
