@@ -1,0 +1,30 @@
+import os
+from pathlib import Path
+
+import pytest
+from small_data import write_all
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def small_root(tmp_path_factory) -> str:
+    """A folder with small generated files of every data set, in the official layout."""
+    return str(write_all(tmp_path_factory.mktemp("small data")))
+
+
+@pytest.fixture(scope="session")
+def real_root() -> str:
+    """The folder with real records, or a skip."""
+    folder = Path(os.environ.get("FEDPRIV_DATA") or SHARED)
+    if not folder.is_dir():
+        pytest.skip("needs real records (FEDPRIV_DATA)")
+    return str(folder)
+
+
+@pytest.fixture
+def no_cache(tmp_path, monkeypatch) -> Path:
+    """An empty cache and no data folder: the state of a new user. The cache's path."""
+    monkeypatch.delenv("FEDPRIV_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "fedpriv"

@@ -1,0 +1,95 @@
+"""Small generated files in the official layout of every data set that is read from a folder."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from pathlib import Path
+
+import numpy as np
+
+CREDITCARD = ["Time", *(f"V{i}" for i in range(1, 29)), "Amount", "Class"]
+CENTRES = {"cleveland": 61, "hungarian": 50, "switzerland": 20, "va": 30}
+REGIONS = [25, 16, 17, 13, 12, 5]
+"""Training patients of each region."""
+TEST_PATIENTS = 3
+"""Test patients of each region."""
+
+
+def write_all(root: Path) -> Path:
+    """All four data sets below `root`."""
+    write_creditcard(root / "creditcard" / "creditcard.csv")
+    write_mnist(root)
+    write_heart(root / "heart_disease")
+    write_tcga(root / "tcga_brca")
+    return root
+
+
+def write_creditcard(path: Path, rows: int = 600, frauds: int = 60) -> list[list[str]]:
+    """A creditcard.csv; its cells, without the header."""
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(np.arange(rows) < frauds).astype(int)
+    values = rng.normal(size=(rows, 30)) + labels[:, None]
+    cells = [[f"{v:.4f}" for v in row] + [str(label)] for row, label in zip(values, labels)]
+    write_csv(path, [CREDITCARD, *cells])
+    return cells
+
+
+def write_csv(path: Path, rows: list[list[str]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(",".join(row) for row in rows) + "\n")
+
+
+def write_mnist(root: Path, train: int = 700, test: int = 100) -> None:
+    """The four idx files; those of the test part compressed."""
+    rng = np.random.default_rng(1)
+    folder = root / "MNIST" / "raw"
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, n in (("train", train), ("t10k", test)):
+        labels = rng.permutation(np.arange(n) % 10).astype(np.uint8)
+        images = rng.integers(0, 256, (n, 28, 28), dtype=np.uint8)
+        for name, data in ((f"{part}-images-idx3-ubyte", images), (f"{part}-labels-idx1-ubyte", labels)):
+            raw = idx(data)
+            (folder / f"{name}.gz").write_bytes(gzip.compress(raw)) if part == "t10k" else (folder / name).write_bytes(
+                raw
+            )
+
+
+def idx(data: np.ndarray) -> bytes:
+    return bytes([0, 0, 8, data.ndim]) + struct.pack(f">{data.ndim}I", *data.shape) + data.astype(np.uint8).tobytes()
+
+
+def write_heart(folder: Path) -> None:
+    """Four files without a header; every tenth patient lacks a value that the features need."""
+    rng = np.random.default_rng(2)
+    folder.mkdir(parents=True, exist_ok=True)
+    for centre, n in CENTRES.items():
+        rows = []
+        for i in range(n):
+            numbers = rng.integers(1, 100, 14).astype(float)
+            row = [str(v) for v in numbers]
+            row[2], row[6] = str(float(rng.integers(1, 5))), str(int(rng.integers(0, 3)))
+            row[10:13] = ["?", "?", "?"]
+            if centre == "switzerland":
+                row[4] = "0"  # cholesterol is constant there
+            if i % 10 == 9:
+                row[3] = "?"
+            row[13] = str(int(rng.integers(0, 5)) if i % 2 else 0)
+            rows.append(row)
+        write_csv(folder / f"processed.{centre}.data", rows)
+
+
+def write_tcga(folder: Path) -> None:
+    """brca.csv with two patients more than train_test_split.csv knows."""
+    rng = np.random.default_rng(3)
+    parts = [f"train_{k}" for k, n in enumerate(REGIONS) for _ in range(n)]
+    parts += [f"test_{k}" for k in range(len(REGIONS)) for _ in range(TEST_PATIENTS)]
+    pids = [f"TCGA-{i:04}" for i in range(len(parts) + 2)]
+    header = ["pid", *(f"covariate {i}" for i in range(39)), "E", "T"]
+    patients = []
+    for pid in rng.permutation(pids):
+        covariates = [str(v) for v in rng.integers(0, 2, 39)]
+        patients.append([str(pid), *covariates, f"{float(rng.integers(0, 2))}", f"{float(rng.integers(0, 3000))}"])
+    write_csv(folder / "brca.csv", [header, *patients])
+    split = [[pid, part.partition("_")[0], part] for pid, part in zip(pids, parts)]
+    write_csv(folder / "train_test_split.csv", [["pid", "fold", "fold2"], *split])
