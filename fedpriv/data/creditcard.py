@@ -9,7 +9,7 @@ import numpy as np
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.files import RemoteFile, locate
 from fedpriv.data.split import share, standardised, stratified
-from fedpriv.data.tables import read_csv, refuse, require_columns
+from fedpriv.data.tables import read_csv, refuse
 from fedpriv.errors import DataError
 from fedpriv.streams import Streams
 from fedpriv.tasks import Classification, Task
@@ -57,8 +57,7 @@ class CreditCard(DataSet):
 
     def load(self, streams: Streams) -> Corpus:
         path = locate(FILE, self.root)
-        frame = read_csv(path)
-        require_columns(path, frame, COLUMNS)
+        frame = read_csv(path, COLUMNS)
         labels = frame["Class"].to_numpy()
         refuse(path, frame, "Class", ~np.isin(labels, (0, 1)), "0 or 1")
         if min((labels == 0).sum(), (labels == 1).sum()) < 2:

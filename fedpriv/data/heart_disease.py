@@ -75,7 +75,7 @@ class HeartDisease(DataSet):
         from sklearn.model_selection import train_test_split
 
         path = locate(FILES[centre], self.root)
-        frame = read_csv(path, names=COLUMNS, missing="?").drop(columns=DROPPED).dropna()
+        frame = read_csv(path, COLUMNS, header=False, missing="?").drop(columns=DROPPED).dropna()
         y = (frame["num"].to_numpy() > 0).astype(np.float32)
         x = _encoded(path, frame.drop(columns="num"))
         if len(y) < 3:

@@ -80,7 +80,7 @@ def zipf_silos(user: np.ndarray, n_users: int, n_silos: int, alpha: float, rng: 
 def hold_out(y: np.ndarray, silo: np.ndarray, test: float, above: int, rng: np.random.Generator) -> np.ndarray:
     """Which records train, (n,) bool: a silo with more than `above` records holds out a stratified share `test`."""
     trains = np.ones(len(silo), dtype=bool)
-    for s in np.flatnonzero(np.bincount(silo) > above):
+    for s in np.flatnonzero(np.bincount(silo) > above) if test > 0 else ():
         rows = np.flatnonzero(silo == s)
         _, held = stratified(y[rows], min(share(len(rows), test), len(rows) - 1), rng)
         trains[rows[held]] = False

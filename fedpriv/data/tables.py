@@ -15,16 +15,21 @@ if TYPE_CHECKING:
 
 
 def read_csv(
-    path: Path, names: list[str] | None = None, text: tuple[str, ...] = (), missing: str | None = None
+    path: Path,
+    columns: list[str] | None = None,
+    header: bool = True,
+    text: tuple[str, ...] = (),
+    missing: str | None = None,
 ) -> pd.DataFrame:
     """A CSV file as float64 columns, except the columns in `text`, which stay strings.
 
-    names: column names of a file without a header line; None reads them from the first line.
+    columns: names that the header line must hold, None for any; without a header line (`header` False), their names.
     missing: the mark that stands for an unknown value and becomes NaN; without it every value must be a finite number.
     Quotes around values are dropped (OpenML writes classes as '0'). Raises DataError.
     """
-    frame = _read(path, names, text)
-    first = 1 if names else 2
+    frame = _read(path, None if header else columns, text)
+    if columns is not None:
+        _require_columns(path, list(frame.columns), columns)
     if frame.empty:
         raise DataError(f"{path}: no records")
     worst: tuple[int, str, object] | None = None
@@ -40,23 +45,10 @@ def read_csv(
             frame[name] = values
     if worst:
         row, name, value = worst
-        shown = (
-            "a missing value" if value != value or not str(value).strip() else f"{value!s:.40} is not a finite number"
-        )
-        raise DataError(f"{path}: line {row + first}, column {name}: {shown}")
+        absent = value != value or not str(value).strip()
+        shown = "a missing value" if absent else f"{value!s:.40} is not a finite number"
+        raise DataError(f"{path}: line {row + 1 + header}, column {name}: {shown}")
     return frame
-
-
-def require_columns(path: Path, frame: pd.DataFrame, expected: list[str]) -> None:
-    """Raise DataError unless the header is exactly `expected`."""
-    found = [str(name) for name in frame.columns]
-    if found == expected:
-        return
-    lacking = [name for name in expected if name not in found]
-    surplus = [name for name in found if name not in expected]
-    what = [f"missing {', '.join(lacking[:5])}"] if lacking else []
-    what += [f"unexpected {', '.join(surplus[:5])}"] if surplus else []
-    raise DataError(f"{path}: line 1: wrong columns: {'; '.join(what) or 'not in the official order'}")
 
 
 def refuse(path: Path, frame: pd.DataFrame, name: str, wrong: np.ndarray | pd.Series, allowed: str) -> None:
@@ -65,6 +57,16 @@ def refuse(path: Path, frame: pd.DataFrame, name: str, wrong: np.ndarray | pd.Se
     if wrong.any():
         row = int(wrong.argmax())
         raise DataError(f"{path}: line {row + 2}, column {name}: {frame[name].iloc[row]!s:.40}; allowed: {allowed}")
+
+
+def _require_columns(path: Path, found: list, expected: list[str]) -> None:
+    if found == expected:
+        return
+    lacking = [name for name in expected if name not in found]
+    surplus = [str(name) for name in found if name not in expected]
+    what = [f"missing {', '.join(lacking[:5])}"] if lacking else []
+    what += [f"unexpected {', '.join(surplus[:5])}"] if surplus else []
+    raise DataError(f"{path}: line 1: wrong columns: {'; '.join(what) or 'not in the official order'}")
 
 
 def _read(path: Path, names: list[str] | None, text: tuple[str, ...]) -> pd.DataFrame:
@@ -86,7 +88,9 @@ def _read(path: Path, names: list[str] | None, text: tuple[str, ...]) -> pd.Data
             )
     except pd.errors.EmptyDataError as error:
         raise DataError(f"{path}: the file is empty") from error
-    except (pd.errors.ParserError, pd.errors.ParserWarning, UnicodeDecodeError, OSError) as error:
+    except pd.errors.ParserWarning as error:
+        raise DataError(f"{path}: line 1 names fewer columns than the records have values") from error
+    except (pd.errors.ParserError, UnicodeDecodeError, OSError) as error:
         raise DataError(f"{path}: not a readable table: {str(error).strip().splitlines()[0]}") from error
 
 

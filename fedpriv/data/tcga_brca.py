@@ -10,7 +10,7 @@ import numpy as np
 
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.files import RemoteFile, locate
-from fedpriv.data.tables import read_csv, refuse, require_columns
+from fedpriv.data.tables import read_csv, refuse
 from fedpriv.errors import DataError
 from fedpriv.streams import Streams
 from fedpriv.tasks import CoxRegression, Task
@@ -72,8 +72,7 @@ class TcgaBrca(DataSet):
 
 def _split(path: Path) -> pd.DataFrame:
     """Column fold2 (train_0 to test_5) by patient."""
-    frame = read_csv(path, text=("pid", "fold", "fold2"))
-    require_columns(path, frame, ["pid", "fold", "fold2"])
+    frame = read_csv(path, ["pid", "fold", "fold2"], text=("pid", "fold", "fold2"))
     malformed = ~frame["fold2"].str.fullmatch(f"(train|test)_[0-{TcgaBrca.natural_silos - 1}]")
     refuse(path, frame, "fold2", malformed, "train_0 to test_5")
     refuse(path, frame, "pid", frame["pid"].duplicated(), "each patient once")
@@ -82,11 +81,9 @@ def _split(path: Path) -> pd.DataFrame:
 
 def _patients(path: Path) -> pd.DataFrame:
     frame = read_csv(path, text=("pid",))
-    names = list(frame.columns)
-    covariates = [name for name in names if name not in ("pid", "E", "T")]
-    if len(covariates) != 39:
-        raise DataError(f"{path}: line 1: {len(covariates)} covariates besides pid, E and T, not 39")
-    require_columns(path, frame, ["pid", *covariates, "E", "T"])
+    first, *covariates, event, time = frame.columns if len(frame.columns) > 2 else ("", "", "")
+    if (first, len(covariates), event, time) != ("pid", 39, "E", "T"):
+        raise DataError(f"{path}: line 1: wrong columns: not pid, 39 covariates, E, T")
     refuse(path, frame, "E", ~frame["E"].isin([0, 1]), "0 or 1")
     refuse(path, frame, "T", frame["T"] < 0, "zero or more days")
     refuse(path, frame, "pid", frame["pid"].duplicated(), "each patient once")

@@ -1,0 +1,123 @@
+"""What every allocator must do, on every data set it accepts. Add a new one to ALLOCATORS."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from fedpriv.data.allocate import Natural, Uniform, Zipf
+from fedpriv.data.breast_cancer import BreastCancer
+from fedpriv.data.creditcard import CreditCard
+from fedpriv.data.digits import Digits
+from fedpriv.data.heart_disease import HeartDisease
+from fedpriv.data.mnist import Mnist
+from fedpriv.data.tcga_brca import TcgaBrca
+from fedpriv.errors import ConfigError
+from fedpriv.streams import Streams
+
+ALLOCATORS = {
+    "uniform": Uniform,
+    "zipf": Zipf,
+    "two labels": lambda users, silos: Zipf(users, silos, labels_per_user=2),
+    "one label": lambda users, silos: Uniform(users, silos, labels_per_user=1),
+    "local test": lambda users, silos: Zipf(users, silos, local_test=0.25, local_test_from=50),
+    "natural": Natural,
+}
+DETERMINED = ["natural"]
+DATA = [BreastCancer, Digits, CreditCard, Mnist, HeartDisease, TcgaBrca]
+
+
+def accepted():
+    """Data set, name of an allocator and number of users, for all that pass the check before data are loaded."""
+    for cls in DATA:
+        for name, make in ALLOCATORS.items():
+            for n_users in (10, 40) if name != "natural" else (None,):
+                try:
+                    make(n_users or 1, cls.natural_silos or 3).check(cls())
+                except ConfigError:
+                    continue
+                yield pytest.param((cls, name, n_users), id=f"{cls.__name__}, {name}, {n_users} users")
+
+
+CASES = list(accepted())
+
+
+@pytest.fixture(scope="module")
+def loaded(small_root):
+    return {cls: cls(small_root).load(Streams(0)).train for cls in DATA}
+
+
+@pytest.fixture(params=CASES, scope="module")
+def case(request, loaded):
+    """Name, data, records, allocator and its allocation with seed 0."""
+    cls, name, n_users = request.param
+    records = loaded[cls]
+    allocator = ALLOCATORS[name](n_users or len(records), cls.natural_silos or 3)
+    return name, cls(), records, allocator, allocator.allocate(records, cls(), Streams(0))
+
+
+def test_every_data_set_has_its_allocators():
+    names = [(cls.__name__, name) for cls, name, _ in (case.values[0] for case in CASES)]
+    assert {("Mnist", "two labels"), ("HeartDisease", "natural"), ("TcgaBrca", "zipf")} <= set(names)
+    assert ("TcgaBrca", "natural") not in names
+    assert len(set(names)) == 4 * 5 + 4 + 3
+
+
+def test_every_record_has_exactly_one_owner_and_one_silo(case):
+    _, _, records, allocator, allocation = case
+    n = len(records)
+    assert allocation.user.shape == allocation.silo.shape == allocation.trains.shape == (n,)
+    assert allocation.user.dtype == allocation.silo.dtype == np.int64
+    assert allocation.trains.dtype == bool
+    assert 0 <= allocation.user.min() <= allocation.user.max() < allocator.n_users == allocation.n_users
+    assert 0 <= allocation.silo.min() <= allocation.silo.max() < allocator.n_silos == allocation.n_silos
+    if records.silo is not None:
+        np.testing.assert_array_equal(allocation.silo, records.silo)
+
+
+def test_counts_sum_to_the_training_records(case):
+    *_, allocation = case
+    counts = allocation.counts()
+    assert counts.shape == (allocation.n_silos, allocation.n_users)
+    assert counts.sum() == allocation.trains.sum()
+    np.testing.assert_array_equal(counts.sum(axis=1), np.bincount(allocation.silo[allocation.trains]))
+    assert counts.sum(axis=1).min() > 0
+
+
+def test_the_same_seed_gives_the_same_allocation_and_another_seed_another_one(case):
+    name, data, records, allocator, allocation = case
+    again, other = (allocator.allocate(records, data, Streams(seed)) for seed in (0, 1))
+    for field in ("user", "silo", "trains"):
+        np.testing.assert_array_equal(getattr(allocation, field), getattr(again, field))
+    assert np.array_equal(allocation.user, other.user) == (name in DETERMINED)
+
+
+def test_a_users_records_in_a_silo_come_in_groups(case):
+    _, data, _, _, allocation = case
+    counts = allocation.counts()
+    assert ((counts == 0) | (counts >= data.records_per_draw)).all()
+
+
+def test_the_label_bound_holds_for_every_user(case):
+    _, _, records, allocator, allocation = case
+    bound = getattr(allocator, "labels_per_user", None) or len(records)
+    assert max(len(np.unique(records.y[allocation.user == u], axis=0)) for u in np.unique(allocation.user)) <= bound
+
+
+def test_local_test_splits_are_of_large_silos_and_stratified(case):
+    _, _, records, allocator, allocation = case
+    share, above = getattr(allocator, "local_test", 0.0), getattr(allocator, "local_test_from", 0)
+    for silo in range(allocation.n_silos):
+        here = allocation.silo == silo
+        held = here & ~allocation.trains
+        assert held.sum() == (np.ceil(round(share * here.sum(), 9)) if here.sum() > above else 0)
+        if held.any():
+            for label in np.unique(records.y):
+                expected = held.sum() * np.mean(records.y[here] == label)
+                assert abs((records.y[held] == label).sum() - expected) < 1 + 1e-9
+
+
+def test_it_is_configuration_that_pickles_and_accepts_what_it_allocates(case):
+    _, data, _, allocator, _ = case
+    assert pickle.loads(pickle.dumps(allocator)) == allocator
+    allocator.check(data)

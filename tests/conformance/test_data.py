@@ -1,0 +1,117 @@
+"""What every data set must do. Add a new one to DATA."""
+
+import pickle
+import subprocess
+import sys
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from fedpriv.data.breast_cancer import BreastCancer
+from fedpriv.data.creditcard import CreditCard
+from fedpriv.data.digits import Digits
+from fedpriv.data.heart_disease import HeartDisease
+from fedpriv.data.mnist import Mnist
+from fedpriv.data.tcga_brca import TcgaBrca
+from fedpriv.errors import DataError, FedprivError
+from fedpriv.streams import Streams
+
+DATA = [BreastCancer, Digits, CreditCard, Mnist, HeartDisease, TcgaBrca]
+EMBEDDED = [BreastCancer, Digits]
+FIXED_SPLIT = [HeartDisease, TcgaBrca]
+
+
+@pytest.fixture(params=DATA, ids=lambda cls: cls.__name__, scope="module")
+def cls(request):
+    return request.param
+
+
+@pytest.fixture(params=["small_root", "real_root"], ids=["small", "real"], scope="module")
+def data(cls, request):
+    return cls(root=request.getfixturevalue(request.param))
+
+
+@pytest.fixture(scope="module")
+def corpus(data):
+    try:
+        return data.load(Streams(0))
+    except DataError as error:
+        if "in this folder" in str(error):
+            pytest.skip(str(error))
+        raise
+
+
+def test_records_have_the_promised_shapes_and_types(data, corpus):
+    for part in (corpus.train, corpus.test):
+        n = len(part)
+        assert n > 0
+        assert part.x.shape == (n, *data.shape)
+        assert part.x.dtype == np.float32
+        assert np.isfinite(part.x).all()
+        assert np.isfinite(part.y).all()
+        assert len(part.y) == n
+        if data.outputs > 1:
+            assert part.y.dtype == np.int64
+            assert part.y.shape == (n,)
+            assert (part.y.min(), part.y.max()) == (0, data.outputs - 1)
+        else:
+            assert part.y.dtype == np.float32
+            assert part.y.shape in ((n,), (n, 2))
+
+
+def test_silos_are_where_the_class_says(data, corpus):
+    assert (corpus.train.silo is None) == (data.natural_silos is None)
+    if data.natural_silos is not None:
+        assert corpus.train.silo.dtype == np.int64
+        assert np.bincount(corpus.train.silo).shape == (data.natural_silos,)
+        assert np.bincount(corpus.train.silo).min() >= data.records_per_draw
+    if corpus.train.user is not None:
+        assert data.natural_users
+
+
+def test_the_task_takes_the_labels(data, corpus):
+    import torch
+
+    n = min(50, len(corpus.test))
+    outputs = np.random.default_rng(0).normal(size=(n, data.outputs)).astype(np.float32)
+    y = corpus.test.y[:n]
+    loss = data.task.loss(torch.from_numpy(outputs), torch.from_numpy(y), torch.full((n,), 1 / n))
+    assert loss.shape == ()
+    assert np.isfinite(float(loss))
+    metrics = data.task.metrics(outputs, y)
+    assert next(iter(metrics)) == data.task.metric
+
+
+def test_the_same_seed_gives_the_same_records_and_another_seed_another_split(data, corpus):
+    again, other = data.load(Streams(0)), data.load(Streams(1))
+    np.testing.assert_array_equal(corpus.train.x, again.train.x)
+    np.testing.assert_array_equal(corpus.test.y, again.test.y)
+    assert np.array_equal(corpus.test.x, other.test.x) == (type(data) in FIXED_SPLIT)
+
+
+@pytest.mark.parametrize("cls_without_twins", [BreastCancer, Digits, Mnist])
+def test_no_record_is_in_both_splits(cls_without_twins, small_root):
+    """Patients and payments may have equal values; tumours, digits and images do not."""
+    corpus = cls_without_twins(small_root).load(Streams(0))
+    train = {row.tobytes() for row in corpus.train.x}
+    assert not any(row.tobytes() in train for row in corpus.test.x)
+
+
+def test_it_is_configuration_that_pickles_and_costs_no_heavy_import(cls):
+    data = cls()
+    assert pickle.loads(pickle.dumps(data)) == data
+    assert [field.name for field in fields(cls)] == ["root"]
+    heavy = "[m for m in ('torch', 'sklearn', 'pandas', 'matplotlib', 'lifelines') if m in sys.modules]"
+    code = f"import sys, {cls.__module__}, fedpriv.data.allocate, fedpriv.data.allocation_report; print({heavy})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_an_empty_folder_is_one_line(cls, tmp_path):
+    if cls in EMBEDDED:
+        assert len(cls(str(tmp_path)).load(Streams(0)).train) > 0
+        return
+    with pytest.raises(FedprivError) as caught:
+        cls(str(tmp_path)).load(Streams(0))
+    assert str(tmp_path) in str(caught.value)
+    assert "\n" not in str(caught.value)

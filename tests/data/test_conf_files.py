@@ -1,0 +1,50 @@
+"""The configuration files of data sets and allocators agree with their classes and with the papers' tables."""
+
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+def component(node):
+    module, _, name = node["_target_"].rpartition(".")
+    return getattr(import_module(module), name), {key: value for key, value in node.items() if key != "_target_"}
+
+
+@pytest.mark.parametrize("file", sorted((CONF / "data").glob("*.yaml")), ids=lambda file: file.stem)
+def test_data_keys(file):
+    config = OmegaConf.load(file)
+    cls, arguments = component(OmegaConf.to_container(config.data))
+    assert list(arguments) == [field.name for field in fields(cls)]
+    assert list(config.preset) == ["n_users", "n_silos", "local_epochs", "batch_size", "local_lr", "clip", "global_lr"]
+    assert cls.natural_silos in (None, config.preset.n_silos)
+    assert config.rounds >= 1
+
+
+@pytest.mark.parametrize("file", sorted((CONF / "allocator").glob("*.yaml")), ids=lambda file: file.stem)
+def test_allocator_keys_and_defaults(file):
+    cls, arguments = component(OmegaConf.to_container(OmegaConf.load(file)))
+    assert set(arguments) == {field.name for field in fields(cls)}
+    for field in fields(cls)[2:]:
+        assert arguments[field.name] == field.default
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "rounds", "preset"),
+    [
+        ("creditcard", "creditcard_mlp", 100, [100, 5, 30, 64, 0.01, 0.1, 10]),
+        ("mnist", "mnist_cnn", 200, [100, 5, 50, 64, 0.01, 0.1, 10]),
+        ("heart_disease", "linear", 50, [50, 4, 50, 4, 0.001, 0.1, 10]),
+        ("tcga_brca", "linear", 50, [50, 6, 50, 8, 0.001, 0.1, 10]),
+    ],
+)
+def test_settings_of_the_uldp_fl_experiments(name, model, rounds, preset):
+    """Kato et al., Uldp-FL (PVLDB 2024), trade-off study, ULDP-AVG."""
+    config = OmegaConf.load(CONF / "data" / f"{name}.yaml")
+    assert config.defaults[0]["override /model"] == model
+    assert config.rounds == rounds
+    assert list(config.preset.values()) == preset

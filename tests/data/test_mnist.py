@@ -1,0 +1,111 @@
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_data import idx, write_mnist
+
+from fedpriv.data.mnist import FILES, Mnist, read_idx
+from fedpriv.errors import DataError
+from fedpriv.streams import Streams
+
+IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+
+
+def test_reads_what_torchvision_reads(small_root):
+    from torchvision.datasets import MNIST
+
+    raw = Path(small_root) / "MNIST" / "raw"
+    for name in FILES:  # torchvision wants uncompressed files
+        if not (raw / name).exists():
+            (raw / name).write_bytes(gzip.decompress((raw / f"{name}.gz").read_bytes()))
+    corpus = Mnist(small_root).load(Streams(0))
+    images = np.concatenate([MNIST(small_root, train=part).data.numpy() for part in (True, False)])
+    labels = np.concatenate([MNIST(small_root, train=part).targets.numpy() for part in (True, False)])
+    expected = (images / 255 - 0.1307) / 0.3081
+    ours = np.concatenate([corpus.train.x, corpus.test.x])[:, 0]
+    order, theirs = (np.lexsort(x.reshape(len(x), -1).T) for x in (ours, expected))
+    np.testing.assert_allclose(ours[order], expected[theirs], atol=1e-6)
+    np.testing.assert_array_equal(np.concatenate([corpus.train.y, corpus.test.y])[order], labels[theirs])
+
+
+def test_sizes_stay_and_both_parts_mix(tmp_path):
+    write_mnist(tmp_path, train=700, test=100)
+    corpus = Mnist(str(tmp_path)).load(Streams(0))
+    assert corpus.train.x.shape == (700, 1, 28, 28)
+    assert corpus.test.x.shape == (100, 1, 28, 28)
+    assert (np.bincount(corpus.test.y) == 10).all()
+    official = read_idx(tmp_path / "MNIST/raw/t10k-images-idx3-ubyte.gz", 3).astype(np.float64)
+    test = (corpus.test.x[:, 0].astype(np.float64) * 0.3081 + 0.1307) * 255
+    same = [np.abs(official - image).max(axis=(1, 2)).min() < 0.01 for image in test]
+    assert 0 < sum(same) < 50  # the new test split is about an eighth of old test records
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_idx_round_trip(tmp_path, compressed):
+    data = np.random.default_rng(0).integers(0, 256, (3, 4, 5), dtype=np.uint8)
+    path = tmp_path / ("x.gz" if compressed else "x")
+    path.write_bytes(gzip.compress(idx(data)) if compressed else idx(data))
+    np.testing.assert_array_equal(read_idx(path, 3), data)
+
+
+def truncated_gzip(data):
+    return gzip.compress(data)[:-20]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content", "message"),
+    [
+        ("", idx(np.zeros((700, 28, 28)))[:-1], "700x28x28 items need 548816: truncated or damaged"),
+        ("", idx(np.zeros((700, 28, 28))) + b"x", "truncated or damaged"),
+        ("", idx(np.zeros(700)), "not an idx file of unsigned bytes with 3 axes (its first bytes: 00000801)"),
+        ("", b"<html>", "not an idx file"),
+        ("", b"", "not an idx file"),
+        ("", b"\x00\x00\x08\x03\x00\x00", "not an idx file"),
+        ("", idx(np.zeros((700, 20, 28))), "images of 20x28 pixels, not 28x28"),
+        ("", idx(np.zeros((600, 28, 28))), "700 labels for the 600 images of train-images-idx3-ubyte"),
+        (".gz", truncated_gzip(idx(np.zeros((700, 28, 28)))), "cannot be read: "),
+        (".gz", b"not compressed", "cannot be read: Not a gzipped file"),
+        (".gz", gzip.compress(bytes(100))[:12] + b"\xff" * 30, "cannot be read: "),
+    ],
+)
+def test_a_bad_image_file_is_one_line(tmp_path, suffix, content, message):
+    write_mnist(tmp_path)
+    (tmp_path / "MNIST" / "raw" / IMAGES).unlink()
+    (tmp_path / "MNIST" / "raw" / f"{IMAGES}{suffix}").write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        Mnist(str(tmp_path)).load(Streams(0))
+    assert "train-" in str(caught.value)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_label_that_is_no_digit(tmp_path):
+    write_mnist(tmp_path)
+    labels = np.arange(700) % 10
+    labels[3] = 11
+    (tmp_path / "MNIST" / "raw" / LABELS).write_bytes(idx(labels))
+    with pytest.raises(DataError, match="label 11 of record 3 is not a digit"):
+        Mnist(str(tmp_path)).load(Streams(0))
+
+
+def test_addresses_and_checksums_are_torchvisions():
+    from torchvision.datasets import MNIST
+
+    for name, md5 in MNIST.resources:
+        file = FILES[name.removesuffix(".gz")]
+        assert file.digest == f"md5:{md5}"
+        assert file.urls == tuple(mirror + name for mirror in MNIST.mirrors)
+        assert file.places[-1] == f"MNIST/raw/{name}"
+
+
+def test_real_sizes(real_root):
+    if not (Path(real_root) / "MNIST").is_dir():
+        pytest.skip("no MNIST there")
+    corpus = Mnist(real_root).load(Streams(0))
+    assert (len(corpus.train), len(corpus.test)) == (60_000, 10_000)
+    totals = np.bincount(corpus.train.y) + np.bincount(corpus.test.y)
+    # LeCun, Cortes: digits in the 70,000 records
+    np.testing.assert_array_equal(totals, [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958])
+    assert abs(corpus.train.x.mean()) < 0.01
+    assert corpus.train.x.std() == pytest.approx(1, abs=0.01)

@@ -1,0 +1,35 @@
+import numpy as np
+
+from fedpriv.data.allocation import Allocation
+from fedpriv.data.base import Records
+from fedpriv.data.silo import split_by_silo
+
+
+def example():
+    """Six records of users 2, 0, 2, 1, 0, 2 in silos 0, 0, 0, 1, 1, 0, the last one held out."""
+    records = Records(np.arange(6, dtype=np.float32)[:, None], np.arange(6))
+    user, silo = np.array([2, 0, 2, 1, 0, 2]), np.array([0, 0, 0, 1, 1, 0])
+    return records, Allocation(user, silo, np.array([True] * 5 + [False]), 3, 2)
+
+
+def test_a_silos_records_are_sorted_by_user_and_keep_their_order():
+    first, second = split_by_silo(*example(), "cpu")
+    assert first.y.tolist() == [1, 0, 2]
+    assert first.users.tolist() == [0, 2]
+    assert first.starts.tolist() == [0, 1, 3]
+    assert first.counts.tolist() == [1, 2]
+    assert second.y.tolist() == [4, 3]
+
+
+def test_counts_agree_with_the_allocation():
+    records, allocation = example()
+    table = np.zeros((2, 3), dtype=int)
+    for s, silo in enumerate(split_by_silo(records, allocation, "cpu")):
+        table[s, silo.users] = silo.counts
+    np.testing.assert_array_equal(table, allocation.counts())
+
+
+def test_pooled_records_belong_to_one_user():
+    pooled = split_by_silo(*example(), "cpu")[0].pooled()
+    assert pooled.users.tolist() == [0]
+    assert pooled.counts.tolist() == [3]
