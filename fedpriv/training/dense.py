@@ -11,7 +11,7 @@ stays alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +22,39 @@ mask_where = torch.ops.aten.threshold_backward.grad_input
 """mask_where(g, v, t, grad_input=out): out = g where v > t, else 0. The only masking kernel that is one fast pass."""
 
 
+@dataclass(frozen=True)
+class Context:
+    """What a layer may use while it is bound, and what is known of its place.
+
+    in_place: whether x may be overwritten. first: whether nothing before this layer has parameters, so that nobody
+    needs x's gradient. pool: window of the max-pooling that follows a convolution, (1, 1) without one.
+    """
+
+    space: Space
+    masks: Masks
+    index: int
+    in_place: bool
+    first: bool
+    pool: tuple[int, int]
+
+    def take(self, name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
+        """A contiguous buffer of this layer."""
+        return self.space.take((self.index, name), shape, dtype)
+
+    def like(self, name: str, x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """A buffer of this layer with x's shape and order of dimensions in memory."""
+        return self.space.like((self.index, name), x, dtype)
+
+    def output_like(self, x: Tensor) -> Tensor:
+        """The buffer of an elementwise layer's output: x's own, if it may be overwritten."""
+        return x if self.in_place else self.like("y", x)
+
+
 class Layer:
     """A layer bound to the activations `x` it reads; it writes `y`."""
 
+    stored: dict[int, tuple[int, ...]] = {}
+    """By number of dimensions, the order in which the dimensions of one user's parameters are kept in `parameters`."""
     keeps_output = False
     """Whether `backward` needs y as `forward` left it, so that the next layer must not work in place."""
 
@@ -50,23 +80,6 @@ class Layer:
 
     def backward(self, lr: float) -> None:
         raise NotImplementedError
-
-
-class Context:
-    """What a layer may use while it is bound: memory under its own name, masks, and what is known of its place."""
-
-    def __init__(self, space: Space, masks: Masks, index: int, in_place: bool, first: bool) -> None:
-        self.space, self.masks, self.index = space, masks, index
-        self.in_place = in_place
-        """Whether x may be overwritten."""
-        self.first = first
-        """Whether nothing before this layer has parameters, so that nobody needs x's gradient."""
-
-    def take(self, name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
-        return self.space.take((self.index, name), shape, dtype)
-
-    def output_like(self, x: Tensor) -> Tensor:
-        return x if self.in_place else self.space.like((self.index, "y"), x)
 
 
 class Linear(Layer):
@@ -165,7 +178,7 @@ class GroupNorm(Layer):
 class Dropout(Layer):
     def bind(self) -> Tensor:
         p, y = self.module.p, self.context.output_like(self.x)
-        self.mask = self.context.take("mask", y.shape, torch.int32)
+        self.mask = self.context.like("mask", y, torch.int32)
         self.scale = self.x.new_tensor(1 / (1 - p) if p < 1 else 0.0)
         self.threshold = 0
         return y

@@ -23,12 +23,14 @@ class Space:
             flat = self._flat[key] = torch.empty(n, dtype=dtype, device=self.device)
         return flat[:n].view(shape)
 
-    def like(self, key: object, x: Tensor) -> Tensor:
-        """As `take`, with the shape and the strides of x, a permuted view of a contiguous tensor."""
-        return self.take(key, (x.numel(),)).as_strided(x.shape, x.stride())
+    def like(self, key: object, x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """As `take`, with x's shape and its order of dimensions in memory."""
+        order = sorted(range(x.dim()), key=lambda dim: (-x.stride(dim), dim))
+        back = sorted(range(x.dim()), key=order.__getitem__)
+        return self.take(key, tuple(x.shape[dim] for dim in order), dtype).permute(back)
 
     def gradient_like(self, x: Tensor) -> Tensor:
-        """A gradient of x's shape and strides, in the other one of two buffers each time."""
+        """A buffer for the gradient of x: one of two in turn, since the gradient of one layer comes from the next's."""
         self._side = 1 - self._side
         return self.like(("gradient", self._side), x)
 

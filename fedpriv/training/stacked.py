@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fedpriv.tasks import Task
-from fedpriv.training import dense
+from fedpriv.training.chain import Link, links
 from fedpriv.training.dense import Context, Layer
 from fedpriv.training.road import Road
 from fedpriv.training.schedule import Batch, Limits
@@ -18,31 +18,24 @@ from fedpriv.training.size import measure
 from fedpriv.training.space import Masks, Space
 
 
-def chain(module: nn.Module) -> list[nn.Module]:
-    """The leaves of nested nn.Sequential in the order of their calls, without those that do nothing in training."""
-    if isinstance(module, nn.Sequential):
-        return [leaf for child in module for leaf in chain(child)]
-    idle = isinstance(module, nn.Identity) or (isinstance(module, nn.Dropout | nn.Dropout2d) and module.p == 0)
-    return [] if idle else [module]
-
-
 class Program:
-    """A network bound to one step shape."""
+    """A network bound to the shape of a step: `users` active users with `rows` rows each."""
 
-    def __init__(self, stacked: Stacked, a: int, b: int) -> None:
-        space, self.layers = stacked.space, []
-        self.x = h = space.take("x", (a, b, *stacked.shape))
-        parameters = iter(stacked.parameters)
-        first, in_place = True, False
-        for index, (kind, module) in enumerate(stacked.kinds):
-            own = [next(parameters)[:a] for _ in module.parameters()]
-            layer: Layer = kind(module, h, own, Context(space, stacked.masks, index, in_place, first))
+    def __init__(
+        self, chain: list[Link], x: Tensor, parameters: list[Tensor], space: Space, masks: Masks, task: Task
+    ) -> None:
+        self.x, self.task, self.layers = x, task, []
+        own, h, first, in_place = iter(parameters), x, True, False
+        for index, link in enumerate(chain):
+            mine = [next(own)[: len(x)] for _ in link.module.parameters()]
+            context = Context(space, masks, index, in_place, first, link.pool)
+            layer: Layer = link.kind(link.module, h, mine, context)
             self.layers.append(layer)
-            h, first, in_place = layer.y, first and not own, not layer.keeps_output
-        self.outputs, self.task = h, stacked.task
+            h, first, in_place = layer.y, first and not mine, not layer.keeps_output
+        self.outputs = h
         self.gradient = grad = space.gradient_like(h)
-        learn = next(i for i, layer in enumerate(self.layers) if layer.parameters)
-        self.backwards = self.layers[: learn - 1 if learn else None : -1]
+        lowest = next(i for i, layer in enumerate(self.layers) if layer.parameters)
+        self.backwards = self.layers[lowest:][::-1]
         for layer in self.backwards:
             grad = layer.attach(grad)
         self.loaded: Batch | None = None
@@ -61,30 +54,21 @@ class Program:
 
 
 class Stacked(Road):
-    """Trains chains of the layers in KINDS."""
-
-    KINDS = {
-        nn.Linear: dense.Linear,
-        nn.ReLU: dense.ReLU,
-        nn.GroupNorm: dense.GroupNorm,
-        nn.Dropout: dense.Dropout,
-        nn.Flatten: dense.Flatten,
-    }
-
-    @classmethod
-    def fits(cls, module: nn.Module, shape: tuple[int, ...]) -> bool:
-        """Whether this road can train `module` on records of `shape`."""
-        leaves = chain(module)
-        distinct = {id(p) for leaf in leaves for p in leaf.parameters()}
-        whole = len(distinct) == sum(1 for leaf in leaves for _ in leaf.parameters()) > 0
-        return whole and all(type(leaf) in cls.KINDS for leaf in leaves)
+    """Trains the users of a block in lockstep. `module` must be a chain of known layers (`chain.links`)."""
 
     def __init__(
         self, module: nn.Module, theta: Tensor, shape: tuple[int, ...], task: Task, generator: torch.Generator
     ) -> None:
-        self.module, self.theta, self.shape, self.task = module, theta, shape, task
+        chain = links(module, shape)
+        assert chain is not None
+        self.chain, self.theta, self.shape, self.task = chain, theta, shape, task
         self.space, self.masks = Space(theta.device), Masks(generator)
-        self.kinds = [(self.KINDS[type(leaf)], leaf) for leaf in chain(module)]
+        self.orders = [link.order(p) for link in chain for p in link.module.parameters()]
+        shapes = [p.shape for p in module.parameters()]
+        pieces = theta.split([shape.numel() for shape in shapes])
+        self.starts = [
+            piece.view(shape).permute(order) for piece, shape, order in zip(pieces, shapes, self.orders)
+        ]
         size = measure(module, shape)
         self.limits = Limits(300, 12 * size.parameters, 6 * size.activations, 16 << 20)
 
@@ -92,18 +76,21 @@ class Stacked(Road):
     def begin(self, users: int) -> None:
         self.programs: dict[tuple[int, int], Program] = {}
         self.parameters = []
-        pieces = self.theta.split([p.numel() for p in self.module.parameters()])
-        for index, (p, start) in enumerate(zip(self.module.parameters(), pieces)):
-            stack = self.space.take(("parameter", index), (users, *p.shape))
-            stack.copy_(start.view(p.shape))
-            self.parameters.append(stack)
+        for index, start in enumerate(self.starts):
+            self.parameters.append(self.space.take(("parameter", index), (users, *start.shape)))
+            self.parameters[-1].copy_(start)
 
     @torch.inference_mode()
     def step(self, batch: Batch, lr: float) -> None:
         a, b = batch.weight.shape
         if (a, b) not in self.programs:
-            self.programs[a, b] = Program(self, a, b)
+            x = self.space.take("x", (a, b, *self.shape))
+            self.programs[a, b] = Program(self.chain, x, self.parameters, self.space, self.masks, self.task)
         self.programs[a, b].run(batch, lr)
 
     def deltas(self) -> Tensor:
-        return torch.cat([stack.flatten(1) for stack in self.parameters], dim=1).sub_(self.theta)
+        pieces = []
+        for stack, order in zip(self.parameters, self.orders):
+            back = sorted(range(len(order)), key=order.__getitem__)
+            pieces.append(stack.permute(0, *(dim + 1 for dim in back)).flatten(1))
+        return torch.cat(pieces, dim=1).sub_(self.theta)
