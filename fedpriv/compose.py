@@ -72,10 +72,14 @@ def _split(overrides: list[str]) -> tuple[list[str], dict[str, list[str]]]:
     """Overrides with one value as they are, and the values of each that is a sweep."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
+    from fedpriv.config import GROUPS
+
     fixed, swept = [], {}
     for word, parsed in zip(overrides, OverridesParser.create().parse_overrides(overrides)):
         if parsed.is_sweep_override():
             swept[parsed.get_key_element()] = list(parsed.sweep_string_iterator())
+        elif isinstance(parsed.value(), list) and parsed.get_key_element() in GROUPS:
+            raise ConfigError(parsed.get_key_element(), parsed.value(), "one name of this config group")
         else:
             fixed.append(word)
     return fixed, swept
@@ -113,7 +117,9 @@ def _key_error(error) -> FedprivError:
 
     parent = error.parent_node
     if isinstance(error, ConfigAttributeError | ConfigKeyError) and parent is not None and hasattr(parent, "keys"):
-        return unknown_key(error.full_key, [str(key) for key in parent if not str(key).startswith("_")])
+        return unknown_key(
+            error.full_key, [str(key) for key in parent if not str(key).startswith("_") and key != "hydra"]
+        )
     return FedprivError(f"{error.full_key or 'config'}: {_one_line(error)}")
 
 
