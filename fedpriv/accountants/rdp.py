@@ -1,8 +1,8 @@
-"""Renyi differential privacy: one curve per mechanism, summed over rounds, converted once (Balle et al. 2020, Thm 21).
+"""Renyi differential privacy: one curve per mechanism, summed over rounds, then converted (Balle et al. 2020, Thm 21).
 
-dp_accounting has the curves and the conversion, except one: at fractional orders its sampled Gaussian drops the signs of
-an alternating series and gives up after 1000 terms, so that epsilon is too large (22.60 for 22.33 at q=1/8, sigma=5,
-20000 rounds) or the order is lost with a warning. `_sampled_gaussian` integrates those orders directly.
+dp_accounting has the curves and the conversion, except one: at fractional orders its sampled Gaussian drops the signs
+of an alternating series and gives up after 1000 terms, so that epsilon is too large (22.60 for 22.33 at q=1/8,
+sigma=5, 20000 rounds) or the order is lost with a warning. `_sampled_gaussian` integrates those orders directly.
 """
 
 from __future__ import annotations

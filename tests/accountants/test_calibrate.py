@@ -1,0 +1,73 @@
+"""Calibration: the answer is within the target, and a slightly bolder one is not."""
+
+from __future__ import annotations
+
+import time
+
+import dp_accounting as dp
+import pytest
+
+from fedpriv.accountants.calibrate import noise_multiplier_for, rounds_for
+from fedpriv.accountants.combined import RdpAndPld
+from fedpriv.accountants.events import ADD_REMOVE, REPLACE
+from fedpriv.accountants.pld import Pld
+from fedpriv.accountants.rdp import Rdp
+from fedpriv.errors import ConfigError
+
+
+def sampled(q: float):
+    return lambda noise: dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(noise))
+
+
+CASES = [
+    (Rdp(), 1.0, 100, 10.72551),
+    (Pld(), 1.0, 100, 9.99726),
+    (Rdp(), 0.5, 100, 4.8623),
+    (Pld(), 0.1, 100, 0.7583),
+    (RdpAndPld(), 0.01, 100_000, 2.6275),
+]
+
+
+@pytest.mark.parametrize(("accountant", "q", "rounds", "epsilon"), CASES)
+def test_noise_inverts_the_golden_table(accountant, q, rounds, epsilon):
+    start = time.process_time()
+    noise = noise_multiplier_for(accountant, sampled(q), rounds, ADD_REMOVE, epsilon)
+    assert time.process_time() - start < 4  # two, and room for a slow machine
+    assert noise == pytest.approx(5.0, rel=2e-3)
+
+    def spent(noise: float) -> float:
+        return min(accountant.epsilons([(sampled(q)(noise), rounds)], ADD_REMOVE).values())
+
+    assert spent(noise) <= epsilon < spent(noise / 1.001)
+
+
+@pytest.mark.parametrize(("accountant", "q", "rounds", "epsilon"), CASES)
+def test_rounds_are_the_most(accountant, q, rounds, epsilon):
+    event = sampled(q)(5.0)
+    most = rounds_for(accountant, event, ADD_REMOVE, epsilon)
+    assert most == pytest.approx(rounds, rel=2e-3)
+
+    def spent(rounds: int) -> float:
+        return min(accountant.epsilons([(event, rounds)], ADD_REMOVE).values())
+
+    assert spent(most) <= epsilon < spent(most + 1)
+
+
+def test_replace_needs_twice_the_noise():
+    def batch(noise):
+        return dp.GaussianDpEvent(noise / 2)  # noise in clips; the sensitivity under replace is two
+
+    add = noise_multiplier_for(Pld(), dp.GaussianDpEvent, 10, ADD_REMOVE, 1.0)
+    assert noise_multiplier_for(Pld(), batch, 10, REPLACE, 1.0) == pytest.approx(2 * add, rel=2e-3)
+
+
+def test_limits():
+    assert rounds_for(Rdp(), dp.GaussianDpEvent(0.1), ADD_REMOVE, 1.0) == 0
+    assert rounds_for(Rdp(), dp.NoOpDpEvent(), ADD_REMOVE, 1.0) == 10**7
+    assert rounds_for(Rdp(), dp.NonPrivateDpEvent(), ADD_REMOVE, 1.0) == 0
+    assert rounds_for(Rdp(), dp.GaussianDpEvent(5.0), ADD_REMOVE, 0.8) == 1
+    assert noise_multiplier_for(Rdp(), lambda noise: dp.NoOpDpEvent(), 1, ADD_REMOVE, 1.0) == 1e-3
+    with pytest.raises(ConfigError, match="no noise multiplier"):
+        noise_multiplier_for(Rdp(), lambda noise: dp.NonPrivateDpEvent(), 1, ADD_REMOVE, 1.0)
+    with pytest.raises(ConfigError, match="epsilon=0"):
+        rounds_for(Rdp(), dp.NoOpDpEvent(), ADD_REMOVE, 0)

@@ -1,0 +1,168 @@
+"""The ledger: what composes, what is maximised, what resumes, what is shown, and how long a round takes."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import time
+
+import dp_accounting as dp
+import pytest
+from rich.console import Console
+
+from fedpriv.accountants.combined import RdpAndPld
+from fedpriv.accountants.events import ADD_REMOVE, REPLACE, Event
+from fedpriv.accountants.ledger import EpsilonRow, Ledger
+from fedpriv.accountants.pld import Pld
+from fedpriv.accountants.rdp import Rdp
+from fedpriv.accountants.table import epsilon_table
+from fedpriv.errors import ConfigError
+
+GAUSSIAN = dp.GaussianDpEvent(5.0)
+SAMPLED = dp.PoissonSampledDpEvent(0.1, GAUSSIAN)
+FIXED = dp.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN)
+MODEL = Event("released model", "user", ADD_REMOVE, SAMPLED, SAMPLED, assumptions=("all noise shares are present",))
+SERVER = Event("server", "user", ADD_REMOVE, GAUSSIAN, None)
+
+
+def row(ledger: Ledger, **which: object) -> EpsilonRow:
+    (found,) = [r for r in ledger.rows(0) if all(getattr(r, name) == value for name, value in which.items())]
+    return found
+
+
+def test_rows_of_several_observers():
+    ledger = Ledger(RdpAndPld())
+    for _ in range(100):
+        ledger.record([MODEL, SERVER])
+    rows = ledger.rows(100)
+    assert [(r.round, r.observer, r.method) for r in rows] == [
+        (100, "released model", "rdp"),
+        (100, "released model", "pld"),
+        (100, "server", "rdp"),
+        (100, "server", "pld"),
+    ]
+    assert [r.certified for r in rows] == pytest.approx([0.8349, 0.7583, 10.7255, 9.9973], abs=2e-3)
+    assert rows[1].claimed == rows[0].claimed == pytest.approx(0.8349, abs=2e-3)
+    assert rows[2].claimed is None
+    assert ledger.assumptions() == {"released model": ("all noise shares are present",)}
+
+
+def test_rounds_at_once_equal_rounds_one_by_one():
+    one_by_one, at_once = Ledger(RdpAndPld()), Ledger(RdpAndPld())
+    for _ in range(30):
+        one_by_one.record([MODEL, SERVER])
+    at_once.record([MODEL, SERVER], times=30)
+    assert one_by_one.rows(30) == at_once.rows(30)
+
+
+def test_a_broken_assumption_certifies_nothing_and_keeps_the_claim():
+    ledger = Ledger(RdpAndPld())
+    broken = Event("server", "user", ADD_REMOVE, dp.NonPrivateDpEvent(), GAUSSIAN, assumptions=("no secure sum",))
+    ledger.record([broken], times=100)
+    assert {r.certified for r in ledger.rows(100)} == {math.inf}
+    assert [r.claimed for r in ledger.rows(100)] == pytest.approx([10.7255, 10.7255], abs=1e-4)
+
+
+def test_a_claim_about_some_rounds_is_no_claim():
+    ledger = Ledger(Rdp())
+    ledger.record([Event("server", "user", ADD_REMOVE, GAUSSIAN, GAUSSIAN)])
+    assert row(ledger).claimed is not None
+    ledger.record([Event("server", "user", ADD_REMOVE, GAUSSIAN, None)])
+    assert row(ledger).claimed is None
+
+
+def test_scopes_are_maximised_and_events_without_one_touch_all():
+    def silo(name: str, sigma: float) -> Event:
+        event = dp.GaussianDpEvent(sigma)
+        return Event("released model", "record", ADD_REMOVE, event, event, scope=name)
+
+    def alone(*events: Event) -> float:
+        ledger = Ledger(Rdp())
+        ledger.record([Event(e.observer, e.unit, e.adjacency, e.certified, e.claimed) for e in events])
+        return row(ledger).certified
+
+    a, b, everywhere = silo("a", 4.0), silo("b", 2.0), silo("", 3.0)
+    ledger = Ledger(Rdp())
+    ledger.record([a, b])
+    assert row(ledger).certified == row(ledger).claimed == alone(b)
+    ledger.record([everywhere])
+    assert row(ledger).certified == alone(b, everywhere) > alone(b)
+    ledger.record([a] * 10)  # now silo a is the worse off
+    assert row(ledger).certified == pytest.approx(alone(*[a] * 11, everywhere), rel=1e-12)
+    assert row(ledger).certified > alone(b, everywhere)
+
+
+def test_units_and_adjacencies_are_apart():
+    ledger = Ledger(RdpAndPld())
+    half = dp.GaussianDpEvent(2.5)
+    ledger.record(
+        [SERVER, Event("server", "user", REPLACE, half, None), Event("server", "record", REPLACE, FIXED, None)]
+    )
+    assert row(ledger, unit="user", adjacency=REPLACE, method="pld").certified == pytest.approx(1.5549, abs=1e-3)
+    assert row(ledger, unit="user", adjacency=ADD_REMOVE, method="pld").certified == pytest.approx(0.72552, abs=1e-4)
+    # fixed-size batches have no PLD here: one method fewer, never a borrowed curve
+    assert row(ledger, unit="record").method == "rdp"
+
+
+def test_scopes_without_a_common_method_are_an_error():
+    class Fussy(Rdp):
+        def epsilons(self, runs, adjacency):
+            return {"one" if runs[0][0] == GAUSSIAN else "two": 1.0}
+
+    ledger = Ledger(Fussy())
+    ledger.record([Event("o", "user", ADD_REMOVE, event, None, scope=f"{event}") for event in (GAUSSIAN, SAMPLED)])
+    with pytest.raises(ConfigError, match="no method"):
+        ledger.rows(1)
+
+
+def test_an_impossible_event_names_itself_and_the_accountant():
+    ledger = Ledger(Pld())
+    ledger.record([Event("server", "record", REPLACE, FIXED, None)])
+    with pytest.raises(ConfigError, match=r"accountant=pld: cannot account SampledWithoutReplacementDpEvent.*replace"):
+        ledger.rows(1)
+
+
+def test_resumes_through_json_exactly():
+    ledger = Ledger(RdpAndPld())
+    ledger.record(
+        [MODEL, SERVER, Event("silo", "user", ADD_REMOVE, dp.NonPrivateDpEvent(), GAUSSIAN, scope="3")], times=7
+    )
+    resumed = Ledger(RdpAndPld())
+    resumed.restore(json.loads(json.dumps(ledger.state())))
+    assert resumed.state() == ledger.state()
+    for both in (ledger, resumed):
+        both.record([MODEL])
+    assert resumed.rows(8) == ledger.rows(8)
+    assert resumed.assumptions() == ledger.assumptions()
+
+
+def test_table_shows_blank_and_infinity():
+    rows = [
+        EpsilonRow(1, "server", "user", ADD_REMOVE, "rdp", math.inf, 10.72551),
+        EpsilonRow(100, "released model", "record", REPLACE, "pld", 9.99726, None),
+    ]
+    console = Console(file=io.StringIO(), width=120)
+    console.print(epsilon_table(rows, 1e-5))
+    text = console.file.getvalue()
+    assert "epsilon at delta = 1e-05" in text
+    first, second = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
+    assert first == ["1", "server", "user", ADD_REMOVE, "rdp", "∞", "10.7255"]
+    assert second == ["100", "released model", "record", REPLACE, "pld", "9.9973", ""]
+
+
+@pytest.mark.parametrize(
+    ("accountant", "event", "seconds"),
+    [(Rdp(), SERVER, 1e-3), (Rdp(), MODEL, 5e-3), (Pld(), SERVER, 1e-2), (RdpAndPld(), MODEL, 0.1)],
+)
+def test_a_round_is_cheap(accountant, event, seconds):
+    ledger = Ledger(accountant)
+    ledger.record([event], times=99)
+    ledger.rows(99)  # the first round builds curves that later ones share
+    best = math.inf
+    for round in range(100, 110):
+        ledger.record([event])
+        start = time.process_time()
+        ledger.rows(round)
+        best = min(best, time.process_time() - start)
+    assert best < seconds

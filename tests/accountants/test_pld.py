@@ -1,0 +1,152 @@
+"""PLD against the closed form, Opacus's PRV accountant, an FFT of our own and a simulation."""
+
+from __future__ import annotations
+
+import math
+
+import dp_accounting as dp
+import numpy as np
+import pytest
+from accounting_oracles import gaussian_delta, gaussian_epsilon, sampled_epsilon
+from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
+
+from fedpriv.accountants.events import ADD_REMOVE, REPLACE
+from fedpriv.accountants.pld import Pld
+from fedpriv.accountants.rdp import Rdp, claimed_epsilon
+
+
+def release(q: float, sigma: float) -> dp.DpEvent:
+    return dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(sigma))
+
+
+def pld(event: dp.DpEvent, rounds: int, adjacency: str = ADD_REMOVE, **settings: float) -> float:
+    return Pld(**settings).epsilons([(event, rounds)], adjacency)["pld"]
+
+
+# Golden: exact Gaussian by bisection, delta 1e-5 (sigma, rounds, epsilon, tolerance).
+EXACT = [
+    (5.0, 1, 0.72552, 1e-4),
+    (5.0, 50, 6.57297, 1e-4),
+    (5.0, 100, 9.99726, 1e-4),
+    (5.0, 200, 15.45616, 1e-4),
+    (2.5, 50, 15.456, 1e-3),  # ULDP-NAIVE with its true sensitivity 2CS
+    (2.5, 100, 24.382, 1e-3),
+    (2.5, 200, 39.383, 1e-3),
+    (5 * 0.8**0.5, 100, 11.480, 1e-3),  # one of five noise shares missing
+    (5 * 0.2**0.5, 100, 28.37, 1e-2),  # four of five
+    (5.0, 5000, 159.4, 5e-2),  # a shuffled loader: one full release an epoch
+]
+
+
+@pytest.mark.parametrize(("sigma", "rounds", "epsilon", "tolerance"), EXACT)
+def test_golden_gaussian(sigma, rounds, epsilon, tolerance):
+    assert pld(dp.GaussianDpEvent(sigma), rounds) == pytest.approx(epsilon, abs=tolerance)
+    assert gaussian_epsilon(math.sqrt(rounds) / sigma) == pytest.approx(epsilon, abs=tolerance)
+    assert pld(dp.GaussianDpEvent(sigma), rounds, REPLACE) == pld(dp.GaussianDpEvent(sigma), rounds)
+
+
+# Golden: connect-the-dots PLD, delta 1e-5 (q, sigma, rounds, epsilon, tolerance, step of our own FFT).
+SAMPLED = [
+    (0.1, 5.0, 100, 0.7583, 2e-3, 2e-5),
+    (0.3, 5.0, 100, 2.5324, 2e-3, 1e-4),
+    (0.5, 5.0, 100, 4.4878, 2e-3, 1e-4),
+    (0.7, 5.0, 100, 6.5912, 2e-3, 1e-4),
+    (0.1, 5.0, 200, 1.0981, 2e-3, 2e-5),
+    (0.3, 5.0, 200, 3.7233, 2e-3, 1e-4),
+    (0.5, 5.0, 200, 6.7012, 2e-3, 1e-4),
+    (0.01, 5.0, 100_000, 2.6275, 2e-3, 5e-5),
+    (1 / 8, 5.0, 20_000, 20.957, 0.1, 1e-4),  # ULDP-GROUP: heart, creditcard and mnist silos
+    (1 / 70, 5.0, 350_000, 8.246, 0.04, 5e-5),
+    (1 / 169, 5.0, 1_690_000, 7.363, 0.04, 5e-5),
+]
+
+
+@pytest.mark.parametrize(("q", "sigma", "rounds", "epsilon", "tolerance", "step"), SAMPLED)
+def test_golden_sampled(q, sigma, rounds, epsilon, tolerance, step):
+    ours, second = pld(release(q, sigma), rounds), sampled_epsilon(q, sigma, rounds, step)
+    assert ours == pytest.approx(epsilon, abs=tolerance)
+    assert second == pytest.approx(epsilon, abs=tolerance)
+    assert second - 1e-5 <= ours <= second * 1.001  # above it, by the width of the chords
+
+
+@pytest.mark.parametrize(("q", "sigma", "rounds"), [(0.1, 5.0, 100), (0.02, 1.0, 1000), (0.5, 2.0, 50)])
+def test_within_opacus_prv_bounds(q, sigma, rounds):
+    from opacus.accountants import PRVAccountant
+
+    prv = PRVAccountant()
+    prv.history = [(sigma, q, rounds)]
+    low, _, high = prv._get_dprv(eps_error=0.005, delta_error=1e-8).compute_epsilon(1e-5, 1e-8, 0.005)
+    assert low <= pld(release(q, sigma), rounds) <= high
+
+
+def test_delta_of_a_simulated_release():
+    # one release, q = .3, sigma = 1: draw outputs, and measure delta(1) by the best test, likelihood ratio above e
+    q, epsilon, n = 0.3, 1.0, 2_000_000
+    rng = np.random.default_rng(0)
+    absent, present = rng.normal(size=n), rng.normal(size=n) + (rng.random(n) < q)
+
+    def above(x: np.ndarray) -> float:
+        return float(np.mean(np.log(1 - q + q * np.exp(x - 0.5)) > epsilon))
+
+    delta = above(present) - math.exp(epsilon) * above(absent)
+    assert pld(release(q, 1.0), 1, delta=delta) == pytest.approx(epsilon, abs=0.01)
+
+
+@pytest.mark.parametrize("sigma", [0.5, 5.0, 50.0, 2000.0])
+@pytest.mark.parametrize("rounds", [1, 100, 100_000])
+def test_discretised_compositions_stay_above_the_closed_form(sigma, rounds):
+    one = (MixtureOfGaussiansDpEvent(sigma, (1.0,), (1.0,)), rounds)
+    from fedpriv.accountants.pld import _distribution, _epsilon, _interval, _repeat
+
+    interval = _interval(dict([one]), 1e-4)
+    discretised = _epsilon(_repeat(_distribution(one[0], interval), rounds), 1e-5)
+    exact = gaussian_epsilon(math.sqrt(rounds) / sigma) if math.sqrt(rounds) / sigma < 30 else pld(*one)
+    assert exact * (1 - 1e-9) <= discretised <= exact * 1.0005
+    assert pld(*one) <= discretised  # the closed form caps it
+
+
+def test_many_different_events_compose():
+    runs = [(dp.GaussianDpEvent(10.0), 40), (release(0.2, 4.0), 30), (release(0.1, 5.0), 100)]
+    together = Pld().epsilons(runs, ADD_REMOVE)["pld"]
+    assert together <= Rdp().epsilons(runs, ADD_REMOVE)["rdp"]
+    assert together >= max(Pld().epsilons([run], ADD_REMOVE)["pld"] for run in runs)
+    nested = dp.ComposedDpEvent(tuple(dp.SelfComposedDpEvent(event, count) for event, count in runs))
+    assert Pld().epsilons([(nested, 1)], ADD_REMOVE)["pld"] == pytest.approx(together, rel=1e-9)
+
+
+def test_a_coarser_interval_is_looser_and_still_valid():
+    fine, coarse = pld(release(0.3, 5.0), 100), pld(release(0.3, 5.0), 100, value_discretization_interval=1e-2)
+    assert fine < coarse < fine * 1.01
+
+
+def test_ends_of_the_scale():
+    assert pld(release(0.5, 0.3), 100_000) == pytest.approx(225_490, rel=1e-3)
+    assert pld(release(1e-3, 200.0), 1) == 0.0
+    assert pld(release(1 - 1e-9, 5.0), 100) <= pld(dp.GaussianDpEvent(5.0), 100)
+    # a delta below the mass that the truncation gives up: sampling brings nothing, and the closed form still answers
+    assert pld(release(0.1, 5.0), 100_000, delta=1e-16) == pld(dp.GaussianDpEvent(5.0), 100_000, delta=1e-16) < 2600
+
+
+def test_t1_two_point_silo_updates_break_the_naive_claim():
+    """KA-1: each silo sends one clipped vector, so a user may move every silo's from -C to C, not from 0 to C."""
+    silos, clip, d = 5, 1.0, 3
+
+    def total(direction: float) -> np.ndarray:
+        updates = np.full((silos, d), 100 * direction)
+        return np.sum(updates * np.minimum(1, clip / np.linalg.norm(updates, axis=1, keepdims=True)), axis=0)
+
+    gap = np.linalg.norm(total(1.0) - total(-1.0))
+    assert gap == pytest.approx(2 * clip * silos)
+
+    def broken(sigma: float, rounds: int) -> tuple[float, float]:
+        claimed = claimed_epsilon([(dp.GaussianDpEvent(sigma), rounds)], 1e-5)
+        return claimed, gaussian_delta(claimed, math.sqrt(rounds) * gap / (sigma * clip * silos))
+
+    assert broken(1.0, 1)[1] > 1e-2  # one round is enough
+    claimed, delta = broken(5.0, 100)
+    assert claimed == pytest.approx(10.7255, abs=1e-4)
+    assert delta == pytest.approx(0.183, abs=1e-3)
+    noise = np.random.default_rng(0).normal(size=1_000_000)  # and measured: outputs along the gap, in noise units
+    threshold = claimed / 4 - 2  # 100 rounds at sigma 5 are one release with a gap of 4
+    seen = np.mean(noise + 4 > threshold + 4) - math.exp(claimed) * np.mean(noise > threshold + 4)
+    assert seen == pytest.approx(0.183, abs=0.03)

@@ -1,0 +1,126 @@
+"""RDP against the published numbers, Opacus, mpmath and the binomial sum."""
+
+from __future__ import annotations
+
+import dp_accounting as dp
+import mpmath
+import numpy as np
+import pytest
+from accounting_oracles import balle_epsilon, integer_epsilon, integer_rdp
+from dp_accounting.rdp import rdp_privacy_accountant
+
+from fedpriv.accountants.events import ADD_REMOVE, REPLACE
+from fedpriv.accountants.rdp import ORDERS, PAPER_ORDERS, Rdp, claimed_epsilon, rdp_curve, rdp_epsilon
+
+# Golden: Opacus on its default orders, delta 1e-5 (q, sigma, rounds, epsilon, tolerance).
+OPACUS = [
+    (1.0, 5.0, 1, 0.79452, 1e-4),
+    (1.0, 5.0, 50, 7.07739, 1e-4),
+    (1.0, 5.0, 100, 10.72551, 1e-4),
+    (1.0, 5.0, 200, 16.51288, 1e-4),
+    (0.1, 5.0, 100, 0.8349, 2e-3),
+    (0.3, 5.0, 100, 2.7591, 2e-3),
+    (0.5, 5.0, 100, 4.8622, 2e-3),
+    (0.7, 5.0, 100, 7.1100, 2e-3),
+    (0.1, 5.0, 200, 1.2035, 2e-3),
+    (0.3, 5.0, 200, 4.0399, 2e-3),
+    (0.5, 5.0, 200, 7.2310, 2e-3),
+    (0.01, 5.0, 100_000, 2.8492, 2e-3),
+    (1.0, 2.5, 50, 16.513, 1e-3),  # ULDP-NAIVE with its true sensitivity 2CS
+    (1.0, 2.5, 100, 25.931, 1e-3),
+    (1.0, 2.5, 200, 41.646, 1e-3),
+    (1.0, 5 * 0.8**0.5, 100, 12.302, 1e-3),  # one of five noise shares missing
+    (1 / 8, 5.0, 20_000, 22.326, 0.1),  # ULDP-GROUP: heart, creditcard and mnist silos
+    (1 / 70, 5.0, 350_000, 8.862, 0.04),
+    (1 / 169, 5.0, 1_690_000, 7.916, 0.04),
+]
+
+
+def release(q: float, sigma: float) -> dp.DpEvent:
+    return dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(sigma))
+
+
+def without_replacement(q: float, sigma: float) -> dp.DpEvent:
+    return dp.SampledWithoutReplacementDpEvent(1000, round(1000 * q), dp.GaussianDpEvent(sigma))
+
+
+@pytest.mark.parametrize(("q", "sigma", "rounds", "epsilon", "tolerance"), OPACUS)
+def test_golden_epsilon(q, sigma, rounds, epsilon, tolerance):
+    runs = [(release(q, sigma), rounds)]
+    assert Rdp().epsilons(runs, ADD_REMOVE)["rdp"] == pytest.approx(epsilon, abs=tolerance)
+    assert claimed_epsilon(runs, 1e-5) == pytest.approx(epsilon, abs=tolerance)
+    # the binomial sum sees integer orders only, so it is above, by little unless the best order is small
+    assert epsilon - tolerance <= integer_epsilon(q, sigma, rounds) <= 1.1 * epsilon
+
+
+def test_integer_orders_equal_the_binomial_sum():
+    orders = tuple(float(a) for a in (2, 3, 8, 64, 512))
+    curve = rdp_curve([(release(0.01, 5.0), 100_000)], ADD_REMOVE, orders)
+    assert curve == pytest.approx([100_000 * integer_rdp(0.01, 5.0, int(a)) for a in orders], rel=1e-6)
+    # row 7, integer orders: 2.8506
+    assert integer_epsilon(0.01, 5.0, 100_000) == pytest.approx(2.8506, abs=2e-3)
+    assert balle_epsilon(float(curve[2]), 8) == pytest.approx(2.8506, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("q", "sigma"), [(0.001, 200.0), (0.1, 5.0), (0.5, 5.0), (0.5, 0.3), (0.9, 1.0), (0.999, 50.0)]
+)
+def test_fractional_orders_equal_opacus(q, sigma):
+    from opacus.accountants.analysis.rdp import compute_rdp
+
+    orders = tuple(order for order in PAPER_ORDERS if not order.is_integer())
+    opacus = compute_rdp(q=q, noise_multiplier=sigma, steps=1, orders=orders)
+    assert rdp_curve([(release(q, sigma), 1)], ADD_REMOVE, orders) == pytest.approx(opacus, rel=1e-6, abs=2e-12)
+
+
+@pytest.mark.parametrize(
+    ("q", "sigma", "order"), [(0.5, 200.0, 1.1), (0.001, 200.0, 1.02), (0.3, 0.3, 10.9), (0.7, 0.05, 2.5)]
+)
+def test_fractional_orders_equal_the_integral(q, sigma, order):
+    with mpmath.workdps(40):
+        s, a = mpmath.mpf(sigma), mpmath.mpf(order)
+
+        def integrand(u):
+            return mpmath.npdf(u) * (1 - q + q * mpmath.exp(u / s - 1 / (2 * s**2))) ** a
+
+        cuts = [-14, -7, 0, order / sigma / 2, order / sigma, order / sigma + 7, order / sigma + 14]
+        exact = float(mpmath.log(mpmath.quad(integrand, sorted(set(cuts)))) / (a - 1))
+    ours = rdp_curve([(release(q, sigma), 1)], ADD_REMOVE, (order,))[0]
+    assert exact <= ours <= exact * (1 + 1e-9) + 2e-11
+
+
+def test_curves_grow_with_the_order():
+    # dp_accounting's own fractional orders do not
+    for q, sigma in [(0.1, 5.0), (0.3, 5.0), (0.5, 1.0), (0.9, 0.5)]:
+        assert np.all(np.diff(rdp_curve([(release(q, sigma), 1)], ADD_REMOVE)) > -1e-11)
+
+
+def test_no_warning_from_dp_accounting(monkeypatch, recwarn):
+    said = []
+    monkeypatch.setattr(rdp_privacy_accountant.logging, "warning", lambda *args: said.append(args))
+    for q in (0.001, 0.0313, 0.5, 0.97, 1.0):
+        for sigma in (0.3, 0.8, 3.0, 25.0, 200.0):
+            for rounds in (1, 300, 100_000):
+                assert 0 <= rdp_epsilon([(release(q, sigma), rounds)], ADD_REMOVE, 1e-5) < np.inf
+    assert not said
+    assert not recwarn.list
+    # the check can fail: dp_accounting alone, on the same orders, warns
+    dp.rdp.RdpAccountant(np.array(ORDERS)).compose(release(0.5, 5.0))
+    assert said
+
+
+def test_fixed_size_batches_have_their_own_curve():
+    # row 31 and T15: q = .1, 100 rounds, std 5 clips; under replace the multiplier is 2.5
+    fixed = [(without_replacement(0.1, 2.5), 100)]
+    assert Rdp().epsilons(fixed, REPLACE)["rdp"] == pytest.approx(4.0249, abs=1e-3)
+    wrong = [(without_replacement(0.1, 5.0), 100)]
+    assert Rdp().epsilons(wrong, REPLACE)["rdp"] == pytest.approx(1.7793, abs=2e-3)  # with order 11; without: 1.7802
+    poisson = Rdp().epsilons([(release(0.1, 5.0), 100)], ADD_REMOVE)["rdp"]
+    assert poisson < 0.85  # so neither may stand in for the other
+    assert claimed_epsilon(fixed, 1e-5) == pytest.approx(4.0249, abs=1e-3)
+
+
+def test_a_claim_takes_any_event_under_any_adjacency():
+    mixed = [(release(0.1, 5.0), 50), (without_replacement(0.1, 2.5), 50)]
+    assert 2 < claimed_epsilon(mixed, 1e-5) < 4.0249
+    assert claimed_epsilon([(dp.NonPrivateDpEvent(), 1)], 1e-5) == np.inf
