@@ -29,19 +29,10 @@ def finished(tmp_path_factory):
 def test_help_names_groups_and_examples_quickly_enough(tmp_path):
     done = fedpriv("--help", cwd=tmp_path)
     assert done.returncode == 0
-    for group in (
-        "data",
-        "allocator",
-        "model",
-        "algo",
-        "mechanism",
-        "accountant",
-        "aggregation",
-        "engine",
-        "experiment",
-    ):
+    groups = "data allocator model algo mechanism accountant aggregation engine experiment"
+    for group in groups.split():
         assert f"\n  {group} " in done.stdout
-    assert done.stdout.count("  fedpriv ") >= 5 + 3
+    assert done.stdout.split("Examples:")[1].count("\n  fedpriv") >= 5
     assert "uldp_avg" in done.stdout
 
 
@@ -69,7 +60,7 @@ def test_cfg_job_prints_what_a_user_can_set(tmp_path):
 def test_epsilon_prints_every_observer(tmp_path):
     done = fedpriv("epsilon", "data=creditcard", "algo=uldp_avg", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    for text in ("released model", "server", "silo", "user", "add/remove", "10.73", "9.997"):
+    for text in ("released model", "server", "silo", "user", "add/remove", "10.7255", "9.9973"):
         assert text in done.stdout, done.stdout
 
 

@@ -19,7 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedpriv.errors import require
 
@@ -116,30 +116,3 @@ def _noise(event: DpEvent) -> float:
     moves = [c for c, p in zip(getattr(event, "sensitivities", [1]), getattr(event, "sampling_probs", [1])) if p]
     return noise if any(moves) else math.inf
 
-
-def event_to_dict(event: DpEvent) -> dict[str, Any]:
-    """`event` as plain values for a checkpoint; `event_from_dict` gives an equal event back."""
-    from dp_accounting import DpEvent
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, DpEvent):
-            return event_to_dict(value)
-        return [plain(v) for v in value] if isinstance(value, list | tuple) else value
-
-    names = [field.name for field in event.__attrs_attrs__]
-    return {"type": type(event).__name__} | {name: plain(getattr(event, name)) for name in names}
-
-
-def event_from_dict(state: dict[str, Any]) -> DpEvent:
-    """The event that `event_to_dict` wrote. Raises ValueError for a type that dp_accounting does not have."""
-    from dp_accounting import dp_event
-
-    def event(value: Any) -> Any:
-        if isinstance(value, dict):
-            return event_from_dict(value)
-        return tuple(event(v) for v in value) if isinstance(value, list) else value
-
-    cls = getattr(dp_event, state["type"], None)
-    if not (isinstance(cls, type) and issubclass(cls, dp_event.DpEvent)):
-        raise ValueError(f"{state['type']!r} is not an event of dp_accounting")
-    return cls(**{name: event(value) for name, value in state.items() if name != "type"})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.accountants.base import Accountant
-from fedpriv.accountants.events import Event, event_from_dict, event_to_dict
+from fedpriv.accountants.events import Event
 from fedpriv.accountants.rdp import claimed_epsilon
 from fedpriv.errors import ConfigError
 
@@ -32,7 +32,7 @@ class EpsilonRow:
 
 
 class Ledger:
-    """Keeps how often each event happened, and nothing else, so it resumes from `state` exactly.
+    """Keeps how often each event happened, and nothing else; a resumed run records its past plans again.
 
     Events compose whatever their order. Epsilon is the maximum over scopes, because a unit lives in one of them; events
     without a scope are composed with those of every scope.
@@ -73,26 +73,6 @@ class Ledger:
         for event in self._counts:
             found.setdefault(event.observer, {}).update(dict.fromkeys(event.assumptions))
         return {observer: tuple(texts) for observer, texts in found.items() if texts}
-
-    def state(self) -> list[dict[str, Any]]:
-        """Everything recorded, as plain values for a checkpoint."""
-        rows = []
-        for event, count in self._counts.items():
-            claimed = None if event.claimed is None else event_to_dict(event.claimed)
-            plain = {"certified": event_to_dict(event.certified), "claimed": claimed, "count": count}
-            names = ("observer", "unit", "adjacency", "scope")
-            rows.append({n: getattr(event, n) for n in names} | {"assumptions": list(event.assumptions)} | plain)
-        return rows
-
-    def restore(self, state: list[dict[str, Any]]) -> None:
-        """Replace everything recorded by what `state` returned."""
-        self._counts = Counter()
-        for row in state:
-            fields = {name: value for name, value in row.items() if name != "count"}
-            fields["assumptions"] = tuple(row["assumptions"])
-            fields["certified"] = event_from_dict(row["certified"])
-            fields["claimed"] = None if row["claimed"] is None else event_from_dict(row["claimed"])
-            self._counts[Event(**fields)] += row["count"]
 
     def _certified(self, runs: list[tuple[Event, int]], adjacency: str, known: dict[Any, Any]) -> dict[str, float]:
         total = _merged((event.certified, count) for event, count in runs)

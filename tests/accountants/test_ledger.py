@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 import time
 
@@ -121,20 +120,6 @@ def test_an_impossible_event_names_itself_and_the_accountant():
     ledger.record([Event("server", "record", REPLACE, FIXED, None)])
     with pytest.raises(ConfigError, match=r"accountant=pld: cannot account SampledWithoutReplacementDpEvent.*replace"):
         ledger.rows(1)
-
-
-def test_resumes_through_json_exactly():
-    ledger = Ledger(RdpAndPld())
-    ledger.record(
-        [MODEL, SERVER, Event("silo", "user", ADD_REMOVE, dp.NonPrivateDpEvent(), GAUSSIAN, scope="3")], times=7
-    )
-    resumed = Ledger(RdpAndPld())
-    resumed.restore(json.loads(json.dumps(ledger.state())))
-    assert resumed.state() == ledger.state()
-    for both in (ledger, resumed):
-        both.record([MODEL])
-    assert resumed.rows(8) == ledger.rows(8)
-    assert resumed.assumptions() == ledger.assumptions()
 
 
 def test_table_shows_blank_and_infinity():
