@@ -9,6 +9,7 @@ which suits one or three channels; later ones put channels there, so that a row 
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -64,7 +65,7 @@ class InputConv2d(Convolution):
         (a, b, c, *sides), take = self.x.shape, self.context.take
         self._bind_sizes(a, b, tuple(sides))
         padded = [side + 2 * padding for side, padding in zip(sides, self.padding)]
-        self.image = take("image", (a, b, c, *padded)).zero_() if any(self.padding) else self.x
+        self.image = take("image", (a, b, c, *padded)) if any(self.padding) else self.x
         self.patches = take("patches", (a, c, *self.kernel, *self.pool, b, *self.cells))
         self.source = self._windows(self.image, 3).permute(0, 2, 7, 8, 4, 6, 1, 3, 5)
         pixels = math.prod(self.pool) * b * math.prod(self.cells)
@@ -78,6 +79,7 @@ class InputConv2d(Convolution):
 
     def prepare(self) -> None:
         if self.image is not self.x:
+            self.image.zero_()
             self._inside(self.image, 3).copy_(self.x)
         self.patches.copy_(self.source)
 
@@ -95,7 +97,7 @@ class InputConv2d(Convolution):
 class Conv2d(Convolution):
     """Convolution of images (a, 1, b, h, w, c)."""
 
-    stored = {4: (0, 2, 3, 1)}
+    stored: ClassVar[dict[int, tuple[int, ...]]] = {4: (0, 2, 3, 1)}
 
     def bind(self) -> Tensor:
         (a, _, b, *sides, c), take = self.x.shape, self.context.take

@@ -12,6 +12,7 @@ stays alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -53,7 +54,7 @@ class Context:
 class Layer:
     """A layer bound to the activations `x` it reads; it writes `y`."""
 
-    stored: dict[int, tuple[int, ...]] = {}
+    stored: ClassVar[dict[int, tuple[int, ...]]] = {}
     """By number of dimensions, the order in which the dimensions of one user's parameters are kept in `parameters`."""
     keeps_output = False
     """Whether `backward` needs y as `forward` left it, so that the next layer must not work in place."""
@@ -96,7 +97,7 @@ class Linear(Layer):
 
     def attach(self, grad: Tensor) -> Tensor:
         self.grad, self.grad_t = grad, grad.transpose(1, 2)
-        self.below = self.context.space.gradient_like(self.x)
+        self.below = grad if self.context.first else self.context.space.gradient_like(self.x)
         return self.below
 
     def forward(self) -> None:
@@ -198,6 +199,8 @@ class Dropout(Layer):
 
 class Flatten(Layer):
     """(a, b, ...) to (a, b, features), of the input records."""
+
+    keeps_output = True
 
     def bind(self) -> Tensor:
         return self.x.flatten(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 
 from torch import Tensor
 
@@ -10,9 +11,16 @@ from fedpriv.training.schedule import Batch, Limits
 
 
 class Road(ABC):
-    """Trains the users of one block, all starting from the same parameters, one batch step at a time."""
+    """Trains the users of one block, all from the same starting parameters, one batch step at a time."""
 
     limits: Limits
+
+    def train(self, users: int, batches: Iterable[Batch], lr: float) -> Tensor:
+        """Final minus starting parameters of `users` users, (users, d), a tensor of its own."""
+        self.begin(users)
+        for batch in batches:
+            self.step(batch, lr)
+        return self.deltas()
 
     @abstractmethod
     def begin(self, users: int) -> None:
@@ -24,4 +32,9 @@ class Road(ABC):
 
     @abstractmethod
     def deltas(self) -> Tensor:
-        """Final minus starting parameters of the block's users, (users, d), a tensor of its own."""
+        """Final minus starting parameters of the block's users."""
+
+
+def budget(theta: Tensor) -> int:
+    """Bytes of a block: what stays in a processor's outer cache, or a small share of an accelerator's memory."""
+    return 2**30 if theta.is_cuda else 2**24

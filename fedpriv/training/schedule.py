@@ -72,9 +72,7 @@ def cut(counts: np.ndarray, size: int, limits: Limits) -> list[tuple[int, int]]:
     return blocks[::-1]
 
 
-def batches(
-    data: SiloData, positions: np.ndarray, size: int, epochs: int, keys: np.ndarray | None
-) -> Iterator[Batch]:
+def batches(data: SiloData, positions: np.ndarray, size: int, epochs: int, keys: np.ndarray | None) -> Iterator[Batch]:
     """The batch steps of the users at `positions` (k,), sorted by records, descending.
 
     size: rows of a batch. keys: (epochs, n) one random number a record of the silo and epoch; a user's records are

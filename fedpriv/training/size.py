@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +22,11 @@ class Size:
     layers: int
     products: int
     activations: int
+
+    @property
+    def row_time(self) -> float:
+        """Rough nanoseconds of one record's forward and backward pass on one core; measured on six networks."""
+        return 0.1 * self.products + 2.0 * self.activations
 
 
 def measure(module: nn.Module, shape: tuple[int, ...]) -> Size:
@@ -49,16 +56,13 @@ def measure(module: nn.Module, shape: tuple[int, ...]) -> Size:
     return Size(sum(p.numel() for p in module.parameters()), len(leaves), products, activations)
 
 
-class in_mode:  # noqa: N801 - reads as a statement
-    """Context in which `module` and everything below it train or not; the former modes come back."""
-
-    def __init__(self, module: nn.Module, train: bool) -> None:
-        self.module, self.train = module, train
-
-    def __enter__(self) -> None:
-        self.before = [(part, part.training) for part in self.module.modules()]
-        self.module.train(self.train)
-
-    def __exit__(self, *_: object) -> None:
-        for part, mode in self.before:
+@contextmanager
+def in_mode(module: nn.Module, train: bool) -> Iterator[None]:
+    """`module` and everything below it train or not; the former modes come back."""
+    before = [(part, part.training) for part in module.modules()]
+    module.train(train)
+    try:
+        yield
+    finally:
+        for part, mode in before:
             part.training = mode

@@ -49,6 +49,15 @@ class Masks:
         self._shifts = list(torch.arange(32, dtype=torch.int32, device=generator.device))
         self._used = 32
 
+    def fresh_seed(self) -> int:
+        """A seed for `reseed`, drawn from the generator."""
+        return int(torch.randint(2**62, (1,), generator=self.generator, device=self.generator.device))
+
+    def reseed(self, seed: int) -> None:
+        """Start over, so that the same calls of `draw` give the same masks."""
+        self.generator.manual_seed(seed)
+        self._used = 32
+
     def draw(self, words: Tensor, p: float) -> int:
         """Fill int32 `words` so that each is above the returned threshold with probability 1 - p, 0 < p <= 1."""
         n = words.numel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +13,8 @@ from torch import Tensor, nn
 from fedpriv.data.silo import SiloData
 from fedpriv.streams import Streams
 from fedpriv.tasks import Task
+from fedpriv.training.choose import choose
 from fedpriv.training.schedule import batches, cut
-from fedpriv.training.stacked import Stacked
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,21 @@ def train_users(
         keys = streams.generator("batches", round, party).random((recipe.epochs, int(counts.sum())))
     chosen = chosen[np.argsort(-counts[chosen], kind="stable")]
     generator = torch.Generator(data.x.device).manual_seed(streams.torch_seed("dropout", round, party))
-    road = Stacked(model, theta, tuple(data.x.shape[1:]), task, generator)
-    for start, stop in cut(counts[chosen], size, road.limits):
-        block = chosen[start:stop]
-        road.begin(len(block))
-        for batch in batches(data, block, size, recipe.epochs, keys):
-            road.step(batch, recipe.lr)
-        yield Block(block, road.deltas())
+    rows = np.minimum(counts[chosen], size)
+    for road, users in choose(model, theta, tuple(data.x.shape[1:]), task, rows, generator):
+        group = chosen[users]
+        for start, stop in cut(counts[group], size, road.limits):
+            block = group[start:stop]
+            with _seeded(generator):
+                deltas = road.train(len(block), batches(data, block, size, recipe.epochs, keys), recipe.lr)
+            yield Block(block, deltas)
+
+
+@contextmanager
+def _seeded(generator: torch.Generator) -> Iterator[None]:
+    """torch's global state, from which dropout modules draw, seeded by `generator`; the caller's comes back."""
+    device = generator.device
+    seed = int(torch.randint(2**62, (1,), generator=generator, device=device))
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield

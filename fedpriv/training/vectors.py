@@ -15,11 +15,11 @@ def unflatten(model: nn.Module, vectors: Tensor) -> dict[str, Tensor]:
     """Views of `vectors` (..., d) as named parameters (..., *shape)."""
     named = dict(model.named_parameters())
     pieces = vectors.split([p.numel() for p in named.values()], dim=-1)
-    return {name: piece.unflatten(-1, p.shape or (1,)) for (name, p), piece in zip(named.items(), pieces)}
+    return {name: piece.reshape(piece.shape[:-1] + p.shape) for (name, p), piece in zip(named.items(), pieces)}
 
 
 def load(model: nn.Module, vector: Tensor) -> None:
     """Overwrite the parameters of `model` with `vector` (d,)."""
     with torch.no_grad():
         for name, value in unflatten(model, vector).items():
-            model.get_parameter(name).copy_(value.reshape(model.get_parameter(name).shape))
+            model.get_parameter(name).copy_(value)

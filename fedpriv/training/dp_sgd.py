@@ -1,0 +1,186 @@
+"""Record-level DP-SGD in one silo: Opacus clips, sums, scales and steps; the noise comes from the run's own streams.
+
+Abadi et al., Deep learning with differential privacy, CCS 2016, Algorithm 1, with true Poisson sampling: every batch
+is an independent coin per record, and an empty one takes its pure-noise step like any other. Symbols: L / N -> q ->
+sampling_rate, L -> expected_batch, C -> clip, sigma -> noise_multiplier, eta_t -> lr, T -> steps.
+
+Privacy: unit record (or group of records, see `dp_sgd`), adjacency add/remove, `steps` Poisson-sampled Gaussian
+mechanisms. The numbers in `DpSgd` must not depend on the records beyond what is declared public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from fedpriv.errors import require
+from fedpriv.streams import SystemGenerator
+from fedpriv.tasks import Task
+from fedpriv.training.size import in_mode
+from fedpriv.training.vectors import unflatten
+
+if TYPE_CHECKING:
+    from opacus.optimizers import DPOptimizer
+
+    from fedpriv.algorithms.base import Tally
+
+Generator = np.random.Generator | SystemGenerator
+
+HELD = 2**24
+"""Numbers of per-record gradients in memory at once; a larger batch is summed in pieces."""
+
+
+@dataclass(frozen=True)
+class DpSgd:
+    """`steps` steps: each record (group of records) enters with probability `sampling_rate`, its gradient is clipped to
+    L2 norm `clip`, N(0, (noise_multiplier * clip)^2 I) is added to the sum, which is divided by `expected_batch`.
+
+    expected_batch: a public constant, (number of groups) * sampling_rate; never the realised size of a batch.
+    """
+
+    steps: int
+    sampling_rate: float
+    clip: float
+    noise_multiplier: float
+    lr: float
+    expected_batch: float
+
+
+def dp_sgd(
+    model: nn.Module,
+    theta: Tensor,
+    x: Tensor,
+    y: Tensor,
+    task: Task,
+    recipe: DpSgd,
+    sample_rng: Generator,
+    noise_rng: Generator,
+    dropout_seed: int,
+    group: int = 1,
+    tally: Tally | None = None,
+) -> Tensor:
+    """Final minus starting parameters (d,) float32 after training from `theta` (d,) float32 on one silo's records.
+
+    x: (n, ...), y: (n, ...), on the device of `theta`. The result is a deterministic function of the arguments and the
+    states of the two generators; torch's global generators and `model` are left as they were.
+
+    group: for losses that compare records (Cox): every `group` consecutive rows are one draw of the sampler, with one
+    gradient, that of the mean loss of these rows, clipped as one. The unit of privacy is then the group. A record is in
+    one group only, so it has the same guarantee, provided that who is grouped with whom does not depend on whether
+    others are there; k records of one user, if they fill whole groups, are k / group units.
+
+    A gradient with NaN or infinity counts as zero: that depends on its record and the public model alone, so the
+    sensitivity stays `clip`. tally: counts such gradients, all sampled ones (`units`) and the clipped ones; not private.
+
+    Raises ConfigError for networks with BatchNorm, ValueError for rows that do not fill whole groups.
+    """
+    _refuse_mixing(model)
+    if len(x) % group or recipe.expected_batch <= 0:
+        raise ValueError(f"{len(x)} rows in groups of {group}, expected batch {recipe.expected_batch}")
+    gradients = _gradients(model, task, group)
+    x, y = (rows.unflatten(0, (len(rows) // group, group)) for rows in (x, y))
+    vector = nn.Parameter(theta.clone())
+    optimizer = _optimizer(vector, recipe, noise_rng)
+    most = max(1, HELD // len(theta))
+    with in_mode(model, train=True), _dropout(theta.device, dropout_seed):
+        for _ in range(recipe.steps):
+            batch = torch.from_numpy(np.flatnonzero(sample_rng.random(len(x)) < recipe.sampling_rate)).to(theta.device)
+            pieces = batch.split(most)  # an empty batch is one empty piece
+            for i, rows in enumerate(pieces):
+                vector.grad_sample = _finite(gradients(vector.detach(), x[rows], y[rows]), recipe.clip, tally)
+                optimizer.signal_skip_step(i + 1 < len(pieces))
+                optimizer.step()
+                optimizer.zero_grad()
+    return vector.detach() - theta
+
+
+def _refuse_mixing(model: nn.Module) -> None:
+    for part in model.modules():
+        mixes = isinstance(part, nn.modules.batchnorm._BatchNorm) or getattr(part, "track_running_stats", False)
+        allowed = "no layer that mixes or remembers the records of a batch (GroupNorm does neither)"
+        require(not mixes, "model", type(part).__name__, allowed)
+
+
+def _gradients(model: nn.Module, task: Task, group: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """A function of theta (d,), x (b, group, ...) and y (b, group, ...) that gives each group's gradient, (b, d)."""
+
+    def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return task.loss(functional_call(model, parameters, (x,)), y, x.new_full((group,), 1 / group))
+
+    one_each = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
+
+    def gradients(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        if not len(x):
+            return theta.new_zeros((0, len(theta)))
+        named = one_each(unflatten(model, theta), x, y)
+        return torch.cat([piece.flatten(1) for piece in named.values()], dim=1)
+
+    return gradients
+
+
+def _finite(gradients: Tensor, clip: float, tally: Tally | None) -> Tensor:
+    """`gradients` (b, d) with zeros for rows whose norm is not finite, which clipping alone would turn into NaN."""
+    norms = gradients.norm(dim=1)
+    finite = norms.isfinite()
+    if tally is not None:
+        tally.units += len(norms)
+        tally.nonfinite += int((~finite).sum())
+        tally.clipped += int((norms[finite] > clip).sum())
+        tally.norm_sum += float(norms[finite].sum())
+    return gradients if bool(finite.all()) else gradients.where(finite.unsqueeze(1), 0.0)
+
+
+def _optimizer(vector: nn.Parameter, recipe: DpSgd, rng: Generator) -> DPOptimizer:
+    optimizer = _flat_noise_optimizer()(
+        torch.optim.SGD([vector], lr=recipe.lr),
+        noise_multiplier=recipe.noise_multiplier,
+        max_grad_norm=recipe.clip,
+        expected_batch_size=recipe.expected_batch,
+    )
+    optimizer.rng = rng
+    return optimizer
+
+
+@cache
+def _flat_noise_optimizer() -> type[DPOptimizer]:
+    """Opacus takes seconds to import, so its optimizer is only subclassed when somebody trains with it."""
+    from opacus.optimizers import DPOptimizer
+
+    class FlatNoiseOptimizer(DPOptimizer):
+        """The whole network is one parameter (d,), so that clipping and noise see the flat vector.
+
+        Only the noise differs from Opacus: it is drawn in float64 from `rng`, and added before rounding to float32.
+        """
+
+        rng: Generator
+
+        def add_noise(self) -> None:
+            (vector,) = self.params
+            vector.grad = vector.summed_grad
+            if self.noise_multiplier:
+                noise = torch.from_numpy(self.rng.standard_normal(vector.numel())).to(vector.device)
+                noise *= self.noise_multiplier * self.max_grad_norm
+                vector.grad = (vector.summed_grad.double() + noise).to(vector.dtype)
+
+    return FlatNoiseOptimizer
+
+
+@contextmanager
+def _dropout(device: torch.device, seed: int) -> Iterator[None]:
+    """Context in which `device` draws dropout from `seed`; its global generator comes back as it was."""
+    if device.type == "cuda":
+        with torch.random.fork_rng([device]), torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
+            yield
+    else:
+        with torch.random.fork_rng([]):
+            torch.default_generator.manual_seed(seed)
+            yield
