@@ -78,7 +78,7 @@ def dp_sgd(
     others are there; k records of one user, if they fill whole groups, are k / group units.
 
     A gradient with NaN or infinity counts as zero: that depends on its record and the public model alone, so the
-    sensitivity stays `clip`. tally: counts such gradients, all sampled ones (`units`) and the clipped ones; not private.
+    sensitivity stays `clip`. tally: counts them, all sampled gradients (`units`) and the clipped ones; not private.
 
     Raises ConfigError for networks with BatchNorm, ValueError for rows that do not fill whole groups.
     """

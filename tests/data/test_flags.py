@@ -1,0 +1,159 @@
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from fedpriv.data.allocation import Allocation
+from fedpriv.data.flags import flags, group_size, keep
+from fedpriv.errors import ConfigError, DataError
+
+COUNTS = arrays(np.int64, array_shapes(min_dims=2, max_dims=2, max_side=7), elements=st.integers(0, 12))
+
+
+def one_by_one(counts, k, group=1, reset=True):
+    """The rule as the paper tells it, a pointer that hands out one flag at a time.
+
+    reset=False is the published script, whose pointer goes on where the previous user stopped.
+    """
+    flagged = np.zeros_like(counts)
+    pointer = 0
+    for u in range(counts.shape[1]):
+        pointer = 0 if reset else pointer
+        left = counts[:, u] // group
+        for _ in range(min(k // group, left.sum())):
+            while left[pointer] == 0:
+                pointer = (pointer + 1) % len(counts)
+            left[pointer] -= 1
+            flagged[pointer, u] += group
+            pointer = (pointer + 1) % len(counts)
+    return flagged
+
+
+@given(COUNTS, st.integers(1, 40), st.integers(1, 3))
+def test_flags_agree_with_a_pointer_that_hands_them_out_one_by_one(counts, k, group):
+    k = max(k, group)
+    np.testing.assert_array_equal(flags(counts, k, group), one_by_one(counts, k, group))
+
+
+@given(COUNTS, st.integers(1, 40))
+def test_a_user_keeps_k_records_or_all(counts, k):
+    kept = flags(counts, k)
+    assert kept.dtype == np.int64
+    assert ((kept >= 0) & (kept <= counts)).all()
+    np.testing.assert_array_equal(kept.sum(axis=0), np.minimum(k, counts.sum(axis=0)))
+
+
+@given(COUNTS, st.integers(2, 40))
+def test_pairs_never_exceed_an_odd_k(counts, k):
+    kept = flags(counts, k, group=2)
+    assert not (kept % 2).any()
+    assert (kept <= counts).all()
+    np.testing.assert_array_equal(kept.sum(axis=0), np.minimum(k // 2, (counts // 2).sum(axis=0)) * 2)
+
+
+def fifty_users():
+    return np.random.default_rng(0).poisson(2, (5, 50))
+
+
+def others_changed(rule, counts, k):
+    """The most users whose flags change when one other user is removed."""
+    whole, worst = rule(counts, k), 0
+    for u in range(counts.shape[1]):
+        without = counts.copy()
+        without[:, u] = 0
+        changed = (rule(without, k) != whole).any(axis=0)
+        changed[u] = False
+        worst = max(worst, int(changed.sum()))
+    return worst
+
+
+def test_removing_a_user_leaves_the_flags_of_all_others():
+    assert others_changed(flags, fifty_users(), 4) == 0
+
+
+def test_a_pointer_shared_by_the_users_fails_that():
+    assert others_changed(lambda counts, k: one_by_one(counts, k, reset=False), fifty_users(), 4) > 0
+
+
+def test_a_worked_example():
+    # Records in three silos; k = 5. User 0: two full rounds would take 6, so the third silo gives one.
+    counts = np.array([[4, 0, 1], [4, 9, 0], [4, 1, 0]])
+    np.testing.assert_array_equal(flags(counts, 5), [[2, 0, 1], [2, 4, 0], [1, 1, 0]])
+
+
+def test_ten_thousand_users_take_no_time():
+    counts = np.random.default_rng(1).zipf(1.5, (50, 10_000)).clip(max=500)
+    start = time.perf_counter()
+    flags(counts, 64)
+    assert time.perf_counter() - start < 1
+
+
+def test_group_size_reads_the_totals_of_users_with_records():
+    counts = np.array([[1, 0, 3, 2], [1, 0, 5, 1]])
+    assert group_size("max", counts) == 8
+    assert group_size("median", counts) == 3
+    assert group_size("median", counts[:, :3]) == 5
+    assert group_size(2, counts) == 2
+
+
+@pytest.mark.parametrize("rule", [0, -1, 1.5, "mean", "8", True, None])
+def test_other_group_sizes_end_in_one_line(rule):
+    with pytest.raises(ConfigError, match=r"^algo\.group_size="):
+        group_size(rule, np.ones((1, 1), dtype=int))
+
+
+@pytest.mark.parametrize("rule", ["max", "median"])
+def test_no_records_have_no_group_size(rule):
+    with pytest.raises(DataError, match="no user"):
+        group_size(rule, np.zeros((2, 3), dtype=int))
+
+
+def test_pairs_cannot_be_kept_with_k_of_one():
+    with pytest.raises(ConfigError, match="at least 2"):
+        flags(np.ones((1, 1), dtype=int), 1, group=2)
+
+
+@st.composite
+def allocations(draw):
+    n, users, silos = draw(st.integers(0, 60)), draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    user, silo = (draw(arrays(np.int64, n, elements=st.integers(0, most - 1))) for most in (users, silos))
+    return Allocation(user, silo, draw(arrays(bool, n)), users, silos)
+
+
+@given(allocations(), st.integers(1, 8))
+def test_silos_keep_their_first_training_records(allocation, k):
+    kept = flags(allocation.counts(), k)
+    new = keep(allocation, kept)
+    np.testing.assert_array_equal(new.counts(), kept)
+    left = kept.copy()
+    for row in range(len(allocation.user)):
+        cell = allocation.silo[row], allocation.user[row]
+        expected = bool(allocation.trains[row] and left[cell] > 0)
+        left[cell] -= expected
+        assert new.trains[row] == expected
+
+
+@given(allocations(), st.integers(2, 8), st.data())
+def test_removing_a_user_leaves_the_training_records_of_all_others(allocation, k, data):
+    gone = data.draw(st.integers(0, allocation.n_users - 1))
+    trains = allocation.trains & (allocation.user != gone)
+    without = Allocation(allocation.user, allocation.silo, trains, allocation.n_users, allocation.n_silos)
+    for group in (1, 2):
+        first, second = (keep(a, flags(a.counts(), k, group), group).trains for a in (allocation, without))
+        others = allocation.user != gone
+        np.testing.assert_array_equal(first[others], second[others])
+        assert first[~others].sum() <= k
+        assert not second[~others].any()
+
+
+def test_keep_refuses_half_pairs_and_more_than_there_is():
+    allocation = Allocation(np.zeros(3, dtype=int), np.zeros(3, dtype=int), np.array([True, True, False]), 1, 1)
+    with pytest.raises(ValueError, match="groups of 2"):
+        keep(allocation, np.array([[1]]), group=2)
+    with pytest.raises(ValueError, match="disagree"):
+        keep(allocation, np.array([[3]]))
+    with pytest.raises(ValueError, match="disagree"):
+        keep(allocation, np.array([[1], [1]]))
