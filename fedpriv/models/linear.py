@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Linear(Model):
-    """Scores x W^T + b of the flattened record: 14 parameters on heart disease, 40 on TCGA (Kato et al., PVLDB 2024)."""
+    """Scores x W^T + b of the flattened record. In Kato et al. (PVLDB 2024): heart disease 14 parameters, TCGA 40."""
 
     bias: bool = True
 

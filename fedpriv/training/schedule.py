@@ -76,8 +76,8 @@ def batches(data: SiloData, positions: np.ndarray, size: int, epochs: int, keys:
     """The batch steps of the users at `positions` (k,), sorted by records, descending.
 
     size: rows of a batch. keys: (epochs, n) one random number a record of the silo and epoch; a user's records are
-    taken in the order of their keys. Users whose records fit in one batch need none, and then every step is the very
-    same Batch object.
+    taken in the order of their keys. A user whose records fit in one batch keeps their order; if that holds for all,
+    no keys are needed and every step is the very same Batch object.
     """
     counts, starts = data.counts[positions], data.starts[positions]
     if counts[0] <= size:
@@ -96,7 +96,8 @@ def batches(data: SiloData, positions: np.ndarray, size: int, epochs: int, keys:
         for a, offset in zip(active, offsets)
     ]
     for epoch in range(epochs):
-        order = np.where(real, keys[epoch][rows], np.inf).argsort(axis=1, kind="stable")
+        key = np.where(counts[:, None] > size, keys[epoch][rows], local)
+        order = np.where(real, key, np.inf).argsort(axis=1, kind="stable")
         shuffled = np.take_along_axis(rows, order, axis=1)
         for a, offset, weight in zip(active, offsets, weights):
             yield _take(data, shuffled[:a, offset : offset + size], weight)

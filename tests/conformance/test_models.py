@@ -1,0 +1,72 @@
+"""What every model must do. Add a new conf/model file to CASES with a shape it is made for."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from hydra.utils import instantiate
+
+from fedpriv.errors import ConfigError
+from fedpriv.models import Model
+from fedpriv.streams import Streams
+from fedpriv.tasks import Classification
+from fedpriv.training import LocalSgd, flatten, train_users
+
+CONF = Path(__file__).resolve().parents[2] / "conf" / "model"
+CASES = {"linear": (13,), "mlp": (64,), "creditcard_mlp": (30,), "mnist_cnn": (1, 28, 28)}
+
+
+def model(name) -> Model:
+    return instantiate(yaml.safe_load((CONF / f"{name}.yaml").read_text()))
+
+
+def test_every_configuration_is_tested():
+    assert {path.stem for path in CONF.glob("*.yaml")} == set(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_yaml_keys_are_the_fields(name):
+    config = yaml.safe_load((CONF / f"{name}.yaml").read_text())
+    assert set(config) - {"_target_"} == set(model(name).__dataclass_fields__)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_initial_weights_come_from_the_global_generator(name):
+    def initial(seed):
+        torch.manual_seed(seed)
+        return flatten(model(name).build(CASES[name], 3))
+
+    assert torch.equal(initial(1), initial(1))
+    assert not torch.equal(initial(1), initial(2))
+
+
+@pytest.mark.parametrize("outputs", [1, 10])
+@pytest.mark.parametrize("name", CASES)
+def test_maps_records_to_outputs_one_by_one(name, outputs):
+    network = model(name).build(CASES[name], outputs).eval()
+    x = torch.randn(5, *CASES[name])
+    assert network(x).shape == (5, outputs)
+    torch.testing.assert_close(network(x)[2:3], network(x[2:3]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_trains_locally(name):
+    import numpy as np
+
+    from fedpriv.data.silo import SiloData
+
+    torch.manual_seed(0)
+    network = model(name).build(CASES[name], 2)
+    x = torch.randn(6, *CASES[name])
+    data = SiloData(x, torch.tensor([0, 1, 0, 1, 1, 0]), np.array([3, 8]), np.array([0, 2, 6]))
+    theta, recipe = flatten(network), LocalSgd(2, 3, 0.1)
+    [block] = train_users(network, theta, data, None, Classification(), recipe, Streams(0), 0, "s")
+    assert block.deltas.shape == (2, len(theta))
+    assert bool(block.deltas.isfinite().all())
+    assert bool((block.deltas.norm(dim=1) > 1e-4).all())
+
+
+def test_records_of_another_shape_are_refused_in_one_line():
+    with pytest.raises(ConfigError, match="model=mnist_cnn: images"):
+        model("mnist_cnn").build((30,), 2)

@@ -1,0 +1,59 @@
+"""Parameter counts and architectures of the published networks."""
+
+import pytest
+import torch
+from torch import nn
+
+from fedpriv.errors import ConfigError
+from fedpriv.models.cnn import MnistCnn
+from fedpriv.models.linear import Linear
+from fedpriv.models.mlp import Mlp
+
+CREDITCARD = Mlp(hidden=[30] * 5, norm=True, dropout=0.5)
+MNIST = MnistCnn(channels=[10, 20], hidden=50, dropout=0.5)
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "outputs", "parameters"),
+    [
+        (CREDITCARD, (30,), 2, 5012),  # Kato et al., Uldp-FL: "about 4K" in the text, 5012 in the published script
+        (MNIST, (1, 28, 28), 10, 21840),
+        (Linear(), (13,), 1, 14),  # heart disease
+        (Linear(), (39,), 1, 40),  # TCGA-BRCA
+        (Mlp([32], norm=False, dropout=0.0), (64,), 10, 64 * 32 + 32 + 32 * 10 + 10),
+        (Linear(bias=False), (2, 3), 4, 24),
+    ],
+)
+def test_parameter_counts(model, shape, outputs, parameters):
+    assert sum(p.numel() for p in model.build(shape, outputs).parameters()) == parameters
+
+
+def test_creditcard_blocks():
+    kinds = [type(layer) for layer in CREDITCARD.build((30,), 2)]
+    block = [nn.Linear, nn.ReLU, nn.GroupNorm]
+    assert kinds == block + 4 * [*block, nn.Dropout] + [nn.Linear]
+
+
+def test_mnist_layers():
+    kinds = [type(layer).__name__ for layer in MNIST.build((1, 28, 28), 10)]
+    first, second = ["Conv2d", "MaxPool2d", "ReLU"], ["Conv2d", "Dropout2d", "MaxPool2d", "ReLU"]
+    assert kinds == [*first, *second, "Flatten", "Linear", "ReLU", "Dropout", "Linear"]
+
+
+def test_images_of_other_sizes():
+    assert MNIST.build((3, 32, 40), 10)(torch.randn(2, 3, 32, 40)).shape == (2, 10)
+
+
+@pytest.mark.parametrize(
+    ("build", "key"),
+    [
+        (lambda: Mlp([30, 0], True, 0.5), "model.hidden"),
+        (lambda: Mlp([30], True, 1.0), "model.dropout"),
+        (lambda: MnistCnn([10], 50, 0.5), "model.channels"),
+        (lambda: MnistCnn([10, 20], 0, 0.5), "model.hidden"),
+        (lambda: MnistCnn([10, 20], 50, -0.1), "model.dropout"),
+    ],
+)
+def test_impossible_values_are_refused(build, key):
+    with pytest.raises(ConfigError, match=key):
+        build()

@@ -1,0 +1,50 @@
+"""Flat vectors, and evaluation in batches."""
+
+import numpy as np
+import pytest
+import torch
+from one_by_one import PROBLEMS, silo
+from torch import nn
+
+from fedpriv.tasks import Classification
+from fedpriv.training import evaluate, flatten, load, unflatten
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_batches_do_not_matter_and_the_model_is_left_alone(name):
+    build, shape, task = PROBLEMS[name]
+    model = build().train()
+    data, theta = silo([50], shape, task), flatten(build())
+    before = flatten(model)
+    loss, metrics = evaluate(model, theta, data.x, data.y, task)
+    assert torch.equal(flatten(model), before)
+    assert all(part.training for part in model.modules())
+    again, same = evaluate(model, theta, data.x, data.y, task, batch=7)
+    assert loss == pytest.approx(again, rel=1e-5)
+    assert metrics == pytest.approx(same)
+    load(model, theta)
+    outputs = model.eval()(data.x)
+    assert loss == pytest.approx(float(task.loss(outputs.detach(), data.y, torch.full((50,), 1 / 50))), rel=1e-5)
+    assert metrics == task.metrics(outputs.detach().numpy(), data.y.numpy())
+
+
+def test_dropout_is_off():
+    model = nn.Sequential(nn.Linear(6, 40), nn.Dropout(0.5), nn.Linear(40, 3))
+    data = silo([20], (6,), Classification())
+    loss, _ = evaluate(model, flatten(model), data.x, data.y, Classification())
+    assert loss == evaluate(model, flatten(model), data.x, data.y, Classification())[0]
+
+
+def test_vectors_follow_named_parameters():
+    model = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.Linear(3, 1, bias=False)))
+    model.register_parameter("scalar", nn.Parameter(torch.tensor(7.0)))
+    names = [name for name, _ in model.named_parameters()]
+    vector = flatten(model)
+    np.testing.assert_array_equal(vector, torch.cat([p.detach().flatten() for _, p in model.named_parameters()]))
+    stack = torch.stack([vector, vector + 1])
+    named = unflatten(model, stack)
+    assert list(named) == names
+    assert named["0.weight"].shape == (2, 3, 2)
+    assert named["scalar"].shape == (2,)
+    load(model, vector + 1)
+    assert torch.equal(flatten(model), vector + 1)

@@ -1,0 +1,121 @@
+"""Gradients of every stacked layer, and of chains of them, against autograd."""
+
+import numpy as np
+import pytest
+import torch
+from one_by_one import assert_same, one_by_one, silo, trained
+from torch import nn
+
+from fedpriv.tasks import Classification
+from fedpriv.training import LocalSgd, flatten
+from fedpriv.training.chain import links
+from fedpriv.training.space import Masks, Space
+
+FEATURES = {
+    "linear": nn.Linear(7, 3),
+    "linear without bias": nn.Linear(7, 3, bias=False),
+    "two linear": nn.Sequential(nn.Linear(7, 5), nn.Linear(5, 3)),
+    "relu first": nn.Sequential(nn.ReLU(), nn.Linear(7, 3)),
+    "relu twice": nn.Sequential(nn.Linear(7, 5), nn.ReLU(), nn.ReLU(), nn.Linear(5, 3)),
+    "group norm": nn.Sequential(nn.Linear(7, 5), nn.GroupNorm(1, 5), nn.Linear(5, 3)),
+    "group norm first": nn.Sequential(nn.GroupNorm(1, 7), nn.Linear(7, 3)),
+    "group norm last": nn.Sequential(nn.Linear(7, 3), nn.GroupNorm(1, 3)),
+    "plain group norm": nn.Sequential(nn.Linear(7, 5), nn.GroupNorm(1, 5, eps=1e-2, affine=False), nn.Linear(5, 3)),
+    "nested": nn.Sequential(nn.Sequential(nn.Linear(7, 5), nn.Identity()), nn.Sequential(nn.ReLU(), nn.Linear(5, 3))),
+}
+IMAGES = {
+    "flatten": nn.Sequential(nn.Flatten(), nn.ReLU(), nn.Linear(2 * 8 * 10, 3)),
+    "convolution": nn.Sequential(nn.Conv2d(2, 3, 3), nn.Flatten(), nn.Linear(3 * 6 * 8, 3)),
+    "padding": nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Flatten(), nn.Linear(3 * 8 * 10, 3)),
+    "stride": nn.Sequential(nn.Conv2d(2, 3, (2, 3), stride=(2, 3)), nn.Flatten(), nn.Linear(3 * 4 * 3, 3)),
+    "without bias": nn.Sequential(nn.Conv2d(2, 3, 3, bias=False), nn.Flatten(), nn.Linear(3 * 6 * 8, 3)),
+    "pool": nn.Sequential(nn.Conv2d(2, 3, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3 * 3 * 4, 3)),
+    "relu, pool": nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3)),
+    "two convolutions": nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 4 * 6, 3)
+    ),
+    "second with padding, stride, pool": nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.Conv2d(3, 4, 3, padding=(1, 2), stride=(1, 2)), nn.MaxPool2d((3, 1)), nn.ReLU(),
+        nn.Flatten(), nn.Linear(4 * 2 * 5, 3),
+    ),
+    "second without bias": nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.MaxPool2d(2), nn.Conv2d(3, 4, 2, bias=False), nn.MaxPool2d((2, 3)), nn.ReLU(),
+        nn.Conv2d(4, 3, 1),  nn.Flatten(),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("recipe", [LocalSgd(1, None, 0.1), LocalSgd(2, 4, 0.1)], ids=["gradient", "steps"])
+@pytest.mark.parametrize("name", [*FEATURES, *IMAGES])
+def test_layer_against_autograd(name, recipe):
+    module, shape = (FEATURES[name], (7,)) if name in FEATURES else (IMAGES[name], (2, 8, 10))
+    assert links(module, shape) is not None
+    task, theta = Classification(), flatten(module)
+    data = silo([3, 9, 1, 6], shape, task)
+    assert_same(trained(module, theta, data, task, recipe), one_by_one(module, theta, data, task, recipe), theta)
+
+
+def test_equal_maxima_send_the_gradient_to_the_first():
+    torch.manual_seed(0)
+    module, task = IMAGES["second without bias"], Classification()
+    data = silo([4, 2], (2, 8, 10), task)
+    data.x.copy_(torch.randint(0, 2, data.x.shape).float())  # few distinct patches: many ties
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randint(-1, 2, parameter.shape))
+    theta, recipe = flatten(module), LocalSgd(1, None, 0.5)
+    assert_same(trained(module, theta, data, task, recipe), one_by_one(module, theta, data, task, recipe), theta)
+
+
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [
+        (nn.Sequential(nn.Linear(4, 4), nn.Tanh()), (4,)),
+        (nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4)), (4,)),
+        (nn.Sequential(nn.Linear(4, 4)), (2, 4)),
+        (nn.Sequential(nn.ReLU()), (4,)),
+        (nn.Sequential(nn.Conv2d(2, 2, 3, groups=2), nn.Flatten()), (2, 8, 8)),
+        (nn.Sequential(nn.Conv2d(2, 2, 3, padding="same"), nn.Flatten()), (2, 8, 8)),
+        (nn.Sequential(nn.Conv2d(2, 2, 3, dilation=2), nn.Flatten()), (2, 8, 8)),
+        (nn.Sequential(nn.Conv2d(2, 2, 3), nn.MaxPool2d(4), nn.Flatten()), (2, 8, 8)),
+        (nn.Sequential(nn.Conv2d(2, 2, 3), nn.MaxPool2d(3, 1), nn.Flatten()), (2, 8, 8)),
+        (nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(2, 2, 3), nn.Flatten()), (2, 8, 8)),
+        (nn.Sequential(nn.Conv2d(2, 2, 3), nn.MaxPool2d(2), nn.MaxPool2d(3), nn.Flatten()), (2, 8, 8)),
+        (nn.Sequential(nn.Conv2d(2, 2, 3), nn.GroupNorm(1, 2), nn.Flatten()), (2, 8, 8)),
+        (nn.Sequential(nn.Conv2d(2, 2, 3)), (2, 8, 8)),
+    ],
+)
+def test_unknown_chains_are_left_to_the_other_roads(module, shape):
+    assert links(module, shape) is None
+
+
+def test_a_module_used_twice_is_left_to_the_other_roads():
+    layer = nn.Linear(4, 4)
+    assert links(nn.Sequential(layer, nn.ReLU(), layer), (4,)) is None
+
+
+@pytest.mark.parametrize("p", [0.5, 0.3, 0.9, 1.0])
+def test_masks_keep_with_the_right_probability_and_are_independent(p):
+    masks, n, draws = Masks(torch.Generator().manual_seed(0)), 40_000, 40
+    words = torch.empty(draws, n, dtype=torch.int32)
+    kept = torch.stack([row > masks.draw(row, p) for row in words]).double()
+    # Standard error of a mean of n * draws coins, and of the mean product of two independent centred ones.
+    assert abs(float(kept.mean()) - (1 - p)) <= 5 * (p * (1 - p) / (n * draws)) ** 0.5
+    centred = kept - (1 - p)
+    for lag in (1, 2, 31, 32):
+        product = (centred[lag:] * centred[:-lag]).mean()
+        assert abs(float(product)) <= 5 * p * (1 - p) / (n * (draws - lag)) ** 0.5
+    neighbours = (centred[:, 1:] * centred[:, :-1]).mean()
+    assert abs(float(neighbours)) <= 5 * p * (1 - p) / (n * draws) ** 0.5
+
+
+def test_space_reuses_memory_and_keeps_orders():
+    space = Space(torch.device("cpu"))
+    first = space.take("a", (4, 5))
+    assert space.take("a", (2, 3)).data_ptr() == first.data_ptr()
+    assert space.nbytes == 80
+    permuted = torch.empty(2, 3, 4, 5).permute(0, 3, 1, 2)
+    assert space.like("b", permuted).stride() == permuted.stride()
+    pair = [space.gradient_like(first), space.gradient_like(first), space.gradient_like(first)]
+    assert pair[0].data_ptr() == pair[2].data_ptr() != pair[1].data_ptr()
+    assert np.isclose(space.nbytes, 80 + 480 + 160)
