@@ -1,6 +1,6 @@
 """Which records ULDP-GROUP-k keeps: at most k of each user, over all silos together.
 
-Kato et al., Uldp-FL (PVLDB 2024), section 3.3 (ULDP-GROUP-k). Symbols: n_su -> counts[s, u], b_su -> flags[s, u].
+Kato et al., Uldp-FL (PVLDB 2024), baseline ULDP-GROUP-k. Symbols: n_su -> counts[s, u], b_su -> flags[s, u].
 
 A user's flags are a function of k and of this user's own counts, so adding or removing one user changes the training
 records by at most k: a record-level guarantee becomes a user-level one by group privacy. The paper's script goes on
