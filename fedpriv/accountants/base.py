@@ -24,8 +24,10 @@ class Accountant(ABC):
         require(0 < self.delta < 1, "accountant.delta", self.delta, "must lie strictly between 0 and 1")
 
     @abstractmethod
-    def epsilons(self, runs: Runs, adjacency: str) -> dict[str, float]:
+    def epsilons(self, runs: Runs, adjacency: str, group_size: int = 1) -> dict[str, float]:
         """Method name -> epsilon of the composition of each event `count` times, all on the same data.
+
+        With a `group_size` above 1 the events say what one record meets, and epsilon protects any group of that size.
 
         Every value is an upper bound at `delta` under `adjacency`; inf when nothing is certified. Noise multipliers are
         relative to the sensitivity under `adjacency` (see `fedpriv.accountants.events`). Raises ConfigError, naming the

@@ -14,13 +14,13 @@ from fedpriv.errors import ConfigError
 class RdpAndPld(Pld):
     """Both methods; one that has no bound for an event is left out, and if neither has one, that is an error."""
 
-    def epsilons(self, runs: Runs, adjacency: str) -> dict[str, float]:
+    def epsilons(self, runs: Runs, adjacency: str, group_size: int = 1) -> dict[str, float]:
         """See `Accountant.epsilons`; the methods are "rdp" and "pld"."""
         found: dict[str, float] = {}
         refusals: list[ConfigError] = []
         for accountant in (Rdp(self.delta), Pld(self.delta, self.value_discretization_interval)):
             try:
-                found |= accountant.epsilons(runs, adjacency)
+                found |= accountant.epsilons(runs, adjacency, group_size)
             except ConfigError as refusal:
                 refusals.append(refusal)
         if not found:

@@ -55,6 +55,9 @@ class Event:
     without a scope touches all of them."""
     assumptions: tuple[str, ...] = ()
     """What `certified` rests on, or which assumption fails."""
+    group_size: int = 1
+    """How many records one unit owns at most, all scopes together, when `certified` and `claimed` describe what one
+    record meets; the accountant then answers for the whole group."""
 
     def __post_init__(self) -> None:
         if self.adjacency not in (ADD_REMOVE, REPLACE):
@@ -115,4 +118,3 @@ def _noise(event: DpEvent) -> float:
     require(noise >= 0, "noise_multiplier", noise, "must not be negative")
     moves = [c for c, p in zip(getattr(event, "sensitivities", [1]), getattr(event, "sampling_probs", [1])) if p]
     return noise if any(moves) else math.inf
-

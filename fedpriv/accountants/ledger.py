@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.events import Event
+from fedpriv.accountants.group import paper_group_claim
 from fedpriv.accountants.rdp import claimed_epsilon
 from fedpriv.errors import ConfigError
 
@@ -52,17 +53,17 @@ class Ledger:
 
         Raises ConfigError when the accountant cannot handle an event.
         """
-        groups: dict[tuple[str, str, str], dict[str, list[tuple[Event, int]]]] = {}
+        groups: dict[tuple[str, str, str, int], dict[str, list[tuple[Event, int]]]] = {}
         for event, count in self._counts.items():
-            scopes = groups.setdefault((event.observer, event.unit, event.adjacency), {})
+            scopes = groups.setdefault((event.observer, event.unit, event.adjacency, event.group_size), {})
             scopes.setdefault(event.scope, []).append((event, count))
         known: dict[Any, Any] = {}  # silos of one size, and observers who see the same, cost one calculation
         rows = []
-        for (observer, unit, adjacency), scopes in groups.items():
+        for (observer, unit, adjacency, size), scopes in groups.items():
             everywhere = scopes.pop("", [])
             parts = [everywhere + runs for runs in scopes.values()] or [everywhere]
-            certified = _largest([self._certified(runs, adjacency, known) for runs in parts])
-            claims = [self._claimed(runs, known) for runs in parts]
+            certified = _largest([self._certified(runs, adjacency, size, known) for runs in parts])
+            claims = [self._claimed(runs, size, known) for runs in parts]
             claimed = None if None in claims else max(claims)
             rows += [EpsilonRow(round, observer, unit, adjacency, m, eps, claimed) for m, eps in certified.items()]
         return rows
@@ -74,21 +75,24 @@ class Ledger:
             found.setdefault(event.observer, {}).update(dict.fromkeys(event.assumptions))
         return {observer: tuple(texts) for observer, texts in found.items() if texts}
 
-    def _certified(self, runs: list[tuple[Event, int]], adjacency: str, known: dict[Any, Any]) -> dict[str, float]:
+    def _certified(
+        self, runs: list[tuple[Event, int]], adjacency: str, size: int, known: dict[Any, Any]
+    ) -> dict[str, float]:
         total = _merged((event.certified, count) for event, count in runs)
-        key = (adjacency, frozenset(total))
+        key = (adjacency, size, frozenset(total))
         if key not in known:
-            known[key] = self.accountant.epsilons(total, adjacency)
+            known[key] = self.accountant.epsilons(total, adjacency, size)
         return known[key]
 
-    def _claimed(self, runs: list[tuple[Event, int]], known: dict[Any, Any]) -> float | None:
+    def _claimed(self, runs: list[tuple[Event, int]], size: int, known: dict[Any, Any]) -> float | None:
         """None as soon as one event has no claim: a claim about some of the rounds is none about the run."""
         if any(event.claimed is None for event, _ in runs):
             return None
         total = _merged((event.claimed, count) for event, count in runs)
-        key = frozenset(total)
+        key = (size, frozenset(total))
         if key not in known:
-            known[key] = claimed_epsilon(total, self.accountant.delta)
+            delta = self.accountant.delta
+            known[key] = paper_group_claim(total, size, delta) if size > 1 else claimed_epsilon(total, delta)
         return known[key]
 
 

@@ -47,8 +47,12 @@ class Pld(Accountant):
         interval = self.value_discretization_interval
         require(0 < interval <= 1, "accountant.value_discretization_interval", interval, "must be above 0, at most 1")
 
-    def epsilons(self, runs: Runs, adjacency: str) -> dict[str, float]:
+    def epsilons(self, runs: Runs, adjacency: str, group_size: int = 1) -> dict[str, float]:
         """See `Accountant.epsilons`; the method is "pld"."""
+        if group_size > 1:
+            from fedpriv.accountants.group import group_pld
+
+            return {"pld": group_pld(runs, group_size, self.delta, self.value_discretization_interval)}
         found = leaves(runs)
         if found is None:
             return {"pld": math.inf}

@@ -35,8 +35,12 @@ _ROUNDING = 1e-13  # bound on the rounding error of ln(moment) / order: keeps ti
 class Rdp(Accountant):
     """Epsilon by the sum of Renyi curves, minimised over `ORDERS`."""
 
-    def epsilons(self, runs: Runs, adjacency: str) -> dict[str, float]:
+    def epsilons(self, runs: Runs, adjacency: str, group_size: int = 1) -> dict[str, float]:
         """See `Accountant.epsilons`; the method is "rdp"."""
+        if group_size > 1:
+            from fedpriv.accountants.group import group_rdp_epsilon
+
+            return {"rdp": group_rdp_epsilon(runs, group_size, self.delta)}
         return {"rdp": rdp_epsilon(runs, adjacency, self.delta)}
 
 

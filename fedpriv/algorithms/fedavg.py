@@ -71,7 +71,11 @@ class FedAvg(Algorithm):
         tally = Tally()
         recipe = LocalSgd(self.local_epochs, self.batch_size, self.local_lr)
         blocks = trained(local, local.data.pooled(), None, np.array([local.silo]), theta, recipe, plan.round, tally)
-        return Update(blocks, np.zeros(len(theta)), tally)
+        return Update(blocks, self.noise(local, plan, len(theta)), tally)
+
+    def noise(self, local: Local, plan: Plan, size: int) -> np.ndarray:
+        """The silo's share of the noise, (size,) float64."""
+        return np.zeros(size)
 
     def global_update(self, theta: np.ndarray, total: np.ndarray, federation: Federation) -> np.ndarray:
         return theta + self.global_lr / federation.n_silos * total

@@ -33,8 +33,13 @@ class Mechanism(ABC):
         """Bound each row of (k, d). Returns (k, d) float64 rows and their (k,) norms before bounding."""
 
     @abstractmethod
-    def noise_share(self, size: int, shares: int, rng: np.random.Generator | SystemGenerator) -> np.ndarray:
-        """One party's noise, (size,) float64, such that `shares` independent shares add up to the whole noise."""
+    def noise_share(
+        self, size: int, shares: int, rng: np.random.Generator | SystemGenerator, sensitivity: float = 1.0
+    ) -> np.ndarray:
+        """One party's noise, (size,) float64, such that `shares` independent shares add up to the whole noise.
+
+        sensitivity: largest change of the sum that the noise is made for, in units of the bound on one contribution.
+        """
 
     @abstractmethod
     def event(self, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Gaussian(Mechanism):
-    """Clip each contribution to L2 norm `clip`, add N(0, (noise_multiplier * clip)^2 I) to the sum.
+    """Clip each contribution to L2 norm `clip`, add N(0, (noise_multiplier * clip * sensitivity)^2 I).
 
     clip: C in every paper here, over the whole vector (all tensors together).
     noise_multiplier: sigma, the standard deviation of the whole noise over C.
@@ -43,12 +43,11 @@ class Gaussian(Mechanism):
         scale = (self.clip / norms.clamp_min(self.clip)).unsqueeze(1)
         return exact * scale, norms
 
-    def share_std(self, shares: int) -> float:
-        """Standard deviation per coordinate of one of `shares` equal noise shares."""
-        return self.noise_multiplier * self.clip / math.sqrt(shares)
-
-    def noise_share(self, size: int, shares: int, rng: np.random.Generator | SystemGenerator) -> np.ndarray:
-        return rng.standard_normal(size) * self.share_std(shares)
+    def noise_share(
+        self, size: int, shares: int, rng: np.random.Generator | SystemGenerator, sensitivity: float = 1.0
+    ) -> np.ndarray:
+        whole = self.noise_multiplier * self.clip * sensitivity
+        return rng.standard_normal(size) * (whole / math.sqrt(shares))
 
     def event(self, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
         from dp_accounting import GaussianDpEvent, NonPrivateDpEvent

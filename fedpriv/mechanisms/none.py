@@ -28,7 +28,9 @@ class NoMechanism(Mechanism):
         exact = vectors.double()
         return exact, exact.norm(dim=1)
 
-    def noise_share(self, size: int, shares: int, rng: np.random.Generator | SystemGenerator) -> np.ndarray:
+    def noise_share(
+        self, size: int, shares: int, rng: np.random.Generator | SystemGenerator, sensitivity: float = 1.0
+    ) -> np.ndarray:
         return np.zeros(size)
 
     def event(self, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:

@@ -106,7 +106,7 @@ def test_units_and_adjacencies_are_apart():
 
 def test_scopes_without_a_common_method_are_an_error():
     class Fussy(Rdp):
-        def epsilons(self, runs, adjacency):
+        def epsilons(self, runs, adjacency, group_size=1):
             return {"one" if runs[0][0] == GAUSSIAN else "two": 1.0}
 
     ledger = Ledger(Fussy())

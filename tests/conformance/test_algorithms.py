@@ -13,7 +13,8 @@ from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.plain import Plain
 from fedpriv.algorithms.base import Federation, Local
 from fedpriv.algorithms.fedavg import FedAvg
-from fedpriv.algorithms.uldp import UldpAvg, UldpSgd
+from fedpriv.algorithms.uldp import UldpAvg, UldpBase, UldpSgd
+from fedpriv.algorithms.uldp_naive import UldpNaive
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Records
 from fedpriv.data.silo import split_by_silo
@@ -52,12 +53,28 @@ def records(counts):
 
 ALGORITHMS = {
     "fedavg": (FedAvg(global_lr=1.5, **LOCAL), twin_fedavg),
+    "uldp_naive": (UldpNaive(global_lr=1.5, clip=1.0, noise_multiplier=5.0, sensitivity="sound", **LOCAL), twin_fedavg),
+    "uldp_naive_paper": (
+        UldpNaive(global_lr=1.5, clip=1.0, noise_multiplier=5.0, sensitivity="paper", **LOCAL),
+        twin_fedavg,
+    ),
     "uldp_avg": (UldpAvg(weighting="uniform", **COMMON, **LOCAL), twin_uldp(uniform, EPOCHS, RATE)),
     "uldp_avg_w": (UldpAvg(weighting="records", **COMMON, **LOCAL), twin_uldp(records, EPOCHS, RATE)),
     "uldp_sgd": (UldpSgd(weighting="uniform", **COMMON), twin_uldp(uniform, 1, 1.0)),
     "uldp_sgd_w": (UldpSgd(weighting="records", **COMMON), twin_uldp(records, 1, 1.0)),
 }
 PRIVATE = {name: algo for name, (algo, _) in ALGORITHMS.items() if name != "fedavg"}
+PER_USER = {name: algo for name, algo in PRIVATE.items() if isinstance(algo, UldpBase)}
+
+
+def denominator(algo):
+    """What the sum is divided by before global_lr."""
+    return USERS * SILOS if isinstance(algo, UldpBase) else SILOS
+
+
+def sensitivity(algo):
+    """Largest change of the sum that one user causes, in units of the clip bound."""
+    return 1 if isinstance(algo, UldpBase) else 2 * SILOS
 
 
 @pytest.fixture(scope="module")
@@ -127,24 +144,25 @@ def test_the_noise_of_a_round_is_what_its_event_declares(name, world):
         sim, plan = simulation(world, algo, noisy, seed)
         declared = next(e for e in plan.events if e.observer == "released model").certified.noise_multiplier
         noise = sim.run_round(plan, theta).theta - reference.run_round(plan, theta).theta
-        total += float(((noise * USERS * SILOS / 2.0) ** 2).sum()) / (declared * clip) ** 2
+        noise *= denominator(algo) / algo.global_lr
+        total += float((noise**2).sum()) / (declared * clip * sensitivity(algo)) ** 2
     assert min(stats.chi2.cdf(total, 40 * size), stats.chi2.sf(total, 40 * size)) > 1e-6
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_removing_a_user_moves_the_sum_by_at_most_the_clip_bound(name, world):
+def test_removing_a_user_moves_the_sum_by_at_most_the_sensitivity(name, world):
     data, allocation, model, theta = world
     algo, mechanism = PRIVATE[name], Gaussian(0.3, 0.0)
     total = step_total(world, algo, mechanism)
     for user in range(USERS):
         without = Allocation(allocation.user, allocation.silo, allocation.user != user, USERS, SILOS)
         change = np.linalg.norm(total - step_total((data, without, model, theta), algo, mechanism))
-        assert change <= 0.3 * (1 + 1e-9)
+        assert change <= 0.3 * sensitivity(algo) * (1 + 1e-9)
 
 
 def step_total(world, algo, mechanism):
     sim, plan = simulation(world, algo, mechanism)
-    return (sim.run_round(plan, world[3]).theta - world[3]) * USERS * SILOS / algo.global_lr
+    return (sim.run_round(plan, world[3]).theta - world[3]) * denominator(algo) / algo.global_lr
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -165,7 +183,7 @@ def test_pickles_and_has_a_label(name):
     assert algo.label
 
 
-@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("name", PER_USER)
 def test_a_diverging_user_is_recorded_and_harms_nobody(name, world):
     data, allocation, model, theta = world
     broken = data.x.copy()
