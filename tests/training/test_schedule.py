@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpriv.data.silo import SiloData
@@ -22,6 +22,7 @@ def cost(counts, size, limits, blocks):
     return total
 
 
+@settings(deadline=None)
 @given(counts_lists, st.integers(1, 70), st.floats(0, 1000), st.integers(1, 10**5))
 def test_blocks_cover_the_users_within_the_budget(counts, size, step_cost, budget):
     limits = Limits(step_cost, user_bytes=100, row_bytes=10, budget=budget)
@@ -32,6 +33,7 @@ def test_blocks_cover_the_users_within_the_budget(counts, size, step_cost, budge
         assert stop - start == 1 or (stop - start) * (100 + 10 * width) <= budget
 
 
+@settings(deadline=None)
 @given(counts_lists, st.integers(1, 70), st.floats(0, 1000))
 def test_blocks_are_no_worse_than_all_together_or_one_by_one(counts, size, step_cost):
     limits = Limits(step_cost, user_bytes=1, row_bytes=0, budget=10**9)
@@ -41,6 +43,7 @@ def test_blocks_are_no_worse_than_all_together_or_one_by_one(counts, size, step_
     assert best <= min(together, alone) + 1e-6
 
 
+@settings(deadline=None)
 @given(counts_lists, st.integers(1, 70), st.integers(1, 3))
 def test_an_epoch_takes_every_record_once(counts, size, epochs):
     starts = np.concatenate([[0], np.cumsum(counts)])

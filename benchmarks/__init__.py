@@ -1,0 +1,1 @@
+"""Measurements of what fedpriv promises. `python -m benchmarks` runs them all."""

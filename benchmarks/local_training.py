@@ -1,0 +1,165 @@
+"""Local training of every user in every silo: fedpriv against the loop a researcher would write.
+
+Both run on one core in one process, in turns, so that a busy machine slows both. The loop trains a fair slice of the
+(user, silo) pairs, every m-th by number of records, and its time is scaled by the batch steps it left out. Records are
+creditcard's and MNIST's where FEDPRIV_DATA or ../shared/data has them (creditcard's subset is repeated with jitter up
+to the paper's 24,584 rows), random numbers of the same shape otherwise: times do not depend on the values.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+TURNS = 3
+
+
+@dataclass(frozen=True)
+class Case:
+    """A configuration. slice: the loop trains every `slice`-th pair; 0 leaves it out, to measure memory and scaling.
+    goal: least ratio."""
+
+    data: str
+    users: int
+    epochs: int
+    slice: int
+    goal: float
+
+
+CASES = [
+    Case("creditcard", 100, 30, 10, 6),
+    Case("creditcard", 1000, 30, 50, 20),
+    Case("creditcard", 10_000, 30, 0, 0),
+    Case("mnist", 100, 1, 10, 1),
+    Case("mnist", 1000, 1, 40, 1),
+    Case("mnist", 10_000, 1, 100, 3),
+]
+
+
+def main() -> None:
+    """Run every case in a process of its own, and print a table."""
+    print("5 silos, zipf users (0.5) and silos (2.0), batches of 64, one core; loop: scaled from a fair slice of pairs")
+    print(f"{'data':>10} {'users':>6} {'pairs':>6} {'epochs':>6} {'fedpriv':>9} {'loop':>10} {'ratio':>6} {'goal':>5} "
+          f"{'ms/user':>8} {'training MB':>11} {'process MB':>10}")  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    for index, case in enumerate(CASES):
+        command = [sys.executable, "-m", "benchmarks.local_training", str(index)]
+        reply = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+        r = json.loads(reply.splitlines()[-1])
+        loop, ratio = (f"{r['loop']:8.1f} s", f"{r['loop'] / r['fedpriv']:6.1f}") if case.slice else ("-", "-")
+        print(f"{case.data:>10} {case.users:>6} {r['pairs']:>6} {case.epochs:>6} {r['fedpriv']:7.2f} s {loop:>10} "
+              f"{ratio:>6} {case.goal or '-':>5} {1e3 * r['fedpriv'] / case.users:8.2f} {r['training_mb']:>11.0f} "
+              f"{r['process_mb']:>10.0f}", flush=True)  # fmt: skip
+
+
+def measure(case: Case) -> dict[str, float]:
+    """Seconds of both, and peak memory: of the process, and what training adds to it once the data are loaded."""
+    import torch
+
+    from fedpriv.data.allocate import Zipf
+    from fedpriv.data.silo import split_by_silo
+    from fedpriv.models.cnn import MnistCnn
+    from fedpriv.models.mlp import Mlp
+    from fedpriv.streams import Streams
+
+    torch.set_num_threads(1)
+    data, records = load(case.data)
+    silos = split_by_silo(records, Zipf(case.users, 5).allocate(records, data, Streams(0)), "cpu")
+    model = Mlp([30] * 5, True, 0.5) if case.data == "creditcard" else MnistCnn([10, 20], 50, 0.5)
+    network = model.build(data.shape, data.outputs)
+    loaded, fedpriv, loop = peak_mb(), 0.0, 0.0
+    pairs = sorted(((silo, i) for silo in silos for i in range(len(silo.users))), key=lambda p: p[0].counts[p[1]])
+    chosen = pairs[case.slice // 2 :: case.slice] if case.slice else []
+    # First use of every kernel and shape; a full loop meets each shape many times.
+    everybody(network, silos, 1)
+    training, process = peak_mb() - loaded, peak_mb()
+    one_by_one(network, chosen, 1)
+    for turn in range(TURNS):
+        since = time.perf_counter()
+        everybody(network, silos, case.epochs)
+        fedpriv += time.perf_counter() - since
+        since = time.perf_counter()
+        one_by_one(network, chosen[turn::TURNS], case.epochs)
+        loop += time.perf_counter() - since
+    steps = [sum(-(-int(silo.counts[i]) // 64) for silo, i in group) for group in (pairs, chosen)]
+    return {
+        "pairs": len(pairs),
+        "fedpriv": fedpriv / TURNS,
+        "loop": loop * steps[0] / max(steps[1], 1),
+        "training_mb": training,
+        "process_mb": process,
+    }
+
+
+def everybody(network, silos, epochs: int, clip: float = 0.1) -> None:
+    """fedpriv: all users of a silo at once, then clipped."""
+    from fedpriv.streams import Streams
+    from fedpriv.tasks import Classification
+    from fedpriv.training import LocalSgd, flatten, train_users
+
+    theta, recipe, task = flatten(network), LocalSgd(epochs, 64, 0.01), Classification()
+    for number, silo in enumerate(silos):
+        for block in train_users(network, theta, silo, None, task, recipe, Streams(0), 0, f"silo-{number}"):
+            block.deltas.mul_((clip / block.deltas.norm(dim=1, keepdim=True)).clamp_(max=1))
+
+
+def one_by_one(network, pairs, epochs: int, clip: float = 0.1) -> None:
+    """The plain loop: a copy of the network, a DataLoader and an optimiser for each user."""
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    criterion = torch.nn.CrossEntropyLoss()
+    for silo, i in pairs:
+        rows = slice(silo.starts[i], silo.starts[i + 1])
+        loader = DataLoader(TensorDataset(silo.x[rows], silo.y[rows]), batch_size=64, shuffle=True)
+        local = copy.deepcopy(network).train()
+        optimizer = torch.optim.SGD(local.parameters(), lr=0.01)
+        for _ in range(epochs):
+            for x, y in loader:
+                optimizer.zero_grad()
+                criterion(local(x), y).backward()
+                optimizer.step()
+        with torch.no_grad():
+            delta = torch.cat([(new - old).flatten() for new, old in zip(local.parameters(), network.parameters())])
+            delta *= min(1.0, clip / float(delta.norm()))
+
+
+def load(name: str):
+    """The data set's configuration and as many training records as the experiments use."""
+    from fedpriv.data.base import Records
+    from fedpriv.data.creditcard import CreditCard
+    from fedpriv.data.mnist import Mnist
+    from fedpriv.streams import Streams
+
+    folder = Path(os.environ.get("FEDPRIV_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+    kind, rows = (CreditCard, 24_584) if name == "creditcard" else (Mnist, 60_000)
+    rng = np.random.default_rng(0)
+    if (folder / ("creditcard/creditcard.csv" if name == "creditcard" else "MNIST/raw")).exists():
+        data = kind(root=str(folder))
+        train = data.load(Streams(0)).train
+        pick = np.arange(rows) % len(train)
+        x, y = train.x[pick], train.y[pick]
+        if rows > len(train):
+            x = x + 0.01 * rng.standard_normal(x.shape, dtype=np.float32)
+    else:
+        data = kind()
+        x, y = rng.standard_normal((rows, *data.shape), dtype=np.float32), rng.integers(0, data.outputs, rows)
+    return data, Records(x, y)
+
+
+def peak_mb() -> float:
+    """Largest resident memory so far; Linux counts in KiB, macOS in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(CASES[int(sys.argv[1])])))
