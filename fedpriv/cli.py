@@ -47,27 +47,18 @@ def run(args: list[str]) -> None:
     from fedpriv.help import conf_dir
 
     if not any(word.split("=")[0] in HYDRA_ONLY for word in args):
-        from fedpriv.compose import Words, compose_jobs
+        from fedpriv.compose import Words, compose_jobs, own
 
         words = Words.parse(args)
         configs = compose_jobs(words, conf_dir())
         for config in configs:
-            build(_own(config))
+            build(own(config))
         if configs[0].resume is not None:
             _resume(words, str(configs[0].resume), len(configs))
             return
         _hydra(args, conf_dir(), _check_writable(configs[0], words.multirun))
     else:
         _hydra(args, conf_dir(), Path())
-
-
-def _own(config):
-    """The configuration without Hydra's own node."""
-    from omegaconf import OmegaConf
-
-    with_hydra = OmegaConf.to_container(config, resolve=False)
-    with_hydra.pop("hydra", None)
-    return OmegaConf.create(with_hydra)
 
 
 def _check_writable(config, multirun: bool) -> Path:
@@ -171,7 +162,7 @@ def allocation(args: list[str]) -> None:
     """Print and draw who owns which records in which silo."""
     from rich.console import Console
 
-    from fedpriv.compose import Words, compose_jobs
+    from fedpriv.compose import Words, compose_jobs, own
     from fedpriv.config import build
     from fedpriv.data.allocation_report import draw, table
     from fedpriv.help import conf_dir
@@ -179,7 +170,7 @@ def allocation(args: list[str]) -> None:
     words = Words.parse(args)
     console = Console()
     for number, config in enumerate(compose_jobs(words, conf_dir())):
-        exp = build(_own(config))
+        exp = build(own(config))
         corpus = exp.data.load(exp.streams)
         result = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
         console.print(table(result))

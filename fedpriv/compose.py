@@ -68,6 +68,15 @@ def compose_jobs(words: Words, config_dir: Path) -> list[DictConfig]:
             return [compose("config", [*search, *fixed, *job], return_hydra_config=True) for job in combinations]
 
 
+def own(config: DictConfig) -> DictConfig:
+    """The configuration without Hydra's node."""
+    from omegaconf import OmegaConf
+
+    plain = OmegaConf.to_container(config, resolve=False)
+    plain.pop("hydra", None)
+    return OmegaConf.create(plain)
+
+
 def _split(overrides: list[str]) -> tuple[list[str], dict[str, list[str]]]:
     """Overrides with one value as they are, and the values of each that is a sweep."""
     from hydra.core.override_parser.overrides_parser import OverridesParser

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fedpriv.accountants.ledger import Ledger
+from fedpriv.accountants.events import Event
+from fedpriv.accountants.ledger import EpsilonRow, Ledger
 from fedpriv.config import Experiment
 
 
@@ -12,14 +13,18 @@ def milestones(rounds: int) -> list[int]:
     return [step for step in steps if step < rounds] + [rounds]
 
 
-def rows_at(experiment: Experiment, rounds: list[int]) -> list:
-    """Epsilon rows after each of the given rounds, ascending, from the algorithm's plan of round 1.
+def first_events(exp: Experiment) -> tuple[Event, ...]:
+    """What the first round would show to whom; the data are read only when the plan depends on their allocation."""
+    algo, federation = exp.algo, exp.federation
+    if algo.plans_from_allocation:
+        from fedpriv.simulation import allocate
 
-    Plans look at no data and an algorithm's events do not change from round to round, so one plan stands for all.
-    """
-    ledger = Ledger(experiment.accountant)
-    exp = experiment
-    events = exp.algo.plan(1, exp.federation, exp.mechanism, exp.aggregation, exp.streams).events
+        _, _, algo, federation = allocate(exp)
+    return algo.plan(1, federation, exp.mechanism, exp.aggregation, exp.streams).events
+
+
+def rows_at(ledger: Ledger, events: tuple[Event, ...], rounds: list[int]) -> list[EpsilonRow]:
+    """Epsilon rows after each of the given rounds, ascending, when every round shows the same `events`."""
     rows, done = [], 0
     for round in rounds:
         ledger.record(events, round - done)
@@ -29,21 +34,22 @@ def rows_at(experiment: Experiment, rounds: list[int]) -> list:
 
 
 def show(args: list[str]) -> None:
-    """Print the table of every job that the words stand for."""
+    """Print the table of every job that the words stand for, and what each observer's epsilons rest on."""
     from rich.console import Console
 
     from fedpriv.accountants.table import epsilon_table
-    from fedpriv.cli import _own
-    from fedpriv.compose import Words, compose_jobs
+    from fedpriv.compose import Words, compose_jobs, own
     from fedpriv.config import build
     from fedpriv.help import conf_dir
 
     words = Words.parse(args)
     console = Console()
     for config in compose_jobs(words, conf_dir()):
-        exp = build(_own(config))
+        exp = build(own(config))
         if words.multirun:
             console.print(" ".join(config.hydra.overrides.task), soft_wrap=True)
-        console.print(epsilon_table(rows_at(exp, milestones(exp.options.rounds)), exp.accountant.delta))
-        for event in exp.algo.plan(1, exp.federation, exp.mechanism, exp.aggregation, exp.streams).events:
-            console.print(f"{event.observer}: {'; '.join(event.assumptions)}", soft_wrap=True, highlight=False)
+        ledger = Ledger(exp.accountant)
+        rows = rows_at(ledger, first_events(exp), milestones(exp.options.rounds))
+        console.print(epsilon_table(rows, exp.accountant.delta))
+        for observer, texts in ledger.assumptions().items():
+            console.print(f"{observer}: {'; '.join(texts)}", soft_wrap=True, highlight=False)

@@ -46,7 +46,8 @@ class Progress:
         if self.metric in row:
             self.text = f"loss {row['loss']:.4f}  {self.metric} {row[self.metric]:.4f}"
         released = [r for r in ledger.rows(round) if r.observer == "released model"]
-        epsilon = min((r.certified for r in released), default=float("inf"))
+        users = [r for r in released if r.unit == "user"] or released
+        epsilon = min((r.certified for r in users), default=float("inf"))
         text = f"{self.text}  epsilon {number(epsilon)}"
         self.bar.update(self.task, completed=round, description=text)
         if not self.console.is_terminal and (round == self.rounds or round % max(1, self.rounds // 10) == 0):

@@ -51,7 +51,7 @@ def train(experiment: Experiment, config_yaml: str, path: Path, resume: bool = F
 
 def _loop(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[dict[str, Any], Ledger]:
     exp = simulation.experiment
-    rounds, streams = exp.options.rounds, exp.streams
+    rounds = exp.options.rounds
     theta, done = simulation.theta0, -1
     ledger = Ledger(exp.accountant)
     if resume and (saved := folder.load_checkpoint()):
@@ -60,7 +60,7 @@ def _loop(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[dict
     if resume:
         folder.rewind(done)
     for past in range(1, done + 1):
-        ledger.record(exp.algo.plan(past, exp.federation, exp.mechanism, exp.aggregation, streams).events)
+        ledger.record(simulation.plan(past).events)
     _opening_status(simulation, folder)
     row = _evaluated(0, simulation, theta) if done < 0 else {"round": done, **simulation.evaluate(theta)}
     if done < 0:
@@ -69,7 +69,7 @@ def _loop(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[dict
     with Progress(rounds, max(done, 0), exp.data.task.metric) as progress:
         for round in range(max(done, 0) + 1, rounds + 1):
             since = time.perf_counter()
-            plan = exp.algo.plan(round, exp.federation, exp.mechanism, exp.aggregation, streams)
+            plan = simulation.plan(round)
             planned = time.perf_counter() - since
             result = simulation.run_round(plan, theta)
             step, theta = float(np.linalg.norm(result.theta - theta)), result.theta
@@ -124,18 +124,19 @@ def _opening_status(simulation: Simulation, folder: RunFolder) -> None:
     import fedpriv
 
     exp = simulation.experiment
-    events = exp.algo.plan(1, exp.federation, exp.mechanism, exp.aggregation, exp.streams).events
+    opening = Ledger(exp.accountant)
+    opening.record(simulation.plan(1).events)
     private = exp.options.randomness == "system"
     seeded = "seeded noise and sampling: whoever knows the seed can subtract them; randomness=system draws real ones"
     folder.status(
         state="running",
         rounds=exp.options.rounds,
-        label=exp.algo.label,
+        label=simulation.algo.label,
         metric=exp.data.task.metric,
         delta=exp.accountant.delta,
         randomness=exp.options.randomness,
         dp_valid=private and exp.mechanism.clips,
-        assumptions={event.observer: list(event.assumptions) for event in events},
+        assumptions=opening.assumptions(),
         not_covered=[*ALWAYS_UNCOVERED, *([] if private else [seeded])],
         device=simulation.device,
         parameters=len(simulation.theta0),

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.aggregation.base import SERVER
-from fedpriv.algorithms.base import Contributions, Local, Plan, Tally, Update
+from fedpriv.algorithms.base import Algorithm, Contributions, Federation, Local, Plan, Tally, Update
+from fedpriv.data.base import Records
 from fedpriv.errors import ConfigError, FedprivError
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from fedpriv.config import Experiment
-    from fedpriv.data.base import Records
+    from fedpriv.data.allocation import Allocation
+    from fedpriv.data.base import Corpus
 
 
 class Diverged(FedprivError):
@@ -60,6 +62,8 @@ class Simulation:
     """An experiment with its data loaded and its parties ready."""
 
     experiment: Experiment
+    algo: Algorithm
+    federation: Federation
     model: nn.Module
     theta0: np.ndarray
     locals: list[Local]
@@ -73,22 +77,27 @@ class Simulation:
 
         Raises Diverged when the new parameters are not finite, AggregationAborted when there is no sum.
         """
-        exp, watch = self.experiment, Stopwatch()
+        exp, algo, watch = self.experiment, self.algo, Stopwatch()
         updates: dict[str, Update] = {}
         for silo in plan.cohort:
             local = self.locals[silo]
-            update = exp.algo.local_update(local, plan, theta)
+            update = algo.local_update(local, plan, theta)
             updates[local.name] = replace(update, blocks=watch.timed("local_training", update.blocks))
         since = time.perf_counter()
         learned = exp.engine.run(exp.aggregation.exchange(plan, updates, self.memory))
         watch.add("aggregation", since)
         watch.seconds["aggregation"] -= watch.seconds.get("local_training", 0.0)
         since = time.perf_counter()
-        new = exp.algo.global_update(theta, learned[SERVER], exp.federation)
+        new = algo.global_update(theta, learned[SERVER], self.federation)
         watch.add("global_update", since)
         if not np.isfinite(new).all():
             raise Diverged(f"round {plan.round}: the global model is not finite; lower algo.local_lr or algo.global_lr")
         return RoundResult(new, sum((update.tally for update in updates.values()), Tally()), watch.seconds)
+
+    def plan(self, round: int) -> Plan:
+        """Step one of a round, which looks at no data."""
+        exp = self.experiment
+        return self.algo.plan(round, self.federation, exp.mechanism, exp.aggregation, exp.streams)
 
     def evaluate(self, theta: np.ndarray) -> dict[str, float]:
         """Loss and metrics on the central test split, and the main metric on the records held out in the silos."""
@@ -140,19 +149,26 @@ def prepare(exp: Experiment) -> Simulation:
 
     device = resolve_device(exp.options.device)
     model, theta0 = _initial_model(exp)
-    corpus = exp.data.load(exp.streams)
-    allocation = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
+    corpus, allocation, algo, federation = allocate(exp)
     silos = split_by_silo(corpus.train, allocation, device)
     model = model.to(device)
     parties = [Local(index, data, model, exp.data.task, exp.mechanism, exp.streams) for index, data in enumerate(silos)]
     memory: dict[str, dict[str, Any]] = {name: {} for name in [SERVER, *(local.name for local in parties)]}
-    counts = {local.name: exp.algo.counts(local, exp.federation) for local in parties}
-    exp.engine.run(exp.aggregation.setup(counts, exp.algo.weights, exp.algo.needs_counts, memory))
+    counts = {local.name: algo.counts(local, federation) for local in parties}
+    exp.engine.run(exp.aggregation.setup(counts, algo.weights, algo.needs_counts, memory))
     held_out = None
     if not allocation.trains.all():
         rows = ~allocation.trains
-        held_out = type(corpus.test)(corpus.train.x[rows], corpus.train.y[rows])
-    return Simulation(exp, model, theta0, parties, corpus.test, held_out, device, memory)
+        held_out = Records(corpus.train.x[rows], corpus.train.y[rows])
+    return Simulation(exp, algo, federation, model, theta0, parties, corpus.test, held_out, device, memory)
+
+
+def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Algorithm, Federation]:
+    """Load the data and say who owns what, and let the algorithm settle on it. Needs no torch."""
+    corpus = exp.data.load(exp.streams)
+    algo, allocation = exp.algo.settle(exp.allocator.allocate(corpus.train, exp.data, exp.streams), exp.data)
+    sizes = tuple(int(count) for count in allocation.counts().sum(axis=1))
+    return corpus, allocation, algo, replace(exp.federation, silo_records=sizes)
 
 
 def _initial_model(exp: Experiment) -> tuple[nn.Module, np.ndarray]:

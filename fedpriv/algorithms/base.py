@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from fedpriv.accountants.events import Event
     from fedpriv.aggregation.base import Aggregation
+    from fedpriv.data.allocation import Allocation
+    from fedpriv.data.base import DataSet
     from fedpriv.data.silo import SiloData
     from fedpriv.mechanisms.base import Mechanism
     from fedpriv.streams import Streams
@@ -26,10 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Federation:
-    """What everybody knows before the first round: how many users and silos there are."""
+    """What everybody knows before the first round: how many users and silos there are.
+
+    silo_records: training records of each silo, for algorithms that declare them public; empty before the allocation.
+    """
 
     n_users: int
     n_silos: int
+    silo_records: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,15 @@ class Algorithm(ABC):
 
     def check(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> None:  # noqa: B027
         """Raise ConfigError for combinations that cannot work; no data is loaded yet."""
+
+    @property
+    def plans_from_allocation(self) -> bool:
+        """Whether plans, and so epsilons, need to know how many records each silo trains on."""
+        return False
+
+    def settle(self, allocation: Allocation, data: DataSet) -> tuple[Algorithm, Allocation]:
+        """Once, after the allocation: the algorithm with every setting a number, and the records that it trains on."""
+        return self, allocation
 
     @property
     @abstractmethod

@@ -29,6 +29,8 @@ from fedpriv.mechanisms.base import Mechanism
 from fedpriv.streams import Streams
 
 if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
     from fedpriv.training import LocalSgd
 
 
@@ -137,7 +139,9 @@ class UldpBase(Algorithm):
             Event("silo", "user", ADD_REMOVE, silo, claimed, assumptions=(*base, *silo_why)),
         )
 
-    def _server_event(self, federation, mechanism, aggregation):
+    def _server_event(
+        self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation
+    ) -> tuple[DpEvent, tuple[str, ...]]:
         if self.needs_counts and not aggregation.hides_counts:
             return _non_private(), ("FAILS: the server learns every user's record counts",)
         if aggregation.hides_messages:
@@ -146,14 +150,16 @@ class UldpBase(Algorithm):
         # carry together as much information as their sum.
         return mechanism.event(), ("the server sees every silo's noised message",)
 
-    def _silo_event(self, federation, mechanism, aggregation):
+    def _silo_event(
+        self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation
+    ) -> tuple[DpEvent, tuple[str, ...]]:
         if self.needs_counts and not aggregation.hides_counts:
             return _non_private(), ("FAILS: a silo's weights reveal its users' records elsewhere",)
         others = (federation.n_silos - 1) / federation.n_silos
         return mechanism.event(shares=others), ("one silo subtracts its own noise share and does not collude",)
 
 
-def _non_private():
+def _non_private() -> DpEvent:
     from dp_accounting import NonPrivateDpEvent
 
     return NonPrivateDpEvent()

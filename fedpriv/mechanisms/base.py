@@ -6,9 +6,10 @@ events made here describe exactly the noise that `noise_share` draws.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -23,10 +24,15 @@ if TYPE_CHECKING:
 class Mechanism(ABC):
     """Bounding and noising of contributions."""
 
+    clip: ClassVar[float] = math.inf
+    """Bound on one contribution's L2 norm."""
+    noise_multiplier: ClassVar[float] = 0.0
+    """Standard deviation of the whole noise, relative to the sensitivity."""
+
     @property
     def clips(self) -> bool:
         """Whether contributions are bounded at all."""
-        return True
+        return self.clip < math.inf
 
     @abstractmethod
     def bound(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

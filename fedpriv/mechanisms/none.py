@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 class NoMechanism(Mechanism):
     """Contributions pass unchanged; nothing is private."""
 
-    @property
-    def clips(self) -> bool:
-        return False
-
     def bound(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         exact = vectors.double()
         return exact, exact.norm(dim=1)

@@ -105,7 +105,7 @@ def simulation(world, algo, mechanism, seed=0, n_users=USERS):
         algo=algo, mechanism=mechanism, aggregation=Plain(), engine=InProcess(), federation=federation
     )
     plan = algo.plan(1, federation, mechanism, Plain(), streams)
-    return Simulation(experiment, model, theta, parties, data, None, "cpu", memory), plan
+    return Simulation(experiment, algo, federation, model, theta, parties, data, None, "cpu", memory), plan
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
