@@ -13,8 +13,9 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+import pandas as pd
 
-from fedpriv.figures.runs import Run, find_runs, mean_and_std
+from fedpriv.figures.runs import Run, find_runs, mean_and_std, user_epsilons
 
 ORDER = ("DEFAULT", "ULDP-NAIVE", "ULDP-GROUP", "ULDP-SGD", "ULDP-AVG")
 
@@ -44,27 +45,18 @@ def draw(runs: list[Run], out: Path, observer: str = "released model", method: s
     by_label: dict[str, list[Run]] = {}
     for run in runs:
         by_label.setdefault(run.label, []).append(run)
+    labels = sorted(by_label, key=_rank)
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    unbounded = []
-    for number, label in enumerate(sorted(by_label, key=_rank)):
+    for number, label in enumerate(labels):
         group, color = by_label[label], f"C{number}"
         curve = mean_and_std([run.metrics for run in group], group[0].metric)
         left.plot(curve.index, curve["mean"], color=color, label=f"{label} ({len(group)} seeds)")
-        left.fill_between(
-            curve.index, curve["mean"] - curve["std"], curve["mean"] + curve["std"], color=color, alpha=0.2, lw=0
-        )
-        if not _epsilon_lines(right, group, observer, method, label, color):
-            unbounded.append(label)
+        low, high = curve["mean"] - curve["std"], curve["mean"] + curve["std"]
+        left.fill_between(curve.index, low, high, color=color, alpha=0.2, lw=0)
     left.set(xlabel="round", ylabel=runs[0].metric.replace("_", " "), title=title or "utility on the test split")
     left.legend(fontsize=8)
     left.grid(alpha=0.3)
-    right.set(xlabel="round", ylabel="epsilon", yscale="log")
-    right.set_title(f"{observer}, delta = {runs[0].delta:g}: claimed dashed, certified solid", fontsize=10)
-    if right.lines:
-        right.legend(fontsize=8)
-    if unbounded:
-        right.text(0.02, 0.02, f"nothing certified: {', '.join(unbounded)}", transform=right.transAxes, fontsize=8)
-    right.grid(alpha=0.3, which="both")
+    _epsilon_panel(right, {label: by_label[label] for label in labels}, observer, method)
     if not all(run.dp_valid for run in runs):
         figure.supxlabel(
             "simulation: noise is seeded, the epsilons are those of the same run with real noise", fontsize=7
@@ -73,21 +65,30 @@ def draw(runs: list[Run], out: Path, observer: str = "released model", method: s
     plt.close(figure)
 
 
-def _epsilon_lines(axis: plt.Axes, group: list[Run], observer: str, method: str, label: str, color: str) -> bool:
-    """Draw the certified and claimed epsilon of one method; False when nothing finite is certified."""
-    tables = []
-    for run in group:
-        seen = run.epsilon[run.epsilon["observer"] == observer]
-        chosen = seen[seen["method"] == method]
-        tables.append(chosen if len(chosen) else seen[seen["method"] == seen["method"].iloc[0]])
-    certified = mean_and_std(tables, "certified")["mean"]
-    finite = bool(len(certified)) and bool(np.isfinite(certified).all())
-    if finite:
-        axis.plot(certified.index, certified, color=color, label=f"{label}, certified")
-    if all(table["claimed"].notna().all() for table in tables):
-        claimed = mean_and_std(tables, "claimed")["mean"]
-        axis.plot(claimed.index, claimed, "--", color=color, label=f"{label}, claimed", lw=1.2)
-    return finite
+def _epsilon_panel(axis: plt.Axes, by_label: dict[str, list[Run]], observer: str, method: str) -> None:
+    """Claimed and certified epsilon of each method; methods with the same curve share one line."""
+    curves: dict[tuple[str, bytes], tuple[list[str], pd.Series, str]] = {}
+    nothing = []
+    for number, (label, group) in enumerate(by_label.items()):
+        tables = [user_epsilons(run.epsilon, observer, method) for run in group]
+        for kind in ("certified", "claimed"):
+            mean = pd.concat([table.set_index("round")[kind] for table in tables], axis=1).mean(axis=1, skipna=False)
+            if len(mean) and np.isfinite(mean).all():
+                curves.setdefault((kind, mean.to_numpy().round(9).tobytes()), ([], mean, f"C{number}"))[0].append(label)
+            elif kind == "certified":
+                nothing.append(label)
+    for (kind, _), (labels, mean, color) in curves.items():
+        style = {"certified": "-", "claimed": "--"}[kind]
+        axis.plot(mean.index, mean, style, color=color, label=f"{kind}: {', '.join(labels)}")
+    run = next(iter(by_label.values()))[0]
+    axis.set(xlabel="round", ylabel="epsilon", yscale="log")
+    axis.set_title(f"{observer}, delta = {run.delta:g}: claimed dashed, certified solid", fontsize=10)
+    handles, names = axis.get_legend_handles_labels()
+    if nothing:
+        handles.append(plt.Line2D([], [], lw=0))
+        names.append(f"nothing certified: {', '.join(nothing)}")
+    axis.legend(handles, names, fontsize=7)
+    axis.grid(alpha=0.3, which="both")
 
 
 def _rank(label: str) -> tuple[int, str]:

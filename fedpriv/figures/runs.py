@@ -46,3 +46,10 @@ def mean_and_std(tables: list[pd.DataFrame], column: str) -> pd.DataFrame:
     """Mean and standard deviation of `column` over runs, by round; rounds that not every run has are left out."""
     joined = pd.concat([table.set_index("round")[column] for table in tables], axis=1).dropna()
     return pd.DataFrame({"mean": joined.mean(axis=1), "std": joined.std(axis=1, ddof=0)})
+
+
+def user_epsilons(epsilon: pd.DataFrame, observer: str, method: str) -> pd.DataFrame:
+    """The rows of one observer about users (or the only unit there is), by `method` if it was used."""
+    seen = epsilon[epsilon["observer"] == observer]
+    seen = seen[seen["unit"] == ("user" if (seen["unit"] == "user").any() else seen["unit"].iloc[0])]
+    return seen[seen["method"] == (method if (seen["method"] == method).any() else seen["method"].iloc[0])]
