@@ -15,6 +15,9 @@ from fedpriv.streams import Streams
 from fedpriv.tasks import Task
 from fedpriv.training.choose import choose
 from fedpriv.training.schedule import batches, cut
+from fedpriv.training.size import measure
+
+WORTH_THREADS = 2**26
 
 
 @dataclass(frozen=True)
@@ -68,11 +71,13 @@ def train_users(
     chosen = chosen[np.argsort(-counts[chosen], kind="stable")]
     generator = torch.Generator(data.x.device).manual_seed(streams.torch_seed("dropout", round, party))
     rows = np.minimum(counts[chosen], size)
+    products = measure(model, tuple(data.x.shape[1:])).products
     for road, users in choose(model, theta, tuple(data.x.shape[1:]), task, rows, generator):
         group = chosen[users]
         for start, stop in cut(counts[group], size, road.limits):
             block = group[start:stop]
-            with _seeded(generator):
+            work = int(counts[block].clip(max=size).sum()) * products
+            with _seeded(generator), _threads(work):
                 deltas = road.train(len(block), batches(data, block, size, recipe.epochs, keys), recipe.lr)
             yield Block(block, deltas)
 
@@ -85,3 +90,19 @@ def _seeded(generator: torch.Generator) -> Iterator[None]:
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
+
+
+@contextmanager
+def _threads(work: int) -> Iterator[None]:
+    """One processor thread for batch steps of less than `WORTH_THREADS` multiply-adds; the caller's number comes back.
+
+    A step is some sixty kernels. When each takes microseconds, waking a second thread costs more than it does, and on a
+    machine that is busy with something else each of them waits for it: eight times slower here.
+    """
+    before = torch.get_num_threads()
+    if work < WORTH_THREADS:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
