@@ -138,6 +138,8 @@ class GroupNorm(Layer):
         (a, b, c), take = self.x.shape, self.context.take
         self.normal, self.y = take("normal", self.x.shape), take("y", self.x.shape)
         self.mean, self.mean_of_product, self.rstd = (take(name, (a, b, 1)) for name in ("mean", "product", "rstd"))
+        self.x_rows, self.product_rows = self.x.view(-1, c), self.y.view(-1, c)
+        self.means, self.means_of_product = self.mean.view(-1, 1), self.mean_of_product.view(-1, 1)
         self.epsilon = self.x.new_tensor(self.module.eps)
         self.one_over_c = self.x.new_full((c, 1), 1 / c)
         if self.module.affine:
@@ -146,11 +148,12 @@ class GroupNorm(Layer):
             self.gamma_grad, self.beta_grad = take("gamma", (a, c)), take("beta", (a, c))
         return self.y
 
-    def _row_means(self, x: Tensor, out: Tensor) -> None:
-        torch.mm(x.view(-1, x.shape[-1]), self.one_over_c, out=out.view(-1, 1))
+    def attach(self, grad: Tensor) -> Tensor:
+        self.grad, self.grad_rows = grad, grad.view(self.x_rows.shape)
+        return grad
 
     def forward(self) -> None:
-        self._row_means(self.x, self.mean)
+        torch.mm(self.x_rows, self.one_over_c, out=self.means)
         torch.sub(self.x, self.mean, out=self.normal)
         torch.linalg.vector_norm(self.normal, dim=-1, keepdim=True, out=self.rstd)
         torch.addcmul(self.epsilon, self.rstd, self.rstd, value=1 / self.x.shape[-1], out=self.rstd).rsqrt_()
@@ -171,8 +174,8 @@ class GroupNorm(Layer):
             self.beta.sub_(self.beta_grad, alpha=lr)
             self.gamma.sub_(self.gamma_grad, alpha=lr)
         # dx = (g - mean(g) - n mean(g n)) / std, with g the gradient of the normalised row n
-        self._row_means(grad, self.mean)
-        self._row_means(product, self.mean_of_product)
+        torch.mm(self.grad_rows, self.one_over_c, out=self.means)
+        torch.mm(self.product_rows, self.one_over_c, out=self.means_of_product)
         grad.sub_(self.mean).sub_(normal.mul_(self.mean_of_product)).mul_(self.rstd)
 
 
@@ -181,20 +184,21 @@ class Dropout(Layer):
         p, y = self.module.p, self.context.output_like(self.x)
         self.mask = self.context.like("mask", y, torch.int32)
         self.scale = self.x.new_tensor(1 / (1 - p) if p < 1 else 0.0)
-        self.threshold = 0
+        self.x_words, self.y_words = self.x.view(torch.int32), y.view(torch.int32)
         return y
 
-    def _apply(self, source: Tensor, target: Tensor) -> None:
-        words, out = source.view(torch.int32), target.view(torch.int32)
-        mask_where(words, self.mask, self.threshold, grad_input=out)
-        target.mul_(self.scale)
+    def attach(self, grad: Tensor) -> Tensor:
+        self.grad, self.grad_words = grad, grad.view(torch.int32)
+        return grad
 
     def forward(self) -> None:
         self.threshold = self.context.masks.draw(self.mask, self.module.p)
-        self._apply(self.x, self.y)
+        mask_where(self.x_words, self.mask, self.threshold, grad_input=self.y_words)
+        self.y.mul_(self.scale)
 
     def backward(self, lr: float) -> None:
-        self._apply(self.grad, self.grad)
+        mask_where(self.grad_words, self.mask, self.threshold, grad_input=self.grad_words)
+        self.grad.mul_(self.scale)
 
 
 class Flatten(Layer):

@@ -37,4 +37,4 @@ class Road(ABC):
 
 def budget(theta: Tensor) -> int:
     """Bytes of a block: what stays in a processor's outer cache, or a small share of an accelerator's memory."""
-    return 2**30 if theta.is_cuda else 2**24
+    return 2**30 if theta.is_cuda else 2**25

@@ -47,6 +47,7 @@ class Masks:
         self.generator = generator
         self._pool = torch.empty(0, dtype=torch.int64, device=generator.device)
         self._shifts = list(torch.arange(32, dtype=torch.int32, device=generator.device))
+        self._views: dict[torch.Size, Tensor] = {}
         self._used = 32
 
     def fresh_seed(self) -> int:
@@ -60,18 +61,21 @@ class Masks:
 
     def draw(self, words: Tensor, p: float) -> int:
         """Fill int32 `words` so that each is above the returned threshold with probability 1 - p, 0 < p <= 1."""
-        n = words.numel()
-        if self._used == 32 or 2 * len(self._pool) < n:
-            if 2 * len(self._pool) < n:
-                self._pool = self._pool.new_empty((n + 1) // 2)
+        pairs = (words.numel() + 1) // 2
+        if len(self._pool) < pairs:
+            self._pool, self._views, self._used = self._pool.new_empty(pairs), {}, 32
+        if words.shape not in self._views:
+            self._views[words.shape] = self._pool.view(torch.int32)[: words.numel()].view(words.shape)
+        pool = self._views[words.shape]
+        if p != 0.5:
+            self._pool[:pairs].random_(-(2**63), None, generator=self.generator)
+            self._used = 32
+            words.copy_(pool)
+            return round(p * 2**32) - 2**31 - 1
+        # The 32 bits of a random word are independent coins: shift a fresh one into the sign each time.
+        if self._used == 32:
             self._pool.random_(-(2**63), None, generator=self.generator)
             self._used = 0
-        pool = self._pool.view(torch.int32)[:n].view(words.shape)
-        if p == 0.5:
-            # The 32 bits of a random word are independent coins: shift a fresh one into the sign each time.
-            torch.bitwise_left_shift(pool, self._shifts[self._used], out=words)
-            self._used += 1
-            return -1
-        words.copy_(pool)
-        self._used = 32
-        return round(p * 2**32) - 2**31 - 1
+        torch.bitwise_left_shift(pool, self._shifts[self._used], out=words)
+        self._used += 1
+        return -1
