@@ -72,9 +72,7 @@ def refuse_shared_state(model: nn.Module) -> None:
     """Raise ConfigError if records influence each other through `model`, as in batch normalisation: clipping one
     user's update would then not bound what the user's records do."""
     for name, part in model.named_modules():
-        if isinstance(part, nn.modules.batchnorm._NormBase) and (
-            isinstance(part, nn.modules.batchnorm._BatchNorm) or part.track_running_stats
-        ):
+        if isinstance(part, nn.modules.batchnorm._BatchNorm) or getattr(part, "track_running_stats", False):
             kind = type(part).__name__
             allowed = f"a network without {kind} (layer {name}), which carries statistics from record to record"
             raise ConfigError("model", type(model).__name__, f"{allowed}; use GroupNorm")

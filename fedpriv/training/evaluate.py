@@ -12,7 +12,7 @@ from fedpriv.training.vectors import unflatten
 
 
 def evaluate(
-    model: nn.Module, theta: Tensor, x: Tensor, y: Tensor, task: Task, batch: int = 4096
+    model: nn.Module, theta: Tensor, x: Tensor, y: Tensor, task: Task, batch: int = 1024
 ) -> tuple[float, dict[str, float]]:
     """Mean loss over the records and the task's metrics, in evaluation mode; `model` is left as it was.
 

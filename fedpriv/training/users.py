@@ -59,6 +59,8 @@ def train_users(
     may be smaller, dropout is active. Every user comes exactly once, in no particular order, in blocks that fit a fixed
     memory budget. A user's batches do not depend on who else trains; with dropout, results are a deterministic function
     of (seed, round, party, positions).
+
+    Raises ConfigError for a model that mixes records, such as one with BatchNorm.
     """
     counts = data.counts
     chosen = np.arange(len(counts)) if positions is None else np.asarray(positions, dtype=np.int64)
