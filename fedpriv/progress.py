@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedpriv.accountants.ledger import Ledger
-    from fedpriv.config import Experiment
+    from fedpriv.accountants.ledger import EpsilonRow
+    from fedpriv.simulation import Simulation
 
 
 class Progress:
@@ -41,27 +41,17 @@ class Progress:
     def __exit__(self, *failure: object) -> None:
         self.bar.stop()
 
-    def update(self, round: int, row: dict[str, Any], ledger: Ledger) -> None:
-        """Show round `round`; `row` may lack metrics when the round was not evaluated."""
+    def update(self, round: int, row: dict[str, Any], epsilon: float) -> None:
+        """Show round `round`; `row` is empty when the round was not evaluated."""
         if self.metric in row:
             self.text = f"loss {row['loss']:.4f}  {self.metric} {row[self.metric]:.4f}"
-        released = [r for r in ledger.rows(round) if r.observer == "released model"]
-        users = [r for r in released if r.unit == "user"] or released
-        epsilon = min((r.certified for r in users), default=float("inf"))
-        text = f"{self.text}  epsilon {number(epsilon)}"
+        text = f"{self.text}  epsilon {epsilon:.4g}"
         self.bar.update(self.task, completed=round, description=text)
         if not self.console.is_terminal and (round == self.rounds or round % max(1, self.rounds // 10) == 0):
             print(f"round {round}/{self.rounds}  {text}", file=sys.stderr, flush=True)
 
 
-def number(epsilon: float | None) -> str:
-    """An epsilon for people."""
-    if epsilon is None:
-        return ""
-    return "∞" if epsilon == float("inf") else f"{epsilon:.4g}"
-
-
-def summary(folder: Path, experiment: Experiment, ledger: Ledger, round: int) -> None:
+def summary(folder: Path, simulation: Simulation, epsilons: list[EpsilonRow], ending: str | None) -> None:
     """Print the run's result: first and last metrics, epsilon for each observer, where the files are."""
     from rich.console import Console
     from rich.table import Table
@@ -71,7 +61,7 @@ def summary(folder: Path, experiment: Experiment, ledger: Ledger, round: int) ->
     console = Console()
     with open(folder / "metrics.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    table = Table(title=f"{experiment.algo.label} on {type(experiment.data).__name__}")
+    table = Table(title=f"{simulation.algo.label} on {type(simulation.experiment.data).__name__}")
     table.add_column("")
     for row in (rows[0], rows[-1]):
         table.add_column(f"round {row['round']}", justify="right")
@@ -79,7 +69,9 @@ def summary(folder: Path, experiment: Experiment, ledger: Ledger, round: int) ->
         if name != "round" and start:  # norms are empty in round 0
             table.add_row(name, f"{float(start):.4f}", f"{float(rows[-1][name]):.4f}")
     console.print(table)
-    console.print(epsilon_table(ledger.rows(round), experiment.accountant.delta))
-    if experiment.options.randomness == "simulation":
+    console.print(epsilon_table(epsilons, simulation.experiment.accountant.delta))
+    if ending:
+        console.print(f"Ended early: {ending}")
+    if simulation.experiment.options.randomness == "simulation":
         console.print("Simulation: seeded noise hides nothing from who knows the seed (randomness=system is private).")
     console.print(f"Results: {folder}", soft_wrap=True)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.accountants.ledger import Ledger
+from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.progress import Progress, summary
 from fedpriv.results import RunFolder
+from fedpriv.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
+    from fedpriv.algorithms.base import Tally
     from fedpriv.config import Experiment
-    from fedpriv.simulation import RoundResult, Simulation
+    from fedpriv.simulation import Simulation
 
 ALWAYS_UNCOVERED = (
     "hyper-parameters chosen on private data are not accounted",
@@ -24,10 +25,10 @@ ALWAYS_UNCOVERED = (
 )
 
 
-def train(experiment: Experiment, config_yaml: str, path: Path, resume: bool = False) -> dict[str, Any]:
+def train(experiment: Experiment, config_yaml: str, path: Path, resume: bool = False) -> None:
     """Run an experiment into folder `path`, or go on from its last checkpoint.
 
-    Returns the last metrics row. Whatever can be wrong with the settings or the data is raised before the folder is
+    Whatever can be wrong with the settings or the data is raised before the folder is
     touched; after that, a failure is recorded in status.json and raised again.
     """
     from fedpriv.simulation import prepare
@@ -37,68 +38,74 @@ def train(experiment: Experiment, config_yaml: str, path: Path, resume: bool = F
     if not resume:
         folder.create(config_yaml)
     try:
-        last, ledger = _loop(simulation, folder, resume)
+        rows, ending = _loop(simulation, folder, resume)
     except KeyboardInterrupt:
         folder.status(state="failed", reason=f"interrupted; resume={path} goes on")
         raise
     except Exception as error:
         folder.status(state="failed", reason=str(error) or type(error).__name__, traceback=traceback.format_exc())
         raise
-    folder.status(state="done")
-    summary(path, experiment, ledger, experiment.options.rounds)
-    return last
+    folder.status(state="done", reason=ending)
+    summary(path, simulation, rows, ending)
 
 
-def _loop(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[dict[str, Any], Ledger]:
-    exp = simulation.experiment
-    rounds = exp.options.rounds
-    theta, done = simulation.theta0, -1
-    ledger = Ledger(exp.accountant)
-    if resume and (saved := folder.load_checkpoint()):
-        done, state = saved
-        theta = state["theta"]
-    if resume:
-        folder.rewind(done)
+def _loop(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[list[EpsilonRow], str | None]:
+    """Rounds until the last one, or until the next would break the budget. Returns the last epsilon rows, and why the
+    run ended early if it did."""
+    options, budget = simulation.experiment.options, simulation.experiment.accountant.budget
+    done, theta, ledger = _start(simulation, folder, resume)
+    rows = ledger.rows(done)
+    with Progress(options.rounds, done, simulation.experiment.data.task.metric) as progress:
+        for round in range(done + 1, options.rounds + 1):
+            watch = Stopwatch()
+            with watch.phase("plan"):
+                plan = simulation.plan(round)
+            # With a budget any round may turn out to be the last.
+            shown = round % options.evaluate_every == 0 or round == options.rounds or budget is not None
+            with watch.phase("accounting"):
+                after = ledger.copy()
+                after.record(plan.events)
+                rows_after = after.rows(round) if shown else rows
+            if budget is not None and headline(rows_after) > budget:
+                ending = f"round {round} would exceed accountant.budget={budget:g}"
+                break
+            result = simulation.run_round(plan, theta, watch)
+            step, theta = float(np.linalg.norm(result.theta - theta)), result.theta
+            ledger, rows = after, rows_after
+            row: dict[str, Any] = {}
+            if shown:
+                with watch.phase("evaluation"):
+                    row = _evaluated(round, simulation, theta, result.tally, step)
+                folder.append("metrics.csv", [row])
+                folder.append("epsilon.csv", [_columns(row) for row in rows])
+            folder.append("timings.csv", [{"round": round, **watch.seconds}])
+            if round % options.checkpoint_every == 0 or round == options.rounds:
+                folder.save_checkpoint(round, {"theta": theta})
+            progress.update(round, row, headline(rows))
+        else:
+            ending = None
+    folder.save_model(simulation.parameters(theta))
+    return rows, ending
+
+
+def _start(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[int, np.ndarray, Ledger]:
+    """The last finished round, the parameters after it, and the ledger of all rounds so far."""
+    saved = folder.load_checkpoint() if resume else None
+    done, theta = (saved[0], saved[1]["theta"]) if saved else (0, simulation.theta0)
+    folder.rewind(done if saved else -1)
+    ledger = Ledger(simulation.experiment.accountant)
     for past in range(1, done + 1):
         ledger.record(simulation.plan(past).events)
     _opening_status(simulation, folder)
-    row = _evaluated(0, simulation, theta) if done < 0 else {"round": done, **simulation.evaluate(theta)}
-    if done < 0:
-        folder.append("metrics.csv", [row])
+    if not saved:
+        folder.append("metrics.csv", [_evaluated(0, simulation, theta)])
         folder.save_checkpoint(0, {"theta": theta})
-    with Progress(rounds, max(done, 0), exp.data.task.metric) as progress:
-        for round in range(max(done, 0) + 1, rounds + 1):
-            since = time.perf_counter()
-            plan = simulation.plan(round)
-            planned = time.perf_counter() - since
-            result = simulation.run_round(plan, theta)
-            step, theta = float(np.linalg.norm(result.theta - theta)), result.theta
-            row = _record_round(folder, simulation, ledger, plan, result, step, planned)
-            if round % exp.options.checkpoint_every == 0 or round == rounds:
-                folder.save_checkpoint(round, {"theta": theta})
-            progress.update(round, row, ledger)
-    folder.save_model(simulation.parameters(theta))
-    return row, ledger
+    return done, theta, ledger
 
 
-def _record_round(folder, simulation, ledger, plan, result: RoundResult, step: float, planned: float) -> dict[str, Any]:
-    options = simulation.experiment.options
-    since = time.perf_counter()
-    ledger.record(plan.events)
-    folder.append("epsilon.csv", [_columns(row) for row in ledger.rows(plan.round)])
-    accounted = time.perf_counter() - since
-    since = time.perf_counter()
-    evaluates = plan.round % options.evaluate_every == 0 or plan.round == options.rounds
-    row = _evaluated(plan.round, simulation, result.theta, result.tally, step) if evaluates else {"round": plan.round}
-    if evaluates:
-        folder.append("metrics.csv", [row])
-    evaluated = time.perf_counter() - since
-    seconds = {"plan": planned, **result.seconds, "accounting": accounted, "evaluation": evaluated}
-    folder.append("timings.csv", [{"round": plan.round, **seconds}])
-    return row
-
-
-def _evaluated(round: int, simulation: Simulation, theta: np.ndarray, tally=None, step: float | None = None) -> dict:
+def _evaluated(
+    round: int, simulation: Simulation, theta: np.ndarray, tally: Tally | None = None, step: float | None = None
+) -> dict[str, Any]:
     """A metrics row: test metrics, and how long and how often clipped the contributions were."""
     values = simulation.evaluate(theta)
     finite = tally.units - tally.nonfinite if tally else 0
@@ -113,9 +120,8 @@ def _evaluated(round: int, simulation: Simulation, theta: np.ndarray, tally=None
     }
 
 
-def _columns(row) -> dict[str, Any]:
-    names = ("round", "observer", "unit", "adjacency", "method", "certified", "claimed")
-    return {name: getattr(row, name) for name in names}
+def _columns(row: EpsilonRow) -> dict[str, Any]:
+    return vars(row) | {"assumptions": "; ".join(row.assumptions)}
 
 
 def _opening_status(simulation: Simulation, folder: RunFolder) -> None:
@@ -124,8 +130,6 @@ def _opening_status(simulation: Simulation, folder: RunFolder) -> None:
     import fedpriv
 
     exp = simulation.experiment
-    opening = Ledger(exp.accountant)
-    opening.record(simulation.plan(1).events)
     private = exp.options.randomness == "system"
     seeded = "seeded noise and sampling: whoever knows the seed can subtract them; randomness=system draws real ones"
     folder.status(
@@ -136,7 +140,6 @@ def _opening_status(simulation: Simulation, folder: RunFolder) -> None:
         delta=exp.accountant.delta,
         randomness=exp.options.randomness,
         dp_valid=private and exp.mechanism.clips,
-        assumptions=opening.assumptions(),
         not_covered=[*ALWAYS_UNCOVERED, *([] if private else [seeded])],
         device=simulation.device,
         parameters=len(simulation.theta0),

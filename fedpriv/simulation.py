@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedpriv.aggregation.base import SERVER
-from fedpriv.algorithms.base import Algorithm, Contributions, Federation, Local, Plan, Tally, Update
+from fedpriv.algorithms.base import Algorithm, Federation, Local, Plan, Tally, Update
 from fedpriv.data.base import Records
 from fedpriv.errors import ConfigError, FedprivError
+from fedpriv.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     import torch
@@ -27,34 +26,12 @@ class Diverged(FedprivError):
     """The global model is no longer finite."""
 
 
-@dataclass
-class Stopwatch:
-    """Seconds spent in each phase of a round."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def add(self, phase: str, since: float) -> None:
-        """Count the time from `since` (time.perf_counter) until now under `phase`."""
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - since
-
-    def timed(self, phase: str, blocks: Iterator[Contributions]) -> Iterator[Contributions]:
-        """The same blocks, the time to make each counted under `phase`."""
-        while True:
-            since = time.perf_counter()
-            block = next(blocks, None)
-            self.add(phase, since)
-            if block is None:
-                return
-            yield block
-
-
 @dataclass(frozen=True)
 class RoundResult:
-    """What a round left behind: new parameters, the tally of all silos, seconds per phase."""
+    """What a round left behind: new parameters (d,), and the tally of all silos."""
 
     theta: np.ndarray
     tally: Tally
-    seconds: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -72,27 +49,24 @@ class Simulation:
     device: str
     memory: dict[str, dict[str, Any]]
 
-    def run_round(self, plan: Plan, theta: np.ndarray) -> RoundResult:
+    def run_round(self, plan: Plan, theta: np.ndarray, watch: Stopwatch | None = None) -> RoundResult:
         """Steps two to four of a round: local updates, the exchange, the global update.
 
         Raises Diverged when the new parameters are not finite, AggregationAborted when there is no sum.
         """
-        exp, algo, watch = self.experiment, self.algo, Stopwatch()
+        exp, algo, watch = self.experiment, self.algo, watch or Stopwatch()
         updates: dict[str, Update] = {}
         for silo in plan.cohort:
             local = self.locals[silo]
             update = algo.local_update(local, plan, theta)
             updates[local.name] = replace(update, blocks=watch.timed("local_training", update.blocks))
-        since = time.perf_counter()
-        learned = exp.engine.run(exp.aggregation.exchange(plan, updates, self.memory))
-        watch.add("aggregation", since)
-        watch.seconds["aggregation"] -= watch.seconds.get("local_training", 0.0)
-        since = time.perf_counter()
-        new = algo.global_update(theta, learned[SERVER], self.federation)
-        watch.add("global_update", since)
+        with watch.phase("aggregation"):
+            learned = exp.engine.run(exp.aggregation.exchange(plan, updates, self.memory))
+        with watch.phase("global_update"):
+            new = algo.global_update(theta, learned[SERVER], self.federation)
         if not np.isfinite(new).all():
             raise Diverged(f"round {plan.round}: the global model is not finite; lower algo.local_lr or algo.global_lr")
-        return RoundResult(new, sum((update.tally for update in updates.values()), Tally()), watch.seconds)
+        return RoundResult(new, sum((update.tally for update in updates.values()), Tally()))
 
     def plan(self, round: int) -> Plan:
         """Step one of a round, which looks at no data."""

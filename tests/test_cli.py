@@ -71,6 +71,27 @@ def test_epsilon_prints_a_grid(tmp_path):
     assert "algo.noise_multiplier=10" in done.stdout
 
 
+def test_epsilon_solves_for_rounds_and_noise(tmp_path):
+    done = fedpriv("epsilon", "data=creditcard", "accountant.budget=9.9973", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    # ALGORITHMS 9, row 3: sigma 5 and 100 rounds cost exactly this
+    assert "epsilon 9.9973: 100 rounds at noise 5\n" in done.stdout
+    assert "epsilon 9.9973: 100 rounds at noise 5" in done.stdout.split("at noise 5\n", 1)[1]
+
+
+def test_a_budget_ends_the_run_at_the_last_round_that_fits(tmp_path):
+    done = fedpriv("rounds=9", "accountant.budget=1.4", "algo.local_epochs=1", "hydra.run.dir=out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    epsilon = pd.read_csv(tmp_path / "out" / "epsilon.csv")
+    certified = epsilon[(epsilon["observer"] == "released model") & (epsilon["method"] == "pld")]["certified"]
+    # one round 0.7255, two 1.0608, three 1.3258, four 1.5545
+    assert list(epsilon["round"].unique()) == [1, 2, 3]
+    assert certified.iloc[-1] <= 1.4
+    status = json.loads((tmp_path / "out" / "status.json").read_text())
+    assert status["state"] == "done"
+    assert "round 4" in status["reason"]
+
+
 def test_allocation_prints_and_draws(tmp_path):
     done = fedpriv("allocation", "allocator.n_users=9", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -85,7 +106,8 @@ def test_a_run_leaves_its_folder(finished):
     assert list(metrics["round"]) == [0, 1, 2, 3]
     assert {"loss", "accuracy", "update_norm", "contribution_norm"} <= set(metrics.columns)
     epsilon = pd.read_csv(out / "epsilon.csv")
-    assert list(epsilon.columns) == ["round", "observer", "unit", "adjacency", "method", "certified", "claimed"]
+    columns = "round observer unit adjacency method certified claimed assumptions"
+    assert list(epsilon.columns) == columns.split()
     assert set(epsilon["observer"]) == {"released model", "server", "silo"}
     assert set(epsilon["method"]) == {"rdp", "pld"}
     assert list(pd.read_csv(out / "timings.csv")["round"]) == [1, 2, 3]

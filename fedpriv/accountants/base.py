@@ -19,9 +19,13 @@ class Accountant(ABC):
 
     delta: float = 1e-5
     """Probability with which the epsilon guarantee may fail."""
+    budget: float | None = None
+    """Largest epsilon of the released model that a run may reach; it ends at the last round that fits."""
 
     def __post_init__(self) -> None:
         require(0 < self.delta < 1, "accountant.delta", self.delta, "must lie strictly between 0 and 1")
+        fits = self.budget is None or self.budget > 0
+        require(fits, "accountant.budget", self.budget, "a positive epsilon, or null for no limit")
 
     @abstractmethod
     def epsilons(self, runs: Runs, adjacency: str, group_size: int = 1) -> dict[str, float]:

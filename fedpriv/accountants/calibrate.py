@@ -8,64 +8,58 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from fedpriv.accountants.base import Accountant
 from fedpriv.errors import ConfigError, require
-
-if TYPE_CHECKING:
-    from dp_accounting import DpEvent
 
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e6
 _MOST_ROUNDS = 10**7
 
 
-def noise_multiplier_for(
-    accountant: Accountant,
-    event: Callable[[float], DpEvent],
-    rounds: int,
-    adjacency: str,
-    epsilon: float,
-    tolerance: float = 1e-3,
+def smallest_noise(
+    spent: Callable[[float], float], epsilon: float, near: float | None = None, tolerance: float = 1e-3
 ) -> float:
-    """The smallest noise multiplier whose `rounds` events `event(noise_multiplier)` stay within `epsilon`.
+    """The smallest noise multiplier whose epsilon `spent(noise_multiplier)` stays within `epsilon`.
 
-    Within a factor 1 + `tolerance` of the smallest. A composition counts by the accountant's best method. Raises
-    ConfigError when no noise multiplier up to 1e6 reaches `epsilon`.
+    Within a factor 1 + `tolerance` of the smallest. near: a guess, to save calls. Raises ConfigError when no noise
+    multiplier up to 1e6 reaches it.
     """
     require(epsilon > 0, "epsilon", epsilon, "must be above 0")
-
-    def spent(noise: float) -> float:
-        return min(accountant.epsilons([(event(noise), rounds)], adjacency).values())
-
-    within, beyond = _bracket(spent, epsilon, 1.0, _MOST_NOISE, _LEAST_NOISE)
+    within, beyond = _bracket(spent, epsilon, near, 1.0, _MOST_NOISE, _LEAST_NOISE)
     if within is None:
-        raise ConfigError(
-            "epsilon", epsilon, f"no noise multiplier up to {_MOST_NOISE:g} reaches it in {rounds} rounds"
-        )
+        raise ConfigError("epsilon", epsilon, f"no noise multiplier up to {_MOST_NOISE:g} reaches it")
     if beyond is None:
         return within
     return _narrow(spent, epsilon, within, beyond, lambda a, b: a / b < 1 + tolerance)
 
 
-def rounds_for(accountant: Accountant, event: DpEvent, adjacency: str, epsilon: float) -> int:
-    """The most times that `event` may happen within `epsilon`; 0 when once is too often, at most 10 million."""
+def most_rounds(spent: Callable[[int], float], epsilon: float, near: int | None = None) -> int:
+    """The most rounds whose epsilon `spent(rounds)` stays within `epsilon`, at most 10 million; 0 when one is too many.
+
+    near: a guess, to save calls.
+    """
     require(epsilon > 0, "epsilon", epsilon, "must be above 0")
 
-    def spent(rounds: float) -> float:
-        return min(accountant.epsilons([(event, round(rounds))], adjacency).values())
+    def whole(rounds: float) -> float:
+        return spent(round(rounds))
 
-    within, beyond = _bracket(spent, epsilon, 1.0, 1.0, float(_MOST_ROUNDS))
+    within, beyond = _bracket(whole, epsilon, near, 1.0, 1.0, float(_MOST_ROUNDS))
     if within is None or beyond is None:
         return 0 if within is None else _MOST_ROUNDS
-    return round(_narrow(spent, epsilon, within, beyond, lambda a, b: b - a <= 1, whole=True))
+    return round(_narrow(whole, epsilon, within, beyond, lambda a, b: b - a <= 1, whole=True))
 
 
 def _bracket(
-    spent: Callable[[float], float], target: float, start: float, safest: float, boldest: float
+    spent: Callable[[float], float],
+    target: float,
+    near: float | None,
+    start: float,
+    safest: float,
+    boldest: float,
 ) -> tuple[float | None, float | None]:
-    """Two points a factor 8 apart, within and beyond `target`; None for one that does not exist up to its limit."""
-    within, beyond, at = None, None, start
+    """Two points within and beyond `target`, a factor 8 apart, or 1.1 around a guess `near`; None for one that does not
+    exist up to its limit."""
+    factor, at = (1.1, near) if near else (8.0, start)
+    within, beyond = None, None
     while within is None or beyond is None:
         if spent(at) <= target:
             within, limit = at, boldest
@@ -73,7 +67,8 @@ def _bracket(
             beyond, limit = at, safest
         if at == limit:
             break
-        at = min(at * 8, limit) if limit > at else max(at / 8, limit)
+        at = min(at * factor, limit) if limit > at else max(at / factor, limit)
+        factor = min(factor**2, 8.0)
     return within, beyond
 
 

@@ -18,7 +18,10 @@ class RdpAndPld(Pld):
         """See `Accountant.epsilons`; the methods are "rdp" and "pld"."""
         found: dict[str, float] = {}
         refusals: list[ConfigError] = []
-        for accountant in (Rdp(self.delta), Pld(self.delta, self.value_discretization_interval)):
+        for accountant in (
+            Rdp(self.delta),
+            Pld(self.delta, value_discretization_interval=self.value_discretization_interval),
+        ):
             try:
                 found |= accountant.epsilons(runs, adjacency, group_size)
             except ConfigError as refusal:

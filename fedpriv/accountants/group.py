@@ -34,7 +34,7 @@ def group_pld(runs: Runs, group_size: int, delta: float, value_discretization_in
     if found is None:
         return math.inf
     groups = [(group_event(event, group_size), count) for event, count in found.items()]
-    return Pld(delta, value_discretization_interval).epsilons(groups, ADD_REMOVE)["pld"]
+    return Pld(delta, value_discretization_interval=value_discretization_interval).epsilons(groups, ADD_REMOVE)["pld"]
 
 
 def group_event(event: DpEvent, group_size: int) -> DpEvent:

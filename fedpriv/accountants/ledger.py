@@ -30,6 +30,15 @@ class EpsilonRow:
     """A guarantee; inf when there is none."""
     claimed: float | None
     """What the paper's formula gives; None when the paper claims nothing for this observer."""
+    assumptions: tuple[str, ...] = ()
+    """What `certified` rests on, or which assumption fails."""
+
+
+def headline(rows: Iterable[EpsilonRow]) -> float:
+    """The epsilon a run is known by: the best certificate of the released model, for users if it speaks of them."""
+    released = [row for row in rows if row.observer == "released model"]
+    users = [row for row in released if row.unit == "user"] or released
+    return min((row.certified for row in users), default=0.0)
 
 
 class Ledger:
@@ -48,6 +57,12 @@ class Ledger:
         for event in events:
             self._counts[event] += times
 
+    def copy(self) -> Ledger:
+        """A ledger with the same records, to ask what another round would cost."""
+        other = Ledger(self.accountant)
+        other._counts = self._counts.copy()
+        return other
+
     def rows(self, round: int) -> list[EpsilonRow]:
         """Epsilon of everything recorded so far, one row per (observer, unit, adjacency, method), labelled `round`.
 
@@ -65,15 +80,10 @@ class Ledger:
             certified = _largest([self._certified(runs, adjacency, size, known) for runs in parts])
             claims = [self._claimed(runs, size, known) for runs in parts]
             claimed = None if None in claims else max(claims)
-            rows += [EpsilonRow(round, observer, unit, adjacency, m, eps, claimed) for m, eps in certified.items()]
+            texts = (text for runs in parts for event, _ in runs for text in event.assumptions)
+            why = tuple(dict.fromkeys(texts))
+            rows += [EpsilonRow(round, observer, unit, adjacency, m, eps, claimed, why) for m, eps in certified.items()]
         return rows
-
-    def assumptions(self) -> dict[str, tuple[str, ...]]:
-        """Observer -> what its certificates rest on, or which assumption fails, in the order of first appearance."""
-        found: dict[str, dict[str, None]] = {}
-        for event in self._counts:
-            found.setdefault(event.observer, {}).update(dict.fromkeys(event.assumptions))
-        return {observer: tuple(texts) for observer, texts in found.items() if texts}
 
     def _certified(
         self, runs: list[tuple[Event, int]], adjacency: str, size: int, known: dict[Any, Any]

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from fedpriv.training.dense import Layer, mask_where
 
-TINY = -1e-45
-"""Just below zero: `mask_where(g, v, TINY)` keeps g where v >= 0."""
+TINY = -1.2e-38
+"""Just below zero, yet no denormal: `mask_where(g, v, TINY)` keeps g where v >= 0."""
 
 
 def output_sides(module: nn.Conv2d, sides: tuple[int, ...]) -> tuple[int, ...]:
