@@ -1,0 +1,136 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from scipy import stats
+
+from fedpriv.accountants.combined import RdpAndPld
+from fedpriv.accountants.ledger import Ledger
+from fedpriv.aggregation.plain import Plain
+from fedpriv.algorithms.base import Federation, Local
+from fedpriv.algorithms.uldp_group import UldpGroup
+from fedpriv.data.allocation import Allocation
+from fedpriv.data.breast_cancer import BreastCancer
+from fedpriv.data.silo import SiloData
+from fedpriv.data.tcga_brca import TcgaBrca
+from fedpriv.errors import ConfigError
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.streams import Streams
+from fedpriv.tasks import Classification
+
+BASE = UldpGroup(
+    local_epochs=50, batch_size=4, local_lr=0.01, global_lr=1.0, clip=0.1, noise_multiplier=5.0, group_size="8"
+)
+
+
+def events(algo, sizes, sigma=5.0):
+    federation = Federation(50, len(sizes), tuple(sizes))
+    return algo.plan(1, federation, Gaussian(0.1, sigma), Plain(), Streams(0)).events
+
+
+# ALGORITHMS 9, rows 16 (heart, 30 records, batch 4, 50 rounds) and 17 (creditcard, 4,425 records, batch 64, 100):
+# epsilon of a record (rdp, pld) and of k = 2 records (valid rdp, tight)
+@pytest.mark.parametrize(
+    ("records", "batch", "rounds", "record", "pair"),
+    [(30, 4, 50, (22.326, 20.957), (87.32, 55.20)), (4425, 64, 100, (8.862, 8.246), (27.64, 19.76))],
+)
+def test_golden_rows_16_and_17(records, batch, rounds, record, pair):
+    ledger = Ledger(RdpAndPld())
+    ledger.record(events(replace(BASE, batch_size=batch, group_size="2"), [records]), rounds)
+    rows = {(row.unit, row.method): row.certified for row in ledger.rows(rounds) if row.observer == "server"}
+    for unit, expected in (("record", record), ("user", pair)):
+        for method, value in zip(("rdp", "pld"), expected):
+            assert rows[unit, method] == pytest.approx(value, rel=5e-3)
+
+
+def test_golden_row_16_for_eight_records():
+    ledger = Ledger(RdpAndPld())
+    ledger.record(events(BASE, [30]), 50)
+    rows = {row.method: row.certified for row in ledger.rows(50) if (row.observer, row.unit) == ("server", "user")}
+    assert rows["rdp"] == pytest.approx(2953, rel=5e-3)
+    assert rows["pld"] == pytest.approx(529.1, rel=5e-3)
+
+
+def test_one_scope_a_silo_and_nothing_for_an_empty_one():
+    seen = [event for event in events(BASE, [30, 0, 199]) if (event.observer, event.unit) == ("silo", "user")]
+    assert [event.scope for event in seen] == ["silo0", "silo2"]
+    assert seen[0].certified == SelfComposedDpEvent(PoissonSampledDpEvent(1 / 8, GaussianDpEvent(5.0)), 400)
+    assert {event.group_size for event in seen} == {8}
+
+
+def test_a_user_with_all_records_in_one_silo_is_the_worst_case():
+    """KA-6: a user's k records may lie anywhere; splitting them over silos never costs more than the largest scope."""
+    from fedpriv.accountants.group import group_event
+    from fedpriv.accountants.pld import Pld
+
+    slow, fast = (PoissonSampledDpEvent(1 / n, GaussianDpEvent(5.0)) for n in (40, 8))
+    steps = {slow: 2000, fast: 400}
+    spent = []
+    for k in range(9):
+        parts = [(group_event(event, n), steps[event]) for event, n in ((fast, k), (slow, 8 - k)) if n]
+        spent.append(Pld().epsilons(parts, "add/remove")["pld"])
+    assert max(spent) == spent[8]
+
+
+def allocation(seed=0, users=9, silos=3, n=90):
+    rng = np.random.default_rng(seed)
+    return Allocation(rng.integers(0, users, n), rng.integers(0, silos, n), np.ones(n, dtype=bool), users, silos)
+
+
+@pytest.mark.parametrize(("rule", "size"), [("3", 3), ("max", None), ("median", None)])
+def test_settling_keeps_at_most_k_records(rule, size):
+    before = allocation()
+    algo, after = replace(BASE, group_size=rule).settle(before, BreastCancer())
+    k = int(algo.group_size)
+    totals = before.counts().sum(axis=0)
+    assert k == (size or {"max": totals.max(), "median": int(np.median(totals))}[rule])
+    assert np.array_equal(after.counts().sum(axis=0), np.minimum(totals, k))
+    assert algo.label == f"ULDP-GROUP-{rule}"
+
+
+@pytest.mark.parametrize("rule", ["max", "median"])
+def test_a_group_size_that_looks_at_the_data_certifies_no_user(rule):
+    algo, after = replace(BASE, group_size=rule).settle(allocation(), BreastCancer())
+    sizes = after.counts().sum(axis=1)
+    for event in events(algo, sizes.tolist()):
+        private = event.certified != NonPrivateDpEvent()
+        assert private == (event.unit == "record")
+        assert event.claimed is not None
+        if event.unit == "user":
+            assert any(text.startswith("FAILS") for text in event.assumptions)
+
+
+def test_cox_records_count_in_pairs():
+    rng = np.random.default_rng(0)
+    user, silo = np.repeat(rng.integers(0, 9, 45), 2), np.repeat(rng.integers(0, 3, 45), 2)
+    algo, after = replace(BASE, group_size="5").settle(
+        Allocation(user, silo, np.ones(90, dtype=bool), 9, 3), TcgaBrca()
+    )
+    assert (after.counts() % 2 == 0).all()
+    assert after.counts().sum(axis=0).max() <= 4
+    seen = events(algo, after.counts().sum(axis=1).tolist())
+    assert {event.group_size for event in seen if event.unit == "user"} == {2}
+
+
+@pytest.mark.parametrize("wrong", ["0", "-2", "1.5", "all", ""])
+def test_impossible_group_sizes_are_refused(wrong):
+    with pytest.raises(ConfigError, match=r"algo\.group_size="):
+        replace(BASE, group_size=wrong)
+
+
+def test_the_noise_of_a_round_is_what_its_events_declare():
+    """Records of zeros and a linear layer without bias have no gradient: what a silo sends is noise alone."""
+    algo, clip, n, size = replace(BASE, local_epochs=2, batch_size=8), 0.3, 30, 2000
+    model = torch.nn.Sequential(torch.nn.Linear(size // 2, 2, bias=False))
+    data = SiloData(torch.zeros(n, size // 2), torch.zeros(n, dtype=torch.int64), np.array([0]), np.array([0, n]))
+    plan = algo.plan(1, Federation(1, 1, (n,)), Gaussian(clip, 5.0), Plain(), Streams(0))
+    event = plan.events[0].certified
+    total = 0.0
+    for seed in range(5):
+        local = Local(0, data, model, Classification(), Gaussian(clip, 5.0), Streams(seed))
+        (block,) = algo.local_update(local, plan, np.zeros(size)).blocks
+        step = algo.local_lr * clip * event.event.event.noise_multiplier / (n * event.event.sampling_probability)
+        total += float((block.vectors**2).sum()) / (event.count * step**2)
+    assert min(stats.chi2.cdf(total, 5 * size), stats.chi2.sf(total, 5 * size)) > 1e-6
