@@ -38,6 +38,8 @@ class Preset:
     local_lr: float
     clip: float
     global_lr: float
+    silo_clip: float
+    silo_global_lr: float
 
 
 @dataclass(frozen=True)

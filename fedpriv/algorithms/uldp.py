@@ -74,7 +74,8 @@ class UldpBase(Algorithm):
     @property
     def label(self) -> str:
         letters = ("w" if self.needs_counts else "") + ("s" if self.user_rate < 1 else "")
-        return f"{self.family}-{letters}" if letters else self.family
+        rate = f" q={self.user_rate:g}" if self.user_rate < 1 else ""
+        return f"{self.family}-{letters}{rate}" if letters else self.family
 
     @property
     def needs_counts(self) -> bool:

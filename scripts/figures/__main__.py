@@ -1,7 +1,7 @@
 """Regenerate the papers' figures: `python -m scripts.figures [--profile paper] [name ...]`.
 
-Each figure is an experiment (a sweep) and its drawing. Without names: the quick profile of every figure whose data are
-there. Results go to outputs/<experiment>/<time>, the picture beside them.
+Most are an experiment (a sweep) and its drawing. Without names: those that need no data set of their own. Results go to
+outputs/<name>/<time>, figure.png beside them.
 """
 
 from __future__ import annotations
@@ -10,57 +10,64 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from fedpriv.figures.privacy_utility import draw
+from fedpriv.figures import group_privacy, privacy_utility
 from fedpriv.figures.runs import find_runs
 
-
-@dataclass(frozen=True)
-class Figure:
-    """An experiment, and how its finished runs become a picture."""
-
-    experiment: str
-    draw: Callable[[Path], None]
+Make = Callable[[Path, str], bool]
+"""Makes figure.png in a folder with a profile; False when it could not."""
 
 
-def privacy_utility(title: str) -> Callable[[Path], None]:
-    """The two panels of Uldp-FL's Figs 4 to 7."""
-    return lambda folder: draw(find_runs([folder]), folder / "figure.png", title=title)
+def experiment(name: str, title: str) -> Make:
+    """Run a sweep and draw privacy and utility from its folders."""
+
+    def make(folder: Path, profile: str) -> bool:
+        words = [f"experiment={name}", f"hydra.sweep.dir={folder}", *(["profile=quick"] if profile == "quick" else [])]
+        if subprocess.run([sys.executable, "-m", "fedpriv", *words], check=False).returncode:
+            return False
+        privacy_utility.draw(find_runs([folder]), folder / "figure.png", title=title)
+        return True
+
+    return make
 
 
-FIGURES = [
-    Figure("uldp_fl/fig4_embedded", privacy_utility("breast cancer, zipf")),
-    Figure("uldp_fl/fig4", privacy_utility("creditcard, 1,000 users, zipf")),
-]
+def group_sizes(folder: Path, profile: str) -> bool:
+    """Fig. 2, which needs no training."""
+    return group_privacy.draw(folder, profile).exists()
+
+
+FIGURES: dict[str, Make] = {
+    "uldp_fl/fig2": group_sizes,
+    "uldp_fl/fig4_embedded": experiment("uldp_fl/fig4_embedded", "breast cancer, 50 users, zipf"),
+    "uldp_fl/fig4": experiment("uldp_fl/fig4", "creditcard, 1,000 users, zipf"),
+    "uldp_fl/fig5": experiment("uldp_fl/fig5", "MNIST, 100 users, zipf"),
+    "uldp_fl/fig6": experiment("uldp_fl/fig6", "heart disease, 50 users, zipf"),
+    "uldp_fl/fig7": experiment("uldp_fl/fig7", "TCGA-BRCA, 50 users, zipf"),
+    "uldp_fl/fig10": experiment("uldp_fl/fig10", "creditcard, 1,000 users, zipf, sampled users"),
+}
+DEFAULT = ("uldp_fl/fig2", "uldp_fl/fig4_embedded")
+"""What `make figures` draws: minutes, and no data set that is not embedded."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help=", ".join(figure.experiment for figure in FIGURES))
+    parser.add_argument("names", nargs="*", default=DEFAULT, help=", ".join(FIGURES))
     parser.add_argument("--profile", choices=("quick", "paper"), default="quick")
     args = parser.parse_args()
-    unknown = set(args.names) - {figure.experiment for figure in FIGURES}
+    unknown = [name for name in args.names if name not in FIGURES]
     if unknown:
-        parser.error(f"no figure {', '.join(sorted(unknown))}")
-    failed = [figure for figure in FIGURES if figure.experiment in (args.names or [f.experiment for f in FIGURES])]
-    failed = [figure.experiment for figure in failed if not regenerate(figure, args.profile)]
+        parser.error(f"no figure {', '.join(unknown)}; there are {', '.join(FIGURES)}")
+    failed = []
+    for name in args.names:
+        folder = Path("outputs") / name / f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
+        if FIGURES[name](folder, args.profile):
+            print(folder / "figure.png")
+        else:
+            failed.append(name)
     if failed:
         sys.exit(f"not drawn: {', '.join(failed)}")
-
-
-def regenerate(figure: Figure, profile: str) -> bool:
-    """Run the experiment and draw it; False when its runs ended early (their own line says why)."""
-    folder = Path("outputs") / figure.experiment / f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
-    words = [f"experiment={figure.experiment}", f"hydra.sweep.dir={folder}"]
-    words += ["profile=quick"] if profile == "quick" else []
-    if subprocess.run([sys.executable, "-m", "fedpriv", *words], check=False).returncode:
-        return False
-    figure.draw(folder)
-    print(folder / "figure.png")
-    return True
 
 
 if __name__ == "__main__":

@@ -131,5 +131,5 @@ def test_impossible_settings_are_refused(wrong):
 
 def test_labels_are_the_papers():
     labels = [avg().label, avg(weighting="records").label, avg(user_rate=0.5).label]
-    assert labels == ["ULDP-AVG", "ULDP-AVG-w", "ULDP-AVG-s"]
-    assert sgd(weighting="records", user_rate=0.5).label == "ULDP-SGD-ws"
+    assert labels == ["ULDP-AVG", "ULDP-AVG-w", "ULDP-AVG-s q=0.5"]
+    assert sgd(weighting="records", user_rate=0.5).label == "ULDP-SGD-ws q=0.5"
