@@ -41,14 +41,13 @@ class Progress:
     def __exit__(self, *failure: object) -> None:
         self.bar.stop()
 
-    def update(self, round: int, row: dict[str, Any], epsilon: float) -> None:
-        """Show round `round`; `row` is empty when the round was not evaluated."""
-        if self.metric in row:
-            self.text = f"loss {row['loss']:.4f}  {self.metric} {row[self.metric]:.4f}"
-        text = f"{self.text}  epsilon {epsilon:.4g}"
-        self.bar.update(self.task, completed=round, description=text)
+    def update(self, round: int, row: dict[str, Any], epsilon: float | None) -> None:
+        """Show round `round`; a round that is not evaluated keeps the text of the last one that was."""
+        if epsilon is not None:
+            self.text = f"loss {row['loss']:.4f}  {self.metric} {row[self.metric]:.4f}  epsilon {epsilon:.4g}"
+        self.bar.update(self.task, completed=round, description=self.text)
         if not self.console.is_terminal and (round == self.rounds or round % max(1, self.rounds // 10) == 0):
-            print(f"round {round}/{self.rounds}  {text}", file=sys.stderr, flush=True)
+            print(f"round {round}/{self.rounds}  {self.text}", file=sys.stderr, flush=True)
 
 
 def summary(folder: Path, simulation: Simulation, epsilons: list[EpsilonRow], ending: str | None) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ALWAYS_UNCOVERED = (
     "hyper-parameters chosen on private data are not accounted",
     "splits, scaling and sub-sampling of the data set are not accounted",
+    "choosing a round or a run by its metrics is not accounted",
     "metrics.csv holds non-private diagnostics",
 )
 
@@ -81,7 +82,7 @@ def _loop(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[list
             folder.append("timings.csv", [{"round": round, **watch.seconds}])
             if round % options.checkpoint_every == 0 or round == options.rounds:
                 folder.save_checkpoint(round, {"theta": theta})
-            progress.update(round, row, headline(rows))
+            progress.update(round, row, headline(rows) if shown else None)
         else:
             ending = None
     folder.save_model(simulation.parameters(theta))

@@ -36,7 +36,9 @@ def test_help_names_groups_and_examples_quickly_enough(tmp_path):
     assert "uldp_avg" in done.stdout
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--cfg", "job"], ["epsilon", "rounds=100"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--cfg", "job"], ["epsilon", "rounds=100"], ["epsilon", "algo=uldp_group", "rounds=2"]]
+)
 def test_help_and_accounting_never_load_torch(words, tmp_path):
     program = (
         "import sys; sys.argv = ['fedpriv', *sys.argv[1:]]\n"

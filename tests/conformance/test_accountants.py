@@ -41,8 +41,8 @@ def accountant(request) -> Accountant:
     return instantiate(OmegaConf.load(request.param))
 
 
-def epsilons(accountant: Accountant, q: float, sigma: float, rounds: int) -> dict[str, float]:
-    return accountant.epsilons([(dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(sigma)), rounds)], ADD_REMOVE)
+def epsilons(accountant: Accountant, q: float, sigma: float, rounds: int, k: int = 1) -> dict[str, float]:
+    return accountant.epsilons([(dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(sigma)), rounds)], ADD_REMOVE, k)
 
 
 def assert_none_falls(less: dict[str, float], more: dict[str, float]) -> None:
@@ -89,6 +89,22 @@ def test_epsilon_never_falls_with_the_sampling_rate(accountant, q, other, sigma,
 def test_epsilon_never_falls_as_noise_shrinks(accountant, q, sigma, other, rounds):
     low, high = sorted((sigma, other))
     assert_none_falls(epsilons(accountant, q, high, rounds), epsilons(accountant, q, low, rounds))
+
+
+@quick
+@given(rates, st.floats(2.0, 100.0), lengths, st.integers(1, 12), st.integers(1, 12))
+def test_epsilon_never_falls_as_groups_grow(accountant, q, sigma, rounds, k, other):
+    small, large = sorted((k, other))
+    assert_none_falls(epsilons(accountant, q, sigma, rounds, small), epsilons(accountant, q, sigma, rounds, large))
+
+
+def test_a_group_of_one_is_a_record(accountant):
+    from fedpriv.accountants.group import group_pld, group_rdp_epsilon
+
+    runs = [(POISSON, 100)]
+    one = {"rdp": group_rdp_epsilon(runs, 1, 1e-5), "pld": group_pld(runs, 1, 1e-5)}
+    for method, epsilon in accountant.epsilons(runs, ADD_REMOVE).items():
+        assert epsilon == pytest.approx(one[method], rel=1e-9)
 
 
 @pytest.mark.parametrize("q", [0.999, 0.999999, 1 - 1e-12])
