@@ -13,31 +13,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InProcess(Engine):
-    """One process: in every step each party that has mail wakes, and its messages arrive in the next step.
-
-    Every party is started once with empty mail; parties run in the order of their names, which no result depends on.
-    """
+    """One process. Within a step parties run in the order of their names, which no result depends on."""
 
     def run(self, parties: dict[str, Party]) -> dict[str, Any]:
         learned: dict[str, Any] = {}
         waiting = dict(sorted(parties.items()))
-        mail: dict[str, dict[str, Any]] = {name: {} for name in waiting}
-        started: set[str] = set()
-        while mail:
+        mail: dict[str, dict[str, Any] | None] = dict.fromkeys(waiting)  # a generator's first wake-up carries nothing
+        silence = False
+        while waiting:
             outgoing: dict[str, dict[str, Any]] = {}
+            before = len(waiting)
             for name in [name for name in waiting if name in mail]:
                 try:
-                    sent = waiting[name].send(mail[name] if name in started else None)
+                    sent = waiting[name].send(mail[name])
                 except StopIteration as end:
                     learned[name] = end.value
                     del waiting[name]
                     continue
-                started.add(name)
                 for receiver, message in sent.items():
                     outgoing.setdefault(receiver, {})[name] = message
-            mail = outgoing
-        # A sender's last yield leaves it waiting for mail that will never come: it has done its part.
-        for name, party in waiting.items():
-            party.close()
-            learned.setdefault(name, None)
+            outgoing = {name: letters for name, letters in outgoing.items() if name in waiting}
+            if silence and not outgoing and len(waiting) == before:
+                raise RuntimeError(f"no message under way, but {', '.join(waiting)} go on waiting")
+            silence = not outgoing
+            mail = {name: outgoing.get(name, {}) for name in (waiting if silence else outgoing)}
         return learned

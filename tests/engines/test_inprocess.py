@@ -53,3 +53,35 @@ def test_what_a_party_raises_comes_out():
 
     with pytest.raises(ValueError, match="bad"):
         InProcess().run({"broken": broken(), "other": other()})
+
+
+def test_a_server_learns_that_nobody_answers():
+    def silent():
+        yield {}
+
+    def server():
+        yield {"silo": "hello"}
+        return "nobody"
+
+    assert InProcess().run({"silo": silent(), "server": server()})["server"] == "nobody"
+
+
+def test_mail_to_who_has_left_is_lost():
+    def early():
+        return 1
+        yield
+
+    def late():
+        yield {"early": "?"}
+        return 2
+
+    assert InProcess().run({"early": early(), "late": late()}) == {"early": 1, "late": 2}
+
+
+def test_waiting_for_ever_is_an_error():
+    def stubborn():
+        while True:
+            yield {}
+
+    with pytest.raises(RuntimeError, match="stubborn"):
+        InProcess().run({"stubborn": stubborn()})
