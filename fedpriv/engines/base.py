@@ -1,8 +1,8 @@
 """Engines: where the parties of an exchange run and how their messages travel.
 
 The network is synchronous: in every step the parties that have mail wake, and what they send arrives in the next step.
-A party that has nothing to say stays silent; whoever counts on it sees its name missing from the mail. When no message is
-under way, every waiting party wakes with empty mail, which is how it learns that nobody will answer.
+A party that has nothing to say stays silent; whoever counts on it sees its name missing from the mail. When no message
+is under way, every waiting party wakes with empty mail, which is how it learns that nobody will answer.
 """
 
 from __future__ import annotations
