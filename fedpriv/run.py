@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from fedpriv.config import Experiment
     from fedpriv.simulation import Simulation
 
+PHASES = ("plan", "accounting", "local_training", "aggregation", "global_update", "evaluation")
+
 ALWAYS_UNCOVERED = (
     "hyper-parameters chosen on private data are not accounted",
     "splits, scaling and sub-sampling of the data set are not accounted",
@@ -79,7 +81,9 @@ def _loop(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[list
                     row = _evaluated(round, simulation, theta, result.tally, step)
                 folder.append("metrics.csv", [row])
                 folder.append("epsilon.csv", [_columns(row) for row in rows])
-            folder.append("timings.csv", [{"round": round, **watch.seconds}])
+            folder.append(
+                "timings.csv", [{"round": round} | {phase: watch.seconds.get(phase, 0.0) for phase in PHASES}]
+            )
             if round % options.checkpoint_every == 0 or round == options.rounds:
                 folder.save_checkpoint(round, {"theta": theta})
             progress.update(round, row, headline(rows) if shown else None)

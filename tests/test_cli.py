@@ -94,6 +94,17 @@ def test_a_budget_ends_the_run_at_the_last_round_that_fits(tmp_path):
     assert "round 4" in status["reason"]
 
 
+def test_rounds_between_evaluations_still_train_and_time(tmp_path):
+    done = fedpriv("rounds=5", "evaluate_every=2", "checkpoint_every=3", *TINY[1:], "hydra.run.dir=out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "out"
+    assert list(pd.read_csv(out / "metrics.csv")["round"]) == [0, 2, 4, 5]
+    assert list(pd.read_csv(out / "epsilon.csv")["round"].unique()) == [2, 4, 5]
+    timings = pd.read_csv(out / "timings.csv")
+    assert list(timings["round"]) == [1, 2, 3, 4, 5]
+    assert (timings["evaluation"] > 0).tolist() == [False, True, False, True, True]
+
+
 def test_allocation_prints_and_draws(tmp_path):
     done = fedpriv("allocation", "allocator.n_users=9", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
