@@ -40,6 +40,7 @@ class Preset:
     global_lr: float
     silo_clip: float
     silo_global_lr: float
+    silo_epochs: int
 
 
 @dataclass(frozen=True)
