@@ -56,7 +56,11 @@ def run(args: list[str]) -> None:
         if configs[0].resume is not None:
             _resume(words, str(configs[0].resume), len(configs))
             return
-        _hydra(args, conf_dir(), _check_writable(configs[0], words.multirun))
+        _hydra(
+            args,
+            conf_dir(),
+            _check_writable(configs[0], words.multirun or str(configs[0].hydra.mode) == "RunMode.MULTIRUN"),
+        )
     else:
         _hydra(args, conf_dir(), Path())
 
