@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.aggregation.base import SERVER
+from fedpriv.aggregation.base import SERVER, AggregationAborted, Total
 from fedpriv.algorithms.base import Algorithm, Federation, Local, Plan, Tally, Update
 from fedpriv.data.base import Records
 from fedpriv.errors import ConfigError, FedprivError
@@ -52,7 +52,8 @@ class Simulation:
     def run_round(self, plan: Plan, theta: np.ndarray, watch: Stopwatch | None = None) -> RoundResult:
         """Steps two to four of a round: local updates, the exchange, the global update.
 
-        Raises Diverged when the new parameters are not finite, AggregationAborted when there is no sum.
+        Raises Diverged when the new parameters are not finite, AggregationAborted when there is no sum, or one without
+        every silo of the plan: noise shares are sized for the whole cohort, so a smaller sum has too little noise.
         """
         exp, algo, watch = self.experiment, self.algo, watch or Stopwatch()
         updates: dict[str, Update] = {}
@@ -61,9 +62,12 @@ class Simulation:
             update = algo.local_update(local, plan, theta)
             updates[local.name] = replace(update, blocks=watch.timed("local_training", update.blocks))
         with watch.phase("aggregation"):
-            learned = exp.engine.run(exp.aggregation.exchange(plan, updates, self.memory))
+            total: Total = exp.engine.run(exp.aggregation.exchange(plan, updates, self.memory))[SERVER]
+        missing = [name for name in updates if name not in total.parties]
+        if missing:
+            raise AggregationAborted(f"round {plan.round}: the sum lacks {', '.join(missing)}")
         with watch.phase("global_update"):
-            new = algo.global_update(theta, learned[SERVER], self.federation)
+            new = algo.global_update(theta, total.vector, self.federation)
         if not np.isfinite(new).all():
             raise Diverged(f"round {plan.round}: the global model is not finite; lower algo.local_lr or algo.global_lr")
         return RoundResult(new, sum((update.tally for update in updates.values()), Tally()))

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedpriv.errors import FedprivError
+
 if TYPE_CHECKING:
     from fedpriv.algorithms.base import Plan, Update
 
@@ -23,8 +25,16 @@ Party = Generator[dict[str, Any], dict[str, Any], Any]
 SERVER = "server"
 
 
-class AggregationAborted(Exception):
+class AggregationAborted(FedprivError):
     """The exchange ended without a sum; nothing was released in this round."""
+
+
+@dataclass(frozen=True)
+class Total:
+    """What a round's exchange gives to whoever learns it: the sum (d,) float64, and the parties that are in it."""
+
+    vector: np.ndarray
+    parties: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -57,7 +67,7 @@ class Aggregation(ABC):
 
     @abstractmethod
     def exchange(self, plan: Plan, updates: dict[str, Update], memory: dict[str, dict[str, Any]]) -> dict[str, Party]:
-        """Parties of one round. Whoever learns the total returns it, (d,) float64; the others return None.
+        """Parties of one round. Whoever learns the total returns a Total; the others return None.
 
         A party raises AggregationAborted when the sum cannot be had.
         """

@@ -45,7 +45,7 @@ def test_worked_example(weighting, total, step):
         )
         for name, (units, vectors) in deltas.items()
     }
-    learned = InProcess().run(aggregation.exchange(Plan(1, (0, 1), None, ()), updates, memory))[SERVER]
+    learned = InProcess().run(aggregation.exchange(Plan(1, (0, 1), None, ()), updates, memory))[SERVER].vector
     np.testing.assert_allclose(learned, total, atol=1e-6)
     np.testing.assert_allclose(algo.global_update(np.zeros(2), learned, Federation(2, 2)), step, atol=1e-6)
 

@@ -7,16 +7,23 @@ import pytest
 import torch
 
 from fedpriv.aggregation.base import SERVER, AggregationAborted
+from fedpriv.aggregation.fixed_point import FixedPoint
+from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
 from fedpriv.algorithms.base import Contributions, Plan, Update
 from fedpriv.algorithms.uldp import records, uniform
 from fedpriv.engines.inprocess import InProcess
 
-AGGREGATIONS = [Plain()]
 SILOS, USERS, SIZE = 3, 6, 5
+AGGREGATIONS = {
+    Plain(): 0.0,
+    Masked(): FixedPoint(64, 1e4, SILOS).rounding,
+    Masked(bits=32, range=100.0): FixedPoint(32, 100.0, SILOS).rounding,
+}
+"""Each with the most that a coordinate of its sum may be off."""
 
 
-@pytest.fixture(params=AGGREGATIONS, ids=lambda aggregation: type(aggregation).__name__)
+@pytest.fixture(params=AGGREGATIONS, ids=str)
 def aggregation(request):
     return request.param
 
@@ -62,7 +69,9 @@ def test_equals_the_plain_weighted_sum(aggregation, weigh, needs_counts):
     counts, vectors, noise = federation()
     present = (counts > 0) * weigh(counts)
     expected = np.einsum("su,sud->d", present, vectors) + noise.sum(0)
-    np.testing.assert_allclose(run(aggregation, counts, vectors, noise, weigh, needs_counts), expected, rtol=1e-12)
+    total = run(aggregation, counts, vectors, noise, weigh, needs_counts)
+    np.testing.assert_allclose(total.vector, expected, rtol=1e-12, atol=AGGREGATIONS[aggregation])
+    assert set(total.parties) == {f"silo{s}" for s in range(SILOS)}
 
 
 def test_a_missing_silo_ends_the_round_without_a_sum(aggregation):
