@@ -3,6 +3,7 @@
 config.yaml     the resolved configuration
 metrics.csv     round, loss, metrics, norms: non-private diagnostics
 timings.csv     round, seconds per phase
+traffic.csv     round, phase (setup or round), party, messages and bytes it sent; the set-up's round is 0
 epsilon.csv     round, observer, unit, adjacency, method, certified, claimed
 status.json     running, done or failed with the reason; assumptions and labels of the epsilons
 model.safetensors, checkpoint.safetensors
@@ -25,7 +26,7 @@ import numpy as np
 
 from fedpriv.errors import FedprivError
 
-TABLES = ("metrics.csv", "timings.csv", "epsilon.csv")
+TABLES = ("metrics.csv", "timings.csv", "epsilon.csv", "traffic.csv")
 CHECKPOINT = "checkpoint.safetensors"
 
 

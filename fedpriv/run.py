@@ -84,6 +84,7 @@ def _loop(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[list
             folder.append(
                 "timings.csv", [{"round": round} | {phase: watch.seconds.get(phase, 0.0) for phase in PHASES}]
             )
+            folder.append("traffic.csv", result.traffic.rows(round, "round"))
             if round % options.checkpoint_every == 0 or round == options.rounds:
                 folder.save_checkpoint(round, {"theta": theta})
             progress.update(round, row, headline(rows) if shown else None)
@@ -104,6 +105,7 @@ def _start(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[int
     _opening_status(simulation, folder)
     if not saved:
         folder.append("metrics.csv", [_evaluated(0, simulation, theta)])
+        folder.append("traffic.csv", simulation.traffic.rows(0, "setup"))
         folder.save_checkpoint(0, {"theta": theta})
     return done, theta, ledger
 

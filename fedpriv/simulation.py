@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.aggregation.base import SERVER, AggregationAborted, Total
+from fedpriv.aggregation.base import SERVER, AggregationAborted
 from fedpriv.algorithms.base import Algorithm, Federation, Local, Plan, Tally, Update
 from fedpriv.data.base import Records
+from fedpriv.engines.base import Engine, reporting
+from fedpriv.engines.traffic import Traffic
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.stopwatch import Stopwatch
 
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from fedpriv.aggregation.base import Party
     from fedpriv.config import Experiment
     from fedpriv.data.allocation import Allocation
     from fedpriv.data.base import Corpus
@@ -28,15 +33,19 @@ class Diverged(FedprivError):
 
 @dataclass(frozen=True)
 class RoundResult:
-    """What a round left behind: new parameters (d,), and the tally of all silos."""
+    """What a round left behind: new parameters (d,), the tally of all silos, and what the parties sent."""
 
     theta: np.ndarray
     tally: Tally
+    traffic: Traffic
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """An experiment with its data loaded and its parties ready."""
+    """An experiment with its data loaded and its parties ready.
+
+    memory: what each party remembers between exchanges. traffic: what the parties sent in the set-up.
+    """
 
     experiment: Experiment
     algo: Algorithm
@@ -48,6 +57,7 @@ class Simulation:
     held_out: Records | None
     device: str
     memory: dict[str, dict[str, Any]]
+    traffic: Traffic = field(default_factory=Traffic)
 
     def run_round(self, plan: Plan, theta: np.ndarray, watch: Stopwatch | None = None) -> RoundResult:
         """Steps two to four of a round: local updates, the exchange, the global update.
@@ -62,7 +72,14 @@ class Simulation:
             update = algo.local_update(local, plan, theta)
             updates[local.name] = replace(update, blocks=watch.timed("local_training", update.blocks))
         with watch.phase("aggregation"):
-            total: Total = exp.engine.run(exp.aggregation.exchange(plan, updates, self.memory))[SERVER]
+            parties, traffic = exp.aggregation.exchange(plan, updates, self.memory), Traffic()
+            notes = {name: partial(_diary, update.tally, watch) for name, update in updates.items()}
+            learned, diaries = exchange(exp.engine, parties, self.memory, traffic, notes)
+            # In this process all silos share one stopwatch; in others they ran side by side, and the longest counts.
+            watch.at_least("local_training", max((seconds for _, seconds in diaries.values()), default=0.0))
+        total = learned.get(SERVER)
+        if total is None:
+            raise AggregationAborted(f"round {plan.round}: the {SERVER} was lost and with it the sum")
         missing = [name for name in updates if name not in total.parties]
         if missing:
             raise AggregationAborted(f"round {plan.round}: the sum lacks {', '.join(missing)}")
@@ -70,7 +87,8 @@ class Simulation:
             new = algo.global_update(theta, total.vector, self.federation)
         if not np.isfinite(new).all():
             raise Diverged(f"round {plan.round}: the global model is not finite; lower algo.local_lr or algo.global_lr")
-        return RoundResult(new, sum((update.tally for update in updates.values()), Tally()))
+        tallies = [Tally(*diaries[name][0]) for name in updates if name in diaries]
+        return RoundResult(new, sum(tallies, Tally()), traffic)
 
     def plan(self, round: int) -> Plan:
         """Step one of a round, which looks at no data."""
@@ -126,6 +144,7 @@ def prepare(exp: Experiment) -> Simulation:
     from fedpriv.data.silo import split_by_silo
 
     device = resolve_device(exp.options.device)
+    exp.engine.check(device)
     model, theta0 = _initial_model(exp)
     corpus, allocation, algo, federation = allocate(exp)
     silos = split_by_silo(corpus.train, allocation, device)
@@ -133,12 +152,41 @@ def prepare(exp: Experiment) -> Simulation:
     parties = [Local(index, data, model, exp.data.task, exp.mechanism, exp.streams) for index, data in enumerate(silos)]
     memory: dict[str, dict[str, Any]] = {name: {} for name in [SERVER, *(local.name for local in parties)]}
     counts = {local.name: algo.counts(local, federation) for local in parties}
-    exp.engine.run(exp.aggregation.setup(counts, algo.weights, algo.needs_counts, memory))
+    traffic = Traffic()
+    exchange(exp.engine, exp.aggregation.setup(counts, algo.weights, algo.needs_counts, memory), memory, traffic)
     held_out = None
     if not allocation.trains.all():
         rows = ~allocation.trains
         held_out = Records(corpus.train.x[rows], corpus.train.y[rows])
-    return Simulation(exp, algo, federation, model, theta0, parties, corpus.test, held_out, device, memory)
+    return Simulation(exp, algo, federation, model, theta0, parties, corpus.test, held_out, device, memory, traffic)
+
+
+def exchange(
+    engine: Engine,
+    parties: dict[str, Party],
+    memory: dict[str, dict[str, Any]],
+    traffic: Traffic,
+    notes: dict[str, Callable[[], Any]] | None = None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run an exchange wherever the engine runs it. Returns what each party has learned, and its note, by name.
+
+    memory: by party; each party's is replaced by what it left. notes: made at the party's end, where it ran.
+    """
+    notes = notes or {}
+
+    def report(name: str) -> tuple[Any, Any]:
+        return memory.get(name), notes[name]() if name in notes else None
+
+    ended = engine.run({name: reporting(party, partial(report, name)) for name, party in parties.items()}, traffic)
+    for name, (_, (kept, _)) in ended.items():
+        if name in memory:
+            memory[name] = kept
+    learned = {name: value for name, (value, _) in ended.items()}
+    return learned, {name: note for name, (_, (_, note)) in ended.items() if name in notes}
+
+
+def _diary(tally: Tally, watch: Stopwatch) -> tuple[tuple[Any, ...], float]:
+    return astuple(tally), watch.seconds.get("local_training", 0.0)
 
 
 def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Algorithm, Federation]:

@@ -161,7 +161,7 @@ def test_killed_and_resumed_equals_uninterrupted(tmp_path):
     assert json.loads((out / "status.json").read_text())["state"] == "running"
     resumed = fedpriv("resume=cut", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
-    for name in ("metrics.csv", "epsilon.csv", "model.safetensors", "config.yaml"):
+    for name in ("metrics.csv", "epsilon.csv", "traffic.csv", "model.safetensors", "config.yaml"):
         assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
     assert json.loads((out / "status.json").read_text())["state"] == "done"
 

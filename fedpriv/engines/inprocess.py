@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fedpriv.engines.base import Engine
+from fedpriv.engines.base import Engine, Host, Mail, Returned, Sent
 
 if TYPE_CHECKING:
     from fedpriv.aggregation.base import Party
@@ -15,26 +17,22 @@ if TYPE_CHECKING:
 class InProcess(Engine):
     """One process. Within a step parties run in the order of their names, which no result depends on."""
 
-    def run(self, parties: dict[str, Party]) -> dict[str, Any]:
-        learned: dict[str, Any] = {}
-        waiting = dict(sorted(parties.items()))
-        mail: dict[str, dict[str, Any] | None] = dict.fromkeys(waiting)  # a generator's first wake-up carries nothing
-        silence = False
-        while waiting:
-            outgoing: dict[str, dict[str, Any]] = {}
-            before = len(waiting)
-            for name in [name for name in waiting if name in mail]:
-                try:
-                    sent = waiting[name].send(mail[name])
-                except StopIteration as end:
-                    learned[name] = end.value
-                    del waiting[name]
-                    continue
-                for receiver, message in sent.items():
-                    outgoing.setdefault(receiver, {})[name] = message
-            outgoing = {name: letters for name, letters in outgoing.items() if name in waiting}
-            if silence and not outgoing and len(waiting) == before:
-                raise RuntimeError(f"no message under way, but {', '.join(waiting)} go on waiting")
-            silence = not outgoing
-            mail = {name: outgoing.get(name, {}) for name in (waiting if silence else outgoing)}
-        return learned
+    @contextmanager
+    def host(self, parties: dict[str, Party]) -> Iterator[Host]:
+        yield _Here(parties)
+
+
+class _Here:
+    def __init__(self, parties: dict[str, Party]) -> None:
+        self.parties = parties
+
+    def wake(self, mail: dict[str, Mail | None]) -> dict[str, Sent | Returned | None]:
+        return {name: answer(self.parties[name], mail[name]) for name in sorted(mail)}
+
+
+def answer(party: Party, mail: Mail | None) -> Sent | Returned:
+    """Wake one party. Raises what it raises."""
+    try:
+        return Sent(party.send(mail))
+    except StopIteration as end:
+        return Returned(end.value)
