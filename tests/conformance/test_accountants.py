@@ -91,11 +91,12 @@ def test_epsilon_never_falls_as_noise_shrinks(accountant, q, sigma, other, round
     assert_none_falls(epsilons(accountant, q, high, rounds), epsilons(accountant, q, low, rounds))
 
 
+@pytest.mark.parametrize("method", [Rdp(), Pld()], ids=["rdp", "pld"])
 @quick
 @given(rates, st.floats(2.0, 100.0), lengths, st.integers(1, 12), st.integers(1, 12))
-def test_epsilon_never_falls_as_groups_grow(accountant, q, sigma, rounds, k, other):
+def test_epsilon_never_falls_as_groups_grow(method, q, sigma, rounds, k, other):
     small, large = sorted((k, other))
-    assert_none_falls(epsilons(accountant, q, sigma, rounds, small), epsilons(accountant, q, sigma, rounds, large))
+    assert_none_falls(epsilons(method, q, sigma, rounds, small), epsilons(method, q, sigma, rounds, large))
 
 
 def test_a_group_of_one_is_a_record(accountant):
