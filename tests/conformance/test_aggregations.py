@@ -10,6 +10,7 @@ from fedpriv.aggregation.base import SERVER, AggregationAborted
 from fedpriv.aggregation.fixed_point import FixedPoint
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
+from fedpriv.aggregation.secagg import SecAgg
 from fedpriv.algorithms.base import Contributions, Plan, Update
 from fedpriv.algorithms.uldp import records, uniform
 from fedpriv.engines.inprocess import InProcess
@@ -19,6 +20,8 @@ AGGREGATIONS = {
     Plain(): 0.0,
     Masked(): FixedPoint(64, 1e4, SILOS).rounding,
     Masked(bits=32, range=100.0): FixedPoint(32, 100.0, SILOS).rounding,
+    SecAgg(): FixedPoint(64, 1e4, SILOS).rounding,
+    SecAgg(threshold=2, bits=32, range=100.0): FixedPoint(32, 100.0, SILOS).rounding,
 }
 """Each with the most that a coordinate of its sum may be off."""
 

@@ -1,0 +1,122 @@
+"""The server of a secure sum: collects, draws, passes on, and takes the masks off the sum."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedpriv.aggregation.base import AggregationAborted, Party, Total
+from fedpriv.aggregation.field_shares import LIMBS, BadShares, Reconstruction
+from fedpriv.aggregation.masks import add_masks, public_key
+from fedpriv.aggregation.secagg_messages import (
+    ADVERTISE,
+    CHECK,
+    COLLECT,
+    SHARE,
+    UNMASK,
+    Advert,
+    Terms,
+    points,
+    seed_between,
+    session_of,
+)
+
+SYSTEM = random.SystemRandom()
+"""Draws from the operating system: whoever could foretell them would know which silos to drop."""
+
+Revealed = dict[str, np.ndarray]
+
+
+@dataclass
+class Collector:
+    """The server for one round over the `invited` silos."""
+
+    terms: Terms
+    invited: list[str]
+
+    def run(self) -> Party:
+        """The five phases; returns the Total over U5."""
+        terms = self.terms
+        adverts = self._senders(ADVERTISE, (yield {}), self.invited, terms.cohort)
+        drawn = sorted(SYSTEM.sample(sorted(adverts), min(terms.candidates, len(adverts))))
+        roster = {name: adverts[name] for name in drawn}
+
+        inbox = yield dict.fromkeys(roster, (ADVERTISE, roster))
+        sealed = self._senders(SHARE, inbox, roster, terms.cohort)
+        whole = all(set(letters) == set(roster) - {name} for name, letters in sealed.items())
+        self._demand(SHARE, whole, "shares for some candidates only")
+        for_each = {name: {peer: sealed[peer][name] for peer in sealed if peer != name} for name in sealed}
+
+        inbox = yield {name: (SHARE, letters) for name, letters in for_each.items()}
+        masked = self._senders(COLLECT, inbox, sealed, terms.cohort)
+        delivered = sorted(masked)
+        chosen = sorted(SYSTEM.sample(delivered, terms.cohort))
+
+        inbox = yield dict.fromkeys(delivered, (COLLECT, (delivered, chosen)))
+        signatures = self._senders(CHECK, inbox, delivered, terms.threshold)
+
+        inbox = yield dict.fromkeys(signatures, (CHECK, signatures))
+        revealed = self._senders(UNMASK, inbox, signatures, terms.threshold)
+        total = self.unmask(roster, {name: masked[name] for name in chosen}, sorted(sealed), revealed)
+        return Total(terms.code.decode(total), tuple(chosen))
+
+    def _senders(self, phase: str, inbox: dict[str, Any], expected: Any, least: int) -> dict[str, Any]:
+        """Contents of this phase's messages from those who may send one; a late message of another phase is none.
+
+        Raises AggregationAborted when fewer than `least` are left.
+        """
+        contents = {name: inbox[name][1] for name in expected if name in inbox and inbox[name][0] == phase}
+        if len(contents) < least:
+            silent = ", ".join(sorted(set(expected) - set(contents)))
+            raise AggregationAborted(f"{phase}: {len(contents)} of at least {least} silos; no message from {silent}")
+        return contents
+
+    def unmask(
+        self,
+        roster: dict[str, Advert],
+        masked: dict[str, np.ndarray],
+        sharing: list[str],
+        revealed: dict[str, Revealed],
+    ) -> np.ndarray:
+        """The sum over U5 of what was under the masks, (d,) integers modulo R.
+
+        masked: messages of U5. sharing: U3. revealed: shares from each silo of U7. Raises AggregationAborted when they
+        do not fit together.
+        """
+        chosen, left_out = sorted(masked), [name for name in sharing if name not in masked]
+        vectors = list(masked.values())
+        self._demand(UNMASK, len({vector.shape for vector in vectors}) == 1, "vectors of different lengths")
+        seeds = self._secrets(roster, chosen, revealed)
+        keys = self._secrets(roster, left_out, revealed)
+        session = session_of(self.terms.round, roster)
+        plus, minus = [], list(seeds.values())
+        for gone, key in keys.items():
+            self._demand(UNMASK, public_key(key) == roster[gone][1], f"the shares do not give {gone}'s mask key")
+            for name in chosen:
+                # `name` has added the mask of the pair if its own name is the larger one, and subtracted it otherwise.
+                (minus if name > gone else plus).append(seed_between(key, roster[name][1], session))
+        total = np.zeros_like(vectors[0])
+        for vector in vectors:
+            total += vector
+        return add_masks(total, plus, minus, purpose=session)
+
+    def _secrets(self, roster: dict[str, Advert], owners: list[str], revealed: dict[str, Revealed]) -> dict[str, bytes]:
+        if not owners:
+            return {}
+        place = points(roster)
+        answers = sorted(revealed)[: self.terms.threshold]
+        rows = [[revealed[name].get(owner) for name in answers] for owner in owners]
+        whole = all(row is not None and row.shape == (LIMBS,) for line in rows for row in line)
+        self._demand(UNMASK, whole, "shares are missing")
+        try:
+            secrets = Reconstruction.at([place[name] for name in answers]).secrets(np.array(rows))
+        except BadShares as error:
+            raise AggregationAborted(f"{UNMASK}: {error}") from error
+        return dict(zip(owners, secrets))
+
+    def _demand(self, phase: str, holds: bool, otherwise: str) -> None:
+        if not holds:
+            raise AggregationAborted(f"{phase}: {otherwise}")

@@ -1,0 +1,210 @@
+import json
+import random
+import subprocess
+import sys
+from unittest.mock import patch
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+from secure_sums import PHASES, dropping, names, noting, parties, ready, run
+
+from fedpriv.aggregation import secagg_server
+from fedpriv.aggregation.base import SERVER, AggregationAborted
+from fedpriv.aggregation.field_shares import Reconstruction
+from fedpriv.aggregation.masks import add_masks, public_key
+from fedpriv.aggregation.secagg import SecAgg
+from fedpriv.aggregation.secagg_messages import points, seed_between, session_of
+from fedpriv.errors import ConfigError
+
+
+@st.composite
+def schedules(draw):
+    """Terms, who sends how many messages before dropping out, and the seed of the server's draws."""
+    silos = draw(st.integers(1, 6))
+    candidates = draw(st.integers(1, silos))
+    cohort = draw(st.integers(candidates // 2 + 1, candidates))
+    threshold = draw(st.integers(candidates // 2 + 1, cohort))
+    sends = draw(st.lists(st.sampled_from([5, 5, 5, 5, 5, 4, 3, 2, 1, 0]), min_size=silos, max_size=silos))
+    return SecAgg(threshold, cohort, candidates), sends, draw(st.integers(0, 2**20))
+
+
+def expected(aggregation, sends, seed):
+    """The set in the sum, or the phase that has too few; the protocol's table, without any cryptography."""
+    rng = random.Random(seed)
+    sent = dict(zip(names(len(sends)), sends))
+    left = {name for name in sent if sent[name] > 0}
+    if len(left) < aggregation.cohort:
+        return PHASES[0]
+    left = rng.sample(sorted(left), min(aggregation.candidates, len(left)))
+    for phase, least in ((1, aggregation.cohort), (2, aggregation.cohort)):
+        left = [name for name in left if sent[name] > phase]
+        if len(left) < least:
+            return PHASES[phase]
+    chosen = set(rng.sample(sorted(left), aggregation.cohort))
+    for phase in (3, 4):
+        left = [name for name in left if sent[name] > phase]
+        if len(left) < aggregation.threshold:
+            return PHASES[phase]
+    return chosen
+
+
+def check_schedule(schedule):
+    aggregation, sends, seed = schedule
+    # Whole numbers have exact codes and exact float64 sums.
+    vectors = np.random.default_rng(seed).integers(-10_000, 10_001, (len(sends), 3))
+    memory = ready(aggregation, len(sends))
+    cast = parties(aggregation, memory, vectors)
+    for name, count in zip(names(len(sends)), sends):
+        cast[name] = dropping(cast[name], count)
+    outcome = expected(aggregation, sends, seed)
+    with patch.object(secagg_server, "SYSTEM", random.Random(seed)):
+        if isinstance(outcome, str):
+            with pytest.raises(AggregationAborted, match=outcome):
+                run(cast)
+        else:
+            total = run(cast)
+            assert set(total.parties) == outcome
+            picked = [int(name.removeprefix("silo")) for name in outcome]
+            np.testing.assert_array_equal(total.vector, vectors[picked].sum(0))
+
+
+@settings(max_examples=1000)
+@given(schedules())
+def test_any_dropouts_give_the_exact_sum_over_the_set_or_no_sum(schedule):
+    check_schedule(schedule)
+
+
+@pytest.mark.slow
+@settings(max_examples=10_000)
+@given(schedules())
+def test_ten_thousand_dropout_schedules(schedule):
+    check_schedule(schedule)
+
+
+@pytest.mark.parametrize("sends", range(5))
+def test_one_dropout_in_each_phase(sends):
+    aggregation = SecAgg(threshold=3, cohort=4)
+    vectors = np.arange(10.0).reshape(5, 2)
+    cast = parties(aggregation, ready(aggregation, 5), vectors)
+    cast["silo2"] = dropping(cast["silo2"], sends)
+    total = run(cast)
+    np.testing.assert_array_equal(total.vector, sum(vectors[int(name[-1])] for name in total.parties))
+    assert len(total.parties) == 4
+    assert sends > 2 or "silo2" not in total.parties
+
+
+def transcript(vectors, aggregation, gone):
+    """Everything that each party sent in a round in which `gone` shared its keys and then dropped out."""
+    cast = parties(aggregation, ready(aggregation, len(vectors)), vectors)
+    cast[gone] = dropping(cast[gone], 2)
+    seen = {name: [] for name in cast}
+    total = run({name: noting(party, seen[name]) for name, party in cast.items()})
+    return total, seen
+
+
+def test_a_dropped_silo_and_one_that_was_not_drawn_stay_hidden():
+    # T13: U3 \ U4 = {silo4}, |U4| = 4, |U5| = 3.
+    aggregation = SecAgg(threshold=3, cohort=3, candidates=5)
+    vectors = np.full((5, 60_000), 7.0)
+    total, seen = transcript(vectors, aggregation, "silo4")
+    assert (total.vector == 21.0).all()
+    assert len(total.parties) == 3
+    assert "silo4" not in total.parties
+    (spared,) = set(names(4)) - set(total.parties)
+    roster = seen[SERVER][1]["silo0"][1]
+    place = points(roster)
+    survivors = names(3)
+    shares = np.array([[seen[name][4][SERVER][1][spared] for name in survivors]])
+    (key,) = Reconstruction.at([place[name] for name in survivors]).secrets(shares)
+    # The server does get the mask key of the silo that was not drawn, takes off all its pairwise masks, and still sees
+    # nothing, because the silo's own mask is never revealed.
+    assert public_key(key) == roster[spared][1]
+    session = session_of(1, roster)
+    seeds = {peer: seed_between(key, roster[peer][1], session) for peer in roster if peer != spared}
+    rest = seen[spared][2][SERVER][1].copy()
+    add_masks(
+        rest,
+        [seed for peer, seed in seeds.items() if peer > spared],
+        [seed for peer, seed in seeds.items() if peer < spared],
+        session,
+    )
+    assert chisquare(np.bincount(rest.view(np.uint8), minlength=256)).pvalue > 1e-4
+
+
+def test_masked_vectors_are_uniform():
+    _, seen = transcript(np.zeros((4, 60_000)), SecAgg(3, 3), "silo3")
+    for name in names(3):
+        message = seen[name][2][SERVER][1]
+        assert chisquare(np.bincount(message.view(np.uint8), minlength=256)).pvalue > 1e-4
+
+
+def test_survivors_reveal_one_secret_of_each_silo():
+    _, seen = transcript(np.zeros((5, 2)), SecAgg(3, 3), "silo1")
+    for name in set(names(5)) - {"silo1"}:
+        revealed = seen[name][4][SERVER][1]
+        assert set(revealed) == set(names(5))
+        assert all(share.shape == (9,) for share in revealed.values())
+
+
+def test_no_message_of_two_rounds_is_the_same():
+    aggregation = SecAgg()
+    memory, said = ready(aggregation, 3), []
+    for round in (1, 2):
+        seen = []
+        cast = parties(aggregation, memory, np.ones((3, 4)), round)
+        cast["silo0"] = noting(cast["silo0"], seen)
+        run(cast)
+        said.append(seen)
+    for first, second in zip(*said):
+        assert str(first) != str(second)
+
+
+def test_memory_holds_each_silos_own_key_alone():
+    memory = ready(SecAgg(), 3)
+    assert not memory[SERVER]
+    assert len({memory[name]["signing_key"] for name in names(3)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"threshold": 0}, "threshold"),
+        ({"threshold": 4, "cohort": 3, "candidates": 5}, "threshold"),
+        ({"threshold": 2, "candidates": 4}, "threshold"),
+        ({"cohort": 5, "candidates": 4}, "cohort"),
+        ({"candidates": 6}, "candidates"),
+        ({"cohort": 2}, "threshold"),
+        ({"bits": 8}, "bits"),
+    ],
+)
+def test_impossible_terms_end_at_set_up(settings, key):
+    with pytest.raises(ConfigError, match=rf"^aggregation\.{key}="):
+        ready(SecAgg(**settings), 5)
+
+
+def fedpriv(folder, *words):
+    words = [*words, "rounds=1", "algo.local_epochs=1", "allocator.n_users=8", f"hydra.run.dir={folder}"]
+    return subprocess.run(
+        [sys.executable, "-m", "fedpriv", *words], cwd=folder.parent, capture_output=True, text=True, check=False
+    )
+
+
+def test_command_line_gives_what_plain_gives(tmp_path):
+    losses = []
+    for name in ("plain", "secagg"):
+        done = fedpriv(tmp_path / name, f"aggregation={name}")
+        assert done.returncode == 0, done.stderr
+        assert json.loads((tmp_path / name / "status.json").read_text())["state"] == "done"
+        losses.append(pd.read_csv(tmp_path / name / "metrics.csv")["loss"].to_numpy())
+    np.testing.assert_allclose(*losses, rtol=1e-6)
+
+
+def test_command_line_refuses_a_sum_with_too_little_noise(tmp_path):
+    done = fedpriv(tmp_path / "out", "aggregation=secagg", "aggregation.cohort=2", "aggregation.threshold=2")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "round 1: the sum lacks" in done.stderr
