@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedpriv.engines.messages import register
 from fedpriv.errors import FedprivError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class AggregationAborted(FedprivError):
     """The exchange ended without a sum; nothing was released in this round."""
 
 
+@register
 @dataclass(frozen=True)
 class Total:
     """What a round's exchange gives to whoever learns it: the sum (d,) float64, and the parties that are in it."""
@@ -62,7 +64,8 @@ class Aggregation(ABC):
         """Parties of the exchange before the first round, by name.
 
         counts: each silo's records per unit, (n_units,). weigh: the algorithm's weights from the (n_silos, n_units)
-        table. memory: one dictionary a party, which only that party's generator may touch.
+        table. memory: one dictionary a party, which only that party's generator may touch; it holds what a message
+        may hold (engines.messages), since a party that ran in another process brings it home as one.
         """
 
     @abstractmethod

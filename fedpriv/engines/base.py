@@ -109,7 +109,7 @@ def _deliver(host: Host, network: Network, names: list[str], log: Traffic | None
             if letter.receiver in waiting:
                 arriving.setdefault(letter.receiver, {})[letter.sender] = letter.message
         under_way = bool(arriving) or network.pending
-        if silence and not under_way and len(waiting) == before:
+        if silence and not letters and not under_way and len(waiting) == before:
             raise RuntimeError(f"no message under way, but {', '.join(waiting)} go on waiting")
         silence = not under_way
         mail = dict(arriving) if under_way else {name: {} for name in waiting}

@@ -2,8 +2,9 @@
 their own length.
 
 A message is None, a bool, an int of any size, a float, a str, bytes, a tuple, list or dict (keys: str or int) of
-messages, or a numpy array or scalar of booleans or numbers. Equal bytes mean equal messages: each message has exactly
-one encoding, `decode` refuses all others, and types come back as they were (a tuple as a tuple, float32 as float32).
+messages, a numpy array or scalar of booleans or numbers, or a registered dataclass of messages. Equal bytes mean equal
+messages: each message has exactly one encoding, `decode` refuses all others, and types come back as they were (a tuple
+as a tuple, float32 as float32).
 
 Layout: one letter for the type, then its content. Lengths and counts are 4 bytes, everything is little-endian.
 """
@@ -13,7 +14,8 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,9 +30,19 @@ DTYPES = tuple(
     for code in ("?", "<i1", "<i2", "<i4", "<i8", "<u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "<c8", "<c16")
 )
 
+T = TypeVar("T")
+_REGISTERED: dict[str, type] = {}
+
 
 class MessageError(ValueError):
     """Not a message: a type outside the schema, too large, or bytes that no message encodes to."""
+
+
+def register(cls: type[T]) -> type[T]:
+    """Class decorator: instances of this dataclass, told by its name and its fields' values, may be in a message."""
+    if _REGISTERED.setdefault(cls.__name__, cls) is not cls:
+        raise ValueError(f"two classes of messages are named {cls.__name__}")
+    return cls
 
 
 def encode(message: Any) -> bytes:
@@ -93,6 +105,9 @@ def _parts(message: Any, depth: int) -> Iterator[bytes | np.ndarray]:
             yield from _parts(value, depth + 1)
     elif kind is np.ndarray or isinstance(message, np.generic):
         yield from _array_parts(b"a" if kind is np.ndarray else b"g", np.asarray(message))
+    elif _REGISTERED.get(kind.__name__) is kind:
+        yield _sized(b"o", kind.__name__.encode())
+        yield from _parts(tuple(getattr(message, field.name) for field in fields(kind)), depth + 1)
     else:
         raise MessageError(f"a message cannot hold {kind.__module__}.{kind.__qualname__}")
 
@@ -159,6 +174,8 @@ class _Reader:
             return self.pairs(depth)
         if letter in (b"a", b"g"):
             return self.array(scalar=letter == b"g")
+        if letter == b"o":
+            return self.instance(depth)
         raise MessageError(f"no type has the letter {letter!r}")
 
     def text(self, letter: bytes, content: bytes) -> int | str | bytes:
@@ -173,6 +190,16 @@ class _Reader:
         if _int_bytes(value) != content:
             raise MessageError("an int with needless bytes")
         return value
+
+    def instance(self, depth: int) -> Any:
+        cls = _REGISTERED.get(self.text(b"s", self.take(self.count())))
+        values = self.message(depth + 1)
+        if cls is None or type(values) is not tuple or len(values) != len(fields(cls)):
+            raise MessageError("not the fields of a registered class")
+        try:
+            return cls(*values)
+        except Exception as error:
+            raise MessageError(f"{cls.__name__} refuses its values: {error}") from error
 
     def pairs(self, depth: int) -> dict[str | int, Any]:
         pairs: dict[str | int, Any] = {}

@@ -1,5 +1,6 @@
 import math
 from collections import namedtuple
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedpriv.engines import messages
-from fedpriv.engines.messages import MessageError, decode, encode, size_of
+from fedpriv.engines.messages import MessageError, decode, encode, register, size_of
 
 dtypes = st.one_of(
     hnp.boolean_dtypes(),
@@ -159,6 +160,35 @@ def test_torch_tensors_are_refused():
 
     with pytest.raises(MessageError, match="torch"):
         encode({"vector": torch.zeros(3)})
+
+
+def test_registered_dataclasses():
+    @register
+    @dataclass(frozen=True)
+    class Point:
+        x: float
+        y: tuple
+
+        def __post_init__(self):
+            assert self.x >= 0, "x is negative"
+
+    @dataclass(frozen=True)
+    class Unknown:
+        x: float
+
+    data = encode([Point(1.5, (2, None))])
+    assert decode(data) == [Point(1.5, (2, None))]
+    assert size_of([Point(1.5, (2, None))]) == len(data)
+    point = b"o\x05\0\0\0Point"
+    for damaged in (point + encode((1.5,)), point + encode([1.5, ()]), b"o\x01\0\0\0P" + encode((1.5, ()))):
+        with pytest.raises(MessageError, match="registered"):
+            decode(damaged)
+    with pytest.raises(MessageError, match="x is negative"):
+        decode(point + encode((-1.5, ())))
+    with pytest.raises(MessageError, match="Unknown"):
+        encode(Unknown(1.0))
+    with pytest.raises(ValueError, match="two classes"):
+        register(type("Point", (), {}))
 
 
 def test_nesting_ends():
