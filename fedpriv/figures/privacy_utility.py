@@ -17,6 +17,7 @@ import pandas as pd
 
 from fedpriv.figures.runs import Run, find_runs, mean_and_std, user_epsilons
 
+BELOW = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "fontsize": 7.5}
 ORDER = ("DEFAULT", "ULDP-NAIVE", "ULDP-GROUP", "ULDP-SGD", "ULDP-AVG")
 
 
@@ -46,7 +47,7 @@ def draw(runs: list[Run], out: Path, observer: str = "released model", method: s
     for run in runs:
         by_label.setdefault(run.label, []).append(run)
     labels = sorted(by_label, key=_rank)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 6), layout="constrained")
     for number, label in enumerate(labels):
         group, color = by_label[label], f"C{number}"
         curve = mean_and_std([run.metrics for run in group], group[0].metric)
@@ -54,7 +55,7 @@ def draw(runs: list[Run], out: Path, observer: str = "released model", method: s
         low, high = curve["mean"] - curve["std"], curve["mean"] + curve["std"]
         left.fill_between(curve.index, low, high, color=color, alpha=0.2, lw=0)
     left.set(xlabel="round", ylabel=runs[0].metric.replace("_", " "), title=title or "utility on the test split")
-    left.legend(fontsize=8)
+    left.legend(ncol=2, **BELOW)
     left.grid(alpha=0.3)
     _epsilon_panel(right, {label: by_label[label] for label in labels}, observer, method)
     if not all(run.dp_valid for run in runs):
@@ -87,7 +88,7 @@ def _epsilon_panel(axis: plt.Axes, by_label: dict[str, list[Run]], observer: str
     if nothing:
         handles.append(plt.Line2D([], [], lw=0))
         names.append(f"nothing certified: {', '.join(nothing)}")
-    axis.legend(handles, names, fontsize=7)
+    axis.legend(handles, names, **BELOW)
     axis.grid(alpha=0.3, which="both")
 
 
