@@ -1,0 +1,126 @@
+"""Secure sums at the size of real cohorts: what one silo pays, and what the server pays when some drop out.
+
+Processor seconds of one core, with the code that a run uses. `masked` is a silo's round under aggregation=masked. The
+others are secagg's: `shares` checks the candidates and seals shares for all of them, `mask` encodes the vector and adds
+all masks, `reveal` opens the others' shares. In `unmask` the server rebuilds the mask keys of silos that dropped out
+after sharing, and takes off one mask for each of them and each survivor, and the survivors' own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedpriv.engines.messages import size_of
+
+
+@dataclass(frozen=True)
+class Case:
+    """dropped: silos that share keys and never deliver."""
+
+    silos: int
+    parameters: int
+    dropped: int
+    bits: int
+
+
+CASES = [Case(100, 1_000_000, 10, 64), Case(100, 1_000_000, 10, 32), Case(1000, 100_000, 10, 64)]
+
+
+def main() -> None:
+    """Run every case in a process of its own, and print a table."""
+    print("secagg, threshold two thirds; processor seconds of one silo and of the server; MB of one silo")
+    print(f"{'silos':>6} {'params':>8} {'gone':>5} {'bits':>5} {'masked':>8} {'shares':>8} {'mask':>8} "
+          f"{'reveal':>8} {'unmask':>8} {'MB sent':>8} {'vector':>8} {'plain':>8}")  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    for index, case in enumerate(CASES):
+        command = [sys.executable, "-m", "benchmarks.secure_aggregation", str(index)]
+        reply = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+        r = json.loads(reply.splitlines()[-1])
+        times = " ".join(f"{r[key]:6.3f} s" for key in ("masked", "shares", "mask", "reveal", "unmask"))
+        print(f"{case.silos:>6} {case.parameters:>8} {case.dropped:>5} {case.bits:>5} {times} {r['sent']:>8.2f} "
+              f"{r['vector']:>8.2f} {r['plain']:>8.2f}", flush=True)  # fmt: skip
+    for silos in (100, 1000):
+        command = [sys.executable, "-m", "benchmarks.secure_aggregation", "shamir", str(silos)]
+        reply = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+        split, join = json.loads(reply.splitlines()[-1])
+        print(f"Shamir, 32 bytes, {silos} silos, threshold two thirds: split {split:.2f} ms, first join {join:.2f} ms")
+
+
+def measure(case: Case) -> dict[str, float]:
+    """Seconds of each phase for one silo, and of the server's unmasking; megabytes that the silo sends."""
+    from fedpriv.aggregation.field_shares import share
+    from fedpriv.aggregation.masked import mask
+    from fedpriv.aggregation.secagg import SecAgg
+    from fedpriv.aggregation.secagg_messages import new_signing_key, seal, session_of, set_statement, sign
+    from fedpriv.aggregation.secagg_server import Collector
+    from fedpriv.aggregation.secagg_silo import Member
+
+    terms = SecAgg(cohort=case.silos - case.dropped, candidates=case.silos, bits=case.bits).terms(case.silos, 1)
+    names = [f"silo{s:04}" for s in range(case.silos)]
+    chosen, one, others = names[case.dropped :], names[-1], names[:-1]
+    vector = np.random.default_rng(0).normal(size=case.parameters)
+    signing = {name: new_signing_key() for name in names}
+    registry = {name: public for name, (_, public) in signing.items()}
+    members = {name: Member(name, terms, signing[name][0], registry, lambda: vector) for name in names}
+    roster = {name: member.advertise(None) for name, member in members.items()}
+    session, seconds = session_of(1, roster), {}
+
+    def timed(phase: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        since = time.process_time()
+        result = work(*arguments)
+        seconds[phase] = time.process_time() - since
+        return result
+
+    seeds = {name: os.urandom(32) for name in others}
+    timed("masked", lambda: mask(terms.code.encode(vector, one), one, names, seeds, 1))
+    sealed = timed("shares", members[one].share_keys, roster)
+    key_shares = {name: share(member.masking[0], terms.threshold, case.silos) for name, member in members.items()}
+    seed_shares = {name: share(member.seed, terms.threshold, case.silos) for name, member in members.items()}
+    letters = {}
+    for name in others:
+        plain = key_shares[name][-1].tobytes() + seed_shares[name][-1].tobytes()
+        letters[name] = seal(members[name].channel[0], roster[one][0], session, name, one, plain)
+    message = timed("mask", members[one].masked_input, letters)
+    consent = members[one].consent((chosen, chosen))
+    statement = set_statement(session, chosen)
+    signatures = {name: sign(signing[name][0], statement) for name in chosen[-terms.threshold :]}
+    answer = timed("reveal", members[one].reveal, signatures)
+    revealed = {
+        name: {owner: (seed_shares if owner in chosen else key_shares)[owner][row] for owner in names}
+        for row, name in enumerate(names)
+        if name in signatures
+    }
+    # The same message stands for everybody's: the server's work does not depend on the numbers.
+    timed("unmask", Collector(terms, names).unmask, roster, dict.fromkeys(chosen, message), names, revealed)
+    sent = sum(map(size_of, [roster[one], sealed, message, consent, answer]))
+    return seconds | {"sent": sent / 1e6, "vector": message.nbytes / 1e6, "plain": vector.nbytes / 1e6}
+
+
+def shamir(silos: int, turns: int = 5) -> tuple[float, float]:
+    """Milliseconds to share 32 bytes, and to rebuild them from a set of silos not met before: medians."""
+    from fedpriv.aggregation.field_shares import Reconstruction, share
+
+    threshold, splits, joins = 2 * silos // 3 + 1, [], []
+    share(bytes(32), threshold, silos)  # the powers of the points are made once
+    for turn in range(turns):
+        since = time.process_time()
+        shares = share(os.urandom(32), threshold, silos)
+        splits.append(time.process_time() - since)
+        chosen = np.sort(np.random.default_rng(turn).permutation(silos)[:threshold])
+        since = time.process_time()
+        Reconstruction.at([int(i) + 1 for i in chosen]).secrets(shares[None, chosen])
+        joins.append(time.process_time() - since)
+    return 1e3 * float(np.median(splits)), 1e3 * float(np.median(joins))
+
+
+if __name__ == "__main__":
+    print(json.dumps(shamir(int(sys.argv[2])) if sys.argv[1] == "shamir" else measure(CASES[int(sys.argv[1])])))
