@@ -94,6 +94,7 @@ class Experiment:
     def __post_init__(self) -> None:
         self.allocator.check(self.data)
         self.algo.check(self.federation, self.mechanism, self.aggregation)
+        self.aggregation.check(self.federation)
 
     @property
     def federation(self) -> Federation:

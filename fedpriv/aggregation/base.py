@@ -18,7 +18,7 @@ from fedpriv.engines.messages import register
 from fedpriv.errors import FedprivError
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.base import Plan, Update
+    from fedpriv.algorithms.base import Federation, Plan, Update
 
 Party = Generator[dict[str, Any], dict[str, Any], Any]
 """A protocol's participant; its return value is what it has learned."""
@@ -42,6 +42,9 @@ class Total:
 @dataclass(frozen=True)
 class Aggregation(ABC):
     """How contributions are summed."""
+
+    def check(self, federation: Federation) -> None:  # noqa: B027
+        """Raise ConfigError for settings that cannot work with so many silos; no data is loaded yet."""
 
     @property
     @abstractmethod

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.aggregation.base import SERVER, Aggregation, Party, Total
-from fedpriv.aggregation.fixed_point import FixedPoint, check_ring
+from fedpriv.aggregation.fixed_point import FixedPoint, check_ring, precision
 from fedpriv.aggregation.masks import add_masks, agree, digest, new_key
 from fedpriv.aggregation.weighted import fetch_weights, hand_out_weights, require_all, shown_counts, weighted_sum
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.base import Plan, Update
+    from fedpriv.algorithms.base import Federation, Plan, Update
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,9 @@ class Masked(Aggregation):
 
     def __post_init__(self) -> None:
         check_ring(self.bits, self.range)
+
+    def check(self, federation: Federation) -> None:
+        precision(self.bits, self.range, federation.n_silos)
 
     @property
     def hides_messages(self) -> bool:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.aggregation.base import SERVER, Aggregation, Party
-from fedpriv.aggregation.fixed_point import FixedPoint, check_ring
+from fedpriv.aggregation.fixed_point import FixedPoint, check_ring, precision
 from fedpriv.aggregation.secagg_messages import Terms, new_signing_key
 from fedpriv.aggregation.secagg_server import Collector
 from fedpriv.aggregation.secagg_silo import Member
@@ -39,7 +39,7 @@ from fedpriv.aggregation.weighted import fetch_weights, hand_out_weights, requir
 from fedpriv.errors import require
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.base import Plan, Update
+    from fedpriv.algorithms.base import Federation, Plan, Update
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,13 @@ class SecAgg(Aggregation):
         for key in ("threshold", "cohort", "candidates"):
             value = getattr(self, key)
             require(value is None or value >= 1, f"aggregation.{key}", value, "a positive integer, or null")
-        if self.candidates is not None:
-            self.terms(self.candidates, 0)
+        for low, high in (("threshold", "cohort"), ("cohort", "candidates"), ("threshold", "candidates")):
+            small, large = getattr(self, low), getattr(self, high)
+            fits = small is None or large is None or small <= large
+            require(fits, f"aggregation.{low}", small, f"at most aggregation.{high}={large}")
+
+    def check(self, federation: Federation) -> None:
+        precision(self.bits, self.range, self.terms(federation.n_silos, 0).cohort)
 
     @property
     def hides_messages(self) -> bool:
@@ -91,7 +96,6 @@ class SecAgg(Aggregation):
         needs_counts: bool,
         memory: dict[str, dict[str, Any]],
     ) -> dict[str, Party]:
-        self.terms(len(counts), 0)
         shown = shown_counts(counts, needs_counts)
         parties = {name: self._silo_setup(own, memory[name]) for name, own in shown.items()}
         return {SERVER: self._server_setup(list(counts), weigh), **parties}

@@ -95,4 +95,4 @@ def test_a_thousand_parties_take_milliseconds():
         since = time.perf_counter()
         share(bytes(32), 501, 1000)
         seconds.append(time.perf_counter() - since)
-    assert min(seconds) < 0.05  # about 0.003 measured
+    assert min(seconds) < 0.5  # about 0.004 on an idle core, seconds one by one

@@ -70,7 +70,7 @@ def test_the_server_sees_uniform_integers_and_their_sum():
     assert not total.vector.any()
     assert set(total.parties) == set(SILOS)
     for message in seen.values():
-        assert chisquare(np.bincount(message.view(np.uint8), minlength=256)).pvalue > 1e-4
+        assert chisquare(np.bincount(message.view(np.uint8), minlength=256)).pvalue > 1e-6
 
 
 def test_masks_differ_between_rounds_cohorts_and_set_ups():

@@ -18,6 +18,7 @@ from fedpriv.aggregation.field_shares import Reconstruction
 from fedpriv.aggregation.masks import add_masks, public_key
 from fedpriv.aggregation.secagg import SecAgg
 from fedpriv.aggregation.secagg_messages import points, seed_between, session_of
+from fedpriv.algorithms.base import Federation
 from fedpriv.errors import ConfigError
 
 
@@ -132,14 +133,14 @@ def test_a_dropped_silo_and_one_that_was_not_drawn_stay_hidden():
         [seed for peer, seed in seeds.items() if peer < spared],
         session,
     )
-    assert chisquare(np.bincount(rest.view(np.uint8), minlength=256)).pvalue > 1e-4
+    assert chisquare(np.bincount(rest.view(np.uint8), minlength=256)).pvalue > 1e-6
 
 
 def test_masked_vectors_are_uniform():
     _, seen = transcript(np.zeros((4, 60_000)), SecAgg(3, 3), "silo3")
     for name in names(3):
         message = seen[name][2][SERVER][1]
-        assert chisquare(np.bincount(message.view(np.uint8), minlength=256)).pvalue > 1e-4
+        assert chisquare(np.bincount(message.view(np.uint8), minlength=256)).pvalue > 1e-6
 
 
 def test_survivors_reveal_one_secret_of_each_silo():
@@ -179,11 +180,12 @@ def test_memory_holds_each_silos_own_key_alone():
         ({"candidates": 6}, "candidates"),
         ({"cohort": 2}, "threshold"),
         ({"bits": 8}, "bits"),
+        ({"bits": 32, "range": 1e9}, "range"),
     ],
 )
-def test_impossible_terms_end_at_set_up(settings, key):
+def test_impossible_terms_end_before_data_are_loaded(settings, key):
     with pytest.raises(ConfigError, match=rf"^aggregation\.{key}="):
-        ready(SecAgg(**settings), 5)
+        SecAgg(**settings).check(Federation(10, 5))
 
 
 def fedpriv(folder, *words):
@@ -201,6 +203,12 @@ def test_command_line_gives_what_plain_gives(tmp_path):
         assert json.loads((tmp_path / name / "status.json").read_text())["state"] == "done"
         losses.append(pd.read_csv(tmp_path / name / "metrics.csv")["loss"].to_numpy())
     np.testing.assert_allclose(*losses, rtol=1e-6)
+
+
+def test_command_line_refuses_impossible_terms_before_it_looks_for_data(tmp_path):
+    done = fedpriv(tmp_path / "out", "aggregation=secagg", "aggregation.candidates=9", "data=creditcard")
+    assert done.returncode == 2
+    assert done.stderr == "fedpriv: aggregation.candidates=9: at most the 5 silos\n"
 
 
 def test_command_line_refuses_a_sum_with_too_little_noise(tmp_path):
