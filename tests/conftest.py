@@ -5,8 +5,8 @@ import pytest
 from hypothesis import settings
 from small_data import write_all
 
-# Machines are noisy: a slow example is no failure.
-settings.register_profile("fedpriv", deadline=None)
+# Machines are noisy: a slow example is no failure. CI repeats the same examples; a developer's run looks for new ones.
+settings.register_profile("fedpriv", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("fedpriv")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -227,17 +227,25 @@ def test_a_report_is_made_at_the_partys_end(engine):
     ids=["none", "lost", "late", "all late", "twice", "all lost"],
 )
 def test_a_plain_round_is_that_of_one_process_bit_for_bit(engine, faults):
-    assert plain_round(Faulty(engine, faults)) == plain_round(Faulty(InProcess(), faults))
+    assert one_round(Plain(), Faulty(engine, faults)) == one_round(Plain(), Faulty(InProcess(), faults))
 
 
-def plain_round(engine):
-    """Set-up with record counts, then a round over three silos: all that is learned, remembered and sent, as text."""
+@pytest.mark.parametrize("path", sorted((CONF.parent / "aggregation").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_aggregation_gives_the_sum_of_one_process(engine, path):
+    aggregation = instantiate(OmegaConf.load(path))
+    assert one_round(aggregation, engine)[:2] == one_round(aggregation, InProcess())[:2]
+
+
+def one_round(aggregation, engine):
+    """Set-up with record counts, then a round over three silos: what is learned, the bytes of each party, and all that
+    is remembered and sent (where keys are drawn, the latter differs between rounds), as text."""
     rng = np.random.default_rng(0)
     counts = rng.integers(1, 9, (3, 50))
     vectors, noise = rng.normal(size=(3, 50, 40)), rng.normal(size=(3, 40))
     silos = [f"silo{s}" for s in range(3)]
     memory, traffic = {name: {} for name in [SERVER, *silos]}, Traffic(keep=True)
-    exchange(InProcess(), Plain().setup(dict(zip(silos, counts)), records, True, memory), memory, traffic)
+    setup = aggregation.setup(dict(zip(silos, counts)), records, True, memory)
+    exchange(engine.engine if isinstance(engine, Faulty) else engine, setup, memory, traffic)
     updates = {
         name: Update(
             (Contributions(np.arange(i, i + 10), torch.from_numpy(vectors[s, i : i + 10])) for i in range(0, 50, 10)),
@@ -246,11 +254,12 @@ def plain_round(engine):
         for s, name in enumerate(silos)
     }
     try:
-        learned, _ = exchange(engine, Plain().exchange(Plan(1, (0, 1, 2), None, ()), updates, memory), memory, traffic)
+        parties = aggregation.exchange(Plan(1, (0, 1, 2), None, ()), updates, memory)
+        learned, _ = exchange(engine, parties, memory, traffic)
     except AggregationAborted as aborted:
         learned = str(aborted)
     with np.printoptions(floatmode="unique", threshold=sys.maxsize):
-        return repr((learned, memory, traffic.rows(1, "round"), traffic.transcript))
+        return repr(learned), traffic.rows(1, "round"), repr((memory, traffic.transcript))
 
 
 def test_a_run_leaves_the_same_files(tmp_path):

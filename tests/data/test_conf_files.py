@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+PRESET = ["n_users", "n_silos", "local_epochs", "batch_size", "local_lr", "clip", "global_lr"]
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
@@ -20,7 +21,8 @@ def test_data_keys(file):
     config = OmegaConf.load(file)
     cls, arguments = component(OmegaConf.to_container(config.data))
     assert list(arguments) == [field.name for field in fields(cls)]
-    assert list(config.preset) == ["n_users", "n_silos", "local_epochs", "batch_size", "local_lr", "clip", "global_lr"]
+    assert list(config.preset)[:7] == PRESET
+    assert set(list(config.preset)[7:]) <= {"silo_clip", "silo_global_lr", "silo_epochs"}  # the others have defaults
     assert cls.natural_silos in (None, config.preset.n_silos)
     assert config.rounds >= 1
 
@@ -47,4 +49,4 @@ def test_settings_of_the_uldp_fl_experiments(name, model, rounds, preset):
     config = OmegaConf.load(CONF / "data" / f"{name}.yaml")
     assert config.defaults[0]["override /model"] == model
     assert config.rounds == rounds
-    assert list(config.preset.values()) == preset
+    assert [config.preset[key] for key in PRESET] == preset
