@@ -47,6 +47,8 @@ def run(args: list[str]) -> None:
     from fedpriv.help import conf_dir
 
     if not any(word.split("=")[0] in HYDRA_ONLY for word in args):
+        from hydra.types import RunMode
+
         from fedpriv.compose import Words, compose_jobs, own
 
         words = Words.parse(args)
@@ -59,7 +61,7 @@ def run(args: list[str]) -> None:
         _hydra(
             args,
             conf_dir(),
-            _check_writable(configs[0], words.multirun or str(configs[0].hydra.mode) == "RunMode.MULTIRUN"),
+            _check_writable(configs[0], words.multirun or configs[0].hydra.mode == RunMode.MULTIRUN),
         )
     else:
         _hydra(args, conf_dir(), Path())

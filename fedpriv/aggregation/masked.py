@@ -25,7 +25,13 @@ import numpy as np
 from fedpriv.aggregation.base import SERVER, Aggregation, Party, Total
 from fedpriv.aggregation.fixed_point import FixedPoint, check_ring, precision
 from fedpriv.aggregation.masks import add_masks, agree, digest, new_key
-from fedpriv.aggregation.weighted import fetch_weights, hand_out_weights, require_all, shown_counts, weighted_sum
+from fedpriv.aggregation.weighted import (
+    fetch_weights,
+    hand_out_weights_and_keys,
+    require_all,
+    shown_counts,
+    weighted_sum,
+)
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.base import Federation, Plan, Update
@@ -66,7 +72,7 @@ class Masked(Aggregation):
     ) -> dict[str, Party]:
         shown = shown_counts(counts, needs_counts)
         parties = {name: self._silo_setup(name, own, memory[name]) for name, own in shown.items()}
-        return {SERVER: self._server_setup(list(counts), weigh), **parties}
+        return {SERVER: hand_out_weights_and_keys(list(counts), weigh), **parties}
 
     def _silo_setup(self, name: str, counts: np.ndarray, memory: dict[str, Any]) -> Party:
         yield from fetch_weights(counts, memory)
@@ -76,11 +82,6 @@ class Masked(Aggregation):
             peer: agree(private, key, _pair(name, peer)) for peer, key in keys.items() if peer != name
         }  # the private key is not needed again, and forgotten
         memory["rounds_masked"] = 0
-
-    def _server_setup(self, silos: list[str], weigh: Callable[[np.ndarray], np.ndarray]) -> Party:
-        keys = yield from hand_out_weights(silos, weigh)
-        require_all(silos, keys)
-        yield dict.fromkeys(silos, keys)
 
     def exchange(self, plan: Plan, updates: dict[str, Update], memory: dict[str, dict[str, Any]]) -> dict[str, Party]:
         cohort = sorted(updates)

@@ -35,7 +35,12 @@ from fedpriv.aggregation.fixed_point import FixedPoint, check_ring, precision
 from fedpriv.aggregation.secagg_messages import Terms, new_signing_key
 from fedpriv.aggregation.secagg_server import Collector
 from fedpriv.aggregation.secagg_silo import Member
-from fedpriv.aggregation.weighted import fetch_weights, hand_out_weights, require_all, shown_counts, weighted_sum
+from fedpriv.aggregation.weighted import (
+    fetch_weights,
+    hand_out_weights_and_keys,
+    shown_counts,
+    weighted_sum,
+)
 from fedpriv.errors import require
 
 if TYPE_CHECKING:
@@ -98,17 +103,12 @@ class SecAgg(Aggregation):
     ) -> dict[str, Party]:
         shown = shown_counts(counts, needs_counts)
         parties = {name: self._silo_setup(own, memory[name]) for name, own in shown.items()}
-        return {SERVER: self._server_setup(list(counts), weigh), **parties}
+        return {SERVER: hand_out_weights_and_keys(list(counts), weigh), **parties}
 
     def _silo_setup(self, counts: np.ndarray, memory: dict[str, Any]) -> Party:
         yield from fetch_weights(counts, memory)
         memory["signing_key"], verification_key = new_signing_key()
         memory["registry"] = (yield {SERVER: verification_key})[SERVER]
-
-    def _server_setup(self, silos: list[str], weigh: Callable[[np.ndarray], np.ndarray]) -> Party:
-        registry = yield from hand_out_weights(silos, weigh)
-        require_all(silos, registry)
-        yield dict.fromkeys(silos, registry)
 
     def exchange(self, plan: Plan, updates: dict[str, Update], memory: dict[str, dict[str, Any]]) -> dict[str, Party]:
         terms = self.terms(len(updates), plan.round)

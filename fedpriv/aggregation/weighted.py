@@ -41,6 +41,13 @@ def hand_out_weights(silos: list[str], weigh: Callable[[np.ndarray], np.ndarray]
     return (yield dict(zip(silos, weights)))
 
 
+def hand_out_weights_and_keys(silos: list[str], weigh: Callable[[np.ndarray], np.ndarray]) -> Party:
+    """The server's part where the silos answer their weights with a public key each: everybody gets all of them."""
+    keys = yield from hand_out_weights(silos, weigh)
+    require_all(silos, keys)
+    yield dict.fromkeys(silos, keys)
+
+
 def weighted_sum(update: Update, memory: dict[str, Any]) -> np.ndarray:
     """One silo's message in the clear: its weighted contributions plus its noise share, (d,) float64."""
     import torch

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedpriv.errors import ConfigError
+from fedpriv.errors import require
 from fedpriv.tasks import Task
 from fedpriv.training.chain import links
 from fedpriv.training.loop import Loop
@@ -72,7 +72,6 @@ def refuse_shared_state(model: nn.Module) -> None:
     """Raise ConfigError if records influence each other through `model`, as in batch normalisation: clipping one
     user's update would then not bound what the user's records do."""
     for name, part in model.named_modules():
-        if isinstance(part, nn.modules.batchnorm._BatchNorm) or getattr(part, "track_running_stats", False):
-            kind = type(part).__name__
-            allowed = f"a network without {kind} (layer {name}), which carries statistics from record to record"
-            raise ConfigError("model", type(model).__name__, f"{allowed}; use GroupNorm")
+        mixes = isinstance(part, nn.modules.batchnorm._BatchNorm) or getattr(part, "track_running_stats", False)
+        allowed = f"no layer that mixes or remembers the records of a batch (layer {name}; GroupNorm does neither)"
+        require(not mixes, "model", type(part).__name__, allowed)

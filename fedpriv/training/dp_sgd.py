@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from fedpriv.errors import require
 from fedpriv.streams import SystemGenerator
 from fedpriv.tasks import Task
+from fedpriv.training.choose import refuse_shared_state
 from fedpriv.training.size import in_mode
 from fedpriv.training.vectors import unflatten
 
@@ -82,7 +82,7 @@ def dp_sgd(
 
     Raises ConfigError for networks with BatchNorm, ValueError for rows that do not fill whole groups.
     """
-    _refuse_mixing(model)
+    refuse_shared_state(model)
     if len(x) % group or recipe.expected_batch <= 0:
         raise ValueError(f"{len(x)} rows in groups of {group}, expected batch {recipe.expected_batch}")
     gradients = _gradients(model, task, group)
@@ -100,13 +100,6 @@ def dp_sgd(
                 optimizer.step()
                 optimizer.zero_grad()
     return vector.detach() - theta
-
-
-def _refuse_mixing(model: nn.Module) -> None:
-    for part in model.modules():
-        mixes = isinstance(part, nn.modules.batchnorm._BatchNorm) or getattr(part, "track_running_stats", False)
-        allowed = "no layer that mixes or remembers the records of a batch (GroupNorm does neither)"
-        require(not mixes, "model", type(part).__name__, allowed)
 
 
 def _gradients(model: nn.Module, task: Task, group: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
