@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from phe import PaillierPrivateKey, PaillierPublicKey
+
+from fedpriv.aggregation.fixed_point import OutOfRange
+from fedpriv.aggregation.paillier.keys import generate_key
+from fedpriv.aggregation.paillier.layout import Layout
+from fedpriv.aggregation.paillier.residues import PublishedResidues
+from fedpriv.aggregation.paillier.weighted_product import hoist, multiply, seal, weighted_product
+
+KEY = generate_key(512)
+PUBLIC = KEY.public
+PHE = PaillierPrivateKey(PaillierPublicKey(PUBLIC.n), KEY.p, KEY.q)
+
+
+def layout(users, bound=1.0, precision=20):
+    return Layout(512, n_max=20, precision=precision, users=users, silos=2, bound=bound, noise=5.0)
+
+
+def plain_totals(weights, coefficients):
+    """Oracle in Python integers."""
+    return [sum(w * a for w, a in zip(weights, column)) for column in coefficients.T.tolist()]
+
+
+@st.composite
+def cases(draw):
+    users = draw(st.integers(1, 6))
+    shape = layout(users)
+    dimension = draw(st.sampled_from([1, 2, shape.slots - 1, shape.slots, shape.slots + 1, 2 * shape.slots + 3]))
+    limit = shape.coordinate_bound
+    values = st.one_of(st.sampled_from([0, 1, -1, limit, -limit]), st.integers(-limit, limit))
+    rows = draw(st.lists(st.lists(values, min_size=dimension, max_size=dimension), min_size=users, max_size=users))
+    weights = draw(st.lists(st.integers(1, shape.lcm), min_size=users, max_size=users))
+    return shape, weights, np.array(rows, dtype=np.int64)
+
+
+@settings(max_examples=40, deadline=None)
+@given(cases())
+def test_slots_hold_the_plain_weighted_sums(case):
+    shape, weights, coefficients = case
+    products = weighted_product(PUBLIC, [KEY.encrypt(w) for w in weights], coefficients, shape)
+    dimension = coefficients.shape[1]
+    totals = plain_totals(weights, coefficients)
+    for decrypt in (KEY.decrypt, lambda c: PHE.raw_decrypt(int(c))):
+        assert shape.unpack([decrypt(c) for c in products], PUBLIC.n, dimension) == totals
+
+
+def test_a_round_of_two_silos_gives_the_exact_total():
+    # Counts n_su of four users in two silos, blinds as the protocol makes them.
+    shape = layout(4)
+    counts = np.array([[3, 1, 0, 7], [2, 5, 4, 13]])
+    blinds = [pow(7, u + 1, PUBLIC.n) for u in range(4)]
+    inverses = [pow(b * int(total), -1, PUBLIC.n) for b, total in zip(blinds, counts.sum(axis=0))]
+    broadcast = [KEY.encrypt(i) for i in inverses]
+    rng, dimension = np.random.default_rng(0), shape.slots + 2
+    messages, exact = [], [0] * dimension
+    for silo in range(2):
+        owned = [u for u in range(4) if counts[silo, u]]
+        coefficients = shape.truncate(rng.uniform(-1, 1, (len(owned), dimension)))
+        noise = shape.dithered(rng.integers(-1000, 1000, dimension))
+        factors = [blinds[u] * int(counts[silo, u]) * shape.lcm for u in owned]
+        hoisted = hoist(PUBLIC, [broadcast[u] for u in owned], factors)
+        products = weighted_product(PUBLIC, hoisted, coefficients, shape)
+        fresh = PublishedResidues(PUBLIC).draw(len(products))
+        messages.append(seal(PUBLIC, products, shape.pack(noise), fresh))
+        weights = [shape.lcm * int(counts[silo, u]) // int(counts[:, u].sum()) for u in owned]
+        sums = plain_totals(weights, coefficients)
+        exact = [e + s + z for e, s, z in zip(exact, sums, noise)]
+    totals = [KEY.decrypt(c) for c in multiply(PUBLIC, messages)]
+    assert shape.unpack(totals, PUBLIC.n, dimension) == exact
+
+
+def test_a_coefficient_beyond_the_bound_is_refused():
+    shape = layout(2)
+    bases = [KEY.encrypt(1), KEY.encrypt(2)]
+    for value in (shape.coordinate_bound + 1, -shape.coordinate_bound - 1, np.iinfo(np.int64).min):
+        with pytest.raises(OutOfRange):
+            weighted_product(PUBLIC, bases, np.array([[0], [value]], dtype=np.int64), shape)
+    with pytest.raises(ValueError, match="coefficients"):
+        weighted_product(PUBLIC, bases, np.zeros((2, 3)), shape)
