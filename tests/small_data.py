@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fedpriv.data.adult import CATEGORIES, COLUMNS, INCOME
+
 CREDITCARD = ["Time", *(f"V{i}" for i in range(1, 29)), "Amount", "Class"]
 CENTRES = {"cleveland": 61, "hungarian": 50, "switzerland": 20, "va": 30}
 REGIONS = [25, 16, 17, 13, 12, 5]
@@ -17,11 +19,12 @@ TEST_PATIENTS = 3
 
 
 def write_all(root: Path) -> Path:
-    """All four data sets below `root`."""
+    """All data sets below `root`."""
     write_creditcard(root / "creditcard" / "creditcard.csv")
     write_mnist(root)
     write_heart(root / "heart_disease")
     write_tcga(root / "tcga_brca")
+    write_adult(root / "adult")
     return root
 
 
@@ -93,3 +96,18 @@ def write_tcga(folder: Path) -> None:
     write_csv(folder / "brca.csv", [header, *patients])
     split = [[pid, part.partition("_")[0], part] for pid, part in zip(pids, parts)]
     write_csv(folder / "train_test_split.csv", [["pid", "fold", "fold2"], *split])
+
+
+def write_adult(folder: Path, rows: dict[str, int] | None = None) -> None:
+    """adult.data and adult.test with their quirks; older people with more hours a week earn more."""
+    rng = np.random.default_rng(4)
+    folder.mkdir(parents=True, exist_ok=True)
+    answers = {name: values.split() for name, values in CATEGORIES.items()}
+    for name, n in (rows or {"adult.data": 500, "adult.test": 230}).items():
+        lines = ["|1x3 Cross validator"] if name == "adult.test" else []
+        for _ in range(n):
+            numbers = {column: int(rng.integers(0, 100)) for column in COLUMNS[:-1] if column not in answers}
+            rich = numbers["age"] + numbers["hours-per-week"] > rng.normal(120, 20)
+            cells = [str(numbers[c]) if c in numbers else str(rng.choice(answers[c])) for c in COLUMNS[:-1]]
+            lines.append(", ".join([*cells, INCOME[rich] + ("." if name == "adult.test" else "")]))
+        (folder / name).write_text("\n".join(lines) + "\n\n")

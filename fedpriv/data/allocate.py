@@ -169,6 +169,30 @@ class Zipf(Drawn):
 
 
 @dataclass(frozen=True)
+class Equal(Drawn):
+    """Devices: each silo holds one user and, up to one, as many records as the others."""
+
+    local_test: float = 0.1112
+
+    def check(self, data: DataSet) -> None:
+        super().check(data)
+        name = type(data).__name__
+        carried = f"natural, uniform or zipf, because the records of {name} already sit in silos"
+        require(data.natural_silos is None, "allocator", "equal", carried)
+        allowed = f"{self.n_silos}, as many as silos: a device has one owner"
+        require(self.n_users == self.n_silos, "allocator.n_users", self.n_users, allowed)
+
+    def _users(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        return spread.balanced_users(n, self.n_users, rng)
+
+    def _silos(self, user: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return user.copy()
+
+    def _owners(self, silo: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
+        return silo.copy()
+
+
+@dataclass(frozen=True)
 class Natural(Allocator):
     """The data set's own silos and users; nothing is drawn, and n_users must be the number of its users."""
 

@@ -5,7 +5,8 @@ import pickle
 import numpy as np
 import pytest
 
-from fedpriv.data.allocate import Natural, Uniform, Zipf
+from fedpriv.data.adult import Adult
+from fedpriv.data.allocate import Equal, Natural, Uniform, Zipf
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.data.creditcard import CreditCard
 from fedpriv.data.digits import Digits
@@ -21,10 +22,11 @@ ALLOCATORS = {
     "two labels": lambda users, silos: Zipf(users, silos, labels_per_user=2),
     "one label": lambda users, silos: Uniform(users, silos, labels_per_user=1),
     "local test": lambda users, silos: Zipf(users, silos, local_test=0.25, local_test_from=50),
+    "equal": lambda users, silos: Equal(users, users, local_test_from=50),
     "natural": Natural,
 }
 DETERMINED = ["natural"]
-DATA = [BreastCancer, Digits, CreditCard, Mnist, HeartDisease, TcgaBrca]
+DATA = [BreastCancer, Digits, CreditCard, Mnist, HeartDisease, TcgaBrca, Adult]
 
 
 def accepted():
@@ -60,7 +62,7 @@ def test_every_data_set_has_its_allocators():
     names = [(cls.__name__, name) for cls, name, _ in (case.values[0] for case in CASES)]
     assert {("Mnist", "two labels"), ("HeartDisease", "natural"), ("TcgaBrca", "zipf")} <= set(names)
     assert ("TcgaBrca", "natural") not in names
-    assert len(set(names)) == 4 * 5 + 4 + 3
+    assert len(set(names)) == 5 * 6 + 4 + 3
 
 
 def test_every_record_has_exactly_one_owner_and_one_silo(case):

@@ -8,6 +8,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
+from fedpriv.data.adult import Adult
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.data.creditcard import CreditCard
 from fedpriv.data.digits import Digits
@@ -17,7 +18,7 @@ from fedpriv.data.tcga_brca import TcgaBrca
 from fedpriv.errors import DataError, FedprivError
 from fedpriv.streams import Streams
 
-DATA = [BreastCancer, Digits, CreditCard, Mnist, HeartDisease, TcgaBrca]
+DATA = [BreastCancer, Digits, CreditCard, Mnist, HeartDisease, TcgaBrca, Adult]
 EMBEDDED = [BreastCancer, Digits]
 FIXED_SPLIT = [HeartDisease, TcgaBrca]
 

@@ -3,7 +3,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from fedpriv.data.allocate import Natural, Uniform, Zipf
+from fedpriv.data.adult import Adult
+from fedpriv.data.allocate import Equal, Natural, Uniform, Zipf
 from fedpriv.data.base import DataSet, Records
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.data.creditcard import CreditCard
@@ -36,7 +37,7 @@ def records(n=600, classes=10, silo=None, user=None):
     return Records(np.zeros((n, 1), np.float32), np.arange(n) % classes, silo, user)
 
 
-@pytest.mark.parametrize("allocator", [Uniform, Zipf, Natural])
+@pytest.mark.parametrize("allocator", [Uniform, Zipf, Equal, Natural])
 @pytest.mark.parametrize(("users", "silos", "key"), [(0, 3, "n_users=0"), (-1, 3, "n_users=-1"), (5, 0, "n_silos=0")])
 def test_sizes_are_positive(allocator, users, silos, key):
     with pytest.raises(ConfigError, match=f"allocator.{key}: a positive"):
@@ -73,6 +74,8 @@ def test_impossible_values(arguments, message):
         (Uniform(50, 6, labels_per_user=1), TcgaBrca(), "allocator.labels_per_user=1: null"),
         (Natural(50, 3), BreastCancer(), "allocator=natural: uniform or zipf, because BreastCancer does not say"),
         (Natural(50, 5), CreditCard(), "allocator=natural"),
+        (Equal(4, 4), HeartDisease(), "allocator=equal: natural, uniform or zipf, because the records of HeartDisease"),
+        (Equal(50, 16), Adult(), "allocator.n_users=50: 16, as many as silos"),
         (Natural(866, 6), TcgaBrca(), "allocator=natural: uniform or zipf, because training on TcgaBrca needs 2"),
     ],
 )

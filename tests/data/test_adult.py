@@ -1,0 +1,123 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_data import write_adult
+
+from fedpriv.data.adult import CATEGORIES, FILES, Adult, _read
+from fedpriv.data.allocate import Equal
+from fedpriv.errors import DataError
+from fedpriv.models.linear import Linear
+from fedpriv.models.mlp import Mlp
+from fedpriv.streams import Streams
+
+
+@pytest.mark.parametrize("which", ["small", "real"])
+@pytest.mark.parametrize("name", ["adult.data", "adult.test"])
+def test_rows_are_those_that_pandas_reads(which, name, request):
+    """Independent oracle: pandas' own parser; a one-hot block decodes to the answer in the file."""
+    import pandas as pd
+
+    path = Path(request.getfixturevalue(f"{which}_root")) / "adult" / name
+    if not path.is_file():
+        pytest.skip("needs adult")
+    skipped = 1 if name == "adult.test" else 0
+    frame = pd.read_csv(path, header=None, skiprows=skipped, skipinitialspace=True, na_filter=False)
+    numbers, answers, y = _read(path)
+    np.testing.assert_array_equal(numbers, frame.select_dtypes("number"))
+    assert (y == frame[14].str.startswith(">50K")).all()
+    words = frame.drop(columns=14).select_dtypes(exclude="number")
+    start = 0
+    for column, known in zip(words, CATEGORIES.values(), strict=True):
+        block = answers[:, start : start + len(known.split())]
+        start += block.shape[1]
+        np.testing.assert_array_equal(block.sum(axis=1), 1)
+        np.testing.assert_array_equal(np.array(known.split())[block.argmax(axis=1)], words[column])
+    assert start == answers.shape[1] == 102
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_numbers_are_standardised_on_the_training_records(small_root, seed):
+    train = Adult(small_root).load(Streams(seed)).train.x[:, :6].astype(np.float64)
+    np.testing.assert_allclose(train.mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(train.std(axis=0), 1, atol=1e-6)
+
+
+def test_what_does_not_fill_sixteen_devices_is_left_out(small_root):
+    corpus = Adult(small_root).load(Streams(0))
+    assert len(corpus.test) == 16 * (730 // 16 // 10)
+    assert len(corpus.train) + len(corpus.test) == 730 // 16 * 16
+
+
+def test_real_devices(real_root):
+    """Hu, Guo, Gong: 16 devices of 3,052 records, split 80/10/10; 108 inputs; a quarter earns more than 50K."""
+    if not (Path(real_root) / FILES[0].places[1]).is_file():
+        pytest.skip("needs adult")
+    data = Adult(real_root)
+    corpus = data.load(Streams(0))
+    allocation = Equal(16, 16).allocate(corpus.train, data, Streams(0))
+    assert np.bincount(allocation.silo[allocation.trains]).tolist() == [2441] * 16
+    assert np.bincount(allocation.silo[~allocation.trains]).tolist() == [306] * 16
+    assert len(corpus.test) == 16 * 305
+    assert corpus.train.x.shape[1] == 108
+    assert corpus.train.y.mean() == pytest.approx(0.239, abs=0.005)
+
+
+def test_logistic_regression_on_real_records_reaches_84_per_cent(real_root):
+    from sklearn.linear_model import LogisticRegression
+
+    if not (Path(real_root) / FILES[0].places[1]).is_file():
+        pytest.skip("needs adult")
+    corpus = Adult(real_root).load(Streams(0))
+    fitted = LogisticRegression(max_iter=200).fit(corpus.train.x, corpus.train.y)
+    assert fitted.score(corpus.test.x, corpus.test.y) > 0.84
+
+
+def test_models_of_the_published_experiments():
+    """Hu, Guo, Gong: logistic regression with 218 parameters; a network with three layers, 9122 parameters."""
+    assert Linear().size(Adult.shape, Adult.outputs) == 218
+    assert Mlp([64, 32], norm=False, dropout=0.0).size(Adult.shape, Adult.outputs) == 9122
+
+
+@pytest.mark.parametrize(
+    ("line", "cell", "value", "message"),
+    [
+        (3, 0, "old", "line 3, column age: old is not a whole number"),
+        (2, 4, "", "line 2, column education-num: nothing is not a whole number"),
+        (5, 1, "Pirate", "line 5, column workclass: Pirate is not one of ?, Federal-gov"),
+        (4, 14, "50K", "line 4, column income: 50K is not one of <=50K, >50K"),
+        (7, 13, "Peru, 1", "line 7: 16 values instead of 15"),
+    ],
+)
+def test_a_bad_cell_is_one_line(tmp_path, line, cell, value, message):
+    write_adult(tmp_path)
+    path = tmp_path / "adult.test"
+    rows = path.read_text().splitlines()
+    cells = rows[line - 1].split(", ")
+    cells[cell] = value
+    rows[line - 1] = ", ".join(cells)
+    path.write_text("\n".join(rows))
+    with pytest.raises(DataError) as caught:
+        Adult(str(tmp_path)).load(Streams(0))
+    assert f"{path}: {message}" in str(caught.value)
+
+
+def test_too_few_records(tmp_path):
+    write_adult(tmp_path, {"adult.data": 100, "adult.test": 59})
+    with pytest.raises(DataError, match="159 records, too few for 16 devices"):
+        Adult(str(tmp_path)).load(Streams(0))
+    write_adult(tmp_path, {"adult.data": 0, "adult.test": 59})
+    with pytest.raises(DataError, match=r"adult\.data: no records"):
+        Adult(str(tmp_path)).load(Streams(0))
+
+
+def test_checksums_are_of_the_official_files(real_root):
+    """UCI's files end with an empty line, which copies often lose."""
+    import hashlib
+
+    for file in FILES:
+        path = Path(real_root) / file.places[1]
+        if not path.is_file():
+            pytest.skip("needs adult")
+        content = path.read_bytes().rstrip(b"\n") + b"\n\n"
+        assert file.digest == f"sha256:{hashlib.sha256(content).hexdigest()}"
