@@ -85,12 +85,12 @@ def dp_sgd(
     refuse_shared_state(model)
     if len(x) % group or recipe.expected_batch <= 0:
         raise ValueError(f"{len(x)} rows in groups of {group}, expected batch {recipe.expected_batch}")
-    gradients = _gradients(model, task, group)
+    gradients = per_group_gradients(model, task, group)
     x, y = (rows.unflatten(0, (len(rows) // group, group)) for rows in (x, y))
     vector = nn.Parameter(theta.clone())
     optimizer = _optimizer(vector, recipe, noise_rng)
     most = max(1, HELD // len(theta))
-    with in_mode(model, train=True), _dropout(theta.device, dropout_seed):
+    with in_mode(model, train=True), seeded_dropout(theta.device, dropout_seed):
         for _ in range(recipe.steps):
             batch = torch.from_numpy(np.flatnonzero(sample_rng.random(len(x)) < recipe.sampling_rate)).to(theta.device)
             pieces = batch.split(most)  # an empty batch is one empty piece
@@ -102,7 +102,7 @@ def dp_sgd(
     return vector.detach() - theta
 
 
-def _gradients(model: nn.Module, task: Task, group: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+def per_group_gradients(model: nn.Module, task: Task, group: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     """A function of theta (d,), x (b, group, ...) and y (b, group, ...) that gives each group's gradient, (b, d)."""
 
     def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -167,7 +167,7 @@ def _flat_noise_optimizer() -> type[DPOptimizer]:
 
 
 @contextmanager
-def _dropout(device: torch.device, seed: int) -> Iterator[None]:
+def seeded_dropout(device: torch.device, seed: int) -> Iterator[None]:
     """Context in which `device` draws dropout from `seed`; its global generator comes back as it was."""
     if device.type == "cuda":
         with torch.random.fork_rng([device]), torch.cuda.device(device):

@@ -227,7 +227,7 @@ def test_dropout_comes_from_its_seed_and_the_caller_sees_no_trace(kind):
 def test_records_drop_units_of_their_own():
     model, x, y, task, _ = network("mlp", dropout=0.5)
     same_x, same_y = x[:1].expand(20, 1, -1), y[:1].expand(20, 1)
-    gradients = module._gradients(model.train(), task, 1)(flatten(model), same_x, same_y)
+    gradients = module.per_group_gradients(model.train(), task, 1)(flatten(model), same_x, same_y)
     assert len(gradients.unique(dim=0)) > 10
 
 

@@ -1,0 +1,146 @@
+"""Sums of clipped per-record gradients, without a gradient per record where the network allows it.
+
+In a chain whose parameters all sit in linear layers, a record's gradient in layer l is the outer product of the layer's
+input a_l and of the loss's gradient g_l at its output, so its squared norm is the sum over layers of
+|g_l|^2 (|a_l|^2 + 1), the one for the bias. One backward pass gives every g_l; weighting the rows of g_l gives the sum
+of clipped gradients in one product a layer (Goodfellow: Efficient per-example gradient computations, 2015). Memory is
+that of the activations. Other networks go through torch.func, in pieces that fit in memory.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedpriv.algorithms.base import Tally
+from fedpriv.tasks import Task
+from fedpriv.training import dense
+from fedpriv.training.chain import Link, links
+from fedpriv.training.choose import refuse_shared_state
+from fedpriv.training.dp_sgd import HELD, per_group_gradients
+from fedpriv.training.size import in_mode
+from fedpriv.training.vectors import unflatten
+
+
+class ClippedGradients(ABC):
+    """Per-record gradients of `task` on `model`, each clipped to L2 norm `clip` over the whole vector."""
+
+    def __init__(self, model: nn.Module, task: Task, clip: float) -> None:
+        self.model, self.task, self.clip = model, task, clip
+
+    def sum(self, theta: Tensor, x: Tensor, y: Tensor, tally: Tally | None = None) -> Tensor:
+        """(d,) float64, at `theta` (d,) float32, over the records x (b, ...), y (b, ...).
+
+        A gradient with NaN or infinity counts as zero: that depends on its record and the model alone, so replacing a
+        record still moves the sum by at most 2 * clip. tally: counts them, all gradients and the clipped ones.
+        `model` keeps its parameters and its mode; dropout draws from torch's global generator.
+        """
+        total = theta.new_zeros(len(theta), dtype=torch.float64)
+        with in_mode(self.model, train=True):
+            for rows in torch.arange(len(x), device=x.device).split(self.rows_at_once(len(theta))):
+                if len(rows):
+                    total += self._sum(theta, x[rows], y[rows], tally).double()
+        return total
+
+    @abstractmethod
+    def rows_at_once(self, parameters: int) -> int:
+        """Records that fit in memory together."""
+
+    @abstractmethod
+    def _sum(self, theta: Tensor, x: Tensor, y: Tensor, tally: Tally | None) -> Tensor:
+        """(d,) float32 of one piece."""
+
+    def _factors(self, norms: Tensor, tally: Tally | None) -> Tensor:
+        """By what each gradient is multiplied, (b,): at most 1, and 0 where its norm is not finite."""
+        finite = norms.isfinite()
+        if tally is not None:
+            tally.units += len(norms)
+            tally.nonfinite += int((~finite).sum())
+            tally.clipped += int((norms[finite] > self.clip).sum())
+            tally.norm_sum += float(norms[finite].sum())
+        return torch.where(finite, (self.clip / norms.clamp_min(1e-30)).clamp_max(1.0), 0.0)
+
+
+class _Outer(ClippedGradients):
+    """Networks whose parameters sit in linear layers, each called once on one row a record."""
+
+    def __init__(self, model: nn.Module, task: Task, clip: float, chain: list[Link]) -> None:
+        super().__init__(model, task, clip)
+        self.layers = [link.module for link in chain if link.kind is dense.Linear]
+
+    def rows_at_once(self, parameters: int) -> int:
+        return max(1, HELD // sum(layer.in_features + layer.out_features for layer in self.layers))
+
+    def _sum(self, theta: Tensor, x: Tensor, y: Tensor, tally: Tally | None) -> Tensor:
+        inputs, outputs = self._run(theta, x)
+        one_each = x.new_ones((len(x), 1))
+        losses = self.task.loss(outputs[-1].unsqueeze(1), y.unsqueeze(1), one_each)
+        grads = torch.autograd.grad(losses.sum(), outputs)
+        squares = (
+            g.square().sum(1) * (a.square().sum(1) + (layer.bias is not None))
+            for g, a, layer in zip(grads, inputs, self.layers)
+        )
+        factors = self._factors(sum(squares).sqrt(), tally).unsqueeze(1)
+        pieces: list[Tensor] = []
+        for g, a, layer in zip(grads, inputs, self.layers):
+            g, a = (torch.where(factors > 0, rows, 0.0) for rows in (g * factors, a))
+            pieces.append((g.T @ a).flatten())
+            if layer.bias is not None:
+                pieces.append(g.sum(0))
+        return torch.cat(pieces)
+
+    def _run(self, theta: Tensor, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """What each linear layer reads and writes, (b, features) each; the last one's output is the network's."""
+        inputs: list[Tensor] = []
+        outputs: list[Tensor] = []
+
+        def keep(_: nn.Module, read: tuple[Tensor, ...], written: Tensor) -> None:
+            inputs.append(read[0].detach())
+            outputs.append(written if written.requires_grad else written.requires_grad_())
+
+        hooks = [layer.register_forward_hook(keep) for layer in self.layers]
+        try:
+            with torch.enable_grad():
+                final = functional_call(self.model, unflatten(self.model, theta), (x,))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        assert final is outputs[-1]
+        return inputs, outputs
+
+
+class _PerRecord(ClippedGradients):
+    """Any network that torch.func can batch: one gradient a record, then clipped."""
+
+    def __init__(self, model: nn.Module, task: Task, clip: float) -> None:
+        super().__init__(model, task, clip)
+        self.gradients = per_group_gradients(model, task, group=1)
+
+    def rows_at_once(self, parameters: int) -> int:
+        return max(1, HELD // parameters)
+
+    def _sum(self, theta: Tensor, x: Tensor, y: Tensor, tally: Tally | None) -> Tensor:
+        gradients = self.gradients(theta, x.unsqueeze(1), y.unsqueeze(1))
+        factors = self._factors(gradients.norm(dim=1), tally)
+        return factors @ torch.where(factors.unsqueeze(1) > 0, gradients, 0.0)
+
+
+def clipped_gradients(model: nn.Module, task: Task, clip: float, shape: tuple[int, ...]) -> ClippedGradients:
+    """The fastest way to sum clipped gradients of `model` on records of `shape`.
+
+    Raises ConfigError for a network that mixes records, such as one with BatchNorm.
+    """
+    refuse_shared_state(model)
+    chain = links(model, shape)
+    if chain is not None and chain[-1].kind is dense.Linear and all(_leaves_rows_alone(link) for link in chain):
+        return _Outer(model, task, clip, chain)
+    return _PerRecord(model, task, clip)
+
+
+def _leaves_rows_alone(link: Link) -> bool:
+    """Whether `_Outer` understands the link: linear, or without parameters and not overwriting what it reads."""
+    bare = not any(True for _ in link.module.parameters()) and not getattr(link.module, "inplace", False)
+    return link.kind is dense.Linear or bare

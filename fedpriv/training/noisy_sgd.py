@@ -1,0 +1,72 @@
+"""Noisy local steps on a shuffled partition of one silo's records.
+
+Hu, Guo, Gong: Concentrated differentially private and utility preserving federated learning, Algorithm 1, lines 5-10.
+Symbols: tau -> steps, gamma -> batch_size, G -> clip, eta -> lr, sigma -> the noise's standard deviation, m -> records.
+
+A pass shuffles the m records and cuts them into floor(m / gamma) batches of exactly gamma; the remainder sits the pass
+out. So the size of a batch is a public constant, and a record is in at most one batch of a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpriv.algorithms.base import Tally
+from fedpriv.training.clipped import ClippedGradients
+from fedpriv.training.dp_sgd import seeded_dropout
+
+
+@dataclass(frozen=True)
+class NoisySgd:
+    """`steps` steps of rate `lr`, each on a batch of `batch_size` records."""
+
+    steps: int
+    batch_size: int
+    lr: float
+
+
+def noisy_sgd(
+    gradients: ClippedGradients,
+    theta: np.ndarray,
+    x: Tensor,
+    y: Tensor,
+    recipe: NoisySgd,
+    noise: Callable[[int], np.ndarray],
+    order: np.random.Generator,
+    dropout_seed: int,
+    tally: Tally | None = None,
+) -> np.ndarray:
+    """Final minus starting parameters (d,) float64 after training from `theta` (d,) float64.
+
+    x: (m, ...), y: (m, ...) on the training device. noise: a fresh draw of d numbers for each step, added to the mean
+    of the batch's clipped gradients. order: shuffles the records. Gradients are computed in float32, everything that
+    is noised is float64. The result is a deterministic function of the arguments and the states of both generators.
+
+    tally: see `ClippedGradients.sum`; not private. Raises ValueError for batches that the records cannot fill.
+    """
+    if not 0 < recipe.batch_size <= len(x):
+        raise ValueError(f"batches of {recipe.batch_size} from {len(x)} records")
+    current = theta.astype(np.float64)
+    with seeded_dropout(x.device, dropout_seed):
+        for rows in partition_batches(len(x), recipe.batch_size, recipe.steps, order):
+            index = torch.from_numpy(rows).to(x.device)
+            start = torch.from_numpy(current).to(x.device, torch.float32)
+            total = gradients.sum(start, x[index], y[index], tally)
+            mean = total.cpu().numpy() / recipe.batch_size
+            current -= recipe.lr * (mean + noise(len(theta)))
+    return current - theta
+
+
+def partition_batches(records: int, size: int, steps: int, order: np.random.Generator) -> Iterator[np.ndarray]:
+    """`steps` batches (size,) of positions in [0, records): a new shuffle whenever all whole batches are used up."""
+    whole = records // size
+    for step in range(steps):
+        if step % whole == 0:
+            shuffled = order.permutation(records)
+        start = step % whole * size
+        yield shuffled[start : start + size]

@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chi2
+
+from fedpriv.algorithms.base import Tally
+from fedpriv.models.linear import Linear
+from fedpriv.models.mlp import Mlp
+from fedpriv.tasks import Classification
+from fedpriv.training.clipped import clipped_gradients
+from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, partition_batches
+from fedpriv.training.vectors import flatten
+
+
+def quiet(size):
+    return np.zeros(size)
+
+
+def problem(model=None, n=20, features=5, clip=0.4):
+    torch.manual_seed(2)
+    net = (model or Mlp([6], False, 0.0)).build((features,), 3)
+    x, y = torch.randn(n, features), torch.arange(n) % 3
+    return clipped_gradients(net, Classification(), clip, (features,)), flatten(net).double().numpy(), x, y
+
+
+def test_a_pass_is_a_partition_into_batches_of_one_size():
+    batches = list(partition_batches(11, 3, 7, np.random.default_rng(0)))
+    assert [len(batch) for batch in batches] == [3] * 7
+    passes = [np.concatenate(batches[i : i + 3]) for i in (0, 3)]
+    for one in passes:
+        assert len(set(one.tolist())) == 9  # two records sit each pass out
+    assert not np.array_equal(*passes)
+
+
+def test_every_record_is_equally_likely_in_every_batch():
+    rng, seen = np.random.default_rng(1), np.zeros((2, 7))
+    for _ in range(4000):
+        for step, batch in enumerate(partition_batches(7, 3, 2, rng)):
+            seen[step, batch] += 1
+    statistic = ((seen - 4000 * 3 / 7) ** 2).sum() / (4000 * 3 / 7 * 4 / 7) * 6 / 7
+    assert chi2.sf(statistic, 12) > 1e-6
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_it_is_a_slow_loop_over_records(steps):
+    gradients, theta, x, y = problem()
+    recipe, rng = NoisySgd(steps, 8, 0.7), np.random.default_rng(3)
+    noise = [rng.standard_normal(len(theta)) for _ in range(steps)]
+    tally = Tally()
+    draws = iter(noise)
+    change = noisy_sgd(gradients, theta, x, y, recipe, lambda _: next(draws), np.random.default_rng(4), 0, tally)
+    expected = theta.copy()
+    for batch, extra in zip(partition_batches(20, 8, steps, np.random.default_rng(4)), noise):
+        start = torch.from_numpy(expected).float()
+        mean = sum(gradients.sum(start, x[i : i + 1], y[i : i + 1]).numpy() for i in batch) / 8
+        expected = expected - 0.7 * (mean + extra)
+    np.testing.assert_allclose(change, expected - theta, rtol=1e-5, atol=1e-6)
+    assert tally.units == 8 * steps
+
+
+def test_the_noise_of_all_steps_adds_up():
+    """Records of zeros on a layer without bias have no gradient: what remains is noise."""
+    gradients, theta, x, y = problem(Linear(bias=False), features=800)
+    rng, steps, total = np.random.default_rng(5), 6, 0.0
+    for _ in range(4):
+        recipe = NoisySgd(steps, 4, 0.3)
+        change = noisy_sgd(gradients, theta, 0 * x, y, recipe, lambda d: 1.7 * rng.standard_normal(d), rng, 0)
+        total += float((change**2).sum()) / (steps * (0.3 * 1.7) ** 2)
+    assert min(chi2.cdf(total, 4 * 2400), chi2.sf(total, 4 * 2400)) > 1e-6
+
+
+def test_without_noise_and_clipping_a_full_batch_is_gradient_descent():
+    gradients, theta, x, y = problem(clip=float("inf"))
+    change = noisy_sgd(gradients, theta, x, y, NoisySgd(3, 20, 0.5), quiet, np.random.default_rng(0), 0)
+    optimizer = torch.optim.SGD(gradients.model.parameters(), lr=0.5)
+    for _ in range(3):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(gradients.model(x), y).backward()
+        optimizer.step()
+    np.testing.assert_allclose(change, flatten(gradients.model).double().numpy() - theta, rtol=1e-4, atol=1e-6)
+
+
+def test_dropout_comes_from_its_seed():
+    gradients, theta, x, y = problem(Mlp([6, 6], False, 0.5))
+    recipe = NoisySgd(2, 10, 0.5)
+    one, again, other = (
+        noisy_sgd(gradients, theta, x, y, recipe, quiet, np.random.default_rng(0), seed) for seed in (1, 1, 2)
+    )
+    assert np.array_equal(one, again)
+    assert not np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("size", [0, 21])
+def test_a_batch_that_cannot_be_filled_is_refused(size):
+    gradients, theta, x, y = problem()
+    with pytest.raises(ValueError, match=f"batches of {size} from 20 records"):
+        noisy_sgd(gradients, theta, x, y, NoisySgd(1, size, 0.5), quiet, np.random.default_rng(0), 0)
