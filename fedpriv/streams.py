@@ -45,10 +45,10 @@ class Streams:
 
 
 class SystemGenerator:
-    """Uniform and Gaussian numbers from the operating system's generator, with numpy's names for the two methods.
+    """Uniform and Gaussian numbers from the operating system's generator, with numpy's names for the methods.
 
-    The Gaussian is the inverse normal CDF of a uniform with 52 bits: its tails end near 8.2 standard deviations, and
-    like every floating-point Gaussian its low-order bits are not those of a real one.
+    `integers` are exact. The Gaussian is the inverse normal CDF of a uniform with 52 bits: its tails end near 8.2
+    standard deviations, and like every floating-point Gaussian its low-order bits are not those of a real one.
     """
 
     def random(self, size: int) -> np.ndarray:
@@ -61,3 +61,33 @@ class SystemGenerator:
         from scipy.special import ndtri
 
         return ndtri(self.random(size))
+
+    def integers(
+        self, low: int, high: int | np.ndarray, size: int, dtype: type[np.int64] | type[np.uint64] = np.int64
+    ) -> np.ndarray:
+        """(size,) integers, uniform from low to high - 1; high is one for all or (size,). Raises ValueError unless
+        every high is above low."""
+        if not np.all(np.asarray(high) > low):
+            raise ValueError(f"nothing lies from {low} to {high} - 1")
+        # In the ring of 64 bits last - low is right even where it is too large for int64.
+        widest = np.asarray(high - 1).astype(np.uint64) - np.uint64(low % 2**64)
+        widest, mask = (np.broadcast_to(bound, size) for bound in (widest, _all_ones(widest)))
+        drawn = _random_words(size, mask)
+        rejected = np.flatnonzero(drawn > widest)
+        while len(rejected):
+            drawn[rejected] = _random_words(len(rejected), mask[rejected])
+            rejected = rejected[drawn[rejected] > widest[rejected]]
+        return (drawn + np.uint64(low % 2**64)).astype(dtype)
+
+
+def _all_ones(numbers: np.ndarray) -> np.ndarray:
+    """Each uint64's next power of two less one: the smallest all-ones number that reaches it."""
+    for shift in (1, 2, 4, 8, 16, 32):
+        numbers = numbers | numbers >> np.uint64(shift)
+    return numbers
+
+
+def _random_words(size: int, mask: np.ndarray) -> np.ndarray:
+    """(size,) uint64: random bits where the mask has ones. Reads no more bytes a word than the largest mask fills."""
+    width = next(width for width in (1, 2, 4, 8) if int(mask.max(initial=0)) < 2 ** (8 * width))
+    return np.frombuffer(os.urandom(width * size), dtype=f"u{width}") & mask

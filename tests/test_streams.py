@@ -1,4 +1,7 @@
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from fedpriv.streams import Streams, SystemGenerator
@@ -36,3 +39,54 @@ def test_system_generator_is_standard_normal_and_finite():
     assert stats.kstest(draws, "norm").pvalue > 1e-6
     uniform = SystemGenerator().random(200_000)
     assert 0 < uniform.min() < uniform.max() < 1
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 2), (0, 6), (-3, 4), (0, 257), (10, 10 + 2**8)])
+def test_system_integers_are_uniform(low, high):
+    drawn = SystemGenerator().integers(low, high, 100_000)
+    assert drawn.dtype == np.int64
+    assert low <= drawn.min() <= drawn.max() < high
+    assert stats.chisquare(np.bincount(drawn - low, minlength=high - low)).pvalue > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "dtype"),
+    [(0, 2**63, np.int64), (-(2**63), 2**63, np.int64), (0, 2**64, np.uint64), (0, 3 * 2**61 + 1, np.int64)],
+)
+def test_large_system_integers_are_uniform(low, high, dtype):
+    drawn = SystemGenerator().integers(low, high, 100_000, dtype)
+    assert drawn.dtype == dtype
+    assert low <= int(drawn.min()) <= int(drawn.max()) < high
+    assert stats.kstest((drawn.astype(float) - low) / (high - low), "uniform").pvalue > 1e-6
+    # The lowest bits as well.
+    assert stats.chisquare(np.bincount((drawn & dtype(7)).astype(int), minlength=8)).pvalue > 1e-6
+
+
+def test_system_integers_below_a_bound_each():
+    high = np.tile([1, 2, 5, 300, 2**40], 20_000)
+    drawn = SystemGenerator().integers(0, high, len(high))
+    assert not drawn[high == 1].any()
+    for bound in (2, 5, 300):
+        assert stats.chisquare(np.bincount(drawn[high == bound], minlength=bound)).pvalue > 1e-6
+    assert stats.kstest(drawn[high == 2**40] / 2**40, "uniform").pvalue > 1e-6
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(1, 2**64))
+def test_system_integers_stay_between_their_bounds(low, span):
+    high = min(low + span, 2**63)
+    drawn = SystemGenerator().integers(low, high, 20)
+    assert all(low <= int(number) < high for number in drawn)
+    # numpy takes the same arguments.
+    np.random.default_rng(0).integers(low, high, size=20, dtype=np.int64)
+
+
+@pytest.mark.parametrize("high", [0, -1, np.array([3, 0, 3])])
+def test_system_integers_from_an_empty_range_are_refused(high):
+    with pytest.raises(ValueError, match="nothing lies"):
+        SystemGenerator().integers(0, high, 3)
+
+
+def test_system_generator_gives_as_many_as_asked():
+    for size in (0, 1, 7):
+        assert SystemGenerator().integers(0, 10, size).shape == (size,)
+    assert (SystemGenerator().integers(4, 5, 7) == 4).all()
