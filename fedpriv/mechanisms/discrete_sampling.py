@@ -136,8 +136,8 @@ def thresholds(bits: int) -> tuple[tuple[int, int], ...]:
 
     A uniform number that begins with the `bits` bits of w lies below P(V >= v) if w < low, and not if w >= high.
     """
-    # In units of 2^-digits every quotient and product loses less than one. The root has as many terms as digits at most,
-    # and so has the sum of weights: all losses together stay below 2^5 digits^2, far below `error`.
+    # In units of 2^-digits every quotient and product loses less than one. The root has fewer terms than digits, and so
+    # has the sum of weights: all losses together stay below 2^5 digits^2, far below `error`.
     digits = bits + GUARD_BITS
     root, term, terms = 0, 1 << digits, 0
     while term:  # exp(-1/2) = 1 - 1/2 + 1/(2 * 4) - ...
