@@ -63,14 +63,16 @@ def measure(case: Case) -> dict[str, float]:
     from fedpriv.aggregation.secagg_messages import new_signing_key, seal, session_of, set_statement, sign
     from fedpriv.aggregation.secagg_server import Collector
     from fedpriv.aggregation.secagg_silo import Member
+    from fedpriv.streams import SystemGenerator
 
-    terms = SecAgg(cohort=case.silos - case.dropped, candidates=case.silos, bits=case.bits).terms(case.silos, 1)
+    aggregation = SecAgg(cohort=case.silos - case.dropped, candidates=case.silos, bits=case.bits)
+    terms = aggregation.terms(case.silos, 1, aggregation.code(case.silos - case.dropped, 1e4))
     names = [f"silo{s:04}" for s in range(case.silos)]
     chosen, one, others = names[case.dropped :], names[-1], names[:-1]
     vector = np.random.default_rng(0).normal(size=case.parameters)
     signing = {name: new_signing_key() for name in names}
     registry = {name: public for name, (_, public) in signing.items()}
-    members = {name: Member(name, terms, signing[name][0], registry, lambda: vector) for name in names}
+    members = {name: Member(name, terms, signing[name][0], registry, lambda: terms.code.encode(vector, one)) for name in names}
     roster = {name: member.advertise(None) for name, member in members.items()}
     session, seconds = session_of(1, roster), {}
 
@@ -100,7 +102,7 @@ def measure(case: Case) -> dict[str, float]:
         if name in signatures
     }
     # The same message stands for everybody's: the server's work does not depend on the numbers.
-    timed("unmask", Collector(terms, names).unmask, roster, dict.fromkeys(chosen, message), names, revealed)
+    timed("unmask", Collector(terms, names, SystemGenerator()).unmask, roster, dict.fromkeys(chosen, message), names, revealed)
     sent = sum(map(size_of, [roster[one], sealed, message, consent, answer]))
     return seconds | {"sent": sent / 1e6, "vector": message.nbytes / 1e6, "plain": vector.nbytes / 1e6}
 

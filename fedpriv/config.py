@@ -94,12 +94,13 @@ class Experiment:
     def __post_init__(self) -> None:
         self.allocator.check(self.data)
         self.algo.check(self.federation, self.mechanism, self.aggregation)
-        self.aggregation.check(self.federation)
+        self.algo.agree(self.federation, self.mechanism, self.aggregation)
 
     @property
     def federation(self) -> Federation:
         """The public sizes that plans and denominators are made of."""
-        return Federation(self.allocator.n_users, self.allocator.n_silos)
+        size = self.model.size(self.data.shape, self.data.outputs)
+        return Federation(self.allocator.n_users, self.allocator.n_silos, size)
 
     @property
     def streams(self) -> Streams:

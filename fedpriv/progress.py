@@ -49,6 +49,10 @@ class Progress:
         if not self.console.is_terminal and (round == self.rounds or round % max(1, self.rounds // 10) == 0):
             print(f"round {round}/{self.rounds}  {self.text}", file=sys.stderr, flush=True)
 
+    def say(self, text: str) -> None:
+        """A line that stays, above the bar."""
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
 
 def summary(folder: Path, simulation: Simulation, epsilons: list[EpsilonRow], ending: str | None) -> None:
     """Print the run's result: first and last metrics, epsilon for each observer, where the files are."""

@@ -2,7 +2,7 @@
 
 config.yaml     the resolved configuration
 metrics.csv     round, loss, metrics, norms: non-private diagnostics
-timings.csv     round, seconds per phase
+timings.csv     round, seconds per phase, why the round released nothing (empty if it did)
 traffic.csv     round, phase (setup or round), party, messages and bytes it sent; the set-up's round is 0
 epsilon.csv     round, observer, unit, adjacency, method, certified, claimed
 status.json     running, done or failed with the reason; assumptions and labels of the epsilons
@@ -72,6 +72,14 @@ class RunFolder:
             if new:
                 writer.writerow(columns)
             writer.writerows([_cell(value) for value in row.values()] for row in rows)
+
+    def rows(self, table: str) -> list[dict[str, str]]:
+        """A table's rows as text; none when nothing has been written to it."""
+        path = self.path / table
+        if not path.exists():
+            return []
+        with open(path, newline="") as file:
+            return list(csv.DictReader(file))
 
     def status(self, **facts: Any) -> None:
         """Merge `facts` into status.json."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
+from fedpriv.aggregation.base import AggregationAborted
 from fedpriv.progress import Progress, summary
 from fedpriv.results import RunFolder
 from fedpriv.stopwatch import Stopwatch
@@ -74,6 +75,8 @@ def _loop(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[list
                 break
             result = simulation.run_round(plan, theta, watch)
             step, theta = float(np.linalg.norm(result.theta - theta)), result.theta
+            if result.aborted:
+                progress.say(f"round {round} released nothing: {result.aborted}")
             ledger, rows = after, rows_after
             row: dict[str, Any] = {}
             if shown:
@@ -81,17 +84,27 @@ def _loop(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[list
                     row = _evaluated(round, simulation, theta, result.tally, step)
                 folder.append("metrics.csv", [row])
                 folder.append("epsilon.csv", [_columns(row) for row in rows])
-            folder.append(
-                "timings.csv", [{"round": round} | {phase: watch.seconds.get(phase, 0.0) for phase in PHASES}]
-            )
+            seconds = {phase: watch.seconds.get(phase, 0.0) for phase in PHASES}
+            folder.append("timings.csv", [{"round": round, **seconds, "aborted": result.aborted}])
             folder.append("traffic.csv", result.traffic.rows(round, "round"))
             if round % options.checkpoint_every == 0 or round == options.rounds:
                 folder.save_checkpoint(round, {"theta": theta})
             progress.update(round, row, headline(rows) if shown else None)
         else:
             ending = None
+    _account_for_aborts(folder)
     folder.save_model(simulation.parameters(theta))
     return rows, ending
+
+
+def _account_for_aborts(folder: RunFolder) -> None:
+    """Name the rounds without a sum in status.json. Raises AggregationAborted when no round had one."""
+    rounds = folder.rows("timings.csv")
+    aborted = {row["round"]: row["aborted"] for row in rounds if row["aborted"]}
+    folder.status(aborted_rounds=aborted)
+    if rounds and len(aborted) == len(rounds):
+        last = rounds[-1]
+        raise AggregationAborted(f"no round had a sum; round {last['round']}: {last['aborted']}")
 
 
 def _start(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[int, np.ndarray, Ledger]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from fedpriv.aggregation.base import Party
+    from fedpriv.aggregation.base import Party, Total
     from fedpriv.config import Experiment
     from fedpriv.data.allocation import Allocation
     from fedpriv.data.base import Corpus
@@ -33,11 +33,15 @@ class Diverged(FedprivError):
 
 @dataclass(frozen=True)
 class RoundResult:
-    """What a round left behind: new parameters (d,), the tally of all silos, and what the parties sent."""
+    """What a round left behind: new parameters (d,), the tally of all silos, and what the parties sent.
+
+    aborted: why there was no sum; the parameters are then the old ones.
+    """
 
     theta: np.ndarray
     tally: Tally
     traffic: Traffic
+    aborted: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,8 @@ class Simulation:
     def run_round(self, plan: Plan, theta: np.ndarray, watch: Stopwatch | None = None) -> RoundResult:
         """Steps two to four of a round: local updates, the exchange, the global update.
 
-        Raises Diverged when the new parameters are not finite, AggregationAborted when there is no sum, or one without
-        every silo of the plan: noise shares are sized for the whole cohort, so a smaller sum has too little noise.
+        A round without a sum, or with one over fewer silos than the noise shares are sized for, releases nothing.
+        Raises Diverged when the new parameters are not finite.
         """
         exp, algo, watch = self.experiment, self.algo, watch or Stopwatch()
         updates: dict[str, Update] = {}
@@ -74,17 +78,15 @@ class Simulation:
         with watch.phase("aggregation"):
             parties, traffic = exp.aggregation.exchange(plan, updates, self.memory), Traffic()
             notes = {name: partial(_diary, update.tally, watch) for name, update in updates.items()}
-            learned, diaries = exchange(exp.engine, parties, self.memory, traffic, notes)
+            try:
+                learned, diaries = exchange(exp.engine, parties, self.memory, traffic, notes)
+                total = covering(plan.covered, learned.get(SERVER))
+            except AggregationAborted as abort:
+                return RoundResult(theta, Tally(), traffic, str(abort))
             # In this process all silos share one stopwatch; in others they ran side by side, and the longest counts.
             watch.at_least("local_training", max((seconds for _, seconds in diaries.values()), default=0.0))
-        total = learned.get(SERVER)
-        if total is None:
-            raise AggregationAborted(f"round {plan.round}: the {SERVER} was lost and with it the sum")
-        missing = [name for name in updates if name not in total.parties]
-        if missing:
-            raise AggregationAborted(f"round {plan.round}: the sum lacks {', '.join(missing)}")
         with watch.phase("global_update"):
-            new = algo.global_update(theta, total.vector, self.federation)
+            new = algo.global_update(theta, total, self.federation)
         if not np.isfinite(new).all():
             raise Diverged(f"round {plan.round}: the global model is not finite; lower algo.local_lr or algo.global_lr")
         tallies = [Tally(*diaries[name][0]) for name in updates if name in diaries]
@@ -159,6 +161,16 @@ def prepare(exp: Experiment) -> Simulation:
         rows = ~allocation.trains
         held_out = Records(corpus.train.x[rows], corpus.train.y[rows])
     return Simulation(exp, algo, federation, model, theta0, parties, corpus.test, held_out, device, memory, traffic)
+
+
+def covering(silos: int, total: Total | None) -> Total:
+    """The total, if it covers exactly so many silos. Raises AggregationAborted: with fewer noise shares the sum is less
+    private than declared."""
+    if total is None:
+        raise AggregationAborted(f"the {SERVER} was lost and with it the sum")
+    if len(set(total.parties)) != silos:
+        raise AggregationAborted(f"the sum covers {len(set(total.parties))} silos instead of {silos}")
+    return total
 
 
 def exchange(

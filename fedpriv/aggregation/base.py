@@ -18,7 +18,8 @@ from fedpriv.engines.messages import register
 from fedpriv.errors import FedprivError
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.base import Federation, Plan, Update
+    from fedpriv.aggregation.fixed_point import FixedPoint
+    from fedpriv.algorithms.base import Plan, Update
 
 Party = Generator[dict[str, Any], dict[str, Any], Any]
 """A protocol's participant; its return value is what it has learned."""
@@ -27,7 +28,7 @@ SERVER = "server"
 
 
 class AggregationAborted(FedprivError):
-    """The exchange ended without a sum; nothing was released in this round."""
+    """The exchange ended without a sum; nothing is released in this round."""
 
 
 @register
@@ -43,8 +44,17 @@ class Total:
 class Aggregation(ABC):
     """How contributions are summed."""
 
-    def check(self, federation: Federation) -> None:  # noqa: B027
-        """Raise ConfigError for settings that cannot work with so many silos; no data is loaded yet."""
+    def min_cohort(self, silos: int) -> int:
+        """How many silos a released sum covers when `silos` are invited; with fewer the round ends without one.
+
+        Noise shares are sized for so many. Raises ConfigError for settings that cannot work with `silos`.
+        """
+        return silos
+
+    def code(self, covered: int, bound: float) -> FixedPoint | None:
+        """How messages are made of integers when sums cover `covered` silos and no coordinate of a message exceeds
+        `bound`; None: they are real numbers. Raises ConfigError when nothing fits."""
+        return None
 
     @property
     @abstractmethod

@@ -22,46 +22,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.aggregation.base import SERVER, Aggregation, Party, Total
-from fedpriv.aggregation.fixed_point import FixedPoint, check_ring, precision
+from fedpriv.aggregation.base import SERVER, Party
 from fedpriv.aggregation.masks import add_masks, agree, digest, new_key
+from fedpriv.aggregation.ring import RingAggregation
 from fedpriv.aggregation.weighted import (
+    add_messages,
     fetch_weights,
     hand_out_weights_and_keys,
-    require_all,
+    message,
     shown_counts,
-    weighted_sum,
 )
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.base import Federation, Plan, Update
+    from fedpriv.algorithms.base import Plan, Update
 
 
 @dataclass(frozen=True)
-class Masked(Aggregation):
-    """The sum of masked messages modulo 2^bits.
-
-    range: largest size of a coordinate of a silo's noised, weighted vector, a public bound; beyond it OutOfRange.
-    The sum is off by at most fixed_point.FixedPoint.rounding per coordinate, which no accountant counts: with 64 bits
-    it is of the size of float64's own rounding.
-    """
-
-    bits: int = 64
-    range: float = 1e4
-
-    def __post_init__(self) -> None:
-        check_ring(self.bits, self.range)
-
-    def check(self, federation: Federation) -> None:
-        precision(self.bits, self.range, federation.n_silos)
-
-    @property
-    def hides_messages(self) -> bool:
-        return True
-
-    @property
-    def hides_counts(self) -> bool:
-        return False
+class Masked(RingAggregation):
+    """The sum of masked messages modulo 2^bits; the plan's `code` turns vectors into integers."""
 
     def setup(
         self,
@@ -85,29 +63,17 @@ class Masked(Aggregation):
 
     def exchange(self, plan: Plan, updates: dict[str, Update], memory: dict[str, dict[str, Any]]) -> dict[str, Party]:
         cohort = sorted(updates)
-        code = FixedPoint(self.bits, self.range, len(cohort))
-        parties = {
-            name: self._silo(name, plan.round, cohort, code, update, memory[name]) for name, update in updates.items()
-        }
-        return {SERVER: self._server(cohort, code), **parties}
+        parties = {name: self._silo(name, plan, cohort, update, memory[name]) for name, update in updates.items()}
+        return {SERVER: add_messages(cohort, plan.code), **parties}
 
-    def _silo(
-        self, name: str, round: int, cohort: list[str], code: FixedPoint, update: Update, memory: dict[str, Any]
-    ) -> Party:
+    def _silo(self, name: str, plan: Plan, cohort: list[str], update: Update, memory: dict[str, Any]) -> Party:
+        round = plan.round
         if round <= memory["rounds_masked"]:
             # Two messages under one mask give their difference away.
             raise RuntimeError(f"{name} has used its masks of round {round} already")
         memory["rounds_masked"] = round
-        encoded = code.encode(weighted_sum(update, memory), name)
+        encoded = message(name, update, memory, plan.code)
         yield {SERVER: mask(encoded, name, cohort, memory["seeds"], round)}
-
-    def _server(self, cohort: list[str], code: FixedPoint) -> Party:
-        inbox = yield {}
-        require_all(cohort, inbox)
-        total = np.zeros_like(inbox[cohort[0]])
-        for name in cohort:
-            total += inbox[name]
-        return Total(code.decode(total), tuple(cohort))
 
 
 def mask(encoded: np.ndarray, name: str, cohort: list[str], seeds: dict[str, bytes], round: int) -> np.ndarray:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.aggregation.base import SERVER, Aggregation, Party, Total
-from fedpriv.aggregation.weighted import fetch_weights, hand_out_weights, require_all, shown_counts, weighted_sum
+from fedpriv.aggregation.base import SERVER, Aggregation, Party
+from fedpriv.aggregation.weighted import add_messages, fetch_weights, hand_out_weights, message, shown_counts
 
 if TYPE_CHECKING:
+    from fedpriv.aggregation.fixed_point import FixedPoint
     from fedpriv.algorithms.base import Plan, Update
 
 
@@ -43,13 +44,8 @@ class Plain(Aggregation):
         return {SERVER: hand_out_weights(list(counts), weigh), **parties}
 
     def exchange(self, plan: Plan, updates: dict[str, Update], memory: dict[str, dict[str, Any]]) -> dict[str, Party]:
-        parties = {name: self._silo(update, memory[name]) for name, update in updates.items()}
-        return {SERVER: self._server(list(updates)), **parties}
+        parties = {name: self._silo(name, update, memory[name], plan.code) for name, update in updates.items()}
+        return {SERVER: add_messages(list(updates), plan.code), **parties}
 
-    def _silo(self, update: Update, memory: dict[str, Any]) -> Party:
-        yield {SERVER: weighted_sum(update, memory)}
-
-    def _server(self, silos: list[str]) -> Party:
-        inbox = yield {}
-        require_all(silos, inbox)
-        return Total(sum(inbox[name] for name in silos), tuple(silos))
+    def _silo(self, name: str, update: Update, memory: dict[str, Any], code: FixedPoint | None) -> Party:
+        yield {SERVER: message(name, update, memory, code)}

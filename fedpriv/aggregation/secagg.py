@@ -30,40 +30,33 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.aggregation.base import SERVER, Aggregation, Party
-from fedpriv.aggregation.fixed_point import FixedPoint, check_ring, precision
+from fedpriv.aggregation.base import SERVER, Party
+from fedpriv.aggregation.ring import RingAggregation
 from fedpriv.aggregation.secagg_messages import Terms, new_signing_key
 from fedpriv.aggregation.secagg_server import Collector
 from fedpriv.aggregation.secagg_silo import Member
-from fedpriv.aggregation.weighted import (
-    fetch_weights,
-    hand_out_weights_and_keys,
-    shown_counts,
-    weighted_sum,
-)
+from fedpriv.aggregation.weighted import fetch_weights, hand_out_weights_and_keys, message, shown_counts
 from fedpriv.errors import require
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.base import Federation, Plan, Update
+    from fedpriv.aggregation.fixed_point import FixedPoint
+    from fedpriv.algorithms.base import Plan, Update
 
 
 @dataclass(frozen=True)
-class SecAgg(Aggregation):
-    """Sums modulo 2^bits over `cohort` silos.
+class SecAgg(RingAggregation):
+    """Sums modulo 2^bits over exactly `cohort` silos, for which noise shares are sized (`min_cohort`).
 
     candidates: null = all silos. cohort: null = all candidates. threshold: null = more than two thirds of the
-    candidates. range: as for Masked. A simulation's algorithms size noise shares for all silos of the plan, so a run
-    needs cohort=null; a smaller sum ends the round (Simulation.run_round).
+    candidates.
     """
 
     threshold: int | None = None
     cohort: int | None = None
     candidates: int | None = None
-    bits: int = 64
-    range: float = 1e4
 
     def __post_init__(self) -> None:
-        check_ring(self.bits, self.range)
+        super().__post_init__()
         for key in ("threshold", "cohort", "candidates"):
             value = getattr(self, key)
             require(value is None or value >= 1, f"aggregation.{key}", value, "a positive integer, or null")
@@ -72,19 +65,15 @@ class SecAgg(Aggregation):
             fits = small is None or large is None or small <= large
             require(fits, f"aggregation.{low}", small, f"at most aggregation.{high}={large}")
 
-    def check(self, federation: Federation) -> None:
-        precision(self.bits, self.range, self.terms(federation.n_silos, 0).cohort)
+    def min_cohort(self, silos: int) -> int:
+        return self._numbers(silos)[1]
 
-    @property
-    def hides_messages(self) -> bool:
-        return True
+    def terms(self, silos: int, round: int, code: FixedPoint) -> Terms:
+        """What all parties go by in a round to which `silos` are invited. Raises ConfigError when it does not fit."""
+        return Terms(round, *self._numbers(silos), code)
 
-    @property
-    def hides_counts(self) -> bool:
-        return False
-
-    def terms(self, silos: int, round: int) -> Terms:
-        """The numbers that all parties go by when `silos` are invited. Raises ConfigError when they do not fit."""
+    def _numbers(self, silos: int) -> tuple[int, int, int]:
+        """Threshold, cohort and candidates."""
         candidates = silos if self.candidates is None else self.candidates
         cohort = candidates if self.cohort is None else self.cohort
         threshold = 2 * candidates // 3 + 1 if self.threshold is None else self.threshold
@@ -92,7 +81,7 @@ class SecAgg(Aggregation):
         require(cohort <= candidates, "aggregation.cohort", cohort, f"at most the {candidates} candidates")
         require(threshold <= cohort, "aggregation.threshold", threshold, f"at most aggregation.cohort={cohort}")
         require(2 * threshold > candidates, "aggregation.threshold", threshold, f"more than half of {candidates}")
-        return Terms(round, threshold, cohort, candidates, FixedPoint(self.bits, self.range, cohort))
+        return threshold, cohort, candidates
 
     def setup(
         self,
@@ -111,13 +100,14 @@ class SecAgg(Aggregation):
         memory["registry"] = (yield {SERVER: verification_key})[SERVER]
 
     def exchange(self, plan: Plan, updates: dict[str, Update], memory: dict[str, dict[str, Any]]) -> dict[str, Party]:
-        terms = self.terms(len(updates), plan.round)
+        terms = self.terms(len(updates), plan.round, plan.code)
         parties = {name: _silo(name, terms, update, memory[name]) for name, update in updates.items()}
-        return {SERVER: Collector(terms, sorted(updates)).run(), **parties}
+        draws = plan.streams.secret("silo sample", plan.round, SERVER)
+        return {SERVER: Collector(terms, sorted(updates), draws).run(), **parties}
 
 
 def _silo(name: str, terms: Terms, update: Update, memory: dict[str, Any]) -> Party:
     def vector() -> np.ndarray:
-        return weighted_sum(update, memory)
+        return message(name, update, memory, terms.code)
 
     yield from Member(name, terms, memory["signing_key"], memory["registry"], vector).run()

@@ -30,7 +30,7 @@ NONCE = bytes(12)
 
 @dataclass(frozen=True)
 class Terms:
-    """The public numbers of one round: Th, E, E0, and how vectors are encoded."""
+    """The public numbers of one round: Th, E, E0, and how sums are decoded."""
 
     round: int
     threshold: int

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import random
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,24 +24,28 @@ from fedpriv.aggregation.secagg_messages import (
     session_of,
 )
 
-SYSTEM = random.SystemRandom()
-"""Draws from the operating system: whoever could foretell them would know which silos to drop."""
+if TYPE_CHECKING:
+    from fedpriv.streams import SystemGenerator
 
 Revealed = dict[str, np.ndarray]
 
 
 @dataclass
 class Collector:
-    """The server for one round over the `invited` silos."""
+    """The server for one round over the `invited` silos.
+
+    draws: for U2 and U5. Whoever could foretell them would know which silos to drop; a simulation's are seeded.
+    """
 
     terms: Terms
     invited: list[str]
+    draws: np.random.Generator | SystemGenerator
 
     def run(self) -> Party:
         """The five phases; returns the Total over U5."""
         terms = self.terms
         adverts = self._senders(ADVERTISE, (yield {}), self.invited, terms.cohort)
-        drawn = sorted(SYSTEM.sample(sorted(adverts), min(terms.candidates, len(adverts))))
+        drawn = self._draw(adverts, min(terms.candidates, len(adverts)))
         roster = {name: adverts[name] for name in drawn}
 
         inbox = yield dict.fromkeys(roster, (ADVERTISE, roster))
@@ -53,7 +57,7 @@ class Collector:
         inbox = yield {name: (SHARE, letters) for name, letters in for_each.items()}
         masked = self._senders(COLLECT, inbox, sealed, terms.cohort)
         delivered = sorted(masked)
-        chosen = sorted(SYSTEM.sample(delivered, terms.cohort))
+        chosen = self._draw(delivered, terms.cohort)
 
         inbox = yield dict.fromkeys(delivered, (COLLECT, (delivered, chosen)))
         signatures = self._senders(CHECK, inbox, delivered, terms.threshold)
@@ -62,6 +66,11 @@ class Collector:
         revealed = self._senders(UNMASK, inbox, signatures, terms.threshold)
         total = self.unmask(roster, {name: masked[name] for name in chosen}, sorted(sealed), revealed)
         return Total(terms.code.decode(total), tuple(chosen))
+
+    def _draw(self, names: Iterable[str], size: int) -> list[str]:
+        """`size` of the names, uniformly without replacement, in order."""
+        ordered = sorted(names)
+        return [ordered[i] for i in np.sort(np.argsort(self.draws.random(len(ordered)))[:size])]
 
     def _senders(self, phase: str, inbox: dict[str, Any], expected: Any, least: int) -> dict[str, Any]:
         """Contents of this phase's messages from those who may send one; a late message of another phase is none.

@@ -38,7 +38,7 @@ Shares = tuple[np.ndarray, np.ndarray]
 
 @dataclass
 class Member:
-    """One silo for one round. vector: its message in the clear, (d,) float64, asked for once."""
+    """One silo for one round. vector: its message in the clear, (d,) integers modulo R, asked for once."""
 
     name: str
     terms: Terms
@@ -101,16 +101,14 @@ class Member:
         }
 
     def masked_input(self, sealed: dict[str, bytes]) -> np.ndarray:
-        """The encoded vector under this silo's own mask and those with everybody in U3, (d,)."""
+        """The vector under this silo's own mask and those with everybody in U3, (d,)."""
         self.sealed, self.sharing = sealed, {*sealed, self.name}
         self._demand(COLLECT, self.sharing <= set(self.roster), "shares from outside the candidates")
         self._demand(COLLECT, len(self.sharing) >= self.terms.threshold, f"shares of {len(self.sharing)} silos")
         seeds = {peer: seed_between(self.masking[0], self.roster[peer][1], self.session) for peer in sealed}
         smaller = [seed for peer, seed in seeds.items() if peer < self.name]
         larger = [seed for peer, seed in seeds.items() if peer > self.name]
-        return add_masks(
-            self.terms.code.encode(self.vector(), self.name), [self.seed, *smaller], larger, purpose=self.session
-        )
+        return add_masks(self.vector(), [self.seed, *smaller], larger, purpose=self.session)
 
     def consent(self, sets: tuple[list[str], list[str]]) -> bytes:
         """Sign the set U5 that the sum shall cover, out of those who delivered, U4. Once, and no other set."""

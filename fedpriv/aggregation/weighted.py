@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.aggregation.base import SERVER, AggregationAborted, Party
+from fedpriv.aggregation.base import SERVER, AggregationAborted, Party, Total
 
 if TYPE_CHECKING:
+    from fedpriv.aggregation.fixed_point import FixedPoint
     from fedpriv.algorithms.base import Update
 
 WEIGHT_TOLERANCE = 1e-12
@@ -48,15 +49,16 @@ def hand_out_weights_and_keys(silos: list[str], weigh: Callable[[np.ndarray], np
     yield dict.fromkeys(silos, keys)
 
 
-def weighted_sum(update: Update, memory: dict[str, Any]) -> np.ndarray:
-    """One silo's message in the clear: its weighted contributions plus its noise share, (d,) float64."""
+def message(name: str, update: Update, memory: dict[str, Any], code: FixedPoint | None) -> np.ndarray:
+    """Silo `name`'s message in the clear, (d,): its weighted contributions plus its noise share, as integers modulo R
+    when there is a `code`, else float64."""
     import torch
 
-    vector = update.noise.copy()
+    signal = np.zeros(len(update.noise))
     for block in update.blocks:
         weights = torch.from_numpy(memory["weights"][block.units]).to(block.vectors.device)
-        vector += (weights @ block.vectors).cpu().numpy()
-    return vector
+        signal += (weights @ block.vectors).cpu().numpy()
+    return signal + update.noise if code is None else code.encode(signal, name, update.noise)
 
 
 def require_all(silos: Iterable[str], inbox: dict[str, Any]) -> None:
@@ -65,3 +67,13 @@ def require_all(silos: Iterable[str], inbox: dict[str, Any]) -> None:
     if missing:
         # Without its noise share the sum would be less private than declared.
         raise AggregationAborted(f"no message from {', '.join(missing)}")
+
+
+def add_messages(silos: list[str], code: FixedPoint | None) -> Party:
+    """The server's part where the messages' own sum is the total: nobody may be missing."""
+    inbox = yield {}
+    require_all(silos, inbox)
+    total = np.zeros_like(inbox[silos[0]])
+    for name in silos:
+        total += inbox[name]
+    return Total(total if code is None else code.decode(total), tuple(silos))

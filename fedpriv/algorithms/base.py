@@ -5,6 +5,7 @@ One round is `plan` (public, no data), `local_update` at each silo, the aggregat
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from fedpriv.accountants.events import Event
-    from fedpriv.aggregation.base import Aggregation
+    from fedpriv.aggregation.base import Aggregation, Total
+    from fedpriv.aggregation.fixed_point import FixedPoint
     from fedpriv.data.allocation import Allocation
     from fedpriv.data.base import DataSet
     from fedpriv.data.silo import SiloData
@@ -28,13 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Federation:
-    """What everybody knows before the first round: how many users and silos there are.
+    """What everybody knows before the first round: how many users, silos and model parameters there are.
 
     silo_records: training records of each silo, for algorithms that declare them public; empty before the allocation.
     """
 
     n_users: int
     n_silos: int
+    n_parameters: int
     silo_records: tuple[int, ...] = ()
 
 
@@ -42,14 +45,20 @@ class Federation:
 class Plan:
     """One round, fixed before anybody looks at data.
 
-    cohort: silos that take part. users: (n_users,) bool, who is sampled, or None for everyone.
-    events: what each observer will have seen once the round is over.
+    cohort: silos that are invited. users: (n_users,) bool, who is sampled, or None for everyone.
+    events: what each observer will have seen once the round is over; charged whether or not there is a sum.
+    covered: how many silos the sum covers; their noise shares make up the whole noise.
+    code: how messages are made of integers; None: they are real numbers.
+    streams: for draws of the server.
     """
 
     round: int
     cohort: tuple[int, ...]
     users: np.ndarray | None
     events: tuple[Event, ...]
+    covered: int
+    code: FixedPoint | None
+    streams: Streams
 
 
 @dataclass(frozen=True)
@@ -114,6 +123,26 @@ class Algorithm(ABC):
     def check(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> None:  # noqa: B027
         """Raise ConfigError for combinations that cannot work; no data is loaded yet."""
 
+    def cohort_size(self, federation: Federation) -> int:
+        """How many silos are invited to a round."""
+        return federation.n_silos
+
+    def message_bound(self, federation: Federation, mechanism: Mechanism, covered: int) -> float:
+        """A size that no coordinate of a silo's message exceeds, from public numbers alone; inf when there is none.
+
+        covered: how many silos the sum covers.
+        """
+        return math.inf
+
+    def agree(
+        self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation
+    ) -> tuple[int, FixedPoint | None]:
+        """A plan's `covered` and `code`. Raises ConfigError for settings that cannot work together."""
+        covered = aggregation.min_cohort(self.cohort_size(federation))
+        bound = self.message_bound(federation, mechanism, covered)
+        code = aggregation.code(covered, bound) or mechanism.code(covered, bound)
+        return covered, code
+
     @property
     def plans_from_allocation(self) -> bool:
         """Whether plans, and so epsilons, need to know how many records each silo trains on."""
@@ -155,5 +184,5 @@ class Algorithm(ABC):
         """One silo's contributions and noise share, from the global parameters (d,) float64."""
 
     @abstractmethod
-    def global_update(self, theta: np.ndarray, total: np.ndarray, federation: Federation) -> np.ndarray:
-        """New global parameters from the sum over the cohort; the only place that divides."""
+    def global_update(self, theta: np.ndarray, total: Total, federation: Federation) -> np.ndarray:
+        """New global parameters from the sum over the silos that it covers; the only place that divides."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
-from fedpriv.aggregation.base import Aggregation
+from fedpriv.aggregation.base import Aggregation, Total
 from fedpriv.algorithms.base import Algorithm, Federation, Local, Plan, Tally, Update
 from fedpriv.algorithms.local_training import trained
 from fedpriv.errors import require
@@ -63,7 +63,8 @@ class FedAvg(Algorithm):
             Event(observer, "user", ADD_REMOVE, mechanism.event(), None, assumptions=("no noise is added",))
             for observer in ("released model", "server", "silo")
         )
-        return Plan(round, tuple(range(federation.n_silos)), None, seen)
+        covered, code = self.agree(federation, mechanism, aggregation)
+        return Plan(round, tuple(range(federation.n_silos)), None, seen, covered, code, streams)
 
     def local_update(self, local: Local, plan: Plan, theta: np.ndarray) -> Update:
         from fedpriv.training import LocalSgd
@@ -77,5 +78,5 @@ class FedAvg(Algorithm):
         """The silo's share of the noise, (size,) float64."""
         return np.zeros(size)
 
-    def global_update(self, theta: np.ndarray, total: np.ndarray, federation: Federation) -> np.ndarray:
-        return theta + self.global_lr / federation.n_silos * total
+    def global_update(self, theta: np.ndarray, total: Total, federation: Federation) -> np.ndarray:
+        return theta + self.global_lr / len(total.parties) * total.vector

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
-from fedpriv.aggregation.base import Aggregation
+from fedpriv.aggregation.base import Aggregation, Total
 from fedpriv.algorithms.base import Algorithm, Federation, Local, Plan, Tally, Update
 from fedpriv.algorithms.local_training import trained
 from fedpriv.errors import require
@@ -62,6 +62,9 @@ class UldpBase(Algorithm):
         require(self.weighting in WEIGHTINGS, "algo.weighting", self.weighting, " or ".join(WEIGHTINGS))
         require(0 < self.global_lr < math.inf, "algo.global_lr", self.global_lr, "a positive number")
 
+    def check(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> None:
+        mechanism.check_grid(*self.agree(federation, mechanism, aggregation))
+
     @abstractmethod
     def recipe(self) -> LocalSgd:
         """How one user's records change the model."""
@@ -95,21 +98,28 @@ class UldpBase(Algorithm):
         sampled = None
         if self.user_rate < 1:
             sampled = streams.secret("user sample", round).random(federation.n_users) < self.user_rate
+        covered, code = self.agree(federation, mechanism, aggregation)
         events = self.events(federation, mechanism, aggregation)
-        return Plan(round, tuple(range(federation.n_silos)), sampled, events)
+        return Plan(round, tuple(range(federation.n_silos)), sampled, events, covered, code, streams)
+
+    def message_bound(self, federation: Federation, mechanism: Mechanism, covered: int) -> float:
+        # Weights that depend on counts may give all users to one silo.
+        silos = 1 if self.needs_counts else federation.n_silos
+        return federation.n_users / silos * mechanism.clip + mechanism.noise_bound(covered)
 
     def local_update(self, local: Local, plan: Plan, theta: np.ndarray) -> Update:
         users = local.data.users
         positions = np.flatnonzero(plan.users[users]) if plan.users is not None else None
         rng = local.streams.secret("noise", plan.round, local.name)
-        noise = local.mechanism.noise_share(len(theta), len(plan.cohort), rng)
+        noise = local.mechanism.noise_share(len(theta), plan.covered, rng, code=plan.code)
         tally = Tally()
         blocks = trained(local, local.data, positions, users, theta, self.recipe(), plan.round, tally)
         return Update(blocks, noise, tally)
 
-    def global_update(self, theta: np.ndarray, total: np.ndarray, federation: Federation) -> np.ndarray:
-        expected = self.user_rate * federation.n_users * federation.n_silos
-        return theta + self.global_lr / expected * total
+    def global_update(self, theta: np.ndarray, total: Total, federation: Federation) -> np.ndarray:
+        # A sum over E of the S silos stands for S / E times as much: n_users * S divided by S / E.
+        expected = self.user_rate * federation.n_users * len(total.parties)
+        return theta + self.global_lr / expected * total.vector
 
     def events(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> tuple[Event, ...]:
         """What one round shows to whom.
@@ -119,14 +129,18 @@ class UldpBase(Algorithm):
         noise share. The paper claims the released model's epsilon for everybody, and with sub-sampling leaves the
         server out.
         """
-        from dp_accounting import PoissonSampledDpEvent
-
-        whole = mechanism.event()
-        released = PoissonSampledDpEvent(self.user_rate, whole) if self.user_rate < 1 else whole
-        claimed = released if mechanism.clips else None
-        base = ("the weights of a user add up to at most 1", "all noise shares are present", "semi-honest parties")
-        server, server_why = self._server_event(federation, mechanism, aggregation)
-        silo, silo_why = self._silo_event(federation, mechanism, aggregation)
+        covered, code = self.agree(federation, mechanism, aggregation)
+        moved = 1 + mechanism.rounding(code, federation.n_parameters)
+        whole, silo_sees = mechanism.event(moved), mechanism.event(moved, (covered - 1) / covered)
+        released, claimed = self._sampled(whole), self._sampled(mechanism.event()) if mechanism.clips else None
+        base = (
+            *mechanism.assumptions(code),
+            "the weights of a user add up to at most 1",
+            "all noise shares are present",
+            "semi-honest parties",
+        )
+        server, server_why = self._server_event(whole, aggregation)
+        silo, silo_why = self._silo_event(silo_sees, aggregation)
         return (
             Event("released model", "user", ADD_REMOVE, released, claimed, assumptions=base),
             Event(
@@ -140,24 +154,24 @@ class UldpBase(Algorithm):
             Event("silo", "user", ADD_REMOVE, silo, claimed, assumptions=(*base, *silo_why)),
         )
 
-    def _server_event(
-        self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation
-    ) -> tuple[DpEvent, tuple[str, ...]]:
+    def _sampled(self, event: DpEvent) -> DpEvent:
+        from dp_accounting import PoissonSampledDpEvent
+
+        return PoissonSampledDpEvent(self.user_rate, event) if self.user_rate < 1 else event
+
+    def _server_event(self, whole: DpEvent, aggregation: Aggregation) -> tuple[DpEvent, tuple[str, ...]]:
         if self.needs_counts and not aggregation.hides_counts:
             return _non_private(), ("FAILS: the server learns every user's record counts",)
         if aggregation.hides_messages:
-            return mechanism.event(), ("the server sees only the sum",)
+            return whole, ("the server sees only the sum",)
         # The silos' messages one by one: contributions of at most C / S under noise of variance sigma^2 C^2 / S each
         # carry together as much information as their sum.
-        return mechanism.event(), ("the server sees every silo's noised message",)
+        return whole, ("the server sees every silo's noised message",)
 
-    def _silo_event(
-        self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation
-    ) -> tuple[DpEvent, tuple[str, ...]]:
+    def _silo_event(self, others: DpEvent, aggregation: Aggregation) -> tuple[DpEvent, tuple[str, ...]]:
         if self.needs_counts and not aggregation.hides_counts:
             return _non_private(), ("FAILS: a silo's weights reveal its users' records elsewhere",)
-        others = (federation.n_silos - 1) / federation.n_silos
-        return mechanism.event(shares=others), ("one silo subtracts its own noise share and does not collude",)
+        return others, ("one silo subtracts its own noise share and does not collude",)
 
 
 def _non_private() -> DpEvent:

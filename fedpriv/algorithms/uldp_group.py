@@ -53,7 +53,7 @@ class UldpGroup(FedAvg):
         return True
 
     def check(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> None:
-        """Every mechanism will do."""
+        mechanism.check_inside_training()
 
     def settle(self, allocation: Allocation, data: DataSet) -> tuple[Algorithm, Allocation]:
         counts, group = allocation.counts(), data.records_per_draw
@@ -69,7 +69,10 @@ class UldpGroup(FedAvg):
     def plan(
         self, round: int, federation: Federation, mechanism: Mechanism, aggregation: Aggregation, streams: Streams
     ) -> Plan:
-        return Plan(round, tuple(range(federation.n_silos)), None, self.events(federation, mechanism))
+        covered, code = self.agree(federation, mechanism, aggregation)
+        return Plan(
+            round, tuple(range(federation.n_silos)), None, self.events(federation, mechanism), covered, code, streams
+        )
 
     def local_update(self, local: Local, plan: Plan, theta: np.ndarray) -> Update:
         tally = Tally()

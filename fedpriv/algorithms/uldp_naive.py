@@ -13,6 +13,7 @@ Privacy: unit user, adjacency add/remove.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.streams import Streams
+
+if TYPE_CHECKING:
+    from fedpriv.aggregation.fixed_point import FixedPoint
 
 PER_SILO = {"paper": 1.0, "sound": 2.0}
 """Change of one silo's clipped update that the noise is made for, in units of C."""
@@ -45,27 +49,36 @@ class UldpNaive(FedAvg):
         return "ULDP-NAIVE"
 
     def check(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> None:
-        """Every mechanism will do."""
+        mechanism.check_grid(*self.agree(federation, mechanism, aggregation))
 
     def plan(
         self, round: int, federation: Federation, mechanism: Mechanism, aggregation: Aggregation, streams: Streams
     ) -> Plan:
-        return Plan(round, tuple(range(federation.n_silos)), None, self.events(federation, mechanism))
+        covered, code = self.agree(federation, mechanism, aggregation)
+        events = self.events(federation, mechanism, covered, code)
+        return Plan(round, tuple(range(federation.n_silos)), None, events, covered, code, streams)
+
+    def message_bound(self, federation: Federation, mechanism: Mechanism, covered: int) -> float:
+        return mechanism.clip + mechanism.noise_bound(covered, PER_SILO[self.sensitivity] * covered)
 
     def noise(self, local: Local, plan: Plan, size: int) -> np.ndarray:
-        silos = len(plan.cohort)
         rng = local.streams.secret("noise", plan.round, local.name)
-        return local.mechanism.noise_share(size, silos, rng, sensitivity=PER_SILO[self.sensitivity] * silos)
+        sensitivity = PER_SILO[self.sensitivity] * plan.covered
+        return local.mechanism.noise_share(size, plan.covered, rng, sensitivity, plan.code)
 
-    def events(self, federation: Federation, mechanism: Mechanism) -> tuple[Event, ...]:
-        """What one round shows to whom. The silos' single messages together tell as much as their sum: each may move by
-        2C under 1/S of the variance."""
-        shortfall = PER_SILO["sound"] / PER_SILO[self.sensitivity]
+    def events(
+        self, federation: Federation, mechanism: Mechanism, covered: int, code: FixedPoint | None
+    ) -> tuple[Event, ...]:
+        """What one round shows to whom, when the sum covers `covered` silos. The silos' single messages together tell
+        as much as their sum: each may move by 2C under 1/S of the variance."""
+        moved = PER_SILO["sound"] * covered + mechanism.rounding(code, federation.n_parameters)
+        shortfall = moved / (PER_SILO[self.sensitivity] * covered)
         whole = mechanism.event(sensitivity=shortfall)
-        others = (federation.n_silos - 1) / federation.n_silos
+        others = (covered - 1) / covered
         own = mechanism.event(sensitivity=shortfall, shares=others)
         claimed = mechanism.event() if mechanism.clips else None
         base = (
+            *mechanism.assumptions(code),
             "a user can move every silo's update by 2 * clip",
             "all noise shares are present",
             "semi-honest parties",

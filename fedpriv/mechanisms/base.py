@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
     from dp_accounting import DpEvent
 
+    from fedpriv.aggregation.fixed_point import FixedPoint
     from fedpriv.streams import SystemGenerator
 
 
@@ -38,13 +39,44 @@ class Mechanism(ABC):
     def bound(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Bound each row of (k, d). Returns (k, d) float64 rows and their (k,) norms before bounding."""
 
+    def code(self, covered: int, bound: float) -> FixedPoint | None:
+        """How messages are made of integers where the aggregation leaves them real: None for real-valued noise.
+
+        Arguments as for Aggregation.code.
+        """
+        return None
+
+    def check_grid(self, shares: int, code: FixedPoint | None) -> None:  # noqa: B027
+        """Raise ConfigError when noise in so many shares cannot be told in whole grid steps."""
+
+    def check_inside_training(self) -> None:  # noqa: B027
+        """Raise ConfigError when this mechanism cannot noise the gradients of local training."""
+
+    def assumptions(self, code: FixedPoint | None) -> tuple[str, ...]:
+        """What the events rest on as far as this mechanism's noise goes."""
+        return ()
+
+    def rounding(self, code: FixedPoint | None, size: int) -> float:
+        """What rounding messages of `size` coordinates adds to the sensitivity of their sum, in units of the bound."""
+        return code.shift(size) / self.clip if code is not None else 0.0
+
+    def noise_bound(self, shares: int, sensitivity: float = 1.0) -> float:
+        """A size that no coordinate of a noise share reaches; arguments as for `noise_share`."""
+        return 0.0
+
     @abstractmethod
     def noise_share(
-        self, size: int, shares: int, rng: np.random.Generator | SystemGenerator, sensitivity: float = 1.0
+        self,
+        size: int,
+        shares: int,
+        rng: np.random.Generator | SystemGenerator,
+        sensitivity: float = 1.0,
+        code: FixedPoint | None = None,
     ) -> np.ndarray:
         """One party's noise, (size,) float64, such that `shares` independent shares add up to the whole noise.
 
         sensitivity: largest change of the sum that the noise is made for, in units of the bound on one contribution.
+        code: the grid that messages lie on.
         """
 
     @abstractmethod

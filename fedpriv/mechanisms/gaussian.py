@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.errors import require
+from fedpriv.aggregation.fixed_point import LEAST_STEPS
+from fedpriv.errors import ConfigError, require
 from fedpriv.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
     import torch
     from dp_accounting import DpEvent
 
+    from fedpriv.aggregation.fixed_point import FixedPoint
     from fedpriv.streams import SystemGenerator
+
+TAIL = 16.0
+"""Standard deviations that bound a share for choosing ranges; a Gaussian goes beyond with probability 1e-57, and then
+the range is found exceeded."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +49,37 @@ class Gaussian(Mechanism):
         scale = (self.clip / norms.clamp_min(self.clip)).unsqueeze(1)
         return exact * scale, norms
 
+    def share_deviation(self, shares: int, sensitivity: float = 1.0) -> float:
+        """Standard deviation of one share; arguments as for `noise_share`."""
+        return self.noise_multiplier * self.clip * sensitivity / math.sqrt(shares)
+
+    def check_grid(self, shares: int, code: FixedPoint | None) -> None:
+        if code is None or not self.noise_multiplier:
+            return
+        steps = self.share_deviation(shares) / code.unit
+        if steps < LEAST_STEPS:
+            raise ConfigError(
+                "aggregation.bits",
+                code.bits,
+                f"too few for range {code.range:g}: a noise share would span {steps:.2g} grid steps, at least "
+                f"{LEAST_STEPS} are needed",
+            )
+
+    def assumptions(self, code: FixedPoint | None) -> tuple[str, ...]:
+        return ("Gaussian noise drawn in floating point",)
+
+    def noise_bound(self, shares: int, sensitivity: float = 1.0) -> float:
+        return TAIL * self.share_deviation(shares, sensitivity)
+
     def noise_share(
-        self, size: int, shares: int, rng: np.random.Generator | SystemGenerator, sensitivity: float = 1.0
+        self,
+        size: int,
+        shares: int,
+        rng: np.random.Generator | SystemGenerator,
+        sensitivity: float = 1.0,
+        code: FixedPoint | None = None,
     ) -> np.ndarray:
-        whole = self.noise_multiplier * self.clip * sensitivity
-        return rng.standard_normal(size) * (whole / math.sqrt(shares))
+        return rng.standard_normal(size) * self.share_deviation(shares, sensitivity)
 
     def event(self, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
         from dp_accounting import GaussianDpEvent, NonPrivateDpEvent

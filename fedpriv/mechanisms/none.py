@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import torch
     from dp_accounting import DpEvent
 
+    from fedpriv.aggregation.fixed_point import FixedPoint
     from fedpriv.streams import SystemGenerator
 
 
@@ -25,7 +26,12 @@ class NoMechanism(Mechanism):
         return exact, exact.norm(dim=1)
 
     def noise_share(
-        self, size: int, shares: int, rng: np.random.Generator | SystemGenerator, sensitivity: float = 1.0
+        self,
+        size: int,
+        shares: int,
+        rng: np.random.Generator | SystemGenerator,
+        sensitivity: float = 1.0,
+        code: FixedPoint | None = None,
     ) -> np.ndarray:
         return np.zeros(size)
 

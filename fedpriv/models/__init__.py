@@ -20,3 +20,7 @@ class Model(ABC):
 
         Initial weights come from torch's global generator, which the caller seeds.
         """
+
+    @abstractmethod
+    def size(self, shape: tuple[int, ...], outputs: int) -> int:
+        """Number of parameters of the module that `build` makes, without torch. Raises as `build` does."""

@@ -36,10 +36,7 @@ class MnistCnn(Model):
     def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
         from torch import nn
 
-        if len(shape) != 3 or min(shape[1:]) < 16:
-            raise ConfigError("model", "mnist_cnn", f"images of 16 x 16 pixels or more, not records of shape {shape}")
         first, second = self.channels
-        height, width = (((side - 4) // 2 - 4) // 2 for side in shape[1:])
         return nn.Sequential(
             nn.Conv2d(shape[0], first, 5),
             nn.MaxPool2d(2),
@@ -49,8 +46,20 @@ class MnistCnn(Model):
             nn.MaxPool2d(2),
             nn.ReLU(),
             nn.Flatten(),
-            nn.Linear(second * height * width, self.hidden),
+            nn.Linear(self._features(shape), self.hidden),
             nn.ReLU(),
             nn.Dropout(self.dropout),
             nn.Linear(self.hidden, outputs),
         )
+
+    def size(self, shape: tuple[int, ...], outputs: int) -> int:
+        first, second = self.channels
+        convolutions = (25 * shape[0] + 1) * first + (25 * first + 1) * second
+        return convolutions + (self._features(shape) + 1) * self.hidden + (self.hidden + 1) * outputs
+
+    def _features(self, shape: tuple[int, ...]) -> int:
+        """Numbers that the convolutions make of a record."""
+        if len(shape) != 3 or min(shape[1:]) < 16:
+            raise ConfigError("model", "mnist_cnn", f"images of 16 x 16 pixels or more, not records of shape {shape}")
+        height, width = (((side - 4) // 2 - 4) // 2 for side in shape[1:])
+        return self.channels[1] * height * width

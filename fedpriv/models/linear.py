@@ -23,3 +23,6 @@ class Linear(Model):
 
         flatten = [nn.Flatten()] if len(shape) > 1 else []
         return nn.Sequential(*flatten, nn.Linear(math.prod(shape), outputs, bias=self.bias))
+
+    def size(self, shape: tuple[int, ...], outputs: int) -> int:
+        return (math.prod(shape) + self.bias) * outputs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fedpriv.errors import require
@@ -48,3 +49,8 @@ class Mlp(Model):
                 layers.append(nn.Dropout(self.dropout))
             width = hidden
         return nn.Sequential(*layers, nn.Linear(width, outputs))
+
+    def size(self, shape: tuple[int, ...], outputs: int) -> int:
+        widths = [math.prod(shape), *self.hidden, outputs]
+        linear = sum((before + 1) * after for before, after in pairwise(widths))
+        return linear + (2 * sum(self.hidden) if self.norm else 0)

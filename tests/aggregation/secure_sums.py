@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from plans import SYSTEM, plan_for
 
 from fedpriv.aggregation.base import SERVER
-from fedpriv.algorithms.base import Plan, Update
+from fedpriv.algorithms.base import Update
 from fedpriv.algorithms.uldp import uniform
 from fedpriv.engines.inprocess import InProcess
 
@@ -24,9 +25,9 @@ def ready(aggregation, silos):
     return memory
 
 
-def parties(aggregation, memory, vectors, round=1):
+def parties(aggregation, memory, vectors, round=1, streams=SYSTEM):
     updates = {name: Update(iter(()), np.asarray(vector, float)) for name, vector in zip(names(len(vectors)), vectors)}
-    return aggregation.exchange(Plan(round, (), None, ()), updates, memory)
+    return aggregation.exchange(plan_for(aggregation, len(vectors), round, streams), updates, memory)
 
 
 def dropping(party, sends):

@@ -21,7 +21,7 @@ def test_precision_is_the_largest_that_cannot_wrap(bits, span, parties):
         f = -1
 
     def fits(f):
-        return parties * (Fraction(span) * Fraction(2) ** f + Fraction(1, 2)) < 2 ** (bits - 1)
+        return parties * (Fraction(span) * Fraction(2) ** f + 1) < min(2 ** (bits - 1), 2**53)
 
     assert f == -1 or fits(f)
     assert f == bits or not fits(f + 1)
@@ -30,15 +30,23 @@ def test_precision_is_the_largest_that_cannot_wrap(bits, span, parties):
 @given(RINGS, SPANS, st.integers(1, 40), st.data())
 def test_sum_is_within_the_stated_rounding(bits, span, parties, data):
     code = FixedPoint(bits, span, parties)
-    vectors = data.draw(arrays(np.float64, (parties, 3), elements=st.floats(-span, span)))
+    halves = arrays(np.float64, (2, parties, 3), elements=st.floats(-span / 2, span / 2))
+    signals, noises = data.draw(halves)
     total = np.zeros(3, dtype=code.dtype)
-    for vector in vectors:
-        total += code.encode(vector, "silo0")
-    decoded = code.decode(total)
-    for column, value in zip(vectors.T, decoded):
-        exact = sum(map(Fraction, column))
-        last_place = Fraction(float(np.spacing(abs(value))))
-        assert abs(Fraction(float(value)) - exact) <= Fraction(code.rounding) + last_place
+    for signal, noise in zip(signals, noises):
+        total += code.encode(signal, "silo0", noise)
+    for column, value in zip(np.concatenate([signals, noises]).T, code.decode(total)):
+        # Exactly: below 2^53 grid steps, decoding rounds nothing.
+        assert abs(Fraction(float(value)) - sum(map(Fraction, column))) <= Fraction(code.rounding)
+
+
+@given(RINGS, SPANS, st.integers(1, 40), st.integers(0, 2**32 - 1))
+def test_rounding_moves_signals_apart_by_no_more_than_the_shift(bits, span, parties, seed):
+    code, rng = FixedPoint(bits, span, parties), np.random.default_rng(seed)
+    near = rng.uniform(-span, span, (2, parties, 30))
+    one, two = (code.decode(sum(code.encode(vector, "silo0") for vector in side)) for side in near)
+    apart = np.linalg.norm(near[0].sum(0) - near[1].sum(0))
+    assert abs(np.linalg.norm(one - two) - apart) <= code.shift(30) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("bits", [32, 64])

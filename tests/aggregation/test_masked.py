@@ -5,13 +5,14 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from plans import plan_for
 from scipy.stats import chisquare
 
 from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.fixed_point import FixedPoint, OutOfRange
 from fedpriv.aggregation.masked import Masked, mask
 from fedpriv.aggregation.masks import add_masks
-from fedpriv.algorithms.base import Plan, Update
+from fedpriv.algorithms.base import Update
 from fedpriv.algorithms.uldp import uniform
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import ConfigError
@@ -32,7 +33,7 @@ def updates(vectors, silos=SILOS):
 
 def exchange(memory, round, vectors, silos=SILOS, aggregation=Masked()):  # noqa: B008
     """The server's total, and every message that it saw."""
-    parties, seen = aggregation.exchange(Plan(round, (), None, ()), updates(vectors, silos), memory), {}
+    parties, seen = aggregation.exchange(plan_for(aggregation, len(silos), round), updates(vectors, silos), memory), {}
 
     def listening(name, party):
         sent = party.send(None)

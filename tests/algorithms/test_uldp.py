@@ -5,10 +5,11 @@ from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEv
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from plans import plan_for
 
-from fedpriv.aggregation.base import SERVER
+from fedpriv.aggregation.base import SERVER, Total
 from fedpriv.aggregation.plain import Plain
-from fedpriv.algorithms.base import Contributions, Federation, Plan, Update
+from fedpriv.algorithms.base import Contributions, Federation, Update
 from fedpriv.algorithms.uldp import UldpAvg, UldpSgd, records, uniform
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import ConfigError
@@ -45,9 +46,9 @@ def test_worked_example(weighting, total, step):
         )
         for name, (units, vectors) in deltas.items()
     }
-    learned = InProcess().run(aggregation.exchange(Plan(1, (0, 1), None, ()), updates, memory))[SERVER].vector
-    np.testing.assert_allclose(learned, total, atol=1e-6)
-    np.testing.assert_allclose(algo.global_update(np.zeros(2), learned, Federation(2, 2)), step, atol=1e-6)
+    learned = InProcess().run(aggregation.exchange(plan_for(aggregation, 2), updates, memory))[SERVER]
+    np.testing.assert_allclose(learned.vector, total, atol=1e-6)
+    np.testing.assert_allclose(algo.global_update(np.zeros(2), learned, Federation(2, 2, 2)), step, atol=1e-6)
 
 
 @given(arrays(np.int64, (4, 7), elements=st.integers(0, 3000)))
@@ -60,7 +61,7 @@ def test_a_users_weights_never_exceed_one(counts):
 
 
 def events(algo, silos=5, mechanism=None):
-    seen = algo.events(Federation(100, silos), mechanism or Gaussian(0.1, 5.0), Plain())
+    seen = algo.events(Federation(100, silos, 10), mechanism or Gaussian(0.1, 5.0), Plain())
     return {event.observer: event for event in seen}
 
 
@@ -97,7 +98,7 @@ def test_a_lone_silo_knows_all_the_noise_and_no_mechanism_certifies_nothing():
 
 
 def test_the_sample_is_poisson_and_named_by_round():
-    algo, federation = avg(user_rate=0.3), Federation(20_000, 2)
+    algo, federation = avg(user_rate=0.3), Federation(20_000, 2, 10)
     plans = [algo.plan(r, federation, Gaussian(1.0, 1.0), Plain(), Streams(0)) for r in (1, 2, 1)]
     assert abs(plans[0].users.mean() - 0.3) < 6 * np.sqrt(0.21 / 20_000)
     assert np.array_equal(plans[0].users, plans[2].users)
@@ -107,8 +108,8 @@ def test_the_sample_is_poisson_and_named_by_round():
 
 
 def test_the_denominator_is_the_expected_size():
-    total = np.array([8.0])
-    assert avg(user_rate=0.5).global_update(np.zeros(1), total, Federation(4, 2)) == 10.0 / (0.5 * 4 * 2) * 8.0
+    total = Total(np.array([8.0]), ("silo0", "silo1"))
+    assert avg(user_rate=0.5).global_update(np.zeros(1), total, Federation(4, 2, 1)) == 10.0 / (0.5 * 4 * 2) * 8.0
 
 
 @pytest.mark.parametrize(

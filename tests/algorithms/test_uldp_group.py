@@ -26,7 +26,7 @@ BASE = UldpGroup(
 
 
 def events(algo, sizes, sigma=5.0):
-    federation = Federation(50, len(sizes), tuple(sizes))
+    federation = Federation(50, len(sizes), 10, tuple(sizes))
     return algo.plan(1, federation, Gaussian(0.1, sigma), Plain(), Streams(0)).events
 
 
@@ -125,7 +125,7 @@ def test_the_noise_of_a_round_is_what_its_events_declare():
     algo, clip, n, size = replace(BASE, local_epochs=2, batch_size=8), 0.3, 30, 2000
     model = torch.nn.Sequential(torch.nn.Linear(size // 2, 2, bias=False))
     data = SiloData(torch.zeros(n, size // 2), torch.zeros(n, dtype=torch.int64), np.array([0]), np.array([0, n]))
-    plan = algo.plan(1, Federation(1, 1, (n,)), Gaussian(clip, 5.0), Plain(), Streams(0))
+    plan = algo.plan(1, Federation(1, 1, 10, (n,)), Gaussian(clip, 5.0), Plain(), Streams(0))
     event = plan.events[0].certified
     total = 0.0
     for seed in range(5):

@@ -20,7 +20,7 @@ def naive(sensitivity):
 
 
 def events(sensitivity, silos=5):
-    plan = naive(sensitivity).plan(1, Federation(100, silos), Gaussian(0.1, 5.0), Plain(), Streams(0))
+    plan = naive(sensitivity).plan(1, Federation(100, silos, 10), Gaussian(0.1, 5.0), Plain(), Streams(0))
     return {event.observer: event for event in plan.events}
 
 

@@ -5,22 +5,24 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from plans import plan_for
 
 from fedpriv.aggregation.base import SERVER, AggregationAborted
 from fedpriv.aggregation.fixed_point import FixedPoint
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
+from fedpriv.aggregation.ring import UNBOUNDED_RANGE
 from fedpriv.aggregation.secagg import SecAgg
-from fedpriv.algorithms.base import Contributions, Plan, Update
+from fedpriv.algorithms.base import Contributions, Update
 from fedpriv.algorithms.uldp import records, uniform
 from fedpriv.engines.inprocess import InProcess
 
 SILOS, USERS, SIZE = 3, 6, 5
 AGGREGATIONS = {
     Plain(): 0.0,
-    Masked(): FixedPoint(64, 1e4, SILOS).rounding,
+    Masked(): FixedPoint(64, UNBOUNDED_RANGE, SILOS).rounding,
     Masked(bits=32, range=100.0): FixedPoint(32, 100.0, SILOS).rounding,
-    SecAgg(): FixedPoint(64, 1e4, SILOS).rounding,
+    SecAgg(): FixedPoint(64, UNBOUNDED_RANGE, SILOS).rounding,
     SecAgg(threshold=2, bits=32, range=100.0): FixedPoint(32, 100.0, SILOS).rounding,
 }
 """Each with the most that a coordinate of its sum may be off."""
@@ -56,7 +58,7 @@ def run(aggregation, counts, vectors, noise, weigh, needs_counts, drop=()):
     memory, engine = memories(), InProcess()
     shown = {f"silo{s}": counts[s] for s in range(SILOS)}
     engine.run(aggregation.setup(shown, weigh, needs_counts, memory))
-    plan = Plan(1, tuple(range(SILOS)), None, ())
+    plan = plan_for(aggregation, SILOS)
     parties = aggregation.exchange(plan, updates(counts, vectors, noise), memory)
     for name in drop:
         parties[name] = silent()

@@ -7,10 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from dp_accounting import GaussianDpEvent
 from scipy import stats
 
 from fedpriv.aggregation.base import SERVER
+from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
+from fedpriv.aggregation.secagg import SecAgg
 from fedpriv.algorithms.base import Federation, Local
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.algorithms.uldp import UldpAvg, UldpBase, UldpSgd
@@ -19,6 +22,7 @@ from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Records
 from fedpriv.data.silo import split_by_silo
 from fedpriv.engines.inprocess import InProcess
+from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.simulation import Simulation
@@ -67,14 +71,29 @@ PRIVATE = {name: algo for name, (algo, _) in ALGORITHMS.items() if name != "feda
 PER_USER = {name: algo for name, algo in PRIVATE.items() if isinstance(algo, UldpBase)}
 
 
-def denominator(algo):
-    """What the sum is divided by before global_lr."""
-    return USERS * SILOS if isinstance(algo, UldpBase) else SILOS
+AGGREGATIONS = {
+    "plain": Plain(),
+    "masked": Masked(),
+    "masked32": Masked(bits=32),
+    "secagg": SecAgg(),
+    "secagg2": SecAgg(threshold=2, cohort=2),
+}
+MECHANISMS = {"gaussian": Gaussian, "discrete_gaussian": DiscreteGaussian}
 
 
-def sensitivity(algo):
-    """Largest change of the sum that one user causes, in units of the clip bound."""
-    return 1 if isinstance(algo, UldpBase) else 2 * SILOS
+def denominator(algo, covered=SILOS):
+    """What a sum over so many silos is divided by before global_lr."""
+    return USERS * covered if isinstance(algo, UldpBase) else covered
+
+
+def sensitivity(algo, covered=SILOS):
+    """Largest change that one user causes in a sum over so many silos, in units of the clip bound."""
+    return 1 if isinstance(algo, UldpBase) else 2 * covered
+
+
+def multiplier(event):
+    """Noise over sensitivity."""
+    return event.noise_multiplier if isinstance(event, GaussianDpEvent) else (2 * event.rho) ** -0.5
 
 
 @pytest.fixture(scope="module")
@@ -92,19 +111,19 @@ def world():
     return data, Allocation(user, silo, np.ones(n, dtype=bool), USERS, SILOS), model, theta
 
 
-def simulation(world, algo, mechanism, seed=0, n_users=USERS):
+def simulation(world, algo, mechanism, seed=0, n_users=USERS, aggregation=Plain()):  # noqa: B008
     data, allocation, model, theta = world
     streams, task = Streams(seed), Classification()
     silos = split_by_silo(data, allocation, "cpu")
     parties = [Local(s, records, copy.deepcopy(model), task, mechanism, streams) for s, records in enumerate(silos)]
     memory = {name: {} for name in [SERVER, *(local.name for local in parties)]}
-    federation = Federation(n_users, SILOS)
+    federation = Federation(n_users, SILOS, len(theta))
     counts = {local.name: algo.counts(local, federation) for local in parties}
-    InProcess().run(Plain().setup(counts, algo.weights, algo.needs_counts, memory))
+    InProcess().run(aggregation.setup(counts, algo.weights, algo.needs_counts, memory))
     experiment = SimpleNamespace(
-        algo=algo, mechanism=mechanism, aggregation=Plain(), engine=InProcess(), federation=federation
+        algo=algo, mechanism=mechanism, aggregation=aggregation, engine=InProcess(), federation=federation
     )
-    plan = algo.plan(1, federation, mechanism, Plain(), streams)
+    plan = algo.plan(1, federation, mechanism, aggregation, streams)
     return Simulation(experiment, algo, federation, model, theta, parties, data, None, "cpu", memory), plan
 
 
@@ -132,21 +151,35 @@ def test_without_noise_and_clipping_it_is_its_plain_twin(name, world):
     np.testing.assert_allclose(step, twin(train, allocation.counts()), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @pytest.mark.parametrize("name", PRIVATE)
-def test_the_noise_of_a_round_is_what_its_event_declares(name, world):
+def test_the_noise_of_a_round_is_what_its_event_declares(name, aggregation, mechanism, world):
     """The step with noise less the step without it, against the noise multiplier of the released model's event."""
     algo, theta = PRIVATE[name], world[3]
     clip, size = 0.7, len(theta)
-    noisy, quiet = Gaussian(clip, 5.0), Gaussian(clip, 0.0)
-    reference, _ = simulation(world, algo, quiet)
-    total = 0.0
+    noisy, quiet = MECHANISMS[mechanism](clip, 5.0), MECHANISMS[mechanism](clip, 0.0)
+    total, covered = 0.0, AGGREGATIONS[aggregation].min_cohort(SILOS)
     for seed in range(40):
-        sim, plan = simulation(world, algo, noisy, seed)
-        declared = next(e for e in plan.events if e.observer == "released model").certified.noise_multiplier
+        sim, plan = simulation(world, algo, noisy, seed, aggregation=AGGREGATIONS[aggregation])
+        reference, _ = simulation(world, algo, quiet, seed, aggregation=AGGREGATIONS[aggregation])
+        [declared] = {multiplier(e.certified) for e in plan.events if e.observer == "released model"}
         noise = sim.run_round(plan, theta).theta - reference.run_round(plan, theta).theta
-        noise *= denominator(algo) / algo.global_lr
-        total += float((noise**2).sum()) / (declared * clip * sensitivity(algo)) ** 2
+        noise *= denominator(algo, covered) / algo.global_lr
+        total += float((noise**2).sum()) / (declared * clip * sensitivity(algo, covered)) ** 2
     assert min(stats.chi2.cdf(total, 40 * size), stats.chi2.sf(total, 40 * size)) > 1e-6
+
+
+@pytest.mark.parametrize("aggregation", ["masked", "secagg"])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_secure_sum_gives_the_plain_step_to_its_rounding(name, aggregation, world):
+    algo, theta = ALGORITHMS[name][0], world[3]
+    mechanism = Gaussian(0.7, 5.0) if name in PRIVATE else NoMechanism()
+    plain, plan = simulation(world, algo, mechanism)
+    secure, secure_plan = simulation(world, algo, mechanism, aggregation=AGGREGATIONS[aggregation])
+    apart = secure.run_round(secure_plan, theta).theta - plain.run_round(plan, theta).theta
+    most = algo.global_lr / denominator(algo) * secure_plan.code.rounding
+    assert np.abs(apart).max() <= most * (1 + 1e-6) + 1e-15
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -167,7 +200,7 @@ def step_total(world, algo, mechanism):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_plan_repeats_and_looks_at_no_data(name):
-    algo, federation = ALGORITHMS[name][0], Federation(50, SILOS)
+    algo, federation = ALGORITHMS[name][0], Federation(50, SILOS, 10)
     mechanism = Gaussian(1.0, 5.0) if name in PRIVATE else NoMechanism()
     one, two = (algo.plan(4, federation, mechanism, Plain(), Streams(3)) for _ in range(2))
     assert one.events == two.events

@@ -11,10 +11,11 @@ import pytest
 import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
+from plans import plan_for
 
 from fedpriv.aggregation.base import SERVER, AggregationAborted
 from fedpriv.aggregation.plain import Plain
-from fedpriv.algorithms.base import Contributions, Plan, Update
+from fedpriv.algorithms.base import Contributions, Update
 from fedpriv.algorithms.uldp import records
 from fedpriv.engines.base import reporting
 from fedpriv.engines.faults import Faulty, delay, drop, duplicate
@@ -254,7 +255,7 @@ def one_round(aggregation, engine):
         for s, name in enumerate(silos)
     }
     try:
-        parties = aggregation.exchange(Plan(1, (0, 1, 2), None, ()), updates, memory)
+        parties = aggregation.exchange(plan_for(aggregation, 3), updates, memory)
         learned, _ = exchange(engine, parties, memory, traffic)
     except AggregationAborted as aborted:
         learned = str(aborted)

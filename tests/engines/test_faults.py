@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 import torch
+from plans import plan_for
 
 from fedpriv.aggregation.base import SERVER, AggregationAborted
 from fedpriv.aggregation.plain import Plain
-from fedpriv.algorithms.base import Contributions, Plan, Update
+from fedpriv.algorithms.base import Contributions, Update
 from fedpriv.engines.faults import Faulty, alter, delay, drop, duplicate
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.engines.traffic import Traffic
@@ -19,7 +20,7 @@ def plain_sum(*faults, log=None):
         name: Update(iter([Contributions(np.array([0]), torch.full((1, 2), 3.0**i).double())]), np.zeros(2))
         for i, name in enumerate(SILOS)
     }
-    parties = Plain().exchange(Plan(1, (0, 1, 2), None, ()), updates, memory)
+    parties = Plain().exchange(plan_for(Plain(), 3), updates, memory)
     return Faulty(InProcess(), faults).run(parties, log)[SERVER].vector
 
 

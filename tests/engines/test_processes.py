@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from plans import plan_for
 
 from fedpriv.aggregation.base import AggregationAborted
 from fedpriv.engines.base import reporting
@@ -149,7 +150,7 @@ def test_mail_too_large_for_a_stopped_party_does_not_block_the_others(pids):
 
 def test_a_plain_sum_without_a_killed_silo_aborts_cleanly(pids):
     from fedpriv.aggregation.plain import Plain
-    from fedpriv.algorithms.base import Plan, Update
+    from fedpriv.algorithms.base import Update
 
     def blocks():
         note(pids)
@@ -162,7 +163,7 @@ def test_a_plain_sum_without_a_killed_silo_aborts_cleanly(pids):
         pytest.warns(RuntimeWarning, match="silo1"),
         pytest.raises(AggregationAborted, match="no message from silo1"),
     ):
-        Processes().run(Plain().exchange(Plan(1, (0, 1), None, ()), updates, memory))
+        Processes().run(Plain().exchange(plan_for(Plain(), 2), updates, memory))
 
 
 def test_what_a_party_raises_ends_all(pids):

@@ -26,6 +26,7 @@ MNIST = MnistCnn(channels=[10, 20], hidden=50, dropout=0.5)
 )
 def test_parameter_counts(model, shape, outputs, parameters):
     assert sum(p.numel() for p in model.build(shape, outputs).parameters()) == parameters
+    assert model.size(shape, outputs) == parameters
 
 
 def test_creditcard_blocks():
