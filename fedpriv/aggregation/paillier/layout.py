@@ -61,6 +61,9 @@ class Layout:
         )
         require(0 < self.bound < math.inf, "aggregation.bound", self.bound, "a positive number")
         require(0 <= self.noise < math.inf, "aggregation.noise", self.noise, "a number, zero or more")
+        require(
+            self.coordinate_bound >= 1, "aggregation.precision", self.precision, "bound * 2^precision must exceed 1"
+        )
         largest = max(self.coordinate_bound, self.noise_bound)
         require(
             largest < 2**MAX_INTEGER_BITS,
@@ -85,8 +88,14 @@ class Layout:
 
     @property
     def coordinate_bound(self) -> int:
-        """Largest |a| of a truncated coordinate."""
-        return math.floor(Fraction(self.bound) * 2**self.precision)
+        """Largest |a| of a truncated coordinate: the last integer below bound * 2^f. Strictly below, so that a bound of
+        1 and its negative take f + 1 bits together."""
+        return math.ceil(Fraction(self.bound) * 2**self.precision) - 1
+
+    @property
+    def coordinate_bits(self) -> int:
+        """Bits of a coordinate lifted by `coordinate_bound`, 0..2 coordinate_bound."""
+        return max(1, (2 * self.coordinate_bound).bit_length())
 
     @property
     def noise_bound(self) -> int:
@@ -113,11 +122,12 @@ class Layout:
         return -(-dimension // self.slots)
 
     def truncate(self, vectors: np.ndarray) -> np.ndarray:
-        """Float64 coordinates to int64 units of 2^-f, towards zero so that no norm grows. Any shape. Raises OutOfRange
-        for a coordinate beyond `bound`, and for what is not a number."""
+        """Float64 coordinates to int64 units of 2^-f, towards zero so that no norm grows. Any shape. Off by less than
+        one unit, or by one exactly for a coordinate of +-bound. Raises OutOfRange beyond `bound`, and for what is not a
+        number."""
         if not (np.abs(vectors) <= self.bound).all():
             raise OutOfRange(f"a coordinate lies outside -{self.bound:g}..{self.bound:g}; clip before encoding")
-        return truncate(vectors, self.precision)
+        return np.clip(truncate(vectors, self.precision), -self.coordinate_bound, self.coordinate_bound)
 
     def dithered(self, noise: np.ndarray) -> list[int]:
         """Plaintext noise of one silo, (d,) Python integers: C_LCM * noise + uniform on 0..C_LCM-1.

@@ -1,21 +1,34 @@
-"""Products of powers, prod_u E_u^(A[u, k]) modulo n^2, for all parameters k: the weighted sum under encryption."""
+"""Products of powers, prod_u E_u^(A[u, k]) modulo n^2, for all parameters k: the weighted sum under encryption.
+
+Step 2(b) of Protocol 1 of Kato, Xiong, Takagi, Cao and Yoshikawa (Uldp-FL, PVLDB 17(11), 2024), where a silo raises
+every user's ciphertext Enc(B_inv(N_u)) to Encode(delta) * r_u n_su C_LCM for each parameter. Here that power is cut in
+two: `hoist` takes the part without delta, once a user, and `weighted_product` the short rest for all parameters at
+once. The plaintexts are the same.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
-from gmpy2 import mpz, powmod
+from gmpy2 import f_divmod, invert, mpz
 
 from fedpriv.aggregation.fixed_point import OutOfRange
+from fedpriv.aggregation.paillier import pairs, tables
 from fedpriv.aggregation.paillier.keys import PublicKey
 from fedpriv.aggregation.paillier.layout import Layout
+from fedpriv.aggregation.paillier.spread import shares, spread
 
 
 def hoist(public: PublicKey, ciphertexts: Sequence[mpz], factors: Sequence[int], workers: int = 1) -> list[mpz]:
     """Every user's ciphertext raised to its factor modulo n, once a round. The factor is r_u n_su C_LCM, so that a
     parameter's exponent is only the short fixed-point coordinate. The result does not depend on `workers`."""
-    return [powmod(c, f % public.n, public.square) for c, f in zip(ciphertexts, factors, strict=True)]
+    jobs = list(zip(ciphertexts, factors, strict=True))
+    done = spread(
+        partial(_powers, public), [jobs[part.start : part.stop] for part in shares(len(jobs), workers)], workers
+    )
+    return [power for part in done for power in part]
 
 
 def weighted_product(
@@ -23,24 +36,21 @@ def weighted_product(
 ) -> list[mpz]:
     """Packed ciphertexts, `layout.columns(d)` of them, whose slot for parameter k holds sum_u m_u a_uk.
 
-    hoisted: one ciphertext of m_u for each of this silo's users, by `hoist`. coefficients: (users, d) int64, truncated
-    coordinates. The products are deterministic and must be re-randomised, by `seal`, before they leave the silo. Raises
-    OutOfRange for a coefficient beyond `layout.coordinate_bound`. The result does not depend on `workers`.
+    hoisted: one ciphertext of m_u for each of this silo's users, at least one, by `hoist`. coefficients: (users, d)
+    int64, truncated coordinates. The products are deterministic and must be re-randomised, by `seal`, before they leave
+    the silo. The number of operations does not depend on the coefficients. Raises OutOfRange for a coefficient beyond
+    `layout.coordinate_bound`. `workers` processes share the columns; the result does not depend on their number.
     """
     check_coefficients(coefficients, len(hoisted), layout)
-    results = []
-    for start in range(0, coefficients.shape[1], layout.slots):
-        product = mpz(1)
-        for base, row in zip(hoisted, coefficients[:, start : start + layout.slots].tolist(), strict=True):
-            exponent = sum(value << (layout.width * slot) for slot, value in enumerate(row))
-            product = product * powmod(base, exponent, public.square) % public.square
-        results.append(product)
-    return results
+    parts = shares(layout.columns(coefficients.shape[1]), workers)
+    blocks = [coefficients[:, part.start * layout.slots : part.stop * layout.slots] for part in parts]
+    done = spread(partial(_products, public, list(hoisted), layout, tables.MEMORY // workers), blocks, workers)
+    return [product for part in done for product in part]
 
 
 def check_coefficients(coefficients: np.ndarray, users: int, layout: Layout) -> None:
-    """Raise unless the matrix is int64 (users, d) within the layout's bound."""
-    if coefficients.ndim != 2 or len(coefficients) != users or coefficients.dtype != np.int64:
+    """Raise unless the matrix is int64 (users, d), neither empty, within the layout's bound."""
+    if coefficients.ndim != 2 or len(coefficients) != users or not coefficients.size or coefficients.dtype != np.int64:
         raise ValueError(f"coefficients {coefficients.dtype} {coefficients.shape} for {users} users")
     limit = layout.coordinate_bound
     if (coefficients > limit).any() or (coefficients < -limit).any():
@@ -63,3 +73,84 @@ def multiply(public: PublicKey, messages: Sequence[Sequence[mpz]]) -> list[mpz]:
     for message in messages[1:]:
         totals = [total * c % public.square for total, c in zip(totals, message, strict=True)]
     return totals
+
+
+def _powers(public: PublicKey, jobs: list[tuple[mpz, int]]) -> list[mpz]:
+    n = public.modulus
+    return [pairs.join(pairs.power(pairs.split(c, n), factor % public.n, n), n) for c, factor in jobs]
+
+
+def _products(
+    public: PublicKey, hoisted: list[mpz], layout: Layout, memory: int, coefficients: np.ndarray
+) -> list[mpz]:
+    """The columns of `coefficients`, at least one, whose first parameter is in slot 0."""
+    users, dimension = coefficients.shape
+    n, slots = public.modulus, tables.used_slots(layout, dimension)
+    plan = tables.best_plan(layout, users, dimension, memory)
+    bases = [pairs.split(c, n) for c in hoisted]
+    joint = _joint_tables(bases, plan, layout.width, n)
+    undo = pairs.split(_lifted_zero(public, hoisted, layout, slots), n)
+    results = []
+    for start in range(0, dimension, slots):
+        block = coefficients[:, start : start + slots]
+        block = np.pad(block, ((0, 0), (0, slots - block.shape[1])))
+        product = _column(joint, _indices(block + layout.coordinate_bound, plan, layout), plan, layout, n)
+        results.append(pairs.join(pairs.times(product, undo, n), n))
+    return results
+
+
+def _lifted_zero(public: PublicKey, hoisted: list[mpz], layout: Layout, slots: int) -> mpz:
+    """What takes the offset off every coordinate of a column: prod_u E_u^(-offset) in every slot."""
+    product = mpz(1)
+    for c in hoisted:
+        product = product * c % public.square
+    exponent = sum(layout.coordinate_bound << (layout.width * slot) for slot in range(slots))
+    inverse = pairs.split(invert(product, public.square), public.modulus)
+    return pairs.join(pairs.power(inverse, exponent, public.modulus), public.modulus)
+
+
+def _joint_tables(bases: list[pairs.Pair], plan: tables.Plan, width: int, n: mpz) -> list[list[list[pairs.Pair]]]:
+    """Subset products, for each copy and each group of users."""
+    copies = []
+    for copy in range(plan.copies):
+        if copy:
+            bases = [pairs.doublings(base, width * plan.chain, n) for base in bases]
+        groups = range(0, len(bases), plan.group_size)
+        copies.append([pairs.subset_products(bases[k : k + plan.group_size], n) for k in groups])
+    return copies
+
+
+def _indices(lifted: np.ndarray, plan: tables.Plan, layout: Layout) -> list[list[list[int]]]:
+    """Where to look in every group's table: for each slot, and each bit from the highest to the lowest.
+
+    lifted: (users, slots) int64, zero or more.
+    """
+    users, slots = lifted.shape
+    padded = np.pad(lifted, ((0, plan.groups * plan.group_size - users), (0, 0)))
+    grouped = padded.reshape(plan.groups, plan.group_size, slots)
+    indices = np.zeros((slots, layout.coordinate_bits, plan.groups), dtype=np.int64)
+    for row, bit in enumerate(reversed(range(layout.coordinate_bits))):
+        for member in range(plan.group_size):
+            indices[:, row] |= ((grouped[:, member] >> bit & 1) << member).T
+    return indices.tolist()
+
+
+def _column(
+    joint: list[list[list[pairs.Pair]]], indices: list[list[list[int]]], plan: tables.Plan, layout: Layout, n: mpz
+) -> pairs.Pair:
+    """One packed product of lifted coordinates, from the highest bit to the lowest."""
+    slots, low, high = len(indices), mpz(1), mpz(0)
+    for link in reversed(range(plan.chain)):
+        if link < plan.chain - 1:
+            low, high = pairs.doublings((low, high), layout.width - layout.coordinate_bits, n)
+        in_use = [(joint[copy], indices[slot]) for copy, slot in enumerate(range(link, slots, plan.chain))]
+        for bit in range(layout.coordinate_bits):
+            low, high = pairs.doublings((low, high), 1, n)
+            for groups, rows in in_use:
+                for table, index in zip(groups, rows[bit]):
+                    # pairs.times, written out: this line is nearly all of a silo's work.
+                    a, b = table[index]
+                    quotient, rest = f_divmod(low * a, n)
+                    high = (quotient + low * b + high * a) % n
+                    low = rest
+    return low, high
