@@ -58,6 +58,7 @@ def main() -> None:
 def measure(case: Case) -> dict[str, float]:
     """Seconds of each phase for one silo, and of the server's unmasking; megabytes that the silo sends."""
     from fedpriv.aggregation.field_shares import share
+    from fedpriv.aggregation.fixed_point import FixedPoint
     from fedpriv.aggregation.masked import mask
     from fedpriv.aggregation.secagg import SecAgg
     from fedpriv.aggregation.secagg_messages import new_signing_key, seal, session_of, set_statement, sign
@@ -66,7 +67,7 @@ def measure(case: Case) -> dict[str, float]:
     from fedpriv.streams import SystemGenerator
 
     aggregation = SecAgg(cohort=case.silos - case.dropped, candidates=case.silos, bits=case.bits)
-    terms = aggregation.terms(case.silos, 1, aggregation.code(case.silos - case.dropped, 1e4))
+    terms = aggregation.terms(case.silos, 1, FixedPoint(case.bits, 1e4, case.silos - case.dropped))
     names = [f"silo{s:04}" for s in range(case.silos)]
     chosen, one, others = names[case.dropped :], names[-1], names[:-1]
     vector = np.random.default_rng(0).normal(size=case.parameters)

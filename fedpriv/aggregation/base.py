@@ -19,7 +19,8 @@ from fedpriv.errors import FedprivError
 
 if TYPE_CHECKING:
     from fedpriv.aggregation.fixed_point import FixedPoint
-    from fedpriv.algorithms.base import Plan, Update
+    from fedpriv.algorithms.base import Federation, Plan, Update
+    from fedpriv.mechanisms.base import Mechanism
 
 Party = Generator[dict[str, Any], dict[str, Any], Any]
 """A protocol's participant; its return value is what it has learned."""
@@ -51,7 +52,7 @@ class Aggregation(ABC):
         """
         return silos
 
-    def code(self, covered: int, bound: float) -> FixedPoint | None:
+    def code(self, covered: int, bound: float, federation: Federation, mechanism: Mechanism) -> FixedPoint | None:
         """How messages are made of integers when sums cover `covered` silos and no coordinate of a message exceeds
         `bound`; None: they are real numbers. Raises ConfigError when nothing fits."""
         return None

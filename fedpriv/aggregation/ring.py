@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.aggregation.fixed_point import FixedPoint, check_ring
+
+if TYPE_CHECKING:
+    from fedpriv.algorithms.base import Federation
+    from fedpriv.mechanisms.base import Mechanism
 
 UNBOUNDED_RANGE = 1e4
 """Range for methods that bound no message, such as federated averaging; far above any update that still trains."""
@@ -34,7 +39,7 @@ class RingAggregation(Aggregation):
     def hides_counts(self) -> bool:
         return False
 
-    def code(self, covered: int, bound: float) -> FixedPoint:
+    def code(self, covered: int, bound: float, federation: Federation, mechanism: Mechanism) -> FixedPoint:
         derived = UNBOUNDED_RANGE if bound == math.inf else bound
         code = FixedPoint(self.bits, derived if self.range is None else self.range, covered)
         _ = code.precision  # raises when nothing fits

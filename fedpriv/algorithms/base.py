@@ -140,7 +140,7 @@ class Algorithm(ABC):
         """A plan's `covered` and `code`. Raises ConfigError for settings that cannot work together."""
         covered = aggregation.min_cohort(self.cohort_size(federation))
         bound = self.message_bound(federation, mechanism, covered)
-        code = aggregation.code(covered, bound) or mechanism.code(covered, bound)
+        code = aggregation.code(covered, bound, federation, mechanism) or mechanism.code(covered, bound)
         return covered, code
 
     @property

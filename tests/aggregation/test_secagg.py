@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plans import plan_for
 from scipy.stats import chisquare
 from secure_sums import PHASES, dropping, names, noting, parties, ready, run
 
@@ -188,8 +189,7 @@ def test_memory_holds_each_silos_own_key_alone():
 )
 def test_impossible_terms_end_before_data_are_loaded(settings, key):
     with pytest.raises(ConfigError, match=rf"^aggregation\.{key}="):
-        aggregation = SecAgg(**settings)
-        aggregation.code(aggregation.min_cohort(5), 1.0)
+        plan_for(SecAgg(**settings), 5)
 
 
 def fedpriv(folder, *words):
