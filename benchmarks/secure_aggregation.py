@@ -73,7 +73,9 @@ def measure(case: Case) -> dict[str, float]:
     vector = np.random.default_rng(0).normal(size=case.parameters)
     signing = {name: new_signing_key() for name in names}
     registry = {name: public for name, (_, public) in signing.items()}
-    members = {name: Member(name, terms, signing[name][0], registry, lambda: terms.code.encode(vector, one)) for name in names}
+    members = {
+        name: Member(name, terms, signing[name][0], registry, lambda: terms.code.encode(vector, one)) for name in names
+    }
     roster = {name: member.advertise(None) for name, member in members.items()}
     session, seconds = session_of(1, roster), {}
 
@@ -103,7 +105,14 @@ def measure(case: Case) -> dict[str, float]:
         if name in signatures
     }
     # The same message stands for everybody's: the server's work does not depend on the numbers.
-    timed("unmask", Collector(terms, names, SystemGenerator()).unmask, roster, dict.fromkeys(chosen, message), names, revealed)
+    timed(
+        "unmask",
+        Collector(terms, names, SystemGenerator()).unmask,
+        roster,
+        dict.fromkeys(chosen, message),
+        names,
+        revealed,
+    )
     sent = sum(map(size_of, [roster[one], sealed, message, consent, answer]))
     return seconds | {"sent": sent / 1e6, "vector": message.nbytes / 1e6, "plain": vector.nbytes / 1e6}
 

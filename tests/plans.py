@@ -7,6 +7,7 @@ import math
 from fedpriv.algorithms.base import Federation, Plan
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.streams import Streams
+
 SYSTEM = Streams(0, system=True)
 
 
