@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from fedpriv.training import convolution, dense
+from fedpriv.training.ball import Ball
 from fedpriv.training.dense import Layer
 
 ELEMENTWISE = {nn.ReLU: dense.ReLU, nn.Dropout: dense.Dropout}
@@ -39,6 +40,8 @@ def links(module: nn.Module, shape: tuple[int, ...]) -> list[Link] | None:
         if not _flattens(leaves[0]):
             return None
         head, leaves = [Link(leaves[0], dense.Flatten)], leaves[1:]
+    if type(leaves[0]) is Ball:
+        head, leaves = [*head, Link(leaves[0], dense.Ball)], leaves[1:]
     tail = _feature_links(leaves)
     return None if tail is None else head + tail
 

@@ -201,6 +201,22 @@ class Dropout(Layer):
         self.grad.mul_(self.scale)
 
 
+class Ball(Layer):
+    """Input records longer than the radius are scaled down to it; nothing before it needs a gradient."""
+
+    def bind(self) -> Tensor:
+        self.norm = self.context.take("norm", (*self.x.shape[:2], 1))
+        return self.context.output_like(self.x)
+
+    def forward(self) -> None:
+        torch.linalg.vector_norm(self.x, dim=-1, keepdim=True, out=self.norm)
+        self.norm.clamp_min_(self.module.radius).reciprocal_().mul_(self.module.radius)
+        torch.mul(self.x, self.norm, out=self.y)
+
+    def backward(self, lr: float) -> None:
+        pass
+
+
 class Flatten(Layer):
     """(a, b, ...) to (a, b, features), of the input records."""
 

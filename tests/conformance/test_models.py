@@ -14,7 +14,14 @@ from fedpriv.tasks import Classification
 from fedpriv.training import LocalSgd, flatten, train_users
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "model"
-CASES = {"linear": (13,), "mlp": (64,), "creditcard_mlp": (30,), "mnist_cnn": (1, 28, 28), "adult_mlp": (108,)}
+CASES = {
+    "linear": (13,),
+    "mlp": (64,),
+    "creditcard_mlp": (30,),
+    "mnist_cnn": (1, 28, 28),
+    "adult_mlp": (108,),
+    "bounded_linear": (13,),
+}
 
 
 def model(name) -> Model:

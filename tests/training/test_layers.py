@@ -8,6 +8,7 @@ from torch import nn
 
 from fedpriv.tasks import Classification
 from fedpriv.training import LocalSgd, flatten
+from fedpriv.training.ball import Ball
 from fedpriv.training.chain import links
 from fedpriv.training.space import Masks, Space
 
@@ -15,6 +16,7 @@ FEATURES = {
     "linear": nn.Linear(7, 3),
     "linear without bias": nn.Linear(7, 3, bias=False),
     "two linear": nn.Sequential(nn.Linear(7, 5), nn.Linear(5, 3)),
+    "ball": nn.Sequential(Ball(1.5), nn.Linear(7, 3)),
     "relu first": nn.Sequential(nn.ReLU(), nn.Linear(7, 3)),
     "relu twice": nn.Sequential(nn.Linear(7, 5), nn.ReLU(), nn.ReLU(), nn.Linear(5, 3)),
     "group norm": nn.Sequential(nn.Linear(7, 5), nn.GroupNorm(1, 5), nn.Linear(5, 3)),
@@ -24,6 +26,7 @@ FEATURES = {
     "nested": nn.Sequential(nn.Sequential(nn.Linear(7, 5), nn.Identity()), nn.Sequential(nn.ReLU(), nn.Linear(5, 3))),
 }
 IMAGES = {
+    "ball on images": nn.Sequential(nn.Flatten(), Ball(5.0), nn.Linear(2 * 8 * 10, 3)),
     "flatten": nn.Sequential(nn.Flatten(), nn.ReLU(), nn.Linear(2 * 8 * 10, 3)),
     "convolution": nn.Sequential(nn.Conv2d(2, 3, 3), nn.Flatten(), nn.Linear(3 * 6 * 8, 3)),
     "padding": nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Flatten(), nn.Linear(3 * 8 * 10, 3)),
@@ -73,6 +76,7 @@ def test_equal_maxima_send_the_gradient_to_the_first():
         (nn.Sequential(nn.Linear(4, 4), nn.Tanh()), (4,)),
         (nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4)), (4,)),
         (nn.Sequential(nn.Linear(4, 4)), (2, 4)),
+        (nn.Sequential(nn.Linear(4, 4), Ball(1.0)), (4,)),
         (nn.Sequential(nn.ReLU()), (4,)),
         (nn.Sequential(nn.Conv2d(2, 2, 3, groups=2), nn.Flatten()), (2, 8, 8)),
         (nn.Sequential(nn.Conv2d(2, 2, 3, padding="same"), nn.Flatten()), (2, 8, 8)),
