@@ -41,6 +41,12 @@ class Plan:
     table_entries: int
     work: Work
 
+    def __str__(self) -> str:
+        return (
+            f"joint tables of {self.group_size} users, {self.copies} copies, {self.table_entries} entries; "
+            f"{self.work.multiplications} multiplications and {self.work.squarings} squarings"
+        )
+
 
 def entry_bytes(key_bits: int) -> int:
     """Memory of one table entry: a tuple of two integers, with their headers."""
