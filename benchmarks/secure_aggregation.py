@@ -61,7 +61,14 @@ def measure(case: Case) -> dict[str, float]:
     from fedpriv.aggregation.fixed_point import FixedPoint
     from fedpriv.aggregation.masked import mask
     from fedpriv.aggregation.secagg import SecAgg
-    from fedpriv.aggregation.secagg_messages import new_signing_key, seal, session_of, set_statement, sign
+    from fedpriv.aggregation.secagg_messages import (
+        new_signing_key,
+        seal,
+        seed_commitment,
+        session_of,
+        set_statement,
+        sign,
+    )
     from fedpriv.aggregation.secagg_server import Collector
     from fedpriv.aggregation.secagg_silo import Member
     from fedpriv.streams import SystemGenerator
@@ -87,9 +94,10 @@ def measure(case: Case) -> dict[str, float]:
 
     seeds = {name: os.urandom(32) for name in others}
     timed("masked", lambda: mask(terms.code.encode(vector, one), one, names, seeds, 1))
-    sealed = timed("shares", members[one].share_keys, roster)
+    sharing = timed("shares", members[one].share_keys, roster)
     key_shares = {name: share(member.masking[0], terms.threshold, case.silos) for name, member in members.items()}
     seed_shares = {name: share(member.seed, terms.threshold, case.silos) for name, member in members.items()}
+    commitments = {name: seed_commitment(session, name, member.seed) for name, member in members.items()}
     letters = {}
     for name in others:
         plain = key_shares[name][-1].tobytes() + seed_shares[name][-1].tobytes()
@@ -109,11 +117,11 @@ def measure(case: Case) -> dict[str, float]:
         "unmask",
         Collector(terms, names, SystemGenerator()).unmask,
         roster,
+        commitments,
         dict.fromkeys(chosen, message),
-        names,
         revealed,
     )
-    sent = sum(map(size_of, [roster[one], sealed, message, consent, answer]))
+    sent = sum(map(size_of, [roster[one], sharing, message, consent, answer]))
     return seconds | {"sent": sent / 1e6, "vector": message.nbytes / 1e6, "plain": vector.nbytes / 1e6}
 
 

@@ -24,6 +24,9 @@ UNMASK = "Unmasking"
 Advert = tuple[bytes, bytes, bytes]
 """A silo's public keys for this round, of the channel (c_u) and of the masks (s_u), and its signature on them."""
 
+Sharing = tuple[bytes, dict[str, bytes]]
+"""A silo's commitment to its own mask's seed, and its shares of both secrets, sealed, by receiver."""
+
 NONCE = bytes(12)
 """A channel's key serves for one message, so the nonce may be constant."""
 
@@ -83,6 +86,11 @@ def points(roster: dict[str, Advert]) -> dict[str, int]:
 def seed_between(private: bytes, public: bytes, session: bytes) -> bytes:
     """The seed of a pair's mask, the same for both."""
     return agree(private, public, digest("secagg mask", session))
+
+
+def seed_commitment(session: bytes, name: str, seed: bytes) -> bytes:
+    """What shows later that a seed is the one this silo shared in this round; 256 random bits cannot be guessed."""
+    return digest("secagg seed", session, name, seed)
 
 
 def seal(private: bytes, public: bytes, session: bytes, sender: str, receiver: str, shares: bytes) -> bytes:

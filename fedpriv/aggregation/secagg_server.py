@@ -21,6 +21,7 @@ from fedpriv.aggregation.secagg_messages import (
     Terms,
     points,
     seed_between,
+    seed_commitment,
     session_of,
 )
 
@@ -49,7 +50,9 @@ class Collector:
         roster = {name: adverts[name] for name in drawn}
 
         inbox = yield dict.fromkeys(roster, (ADVERTISE, roster))
-        sealed = self._senders(SHARE, inbox, roster, terms.cohort)
+        shared = self._senders(SHARE, inbox, roster, terms.cohort)
+        commitments = {name: commitment for name, (commitment, _) in shared.items()}
+        sealed = {name: letters for name, (_, letters) in shared.items()}
         whole = all(set(letters) == set(roster) - {name} for name, letters in sealed.items())
         self._demand(SHARE, whole, "shares for some candidates only")
         for_each = {name: {peer: sealed[peer][name] for peer in sealed if peer != name} for name in sealed}
@@ -64,7 +67,7 @@ class Collector:
 
         inbox = yield dict.fromkeys(signatures, (CHECK, signatures))
         revealed = self._senders(UNMASK, inbox, signatures, terms.threshold)
-        total = self.unmask(roster, {name: masked[name] for name in chosen}, sorted(sealed), revealed)
+        total = self.unmask(roster, commitments, {name: masked[name] for name in chosen}, revealed)
         return Total(terms.code.decode(total), tuple(chosen))
 
     def _draw(self, names: Iterable[str], size: int) -> list[str]:
@@ -86,21 +89,24 @@ class Collector:
     def unmask(
         self,
         roster: dict[str, Advert],
+        commitments: dict[str, bytes],
         masked: dict[str, np.ndarray],
-        sharing: list[str],
         revealed: dict[str, Revealed],
     ) -> np.ndarray:
         """The sum over U5 of what was under the masks, (d,) integers modulo R.
 
-        masked: messages of U5. sharing: U3. revealed: shares from each silo of U7. Raises AggregationAborted when they
-        do not fit together.
+        commitments: to the own masks' seeds, of U3. masked: messages of U5. revealed: shares from each silo of U7.
+        Raises AggregationAborted when they do not fit together.
         """
-        chosen, left_out = sorted(masked), [name for name in sharing if name not in masked]
+        chosen, left_out = sorted(masked), sorted(set(commitments) - set(masked))
         vectors = list(masked.values())
         self._demand(UNMASK, len({vector.shape for vector in vectors}) == 1, "vectors of different lengths")
         seeds = self._secrets(roster, chosen, revealed)
         keys = self._secrets(roster, left_out, revealed)
         session = session_of(self.terms.round, roster)
+        for name, seed in seeds.items():
+            right = seed_commitment(session, name, seed) == commitments[name]
+            self._demand(UNMASK, right, f"the shares do not give {name}'s own mask")
         plus, minus = [], list(seeds.values())
         for gone, key in keys.items():
             self._demand(UNMASK, public_key(key) == roster[gone][1], f"the shares do not give {gone}'s mask key")

@@ -20,11 +20,13 @@ from fedpriv.aggregation.secagg_messages import (
     SHARE,
     UNMASK,
     Advert,
+    Sharing,
     Terms,
     keys_statement,
     points,
     seal,
     seed_between,
+    seed_commitment,
     session_of,
     set_statement,
     sign,
@@ -71,7 +73,7 @@ class Member:
         self.advert = (*keys, sign(self.signing_key, keys_statement(self.terms.round, self.name, *keys)))
         return self.advert
 
-    def share_keys(self, roster: dict[str, Advert]) -> dict[str, bytes]:
+    def share_keys(self, roster: dict[str, Advert]) -> Sharing:
         """Check the candidates U2 and their keys; shares of both secrets, sealed for each of the others."""
         threshold = self.terms.threshold
         self._demand(SHARE, roster.get(self.name) == self.advert, "own keys are missing or changed")
@@ -87,7 +89,7 @@ class Member:
         seed_shares = share(self.seed, threshold, len(roster))
         place = points(roster)
         self.own = key_shares[place[self.name] - 1], seed_shares[place[self.name] - 1]
-        return {
+        sealed = {
             peer: seal(
                 self.channel[0],
                 roster[peer][0],
@@ -99,6 +101,7 @@ class Member:
             for peer in roster
             if peer != self.name
         }
+        return seed_commitment(self.session, self.name, self.seed), sealed
 
     def masked_input(self, sealed: dict[str, bytes]) -> np.ndarray:
         """The vector under this silo's own mask and those with everybody in U3, (d,)."""

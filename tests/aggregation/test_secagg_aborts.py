@@ -1,5 +1,7 @@
 """Every check of the protocol: one message is wrong, and the round ends without a sum."""
 
+import os
+
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -7,9 +9,10 @@ from secure_sums import PHASES, changed, dropping, names, noting, parties, ready
 
 from fedpriv.aggregation import secagg_messages
 from fedpriv.aggregation.base import SERVER, AggregationAborted
+from fedpriv.aggregation.field_shares import PRIME, Reconstruction
 from fedpriv.aggregation.masks import digest, new_key
 from fedpriv.aggregation.secagg import SecAgg
-from fedpriv.aggregation.secagg_messages import NONCE, keys_statement, seal, sign, unseal
+from fedpriv.aggregation.secagg_messages import NONCE, keys_statement, seal, seed_commitment, sign, unseal
 
 AGGREGATION = SecAgg(threshold=3, cohort=3)
 VECTORS = np.ones((5, 4))
@@ -36,12 +39,12 @@ def server_says(memory, step, change, round=1):
     return cast
 
 
-def silo_says(memory, name, step, change):
+def silo_says(memory, name, step, change, aggregation=AGGREGATION, round=1):
     def edit(sent):
         phase, content = sent[SERVER]
         return {SERVER: (phase, change(content))}
 
-    cast = parties(AGGREGATION, memory, VECTORS)
+    cast = parties(aggregation, memory, VECTORS, round)
     cast[name] = changed(cast[name], step, edit)
     return cast
 
@@ -115,7 +118,7 @@ def test_keys_replayed_from_an_earlier_round(memory):
 
 def test_shares_replayed_from_an_earlier_round(memory):
     (_, sealed, *_), _ = round_seen(memory, 1)
-    old = sealed[SERVER][1]
+    _, old = sealed[SERVER][1]
 
     def replay(name, letters):
         return letters | {"silo1": old[name]} if name != "silo1" else letters
@@ -144,7 +147,8 @@ def test_shares_from_outside_the_candidates(memory):
 
 
 def test_shares_for_some_candidates_only(memory):
-    refused(silo_says(memory, "silo2", 1, lambda sealed: dict([*sealed.items()][:2])), "for some candidates only")
+    cut = silo_says(memory, "silo2", 1, lambda said: (said[0], dict([*said[1].items()][:2])))
+    refused(cut, "for some candidates only")
 
 
 def test_ciphertexts_given_to_the_wrong_sender(memory):
@@ -222,6 +226,34 @@ def test_a_wrong_share_of_a_mask_key(memory):
     cast = silo_says(memory, "silo0", 4, change)
     cast["silo4"] = dropping(cast["silo4"], 2)
     refused(cast, "Unmasking: the shares do not (give silo4's mask key|come from one secret)")
+
+
+def test_a_wrong_share_of_an_own_mask(memory):
+    # Shifted by what makes the secret larger by one, so that nothing but the commitment tells.
+    weight = int(Reconstruction.at([1, 2, 3]).weights[0])
+
+    def change(revealed):
+        shifted = revealed["silo1"].copy()
+        shifted[0] = (int(shifted[0]) + pow(weight, -1, PRIME)) % PRIME
+        return revealed | {"silo1": shifted}
+
+    cast = silo_says(memory, "silo0", 4, change, SecAgg(threshold=3))
+    refused(cast, "Unmasking: the shares do not give silo1's own mask")
+
+
+def test_shares_of_another_seed_than_the_one_committed_to(memory):
+    cast = silo_says(memory, "silo2", 1, lambda said: (digest("another seed"), said[1]), SecAgg(threshold=3))
+    refused(cast, "Unmasking: the shares do not give silo2's own mask")
+
+
+def test_a_commitment_of_another_silo_or_an_earlier_round(memory):
+    first, _ = round_seen(memory, 1)
+    (old, _) = first[1][SERVER][1]
+    replayed = silo_says(memory, "silo1", 1, lambda said: (old, said[1]), SecAgg(threshold=3), 2)
+    refused(replayed, "the shares do not give silo1's own mask")
+    seed = os.urandom(32)
+    stated = [(b"one", "silo1", seed), (b"two", "silo1", seed), (b"one", "silo2", seed), (b"one", "silo1", bytes(32))]
+    assert len({seed_commitment(*statement) for statement in stated}) == 4
 
 
 def test_a_missing_share(memory):

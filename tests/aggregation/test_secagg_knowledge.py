@@ -1,7 +1,8 @@
 """A coalition of the server and some silos learns the sum of the honest silos' inputs and nothing else.
 
 Letters and secrets are those of real rounds. Fewer than `threshold` shares of a secret tell nothing about it (Shamir),
-and what is neither a share nor a masked vector (public keys, signatures, names) does not depend on the inputs.
+and what is neither a share nor a masked vector (public keys, commitments, signatures, names) does not depend on the
+inputs.
 """
 
 from itertools import combinations

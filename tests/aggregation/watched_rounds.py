@@ -97,7 +97,7 @@ class SecAggRound(Round):
         if owner == holder:
             return dict(zip((KEY, SEED), self.members[owner].own))
         keys = self.members[holder].channel[0], self.roster[owner][0]
-        opened = unseal(*keys, self.session, owner, holder, self.letters[owner][1][1][holder])
+        opened = unseal(*keys, self.session, owner, holder, self.letters[owner][1][1][1][holder])
         both = np.frombuffer(opened, dtype=np.uint32)
         return {KEY: both[:LIMBS], SEED: both[LIMBS:]}
 
