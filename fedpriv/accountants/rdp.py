@@ -15,6 +15,7 @@ import numpy as np
 
 from fedpriv.accountants.base import Accountant, unsupported
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE, Runs, leaves
+from fedpriv.accountants.poisson import sampled_curve
 from fedpriv.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -91,6 +92,11 @@ def _curve(event: DpEvent, adjacency: str, orders: tuple[float, ...]) -> np.ndar
 
     relation = dp.NeighboringRelation.REPLACE_ONE if adjacency == REPLACE else dp.NeighboringRelation.ADD_OR_REMOVE_ONE
     try:
+        if isinstance(event, dp.PoissonSampledDpEvent) and isinstance(event.event, dp.ZCDpEvent):
+            if adjacency != ADD_REMOVE:
+                raise dp.UnsupportedEventError
+            inner = event.event
+            return sampled_curve(event.sampling_probability, lambda a: inner.xi + inner.rho * a, orders)
         sampled = isinstance(event, dp.PoissonSampledDpEvent) and isinstance(event.event, dp.GaussianDpEvent)
         if not (sampled and adjacency == ADD_REMOVE):
             return dp.rdp.RdpAccountant(np.array(orders), relation).compose(event).rdp
@@ -105,8 +111,8 @@ def _curve(event: DpEvent, adjacency: str, orders: tuple[float, ...]) -> np.ndar
 
 def _refusal(event: DpEvent, adjacency: str) -> ConfigError:
     hint = (
-        "known are Gaussian, Laplace and zCDP events, Poisson sampling of Gaussians under add/remove, and fixed-size "
-        "batches without replacement of Gaussians under replace"
+        "known are Gaussian, Laplace and zCDP events, Poisson sampling of Gaussian and zCDP events under add/remove, "
+        "and fixed-size batches without replacement of Gaussians under replace"
     )
     return unsupported("rdp", event, adjacency, hint)
 
