@@ -8,22 +8,17 @@ import signal
 import numpy as np
 import pandas as pd
 import pytest
-from hydra import compose, initialize_config_dir
+from runs import experiment
 
 from fedpriv.aggregation.base import AggregationAborted
 from fedpriv.algorithms.uldp import UldpAvg
-from fedpriv.compose import own
-from fedpriv.config import build
-from fedpriv.help import conf_dir
 from fedpriv.run import train
 
 ROUNDS, SICK = 4, "silo1"
 
 
-def experiment(*words):
-    settings = [f"rounds={ROUNDS}", "algo.local_epochs=1", "allocator.n_users=8", "engine=processes", *words]
-    with initialize_config_dir(str(conf_dir()), version_base=None):
-        return build(own(compose("config", settings, return_hydra_config=True)))
+def sick_run(folder, *words):
+    train(experiment(f"rounds={ROUNDS}", "engine=processes", *words), "", folder)
 
 
 @pytest.fixture
@@ -54,7 +49,7 @@ def losses(folder):
 @pytest.mark.filterwarnings("ignore:silo1 is silent")
 def test_a_round_without_a_silo_releases_nothing_and_the_run_goes_on(aggregation, dying, tmp_path):
     dying += [2]
-    train(experiment(f"aggregation={aggregation}"), "", tmp_path / "run")
+    sick_run(tmp_path / "run", f"aggregation={aggregation}")
     status = json.loads((tmp_path / "run" / "status.json").read_text())
     assert status["state"] == "done"
     assert list(status["aborted_rounds"]) == ["2"]
@@ -72,7 +67,7 @@ def test_a_round_without_a_silo_releases_nothing_and_the_run_goes_on(aggregation
 def test_a_sum_over_fewer_silos_does_without_the_dead_one(dying, tmp_path):
     dying += [2, 3]
     words = ["aggregation=secagg", "allocator.n_silos=4", "aggregation.cohort=3", "aggregation.threshold=3"]
-    train(experiment(*words), "", tmp_path / "run")
+    sick_run(tmp_path / "run", *words)
     status = json.loads((tmp_path / "run" / "status.json").read_text())
     assert status["state"] == "done"
     assert status["aborted_rounds"] == {}
@@ -84,5 +79,5 @@ def test_a_sum_over_fewer_silos_does_without_the_dead_one(dying, tmp_path):
 def test_a_run_without_any_sum_has_failed(dying, tmp_path):
     dying += [1, 2, 3, 4]
     with pytest.raises(AggregationAborted, match=r"no round had a sum; round 4: .*silo1"):
-        train(experiment(), "", tmp_path / "run")
+        sick_run(tmp_path / "run")
     assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "failed"
