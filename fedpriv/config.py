@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from fedpriv.accountants.base import Accountant
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.algorithms.base import Algorithm, Federation
+from fedpriv.convexity import convex_loss
 from fedpriv.data.allocate import Allocator
 from fedpriv.data.base import DataSet
 from fedpriv.engines.base import Engine
@@ -100,7 +101,8 @@ class Experiment:
     def federation(self) -> Federation:
         """The public sizes that plans and denominators are made of."""
         size = self.model.size(self.data.shape, self.data.outputs)
-        return Federation(self.allocator.n_users, self.allocator.n_silos, size)
+        loss = convex_loss(self.model, self.data.task, self.data.outputs)
+        return Federation(self.allocator.n_users, self.allocator.n_silos, size, loss=loss)
 
     @property
     def streams(self) -> Streams:

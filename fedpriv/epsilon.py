@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fedpriv.accountants.base import Accountant
-from fedpriv.accountants.calibrate import most_rounds, smallest_noise
-from fedpriv.accountants.events import Event
+from fedpriv.accountants.calibrate import MOST_ROUNDS, most_rounds, smallest_noise
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.accountants.rdp import Rdp
 from fedpriv.algorithms.base import Algorithm, Federation
@@ -22,40 +20,61 @@ def milestones(rounds: int) -> list[int]:
     return [step for step in steps if step < rounds] + [rounds]
 
 
-def settled(exp: Experiment) -> tuple[Algorithm, Federation]:
-    """The algorithm and the sizes that plans are made of; data are read only when plans depend on their allocation."""
-    if not exp.algo.plans_from_allocation:
-        return exp.algo, exp.federation
-    from fedpriv.simulation import allocate
+@dataclass(frozen=True)
+class Planned:
+    """An experiment's plans without its data, and the sizes that they are made of."""
 
-    _, _, algo, federation = allocate(exp)
-    return algo, federation
+    exp: Experiment
+    algo: Algorithm
+    federation: Federation
 
+    @staticmethod
+    def of(exp: Experiment) -> Planned:
+        """Settle the algorithm; data are read only when plans depend on their allocation."""
+        algo, federation = exp.algo, exp.federation
+        if algo.plans_from_allocation:
+            from fedpriv.simulation import allocate
 
-def rows_at(ledger: Ledger, events: tuple[Event, ...], rounds: list[int]) -> list[EpsilonRow]:
-    """Epsilon rows after each of the given rounds, ascending, when every round shows the same `events`."""
-    rows, done = [], 0
-    for round in rounds:
-        ledger.record(events, round - done)
-        rows += ledger.rows(round)
-        done = round
-    return rows
+            _, _, algo, federation = allocate(exp)
+        mechanism = algo.calibrated(exp.mechanism, federation, exp.aggregation, exp.streams)
+        return Planned(replace(exp, mechanism=mechanism), algo, federation)
 
+    def record(self, ledger: Ledger, mechanism: Mechanism, after: int, until: int, observer: str | None = None) -> None:
+        """Add the events of the rounds after + 1 to `until`; of one observer only, if it is named."""
+        alike = self.algo.plans_alike
+        rounds, times = ((1,), until - after) if alike else (range(after + 1, until + 1), 1)
+        for round in rounds:
+            plan = self.algo.plan(round, self.federation, mechanism, self.exp.aggregation, self.exp.streams)
+            ledger.record((event for event in plan.events if observer in (None, event.observer)), times)
 
-def calibrations(exp: Experiment, events: Callable[[Mechanism], tuple[Event, ...]], budget: float) -> list[str]:
-    """How many rounds fit within `budget`, and how much noise makes the planned rounds fit: one line each."""
-    sigma, rounds = exp.mechanism.noise_multiplier, exp.options.rounds
+    def rows_at(self, rounds: list[int]) -> list[EpsilonRow]:
+        """Epsilon rows after each of the given rounds, ascending."""
+        ledger, rows, done = Ledger(self.exp.accountant), [], 0
+        for round in rounds:
+            self.record(ledger, self.exp.mechanism, done, round)
+            rows += ledger.rows(round)
+            done = round
+        return rows
 
-    def spent(accountant: Accountant, noise: float, rounds: int) -> float:
-        mechanism = exp.mechanism if noise == sigma else replace(exp.mechanism, noise_multiplier=noise)
+    def spent(self, accountant: Accountant, noise: float, rounds: int) -> float:
+        """The headline epsilon of so many rounds with this noise multiplier."""
+        own = self.exp.mechanism
+        mechanism = own if noise == own.noise_multiplier else replace(own, noise_multiplier=noise)
         ledger = Ledger(accountant)
-        ledger.record((event for event in events(mechanism) if event.observer == "released model"), rounds)
+        self.record(ledger, mechanism, 0, rounds, "released model")
         return headline(ledger.rows(rounds))
 
+
+def calibrations(planned: Planned, budget: float) -> list[str]:
+    """How many rounds fit within `budget`, and how much noise makes the planned rounds fit: one line each."""
+    exp, spent = planned.exp, planned.spent
+    sigma, rounds = exp.mechanism.noise_multiplier, exp.options.rounds
     rough = Rdp(exp.accountant.delta)  # instant, and near enough for a guess
-    guess = most_rounds(lambda n: spent(rough, sigma, n), budget)
-    most = most_rounds(lambda n: spent(exp.accountant, sigma, n), budget, near=guess)
-    lines = [f"epsilon {budget:g}: {most} rounds at noise {sigma:g}"]
+    # Plans that differ are walked one by one, so nobody asks beyond the planned rounds.
+    limit = MOST_ROUNDS if planned.algo.plans_alike else rounds
+    guess = most_rounds(lambda n: spent(rough, sigma, n), budget, limit=limit)
+    most = most_rounds(lambda n: spent(exp.accountant, sigma, n), budget, near=guess, limit=limit)
+    lines = [f"epsilon {budget:g}: {'at least ' * (most == limit)}{most} rounds at noise {sigma:g}"]
     try:
         near = smallest_noise(lambda z: spent(rough, z, rounds), budget)
         least = smallest_noise(lambda z: spent(exp.accountant, z, rounds), budget, near=near)
@@ -80,14 +99,10 @@ def show(args: list[str]) -> None:
         exp = build(own(config))
         if words.multirun:
             console.print(" ".join(config.hydra.overrides.task))
-        algo, federation = settled(exp)
-
-        def events(mechanism: Mechanism, exp=exp, algo=algo, federation=federation) -> tuple[Event, ...]:
-            return algo.plan(1, federation, mechanism, exp.aggregation, exp.streams).events
-
-        rows = rows_at(Ledger(exp.accountant), events(exp.mechanism), milestones(exp.options.rounds))
+        planned = Planned.of(exp)
+        rows = planned.rows_at(milestones(exp.options.rounds))
         console.print(epsilon_table(rows, exp.accountant.delta))
         for about, texts in {f"{row.observer}, {row.unit}": row.assumptions for row in rows}.items():
             console.print(f"{about}: {'; '.join(texts)}")
         if exp.accountant.budget is not None:
-            console.print("\n".join(calibrations(exp, events, exp.accountant.budget)))
+            console.print("\n".join(calibrations(planned, exp.accountant.budget)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.aggregation.base import SERVER, AggregationAborted
-from fedpriv.algorithms.base import Algorithm, Federation, Local, Plan, Tally, Update
+from fedpriv.algorithms.base import Algorithm, Federation, Kept, Local, Plan, Tally, Update
 from fedpriv.data.base import Records
 from fedpriv.engines.base import Engine, reporting
 from fedpriv.engines.traffic import Traffic
@@ -49,6 +49,7 @@ class Simulation:
     """An experiment with its data loaded and its parties ready.
 
     memory: what each party remembers between exchanges. traffic: what the parties sent in the set-up.
+    kept: what the algorithm lets each silo keep between rounds.
     """
 
     experiment: Experiment
@@ -62,6 +63,7 @@ class Simulation:
     device: str
     memory: dict[str, dict[str, Any]]
     traffic: Traffic = field(default_factory=Traffic)
+    kept: dict[str, Kept] = field(default_factory=dict)
 
     def run_round(self, plan: Plan, theta: np.ndarray, watch: Stopwatch | None = None) -> RoundResult:
         """Steps two to four of a round: local updates, the exchange, the global update.
@@ -73,24 +75,43 @@ class Simulation:
         updates: dict[str, Update] = {}
         for silo in plan.cohort:
             local = self.locals[silo]
+            local = replace(local, kept=self.kept.get(local.name, {}))
             update = algo.local_update(local, plan, theta)
             updates[local.name] = replace(update, blocks=watch.timed("local_training", update.blocks))
         with watch.phase("aggregation"):
             parties, traffic = exp.aggregation.exchange(plan, updates, self.memory), Traffic()
-            notes = {name: partial(_diary, update.tally, watch) for name, update in updates.items()}
+            notes = {name: partial(_diary, update, watch) for name, update in updates.items()}
             try:
                 learned, diaries = exchange(exp.engine, parties, self.memory, traffic, notes)
                 total = covering(plan.covered, learned.get(SERVER))
             except AggregationAborted as abort:
                 return RoundResult(theta, Tally(), traffic, str(abort))
             # In this process all silos share one stopwatch; in others they ran side by side, and the longest counts.
-            watch.at_least("local_training", max((seconds for _, seconds in diaries.values()), default=0.0))
+            watch.at_least("local_training", max((seconds for _, seconds, _ in diaries.values()), default=0.0))
         with watch.phase("global_update"):
             new = algo.global_update(theta, total, self.federation)
         if not np.isfinite(new).all():
             raise Diverged(f"round {plan.round}: the global model is not finite; lower algo.local_lr or algo.global_lr")
+        new_kept = {name: kept for name, (_, _, kept) in diaries.items() if kept is not None}
+        kept = algo.keep(self.kept | new_kept, total)
+        self.kept.clear()
+        self.kept.update(kept)
         tallies = [Tally(*diaries[name][0]) for name in updates if name in diaries]
         return RoundResult(new, sum(tallies, Tally()), traffic)
+
+    def state(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        """What a checkpoint after a round with parameters `theta` (d,) holds; `go_on` takes it."""
+        kept = {f"{silo}/{key}": value for silo, own in self.kept.items() for key, value in own.items()}
+        return {"theta": theta, **kept}
+
+    def go_on(self, state: dict[str, np.ndarray]) -> np.ndarray:
+        """Give the silos back what they kept; returns the parameters (d,)."""
+        self.kept.clear()
+        for place, value in state.items():
+            silo, _, key = place.partition("/")
+            if key:
+                self.kept.setdefault(silo, {})[key] = value
+        return state["theta"]
 
     def plan(self, round: int) -> Plan:
         """Step one of a round, which looks at no data."""
@@ -149,6 +170,7 @@ def prepare(exp: Experiment) -> Simulation:
     exp.engine.check(device)
     model, theta0 = _initial_model(exp)
     corpus, allocation, algo, federation = allocate(exp)
+    exp = replace(exp, mechanism=algo.calibrated(exp.mechanism, federation, exp.aggregation, exp.streams))
     silos = split_by_silo(corpus.train, allocation, device)
     model = model.to(device)
     parties = [Local(index, data, model, exp.data.task, exp.mechanism, exp.streams) for index, data in enumerate(silos)]
@@ -197,8 +219,11 @@ def exchange(
     return learned, {name: note for name, (_, (_, note)) in ended.items() if name in notes}
 
 
-def _diary(tally: Tally, watch: Stopwatch) -> tuple[tuple[Any, ...], float]:
-    return astuple(tally), watch.seconds.get("local_training", 0.0)
+def _diary(update: Update, watch: Stopwatch) -> tuple[tuple[Any, ...], float, Kept | None]:
+    if update.kept is not None:
+        for _ in update.blocks:  # whatever of them no message needed
+            pass
+    return astuple(update.tally), watch.seconds.get("local_training", 0.0), update.kept
 
 
 def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Algorithm, Federation]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from fedpriv.errors import ConfigError, require
 
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e6
-_MOST_ROUNDS = 10**7
+MOST_ROUNDS = 10**7
 
 
 def smallest_noise(
@@ -32,8 +32,10 @@ def smallest_noise(
     return _narrow(spent, epsilon, within, beyond, lambda a, b: a / b < 1 + tolerance)
 
 
-def most_rounds(spent: Callable[[int], float], epsilon: float, near: int | None = None) -> int:
-    """The most rounds whose epsilon `spent(rounds)` stays within `epsilon`, at most 10 million; 0 when one is too many.
+def most_rounds(
+    spent: Callable[[int], float], epsilon: float, near: int | None = None, limit: int = MOST_ROUNDS
+) -> int:
+    """The most rounds whose epsilon `spent(rounds)` stays within `epsilon`, at most `limit`; 0 when one is too many.
 
     near: a guess, to save calls.
     """
@@ -42,9 +44,9 @@ def most_rounds(spent: Callable[[int], float], epsilon: float, near: int | None 
     def whole(rounds: float) -> float:
         return spent(round(rounds))
 
-    within, beyond = _bracket(whole, epsilon, near, 1.0, 1.0, float(_MOST_ROUNDS))
+    within, beyond = _bracket(whole, epsilon, near, 1.0, 1.0, float(limit))
     if within is None or beyond is None:
-        return 0 if within is None else _MOST_ROUNDS
+        return 0 if within is None else limit
     return round(_narrow(whole, epsilon, within, beyond, lambda a, b: b - a <= 1, whole=True))
 
 

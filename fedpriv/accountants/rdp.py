@@ -61,15 +61,20 @@ def convert(orders: tuple[float, ...] | np.ndarray, curve: np.ndarray, delta: fl
 
 
 def claimed_epsilon(runs: Runs, delta: float) -> float:
-    """The epsilon that a paper claims for `runs`: each event by its own curve, on the papers' orders.
+    """The epsilon that a paper claims for `runs`: each event by its own curve, on the papers' orders; claims of zCDP by
+    their papers' formula.
 
     A claim is not checked, so an event is taken under the adjacency in which its curve exists, whatever is stated.
     """
     from dp_accounting import SampledWithoutReplacementDpEvent
 
+    from fedpriv.accountants.zcdp import ZcdpClaim, zcdp_epsilon
+
     found = leaves(runs)
     if found is None:
         return float("inf")
+    if found and all(isinstance(leaf, ZcdpClaim) for leaf in found):
+        return zcdp_epsilon(sum(count * leaf.rho for leaf, count in found.items()), delta)
     curve = np.zeros(len(PAPER_ORDERS))
     for leaf, count in found.items():
         adjacency = REPLACE if isinstance(leaf, SampledWithoutReplacementDpEvent) else ADD_REMOVE

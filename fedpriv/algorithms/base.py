@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fedpriv.accountants.events import Event
     from fedpriv.aggregation.base import Aggregation, Total
     from fedpriv.aggregation.fixed_point import FixedPoint
+    from fedpriv.convexity import ConvexLoss
     from fedpriv.data.allocation import Allocation
     from fedpriv.data.base import DataSet
     from fedpriv.data.silo import SiloData
@@ -33,12 +34,14 @@ class Federation:
     """What everybody knows before the first round: how many users, silos and model parameters there are.
 
     silo_records: training records of each silo, for algorithms that declare them public; empty before the allocation.
+    loss: what is known to be convex about the training, None for nothing.
     """
 
     n_users: int
     n_silos: int
     n_parameters: int
     silo_records: tuple[int, ...] = ()
+    loss: ConvexLoss | None = None
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,16 @@ class Plan:
     streams: Streams
 
 
+Kept = dict[str, np.ndarray]
+"""What a silo keeps between rounds."""
+
+
 @dataclass(frozen=True)
 class Local:
-    """What a silo trains with: its data and private streams, and a module that any weights are loaded into."""
+    """What a silo trains with: its data and private streams, and a module that any weights are loaded into.
+
+    kept: what the algorithm has let it keep from earlier rounds; empty in the first.
+    """
 
     silo: int
     data: SiloData
@@ -71,6 +81,7 @@ class Local:
     task: Task
     mechanism: Mechanism
     streams: Streams
+    kept: Kept = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -109,11 +120,16 @@ class Tally:
 
 @dataclass(frozen=True)
 class Update:
-    """One silo's part of a round: a stream of contributions, its noise share (d,) float64, and the tally they leave."""
+    """One silo's part of a round: a stream of contributions, its noise share (d,) float64, and the tally they leave.
+
+    kept: filled while the blocks stream by, with what the silo may keep. With it, a silo whose message nobody asks for
+    trains all the same; None: the silo keeps nothing.
+    """
 
     blocks: Iterator[Contributions]
     noise: np.ndarray
     tally: Tally = field(default_factory=Tally)
+    kept: Kept | None = None
 
 
 @dataclass(frozen=True)
@@ -148,9 +164,20 @@ class Algorithm(ABC):
         """Whether plans, and so epsilons, need to know how many records each silo trains on."""
         return False
 
+    @property
+    def plans_alike(self) -> bool:
+        """Whether every round's plan has the same events, so that one round tells what all of them cost."""
+        return True
+
     def settle(self, allocation: Allocation, data: DataSet) -> tuple[Algorithm, Allocation]:
         """Once, after the allocation: the algorithm with every setting a number, and the records that it trains on."""
         return self, allocation
+
+    def calibrated(
+        self, mechanism: Mechanism, federation: Federation, aggregation: Aggregation, streams: Streams
+    ) -> Mechanism:
+        """Once, after `settle`: the mechanism with its noise a number."""
+        return mechanism
 
     @property
     @abstractmethod
@@ -186,3 +213,8 @@ class Algorithm(ABC):
     @abstractmethod
     def global_update(self, theta: np.ndarray, total: Total, federation: Federation) -> np.ndarray:
         """New global parameters from the sum over the silos that it covers; the only place that divides."""
+
+    def keep(self, kept: dict[str, Kept], total: Total) -> dict[str, Kept]:
+        """After a round with a sum: what each silo keeps, by name, of what its update let it keep. A round without a
+        sum changes nothing."""
+        return kept

@@ -46,7 +46,7 @@ class Mechanism(ABC):
         """
         return None
 
-    def check_grid(self, shares: int, code: FixedPoint | None) -> None:  # noqa: B027
+    def check_grid(self, shares: int, code: FixedPoint | None, sensitivity: float = 1.0) -> None:  # noqa: B027
         """Raise ConfigError when noise in so many shares cannot be told in whole grid steps."""
 
     def check_inside_training(self) -> None:  # noqa: B027

@@ -53,10 +53,10 @@ class Gaussian(Mechanism):
         """Standard deviation of one share; arguments as for `noise_share`."""
         return self.noise_multiplier * self.clip * sensitivity / math.sqrt(shares)
 
-    def check_grid(self, shares: int, code: FixedPoint | None) -> None:
+    def check_grid(self, shares: int, code: FixedPoint | None, sensitivity: float = 1.0) -> None:
         if code is None or not self.noise_multiplier:
             return
-        steps = self.share_deviation(shares) / code.unit
+        steps = self.share_deviation(shares, sensitivity) / code.unit
         if steps < LEAST_STEPS:
             raise ConfigError(
                 "aggregation.bits",

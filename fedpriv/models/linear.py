@@ -26,3 +26,6 @@ class Linear(Model):
 
     def size(self, shape: tuple[int, ...], outputs: int) -> int:
         return (math.prod(shape) + self.bias) * outputs
+
+    def score_norm(self, feature_norm: float) -> float | None:
+        return math.hypot(feature_norm, self.bias)

@@ -41,11 +41,13 @@ def noisy_sgd(
     dropout_seed: int,
     tally: Tally | None = None,
 ) -> np.ndarray:
-    """Final minus starting parameters (d,) float64 after training from `theta` (d,) float64.
+    """Final minus starting parameters (d,) float64 after training from `theta` (d,) float64, but for the last step's
+    noise: `-lr` times a fresh draw of it is the caller's to add, so that it can be told apart from what it hides.
 
-    x: (m, ...), y: (m, ...) on the training device. noise: a fresh draw of d numbers for each step, added to the mean
-    of the batch's clipped gradients. order: shuffles the records. Gradients are computed in float32, everything that
-    is noised is float64. The result is a deterministic function of the arguments and the states of both generators.
+    x: (m, ...), y: (m, ...) on the training device. noise: a fresh draw of d numbers for each step but the last, added
+    to the mean of the batch's clipped gradients. order: shuffles the records. Gradients are computed in float32,
+    everything that is noised is float64. The result is a deterministic function of the arguments and the states of both
+    generators.
 
     tally: see `ClippedGradients.sum`; not private. Raises ValueError for batches that the records cannot fill.
     """
@@ -53,13 +55,20 @@ def noisy_sgd(
         raise ValueError(f"batches of {recipe.batch_size} from {len(x)} records")
     current = theta.astype(np.float64)
     with seeded_dropout(x.device, dropout_seed):
-        for rows in partition_batches(len(x), recipe.batch_size, recipe.steps, order):
+        for step, rows in enumerate(partition_batches(len(x), recipe.batch_size, recipe.steps, order), start=1):
             index = torch.from_numpy(rows).to(x.device)
             start = torch.from_numpy(current).to(x.device, torch.float32)
             total = gradients.sum(start, x[index], y[index], tally)
-            mean = total.cpu().numpy() / recipe.batch_size
-            current -= recipe.lr * (mean + noise(len(theta)))
+            current -= recipe.lr * total.cpu().numpy() / recipe.batch_size
+            if step < recipe.steps:
+                current -= recipe.lr * noise(len(theta))
     return current - theta
+
+
+def scaled_to(x: Tensor, norm: float) -> Tensor:
+    """Records (m, ...) scaled down to L2 norm `norm` where theirs is larger."""
+    norms = x.flatten(1).norm(dim=1).clamp_min(norm)
+    return x * (norm / norms).view(-1, *[1] * (x.dim() - 1))
 
 
 def partition_batches(records: int, size: int, steps: int, order: np.random.Generator) -> Iterator[np.ndarray]:

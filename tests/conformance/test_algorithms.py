@@ -15,6 +15,7 @@ from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.secagg import SecAgg
 from fedpriv.algorithms.base import Federation, Local
+from fedpriv.algorithms.cdp_fedavg import CdpFedAvg, DistributedDpSgd
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.algorithms.uldp import UldpAvg, UldpBase, UldpSgd
 from fedpriv.algorithms.uldp_naive import UldpNaive
@@ -31,6 +32,9 @@ from fedpriv.tasks import Classification
 
 SILOS, USERS, FEATURES, CLASSES, EPOCHS, RATE = 3, 7, 4, 3, 3, 0.2
 COMMON = {"clip": 1.0, "noise_multiplier": 5.0, "user_rate": 1.0, "global_lr": 2.0}
+DEVICES = {"batch_size": None, "local_lr": RATE, "clip": 1.0, "noise_multiplier": 0.0, "cohort": None}
+DEVICES |= {"participation": "balanced", "feature_norm": None, "calibration": "none", "epsilon": 1.0}
+DEVICES |= {"observer": "server", "rounds": 5, "delta": 1e-5}
 LOCAL = {"local_epochs": EPOCHS, "batch_size": 1000, "local_lr": RATE}
 
 
@@ -45,6 +49,10 @@ def twin_uldp(weights, epochs, rate):
         return 2.0 / (USERS * SILOS) * total
 
     return step
+
+
+def twin_synchronous_sgd(train, counts):
+    return sum(train(silo, None, 1, RATE) for silo in range(SILOS)) / SILOS
 
 
 def uniform(counts):
@@ -66,8 +74,11 @@ ALGORITHMS = {
     "uldp_avg_w": (UldpAvg(weighting="records", **COMMON, **LOCAL), twin_uldp(records, EPOCHS, RATE)),
     "uldp_sgd": (UldpSgd(weighting="uniform", **COMMON), twin_uldp(uniform, 1, 1.0)),
     "uldp_sgd_w": (UldpSgd(weighting="records", **COMMON), twin_uldp(records, 1, 1.0)),
+    "cdp_fedavg": (CdpFedAvg(local_steps=1, **DEVICES), twin_synchronous_sgd),
+    "dp_sgd": (DistributedDpSgd(local_steps=1, **DEVICES), twin_synchronous_sgd),
 }
-PRIVATE = {name: algo for name, (algo, _) in ALGORITHMS.items() if name != "fedavg"}
+PRIVATE = {name: algo for name, (algo, _) in ALGORITHMS.items() if hasattr(algo, "global_lr") and name != "fedavg"}
+"""Algorithms whose whole noise is a share of each silo's message, for the unit user under add/remove."""
 PER_USER = {name: algo for name, algo in PRIVATE.items() if isinstance(algo, UldpBase)}
 
 
@@ -117,7 +128,7 @@ def simulation(world, algo, mechanism, seed=0, n_users=USERS, aggregation=Plain(
     silos = split_by_silo(data, allocation, "cpu")
     parties = [Local(s, records, copy.deepcopy(model), task, mechanism, streams) for s, records in enumerate(silos)]
     memory = {name: {} for name in [SERVER, *(local.name for local in parties)]}
-    federation = Federation(n_users, SILOS, len(theta))
+    federation = Federation(n_users, SILOS, len(theta), tuple(len(records.x) for records in silos))
     counts = {local.name: algo.counts(local, federation) for local in parties}
     InProcess().run(aggregation.setup(counts, algo.weights, algo.needs_counts, memory))
     experiment = SimpleNamespace(
@@ -178,7 +189,7 @@ def test_a_secure_sum_gives_the_plain_step_to_its_rounding(name, aggregation, wo
     plain, plan = simulation(world, algo, mechanism)
     secure, secure_plan = simulation(world, algo, mechanism, aggregation=AGGREGATIONS[aggregation])
     apart = secure.run_round(secure_plan, theta).theta - plain.run_round(plan, theta).theta
-    most = algo.global_lr / denominator(algo) * secure_plan.code.rounding
+    most = getattr(algo, "global_lr", 1.0) / denominator(algo) * secure_plan.code.rounding
     assert np.abs(apart).max() <= most * (1 + 1e-6) + 1e-15
 
 
@@ -200,7 +211,7 @@ def step_total(world, algo, mechanism):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_plan_repeats_and_looks_at_no_data(name):
-    algo, federation = ALGORITHMS[name][0], Federation(50, SILOS, 10)
+    algo, federation = ALGORITHMS[name][0], Federation(50, SILOS, 10, (20, 30, 40))
     mechanism = Gaussian(1.0, 5.0) if name in PRIVATE else NoMechanism()
     one, two = (algo.plan(4, federation, mechanism, Plain(), Streams(3)) for _ in range(2))
     assert one.events == two.events

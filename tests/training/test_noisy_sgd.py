@@ -8,7 +8,7 @@ from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
 from fedpriv.tasks import Classification
 from fedpriv.training.clipped import clipped_gradients
-from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, partition_batches
+from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, partition_batches, scaled_to
 from fedpriv.training.vectors import flatten
 
 
@@ -45,7 +45,7 @@ def test_every_record_is_equally_likely_in_every_batch():
 def test_it_is_a_slow_loop_over_records(steps):
     gradients, theta, x, y = problem()
     recipe, rng = NoisySgd(steps, 8, 0.7), np.random.default_rng(3)
-    noise = [rng.standard_normal(len(theta)) for _ in range(steps)]
+    noise = [rng.standard_normal(len(theta)) for _ in range(steps - 1)] + [0.0]
     tally = Tally()
     draws = iter(noise)
     change = noisy_sgd(gradients, theta, x, y, recipe, lambda _: next(draws), np.random.default_rng(4), 0, tally)
@@ -58,14 +58,14 @@ def test_it_is_a_slow_loop_over_records(steps):
     assert tally.units == 8 * steps
 
 
-def test_the_noise_of_all_steps_adds_up():
+def test_the_noise_of_all_steps_but_the_last_adds_up():
     """Records of zeros on a layer without bias have no gradient: what remains is noise."""
     gradients, theta, x, y = problem(Linear(bias=False), features=800)
     rng, steps, total = np.random.default_rng(5), 6, 0.0
     for _ in range(4):
         recipe = NoisySgd(steps, 4, 0.3)
         change = noisy_sgd(gradients, theta, 0 * x, y, recipe, lambda d: 1.7 * rng.standard_normal(d), rng, 0)
-        total += float((change**2).sum()) / (steps * (0.3 * 1.7) ** 2)
+        total += float((change**2).sum()) / ((steps - 1) * (0.3 * 1.7) ** 2)
     assert min(chi2.cdf(total, 4 * 2400), chi2.sf(total, 4 * 2400)) > 1e-6
 
 
@@ -95,3 +95,10 @@ def test_a_batch_that_cannot_be_filled_is_refused(size):
     gradients, theta, x, y = problem()
     with pytest.raises(ValueError, match=f"batches of {size} from 20 records"):
         noisy_sgd(gradients, theta, x, y, NoisySgd(1, size, 0.5), quiet, np.random.default_rng(0), 0)
+
+
+def test_long_records_are_scaled_and_short_ones_stay():
+    x = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
+    torch.testing.assert_close(scaled_to(x, 1.0), torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]))
+    images = torch.randn(5, 1, 4, 4)
+    assert float(scaled_to(images, 2.0).flatten(1).norm(dim=1).max()) <= 2 * (1 + 1e-6)
