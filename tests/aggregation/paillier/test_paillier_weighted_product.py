@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from phe import PaillierPrivateKey, PaillierPublicKey
 
 from fedpriv.aggregation.fixed_point import OutOfRange
+from fedpriv.aggregation.paillier import tables
 from fedpriv.aggregation.paillier.keys import generate_key
 from fedpriv.aggregation.paillier.layout import Layout
 from fedpriv.aggregation.paillier.residues import PublishedResidues
@@ -45,6 +46,57 @@ def test_slots_hold_the_plain_weighted_sums(case):
     totals = plain_totals(weights, coefficients)
     for decrypt in (KEY.decrypt, lambda c: PHE.raw_decrypt(int(c))):
         assert shape.unpack([decrypt(c) for c in products], PUBLIC.n, dimension) == totals
+
+
+@pytest.mark.parametrize("group_size", [1, 2, 3, 5])
+@pytest.mark.parametrize("extra", [-1, 0, 4])
+def test_every_layout_of_the_tables_gives_the_same_ciphertexts(monkeypatch, group_size, extra):
+    shape = layout(5)
+    dimension = 2 * shape.slots + extra
+    limit = shape.coordinate_bound
+    coefficients = np.random.default_rng(1).integers(-limit, limit + 1, (5, dimension))
+    bases = [KEY.encrypt(u + 1) for u in range(5)]
+    expected = [
+        pow_product(bases, coefficients[:, k : k + shape.slots], shape) for k in range(0, dimension, shape.slots)
+    ]
+    for chain in range(1, shape.slots + 1):
+        plan = tables.make_plan(shape, 5, dimension, group_size, chain)
+        assert plan.copies * chain >= shape.slots
+        assert plan.groups * plan.group_size >= 5
+        monkeypatch.setattr(tables, "best_plan", lambda *_, plan=plan: plan)
+        assert weighted_product(PUBLIC, bases, coefficients, shape) == expected
+
+
+def pow_product(bases, coefficients, shape):
+    """Oracle: one long power for each user."""
+    product = 1
+    for base, row in zip(bases, coefficients.tolist()):
+        exponent = sum(a << (shape.width * slot) for slot, a in enumerate(row))
+        product = product * pow(int(base), exponent, PUBLIC.n**2) % PUBLIC.n**2
+    return product
+
+
+@pytest.mark.parametrize("workers", [2, 3, 8])
+def test_results_do_not_depend_on_the_number_of_processes(workers):
+    shape = layout(4)
+    coefficients = np.random.default_rng(2).integers(-1000, 1000, (4, 4 * shape.slots + 1))
+    bases, factors = [KEY.encrypt(u + 1) for u in range(4)], [3, PUBLIC.n + 5, 7, PUBLIC.n - 1]
+    hoisted = hoist(PUBLIC, bases, factors)
+    assert hoist(PUBLIC, bases, factors, workers) == hoisted
+    assert [KEY.decrypt(c) for c in hoisted] == [3, 10, 21, PUBLIC.n - 4]
+    products = weighted_product(PUBLIC, hoisted, coefficients, shape)
+    assert weighted_product(PUBLIC, hoisted, coefficients, shape, workers) == products
+
+
+def test_the_best_plan_is_the_cheapest_that_fits_memory():
+    shape = Layout(3072, 100, 24, users=100, silos=3, bound=1.0, noise=80.0)
+    plans = [tables.make_plan(shape, 100, 4000, size, chain) for size in range(1, 17) for chain in range(1, 19)]
+    best = tables.best_plan(shape, 100, 4000)
+    assert best.work.size <= min(plan.work.size for plan in plans)
+    tight = tables.best_plan(shape, 100, 4000, memory=2**23)
+    assert tight.table_entries * tables.entry_bytes(3072) <= 2**23
+    assert tight.work.size > best.work.size
+    assert tables.best_plan(shape, 100, 4000, memory=0).table_entries == 200  # none, and each of 100 alone
 
 
 def test_a_round_of_two_silos_gives_the_exact_total():
