@@ -54,6 +54,7 @@ class RunOptions:
     resume: str | None
     randomness: str
     evaluate_every: int
+    evaluate_training: bool
     checkpoint_every: int
 
     def __post_init__(self) -> None:

@@ -119,10 +119,13 @@ class Simulation:
         return self.algo.plan(round, self.federation, exp.mechanism, exp.aggregation, exp.streams)
 
     def evaluate(self, theta: np.ndarray) -> dict[str, float]:
-        """Loss and metrics on the central test split, and the main metric on the records held out in the silos."""
+        """Loss and metrics on the central test split, the main metric on the records held out in the silos, and on
+        demand the loss on the training records with its gradient's norm."""
         task = self.experiment.data.task
         loss, metrics = self._evaluate(theta, self.test)
         row = {"loss": loss, **metrics}
+        if self.experiment.options.evaluate_training:
+            row |= self._evaluate_training(theta)
         if self.held_out is not None:
             row[f"local_{task.metric}"] = self._evaluate(theta, self.held_out)[1][task.metric]
         return row
@@ -135,6 +138,16 @@ class Simulation:
         vector = torch.from_numpy(theta).to(self.device, torch.float32)
         x, y = torch.from_numpy(records.x).to(self.device), torch.from_numpy(records.y).to(self.device)
         return evaluate(self.model, vector, x, y, self.experiment.data.task)
+
+    def _evaluate_training(self, theta: np.ndarray) -> dict[str, float]:
+        import torch
+
+        from fedpriv.training import objective
+
+        vector = torch.from_numpy(theta).to(self.device, torch.float32)
+        silos = [(local.data.x, local.data.y) for local in self.locals]
+        loss, norm = objective(self.model, vector, silos, self.experiment.data.task)
+        return {"train_loss": loss, "gradient_norm": norm}
 
     def parameters(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         """The flat vector cut into the model's named float32 tensors."""

@@ -25,3 +25,19 @@ def evaluate(
         weight = outputs.new_full((len(x),), 1 / len(x))
         loss = float(task.loss(outputs, y, weight))
     return loss, task.metrics(outputs.cpu().numpy(), y.cpu().numpy())
+
+
+def objective(model: nn.Module, theta: Tensor, silos: list[tuple[Tensor, Tensor]], task: Task) -> tuple[float, float]:
+    """Mean over the silos of their mean losses, and the L2 norm of its gradient, in evaluation mode.
+
+    theta: (d,). silos: x (n, ...) and y (n, ...) of each, n >= 1. `model` is left as it was.
+    """
+    loss, gradient = 0.0, torch.zeros_like(theta)
+    with torch.enable_grad(), in_mode(model, train=False):
+        for x, y in silos:
+            vector = theta.clone().requires_grad_()
+            weight = x.new_full((len(x),), 1 / (len(x) * len(silos)))
+            part = task.loss(functional_call(model, unflatten(model, vector), (x,)), y, weight)
+            loss += float(part)
+            gradient += torch.autograd.grad(part, vector)[0]
+    return loss, float(gradient.norm())

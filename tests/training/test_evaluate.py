@@ -7,7 +7,7 @@ from one_by_one import PROBLEMS, silo
 from torch import nn
 
 from fedpriv.tasks import Classification
-from fedpriv.training import evaluate, flatten, load, unflatten
+from fedpriv.training import evaluate, flatten, load, objective, unflatten
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -48,3 +48,17 @@ def test_vectors_follow_named_parameters():
     assert named["scalar"].shape == (2,)
     load(model, vector + 1)
     assert torch.equal(flatten(model), vector + 1)
+
+
+def test_the_objective_is_the_mean_of_the_silos_means():
+    build, shape, task = PROBLEMS["mlp"]
+    model = build()
+    silos = [silo([n], shape, task, seed=n) for n in (5, 30)]
+    theta = flatten(build())
+    loss, norm = objective(model, theta, [(data.x, data.y) for data in silos], task)
+    load(model, theta)
+    parts = [torch.nn.functional.cross_entropy(model(data.x), data.y) for data in silos]
+    mean = sum(parts) / 2
+    gradients = torch.autograd.grad(mean, list(model.parameters()))
+    assert loss == pytest.approx(float(mean), rel=1e-5)
+    assert norm == pytest.approx(float(torch.cat([g.flatten() for g in gradients]).norm()), rel=1e-4)
