@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from gmpy2 import gcd, invert, mpz, powmod
@@ -78,8 +78,8 @@ class PublicKey:
 class PrivateKey:
     """The two primes. Whoever holds them reads every ciphertext, and its n-th residue too."""
 
-    p: int
-    q: int
+    p: int = field(repr=False)
+    q: int = field(repr=False)
 
     @cached_property
     def public(self) -> PublicKey:

@@ -10,8 +10,9 @@ of the secret exponents. If h is a square, even the Jacobi symbol, which needs n
 uniform on 0..2^B - 1, kB >= bits(n) + 256. Its distance from uniform, on average over h, follows from characters. The
 residues have fewer than 2^bits(n) characters, and at most m^2 of them have order m. Under one of order m, h_i is a
 uniform m-th root of unity, so that the mean square of E[chi(h_i^x_i)] is c_m, the probability that two x are equal
-modulo m; for the whole product it is c_m^k. c_m = 2^-B for m >= 2^B, and about 1/m below. For m = 2^j < 2^B the expectation is
-exactly zero unless chi(h_i) = 1 for all i, which happens for some such character with probability at most 3 * 2^-k.
+modulo m; for the whole product it is c_m^k. c_m = 2^-B for m >= 2^B, and about 1/m below. For m = 2^j <= 2^B the
+expectation is exactly zero unless chi(h_i) = 1 for all i, which happens for some such character with probability at
+most 3 * 2^-k.
 With Cauchy and Schwarz over all other characters, the distance is at most
 
     3 * 2^-k + sqrt(2^(bits(n) - kB) + 8 c_3^k + sum over m >= 5 of m^2 c_m^k) / 2  <  2^-128    for k = 168,

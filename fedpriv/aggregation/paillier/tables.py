@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from fedpriv.aggregation.paillier.layout import Layout
 from fedpriv.aggregation.paillier.pairs import Work, power_work
+from fedpriv.aggregation.paillier.spread import shares
 
 MEMORY = 2**30
 """Bytes that the tables of a silo may take."""
@@ -31,19 +32,18 @@ LARGEST_TABLE = 20
 @dataclass(frozen=True)
 class Plan:
     """chain: slots that one chain of squarings covers. copies: shifted copies of the users' ciphertexts, enough to
-    cover all slots. groups: sets of users with a joint table, equally large but for the last. work:
+    cover all slots. groups: sets of users with a joint table each; their sizes differ by at most one. work:
     preparation included."""
 
     chain: int
     copies: int
     groups: int
-    group_size: int
     table_entries: int
     work: Work
 
     def __str__(self) -> str:
         return (
-            f"joint tables of {self.group_size} users, {self.copies} copies, {self.table_entries} entries; "
+            f"{self.groups} joint tables in {self.copies} copies, {self.table_entries} entries; "
             f"{self.work.multiplications} multiplications and {self.work.squarings} squarings"
         )
 
@@ -61,22 +61,18 @@ def used_slots(layout: Layout, dimension: int) -> int:
 def best_plan(layout: Layout, users: int, dimension: int, memory: int = MEMORY) -> Plan:
     """The plan with the least work whose tables fit `memory` bytes. If none fits, the one with the smallest tables."""
     slots = used_slots(layout, dimension)
-    sizes = range(1, min(users, LARGEST_TABLE) + 1)
-    plans = [make_plan(layout, users, dimension, size, chain) for chain in range(1, slots + 1) for size in sizes]
+    groups = sorted({-(-users // size) for size in range(1, LARGEST_TABLE + 1)})
+    plans = [make_plan(layout, users, dimension, g, chain) for chain in range(1, slots + 1) for g in groups]
     room = max(memory // entry_bytes(layout.key_bits), min(plan.table_entries for plan in plans))
     return min((plan for plan in plans if plan.table_entries <= room), key=lambda plan: plan.work.size)
 
 
-def make_plan(layout: Layout, users: int, dimension: int, group_size: int, chain: int) -> Plan:
-    """The plan for groups of at most `group_size` users and chains of `chain` slots, with its exact costs."""
+def make_plan(layout: Layout, users: int, dimension: int, groups: int, chain: int) -> Plan:
+    """The plan for so many groups of users and chains of `chain` slots, with its exact costs."""
     slots, columns, bits = used_slots(layout, dimension), layout.columns(dimension), layout.coordinate_bits
-    groups = -(-users // group_size)
-    size = -(-users // groups)
-    groups = -(-users // size)
     copies = -(-slots // chain)
-    entries = copies * ((groups - 1) * 2**size + 2 ** (users - (groups - 1) * size))
+    entries = copies * sum(2 ** len(group) for group in shares(users, groups))
     shifts = Work(squarings=users * (copies - 1) * chain * layout.width)
     column = Work(slots * bits * groups + 1, (chain - 1) * (layout.width - bits) + chain * bits)
     offset = power_work(slots * layout.width)
-    work = shifts + Work(entries) + offset + column * columns
-    return Plan(chain, copies, groups, size, entries, work)
+    return Plan(chain, copies, groups, entries, work=shifts + Work(entries) + offset + column * columns)

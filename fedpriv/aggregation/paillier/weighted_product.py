@@ -115,8 +115,8 @@ def _joint_tables(bases: list[pairs.Pair], plan: tables.Plan, width: int, n: mpz
     for copy in range(plan.copies):
         if copy:
             bases = [pairs.doublings(base, width * plan.chain, n) for base in bases]
-        groups = range(0, len(bases), plan.group_size)
-        copies.append([pairs.subset_products(bases[k : k + plan.group_size], n) for k in groups])
+        groups = shares(len(bases), plan.groups)
+        copies.append([pairs.subset_products(bases[group.start : group.stop], n) for group in groups])
     return copies
 
 
@@ -126,12 +126,11 @@ def _indices(lifted: np.ndarray, plan: tables.Plan, layout: Layout) -> list[list
     lifted: (users, slots) int64, zero or more.
     """
     users, slots = lifted.shape
-    padded = np.pad(lifted, ((0, plan.groups * plan.group_size - users), (0, 0)))
-    grouped = padded.reshape(plan.groups, plan.group_size, slots)
     indices = np.zeros((slots, layout.coordinate_bits, plan.groups), dtype=np.int64)
-    for row, bit in enumerate(reversed(range(layout.coordinate_bits))):
-        for member in range(plan.group_size):
-            indices[:, row] |= ((grouped[:, member] >> bit & 1) << member).T
+    bits = np.arange(layout.coordinate_bits)[::-1]
+    for column, group in enumerate(shares(users, plan.groups)):
+        for place, user in enumerate(group):
+            indices[:, :, column] |= (lifted[user, :, None] >> bits & 1) << place
     return indices.tolist()
 
 

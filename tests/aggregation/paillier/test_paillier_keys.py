@@ -38,6 +38,11 @@ def test_a_key_has_the_length_asked_for_and_two_encryptions_differ():
     assert generate_key(256) != generate_key(256)
 
 
+def test_a_private_key_does_not_print_its_primes():
+    assert str(KEY.p) not in repr(KEY)
+    assert str(KEY.q) not in repr(KEY)
+
+
 def test_the_key_holders_residues_are_nth_residues():
     # n-th residues are the numbers whose power phi(n) is one modulo n^2.
     phi = (KEY.p - 1) * (KEY.q - 1)
