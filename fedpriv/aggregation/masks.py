@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
 KEY_BYTES = 32
-BLOCK_BYTES = 2**18
-"""Key stream made at a time: it and the sum's block stay in the processor's cache."""
+BLOCK_BYTES = 2**17
+"""Key stream made at a time: it, the zeros that it encrypts and the sum's block stay in the processor's cache."""
 
 
 def new_key() -> tuple[bytes, bytes]:
