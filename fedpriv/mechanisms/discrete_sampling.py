@@ -39,7 +39,7 @@ BLOCK = 2**16
 def discrete_gaussian(sigma: int, size: int, rng: Generator) -> np.ndarray:
     """(size,) int64 independent samples, k with probability proportional to exp(-k^2 / (2 sigma^2)).
 
-    sigma: from 1 to 2^50. The only products are V sigma; the largest number drawn is below 4 sigma or 2^62. Raises
+    sigma: from 1 to 2^50. The only products are V sigma; numbers drawn stay below 2 sigma or 2^62. Raises
     ValueError for another sigma, and OverflowError should a sample not fit.
     """
     if not 1 <= sigma <= MAX_SIGMA or sigma != int(sigma):
