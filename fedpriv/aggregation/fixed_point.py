@@ -16,6 +16,7 @@ s >= `LEAST_STEPS` that is below 1e-250. Errors added afterwards take nothing aw
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -59,8 +60,31 @@ def precision(bits: int, range: float, parties: int) -> int:
     return f
 
 
+class Grid(ABC):
+    """Messages made of integers, as far as noise and sensitivities depend on them."""
+
+    @property
+    @abstractmethod
+    def unit(self) -> float:
+        """The grid step, 2^-f."""
+
+    @property
+    @abstractmethod
+    def rounding(self) -> float:
+        """Largest distance of a decoded sum's coordinate from the sum of the real ones."""
+
+    @abstractmethod
+    def shift(self, size: int) -> float:
+        """How much further than without rounding, in L2 norm, the sum of (size,) signals moves at most when one unit's
+        data change in every silo."""
+
+    @abstractmethod
+    def too_coarse(self, steps: float) -> ConfigError:
+        """The error when the standard deviation of a noise share spans only so many grid steps."""
+
+
 @dataclass(frozen=True)
-class FixedPoint:
+class FixedPoint(Grid):
     """Encoding of vectors whose coordinates are within `range`, for sums over at most `parties` of them."""
 
     bits: int
@@ -74,7 +98,6 @@ class FixedPoint:
 
     @property
     def unit(self) -> float:
-        """The grid step 2^-f."""
         return 2.0**-self.precision
 
     @property
@@ -84,14 +107,15 @@ class FixedPoint:
 
     @property
     def rounding(self) -> float:
-        """Largest distance of a decoded sum's coordinate from the sum of the real ones: for each party half a step of
-        its signal and half a step of its noise."""
+        # For each party half a step of its signal and half a step of its noise.
         return self.parties * self.unit
 
     def shift(self, size: int) -> float:
-        """How much further than without rounding, in L2 norm, the sum of (size,) signals moves at most when one unit's
-        data change in every silo."""
         return self.parties * math.sqrt(size) * self.unit
+
+    def too_coarse(self, steps: float) -> ConfigError:
+        allowed = f"too few for range {self.range:g}: a noise share would span {steps:.2g} grid steps, at least "
+        return ConfigError("aggregation.bits", self.bits, f"{allowed}{LEAST_STEPS} are needed")
 
     def encode(self, signal: np.ndarray, owner: str, noise: np.ndarray | None = None) -> np.ndarray:
         """(d,) float64, and noise of the same shape, to (d,) integers modulo R, each to the nearest.

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
@@ -54,8 +54,8 @@ def add_masks(
     vector: np.ndarray, plus: Iterable[bytes], minus: Iterable[bytes] = (), purpose: bytes = b""
 ) -> np.ndarray:
     """Add the masks of some seeds to `vector` (d,) uint32 or uint64, in place, and subtract those of others."""
-    streams = [(_stream(seed, purpose), np.add) for seed in plus]
-    streams += [(_stream(seed, purpose), np.subtract) for seed in minus]
+    streams = [(key_stream(seed, purpose), np.add) for seed in plus]
+    streams += [(key_stream(seed, purpose), np.subtract) for seed in minus]
     length = BLOCK_BYTES // vector.itemsize
     zeros, room = bytes(BLOCK_BYTES), bytearray(BLOCK_BYTES)
     little = vector.dtype.newbyteorder("<")  # parties on different machines must agree
@@ -69,7 +69,8 @@ def add_masks(
     return vector
 
 
-def _stream(seed: bytes, purpose: bytes):
+def key_stream(seed: bytes, purpose: bytes) -> CipherContext:
+    """What encrypts zeros to the bytes that everybody with the seed can make, always the same from the start."""
     key = HKDFExpand(SHA256(), KEY_BYTES, info=b"fedpriv mask/" + purpose).derive(seed)
     # The key serves for this stream alone, so the counter may start at zero.
     return Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()

@@ -3,7 +3,8 @@
 K. Bonawitz et al., Practical secure aggregation for privacy-preserving machine learning (CCS 2017), with the two random
 draws that Huang et al. add for partial participation. A silo's vector is hidden under pairwise masks
 that cancel and under a mask of its own; both masks' secrets are shared among the candidates, and the survivors reveal
-one of the two for each silo, never both. The server draws the candidates U2 among those who answer, and the set U5
+one of the two for each silo, never both. Wrong shares end the round: they must give the public key or the commitment
+that the silo sent along with them. The server draws the candidates U2 among those who answer, and the set U5
 whose vectors make up the sum among those who delivered.
 
     symbol           here            meaning

@@ -47,7 +47,7 @@ from fedpriv.streams import Streams
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-    from fedpriv.aggregation.fixed_point import FixedPoint
+    from fedpriv.aggregation.fixed_point import Grid
 
 OBSERVERS = ("released model", "server", "silo")
 CALIBRATIONS = ("none", "paper", "certified")
@@ -174,7 +174,7 @@ class CdpFedAvg(Algorithm):
         mechanism: Mechanism,
         aggregation: Aggregation,
         covered: int,
-        code: FixedPoint | None,
+        code: Grid | None,
     ) -> Event:
         records = federation.silo_records[silo]
         rounding = mechanism.rounding(code, federation.n_parameters) / self.local_lr

@@ -26,7 +26,7 @@ from fedpriv.mechanisms.base import Mechanism
 from fedpriv.streams import Streams
 
 if TYPE_CHECKING:
-    from fedpriv.aggregation.fixed_point import FixedPoint
+    from fedpriv.aggregation.fixed_point import Grid
 
 PER_SILO = {"paper": 1.0, "sound": 2.0}
 """Change of one silo's clipped update that the noise is made for, in units of C."""
@@ -67,7 +67,7 @@ class UldpNaive(FedAvg):
         return local.mechanism.noise_share(size, plan.covered, rng, sensitivity, plan.code)
 
     def events(
-        self, federation: Federation, mechanism: Mechanism, covered: int, code: FixedPoint | None
+        self, federation: Federation, mechanism: Mechanism, covered: int, code: Grid | None
     ) -> tuple[Event, ...]:
         """What one round shows to whom, when the sum covers `covered` silos. The silos' single messages together tell
         as much as their sum: each may move by 2C under 1/S of the variance."""

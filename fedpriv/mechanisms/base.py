@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
     from dp_accounting import DpEvent
 
-    from fedpriv.aggregation.fixed_point import FixedPoint
+    from fedpriv.aggregation.fixed_point import FixedPoint, Grid
     from fedpriv.streams import SystemGenerator
 
 
@@ -46,17 +46,17 @@ class Mechanism(ABC):
         """
         return None
 
-    def check_grid(self, shares: int, code: FixedPoint | None, sensitivity: float = 1.0) -> None:  # noqa: B027
+    def check_grid(self, shares: int, code: Grid | None, sensitivity: float = 1.0) -> None:  # noqa: B027
         """Raise ConfigError when noise in so many shares cannot be told in whole grid steps."""
 
     def check_inside_training(self) -> None:  # noqa: B027
         """Raise ConfigError when this mechanism cannot noise the gradients of local training."""
 
-    def assumptions(self, code: FixedPoint | None) -> tuple[str, ...]:
+    def assumptions(self, code: Grid | None) -> tuple[str, ...]:
         """What the events rest on as far as this mechanism's noise goes."""
         return ()
 
-    def rounding(self, code: FixedPoint | None, size: int) -> float:
+    def rounding(self, code: Grid | None, size: int) -> float:
         """What rounding messages of `size` coordinates adds to the sensitivity of their sum, in units of the bound."""
         return code.shift(size) / self.clip if code is not None else 0.0
 
@@ -71,7 +71,7 @@ class Mechanism(ABC):
         shares: int,
         rng: np.random.Generator | SystemGenerator,
         sensitivity: float = 1.0,
-        code: FixedPoint | None = None,
+        code: Grid | None = None,
     ) -> np.ndarray:
         """One party's noise, (size,) float64, such that `shares` independent shares add up to the whole noise.
 

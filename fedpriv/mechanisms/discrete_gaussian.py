@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.aggregation.fixed_point import FixedPoint
-from fedpriv.errors import ConfigError
+from fedpriv.aggregation.fixed_point import FixedPoint, Grid
+from fedpriv.errors import ConfigError, require
+from fedpriv.mechanisms.discrete_sampling import MAX_SIGMA, discrete_gaussian
 from fedpriv.mechanisms.gaussian import Gaussian
 
 if TYPE_CHECKING:
@@ -42,7 +43,12 @@ class DiscreteGaussian(Gaussian):
     def check_inside_training(self) -> None:
         raise ConfigError("mechanism", "discrete_gaussian", "gaussian: noise on gradients in training is real-valued")
 
-    def assumptions(self, code: FixedPoint | None) -> tuple[str, ...]:
+    def check_grid(self, shares: int, code: FixedPoint | None, sensitivity: float = 1.0) -> None:
+        super().check_grid(shares, code, sensitivity)
+        fits = code is None or self.share_deviation(shares, sensitivity) <= MAX_SIGMA * code.unit
+        require(fits, "aggregation.range", code and code.range, "null, or a range that the noise fits in")
+
+    def assumptions(self, code: Grid | None) -> tuple[str, ...]:
         return ("integer noise, exactly sampled",)
 
     def noise_share(
@@ -51,10 +57,8 @@ class DiscreteGaussian(Gaussian):
         shares: int,
         rng: np.random.Generator | SystemGenerator,
         sensitivity: float = 1.0,
-        code: FixedPoint | None = None,
+        code: Grid | None = None,
     ) -> np.ndarray:
-        from fedpriv.mechanisms.discrete_sampling import discrete_gaussian
-
         if code is None:
             raise ValueError("discrete noise needs the grid that messages lie on")
         steps = math.ceil(self.share_deviation(shares, sensitivity) / code.unit)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.aggregation.fixed_point import LEAST_STEPS
-from fedpriv.errors import ConfigError, require
+from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
     import torch
     from dp_accounting import DpEvent
 
-    from fedpriv.aggregation.fixed_point import FixedPoint
+    from fedpriv.aggregation.fixed_point import Grid
     from fedpriv.streams import SystemGenerator
 
 TAIL = 16.0
@@ -53,19 +53,14 @@ class Gaussian(Mechanism):
         """Standard deviation of one share; arguments as for `noise_share`."""
         return self.noise_multiplier * self.clip * sensitivity / math.sqrt(shares)
 
-    def check_grid(self, shares: int, code: FixedPoint | None, sensitivity: float = 1.0) -> None:
+    def check_grid(self, shares: int, code: Grid | None, sensitivity: float = 1.0) -> None:
         if code is None or not self.noise_multiplier:
             return
         steps = self.share_deviation(shares, sensitivity) / code.unit
         if steps < LEAST_STEPS:
-            raise ConfigError(
-                "aggregation.bits",
-                code.bits,
-                f"too few for range {code.range:g}: a noise share would span {steps:.2g} grid steps, at least "
-                f"{LEAST_STEPS} are needed",
-            )
+            raise code.too_coarse(steps)
 
-    def assumptions(self, code: FixedPoint | None) -> tuple[str, ...]:
+    def assumptions(self, code: Grid | None) -> tuple[str, ...]:
         return ("Gaussian noise drawn in floating point",)
 
     def noise_bound(self, shares: int, sensitivity: float = 1.0) -> float:
@@ -77,7 +72,7 @@ class Gaussian(Mechanism):
         shares: int,
         rng: np.random.Generator | SystemGenerator,
         sensitivity: float = 1.0,
-        code: FixedPoint | None = None,
+        code: Grid | None = None,
     ) -> np.ndarray:
         return rng.standard_normal(size) * self.share_deviation(shares, sensitivity)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
     from dp_accounting import DpEvent
 
-    from fedpriv.aggregation.fixed_point import FixedPoint
+    from fedpriv.aggregation.fixed_point import Grid
     from fedpriv.streams import SystemGenerator
 
 
@@ -31,7 +31,7 @@ class NoMechanism(Mechanism):
         shares: int,
         rng: np.random.Generator | SystemGenerator,
         sensitivity: float = 1.0,
-        code: FixedPoint | None = None,
+        code: Grid | None = None,
     ) -> np.ndarray:
         return np.zeros(size)
 

@@ -77,6 +77,11 @@ def test_a_grid_too_coarse_for_the_noise_is_refused(mechanism):
     mechanism(0.1, 0.0).check_grid(5, coarse)
 
 
+def test_a_grid_too_fine_for_the_sampler_is_refused():
+    with pytest.raises(ConfigError, match=r"aggregation\.range=1e-12"):
+        DiscreteGaussian(100.0, 50.0).check_grid(1, FixedPoint(64, 1e-12, 1))
+
+
 def test_gradients_cannot_have_integer_noise():
     Gaussian(1.0, 1.0).check_inside_training()
     with pytest.raises(ConfigError, match="mechanism=discrete_gaussian"):

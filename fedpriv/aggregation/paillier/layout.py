@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -129,15 +129,15 @@ class Layout:
             raise OutOfRange(f"a coordinate lies outside -{self.bound:g}..{self.bound:g}; clip before encoding")
         return np.clip(truncate(vectors, self.precision), -self.coordinate_bound, self.coordinate_bound)
 
-    def dithered(self, noise: np.ndarray) -> list[int]:
+    def dithered(self, noise: np.ndarray, below: Callable[[int], int] = secrets.randbelow) -> list[int]:
         """Plaintext noise of one silo, (d,) Python integers: C_LCM * noise + uniform on 0..C_LCM-1.
 
-        `noise` is (d,) int64, real noise floored to units of 2^-f. The uniform part, from the operating system, is what
-        hides the total modulo C_LCM, which otherwise tells the users' counts. Raises OutOfRange.
+        `noise` is (d,) int64, real noise floored to units of 2^-f. The uniform part is what hides the total modulo
+        C_LCM, which otherwise tells the users' counts; `below` draws it. Raises OutOfRange.
         """
         if noise.dtype != np.int64 or (noise > self.noise_bound).any() or (noise < -self.noise_bound).any():
             raise OutOfRange(f"noise of type {noise.dtype} must be int64 within {self.noise_bound} units")
-        return [self.lcm * value + secrets.randbelow(self.lcm) for value in noise.tolist()]
+        return [self.lcm * value + below(self.lcm) for value in noise.tolist()]
 
     def pack(self, values: Sequence[int]) -> list[int]:
         """Signed integers, one a parameter, to plaintexts, `columns` of them; these may be negative. Raises
