@@ -38,6 +38,6 @@ def objective(model: nn.Module, theta: Tensor, silos: list[tuple[Tensor, Tensor]
             vector = theta.clone().requires_grad_()
             weight = x.new_full((len(x),), 1 / (len(x) * len(silos)))
             part = task.loss(functional_call(model, unflatten(model, vector), (x,)), y, weight)
-            loss += float(part)
+            loss += float(part.detach())
             gradient += torch.autograd.grad(part, vector)[0]
     return loss, float(gradient.norm())
