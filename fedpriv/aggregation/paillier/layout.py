@@ -151,7 +151,7 @@ class Layout:
 
     def unpack(self, plaintexts: Sequence[int], n: int, dimension: int) -> list[int]:
         """Slot totals, (dimension,) signed integers, from decrypted plaintexts 0..n-1. Raises SlotOverflow when one
-        lies outside its bound, as after a missing message or a wrong key."""
+        lies outside its bound, as it most likely does after a missing message or a wrong key."""
         if len(plaintexts) != self.columns(dimension):
             raise ValueError(f"{len(plaintexts)} plaintexts for {self.columns(dimension)} columns")
         half, mask, values = 1 << (self.width - 1), (1 << self.width) - 1, []
