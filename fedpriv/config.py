@@ -95,6 +95,7 @@ class Experiment:
 
     def __post_init__(self) -> None:
         self.allocator.check(self.data)
+        self.aggregation.check(self.algo)
         self.algo.check(self.federation, self.mechanism, self.aggregation)
         self.algo.agree(self.federation, self.mechanism, self.aggregation)
 

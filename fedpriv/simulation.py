@@ -72,11 +72,11 @@ class Simulation:
         Raises Diverged when the new parameters are not finite.
         """
         exp, algo, watch = self.experiment, self.algo, watch or Stopwatch()
-        updates: dict[str, Update] = {}
+        told, updates = exp.aggregation.for_silos(plan), {}
         for silo in plan.cohort:
             local = self.locals[silo]
             local = replace(local, kept=self.kept.get(local.name, {}))
-            update = algo.local_update(local, plan, theta)
+            update = algo.local_update(local, told, theta)
             updates[local.name] = replace(update, blocks=watch.timed("local_training", update.blocks))
         with watch.phase("aggregation"):
             parties, traffic = exp.aggregation.exchange(plan, updates, self.memory), Traffic()
@@ -117,6 +117,11 @@ class Simulation:
         """Step one of a round, which looks at no data."""
         exp = self.experiment
         return self.algo.plan(round, self.federation, exp.mechanism, exp.aggregation, exp.streams)
+
+    def outlook(self, round: int) -> list[str]:
+        """Lines that say what the exchanges from `round` on will take."""
+        exp = self.experiment
+        return exp.aggregation.outlook(self.plan(round), self.federation, exp.options.rounds - round + 1)
 
     def evaluate(self, theta: np.ndarray) -> dict[str, float]:
         """Loss and metrics on the central test split, the main metric on the records held out in the silos, and on

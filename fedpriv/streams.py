@@ -51,6 +51,10 @@ class SystemGenerator:
     standard deviations, and like every floating-point Gaussian its low-order bits are not those of a real one.
     """
 
+    def bytes(self, length: int) -> bytes:
+        """So many random bytes."""
+        return os.urandom(length)
+
     def random(self, size: int) -> np.ndarray:
         """(size,) float64, uniform on the open interval (0, 1)."""
         bits = np.frombuffer(os.urandom(8 * size), dtype=np.uint64) >> np.uint64(12)

@@ -18,8 +18,8 @@ from fedpriv.engines.messages import register
 from fedpriv.errors import FedprivError
 
 if TYPE_CHECKING:
-    from fedpriv.aggregation.fixed_point import FixedPoint
-    from fedpriv.algorithms.base import Federation, Plan, Update
+    from fedpriv.aggregation.fixed_point import Grid
+    from fedpriv.algorithms.base import Algorithm, Federation, Plan, Update
     from fedpriv.mechanisms.base import Mechanism
 
 Party = Generator[dict[str, Any], dict[str, Any], Any]
@@ -45,6 +45,9 @@ class Total:
 class Aggregation(ABC):
     """How contributions are summed."""
 
+    def check(self, algo: Algorithm) -> None:  # noqa: B027
+        """Raise ConfigError for an algorithm whose contributions or weights this aggregation cannot serve."""
+
     def min_cohort(self, silos: int) -> int:
         """How many silos a released sum covers when `silos` are invited; with fewer the round ends without one.
 
@@ -52,7 +55,7 @@ class Aggregation(ABC):
         """
         return silos
 
-    def code(self, covered: int, bound: float, federation: Federation, mechanism: Mechanism) -> FixedPoint | None:
+    def code(self, covered: int, bound: float, federation: Federation, mechanism: Mechanism) -> Grid | None:
         """How messages are made of integers when sums cover `covered` silos and no coordinate of a message exceeds
         `bound`; None: they are real numbers. Raises ConfigError when nothing fits."""
         return None
@@ -66,6 +69,28 @@ class Aggregation(ABC):
     @abstractmethod
     def hides_counts(self) -> bool:
         """Whether weights that depend on record counts reach nobody in the clear."""
+
+    @property
+    def hides_sample_from(self) -> frozenset[str]:
+        """Observers (`server`, `silo`) who do not see which users are sampled for a round."""
+        return frozenset()
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What every observer's certificate rests on as far as the exchange goes."""
+        return ()
+
+    def flaw(self, observer: str) -> str | None:
+        """Why nothing can be certified against this observer; None where the exchange keeps what it promises."""
+        return None
+
+    def for_silos(self, plan: Plan) -> Plan:
+        """What the silos are told of a plan before they compute."""
+        return plan
+
+    def outlook(self, plan: Plan, federation: Federation, rounds: int) -> list[str]:
+        """What a person should know before so many rounds begin, in lines: sizes and the time a round will take."""
+        return []
 
     @abstractmethod
     def setup(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fedpriv.accountants.events import Event
     from fedpriv.aggregation.base import Aggregation, Total
-    from fedpriv.aggregation.fixed_point import FixedPoint
+    from fedpriv.aggregation.fixed_point import Grid
     from fedpriv.convexity import ConvexLoss
     from fedpriv.data.allocation import Allocation
     from fedpriv.data.base import DataSet
@@ -48,7 +48,8 @@ class Federation:
 class Plan:
     """One round, fixed before anybody looks at data.
 
-    cohort: silos that are invited. users: (n_users,) bool, who is sampled, or None for everyone.
+    cohort: silos that are invited. users: (n_users,) bool, who is sampled, or None for everyone; None also where the
+    parties sample in the exchange, so that nobody knows. user_rate: the probability that a user is.
     events: what each observer will have seen once the round is over; charged whether or not there is a sum.
     covered: how many silos the sum covers; their noise shares make up the whole noise.
     code: how messages are made of integers; None: they are real numbers.
@@ -60,8 +61,9 @@ class Plan:
     users: np.ndarray | None
     events: tuple[Event, ...]
     covered: int
-    code: FixedPoint | None
+    code: Grid | None
     streams: Streams
+    user_rate: float = 1.0
 
 
 Kept = dict[str, np.ndarray]
@@ -150,9 +152,7 @@ class Algorithm(ABC):
         """
         return math.inf
 
-    def agree(
-        self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation
-    ) -> tuple[int, FixedPoint | None]:
+    def agree(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> tuple[int, Grid | None]:
         """A plan's `covered` and `code`. Raises ConfigError for settings that cannot work together."""
         covered = aggregation.min_cohort(self.cohort_size(federation))
         bound = self.message_bound(federation, mechanism, covered)
@@ -178,6 +178,11 @@ class Algorithm(ABC):
     ) -> Mechanism:
         """Once, after `settle`: the mechanism with its noise a number."""
         return mechanism
+
+    @property
+    def sampling_rate(self) -> float:
+        """Probability that a user takes part in a round."""
+        return 1.0
 
     @property
     @abstractmethod

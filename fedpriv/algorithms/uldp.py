@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
-from fedpriv.aggregation.base import Aggregation, Total
+from fedpriv.aggregation.base import SERVER, Aggregation, Total
 from fedpriv.algorithms.base import Algorithm, Federation, Local, Plan, Tally, Update
 from fedpriv.algorithms.local_training import trained
 from fedpriv.errors import require
@@ -81,6 +81,10 @@ class UldpBase(Algorithm):
         return f"{self.family}-{letters}{rate}" if letters else self.family
 
     @property
+    def sampling_rate(self) -> float:
+        return self.user_rate
+
+    @property
     def needs_counts(self) -> bool:
         return self.weighting == "records"
 
@@ -96,11 +100,12 @@ class UldpBase(Algorithm):
         self, round: int, federation: Federation, mechanism: Mechanism, aggregation: Aggregation, streams: Streams
     ) -> Plan:
         sampled = None
-        if self.user_rate < 1:
+        if self.user_rate < 1 and SERVER not in aggregation.hides_sample_from:
             sampled = streams.secret("user sample", round).random(federation.n_users) < self.user_rate
         covered, code = self.agree(federation, mechanism, aggregation)
         events = self.events(federation, mechanism, aggregation)
-        return Plan(round, tuple(range(federation.n_silos)), sampled, events, covered, code, streams)
+        cohort = tuple(range(federation.n_silos))
+        return Plan(round, cohort, sampled, events, covered, code, streams, self.user_rate)
 
     def message_bound(self, federation: Federation, mechanism: Mechanism, covered: int) -> float:
         # Weights that depend on counts may give all users to one silo.
@@ -124,10 +129,10 @@ class UldpBase(Algorithm):
     def events(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> tuple[Event, ...]:
         """What one round shows to whom.
 
-        The released model hides the sample, so sub-sampling amplifies. The server draws the sample and a silo sees
-        which of its users take part, so for them a user counts as present in every round. A silo also knows its own
+        The released model hides the sample, so sub-sampling amplifies. For who sees the sample, as the server that
+        draws it and the silos that train its users, a user counts as present in every round. A silo also knows its own
         noise share. The paper claims the released model's epsilon for everybody, and with sub-sampling leaves the
-        server out.
+        server out, unless the sample is hidden from it.
         """
         covered, code = self.agree(federation, mechanism, aggregation)
         moved = 1 + mechanism.rounding(code, federation.n_parameters)
@@ -135,24 +140,26 @@ class UldpBase(Algorithm):
         released, claimed = self._sampled(whole), self._sampled(mechanism.event()) if mechanism.clips else None
         base = (
             *mechanism.assumptions(code),
+            *aggregation.assumptions,
             "the weights of a user add up to at most 1",
             "all noise shares are present",
             "semi-honest parties",
         )
-        server, server_why = self._server_event(whole, aggregation)
-        silo, silo_why = self._silo_event(silo_sees, aggregation)
-        return (
-            Event("released model", "user", ADD_REMOVE, released, claimed, assumptions=base),
-            Event(
-                "server",
-                "user",
-                ADD_REMOVE,
-                server,
-                claimed if self.user_rate == 1 else None,
-                assumptions=(*base, *server_why),
-            ),
-            Event("silo", "user", ADD_REMOVE, silo, claimed, assumptions=(*base, *silo_why)),
-        )
+        hidden = aggregation.hides_sample_from
+        views = {
+            "released model": (released, ()),
+            "server": self._server_event(released if "server" in hidden else whole, aggregation),
+            "silo": self._silo_event(self._sampled(silo_sees) if "silo" in hidden else silo_sees, aggregation),
+        }
+        claims = dict.fromkeys(views, claimed)
+        if self.user_rate < 1 and "server" not in hidden:
+            claims["server"] = None
+        events = []
+        for observer, (certified, why) in views.items():
+            if flaw := aggregation.flaw(observer):
+                certified, why = _non_private(), (f"FAILS: {flaw}",)
+            events.append(Event(observer, "user", ADD_REMOVE, certified, claims[observer], assumptions=(*base, *why)))
+        return tuple(events)
 
     def _sampled(self, event: DpEvent) -> DpEvent:
         from dp_accounting import PoissonSampledDpEvent
