@@ -91,7 +91,7 @@ def _loop(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[list
             folder.append("timings.csv", [{"round": round, **seconds, "aborted": result.aborted}])
             folder.append("traffic.csv", result.traffic.rows(round, "round"))
             if round % options.checkpoint_every == 0 or round == options.rounds:
-                folder.save_checkpoint(round, {"theta": theta})
+                folder.save_checkpoint(round, simulation.state(theta))
             progress.update(round, row, headline(rows) if shown else None)
         else:
             ending = None
@@ -113,7 +113,7 @@ def _account_for_aborts(folder: RunFolder) -> None:
 def _start(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[int, np.ndarray, Ledger]:
     """The last finished round, the parameters after it, and the ledger of all rounds so far."""
     saved = folder.load_checkpoint() if resume else None
-    done, theta = (saved[0], saved[1]["theta"]) if saved else (0, simulation.theta0)
+    done, theta = (saved[0], simulation.go_on(saved[1])) if saved else (0, simulation.theta0)
     folder.rewind(done if saved else -1)
     ledger = Ledger(simulation.experiment.accountant)
     for past in range(1, done + 1):
@@ -122,7 +122,7 @@ def _start(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[int
     if not saved:
         folder.append("metrics.csv", [_evaluated(0, simulation, theta)])
         folder.append("traffic.csv", simulation.traffic.rows(0, "setup"))
-        folder.save_checkpoint(0, {"theta": theta})
+        folder.save_checkpoint(0, simulation.state(theta))
     return done, theta, ledger
 
 

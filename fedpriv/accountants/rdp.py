@@ -68,13 +68,14 @@ def claimed_epsilon(runs: Runs, delta: float) -> float:
     """
     from dp_accounting import SampledWithoutReplacementDpEvent
 
-    from fedpriv.accountants.zcdp import ZcdpClaim, zcdp_epsilon
+    from fedpriv.accountants.zcdp import ZcdpClaim
 
     found = leaves(runs)
     if found is None:
         return float("inf")
     if found and all(isinstance(leaf, ZcdpClaim) for leaf in found):
-        return zcdp_epsilon(sum(count * leaf.rho for leaf, count in found.items()), delta)
+        formula = next(iter(found)).epsilon
+        return formula(sum(count * leaf.rho for leaf, count in found.items()), delta)
     curve = np.zeros(len(PAPER_ORDERS))
     for leaf, count in found.items():
         adjacency = REPLACE if isinstance(leaf, SampledWithoutReplacementDpEvent) else ADD_REMOVE

@@ -16,6 +16,20 @@ from dp_accounting import ZCDpEvent
 class ZcdpClaim(ZCDpEvent):
     """A paper's claim of rho-zCDP, which the paper converts by Proposition 1.3; `claimed_epsilon` does the same."""
 
+    @staticmethod
+    def epsilon(rho: float, delta: float) -> float:
+        """What the paper makes of rho-zCDP."""
+        return zcdp_epsilon(rho, delta)
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class LeadingTermClaim(ZcdpClaim):
+    """The same, in a paper that leaves out the rho beside the square root (Jayaraman et al., NeurIPS 2018)."""
+
+    @staticmethod
+    def epsilon(rho: float, delta: float) -> float:
+        return 2 * math.sqrt(rho * math.log(1 / delta))
+
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Epsilon at `delta` of rho-zCDP by Proposition 1.3."""

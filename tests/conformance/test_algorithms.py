@@ -16,6 +16,7 @@ from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.secagg import SecAgg
 from fedpriv.algorithms.base import Federation, Local
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg, DistributedDpSgd
+from fedpriv.algorithms.dp_erm import DpErm
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.algorithms.uldp import UldpAvg, UldpBase, UldpSgd
 from fedpriv.algorithms.uldp_naive import UldpNaive
@@ -35,6 +36,9 @@ COMMON = {"clip": 1.0, "noise_multiplier": 5.0, "user_rate": 1.0, "global_lr": 2
 DEVICES = {"batch_size": None, "local_lr": RATE, "clip": 1.0, "noise_multiplier": 0.0, "cohort": None}
 DEVICES |= {"participation": "balanced", "feature_norm": None, "calibration": "none", "epsilon": 1.0}
 DEVICES |= {"observer": "server", "rounds": 5, "delta": 1e-5}
+ERM = {"strong_convexity": 1e-9, "smoothness": 1 / (4 * RATE), "clip": 1.0, "noise_multiplier": 0.0, "noise": "given"}
+ERM |= {"broadcast_all": False, "epsilon": 1.0, "rounds": 5, "delta": 1e-5}
+"""Regularised so little that the first rates are 1 / (4 L) and weights do not decay."""
 LOCAL = {"local_epochs": EPOCHS, "batch_size": 1000, "local_lr": RATE}
 
 
@@ -53,6 +57,10 @@ def twin_uldp(weights, epochs, rate):
 
 def twin_synchronous_sgd(train, counts):
     return sum(train(silo, None, 1, RATE) for silo in range(SILOS)) / SILOS
+
+
+def twin_local_gradient_descent(train, counts):
+    return sum(train(silo, None, EPOCHS, RATE) for silo in range(SILOS)) / SILOS
 
 
 def uniform(counts):
@@ -76,6 +84,8 @@ ALGORITHMS = {
     "uldp_sgd_w": (UldpSgd(weighting="records", **COMMON), twin_uldp(records, 1, 1.0)),
     "cdp_fedavg": (CdpFedAvg(local_steps=1, **DEVICES), twin_synchronous_sgd),
     "dp_sgd": (DistributedDpSgd(local_steps=1, **DEVICES), twin_synchronous_sgd),
+    "dp_erm": (DpErm(local_steps=EPOCHS, **ERM), twin_local_gradient_descent),
+    "dp_erm_one_step": (DpErm(local_steps=1, **ERM), twin_synchronous_sgd),
 }
 PRIVATE = {name: algo for name, (algo, _) in ALGORITHMS.items() if hasattr(algo, "global_lr") and name != "fedavg"}
 """Algorithms whose whole noise is a share of each silo's message, for the unit user under add/remove."""
