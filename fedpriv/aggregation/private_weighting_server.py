@@ -1,0 +1,87 @@
+"""The server's part in private weighting: a key pair, the inverses of blinded totals, and the decryption of sums."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gmpy2 import invert
+
+from fedpriv.aggregation.base import AggregationAborted, Party, Total
+from fedpriv.aggregation.paillier.keys import BadCiphertext, PrivateKey, PublicKey, generate_key
+from fedpriv.aggregation.paillier.weighted_product import multiply
+from fedpriv.aggregation.private_weighting_counts import refuse_none
+from fedpriv.aggregation.private_weighting_integers import from_bytes, width
+from fedpriv.aggregation.private_weighting_sampling import Options, orders
+from fedpriv.aggregation.weighted import require_all
+
+if TYPE_CHECKING:
+    from fedpriv.algorithms.base import Plan
+
+
+def server_setup(silos: list[str], users: int, key_bits: int, memory: dict[str, Any]) -> Party:
+    """Steps 1a to 1f: publish n, pass public keys and the sealed seed on, add up blinded counts, invert the totals.
+
+    Raises CountsRefused for users whose blinded total is zero, AggregationAborted when somebody is silent.
+    """
+    key = generate_key(key_bits)
+    n = key.public.n
+    keys = yield {}
+    require_all(silos, keys)
+    raw = n.to_bytes(width(n), "little")
+    inbox = yield {name: (raw, dict(keys)) for name in silos}
+    require_all(silos[:1], inbox)
+    sealed = inbox[silos[0]]
+    inbox = yield {name: sealed.get(name, b"") for name in silos}
+    require_all(silos, inbox)
+    blinded = [from_bytes(inbox[name], n, users) for name in silos]
+    totals = [sum(column) % n for column in zip(*blinded)]
+    refuse_none(totals)
+    memory["p"], memory["q"] = key.p, key.q
+    memory["inverses"] = [int(invert(total, n)) for total in totals]
+
+
+def server_round(silos: list[str], plan: Plan, size: int, options: Options | None, memory: dict[str, Any]) -> Party:
+    """Steps 2a and 2c: send encrypted inverses, obliviously where nobody may know the sample; add up the messages and
+    decrypt. Returns the Total of (size,) parameters.
+
+    Raises AggregationAborted when a message is missing or no list of ciphertexts, SlotOverflow when the sum lies beyond
+    its public bound.
+    """
+    key, layout = PrivateKey(memory["p"], memory["q"]), plan.code.layout
+    if options is None or not options.hides:
+        inbox = yield dict.fromkeys(silos, _inverses(key, memory["inverses"], plan))
+    else:
+        inbox = yield from _transfer(key, silos, plan, options, memory["inverses"])
+    require_all(silos, inbox)
+    messages = [_ciphertexts(key.public, name, inbox[name], layout.columns(size)) for name in silos]
+    totals = [key.decrypt(c) for c in multiply(key.public, messages)]
+    return Total(layout.decode(layout.unpack(totals, key.public.n, size)), tuple(silos))
+
+
+def _inverses(key: PrivateKey, inverses: list[int], plan: Plan) -> bytes:
+    """Enc(1 / (r_u N_u)) for every sampled user and Enc(0) for the others, freshly encrypted."""
+    sampled = [True] * len(inverses) if plan.users is None else plan.users
+    return key.public.to_bytes(key.encrypt(i if here else 0) for i, here in zip(inverses, sampled, strict=True))
+
+
+def _transfer(key: PrivateKey, silos: list[str], plan: Plan, options: Options, inverses: list[int]) -> Party:
+    """The inverses by oblivious transfer: for every user `options.all` ciphertexts, of which `options.real` hold the
+    inverse, in an order that the server draws. All silos are offered the same; each gets the one that all of them
+    choose alike. Returns the mail that follows."""
+    from fedpriv.aggregation.private_weighting_transfer import Sender
+
+    senders = {name: Sender(name, plan.round) for name in silos}
+    inbox = yield {name: sender.element for name, sender in senders.items()}
+    require_all(silos, inbox)
+    offers = [
+        [key.public.to_bytes([key.encrypt(inverse if real else 0)]) for real in row]
+        for inverse, row in zip(inverses, orders(options, len(inverses), plan), strict=True)
+    ]
+    return (yield {name: sender.seal(inbox[name], offers) for name, sender in senders.items()})
+
+
+def _ciphertexts(public: PublicKey, name: str, raw: bytes, count: int) -> list:
+    try:
+        return public.from_bytes(raw, count)
+    except BadCiphertext as error:
+        raise AggregationAborted(f"{name}: {error}") from error
