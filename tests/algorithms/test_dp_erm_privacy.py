@@ -1,0 +1,152 @@
+"""What DP-ERM is certified for, and where the paper's claim fails."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent
+from erm_world import ALGO, CONVEX, SECURE, flipped, rounds_of, silos_of, simulation
+from scipy.stats import norm
+
+from fedpriv.accountants.ledger import Ledger
+from fedpriv.accountants.pld import Pld, gaussian_epsilon
+from fedpriv.aggregation.masked import Masked
+from fedpriv.aggregation.plain import Plain
+from fedpriv.algorithms.base import Federation
+from fedpriv.convexity import ConvexLoss
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.models.linear import Linear
+from fedpriv.streams import Streams
+
+SUM, LOCAL = "hides the sum", "only the silo's own noise"
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "silos", "everybody", "steps", "observer", "bound"),
+    [
+        (SECURE, 20, True, 1, "released model", (SUM, 2, 10)),
+        (SECURE, 20, True, 1, "server", (SUM, 2, 10)),
+        (SECURE, 20, True, 1, "silo", (SUM, 2, 9)),
+        (SECURE, 20, True, 5, "server", (SUM, 10, 10)),
+        (SECURE, 20, True, 12, "server", (LOCAL, 2 * 12**0.5, 1)),  # twelve steps' own noise beats ten last steps'
+        (SECURE, 20, False, 1, "server", (LOCAL, 2, 1)),
+        (SECURE, 20, False, 1, "released model", (LOCAL, 2, 1)),
+        (Masked(), 20, False, 5, "server", (SUM, 10, 20)),  # everybody is in every sum
+        (Plain(), 20, False, 5, "released model", (SUM, 10, 20)),
+        (Plain(), 20, False, 5, "server", (LOCAL, 2 * 5**0.5, 1)),
+        (Plain(), 20, True, 1, "server", (LOCAL, 2, 1)),
+        (Masked(), 2, False, 1, "silo", (LOCAL, 2, 1)),
+    ],
+)
+def test_what_is_certified_of_a_round(aggregation, silos, everybody, steps, observer, bound):
+    """By how much a record moves what is released, in noise units of one step, under how many silos' noise."""
+    algo = replace(ALGO, local_steps=steps, broadcast_all=everybody, fewest=50)
+    federation = Federation(silos, silos, 10, (50,) * silos, CONVEX)
+    events = algo.plan(1, federation, Gaussian(2.0, 7.0), aggregation, Streams(0)).events
+    [event] = [e for e in events if e.observer == observer and e.scope == "silo0"]
+    why, moved, hidden = bound
+    assert event.certified.noise_multiplier == pytest.approx(7.0 * math.sqrt(hidden) / moved, rel=1e-5)
+    assert event.certified.noise_multiplier <= 7.0 * math.sqrt(hidden) / moved
+    assert any(why in text for text in event.assumptions)
+    assert (event.unit, event.adjacency) == ("record", "replace")
+
+
+@pytest.mark.parametrize(
+    ("loss", "smoothness", "why"),
+    [
+        (None, 1.1, "not known to be convex"),
+        (CONVEX, 0.1, "steps are too long"),
+        (ConvexLoss(0.5, Linear()), 1.1, "no public bound"),
+    ],
+)
+def test_several_steps_need_a_convex_smooth_loss_for_the_sum_bound(loss, smoothness, why):
+    federation = Federation(20, 20, 10, (50,) * 20, loss)
+    for steps in (1, 3):
+        algo = replace(ALGO, local_steps=steps, broadcast_all=True, smoothness=smoothness)
+        event = algo.plan(1, federation, Gaussian(2.0, 7.0), SECURE, Streams(0)).events[0]
+        assert any(why in text for text in event.assumptions) == (steps > 1)
+        assert event.certified.noise_multiplier == pytest.approx(7 / 2 * (10**0.5 if steps == 1 else 3**-0.5), rel=1e-5)
+
+
+def test_later_rounds_cost_the_same_and_rounding_costs_a_little():
+    algo = replace(ALGO, local_steps=2, broadcast_all=True, fewest=50)
+    federation = Federation(20, 20, 10, (50,) * 20, CONVEX)
+    plans = [algo.plan(round, federation, Gaussian(2.0, 7.0), SECURE, Streams(0)) for round in (1, 20, 2000)]
+    assert plans[0].events == plans[1].events
+    first, beyond = (plan.events[0].certified.noise_multiplier for plan in plans[1:])
+    assert beyond < first < 7 * 10**0.5 / 4  # shorter steps shrink the noise, not the grid
+
+
+def epsilons(algo, federation, aggregation, observer="server", rounds=None):
+    mechanism = algo.calibrated(Gaussian(algo.clip, algo.noise_multiplier), federation, aggregation, Streams(0))
+    ledger = Ledger(Pld(algo.delta))
+    events = algo.plan(1, federation, mechanism, aggregation, Streams(0)).events
+    ledger.record((event for event in events if event.observer == observer), rounds or algo.rounds)
+    [row] = ledger.rows(1)
+    return row.claimed, row.certified, mechanism
+
+
+@pytest.mark.parametrize(
+    ("noise", "everybody", "sigma", "epsilon"),
+    [("paper", True, 9.597052e-4, 49.05), ("paper", False, 9.597052e-4, 305.1), ("sound", False, 0.0980110, None)],
+)
+def test_published_noise(noise, everybody, sigma, epsilon):
+    """G = 1, T = 100, m = 100, n = 1000, (1, 1e-5): equation (2), and what 100 Gaussian steps need under zCDP."""
+    algo = replace(ALGO, clip=1.0, noise=noise, broadcast_all=everybody, rounds=100, fewest=1000)
+    federation = Federation(100, 100, 10, (1000,) * 100)
+    claimed, certified, mechanism = epsilons(algo, federation, SECURE)
+    assert mechanism.share_deviation(1, 1 / 1000) == pytest.approx(sigma, rel=2e-6)
+    if epsilon:
+        assert claimed == pytest.approx(1.0, rel=1e-9)
+        assert certified == pytest.approx(epsilon, rel=1e-4)
+    else:
+        assert certified < 1.0
+        rho = 100 * (2 / mechanism.noise_multiplier) ** 2 / 2
+        assert rho + 2 * math.sqrt(rho * math.log(1e5)) == pytest.approx(1.0, rel=1e-9)
+
+
+def test_the_claim_would_hold_for_one_vector_of_noise_on_everybodys_mean():
+    """HZ-2: m = 100, n = 1000, T = 100; the mean of all gradients moves by 2 G / (m n)."""
+    sigma, gap = 9.597052e-4, 2 / (100 * 1000)
+    assert gaussian_epsilon(10 * gap / sigma, 1e-5) == pytest.approx(0.7589, abs=1e-4)
+
+
+def test_silos_of_different_sizes():
+    """Sound noise falls with a silo's own size, and all cost the same; the paper's is that of the smallest for all."""
+    federation = Federation(3, 3, 10, (10, 20, 40), CONVEX)
+    for noise, factors in (("sound", (1, 1, 1)), ("paper", (1, 2, 4))):
+        algo = replace(ALGO, noise=noise, fewest=10)
+        mechanism = algo.calibrated(Gaussian(2.0, 0.0), federation, Plain(), Streams(0))
+        events = algo.plan(1, federation, mechanism, Plain(), Streams(0)).events
+        seen = [e.certified.noise_multiplier for e in events if e.observer == "server"]
+        assert seen == pytest.approx([mechanism.noise_multiplier / 2 * factor for factor in factors])
+
+
+def test_without_noise_nothing_is_claimed_or_certified():
+    federation = Federation(3, 3, 10, (10, 20, 40), CONVEX)
+    for mechanism in (NoMechanism(), Gaussian(2.0, 0.0)):
+        for event in ALGO.plan(1, federation, mechanism, Plain(), Streams(0)).events:
+            assert not isinstance(event.certified, GaussianDpEvent)
+            assert not isinstance(event.claimed, GaussianDpEvent)
+
+
+def test_the_claim_fails_in_one_step():
+    """m = 100, E = 10, noise for (1, 1e-5) and T = 1: the averages of two federations that differ in one record are
+    6.59 standard deviations apart, so that delta(1) = 0.998."""
+    paper = replace(ALGO, clip=0.05, noise="paper", rounds=1)
+    silos, noise = silos_of([2] * 100), []
+
+    def average(algo, silos, seed=0):
+        [(theta, chosen, _)] = rounds_of(simulation(algo, silos, SECURE, seed=seed), 1)
+        return theta, chosen
+
+    quiet = replace(paper, noise="given")
+    for seed in range(10):
+        noise += list(average(paper, silos, seed)[0] - average(quiet, silos, seed)[0])
+    theta, chosen = average(quiet, silos)
+    s = int(min(chosen).removeprefix("silo"))
+    gap = np.linalg.norm(average(quiet, [*silos[:s], flipped(silos[s], 0), *silos[s + 1 :]])[0] - theta)
+    assert gap / np.std(noise) == pytest.approx(6.59, rel=0.1)
+    assert norm.cdf(6.59 / 2 - 1 / 6.59) - math.e * norm.cdf(-6.59 / 2 - 1 / 6.59) == pytest.approx(0.998, abs=5e-4)
