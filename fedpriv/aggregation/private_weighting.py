@@ -135,7 +135,7 @@ class PrivateWeighting(Aggregation):
             f"private weighting: {self.key_bits}-bit key, at most {self.count_limit(federation.n_silos)} records of a "
             f"user in a silo, {size} parameters in {layout.columns(size)} ciphertexts of {layout.slots} slots of "
             f"{layout.width} bits, grid step 2^-{self.precision}",
-            f"a silo with all users: {cost}",
+            f"{cost} (for a silo that has records of every user)",
         ]
 
     def setup(
