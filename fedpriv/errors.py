@@ -16,7 +16,6 @@ class ConfigError(FedprivError):
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
         super().__init__(f"{key}={value}: {allowed}")
-        self.key, self.value, self.allowed = key, value, allowed
 
 
 class DataError(FedprivError):
