@@ -60,7 +60,8 @@ class Objective:
         model = copy.deepcopy(self.model).double().eval()
         vector = torch.from_numpy(np.asarray(theta, dtype=np.float64)).to(silos[0].x.device).requires_grad_()
         x, y = (torch.cat([getattr(silo, part) for silo in silos]) for part in ("x", "y"))
-        weight = torch.cat([x.new_full((len(silo.x),), 1 / len(silo.x) / len(silos)) for silo in silos]).double()
+        sizes = torch.tensor([len(silo.x) for silo in silos], device=x.device)
+        weight = (1.0 / sizes.double() / len(silos)).repeat_interleave(sizes)
         outputs = functional_call(model, unflatten(model, vector), (x.double(),))
         labels = y.double() if y.is_floating_point() else y
         risk = self.task.loss(outputs, labels, weight) + self.strong_convexity / 2 * vector @ vector
