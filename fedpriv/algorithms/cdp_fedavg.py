@@ -188,6 +188,7 @@ class CdpFedAvg(Algorithm):
             f"silo{silo}",
             (
                 *mechanism.assumptions(code),
+                *aggregation.assumptions,
                 "the number of a silo's records is public",
                 "who takes part when is public and does not depend on data",
                 *self._delta_warning(min(federation.silo_records)),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import yaml
 
 from fedpriv.errors import FedprivError
 
@@ -23,6 +25,12 @@ class Run:
     dp_valid: bool
     metrics: pd.DataFrame
     epsilon: pd.DataFrame
+    config: dict[str, Any] = field(default_factory=dict)
+
+    def final_epsilons(self, observer: str, method: str) -> tuple[float, float]:
+        """(certified, claimed) after the last round; see `user_epsilons`."""
+        last = user_epsilons(self.epsilon, observer, method).iloc[-1]
+        return float(last["certified"]), float(last["claimed"])
 
 
 def find_runs(roots: list[Path]) -> list[Run]:
@@ -36,7 +44,9 @@ def find_runs(roots: list[Path]) -> list[Run]:
                 print(f"left out: {folder} ({status['state']})", file=sys.stderr)
                 continue
             tables = [pd.read_csv(folder / name) for name in ("metrics.csv", "epsilon.csv")]
-            runs.append(Run(folder, status["label"], status["metric"], status["delta"], status["dp_valid"], *tables))
+            config = yaml.safe_load((folder / "config.yaml").read_text()) or {}
+            described = (status[key] for key in ("label", "metric", "delta", "dp_valid"))
+            runs.append(Run(folder, *described, *tables, config))
     if not runs:
         raise FedprivError(f"no finished run at or below {', '.join(map(str, roots))}")
     return runs

@@ -13,21 +13,21 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from fedpriv.figures import group_privacy, privacy_utility
+from fedpriv.figures import claimed_certified, group_privacy, noisy_steps, optimality_gap, privacy_utility
 from fedpriv.figures.runs import find_runs
 
 Make = Callable[[Path, str], bool]
 """Makes figure.png in a folder with a profile; False when it could not."""
 
 
-def experiment(name: str, title: str) -> Make:
-    """Run a sweep and draw privacy and utility from its folders."""
+def experiment(name: str, draw: Callable[..., None], **how: str) -> Make:
+    """Run a sweep and draw from its folders."""
 
     def make(folder: Path, profile: str) -> bool:
         words = [f"experiment={name}", f"hydra.sweep.dir={folder}", *(["profile=quick"] if profile == "quick" else [])]
         if subprocess.run([sys.executable, "-m", "fedpriv", *words], check=False).returncode:
             return False
-        privacy_utility.draw(find_runs([folder]), folder / "figure.png", title=title)
+        draw(find_runs([folder]), folder / "figure.png", **how)
         return True
 
     return make
@@ -38,16 +38,44 @@ def group_sizes(folder: Path, profile: str) -> bool:
     return group_privacy.draw(folder, profile).exists()
 
 
+def claims(folder: Path, profile: str) -> bool:
+    """Counterexamples of all papers, which need no training."""
+    return claimed_certified.draw(folder).exists()
+
+
+def bounds(folder: Path, profile: str) -> bool:
+    """Hu et al., Lemma 6 beside what it bounds, on records that need no folder."""
+    return optimality_gap.draw(folder, profile).exists()
+
+
+def uldp(name: str, title: str) -> Make:
+    """Uldp-FL's pairs of panels."""
+    return experiment(f"uldp_fl/{name}", privacy_utility.draw, title=title)
+
+
+LOGISTIC, NETWORK = (
+    "logistic regression on Adult, 10 of 16 devices a round",
+    "neural network on Adult, 10 of 16 devices",
+)
+
 FIGURES: dict[str, Make] = {
+    "claimed_certified": claims,
     "uldp_fl/fig2": group_sizes,
-    "uldp_fl/fig4_embedded": experiment("uldp_fl/fig4_embedded", "breast cancer, 50 users, zipf"),
-    "uldp_fl/fig4": experiment("uldp_fl/fig4", "creditcard, 1,000 users, zipf"),
-    "uldp_fl/fig5": experiment("uldp_fl/fig5", "MNIST, 100 users, zipf"),
-    "uldp_fl/fig6": experiment("uldp_fl/fig6", "heart disease, 50 users, zipf"),
-    "uldp_fl/fig7": experiment("uldp_fl/fig7", "TCGA-BRCA, 50 users, zipf"),
-    "uldp_fl/fig10": experiment("uldp_fl/fig10", "creditcard, 1,000 users, zipf, sampled users"),
+    "uldp_fl/fig4_embedded": uldp("fig4_embedded", "breast cancer, 50 users, zipf"),
+    "uldp_fl/fig4": uldp("fig4", "creditcard, 1,000 users, zipf"),
+    "uldp_fl/fig5": uldp("fig5", "MNIST, 100 users, zipf"),
+    "uldp_fl/fig6": uldp("fig6", "heart disease, 50 users, zipf"),
+    "uldp_fl/fig7": uldp("fig7", "TCGA-BRCA, 50 users, zipf"),
+    "uldp_fl/fig10": uldp("fig10", "creditcard, 1,000 users, zipf, sampled users"),
+    "hu/theory": bounds,
+    "hu/fig3": experiment("hu/fig3", noisy_steps.convergence, second="train_loss", title=LOGISTIC),
+    "hu/fig4": experiment("hu/fig4", noisy_steps.convergence, second="gradient_norm", title=NETWORK),
+    "hu/fig5": experiment("hu/fig5", noisy_steps.comparison, second="train_loss", title=LOGISTIC),
+    "hu/fig6": experiment("hu/fig6", noisy_steps.comparison, second="gradient_norm", title=NETWORK),
+    "hu/fig7": experiment("hu/fig7", noisy_steps.tradeoff, title=LOGISTIC),
+    "hu/fig8": experiment("hu/fig8", noisy_steps.tradeoff, title=NETWORK),
 }
-DEFAULT = ("uldp_fl/fig2", "uldp_fl/fig4_embedded")
+DEFAULT = ("claimed_certified", "uldp_fl/fig2", "uldp_fl/fig4_embedded", "hu/theory")
 """What `make figures` draws: minutes, and no data set that is not embedded."""
 
 
