@@ -7,8 +7,12 @@ drawn from it by rejection, so every one is equally likely.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
+from cryptography.exceptions import InvalidTag
+
+from fedpriv.aggregation.base import AggregationAborted
 from fedpriv.aggregation.masks import digest, key_stream
 
 
@@ -61,6 +65,15 @@ def from_bytes(raw: bytes, bound: int, count: int) -> list[int]:
     if any(number >= bound for number in numbers):
         raise ValueError("a number out of range")
     return numbers
+
+
+@contextmanager
+def reading(sender: str) -> Iterator[None]:
+    """Turn what is wrong with a message, its length, a number in it or its seal, into the exchange's end."""
+    try:
+        yield
+    except (ValueError, InvalidTag) as error:
+        raise AggregationAborted(f"a message of {sender} is unreadable: {error or type(error).__name__}") from error
 
 
 def width(bound: int) -> int:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gmpy2 import invert
+from gmpy2 import invert, mpz
 
-from fedpriv.aggregation.base import AggregationAborted, Party, Total
-from fedpriv.aggregation.paillier.keys import BadCiphertext, PrivateKey, PublicKey, generate_key
+from fedpriv.aggregation.base import Party, Total
+from fedpriv.aggregation.paillier.keys import PrivateKey, PublicKey, generate_key
 from fedpriv.aggregation.paillier.weighted_product import multiply
 from fedpriv.aggregation.private_weighting_counts import refuse_none
-from fedpriv.aggregation.private_weighting_integers import from_bytes, width
+from fedpriv.aggregation.private_weighting_integers import from_bytes, reading, width
 from fedpriv.aggregation.private_weighting_sampling import Options, orders
+from fedpriv.aggregation.private_weighting_transfer import Sender
 from fedpriv.aggregation.weighted import require_all
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def server_setup(silos: list[str], users: int, key_bits: int, memory: dict[str, 
     sealed = inbox[silos[0]]
     inbox = yield {name: sealed.get(name, b"") for name in silos}
     require_all(silos, inbox)
-    blinded = [from_bytes(inbox[name], n, users) for name in silos]
+    blinded = [_counts(name, inbox[name], n, users) for name in silos]
     totals = [sum(column) % n for column in zip(*blinded)]
     refuse_none(totals)
     memory["p"], memory["q"] = key.p, key.q
@@ -68,8 +69,6 @@ def _transfer(key: PrivateKey, silos: list[str], plan: Plan, options: Options, i
     """The inverses by oblivious transfer: for every user `options.all` ciphertexts, of which `options.real` hold the
     inverse, in an order that the server draws. All silos are offered the same; each gets the one that all of them
     choose alike. Returns the mail that follows."""
-    from fedpriv.aggregation.private_weighting_transfer import Sender
-
     senders = {name: Sender(name, plan.round) for name in silos}
     inbox = yield {name: sender.element for name, sender in senders.items()}
     require_all(silos, inbox)
@@ -77,11 +76,19 @@ def _transfer(key: PrivateKey, silos: list[str], plan: Plan, options: Options, i
         [key.public.to_bytes([key.encrypt(inverse if real else 0)]) for real in row]
         for inverse, row in zip(inverses, orders(options, len(inverses), plan), strict=True)
     ]
-    return (yield {name: sender.seal(inbox[name], offers) for name, sender in senders.items()})
+    return (yield {name: _sealed(sender, name, inbox[name], offers) for name, sender in senders.items()})
 
 
-def _ciphertexts(public: PublicKey, name: str, raw: bytes, count: int) -> list:
-    try:
+def _counts(name: str, raw: bytes, n: int, users: int) -> list[int]:
+    with reading(name):
+        return from_bytes(raw, n, users)
+
+
+def _ciphertexts(public: PublicKey, name: str, raw: bytes, count: int) -> list[mpz]:
+    with reading(name):
         return public.from_bytes(raw, count)
-    except BadCiphertext as error:
-        raise AggregationAborted(f"{name}: {error}") from error
+
+
+def _sealed(sender: Sender, name: str, requests: bytes, offers: list[list[bytes]]) -> list[bytes]:
+    with reading(name):
+        return sender.seal(requests, offers)

@@ -17,7 +17,7 @@ from fedpriv.aggregation.paillier.keys import PublicKey
 from fedpriv.aggregation.paillier.residues import PublishedResidues, TableResidues, tables_pay
 from fedpriv.aggregation.paillier.weighted_product import hoist, seal, weighted_product
 from fedpriv.aggregation.private_weighting_counts import refuse_many
-from fedpriv.aggregation.private_weighting_integers import blind, cancelling_masks, integers_below, to_bytes
+from fedpriv.aggregation.private_weighting_integers import blind, cancelling_masks, integers_below, reading, to_bytes
 from fedpriv.aggregation.private_weighting_sampling import Options, choices
 from fedpriv.aggregation.private_weighting_transfer import Receiver
 from fedpriv.aggregation.weighted import require_all
@@ -54,7 +54,9 @@ def _common_seed(name: str, leader: str, private: bytes, keys: dict[str, bytes])
     if name != leader:
         inbox = yield {}
         require_all([SERVER], inbox)
-        return AESGCM(agree(private, keys[leader], _pair("channel", name, leader))).decrypt(NONCE, inbox[SERVER], None)
+        with reading(leader):
+            channel = agree(private, keys[leader], _pair("channel", name, leader))
+            return AESGCM(channel).decrypt(NONCE, inbox[SERVER], None)
     seed = secrets.token_bytes(KEY_BYTES)
     channels = {peer: agree(private, key, _pair("channel", name, peer)) for peer, key in keys.items() if peer != name}
     yield {SERVER: {peer: AESGCM(key).encrypt(NONCE, seed, None) for peer, key in channels.items()}}
@@ -87,11 +89,15 @@ def silo_round(
     if options is None or not options.hides:
         raw = inbox[SERVER]
     else:
-        receiver = Receiver(name, plan.round, inbox[SERVER], choices(options, users, plan, memory["seed"]))
+        with reading(SERVER):
+            receiver = Receiver(name, plan.round, inbox[SERVER], choices(options, users, plan, memory["seed"]))
         inbox = yield {SERVER: receiver.requests}
         require_all([SERVER], inbox)
-        raw = b"".join(receiver.open(inbox[SERVER], public.ciphertext_bytes))
-    products = _products(public, public.from_bytes(raw, users), units, coefficients, code, workers, memory)
+        with reading(SERVER):
+            raw = b"".join(receiver.open(inbox[SERVER], public.ciphertext_bytes))
+    with reading(SERVER):
+        inverses = public.from_bytes(raw, users)
+    products = _products(public, inverses, units, coefficients, code, workers, memory)
     plaintexts = code.plaintexts(update.noise, _dither(name, plan) if sound else lambda bound: 0)
     masks = cancelling_masks(
         public.n, len(products), name, memory["seeds"], digest("private weighting sums", plan.round)

@@ -178,12 +178,31 @@ def test_an_altered_message_is_found():
     def too_short(sent):
         return {SERVER: sent[SERVER][:-1]}
 
-    for change, error in ((other_bytes, SlotOverflow), (too_short, AggregationAborted)):
+    def too_large(sent):
+        return {SERVER: b"\xff" * len(sent[SERVER])}
+
+    wrongs = (other_bytes, SlotOverflow), (too_short, AggregationAborted), (too_large, AggregationAborted)
+    for change, error in wrongs:
         world = random_world(size=3).ready()
         parties = world.parties()
         parties["silo1"] = changed(parties["silo1"], 1, change)
         with pytest.raises(error):
             run(parties)
+
+
+def test_an_altered_set_up_ends_it():
+    def flipped(sent):
+        return {SERVER: {peer: bytes([raw[0] ^ 1]) + raw[1:] for peer, raw in sent[SERVER].items()}}
+
+    def too_large(sent):
+        return {SERVER: b"\xff" * len(sent[SERVER])}
+
+    for name, step, change in (("silo0", 1, flipped), ("silo2", 2, too_large)):
+        world = random_world()
+        setup = world.aggregation.setup(dict(zip(world.silos, world.counts)), records, True, world.memory)
+        setup[name] = changed(setup[name], step, change)
+        with pytest.raises(AggregationAborted, match=f"a message of {name} is unreadable"):
+            run(setup)
 
 
 def test_contributions_and_noise_beyond_their_bounds_are_errors():
