@@ -49,7 +49,7 @@ def comparison(runs: list[Run], out: Path, second: str, title: str) -> None:
             for row, metric in zip(column, (runs[0].metric, second)):
                 _curve(row, group, metric, f"{label}: claimed {claimed:.3g}, certified {certified:.3g}")
         column[0].set_title(CALIBRATIONS[calibration], fontsize=10)
-        column[1].legend(fontsize=8)
+        column[0].legend(fontsize=8, loc="lower right")
     _finish(figure, axes, (runs[0].metric, second), runs, out, legend=False)
 
 
@@ -116,7 +116,12 @@ def _finish(
 ) -> None:
     for row, metric in zip(axes, metrics):
         row[0].set_ylabel(NAMES.get(metric, metric))
-        if metric != metrics[0]:
+        trained = np.concatenate([line.get_ydata()[1:] for axis in row for line in axis.lines])
+        low, high = trained.min(), trained.max()
+        if metric == metrics[0]:  # the first model guesses, and would squeeze the rest
+            margin = 0.1 * (high - low) or 0.01
+            row[0].set_ylim(low - margin, high + margin)
+        elif high > 10 * low:
             row[0].set_yscale("log")
         for axis in row:
             axis.grid(alpha=0.3, which="both")
