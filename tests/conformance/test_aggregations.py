@@ -11,6 +11,7 @@ from fedpriv.aggregation.base import SERVER, AggregationAborted
 from fedpriv.aggregation.fixed_point import FixedPoint
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
+from fedpriv.aggregation.private_weighting import PrivateWeighting
 from fedpriv.aggregation.ring import UNBOUNDED_RANGE
 from fedpriv.aggregation.secagg import SecAgg
 from fedpriv.algorithms.base import Contributions, Update
@@ -25,11 +26,21 @@ AGGREGATIONS = {
     SecAgg(): FixedPoint(64, UNBOUNDED_RANGE, SILOS).rounding,
     SecAgg(threshold=2, bits=32, range=100.0): FixedPoint(32, 100.0, SILOS).rounding,
 }
+PRIVATE = PrivateWeighting(key_bits=512, n_max=20, precision=20)
+AGGREGATIONS |= {PRIVATE: (USERS + SILOS) * 2.0**-20}
 """Each with the most that a coordinate of its sum may be off."""
+RECORDS_ONLY = {PRIVATE}
+"""Those that serve no other weights."""
 
 
 @pytest.fixture(params=AGGREGATIONS, ids=str)
 def aggregation(request):
+    return request.param
+
+
+@pytest.fixture(params=[aggregation for aggregation in AGGREGATIONS if aggregation not in RECORDS_ONLY], ids=str)
+def weighing(request):
+    """An aggregation whose server hands out any weights."""
     return request.param
 
 
@@ -58,7 +69,7 @@ def run(aggregation, counts, vectors, noise, weigh, needs_counts, drop=()):
     memory, engine = memories(), InProcess()
     shown = {f"silo{s}": counts[s] for s in range(SILOS)}
     engine.run(aggregation.setup(shown, weigh, needs_counts, memory))
-    plan = plan_for(aggregation, SILOS)
+    plan = plan_for(aggregation, SILOS, users=USERS)
     parties = aggregation.exchange(plan, updates(counts, vectors, noise), memory)
     for name in drop:
         parties[name] = silent()
@@ -69,7 +80,12 @@ def silent():
     yield {}
 
 
-@pytest.mark.parametrize(("weigh", "needs_counts"), [(uniform, False), (records, True)])
+@pytest.mark.parametrize(
+    ("aggregation", "weigh", "needs_counts"),
+    [(aggregation, records, True) for aggregation in AGGREGATIONS]
+    + [(aggregation, uniform, False) for aggregation in AGGREGATIONS if aggregation not in RECORDS_ONLY],
+    ids=str,
+)
 def test_equals_the_plain_weighted_sum(aggregation, weigh, needs_counts):
     counts, vectors, noise = federation()
     present = (counts > 0) * weigh(counts)
@@ -82,20 +98,20 @@ def test_equals_the_plain_weighted_sum(aggregation, weigh, needs_counts):
 def test_a_missing_silo_ends_the_round_without_a_sum(aggregation):
     counts, vectors, noise = federation()
     with pytest.raises(AggregationAborted, match="silo1"):
-        run(aggregation, counts, vectors, noise, uniform, False, drop=["silo1"])
+        run(aggregation, counts, vectors, noise, records, True, drop=["silo1"])
 
 
-def test_weights_above_one_are_refused(aggregation):
+def test_weights_above_one_are_refused(weighing):
     counts, vectors, noise = federation()
     with pytest.raises(ValueError, match="add up to"):
-        run(aggregation, counts, vectors, noise, lambda table: 2 * uniform(table), False)
+        run(weighing, counts, vectors, noise, lambda table: 2 * uniform(table), False)
 
 
 def test_pickles(aggregation):
     assert pickle.loads(pickle.dumps(aggregation)) == aggregation
 
 
-def test_counts_stay_home_when_no_weight_needs_them(aggregation):
+def test_counts_stay_home_when_no_weight_needs_them(weighing):
     seen = []
 
     def spy(table):
@@ -103,5 +119,5 @@ def test_counts_stay_home_when_no_weight_needs_them(aggregation):
         return uniform(table)
 
     counts, vectors, noise = federation()
-    run(aggregation, counts, vectors, noise, spy, False)
+    run(weighing, counts, vectors, noise, spy, False)
     assert not np.any(seen)
