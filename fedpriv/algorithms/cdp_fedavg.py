@@ -36,6 +36,7 @@ import numpy as np
 from fedpriv.accountants.events import REPLACE, Event
 from fedpriv.aggregation.base import Aggregation, Total
 from fedpriv.algorithms.base import Algorithm, Contributions, Federation, Local, Plan, Tally, Update
+from fedpriv.algorithms.exposure import Exposure, spread, touches
 from fedpriv.algorithms.participation import PARTICIPATION
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
@@ -145,10 +146,6 @@ class CdpFedAvg(Algorithm):
     def _batch(self, records: int) -> int:
         return self.batch_size or max(1, records // self.local_steps)
 
-    def _touches(self, records: int) -> int:
-        """In how many steps of a round one record can be: once in each pass begun."""
-        return math.ceil(self.local_steps / (records // self._batch(records)))
-
     def invited(self, round: int, federation: Federation, streams: Streams) -> tuple[int, ...]:
         """The silos of a round."""
         draw = PARTICIPATION[self.participation]
@@ -178,12 +175,12 @@ class CdpFedAvg(Algorithm):
     ) -> Event:
         records = federation.silo_records[silo]
         rounding = mechanism.rounding(code, federation.n_parameters) / self.local_lr
-        moved, shares, why = self._exposure(observer, records, federation, aggregation, covered, rounding)
+        exposed = self.exposure(observer, records, federation, aggregation, covered, rounding)
         return Event(
             observer,
             "record",
             REPLACE,
-            mechanism.event(moved, shares),
+            mechanism.event(exposed.moved, exposed.hidden),
             self._claim(records, federation, mechanism, aggregation, covered),
             f"silo{silo}",
             (
@@ -192,11 +189,11 @@ class CdpFedAvg(Algorithm):
                 "the number of a silo's records is public",
                 "who takes part when is public and does not depend on data",
                 *self._delta_warning(min(federation.silo_records)),
-                *why,
+                *exposed.why,
             ),
         )
 
-    def _exposure(
+    def exposure(
         self,
         observer: str,
         records: int,
@@ -204,36 +201,24 @@ class CdpFedAvg(Algorithm):
         aggregation: Aggregation,
         covered: int,
         rounding: float = 0.0,
-    ) -> tuple[float, float, tuple[str, ...]]:
-        """The better of the two bounds for a silo of `records`: by how much a record moves the release, in units of
-        clip, under how many silos' noise; and what that rests on."""
-        size, touches = self._batch(records), self._touches(records)
-        local = math.sqrt(touches) * (2 / size + rounding)
+    ) -> Exposure:
+        """The better of the two bounds for a record of a silo of `records`; rounding adds to how far it moves them."""
+        size = self._batch(records)
+        touched = touches(records, size, self.local_steps)
+        local = math.sqrt(touched) * (2 / size + rounding)
+        if observer == "server" and not aggregation.hides_messages:
+            return Exposure(local, 1, ("the server sees every silo's noised message",))
+        factor, reason = spread(self.local_steps, self.local_lr, federation.loss, self.feature_norm)
         # A silo knows its own noise if it takes part; alone, the silo in question is the only one.
-        hidden = max(1, covered - 1) if observer == "silo" else covered
-        spread, why = self._spread(federation)
-        sees_sum = observer != "server" or aggregation.hides_messages
-        whole = spread * touches * 2 / size + rounding
-        if sees_sum and whole / math.sqrt(hidden) < local:
-            secret = ("one silo subtracts its own noise and does not collude",) if observer == "silo" else ()
-            return whole, hidden, (f"the last steps' noise of {hidden} silos hides the sum", *why, *secret)
-        if not sees_sum:
-            return local, 1, ("the server sees every silo's noised message",)
-        known = () if math.isfinite(spread) else (f"no better bound for the sum: {why[0]}",)
-        return local, 1, ("only the silo's own noise counts", *known)
-
-    def _spread(self, federation: Federation) -> tuple[float, tuple[str, ...]]:
-        """Lambda: the factor by which the steps after the first can spread two models apart, and why."""
-        if self.local_steps == 1:
-            return 1.0, ("one local step",)
-        if federation.loss is None:
-            return math.inf, ("the clipped loss is not known to be convex",)
-        if self.feature_norm is None:
-            return math.inf, ("the features' norm has no public bound (algo.feature_norm)",)
-        smoothness = federation.loss.smoothness(self.feature_norm)
-        growth = (self.local_steps - 1) * math.log(max(1.0, self.local_lr * smoothness - 1))
-        spread = math.exp(growth) if growth < 700 else math.inf
-        return spread, (f"convex {smoothness:g}-smooth clipped losses spread models at most {spread:g}-fold",)
+        hidden, curious = covered, ()
+        if observer == "silo":
+            hidden, curious = max(1, covered - 1), ("one silo subtracts its own noise and does not collude",)
+        why = (f"the last steps' noise of {hidden} silos hides the sum", reason, *curious)
+        whole = Exposure(factor * touched * 2 / size + rounding, hidden, why)
+        if whole.gap < local:
+            return whole
+        unknown = (f"no better bound for the sum: {reason}",) if math.isinf(factor) else ()
+        return Exposure(local, 1, ("only the silo's own noise counts", *unknown))
 
     def _delta_warning(self, records: int) -> tuple[str, ...]:
         """Such a delta allows a mechanism that now and then publishes a record."""
@@ -274,8 +259,8 @@ class CdpFedAvg(Algorithm):
                 rho = rounds * self.claimed_rho(records, federation, 1.0, covered, aggregation.hides_messages)
                 needed.append(zcdp_noise(rho, self.epsilon, self.delta))
             else:
-                moved, shares, _ = self._exposure(self.observer, records, federation, aggregation, covered)
-                needed.append(gaussian_noise(moved * math.sqrt(rounds / shares), self.epsilon, self.delta))
+                gap = self.exposure(self.observer, records, federation, aggregation, covered).gap
+                needed.append(gaussian_noise(gap * math.sqrt(rounds), self.epsilon, self.delta))
         return replace(mechanism, noise_multiplier=max(needed))
 
     def local_update(self, local: Local, plan: Plan, theta: np.ndarray) -> Update:
