@@ -13,6 +13,7 @@ from scipy import stats
 from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
+from fedpriv.aggregation.private_weighting import PrivateWeighting
 from fedpriv.aggregation.secagg import SecAgg
 from fedpriv.algorithms.base import Federation, Local
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg, DistributedDpSgd
@@ -98,8 +99,15 @@ AGGREGATIONS = {
     "masked32": Masked(bits=32),
     "secagg": SecAgg(),
     "secagg2": SecAgg(threshold=2, cohort=2),
+    "private": PrivateWeighting(key_bits=256, n_max=36, precision=16),
 }
 MECHANISMS = {"gaussian": Gaussian, "discrete_gaussian": DiscreteGaussian}
+
+
+def summed_by(names, aggregations=tuple(AGGREGATIONS)):
+    """Algorithms each with every aggregation that can sum for it."""
+    by_records = [name for name in names if ALGORITHMS[name][0].needs_counts]
+    return [(name, a) for a in aggregations for name in (by_records if a == "private" else names)]
 
 
 def denominator(algo, covered=SILOS):
@@ -173,8 +181,7 @@ def test_without_noise_and_clipping_it_is_its_plain_twin(name, world):
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("aggregation", AGGREGATIONS)
-@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize(("name", "aggregation"), summed_by(PRIVATE))
 def test_the_noise_of_a_round_is_what_its_event_declares(name, aggregation, mechanism, world):
     """The step with noise less the step without it, against the noise multiplier of the released model's event."""
     algo, theta = PRIVATE[name], world[3]
@@ -191,8 +198,7 @@ def test_the_noise_of_a_round_is_what_its_event_declares(name, aggregation, mech
     assert min(stats.chi2.cdf(total, 40 * size), stats.chi2.sf(total, 40 * size)) > 1e-6
 
 
-@pytest.mark.parametrize("aggregation", ["masked", "secagg"])
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(("name", "aggregation"), summed_by(ALGORITHMS, ("masked", "secagg", "private")))
 def test_a_secure_sum_gives_the_plain_step_to_its_rounding(name, aggregation, world):
     algo, theta = ALGORITHMS[name][0], world[3]
     mechanism = Gaussian(0.7, 5.0) if name in PRIVATE else NoMechanism()
