@@ -227,7 +227,10 @@ class CdpFedAvg(Algorithm):
     def claimed_rho(
         self, records: int, federation: Federation, noise_multiplier: float, covered: int, hidden: bool
     ) -> float:
-        """What the paper takes for the rho of one round: Theorem 1, with secure aggregation (`hidden`) or without."""
+        """What the paper takes for the rho of one round: Theorem 1, with secure aggregation (`hidden`) or without.
+
+        The theorem is for whole passes, tau a multiple of m / gamma; the formula is taken as it stands for others too.
+        """
         batch_noise = noise_multiplier**2 * self._batch(records)
         return 2 * self.local_steps / (records * batch_noise * (covered if hidden else 1))
 

@@ -49,7 +49,7 @@ def comparison(runs: list[Run], out: Path, second: str, title: str) -> None:
             for row, metric in zip(column, (runs[0].metric, second)):
                 _curve(row, group, metric, f"{label}: claimed {claimed:.3g}, certified {certified:.3g}")
         column[0].set_title(CALIBRATIONS[calibration], fontsize=10)
-        column[0].legend(fontsize=8, loc="lower right")
+        column[1].legend(fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.17))
     _finish(figure, axes, (runs[0].metric, second), runs, out, legend=False)
 
 
@@ -72,7 +72,7 @@ def tradeoff(runs: list[Run], out: Path, title: str) -> None:
             axis.errorbar(targets, means, stds, marker="o", ms=4, capsize=3, label=label, ls="-" if hidden else "--")
         axis.set(xlabel=f"epsilon of the server, {TARGETS[calibration]}", xscale="log", title=CALIBRATIONS[calibration])
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=9)
+        axis.legend(fontsize=9, loc="lower right")
     np.atleast_1d(axes)[0].set_ylabel(f"{NAMES[runs[0].metric]} after {int(runs[0].metrics['round'].iloc[-1])} rounds")
     _footnote(figure, runs)
     figure.savefig(out, dpi=150)

@@ -56,11 +56,11 @@ def test_a_column_for_each_calibration_and_a_line_for_each_method(tmp_path, axes
         fake_run(tmp_path / str(number), label, [0.1, 0.2], calibration=calibration, certified=certified)
     noisy_steps.comparison(find_runs([tmp_path]), tmp_path / "figure.png", "gradient_norm", "title")
     assert [axis.get_title() for axis in axes[:2]] == ["noise by the paper's formula", "noise by the certificate"]
-    assert texts(axes[0]) == [
+    assert texts(axes[2]) == [
         "CDP-FedAvg tau=5: claimed 10, certified 39.8",
         "DP-SGD: claimed 10, certified 11.3",
     ]
-    assert texts(axes[1]) == ["DP-SGD: claimed 10, certified 10"]
+    assert texts(axes[3]) == ["DP-SGD: claimed 10, certified 10"]
 
 
 def test_accuracy_against_epsilon_with_and_without_masks(tmp_path, axes):
