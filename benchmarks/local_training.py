@@ -9,16 +9,16 @@ to the paper's 24,584 rows), random numbers of the same shape otherwise: times d
 from __future__ import annotations
 
 import copy
-import json
 import os
 import resource
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+from benchmarks._apart import apart
 
 TURNS = 3
 
@@ -50,11 +50,8 @@ def main() -> None:
     print("5 silos, zipf users (0.5) and silos (2.0), batches of 64, one core; loop: scaled from a fair slice of pairs")
     print(f"{'data':>10} {'users':>6} {'pairs':>6} {'epochs':>6} {'fedpriv':>9} {'loop':>10} {'ratio':>6} {'goal':>5} "
           f"{'ms/user':>8} {'training MB':>11} {'process MB':>10}")  # fmt: skip
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    for index, case in enumerate(CASES):
-        command = [sys.executable, "-m", "benchmarks.local_training", str(index)]
-        reply = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
-        r = json.loads(reply.splitlines()[-1])
+    for case in CASES:
+        r = apart(measure, case)
         loop, ratio = (f"{r['loop']:8.1f} s", f"{r['loop'] / r['fedpriv']:6.1f}") if case.slice else ("-", "-")
         print(f"{case.data:>10} {case.users:>6} {r['pairs']:>6} {case.epochs:>6} {r['fedpriv']:7.2f} s {loop:>10} "
               f"{ratio:>6} {case.goal or '-':>5} {1e3 * r['fedpriv'] / case.users:8.2f} {r['training_mb']:>11.0f} "
@@ -159,7 +156,3 @@ def load(name: str):
 def peak_mb() -> float:
     """Largest resident memory so far; Linux counts in KiB, macOS in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
-
-
-if __name__ == "__main__":
-    print(json.dumps(measure(CASES[int(sys.argv[1])])))

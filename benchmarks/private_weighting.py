@@ -13,17 +13,15 @@ for the silo: noise, re-randomising.
 
 from __future__ import annotations
 
-import json
-import os
 import secrets
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from benchmarks._apart import apart
 
 KEY_BITS, N_MAX, PRECISION, SILOS, NOISE = 3072, 100, 24, 3, 80.0
 """NOISE: 16 standard deviations of a silo's share for clip 1 and noise multiplier 5, rounded up."""
@@ -49,11 +47,8 @@ def main() -> None:
           "core; phe scaled from a slice")  # fmt: skip
     print(f"{'users':>6} {'params':>7} {'hoist':>7} {'product':>8} {'seal':>6} {'silo':>7} {'predicted':>10} "
           f"{'once':>6} {'server':>7} {'MB sent':>8} {'phe, step 2b':>20} {'phe, hoisted':>18} goal")  # fmt: skip
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    for index, case in enumerate(CASES):
-        command = [sys.executable, "-m", "benchmarks.private_weighting", str(index)]
-        reply = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
-        r = json.loads(reply.splitlines()[-1])
+    for case in CASES:
+        r = apart(measure, case)
         silo = sum(r[phase] for phase in PHASES)
         print(f"{case.users:>6} {case.parameters:>7} {r['hoist']:>7.2f} {r['product']:>8.2f} {r['seal']:>6.2f} "
               f"{silo:>7.2f} {r['predicted']:>10.2f} {r['once']:>6.2f} {r['server']:>7.2f} {r['sent']:>8.3f} "
@@ -124,7 +119,3 @@ def phe_pair(n: int, factor: int, coefficients: np.ndarray, slice_size: int = 16
     for exponent in exponents:
         total = total + one * EncodedNumber(public, exponent, 0)
     return (time.process_time() - since) / len(exponents)
-
-
-if __name__ == "__main__":
-    print(json.dumps(measure(CASES[int(sys.argv[1])])))

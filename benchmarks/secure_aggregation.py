@@ -11,10 +11,7 @@ the cache. What `mask` takes beyond it is one key agreement for each peer and th
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks._apart import apart
 from fedpriv.engines.messages import size_of
 
 
@@ -47,19 +45,14 @@ def main() -> None:
     print(f"{'silos':>6} {'params':>8} {'gone':>5} {'bits':>5} {'masked':>8} {'shares':>8} {'mask':>8} "
           f"{'bare':>8} {'ratio':>6} {'reveal':>8} {'unmask':>8} "
           f"{'MB sent':>8} {'vector':>8} {'plain':>8}")  # fmt: skip
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    for index, case in enumerate(CASES):
-        command = [sys.executable, "-m", "benchmarks.secure_aggregation", str(index)]
-        reply = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
-        r = json.loads(reply.splitlines()[-1])
+    for case in CASES:
+        r = apart(measure, case)
         times = {key: f"{r[key]:6.3f} s" for key in ("masked", "shares", "mask", "bare", "reveal", "unmask")}
         times["bare"] += f" {r['mask'] / r['bare']:>6.2f}"
         print(f"{case.silos:>6} {case.parameters:>8} {case.dropped:>5} {case.bits:>5} {' '.join(times.values())} "
               f"{r['sent']:>8.2f} {r['vector']:>8.2f} {r['plain']:>8.2f}", flush=True)  # fmt: skip
     for silos in (100, 1000):
-        command = [sys.executable, "-m", "benchmarks.secure_aggregation", "shamir", str(silos)]
-        reply = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
-        split, join = json.loads(reply.splitlines()[-1])
+        split, join = apart(shamir, silos)
         print(f"Shamir, 32 bytes, {silos} silos, threshold two thirds: split {split:.2f} ms, first join {join:.2f} ms")
 
 
@@ -166,13 +159,3 @@ def shamir(silos: int, turns: int = 5) -> tuple[float, float]:
         Reconstruction.at([int(i) + 1 for i in chosen]).secrets(shares[None, chosen])
         joins.append(time.process_time() - since)
     return 1e3 * float(np.median(splits)), 1e3 * float(np.median(joins))
-
-
-if __name__ == "__main__":
-    match sys.argv[1:]:
-        case []:
-            main()
-        case ["shamir", silos]:
-            print(json.dumps(shamir(int(silos))))
-        case [index]:
-            print(json.dumps(measure(CASES[int(index)])))
