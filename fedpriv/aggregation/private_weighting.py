@@ -58,7 +58,7 @@ class PrivateWeighting(Aggregation):
     """key_bits: length of the Paillier modulus. n_max: cap on a user's records over all silos; costs grow with it.
     precision: binary digits after the point. count_cap: counts of a user in a silo above it are cut to it; null: a silo
     that has more than floor(n_max / silos) refuses. oblivious: hide the sample of users from the server too.
-    workers: processes that share a silo's work. variant: sound, or paper: without dither and re-randomising, to show
+    workers: processes that share a party's work. variant: sound, or paper: without dither and re-randomising, to show
     what that gives away."""
 
     key_bits: int = 3072
@@ -166,7 +166,7 @@ class PrivateWeighting(Aggregation):
             name: silo_round(name, told, update, options, self.workers, sound, memory[name])
             for name, update in updates.items()
         }
-        return {SERVER: server_round(cohort, plan, size, options, memory[SERVER]), **silos}
+        return {SERVER: server_round(cohort, plan, size, options, self.workers, memory[SERVER]), **silos}
 
 
 def _weighs_by_records(weigh: Callable[[np.ndarray], np.ndarray]) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gmpy2 import invert, mpz
 
 from fedpriv.aggregation.base import Party, Total
 from fedpriv.aggregation.paillier.keys import PrivateKey, PublicKey, generate_key
+from fedpriv.aggregation.paillier.spread import shares, spread
 from fedpriv.aggregation.paillier.weighted_product import multiply
 from fedpriv.aggregation.private_weighting_counts import refuse_none
 from fedpriv.aggregation.private_weighting_integers import from_bytes, reading, width
@@ -41,7 +43,9 @@ def server_setup(silos: list[str], users: int, key_bits: int, memory: dict[str, 
     memory["inverses"] = [int(invert(total, n)) for total in totals]
 
 
-def server_round(silos: list[str], plan: Plan, size: int, options: Options | None, memory: dict[str, Any]) -> Party:
+def server_round(
+    silos: list[str], plan: Plan, size: int, options: Options | None, workers: int, memory: dict[str, Any]
+) -> Party:
     """Steps 2a and 2c: send encrypted inverses, obliviously where nobody may know the sample; add up the messages and
     decrypt. Returns the Total of (size,) parameters.
 
@@ -55,7 +59,9 @@ def server_round(silos: list[str], plan: Plan, size: int, options: Options | Non
         inbox = yield from _transfer(key, silos, plan, options, memory["inverses"])
     require_all(silos, inbox)
     messages = [_ciphertexts(key.public, name, inbox[name], layout.columns(size)) for name in silos]
-    totals = [key.decrypt(c) for c in multiply(key.public, messages)]
+    products = multiply(key.public, messages)
+    parts = [products[part.start : part.stop] for part in shares(len(products), workers)]
+    totals = [total for part in spread(partial(_decrypted, key), parts, workers) for total in part]
     return Total(layout.decode(layout.unpack(totals, key.public.n, size)), tuple(silos))
 
 
@@ -77,6 +83,10 @@ def _transfer(key: PrivateKey, silos: list[str], plan: Plan, options: Options, i
         for inverse, row in zip(inverses, orders(options, len(inverses), plan), strict=True)
     ]
     return (yield {name: _sealed(sender, name, inbox[name], offers) for name, sender in senders.items()})
+
+
+def _decrypted(key: PrivateKey, ciphertexts: list[mpz]) -> list[int]:
+    return [key.decrypt(c) for c in ciphertexts]
 
 
 def _counts(name: str, raw: bytes, n: int, users: int) -> list[int]:

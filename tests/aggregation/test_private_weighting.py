@@ -64,6 +64,11 @@ def test_the_papers_cap_of_2000_records_with_a_long_key(size):
     np.testing.assert_allclose(total.vector, world.weighted(), rtol=1e-12, atol=world.code.rounding)
 
 
+def test_workers_change_nothing():
+    one, two = (random_world(size=40, workers=w, streams=Streams(5)).ready().run().vector.tolist() for w in (1, 2))
+    assert one == two
+
+
 def test_python_paillier_decrypts_the_same_total():
     world = random_world(size=30, streams=Streams(0)).ready()
     world.run()
