@@ -170,7 +170,8 @@ class Zipf(Drawn):
 
 @dataclass(frozen=True)
 class Equal(Drawn):
-    """Devices: each silo holds one user and, up to one, as many records as the others."""
+    """Devices: each silo holds one user and, up to one, as many records as the others; as nearly as `labels_per_user`
+    allows."""
 
     local_test: float = 0.1112
 

@@ -16,7 +16,7 @@ from fedpriv.theory.counterexample import Counterexample
 
 if TYPE_CHECKING:
     from fedpriv.simulation import Simulation
-    from fedpriv.theory.objective import Objective
+    from fedpriv.theory.objective import Optimum
 
 
 @dataclass(frozen=True)
@@ -78,26 +78,25 @@ class Theorem4:
         return replace(self, drift=self.lipschitz**2 + self.parameters * self.noise**2)
 
 
-def theorem4(simulation: Simulation, objective: Objective) -> Theorem4:
+def theorem4(simulation: Simulation, optimum: Optimum) -> Theorem4:
     """Theorem 4 for a prepared run of algo=dp_erm with a clipping, noising mechanism.
 
     Without noise a step of rate below 1 / lambda keeps |theta| below clip / lambda, so 2 * clip bounds the gradients.
     """
     algo, exp, federation = simulation.algo, simulation.experiment, simulation.federation
-    optimum, _ = objective.minimum(simulation.theta0)
     sizes = [algo.noised_for(records) for records in federation.silo_records]
     return Theorem4(
         algo.smoothness,
         algo.strong_convexity,
         2 * exp.mechanism.clip,
-        len(optimum),
+        federation.n_parameters,
         federation.n_silos,
         exp.aggregation.min_cohort(federation.n_silos),
         algo.local_steps,
         exp.options.rounds * algo.local_steps,
         math.sqrt(np.mean([exp.mechanism.share_deviation(1, 1 / size) ** 2 for size in sizes])),
-        objective.heterogeneity(simulation.theta0),
-        float(((simulation.theta0 - optimum) ** 2).sum()),
+        optimum.heterogeneity,
+        float(((simulation.theta0 - optimum.theta) ** 2).sum()),
     )
 
 

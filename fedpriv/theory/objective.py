@@ -16,6 +16,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Optimum:
+    """Where J is smallest, (d,), and its value there.
+
+    heterogeneity: Gamma, that value less the mean of the minima of all J_j; zero if one model is best for everybody.
+    """
+
+    theta: np.ndarray
+    value: float
+    heterogeneity: float
+
+
+@dataclass(frozen=True)
 class Objective:
     """J(theta) = 1/m sum_j J_j(theta), J_j the mean loss of silo j's records plus strong_convexity/2 |theta|^2.
 
@@ -31,14 +43,11 @@ class Objective:
         """J at theta (d,)."""
         return self._value_and_gradient(theta, self.silos)[0]
 
-    def minimum(self, start: np.ndarray) -> tuple[np.ndarray, float]:
-        """Where J is smallest (d,), and its value there, by L-BFGS from `start` (d,)."""
-        return self._minimum(start, self.silos)
-
-    def heterogeneity(self, start: np.ndarray) -> float:
-        """Gamma, the minimum of J less the mean of the minima of all J_j; zero if one model is best for everybody."""
-        theta, least = self.minimum(start)
-        return least - float(np.mean([self._minimum(theta, [silo])[1] for silo in self.silos]))
+    def optimum(self, start: np.ndarray) -> Optimum:
+        """The minima of J and of all J_j by L-BFGS from `start` (d,)."""
+        theta, value = self._minimum(start, self.silos)
+        alone = [self._minimum(theta, [silo])[1] for silo in self.silos]
+        return Optimum(theta, value, value - float(np.mean(alone)))
 
     def _minimum(self, start: np.ndarray, silos: list[SiloData]) -> tuple[np.ndarray, float]:
         from scipy.optimize import minimize

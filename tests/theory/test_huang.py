@@ -53,14 +53,14 @@ def test_the_minimum_is_scikit_learns():
     from sklearn.linear_model import LogisticRegression
 
     silos = silos_of([40, 40, 40])
-    theta, least = objective_of(silos).minimum(np.zeros(8))
+    optimum = objective_of(silos).optimum(np.zeros(8))
     x = np.vstack([silo.x.numpy() for silo in silos]).astype(np.float64)
     x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1)
     y = np.concatenate([silo.y.numpy() for silo in silos])
     fitted = LogisticRegression(C=2 / (0.1 * len(x)), fit_intercept=False, tol=1e-10).fit(x, y)
-    np.testing.assert_allclose(theta[4:] - theta[:4], fitted.coef_[0], atol=1e-5)
+    np.testing.assert_allclose(optimum.theta[4:] - optimum.theta[:4], fitted.coef_[0], atol=1e-5)
     expected = -np.log(fitted.predict_proba(x)[np.arange(len(x)), y]).mean() + 0.1 / 4 * (fitted.coef_**2).sum()
-    assert least == pytest.approx(expected, rel=1e-9)
+    assert optimum.value == pytest.approx(expected, rel=1e-9)
 
 
 def test_silos_weigh_the_same_whatever_their_size():
@@ -74,8 +74,8 @@ def test_silos_weigh_the_same_whatever_their_size():
 
 def test_heterogeneity():
     same, [one] = silos_of([30]) * 3, silos_of([30], seed=1)
-    assert objective_of(same).heterogeneity(np.zeros(8)) == pytest.approx(0, abs=1e-8)
-    assert objective_of([same[0], one]).heterogeneity(np.zeros(8)) > 1e-4
+    assert objective_of(same).optimum(np.zeros(8)).heterogeneity == pytest.approx(0, abs=1e-8)
+    assert objective_of([same[0], one]).optimum(np.zeros(8)).heterogeneity > 1e-4
 
 
 def test_counterexamples():
@@ -102,12 +102,12 @@ def test_a_hundred_silos_of_which_some_drop_out_stay_below_the_bound():
     for seed in range(2):
         sim = simulation(algo, silos, SECURE, Gaussian(2.0, 0.0), seed, lossy)
         objective = Objective(silos, sim.model, Classification(), algo.strong_convexity)
-        _, least = objective.minimum(sim.theta0)
+        optimum = objective.optimum(sim.theta0)
         results = list(rounds_of(sim, algo.rounds))
         aborted += sum(result.aborted is not None for *_, result in results)
-        excess.append(objective.value(results[-1][0]) - least)
-    bound = theorem4(sim, objective)
-    start = objective.value(sim.theta0) - least
+        excess.append(objective.value(results[-1][0]) - optimum.value)
+    bound = theorem4(sim, optimum)
+    start = objective.value(sim.theta0) - optimum.value
     assert aborted < algo.rounds
     assert 0 < np.mean(excess) < start
     assert np.mean(excess) < bound.bound < bound.printed
