@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from fedpriv.figures import claimed_certified, group_privacy, noisy_steps, optimality_gap, privacy_utility
+from fedpriv.figures import claimed_certified, group_privacy, noisy_steps, optimality_gap, privacy_utility, protocol_time
 from fedpriv.figures.runs import find_runs
 
 Make = Callable[[Path, str], bool]
@@ -48,6 +48,16 @@ def bounds(folder: Path, profile: str) -> bool:
     return optimality_gap.draw(folder, profile).exists()
 
 
+def timing(name: str, draw: Callable[..., None]) -> Make:
+    """Time every job of an experiment on private weighting and draw the seconds."""
+
+    def make(folder: Path, profile: str) -> bool:
+        draw(protocol_time.run(f"uldp_fl/{name}", folder, profile), folder / "figure.png")
+        return True
+
+    return make
+
+
 def uldp(name: str, title: str) -> Make:
     """Uldp-FL's pairs of panels."""
     return experiment(f"uldp_fl/{name}", privacy_utility.draw, title=title)
@@ -67,6 +77,8 @@ FIGURES: dict[str, Make] = {
     "uldp_fl/fig6": uldp("fig6", "heart disease, 50 users, zipf"),
     "uldp_fl/fig7": uldp("fig7", "TCGA-BRCA, 50 users, zipf"),
     "uldp_fl/fig10": uldp("fig10", "creditcard, 1,000 users, zipf, sampled users"),
+    "uldp_fl/fig11": timing("fig11", protocol_time.phases),
+    "uldp_fl/fig12": timing("fig12", protocol_time.growth),
     "hu/theory": bounds,
     "hu/fig3": experiment("hu/fig3", noisy_steps.convergence, second="train_loss", title=LOGISTIC),
     "hu/fig4": experiment("hu/fig4", noisy_steps.convergence, second="gradient_norm", title=NETWORK),
