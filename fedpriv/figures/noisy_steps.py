@@ -33,7 +33,7 @@ def convergence(runs: list[Run], out: Path, second: str, title: str) -> None:
                 _curve(row, [run for run in here if _algo(run, "local_steps") == steps], metric, f"tau = {steps}")
         claims = [_epsilons(run)[1] for run in here]
         sigma = noise * _algo(here[0], "clip")
-        column[0].set_title(f"sigma = {sigma:g}\nclaimed epsilon {min(claims):,.3g} to {max(claims):,.3g}", fontsize=9)
+        column[0].set_title(f"sigma = {sigma:g}\nclaimed epsilon {min(claims):.2g} to {max(claims):.2g}", fontsize=9)
     _finish(figure, axes, (runs[0].metric, second), runs, out)
 
 
@@ -128,16 +128,17 @@ def _finish(
     for axis in axes[-1]:
         axis.set_xlabel("round")
     if legend:
-        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncol=8, fontsize=9)
+        axes[0, 0].legend(fontsize=8.5, loc="lower right")
     _footnote(figure, runs)
     figure.savefig(out, dpi=150)
     plt.close(figure)
 
 
 def _footnote(figure: plt.Figure, runs: list[Run]) -> None:
-    seeds = len({run.config["seed"] for run in runs})
+    number = len({run.config["seed"] for run in runs})
+    seeds = f"{number} seeds" if number > 1 else "1 seed"
     figure.supxlabel(
-        f"{seeds} seeds, delta = {runs[0].delta:g}, unit record, adjacency replace; step size and clip chosen on "
-        "validation records, which no epsilon counts",
+        f"{seeds}, delta = {runs[0].delta:g}, unit record, adjacency replace; step size and clip chosen on validation "
+        "records, which no epsilon counts",
         fontsize=7,
     )
