@@ -30,7 +30,7 @@ from fedpriv.help import conf_dir
 from fedpriv.results import replace_file
 
 matplotlib.use("Agg")  # figures go to files
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 if TYPE_CHECKING:
     from fedpriv.aggregation.base import Party
@@ -55,7 +55,7 @@ SETTING = ["data", "users", "silos", "parameters"]
 class Timed(Engine):
     """One process that notes who took how many processor seconds in which step of which exchange."""
 
-    notes: list[dict[str, tuple[int, float]]] = field(default_factory=list)
+    notes: list[dict[tuple[str, int], float]] = field(default_factory=list)
 
     @contextmanager
     def host(self, parties: dict[str, Party]) -> Iterator[Host]:
@@ -209,10 +209,7 @@ def _finish(figure: plt.Figure, axes: list[plt.Axes], table: pd.DataFrame, out: 
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, ncol=4, fontsize=8, loc="outside upper center")
     seeds = table["seed"].nunique()
-    figure.supxlabel(
-        f"a round, of silos the slowest; mean of {seeds} seed{'s' * (seeds > 1)}; python-paillier timed on {SLICE} pairs "
-        "of user and parameter and scaled",
-        fontsize=7,
-    )
+    note = f"a round, of silos the slowest; mean of {seeds} seed{'s' * (seeds > 1)}; "
+    figure.supxlabel(f"{note}python-paillier timed on {SLICE} pairs of user and parameter and scaled", fontsize=7)
     figure.savefig(out, dpi=150)
     plt.close(figure)

@@ -13,7 +13,14 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from fedpriv.figures import claimed_certified, group_privacy, noisy_steps, optimality_gap, privacy_utility, protocol_time
+from fedpriv.figures import (
+    claimed_certified,
+    group_privacy,
+    noisy_steps,
+    optimality_gap,
+    privacy_utility,
+    protocol_time,
+)
 from fedpriv.figures.runs import find_runs
 
 Make = Callable[[Path, str], bool]
