@@ -22,6 +22,8 @@ def test_runs_two_tiny_rounds(file, tmp_path, small_root):
     words += ["hydra.sweep.dir=out", *SMALLER.get(file.parent.name, [])]
     if "batch_size:" in file.read_text():  # meant for real records
         words.append("algo.batch_size=4")
+    if "private_weighting" in file.read_text():
+        words += ["aggregation.key_bits=512", "aggregation.n_max=120", "aggregation.count_cap=20"]
     command = [sys.executable, "-m", "fedpriv", *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

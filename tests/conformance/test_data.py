@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fedpriv.data.adult import Adult
+from fedpriv.data.artificial import Artificial
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.data.creditcard import CreditCard
 from fedpriv.data.digits import Digits
@@ -18,8 +19,8 @@ from fedpriv.data.tcga_brca import TcgaBrca
 from fedpriv.errors import DataError, FedprivError
 from fedpriv.streams import Streams
 
-DATA = [BreastCancer, Digits, CreditCard, Mnist, HeartDisease, TcgaBrca, Adult]
-EMBEDDED = [BreastCancer, Digits]
+DATA = [BreastCancer, Digits, CreditCard, Mnist, HeartDisease, TcgaBrca, Adult, Artificial]
+EMBEDDED = [BreastCancer, Digits, Artificial]
 FIXED_SPLIT = [HeartDisease, TcgaBrca]
 
 

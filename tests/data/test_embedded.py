@@ -1,12 +1,15 @@
 import numpy as np
 import pytest
 
+from fedpriv.data.artificial import Artificial
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.data.digits import Digits
 from fedpriv.streams import Streams
 
 
-@pytest.mark.parametrize(("data", "train", "test"), [(BreastCancer(), 455, 114), (Digits(), 1437, 360)])
+@pytest.mark.parametrize(
+    ("data", "train", "test"), [(BreastCancer(), 455, 114), (Digits(), 1437, 360), (Artificial(), 8000, 2000)]
+)
 def test_sizes_and_class_shares(data, train, test):
     corpus = data.load(Streams(0))
     assert (len(corpus.train), len(corpus.test)) == (train, test)
