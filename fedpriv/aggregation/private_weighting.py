@@ -131,12 +131,18 @@ class PrivateWeighting(Aggregation):
 
         layout, size = plan.code.layout, federation.n_parameters
         cost = predict(layout, federation.n_users, size, Timings.measure(self.key_bits), self.workers, rounds)
-        return [
+        lines = [
             f"private weighting: {self.key_bits}-bit key, at most {self.count_limit(federation.n_silos)} records of a "
             f"user in a silo, {size} parameters in {layout.columns(size)} ciphertexts of {layout.slots} slots of "
             f"{layout.width} bits, grid step 2^-{self.precision}",
             f"{cost} (for a silo that has records of every user)",
         ]
+        options = as_options(plan.user_rate) if self.oblivious else None
+        if options is not None and options.hides:
+            offered = federation.n_users * options.all
+            megabytes = offered * self.key_bits / 4 / 1e6
+            lines.append(f"oblivious: the server encrypts {offered} numbers a round, {megabytes:.3f} MB to each silo")
+        return lines
 
     def setup(
         self,

@@ -77,6 +77,8 @@ def silo_round(
     plan: what silos are told of it. sound: whether to dither and re-randomise. Raises OutOfRange for a contribution
     beyond the clip bound.
     """
+    if len(plan.cohort) != len(memory["seeds"]) + 1:
+        raise RuntimeError("private weighting needs every silo in every round: masks would not cancel")
     if plan.round <= memory["rounds_masked"]:
         # Two messages under one mask give their difference away.
         raise RuntimeError(f"{name} has used its masks of round {plan.round} already")

@@ -176,6 +176,13 @@ def test_no_mask_serves_twice():
     assert world.run(3) is not None
 
 
+def test_a_round_without_some_silo_is_refused():
+    world = random_world().ready()
+    world.silos.pop()
+    with pytest.raises(RuntimeError, match="every silo"):
+        world.run()
+
+
 def test_an_altered_message_is_found():
     def other_bytes(sent):
         return {SERVER: bytes([sent[SERVER][0] ^ 1]) + sent[SERVER][1:]}
@@ -325,3 +332,6 @@ def test_the_outlook_tells_sizes_and_seconds():
     assert f"{layout.slots} slots of {layout.width} bits" in first
     assert "MB" in second
     assert " s " in second
+    hidden = random_world(size=50, oblivious=True)
+    third = hidden.aggregation.outlook(hidden.plan(rate=0.3), Federation(4, 3, 50), rounds=3)[2]
+    assert "encrypts 40 numbers" in third
