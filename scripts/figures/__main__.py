@@ -15,6 +15,8 @@ from pathlib import Path
 
 from fedpriv.figures import (
     claimed_certified,
+    claimed_noise,
+    excess_risk,
     group_privacy,
     noisy_steps,
     optimality_gap,
@@ -93,6 +95,8 @@ FIGURES: dict[str, Make] = {
     "hu/fig6": experiment("hu/fig6", noisy_steps.comparison, second="gradient_norm", title=NETWORK),
     "hu/fig7": experiment("hu/fig7", noisy_steps.tradeoff, title=LOGISTIC),
     "hu/fig8": experiment("hu/fig8", noisy_steps.tradeoff, title=NETWORK),
+    "huang/excess_risk": excess_risk.draw,
+    "huang/claims": experiment("huang/claims", claimed_noise.draw),
 }
 DEFAULT = ("claimed_certified", "uldp_fl/fig2", "uldp_fl/fig4_embedded", "hu/theory")
 """What `make figures` draws: minutes, and no data set that is not embedded."""

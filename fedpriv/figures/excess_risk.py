@@ -1,0 +1,140 @@
+"""Theorem 4 of Huang's paper beside the excess risk that is measured, against K and against E.
+
+Every point is the experiment huang/excess_risk with one setting changed, at the same number of steps T.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import matplotlib
+import numpy as np
+
+from fedpriv.figures.runs import Run, find_runs
+from fedpriv.results import RunFolder, replace_file
+
+matplotlib.use("Agg")  # figures go to files
+import matplotlib.pyplot as plt
+
+if TYPE_CHECKING:
+    from fedpriv.theory.objective import Optimum
+
+STEPS = {"quick": 60, "paper": 1000}
+"""T of a profile."""
+LOCAL_STEPS = (1, 2, 5, 10, 20)
+COVERED = {"quick": (5, 10, 20, 100), "paper": (5, 10, 25, 50, 100)}
+SILOS = 100
+USUAL = {"K": 5, "E": 10}
+CURVES = {
+    "printed": ("Theorem 4, as printed", {"color": "C1", "lw": 6, "alpha": 0.35}),
+    "noisy drift": ("its proof's end, with noise in the drift", {"color": "k", "ls": ":", "marker": "x", "ms": 5}),
+    "bound": ("its proof's end", {"color": "C3", "ls": "--", "marker": "."}),
+    "sound": ("measured, sound noise", {"color": "C0", "marker": "."}),
+    "given": ("measured, no noise", {"color": "C2", "marker": "."}),
+}
+"""Legend and look of each curve; the bounds nearly coincide."""
+COLUMNS = ("varied", "value", "curve", "mean", "std")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setting and the mean and standard deviation over seeds of each curve there."""
+
+    varied: str
+    value: int
+    curves: dict[str, tuple[float, float]]
+
+
+def draw(folder: Path, profile: str = "quick") -> bool:
+    """Run everything below `folder`, write excess_risk.csv and figure.png there; False when a run failed."""
+    points, optima = [], {}
+    for varied, values in (("K", LOCAL_STEPS), ("E", COVERED[profile])):
+        for value in values:
+            setting = {**USUAL, varied: value}
+            place = folder / f"K{setting['K']}_E{setting['E']}"
+            if not place.exists() and not _run(place, profile, **setting):
+                return False
+            points.append(Point(varied, value, measure(find_runs([place]), optima)))
+    write(points, folder / "excess_risk.csv")
+    picture(points, folder / "figure.png", STEPS[profile])
+    return True
+
+
+def _run(folder: Path, profile: str, K: int, E: int) -> bool:
+    words = ["experiment=huang/excess_risk", f"hydra.sweep.dir={folder}"]
+    words += ["profile=quick"] if profile == "quick" else []
+    words += [f"rounds={STEPS[profile] // K}", f"algo.local_steps={K}"]
+    if E == SILOS:  # the same sum without the protocol against dropouts, which takes a while among so many
+        words += ["aggregation=masked", "~aggregation.cohort", "~aggregation.candidates"]
+    else:
+        words += [f"aggregation.cohort={E}", f"aggregation.candidates={7 * E // 5}"]
+    return subprocess.run([sys.executable, "-m", "fedpriv", *words], check=False).returncode == 0
+
+
+def measure(runs: list[Run], optima: dict[int, Optimum]) -> dict[str, tuple[float, float]]:
+    """Mean and standard deviation over seeds of the excess risk by kind of noise, and of the bounds with sound noise.
+
+    optima: by seed, for runs that differ in nothing that moves the optimum; filled here.
+    """
+    from omegaconf import OmegaConf
+
+    from fedpriv.config import build
+    from fedpriv.simulation import prepare
+    from fedpriv.theory.huang import theorem4
+    from fedpriv.theory.objective import Objective
+
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        sim, seed = prepare(build(OmegaConf.create(run.config))), run.config["seed"]
+        algo, task = sim.algo, sim.experiment.data.task
+        objective = Objective([local.data for local in sim.locals], sim.model, task, algo.strong_convexity)
+        if seed not in optima:
+            optima[seed] = objective.optimum(sim.theta0)
+        _, state = RunFolder(run.folder).load_checkpoint()
+        found.setdefault(algo.noise, []).append(objective.value(state["theta"]) - optima[seed].value)
+        if algo.noise == "sound":
+            theorem = theorem4(sim, optima[seed])
+            bounds = (theorem.bound, theorem.printed, theorem.with_noisy_drift().bound)
+            for name, bound in zip(("bound", "printed", "noisy drift"), bounds):
+                found.setdefault(name, []).append(bound)
+    return {name: (float(np.mean(values)), float(np.std(values))) for name, values in found.items()}
+
+
+def write(points: list[Point], path: Path) -> None:
+    """One row a point and curve."""
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for point in points:
+        writer.writerows([point.varied, point.value, name, *curve] for name, curve in point.curves.items())
+    replace_file(path, table.getvalue().encode())
+
+
+def picture(points: list[Point], path: Path, steps: int) -> None:
+    """A panel for K and one for E."""
+    figure, axes = plt.subplots(1, 2, figsize=(9.5, 4.6), sharey=True, layout="constrained")
+    labels = {"K": "K, local steps between two averages", "E": f"E, silos in an average (of {SILOS})"}
+    for axis, (varied, label) in zip(axes, labels.items()):
+        here = [point for point in points if point.varied == varied]
+        ticks = [point.value for point in here]
+        for name, (legend, look) in CURVES.items():
+            means, stds = np.array([point.curves[name] for point in here]).T
+            axis.plot(ticks, means, label=legend, **look)
+            axis.fill_between(
+                ticks, np.maximum(means - stds, means / 10), means + stds, color=look["color"], alpha=0.15, lw=0
+            )
+        axis.set(xlabel=label, xscale="log", yscale="log")
+        axis.set_xticks(ticks, [str(tick) for tick in ticks])
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+    axes[0].set(ylabel=f"excess risk after T = {steps} steps", title=f"E = {USUAL['E']}")
+    axes[1].set(title=f"K = {USUAL['K']}")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncol=3, fontsize=8.5)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
