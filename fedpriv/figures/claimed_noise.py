@@ -29,7 +29,7 @@ def draw(runs: list[Run], out: Path) -> None:
             look = {"color": color, "ls": style, "marker": marker, "ms": 4, "label": f"{name}, {after}"}
             left.errorbar(targets, np.mean(accuracy, axis=1), np.std(accuracy, axis=1), capsize=3, **look)
             right.plot(targets, certified, **look)
-    right.plot(targets, targets, color="0.5", ls=":", label="claimed")
+    right.plot(targets, targets, color="0.5", ls=":", label="that epsilon, equation (2)'s claim")
     rounds = int(runs[0].metrics["round"].iloc[-1])
     left.set(xscale="log", xlabel="epsilon that the noise is made for", ylabel=f"test accuracy after {rounds} rounds")
     right.set(xscale="log", yscale="log", xlabel="epsilon that the noise is made for")

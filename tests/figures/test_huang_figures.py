@@ -75,7 +75,7 @@ def test_claims_have_a_line_for_each_noise_and_way_to_go_on(tmp_path, axes):
             finished(tmp_path / f"{noise}{everybody}", *words)
     claimed_noise.draw(find_runs([tmp_path]), tmp_path / "figure.png")
     certified = {line.get_label(): line.get_ydata()[0] for line in axes[1].lines}
-    assert certified["claimed"] == 2
+    assert certified["that epsilon, equation (2)'s claim"] == 2
     assert certified["sound noise, silos left out keep their models"] < 2
     assert certified["equation (2), silos left out keep their models"] > 2.5
     assert json.loads((tmp_path / "papertrue" / "status.json").read_text())["state"] == "done"
