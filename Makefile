@@ -32,7 +32,7 @@ figures: $(READY)  ## run the quick profile of every figure's experiments and dr
 # torch and torchvision are named together so that their builds match.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch torchvision --editable ".[dev,private_weighting]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch torchvision --editable ".[dev,private-weighting]"
 	touch $@
 
 clean:

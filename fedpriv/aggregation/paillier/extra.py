@@ -13,5 +13,5 @@ def require_extra() -> None:
         find_spec("gmpy2") is not None and find_spec("phe") is not None,
         "aggregation",
         "private_weighting",
-        "needs gmpy2 and phe: pip install 'fedpriv[private_weighting]'",
+        "needs gmpy2 and phe: pip install 'fedpriv[private-weighting]'",
     )
