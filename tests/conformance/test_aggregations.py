@@ -84,7 +84,7 @@ def silent():
     ("aggregation", "weigh", "needs_counts"),
     [(aggregation, records, True) for aggregation in AGGREGATIONS]
     + [(aggregation, uniform, False) for aggregation in AGGREGATIONS if aggregation not in RECORDS_ONLY],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_equals_the_plain_weighted_sum(aggregation, weigh, needs_counts):
     counts, vectors, noise = federation()
