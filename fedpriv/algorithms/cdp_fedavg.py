@@ -38,6 +38,7 @@ from fedpriv.aggregation.base import Aggregation, Total
 from fedpriv.algorithms.base import Algorithm, Contributions, Federation, Local, Plan, Tally, Update
 from fedpriv.algorithms.exposure import Exposure, spread, touches
 from fedpriv.algorithms.participation import PARTICIPATION
+from fedpriv.algorithms.silo_unit import SiloAlgorithm, require_gradients_of_records
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.errors import require
@@ -55,7 +56,7 @@ CALIBRATIONS = ("none", "paper", "certified")
 
 
 @dataclass(frozen=True)
-class CdpFedAvg(Algorithm):
+class CdpFedAvg(SiloAlgorithm):
     """Algorithm 1. A silo's message is the change of its model, which tells as much as the model.
 
     batch_size: None for floor(m / local_steps), one pass a round. cohort: None for all silos.
@@ -100,10 +101,6 @@ class CdpFedAvg(Algorithm):
         return f"CDP-FedAvg tau={self.local_steps}"
 
     @property
-    def needs_counts(self) -> bool:
-        return False
-
-    @property
     def plans_from_allocation(self) -> bool:
         return True
 
@@ -128,20 +125,11 @@ class CdpFedAvg(Algorithm):
         return self.local_steps * self.local_lr * (mechanism.clip + mechanism.noise_bound(1))
 
     def settle(self, allocation: Allocation, data: DataSet) -> tuple[Algorithm, Allocation]:
-        pairs = "another data set: its loss compares records, so that one record has no gradient of its own"
-        require(data.records_per_draw == 1, "data", type(data).__name__.lower(), pairs)
+        require_gradients_of_records(data)
         smallest = int(allocation.counts().sum(axis=1).min())
         allowed = f"at most {smallest}, the records of the smallest silo"
         require(self.batch_size is None or self.batch_size <= smallest, "algo.batch_size", self.batch_size, allowed)
         return self, allocation
-
-    def counts(self, local: Local, federation: Federation) -> np.ndarray:
-        counts = np.zeros(federation.n_silos, dtype=np.int64)
-        counts[local.silo] = len(local.data.x)
-        return counts
-
-    def weights(self, counts: np.ndarray) -> np.ndarray:
-        return np.eye(len(counts))
 
     def _batch(self, records: int) -> int:
         return self.batch_size or max(1, records // self.local_steps)

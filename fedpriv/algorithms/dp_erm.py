@@ -44,6 +44,7 @@ import numpy as np
 from fedpriv.accountants.events import REPLACE, Event
 from fedpriv.aggregation.base import Aggregation, Total
 from fedpriv.algorithms.base import Algorithm, Contributions, Federation, Kept, Local, Plan, Tally, Update
+from fedpriv.algorithms.silo_unit import SiloAlgorithm, require_gradients_of_records
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.errors import require
@@ -61,7 +62,7 @@ OBSERVERS = ("released model", "server", "silo")
 
 
 @dataclass(frozen=True)
-class DpErm(Algorithm):
+class DpErm(SiloAlgorithm):
     """Algorithm 1. A silo's message is its model.
 
     smoothness: L, of every silo's J_j, the regulariser included. It sets the rates; Theorem 4 needs it to be true.
@@ -97,10 +98,6 @@ class DpErm(Algorithm):
         return f"DP-ERM K={self.local_steps}"
 
     @property
-    def needs_counts(self) -> bool:
-        return False
-
-    @property
     def plans_from_allocation(self) -> bool:
         return True
 
@@ -119,8 +116,7 @@ class DpErm(Algorithm):
         require(noisy, "algo.noise", self.noise, "given, because this mechanism adds no noise")
 
     def settle(self, allocation: Allocation, data: DataSet) -> tuple[Algorithm, Allocation]:
-        pairs = "another data set: its loss compares records, so that one record has no gradient of its own"
-        require(data.records_per_draw == 1, "data", type(data).__name__.lower(), pairs)
+        require_gradients_of_records(data)
         return replace(self, fewest=int(allocation.counts().sum(axis=1).min())), allocation
 
     def calibrated(
@@ -141,14 +137,6 @@ class DpErm(Algorithm):
         # A step goes to a point between the old model and -(gradient + noise) / lambda; initial weights are below 1.
         noise = mechanism.noise_bound(1, 1 / self.fewest)
         return 1 + (mechanism.clip + noise) / self.strong_convexity
-
-    def counts(self, local: Local, federation: Federation) -> np.ndarray:
-        counts = np.zeros(federation.n_silos, dtype=np.int64)
-        counts[local.silo] = len(local.data.x)
-        return counts
-
-    def weights(self, counts: np.ndarray) -> np.ndarray:
-        return np.eye(len(counts))
 
     def noised_for(self, records: int) -> int:
         """The number of records that a silo's noise is sized for."""

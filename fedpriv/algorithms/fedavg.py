@@ -12,15 +12,16 @@ import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
 from fedpriv.aggregation.base import Aggregation, Total
-from fedpriv.algorithms.base import Algorithm, Federation, Local, Plan, Tally, Update
+from fedpriv.algorithms.base import Federation, Local, Plan, Tally, Update
 from fedpriv.algorithms.local_training import trained
+from fedpriv.algorithms.silo_unit import SiloAlgorithm
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.streams import Streams
 
 
 @dataclass(frozen=True)
-class FedAvg(Algorithm):
+class FedAvg(SiloAlgorithm):
     """Each silo trains on all of its records; the server averages the changes with equal weights.
 
     Privacy: none. The unit that contributes is the silo.
@@ -41,20 +42,8 @@ class FedAvg(Algorithm):
     def label(self) -> str:
         return "DEFAULT"
 
-    @property
-    def needs_counts(self) -> bool:
-        return False
-
     def check(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> None:
         require(not mechanism.clips, "mechanism", type(mechanism).__name__.lower(), "none: algo=fedavg is not private")
-
-    def counts(self, local: Local, federation: Federation) -> np.ndarray:
-        counts = np.zeros(federation.n_silos, dtype=np.int64)
-        counts[local.silo] = len(local.data.x)
-        return counts
-
-    def weights(self, counts: np.ndarray) -> np.ndarray:
-        return np.eye(len(counts))
 
     def plan(
         self, round: int, federation: Federation, mechanism: Mechanism, aggregation: Aggregation, streams: Streams

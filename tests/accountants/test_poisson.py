@@ -31,8 +31,8 @@ def test_sampling_never_hurts(q, sigma):
 
 
 def test_amplification_shows_in_epsilon():
-    # Sigma 5, rate 0.1, 100 rounds: 0.8349 for Gaussian noise (Opacus), 10.725 without sampling. The factor 3 costs much
-    # of the difference, since it keeps the best order low.
+    # Sigma 5, rate 0.1, 100 rounds: 0.8349 for Gaussian noise (Opacus), 10.725 without sampling. The factor 3 costs
+    # much of the difference, since it keeps the best order low.
     sampled = rdp_epsilon([(dp.PoissonSampledDpEvent(0.1, dp.ZCDpEvent(0.02)), 100)], ADD_REMOVE, 1e-5)
     assert 0.8349 < sampled < 3
 

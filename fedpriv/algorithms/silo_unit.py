@@ -1,0 +1,36 @@
+"""What algorithms have in common in which a silo contributes one vector made of all of its records."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.algorithms.base import Algorithm, Federation, Local
+from fedpriv.errors import require
+
+if TYPE_CHECKING:
+    from fedpriv.data.base import DataSet
+
+
+class SiloAlgorithm(Algorithm, ABC):
+    """The unit that contributes is the silo, with weight 1."""
+
+    @property
+    def needs_counts(self) -> bool:
+        return False
+
+    def counts(self, local: Local, federation: Federation) -> np.ndarray:
+        counts = np.zeros(federation.n_silos, dtype=np.int64)
+        counts[local.silo] = len(local.data.x)
+        return counts
+
+    def weights(self, counts: np.ndarray) -> np.ndarray:
+        return np.eye(len(counts))
+
+
+def require_gradients_of_records(data: DataSet) -> None:
+    """Raise ConfigError for data whose loss compares records, so that one record has no gradient to clip."""
+    allowed = "another data set: its loss compares records, so that one record has no gradient of its own"
+    require(data.records_per_draw == 1, "data", type(data).__name__.lower(), allowed)
