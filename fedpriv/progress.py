@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import math
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedpriv.accountants.ledger import EpsilonRow
+    from fedpriv.aggregation.base import Outlook
     from fedpriv.simulation import Simulation
 
 
@@ -48,6 +51,13 @@ class Progress:
         self.bar.update(self.task, completed=round, description=self.text)
         if not self.console.is_terminal and (round == self.rounds or round % max(1, self.rounds // 10) == 0):
             print(f"round {round}/{self.rounds}  {self.text}", file=sys.stderr, flush=True)
+
+    def expect(self, outlook: Outlook) -> None:
+        """Say what is to come; until the first round has shown its pace, the bar shows the predicted time left."""
+        for line in outlook.lines:
+            self.say(line)
+        left = outlook.seconds * (self.rounds - self.bar.tasks[self.task].completed)
+        self.bar.update(self.task, description=f"about {timedelta(seconds=math.ceil(left))} for the sums")
 
     def say(self, text: str) -> None:
         """A line that stays, above the bar."""

@@ -60,9 +60,8 @@ def _loop(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[list
     done, theta, ledger = _start(simulation, folder, resume)
     rows = ledger.rows(done)
     with Progress(options.rounds, done, simulation.experiment.data.task.metric) as progress:
-        if done < options.rounds:
-            for line in simulation.outlook(done + 1):
-                progress.say(line)
+        if done < options.rounds and (outlook := simulation.outlook(done + 1)):
+            progress.expect(outlook)
         for round in range(done + 1, options.rounds + 1):
             watch = Stopwatch()
             with watch.phase("plan"):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from fedpriv.aggregation.base import Party, Total
+    from fedpriv.aggregation.base import Outlook, Party, Total
     from fedpriv.config import Experiment
     from fedpriv.data.allocation import Allocation
     from fedpriv.data.base import Corpus
@@ -118,8 +118,8 @@ class Simulation:
         exp = self.experiment
         return self.algo.plan(round, self.federation, exp.mechanism, exp.aggregation, exp.streams)
 
-    def outlook(self, round: int) -> list[str]:
-        """Lines that say what the exchanges from `round` on will take."""
+    def outlook(self, round: int) -> Outlook | None:
+        """What the exchanges from `round` on will take, if the aggregation can tell."""
         exp = self.experiment
         return exp.aggregation.outlook(self.plan(round), self.federation, exp.options.rounds - round + 1)
 

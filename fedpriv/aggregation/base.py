@@ -42,6 +42,14 @@ class Total:
 
 
 @dataclass(frozen=True)
+class Outlook:
+    """Sizes and costs in `lines`, and how many seconds a round's sum will take when one process does all the work."""
+
+    lines: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Aggregation(ABC):
     """How contributions are summed."""
 
@@ -88,9 +96,9 @@ class Aggregation(ABC):
         """What the silos are told of a plan before they compute."""
         return plan
 
-    def outlook(self, plan: Plan, federation: Federation, rounds: int) -> list[str]:
-        """What a person should know before so many rounds begin, in lines: sizes and the time a round will take."""
-        return []
+    def outlook(self, plan: Plan, federation: Federation, rounds: int) -> Outlook | None:
+        """What a person should know before so many rounds begin; None where sums take no time worth telling."""
+        return None
 
     @abstractmethod
     def setup(

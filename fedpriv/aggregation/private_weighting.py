@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.aggregation.base import SERVER, Aggregation, Party
+from fedpriv.aggregation.base import SERVER, Aggregation, Outlook, Party
 from fedpriv.aggregation.paillier.extra import require_extra
 from fedpriv.aggregation.paillier.layout import Layout
 from fedpriv.aggregation.private_weighting_code import SlotCode
@@ -126,7 +126,7 @@ class PrivateWeighting(Aggregation):
     def for_silos(self, plan: Plan) -> Plan:
         return replace(plan, users=None)
 
-    def outlook(self, plan: Plan, federation: Federation, rounds: int) -> list[str]:
+    def outlook(self, plan: Plan, federation: Federation, rounds: int) -> Outlook:
         from fedpriv.aggregation.paillier.cost import Timings, predict
 
         layout, size = plan.code.layout, federation.n_parameters
@@ -142,7 +142,7 @@ class PrivateWeighting(Aggregation):
             offered = federation.n_users * options.all
             megabytes = offered * self.key_bits / 4 / 1e6
             lines.append(f"oblivious: the server encrypts {offered} numbers a round, {megabytes:.3f} MB to each silo")
-        return lines
+        return Outlook(tuple(lines), federation.n_silos * cost.silo + cost.server)
 
     def setup(
         self,

@@ -327,11 +327,13 @@ def test_flaws_certify_nothing_and_say_why():
 
 def test_the_outlook_tells_sizes_and_seconds():
     world = random_world(size=50)
-    first, second = world.aggregation.outlook(world.plan(), Federation(4, 3, 50), rounds=3)
+    outlook = world.aggregation.outlook(world.plan(), Federation(4, 3, 50), rounds=3)
+    first, second = outlook.lines
     layout = world.code.layout
     assert f"{layout.slots} slots of {layout.width} bits" in first
     assert "MB" in second
     assert " s " in second
+    assert outlook.seconds > 0
     hidden = random_world(size=50, oblivious=True)
-    third = hidden.aggregation.outlook(hidden.plan(rate=0.3), Federation(4, 3, 50), rounds=3)[2]
+    third = hidden.aggregation.outlook(hidden.plan(rate=0.3), Federation(4, 3, 50), rounds=3).lines[2]
     assert "encrypts 40 numbers" in third
