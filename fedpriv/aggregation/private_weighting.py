@@ -137,12 +137,16 @@ class PrivateWeighting(Aggregation):
             f"{layout.width} bits, grid step 2^-{self.precision}",
             f"{cost} (for a silo that has records of every user)",
         ]
+        silo = cost.silo
+        if plan.user_rate == 1 and rounds > 1:
+            silo -= cost.hoist * (1 - 1 / rounds)
+            lines.append(f"all users take part, so a silo's rounds after the first take {cost.silo - cost.hoist:.2f} s")
         options = as_options(plan.user_rate) if self.oblivious else None
         if options is not None and options.hides:
             offered = federation.n_users * options.all
             megabytes = offered * self.key_bits / 4 / 1e6
             lines.append(f"oblivious: the server encrypts {offered} numbers a round, {megabytes:.3f} MB to each silo")
-        return Outlook(tuple(lines), federation.n_silos * cost.silo + cost.server)
+        return Outlook(tuple(lines), federation.n_silos * silo + cost.server)
 
     def setup(
         self,

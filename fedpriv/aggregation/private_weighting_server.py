@@ -54,7 +54,7 @@ def server_round(
     """
     key, layout = PrivateKey(memory["p"], memory["q"]), plan.code.layout
     if options is None or not options.hides:
-        inbox = yield dict.fromkeys(silos, _inverses(key, memory["inverses"], plan))
+        inbox = yield dict.fromkeys(silos, _inverses(key, plan, memory))
     else:
         inbox = yield from _transfer(key, silos, plan, options, memory["inverses"])
     require_all(silos, inbox)
@@ -65,10 +65,15 @@ def server_round(
     return Total(layout.decode(layout.unpack(totals, key.public.n, size)), tuple(silos))
 
 
-def _inverses(key: PrivateKey, inverses: list[int], plan: Plan) -> bytes:
-    """Enc(1 / (r_u N_u)) for every sampled user and Enc(0) for the others, freshly encrypted."""
-    sampled = [True] * len(inverses) if plan.users is None else plan.users
-    return key.public.to_bytes(key.encrypt(i if here else 0) for i, here in zip(inverses, sampled, strict=True))
+def _inverses(key: PrivateKey, plan: Plan, memory: dict[str, Any]) -> bytes:
+    """Enc(1 / (r_u N_u)) for every sampled user and Enc(0) for the others: freshly encrypted for a sample, and once for
+    all rounds in which everybody takes part, so that silos can go on with what they have computed from it."""
+    inverses = memory["inverses"]
+    if plan.users is not None:
+        return key.public.to_bytes(key.encrypt(i if here else 0) for i, here in zip(inverses, plan.users, strict=True))
+    if "everybody" not in memory:
+        memory["everybody"] = key.public.to_bytes(map(key.encrypt, inverses))
+    return memory["everybody"]
 
 
 def _transfer(key: PrivateKey, silos: list[str], plan: Plan, options: Options, inverses: list[int]) -> Party:

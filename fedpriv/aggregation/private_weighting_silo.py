@@ -97,9 +97,8 @@ def silo_round(
         require_all([SERVER], inbox)
         with reading(SERVER):
             raw = b"".join(receiver.open(inbox[SERVER], public.ciphertext_bytes))
-    with reading(SERVER):
-        inverses = public.from_bytes(raw, users)
-    products = _products(public, inverses, units, coefficients, code, workers, memory)
+    powers = _hoisted(public, raw, code, workers, memory)
+    products = _products(public, [powers[user] for user in units], coefficients, code, workers)
     plaintexts = code.plaintexts(update.noise, _dither(name, plan) if sound else lambda bound: 0)
     masks = cancelling_masks(
         public.n, len(products), name, memory["seeds"], digest("private weighting sums", plan.round)
@@ -118,22 +117,28 @@ def _collect(blocks: Iterator[Contributions], code: SlotCode, size: int) -> tupl
     return units, np.concatenate(rows)
 
 
+def _hoisted(public: PublicKey, raw: bytes, code: SlotCode, workers: int, memory: dict[str, Any]) -> dict[int, mpz]:
+    """The server's ciphertexts `raw` raised to r_u n_su C_LCM, for every user with records here. Remembered, because
+    the server sends the same ones for as long as all users take part."""
+    counts = memory["counts"]
+    users = np.flatnonzero(counts).tolist()
+    stamp = digest("private weighting inverses", raw)
+    if memory.get("hoisted_from") != stamp:
+        with reading(SERVER):
+            inverses = public.from_bytes(raw, len(counts))
+        factors = [blind(public.n, memory["seed"], user) * int(counts[user]) * code.layout.lcm for user in users]
+        powers = hoist(public, [inverses[user] for user in users], factors, workers)
+        memory["hoisted"], memory["hoisted_from"] = public.to_bytes(powers), stamp
+    return dict(zip(users, public.from_bytes(memory["hoisted"], len(users))))
+
+
 def _products(
-    public: PublicKey,
-    inverses: list[mpz],
-    units: list[int],
-    coefficients: np.ndarray,
-    code: SlotCode,
-    workers: int,
-    memory: dict[str, Any],
+    public: PublicKey, powers: list[mpz], coefficients: np.ndarray, code: SlotCode, workers: int
 ) -> list[mpz]:
     """Enc(C_LCM sum_u n_su / N_u a_u), packed; of the number zero, and not yet hidden, where nobody contributes."""
-    layout, counts = code.layout, memory["counts"]
-    if not units:
-        return [mpz(1)] * layout.columns(coefficients.shape[1])
-    factors = [blind(public.n, memory["seed"], user) * int(counts[user]) * layout.lcm for user in units]
-    hoisted = hoist(public, [inverses[user] for user in units], factors, workers)
-    return weighted_product(public, hoisted, coefficients, layout, workers)
+    if not powers:
+        return [mpz(1)] * code.layout.columns(coefficients.shape[1])
+    return weighted_product(public, powers, coefficients, code.layout, workers)
 
 
 def _dither(name: str, plan: Plan) -> Callable[[int], int]:

@@ -7,6 +7,7 @@ from phe import PaillierPrivateKey, PaillierPublicKey
 from private_sums import World, random_world, small
 from secure_sums import changed, dropping, run
 
+from fedpriv.aggregation import private_weighting_silo
 from fedpriv.aggregation.base import SERVER, AggregationAborted
 from fedpriv.aggregation.fixed_point import OutOfRange
 from fedpriv.aggregation.paillier.layout import SlotOverflow
@@ -84,6 +85,25 @@ def test_a_toy_federation_is_off_by_less_than_the_published_bound():
     # S = 3, U = 4, d = 3, grid near 1e-6, N_max = 20: error at most 1.5e-5.
     world = random_world(silos=3, users=4, size=3, most=6)
     assert np.abs(world.ready().run().vector - world.weighted()).max() <= 1.5e-5
+
+
+def test_powers_serve_for_all_rounds_in_which_everybody_takes_part(monkeypatch):
+    raised, hoist = [], private_weighting_silo.hoist
+
+    def counting(public, ciphertexts, *rest):
+        raised.append(len(ciphertexts))
+        return hoist(public, ciphertexts, *rest)
+
+    monkeypatch.setattr(private_weighting_silo, "hoist", counting)
+    world = random_world(streams=Streams(6)).ready()
+    for round in (1, 2, 3):
+        assert world.run(round).vector.tolist() == world.code.layout.decode(world.exact(round)).tolist()
+    assert len(raised) == len(world.silos)
+    # A sample has ciphertexts of its own, and so has what follows it.
+    everybody = np.ones(world.counts.shape[1], dtype=bool)
+    world.run(4, everybody, 0.5)
+    assert len(raised) == 2 * len(world.silos)
+    assert world.run(5).vector.tolist() == world.code.layout.decode(world.exact(5)).tolist()
 
 
 def test_users_outside_the_sample_count_nothing_and_silos_are_not_told():
@@ -328,7 +348,8 @@ def test_flaws_certify_nothing_and_say_why():
 def test_the_outlook_tells_sizes_and_seconds():
     world = random_world(size=50)
     outlook = world.aggregation.outlook(world.plan(), Federation(4, 3, 50), rounds=3)
-    first, second = outlook.lines
+    first, second, later = outlook.lines
+    assert "after the first" in later
     layout = world.code.layout
     assert f"{layout.slots} slots of {layout.width} bits" in first
     assert "MB" in second
