@@ -123,14 +123,17 @@ class FixedPoint(Grid):
         Raises OutOfRange, naming `owner`.
         """
         whole = signal if noise is None else signal + noise
-        if not (np.abs(whole) <= self.range).all():  # also refuses what is not a number
+        smallest, largest = whole.min(initial=0.0), whole.max(initial=0.0)
+        if not (-self.range <= smallest and largest <= self.range):  # also refuses what is not a number
             raise OutOfRange(
                 f"aggregation.range={self.range:g}: a coordinate of {owner}'s vector lies outside -range..range; "
                 "raise it, or bound contributions and noise more tightly"
             )
         # Scaling by a power of two is exact, and so is the integer: the precision keeps it below 2^53.
-        parts = [np.rint(np.ldexp(part, self.precision)) for part in (signal, noise) if part is not None]
-        return sum(parts).astype(np.int64).astype(self.dtype)
+        total = np.rint(np.ldexp(signal, self.precision))
+        if noise is not None:
+            total += np.rint(np.ldexp(noise, self.precision))
+        return total.astype(np.int64).view(np.uint64).astype(self.dtype, copy=False)
 
     def decode(self, total: np.ndarray) -> np.ndarray:
         """(d,) integers modulo R to (d,) float64, the upper half of the ring as negative numbers."""
