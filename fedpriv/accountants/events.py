@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 ADD_REMOVE = "add/remove"
 REPLACE = "replace"
 
+OBSERVERS = ("released model", "server", "silo")
+"""Who may look: anyone who gets the model, the server, and a curious silo."""
+
 Runs = Sequence[tuple["DpEvent", int]]
 """A composition: each event, and how many times it happened."""
 

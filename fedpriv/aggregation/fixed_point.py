@@ -19,6 +19,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -91,7 +92,7 @@ class FixedPoint(Grid):
     range: float
     parties: int
 
-    @property
+    @cached_property
     def precision(self) -> int:
         """Binary digits after the point, f."""
         return precision(self.bits, self.range, self.parties)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.aggregation.base import SERVER, Party
-from fedpriv.aggregation.masks import add_masks, agree, digest, new_key
+from fedpriv.aggregation.masks import add_masks, agree, digest, new_key, use_masks_once
 from fedpriv.aggregation.ring import RingAggregation
 from fedpriv.aggregation.weighted import (
     add_messages,
@@ -59,7 +59,6 @@ class Masked(RingAggregation):
         memory["seeds"] = {
             peer: agree(private, key, _pair(name, peer)) for peer, key in keys.items() if peer != name
         }  # the private key is not needed again, and forgotten
-        memory["rounds_masked"] = 0
 
     def exchange(self, plan: Plan, updates: dict[str, Update], memory: dict[str, dict[str, Any]]) -> dict[str, Party]:
         cohort = sorted(updates)
@@ -67,13 +66,9 @@ class Masked(RingAggregation):
         return {SERVER: add_messages(cohort, plan.code), **parties}
 
     def _silo(self, name: str, plan: Plan, cohort: list[str], update: Update, memory: dict[str, Any]) -> Party:
-        round = plan.round
-        if round <= memory["rounds_masked"]:
-            # Two messages under one mask give their difference away.
-            raise RuntimeError(f"{name} has used its masks of round {round} already")
-        memory["rounds_masked"] = round
+        use_masks_once(name, plan.round, memory)
         encoded = message(name, update, memory, plan.code)
-        yield {SERVER: mask(encoded, name, cohort, memory["seeds"], round)}
+        yield {SERVER: mask(encoded, name, cohort, memory["seeds"], plan.round)}
 
 
 def mask(encoded: np.ndarray, name: str, cohort: list[str], seeds: dict[str, bytes], round: int) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -48,6 +49,14 @@ def digest(*parts: str | bytes | int) -> bytes:
         raw = part if isinstance(part, bytes) else str(part).encode()
         state.update(len(raw).to_bytes(8, "little") + raw)
     return state.digest()
+
+
+def use_masks_once(name: str, round: int, memory: dict[str, Any]) -> None:
+    """Note in party `name`'s memory that its masks of `round` are spent. Raises RuntimeError when they, or those of a
+    later round, were before: two messages under one mask give their difference away."""
+    if round <= memory.get("rounds_masked", 0):
+        raise RuntimeError(f"{name} has used its masks of round {round} already")
+    memory["rounds_masked"] = round
 
 
 def add_masks(

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from gmpy2 import mpz
 
 from fedpriv.aggregation.base import SERVER, Party
-from fedpriv.aggregation.masks import KEY_BYTES, agree, digest, new_key
+from fedpriv.aggregation.masks import KEY_BYTES, agree, digest, new_key, use_masks_once
 from fedpriv.aggregation.paillier.keys import PublicKey
 from fedpriv.aggregation.paillier.residues import PublishedResidues, TableResidues, tables_pay
 from fedpriv.aggregation.paillier.weighted_product import hoist, seal, weighted_product
@@ -41,7 +41,7 @@ def silo_setup(name: str, counts: np.ndarray, limit: int, memory: dict[str, Any]
     require_all([SERVER], inbox)
     raw, keys = inbox[SERVER]
     n, peers = int.from_bytes(raw, "little"), [peer for peer in keys if peer != name]
-    memory["n"], memory["counts"], memory["rounds_masked"] = n, counts, 0
+    memory["n"], memory["counts"] = n, counts
     memory["seeds"] = {peer: agree(private, keys[peer], _pair("masks", name, peer)) for peer in peers}
     memory["seed"] = yield from _common_seed(name, min(keys), private, keys)
     blinded = [blind(n, memory["seed"], user) * count if count else 0 for user, count in enumerate(counts.tolist())]
@@ -79,10 +79,7 @@ def silo_round(
     """
     if len(plan.cohort) != len(memory["seeds"]) + 1:
         raise RuntimeError("private weighting needs every silo in every round: masks would not cancel")
-    if plan.round <= memory["rounds_masked"]:
-        # Two messages under one mask give their difference away.
-        raise RuntimeError(f"{name} has used its masks of round {plan.round} already")
-    memory["rounds_masked"] = plan.round
+    use_masks_once(name, plan.round, memory)
     public, code, size = PublicKey(memory["n"]), plan.code, len(update.noise)
     units, coefficients = _collect(update.blocks, code, size)
     users = len(memory["counts"])

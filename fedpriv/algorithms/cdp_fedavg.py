@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import REPLACE, Event
+from fedpriv.accountants.events import OBSERVERS, REPLACE, Event
 from fedpriv.aggregation.base import Aggregation, Total
 from fedpriv.algorithms.base import Algorithm, Contributions, Federation, Local, Plan, Tally, Update
 from fedpriv.algorithms.exposure import Exposure, spread, touches
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
     from fedpriv.aggregation.fixed_point import Grid
 
-OBSERVERS = ("released model", "server", "silo")
 CALIBRATIONS = ("none", "paper", "certified")
 
 

@@ -41,9 +41,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import REPLACE, Event
+from fedpriv.accountants.events import OBSERVERS, REPLACE, Event
 from fedpriv.aggregation.base import Aggregation, Total
 from fedpriv.algorithms.base import Algorithm, Contributions, Federation, Kept, Local, Plan, Tally, Update
+from fedpriv.algorithms.exposure import Exposure
 from fedpriv.algorithms.silo_unit import SiloAlgorithm, require_gradients_of_records
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
 
 
 NOISE = ("given", "paper", "sound")
-OBSERVERS = ("released model", "server", "silo")
 
 
 @dataclass(frozen=True)
@@ -156,9 +156,9 @@ class DpErm(SiloAlgorithm):
         for silo, records in enumerate(federation.silo_records):
             claimed = self._claim(records, federation, mechanism)
             for observer in OBSERVERS:
-                moved, hidden, why = self._exposure(observer, records, federation, aggregation, covered, rounding)
-                seen = mechanism.event(moved, hidden)
-                rests_on = (*mechanism.assumptions(code), "the number of a silo's records is public", *why)
+                exposed = self._exposure(observer, records, federation, aggregation, covered, rounding)
+                seen = mechanism.event(exposed.moved, exposed.hidden)
+                rests_on = (*mechanism.assumptions(code), "the number of a silo's records is public", *exposed.why)
                 events.append(Event(observer, "record", REPLACE, seen, claimed, f"silo{silo}", rests_on))
         return Plan(round, tuple(range(federation.n_silos)), None, tuple(events), covered, code, streams)
 
@@ -170,20 +170,19 @@ class DpErm(SiloAlgorithm):
         aggregation: Aggregation,
         covered: int,
         rounding: float,
-    ) -> tuple[float, int, tuple[str, ...]]:
-        """The better of the two bounds for a silo of `records`: by how much a record moves what is released, in units
-        of what its noise is made for; under how many silos' noise; and what that rests on."""
+    ) -> Exposure:
+        """The better of the two bounds for a record of a silo of `records`, in units of what its noise is made for."""
         step, rounded = 2 * self.noised_for(records) / records, rounding * self.noised_for(records)
         local, whole = math.sqrt(self.local_steps) * (step + rounded), self.local_steps * step + rounded
         hidden = covered - 1 if observer == "silo" else covered
         lacking = self._what_the_sum_lacks(observer, federation, aggregation, covered)
         if lacking:
-            return local, 1, (f"only the silo's own noise counts: {lacking}",)
+            return Exposure(local, 1, (f"only the silo's own noise counts: {lacking}",))
         if whole >= local * math.sqrt(hidden):
-            return local, 1, ("only the silo's own noise counts, which hides more than the sum does",)
+            return Exposure(local, 1, ("only the silo's own noise counts, which hides more than the sum does",))
         convex = () if self.local_steps == 1 else ("the clipped losses are convex and smooth for any record",)
         alone = ("one silo subtracts its own noise and does not collude",) if observer == "silo" else ()
-        return whole, hidden, (f"the last steps' noise of {hidden} silos hides the sum", *convex, *alone)
+        return Exposure(whole, hidden, (f"the last steps' noise of {hidden} silos hides the sum", *convex, *alone))
 
     def _what_the_sum_lacks(
         self, observer: str, federation: Federation, aggregation: Aggregation, covered: int

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpriv.accountants.events import ADD_REMOVE, Event
+from fedpriv.accountants.events import ADD_REMOVE, OBSERVERS, Event
 from fedpriv.aggregation.base import Aggregation, Total
 from fedpriv.algorithms.base import Federation, Local, Plan, Tally, Update
 from fedpriv.algorithms.local_training import trained
@@ -50,7 +50,7 @@ class FedAvg(SiloAlgorithm):
     ) -> Plan:
         seen = tuple(
             Event(observer, "user", ADD_REMOVE, mechanism.event(), None, assumptions=("no noise is added",))
-            for observer in ("released model", "server", "silo")
+            for observer in OBSERVERS
         )
         covered, code = self.agree(federation, mechanism, aggregation)
         return Plan(round, tuple(range(federation.n_silos)), None, seen, covered, code, streams)

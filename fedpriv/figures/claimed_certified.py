@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import matplotlib
 matplotlib.use("Agg")  # figures go to files
 import matplotlib.pyplot as plt
 
-from fedpriv.results import replace_file
+from fedpriv.figures.tables import write_table
 from fedpriv.theory import hu_counterexamples, huang, uldp_counterexamples
 from fedpriv.theory.counterexample import Counterexample
 
@@ -33,11 +31,8 @@ def draw(folder: Path) -> Path:
     """Write claimed_certified.csv and figure.png into `folder`; returns the picture's path."""
     examples = all_counterexamples()
     folder.mkdir(parents=True, exist_ok=True)
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(["name", *MARKS, "note"])
-    writer.writerows([e.name, *(getattr(e, kind) for kind in MARKS), e.note] for e in examples)
-    replace_file(folder / "claimed_certified.csv", table.getvalue().encode())
+    rows = ([e.name, *(getattr(e, kind) for kind in MARKS), e.note] for e in examples)
+    write_table(folder / "claimed_certified.csv", ["name", *MARKS, "note"], rows)
 
     figure, axis = plt.subplots(figsize=(9.5, 1.6 + 0.42 * len(examples)), layout="constrained")
     for kind, (marker, color) in MARKS.items():

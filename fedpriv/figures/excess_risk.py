@@ -5,8 +5,6 @@ Every point is the experiment huang/excess_risk with one setting changed, at the
 
 from __future__ import annotations
 
-import csv
-import io
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -17,7 +15,8 @@ import matplotlib
 import numpy as np
 
 from fedpriv.figures.runs import Run, find_runs
-from fedpriv.results import RunFolder, replace_file
+from fedpriv.figures.tables import write_table
+from fedpriv.results import RunFolder
 
 matplotlib.use("Agg")  # figures go to files
 import matplotlib.pyplot as plt
@@ -108,12 +107,8 @@ def measure(runs: list[Run], optima: dict[int, Optimum]) -> dict[str, tuple[floa
 
 def write(points: list[Point], path: Path) -> None:
     """One row a point and curve."""
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for point in points:
-        writer.writerows([point.varied, point.value, name, *curve] for name, curve in point.curves.items())
-    replace_file(path, table.getvalue().encode())
+    rows = ([p.varied, p.value, name, *curve] for p in points for name, curve in p.curves.items())
+    write_table(path, COLUMNS, rows)
 
 
 def picture(points: list[Point], path: Path, steps: int) -> None:

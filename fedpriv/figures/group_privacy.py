@@ -5,8 +5,6 @@ Setting of the paper: Poisson sampling with rate 0.01, noise multiplier 5, 100,0
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
 import matplotlib
@@ -17,7 +15,7 @@ import matplotlib.pyplot as plt
 from fedpriv.accountants.events import Runs
 from fedpriv.accountants.group import group_dp, group_pld, group_rdp_epsilon, paper_group_claim
 from fedpriv.accountants.rdp import PAPER_ORDERS
-from fedpriv.results import replace_file
+from fedpriv.figures.tables import write_table
 
 Q, SIGMA, STEPS, DELTA = 0.01, 5.0, 100_000, 1e-5
 POWERS = (1, 2, 4, 8, 16, 32, 64)
@@ -46,13 +44,11 @@ def draw(folder: Path, profile: str = "quick") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     runs = [(PoissonSampledDpEvent(Q, GaussianDpEvent(SIGMA)), STEPS)]
     figure, axis = plt.subplots(figsize=(6.5, 4.4), layout="constrained")
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(["group_size", "curve", "epsilon"])
+    rows: list[tuple[int, str, float]] = []
     for name, (rule, style, sizes_of) in CURVES.items():
         sizes = sizes_of(profile)
         epsilons = [rule(runs, size, DELTA) for size in sizes]
-        writer.writerows([size, name, repr(epsilon)] for size, epsilon in zip(sizes, epsilons))
+        rows += [(size, name, epsilon) for size, epsilon in zip(sizes, epsilons)]
         axis.plot(sizes, epsilons, style, marker=".", label=name)
     axis.set(xlabel="group size k", ylabel=f"epsilon at delta = {DELTA:g}", xscale="log", yscale="log")
     axis.set_xticks([1, 2, 4, 8, 16, 32, 64], ["1", "2", "4", "8", "16", "32", "64"])
@@ -60,7 +56,7 @@ def draw(folder: Path, profile: str = "quick") -> Path:
     axis.set_title(f"q = {Q:g}, sigma = {SIGMA:g}, {STEPS:,} steps", fontsize=10)
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
-    replace_file(folder / "group_privacy.csv", table.getvalue().encode())
+    write_table(folder / "group_privacy.csv", ["group_size", "curve", "epsilon"], rows)
     figure.savefig(folder / "figure.png", dpi=150)
     plt.close(figure)
     return folder / "figure.png"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 
-from fedpriv.results import replace_file
+from fedpriv.figures.tables import write_table
 from fedpriv.theory.hu import Convergence, breast_cancer_risk, measured
 
 matplotlib.use("Agg")  # figures go to files
@@ -28,11 +26,7 @@ def draw(folder: Path, profile: str = "quick") -> Path:
     iterations, copies = SIZES[profile]
     rows = table(iterations, copies)
     folder.mkdir(parents=True, exist_ok=True)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    replace_file(folder / "optimality_gap.csv", text.getvalue().encode())
+    write_table(folder / "optimality_gap.csv", list(rows[0]), (row.values() for row in rows))
 
     figure, axes = plt.subplots(2, 2, figsize=(9.5, 6.6), sharey="row", layout="constrained")
     for line, (quantity, (_, theorem)) in zip(axes, QUANTITIES.items()):

@@ -7,8 +7,6 @@ encryption a user and a decryption a parameter, is timed in the same process on 
 
 from __future__ import annotations
 
-import csv
-import io
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -26,8 +24,8 @@ from fedpriv.compose import Words, compose_jobs, own
 from fedpriv.config import Experiment, build
 from fedpriv.engines.base import Engine, Host
 from fedpriv.engines.inprocess import answer
+from fedpriv.figures.tables import write_table
 from fedpriv.help import conf_dir
-from fedpriv.results import replace_file
 
 matplotlib.use("Agg")  # figures go to files
 import matplotlib.pyplot as plt
@@ -146,11 +144,7 @@ def run(name: str, folder: Path, profile: str) -> pd.DataFrame:
         for phase, seconds in measure(exp).items():
             rows.append({**dict(zip(SETTING, setting)), "seed": exp.options.seed, "phase": phase, "seconds": seconds})
     folder.mkdir(parents=True, exist_ok=True)
-    table = io.StringIO()
-    writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    replace_file(folder / "protocol_time.csv", table.getvalue().encode())
+    write_table(folder / "protocol_time.csv", list(rows[0]), (row.values() for row in rows))
     return pd.DataFrame(rows)
 
 

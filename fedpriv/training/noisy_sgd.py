@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.base import Tally
+from fedpriv.training.ball import Ball
 from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.dp_sgd import seeded_dropout
 
@@ -67,8 +68,7 @@ def noisy_sgd(
 
 def scaled_to(x: Tensor, norm: float) -> Tensor:
     """Records (m, ...) scaled down to L2 norm `norm` where theirs is larger."""
-    norms = x.flatten(1).norm(dim=1).clamp_min(norm)
-    return x * (norm / norms).view(-1, *[1] * (x.dim() - 1))
+    return Ball(norm)(x.flatten(1)).view_as(x)
 
 
 def partition_batches(records: int, size: int, steps: int, order: np.random.Generator) -> Iterator[np.ndarray]:
