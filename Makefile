@@ -10,14 +10,16 @@ demo: $(READY)  ## the main job on embedded data
 	$(BIN)/fedpriv
 
 test: $(READY)  ## the whole fast suite
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadgroup
 
 slow: $(READY)  ## long experiments
 	$(BIN)/pytest -m slow
 
-check: $(READY)  ## format, lint
+check: $(READY)  ## format, lint, types, who imports whom
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: $(READY)
 	$(BIN)/ruff format .
@@ -32,8 +34,8 @@ figures: $(READY)  ## run the quick profile of every figure's experiments and dr
 # torch and torchvision are named together so that their builds match.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch torchvision --editable ".[dev,private-weighting]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch torchvision --editable ".[dev,private-weighting,ray]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -101,11 +101,14 @@ def everybody(network, silos, epochs: int, clip: float = 0.1) -> None:
     """fedpriv: all users of a silo at once, then clipped."""
     from fedpriv.streams import Streams
     from fedpriv.tasks import Classification
-    from fedpriv.training import LocalSgd, flatten, train_users
+    from fedpriv.training.description import Recipe, Training
+    from fedpriv.training.users import train_users
+    from fedpriv.training.vectors import flatten
 
-    theta, recipe, task = flatten(network), LocalSgd(epochs, 64, 0.01), Classification()
+    training = Training(Recipe(epochs, 64, 0.01), flatten(network).double().numpy())
+    common = {"model": network, "task": Classification(), "streams": Streams(0), "round": 0}
     for number, silo in enumerate(silos):
-        for block in train_users(network, theta, silo, None, task, recipe, Streams(0), 0, f"silo-{number}"):
+        for block in train_users(training, data=silo, party=f"silo-{number}", **common):
             block.deltas.mul_((clip / block.deltas.norm(dim=1, keepdim=True)).clamp_(max=1))
 
 

@@ -1,13 +1,13 @@
 """Private weighting under Paillier: a silo's round with a 3072-bit key, beside python-paillier used in the same way.
 
-Processor seconds of one core. `hoist` raises every user's ciphertext once, `product` makes the packed weighted sums,
-`seal` adds noise and re-randomises; the three are a silo's round. `once` prepares the tables of residues, for a run of
-ten rounds. `server` encrypts the broadcast, multiplies the silos' messages and decrypts. `predicted` is the silo's
-round by the cost model, with operations timed in the same process.
+Processor seconds of one core. `factors` raises every user's ciphertext to its factor, once for all parameters,
+`product` makes the packed weighted sums, `rerand` adds noise and re-randomises; the three are a silo's round. `once`
+prepares the tables of residues, for a run of ten rounds. `server` encrypts the broadcast, multiplies the silos'
+messages and decrypts. `predicted` is the silo's round by the cost model, with operations timed in the same process.
 
 Two loops of python-paillier stand beside it, timed on a slice and scaled to all (parameter, user) pairs. `phe, step 2b`
 raises to Encode(delta) r_u n_su C_LCM mod n for every pair, as Protocol 1 of Uldp-FL (PVLDB 2024) is written. `phe,
-hoisted` raises to r_u n_su C_LCM once a user and to the short delta for every pair. Both leave out what ours also does
+factored` raises to r_u n_su C_LCM once a user and to the short delta for every pair. Both leave out what ours also does
 for the silo: noise, re-randomising.
 """
 
@@ -38,36 +38,41 @@ class Case:
 
 
 CASES = [Case(20, 16, "15x"), Case(100, 4000, "300x"), Case(100, 21_840, "60 s"), Case(1000, 5012, "150 s")]
-PHASES = ("hoist", "product", "seal")
+PHASES = ("factors", "product", "rerand")
 
 
 def main() -> None:
     """Run every case in a process of its own, and print a table."""
     print(f"{KEY_BITS}-bit key, N_max {N_MAX}, precision 2^-{PRECISION}, {SILOS} silos; processor seconds of one "
           "core; phe scaled from a slice")  # fmt: skip
-    print(f"{'users':>6} {'params':>7} {'hoist':>7} {'product':>8} {'seal':>6} {'silo':>7} {'predicted':>10} "
-          f"{'once':>6} {'server':>7} {'MB sent':>8} {'phe, step 2b':>20} {'phe, hoisted':>18} goal")  # fmt: skip
+    print(f"{'users':>6} {'params':>7} {'factors':>7} {'product':>8} {'rerand':>6} {'silo':>7} {'predicted':>10} "
+          f"{'once':>6} {'server':>7} {'MB sent':>8} {'phe, step 2b':>20} {'phe, factored':>18} goal")  # fmt: skip
     for case in CASES:
         r = apart(measure, case)
         silo = sum(r[phase] for phase in PHASES)
-        print(f"{case.users:>6} {case.parameters:>7} {r['hoist']:>7.2f} {r['product']:>8.2f} {r['seal']:>6.2f} "
+        print(f"{case.users:>6} {case.parameters:>7} {r['factors']:>7.2f} {r['product']:>8.2f} {r['rerand']:>6.2f} "
               f"{silo:>7.2f} {r['predicted']:>10.2f} {r['once']:>6.2f} {r['server']:>7.2f} {r['sent']:>8.3f} "
-              f"{r['phe']:>11.1f} ({r['phe'] / silo:>5.0f}x) {r['hoisted']:>9.1f} ({r['hoisted'] / silo:>5.1f}x) "
+              f"{r['phe']:>11.1f} ({r['phe'] / silo:>5.0f}x) {r['factored']:>9.1f} ({r['factored'] / silo:>5.1f}x) "
               f"{case.goal}", flush=True)  # fmt: skip
 
 
 def measure(case: Case) -> dict[str, float]:
     """Seconds of each phase, and megabytes that a silo sends. Checks every total against plain integers."""
-    from fedpriv.aggregation.paillier.cost import Timings, predict
-    from fedpriv.aggregation.paillier.keys import generate_key
-    from fedpriv.aggregation.paillier.layout import Layout
-    from fedpriv.aggregation.paillier.residues import residues
-    from fedpriv.aggregation.paillier.weighted_product import hoist, multiply, seal, weighted_product
+    from fedpriv.aggregation.private_weighting.cost import Timings, predict
+    from fedpriv.aggregation.private_weighting.weighted_product import (
+        add_and_rerandomise,
+        multiply,
+        raise_to_factors,
+        weighted_product,
+    )
+    from fedpriv.crypto.paillier.keys import generate_key
+    from fedpriv.crypto.paillier.residues import fastest_source
+    from fedpriv.encoding.slot_layout import SlotLayout
 
     key, rng, seconds = generate_key(KEY_BITS), np.random.default_rng(0), {}
     public, users = key.public, range(case.users)
-    layout = Layout(KEY_BITS, N_MAX, PRECISION, case.users, SILOS, bound=1.0, noise=NOISE)
-    cost = predict(layout, case.users, case.parameters, Timings.measure(KEY_BITS), rounds=ROUNDS)
+    layout = SlotLayout(KEY_BITS, N_MAX, PRECISION, users=case.users, silos=SILOS, bound=1.0, noise=NOISE)
+    cost = predict(layout, case.users, case.parameters, timings=Timings.measure(KEY_BITS), rounds=ROUNDS)
     blinds = [1 + secrets.randbelow(public.n - 1) for _ in users]
     totals = rng.integers(1, N_MAX + 1, case.users).tolist()
     counts = [int(rng.integers(1, total + 1)) for total in totals]
@@ -75,22 +80,23 @@ def measure(case: Case) -> dict[str, float]:
     vectors /= np.maximum(1, np.linalg.norm(vectors, axis=1, keepdims=True))
     noise = np.rint(rng.normal(size=case.parameters) * 2**PRECISION).astype(np.int64)
 
-    def timed(phase: str, work: Callable[..., Any], *arguments: Any) -> Any:
+    def timed(phase: str, work: Callable[..., Any], *arguments: Any, **details: Any) -> Any:
         since = time.process_time()
-        result = work(*arguments)
+        result = work(*arguments, **details)
         seconds[phase] = seconds.get(phase, 0.0) + time.process_time() - since
         return result
 
     inverses = [pow(blind * total, -1, public.n) for blind, total in zip(blinds, totals)]
     broadcast = timed("server", lambda: [key.encrypt(inverse) for inverse in inverses])
-    source = timed("once", residues, public, ROUNDS * layout.columns(case.parameters))
+    source = timed("once", fastest_source, public, ROUNDS * layout.columns(case.parameters))
     factors = [blind * count * layout.lcm for blind, count in zip(blinds, counts)]
-    hoisted = timed("hoist", hoist, public, broadcast, factors)
+    powers = timed("factors", raise_to_factors, public, broadcast, factors)
     coefficients = timed("product", layout.truncate, vectors)
-    products = timed("product", weighted_product, public, hoisted, coefficients, layout)
-    drawn = timed("seal", layout.dithered, noise)
-    fresh = timed("seal", source.draw, len(products))
-    message = timed("seal", seal, public, products, layout.pack(drawn), fresh)
+    products = timed("product", weighted_product, public, powers, coefficients, layout=layout)
+    drawn = timed("rerand", layout.dithered, noise)
+    fresh = timed("rerand", source.draw, len(products))
+    packed = layout.pack(drawn)
+    message = timed("rerand", add_and_rerandomise, public, products, plaintexts=packed, residues=fresh)
     sums = timed("server", multiply, public, [message] + [[1] * len(message)] * (SILOS - 1))
     got = layout.unpack(timed("server", lambda: [key.decrypt(c) for c in sums]), public.n, case.parameters)
     weights = [layout.lcm * count // total for count, total in zip(counts, totals)]
@@ -101,7 +107,7 @@ def measure(case: Case) -> dict[str, float]:
         "predicted": cost.silo,
         "sent": cost.upload / 1e6,
         "phe": pairs * phe_pair(public.n, factors[0], coefficients[0]),
-        "hoisted": seconds["hoist"] + pairs * phe_pair(public.n, 1, coefficients[0]),
+        "factored": seconds["factors"] + pairs * phe_pair(public.n, 1, coefficients[0]),
     }
 
 

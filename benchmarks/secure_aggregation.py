@@ -1,12 +1,13 @@
 """Secure sums at the size of real cohorts: what one silo pays, and what the server pays when some drop out.
 
 Processor seconds of one core, with the code that a run uses. `masked` is a silo's round under aggregation=masked. The
-others are secagg's: `shares` checks the candidates and seals shares for all of them, `mask` encodes the vector and adds
-all masks, `reveal` opens the others' shares. In `unmask` the server rebuilds the mask keys of silos that dropped out
-after sharing, and takes off one mask for each of them and each survivor, and the survivors' own.
+others are secagg's: `shares` checks the candidates, agrees on a mask with each of them and seals shares for all,
+`mask` encodes the vector and adds all masks, `reveal` opens the others' shares. In `unmask` the server rebuilds the
+mask keys of silos that dropped out after sharing, and takes off one mask for each of them and each survivor, and the
+survivors' own.
 
 `bare` is the part of `mask` that no code can save: as much key stream of AES-256 in counter mode, made and added within
-the cache. What `mask` takes beyond it is one key agreement for each peer and the encoding.
+the cache. What `mask` takes beyond it is the encoding, and a key schedule for each peer.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks._apart import apart
-from fedpriv.engines.messages import size_of
+from fedpriv.parties.messages import size_of
+
+if TYPE_CHECKING:
+    from fedpriv.aggregation.secagg.silo import Member
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,25 @@ class Case:
     dropped: int
     bits: int
 
+
+@dataclass
+class Clock:
+    """Processor seconds of each phase, the median where it is repeated."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def time(self, phase: str, work: Callable[..., Any], *arguments: Any, turns: int = 1, **details: Any) -> Any:
+        """The last result of so many turns of work(*arguments, **details)."""
+        taken = []
+        for _ in range(turns):
+            since = time.process_time()
+            result = work(*arguments, **details)
+            taken.append(time.process_time() - since)
+        self.seconds[phase] = float(np.median(taken))
+        return result
+
+
+Shares = dict[str, np.ndarray]
 
 TURNS = 5
 """How often masking is timed; medians are shown."""
@@ -58,83 +81,85 @@ def main() -> None:
 
 def measure(case: Case) -> dict[str, float]:
     """Seconds of each phase for one silo, and of the server's unmasking; megabytes that the silo sends."""
-    from fedpriv.aggregation.field_shares import share
-    from fedpriv.aggregation.fixed_point import FixedPoint
     from fedpriv.aggregation.masked import mask
-    from fedpriv.aggregation.secagg import SecAgg
-    from fedpriv.aggregation.secagg_messages import (
-        new_signing_key,
-        seal,
-        seed_commitment,
-        session_of,
-        set_statement,
-        sign,
-    )
-    from fedpriv.aggregation.secagg_server import Collector
-    from fedpriv.aggregation.secagg_silo import Member
+    from fedpriv.aggregation.secagg.messages import Terms, seed_commitment, set_statement
+    from fedpriv.aggregation.secagg.server import Collector
+    from fedpriv.aggregation.secagg.silo import Member
+    from fedpriv.crypto.signatures import SigningKey
+    from fedpriv.encoding.fixed_point import FixedPoint
     from fedpriv.streams import SystemGenerator
 
-    aggregation = SecAgg(cohort=case.silos - case.dropped, candidates=case.silos, bits=case.bits)
-    terms = aggregation.terms(case.silos, 1, FixedPoint(case.bits, 1e4, case.silos - case.dropped))
-    names = [f"silo{s:04}" for s in range(case.silos)]
-    chosen, one, others = names[case.dropped :], names[-1], names[:-1]
-    vector = np.random.default_rng(0).normal(size=case.parameters)
-    signing = {name: new_signing_key() for name in names}
-    registry = {name: public for name, (_, public) in signing.items()}
+    silos, cohort, threshold = case.silos, case.silos - case.dropped, two_thirds(case.silos)
+    encoding = FixedPoint(case.bits, 1e4, cohort)
+    terms = Terms(serial=(1, 0), threshold=threshold, cohort=cohort, candidates=silos, encoding=encoding)
+    names = [f"silo{s:04}" for s in range(silos)]
+    chosen, one = names[case.dropped :], names[-1]
+    vector, clock = np.random.default_rng(0).normal(size=case.parameters), Clock()
+    signing = {name: SigningKey.generate() for name in names}
+    registry = {name: key.verification_key for name, key in signing.items()}
+
+    def encoded() -> np.ndarray:
+        return encoding.encode(vector, one)
+
+    seeds = {name: os.urandom(32) for name in names if name != one}
+    clock.time("masked", lambda: mask(encoded(), one, names, seeds=seeds, serial=terms.serial), turns=TURNS)
     members = {
-        name: Member(name, terms, signing[name][0], registry, lambda: terms.code.encode(vector, one)) for name in names
+        name: Member(name=name, terms=terms, signing_key=key, registry=registry, vector=encoded)
+        for name, key in signing.items()
     }
     roster = {name: member.advertise(None) for name, member in members.items()}
-    session, seconds = session_of(1, roster), {}
-
-    def timed(phase: str, work: Callable[..., Any], *arguments: Any, turns: int = 1) -> Any:
-        taken = []
-        for _ in range(turns):
-            since = time.process_time()
-            result = work(*arguments)
-            taken.append(time.process_time() - since)
-        seconds[phase] = float(np.median(taken))
-        return result
-
-    seeds = {name: os.urandom(32) for name in others}
-    timed("masked", lambda: mask(terms.code.encode(vector, one), one, names, seeds, 1), turns=TURNS)
-    sharing = timed("shares", members[one].share_keys, roster)
-    key_shares = {name: share(member.masking[0], terms.threshold, case.silos) for name, member in members.items()}
-    seed_shares = {name: share(member.seed, terms.threshold, case.silos) for name, member in members.items()}
-    commitments = {name: seed_commitment(session, name, member.seed) for name, member in members.items()}
-    letters = {}
-    for name in others:
-        plain = key_shares[name][-1].tobytes() + seed_shares[name][-1].tobytes()
-        letters[name] = seal(members[name].channel[0], roster[one][0], session, name, one, plain)
-    message = timed("mask", members[one].masked_input, letters, turns=TURNS)
-    timed("bare", bare_masks, case.silos, message, turns=TURNS)
-    consent = members[one].consent((chosen, chosen))
+    sharing = clock.time("shares", members[one].share_keys, roster)
+    key_shares, seed_shares, letters = deal(members, one, threshold)
+    message = clock.time("mask", members[one].masked_input, letters, turns=TURNS)
+    clock.time("bare", bare_masks, silos, message, turns=TURNS)
+    consent, session = members[one].consent((chosen, chosen)), members[one].session
     statement = set_statement(session, chosen)
-    signatures = {name: sign(signing[name][0], statement) for name in chosen[-terms.threshold :]}
-    answer = timed("reveal", members[one].reveal, signatures)
+    signatures = {name: signing[name].sign(statement) for name in chosen[-threshold:]}
+    answer = clock.time("reveal", members[one].reveal, signatures)
     revealed = {
         name: {owner: (seed_shares if owner in chosen else key_shares)[owner][row] for owner in names}
         for row, name in enumerate(names)
         if name in signatures
     }
+    commitments = {name: seed_commitment(session, name, member.seed) for name, member in members.items()}
     # The same message stands for everybody's: the server's work does not depend on the numbers.
-    timed(
+    clock.time(
         "unmask",
         Collector(terms, names, SystemGenerator()).unmask,
-        roster,
-        commitments,
-        dict.fromkeys(chosen, message),
-        revealed,
+        roster=roster,
+        commitments=commitments,
+        masked=dict.fromkeys(chosen, message),
+        revealed=revealed,
     )
     sent = sum(map(size_of, [roster[one], sharing, message, consent, answer]))
-    return seconds | {"sent": sent / 1e6, "vector": message.nbytes / 1e6, "plain": vector.nbytes / 1e6}
+    return clock.seconds | {"sent": sent / 1e6, "vector": message.nbytes / 1e6, "plain": vector.nbytes / 1e6}
+
+
+def deal(members: dict[str, Member], one: str, threshold: int) -> tuple[Shares, Shares, dict[str, bytes]]:
+    """Shares of every silo's mask key and of its seed, and the letters that bring silo `one`, the last, its own."""
+    from fedpriv.aggregation.secagg.messages import Envelope
+    from fedpriv.crypto.secret_sharing import share
+
+    keys = {name: share(member.masking.raw, threshold, len(members)) for name, member in members.items()}
+    seeds = {name: share(member.seed, threshold, len(members)) for name, member in members.items()}
+    peer, session, letters = members[one].channel.public, members[one].session, {}
+    for name, member in members.items():
+        if name != one:
+            envelope = Envelope(own=member.channel, peer=peer, session=session, sender=name, receiver=one)
+            letters[name] = envelope.seal(keys[name][-1].tobytes() + seeds[name][-1].tobytes())
+    return keys, seeds, letters
+
+
+def two_thirds(silos: int) -> int:
+    """The threshold that secagg takes when none is given."""
+    return 2 * silos // 3 + 1
 
 
 def bare_masks(masks: int, vector: np.ndarray) -> None:
     """Make as much key stream as so many masks for the vector take, and add it up, block by block in one place."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-    from fedpriv.aggregation.masks import BLOCK_BYTES
+    from fedpriv.crypto.prg import BLOCK_BYTES
 
     zeros, room = bytes(BLOCK_BYTES), bytearray(BLOCK_BYTES)
     stream = Cipher(algorithms.AES256(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
@@ -146,9 +171,9 @@ def bare_masks(masks: int, vector: np.ndarray) -> None:
 
 def shamir(silos: int, turns: int = 5) -> tuple[float, float]:
     """Milliseconds to share 32 bytes, and to rebuild them from a set of silos not met before: medians."""
-    from fedpriv.aggregation.field_shares import Reconstruction, share
+    from fedpriv.crypto.secret_sharing import Reconstruction, share
 
-    threshold, splits, joins = 2 * silos // 3 + 1, [], []
+    threshold, splits, joins = two_thirds(silos), [], []
     share(bytes(32), threshold, silos)  # the powers of the points are made once
     for turn in range(turns):
         since = time.process_time()

@@ -9,8 +9,14 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedpriv.errors import ConfigError, FedprivError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from fedpriv.compose import CommandLine
 
 HYDRA_ONLY = ("--hydra-help", "--version", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc")
 RESUMABLE = ("rounds", "device")
@@ -49,25 +55,25 @@ def run(args: list[str]) -> None:
     if not any(word.split("=")[0] in HYDRA_ONLY for word in args):
         from hydra.types import RunMode
 
-        from fedpriv.compose import Words, compose_jobs, own
+        from fedpriv.compose import CommandLine, compose_jobs, without_hydra
 
-        words = Words.parse(args)
-        configs = compose_jobs(words, conf_dir())
+        line = CommandLine.parse(args)
+        configs = compose_jobs(line, conf_dir())
         for config in configs:
-            build(own(config))
+            build(without_hydra(config))
         if configs[0].resume is not None:
-            _resume(words, str(configs[0].resume), len(configs))
+            _resume(line, str(configs[0].resume), len(configs))
             return
         _hydra(
             args,
             conf_dir(),
-            _check_writable(configs[0], words.multirun or configs[0].hydra.mode == RunMode.MULTIRUN),
+            _check_writable(configs[0], line.multirun or configs[0].hydra.mode == RunMode.MULTIRUN),
         )
     else:
         _hydra(args, conf_dir(), Path())
 
 
-def _check_writable(config, multirun: bool) -> Path:
+def _check_writable(config: DictConfig, multirun: bool) -> Path:
     """The nearest existing folder above the output folder; ends early when nothing can be written there."""
     import tempfile
 
@@ -92,14 +98,14 @@ def _hydra(args: list[str], config_dir: Path, existing: Path) -> None:
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # exceptions reach us instead of being printed by Hydra
     sys.argv = [sys.argv[0], *args]
 
-    def job(config) -> None:
+    def job(config: DictConfig) -> None:
         _job(config, existing)
 
     with one_line_errors():
         hydra.main(version_base="1.3", config_path=str(config_dir), config_name="config")(job)()
 
 
-def _job(config, existing: Path) -> None:
+def _job(config: DictConfig, existing: Path) -> None:
     """One job inside Hydra. A single run ends the process itself; in a sweep the other jobs go on."""
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
@@ -137,7 +143,7 @@ def _remove_unstarted(folder: Path, existing: Path) -> None:
         path.rmdir()
 
 
-def _resume(words, target: str, jobs: int) -> None:
+def _resume(line: CommandLine, target: str, jobs: int) -> None:
     """Continue the run in folder `target` with its own stored configuration."""
     from omegaconf import OmegaConf
 
@@ -148,9 +154,9 @@ def _resume(words, target: str, jobs: int) -> None:
     stored = folder / "config.yaml"
     if not stored.is_file():
         raise ConfigError("resume", target, "a folder of an earlier run (with config.yaml)")
-    changes = [word for word in words.overrides if word.split("=")[0] != "resume"]
+    changes = [word for word in line.overrides if word.split("=")[0] != "resume"]
     refused = [word for word in changes if word.split("=")[0] not in RESUMABLE]
-    if refused or jobs > 1 or words.multirun:
+    if refused or jobs > 1 or line.multirun:
         named = " ".join(refused) or "a sweep"
         raise ConfigError("resume", target, f"goes on with its stored settings: {named} cannot be given beside it")
     config = OmegaConf.merge(OmegaConf.load(stored), OmegaConf.from_dotlist(changes))
@@ -168,15 +174,14 @@ def allocation(args: list[str]) -> None:
     """Print and draw who owns which records in which silo."""
     from rich.console import Console
 
-    from fedpriv.compose import Words, compose_jobs, own
+    from fedpriv.compose import CommandLine, compose_jobs, without_hydra
     from fedpriv.config import build
     from fedpriv.data.allocation_report import draw, table
     from fedpriv.help import conf_dir
 
-    words = Words.parse(args)
     console = Console()
-    for number, config in enumerate(compose_jobs(words, conf_dir())):
-        exp = build(own(config))
+    for number, config in enumerate(compose_jobs(CommandLine.parse(args), conf_dir())):
+        exp = build(without_hydra(config))
         corpus = exp.data.load(exp.streams)
         result = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
         console.print(table(result))

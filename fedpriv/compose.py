@@ -1,4 +1,4 @@
-"""Composing configurations from command-line words, with Hydra's errors told in one line.
+"""Composing configurations from command lines, with Hydra's errors told in one line.
 
 Every job of a sweep is composed and checked before the first one starts, so a typo in the last value of a sweep costs
 no training time.
@@ -12,67 +12,72 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from fedpriv.errors import ConfigError, FedprivError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
+    from omegaconf.errors import OmegaConfBaseException
 
 
 @dataclass(frozen=True)
-class Words:
-    """A command line taken apart by Hydra's own parser: overrides, -m, and a user's own configuration folder."""
+class CommandLine:
+    """A command line taken apart by Hydra's own parser.
+
+    overrides: its key=value words. multirun: whether it has -m. config_dir: a user's own configuration folder.
+    """
 
     overrides: list[str]
     multirun: bool
     config_dir: str | None
 
     @staticmethod
-    def parse(args: list[str]) -> Words:
+    def parse(args: list[str]) -> CommandLine:
         """Raises FedprivError for a flag that does not exist."""
         from hydra._internal.utils import get_args_parser
 
         parser = get_args_parser()
-        parser.error = _refuse  # type: ignore[assignment]
+        parser.error = _refuse  # type: ignore[method-assign]
         known = parser.parse_args(args)
-        return Words(known.overrides, known.multirun, known.config_dir)
+        return CommandLine(known.overrides, known.multirun, known.config_dir)
 
 
-def _refuse(message: str) -> None:
+def _refuse(message: str) -> NoReturn:
     raise FedprivError(f"{message}; see fedpriv --help")
 
 
-def compose_jobs(words: Words, config_dir: Path) -> list[DictConfig]:
-    """The configuration of every job these words stand for; one, or with a sweep every combination in order.
+def compose_jobs(line: CommandLine, config_dir: Path) -> list[DictConfig]:
+    """The configuration of every job that the command line stands for: one, or with a sweep every combination in order.
 
     Each carries its `hydra` node. Raises FedprivError with one line.
     """
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
-    search = [f"hydra.searchpath=[file://{Path(words.config_dir).resolve()}]"] if words.config_dir else []
+    search = [f"hydra.searchpath=[file://{Path(line.config_dir).resolve()}]"] if line.config_dir else []
     with one_line_errors():
         GlobalHydra.instance().clear()
         with initialize_config_dir(str(config_dir), version_base="1.3"):
-            fixed, swept = _split(words.overrides)
+            fixed, swept = _split(line.overrides)
             first = [*search, *fixed, *(f"{key}={values[0]}" for key, values in swept.items())]
             config = compose("config", first, return_hydra_config=True)
             for key, values in (config.hydra.sweeper.get("params") or {}).items():
                 if key not in swept and not any(word.split("=")[0] == key for word in fixed):
                     swept |= _split([f"{key}={values}"])[1]
-            if swept and not words.multirun and config.hydra.mode is None:
+            if swept and not line.multirun and config.hydra.mode is None:
                 key, values = next(iter(swept.items()))
                 raise ConfigError(key, ",".join(values), "several values need -m (multirun)")
             combinations = itertools.product(*([f"{key}={value}" for value in swept[key]] for key in swept))
             return [compose("config", [*search, *fixed, *job], return_hydra_config=True) for job in combinations]
 
 
-def own(config: DictConfig) -> DictConfig:
+def without_hydra(config: DictConfig) -> DictConfig:
     """The configuration without Hydra's node."""
     from omegaconf import OmegaConf
 
     plain = OmegaConf.to_container(config, resolve=False)
+    assert isinstance(plain, dict)
     plain.pop("hydra", None)
     return OmegaConf.create(plain)
 
@@ -83,7 +88,8 @@ def _split(overrides: list[str]) -> tuple[list[str], dict[str, list[str]]]:
 
     from fedpriv.config import GROUPS
 
-    fixed, swept = [], {}
+    fixed: list[str] = []
+    swept: dict[str, list[str]] = {}
     for word, parsed in zip(overrides, OverridesParser.create().parse_overrides(overrides)):
         if parsed.is_sweep_override():
             swept[parsed.get_key_element()] = list(parsed.sweep_string_iterator())
@@ -103,10 +109,14 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except MissingConfigException as error:
+        from fedpriv.config import RENAMED
+
         group, _, name = str(error.missing_cfg_file).rpartition("/")
         options = [str(option) for option in error.options or []]
         near = difflib.get_close_matches(name, options, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
+        if now := RENAMED.get(f"{group}={name}"):
+            hint = f"is now {now}; "
         allowed = f"allowed: {', '.join(options)}" if options else "no such file in the configuration tree"
         raise ConfigError(group or "config", name, f"not found; {hint}{allowed}") from error
     except OmegaConfBaseException as error:
@@ -118,7 +128,7 @@ def one_line_errors() -> Iterator[None]:
         raise FedprivError(_one_line(error)) from error
 
 
-def _key_error(error) -> FedprivError:
+def _key_error(error: OmegaConfBaseException) -> FedprivError:
     """Which key, and which keys exist beside it."""
     from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
@@ -127,7 +137,7 @@ def _key_error(error) -> FedprivError:
     parent = error.parent_node
     if isinstance(error, ConfigAttributeError | ConfigKeyError) and parent is not None and hasattr(parent, "keys"):
         return unknown_key(
-            error.full_key, [str(key) for key in parent if not str(key).startswith("_") and key != "hydra"]
+            error.full_key or "config", [str(key) for key in parent if not str(key).startswith("_") and key != "hydra"]
         )
     return FedprivError(f"{error.full_key or 'config'}: {_one_line(error)}")
 

@@ -17,15 +17,18 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.aggregation.base import Aggregation
-from fedpriv.algorithms.base import Algorithm, Federation
+from fedpriv.aggregation.deploy import Deployer
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.convexity import convex_loss
 from fedpriv.data.allocate import Allocator
 from fedpriv.data.base import DataSet
+from fedpriv.deployment import Federation
 from fedpriv.engines.base import Engine
 from fedpriv.errors import ConfigError, require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.models import Model
 from fedpriv.streams import Streams
+from fedpriv.training.optimizers import LocalOptimizer
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ GROUPS = {
     "allocator": Allocator,
     "model": Model,
     "algo": Algorithm,
+    "optimizer": LocalOptimizer,
     "mechanism": Mechanism,
     "accountant": Accountant,
     "aggregation": Aggregation,
@@ -88,6 +92,7 @@ class Experiment:
     allocator: Allocator
     model: Model
     algo: Algorithm
+    optimizer: LocalOptimizer
     mechanism: Mechanism
     accountant: Accountant
     aggregation: Aggregation
@@ -96,15 +101,20 @@ class Experiment:
     def __post_init__(self) -> None:
         self.allocator.check(self.data)
         self.aggregation.check(self.algo)
-        self.algo.check(self.federation, self.mechanism, self.aggregation)
-        self.algo.agree(self.federation, self.mechanism, self.aggregation)
+        self.deployer.draft(self.federation)
+
+    @property
+    def deployer(self) -> Deployer:
+        """What makes a deployment as soon as the federation's sizes are known."""
+        return Deployer(self.algo, self.aggregation, self.mechanism, self.optimizer, self.streams)
 
     @property
     def federation(self) -> Federation:
-        """The public sizes that plans and denominators are made of."""
+        """The public sizes that are known before any data are read."""
         size = self.model.size(self.data.shape, self.data.outputs)
         loss = convex_loss(self.model, self.data.task, self.data.outputs)
-        return Federation(self.allocator.n_users, self.allocator.n_silos, size, loss=loss)
+        users, silos = self.allocator.n_users, self.allocator.n_silos
+        return Federation(users, silos, size, records_per_draw=self.data.records_per_draw, loss=loss)
 
     @property
     def streams(self) -> Streams:
@@ -117,8 +127,9 @@ def build(config: Any) -> Experiment:
 
     Raises ConfigError with one line that names the key, its value and what is allowed.
     """
+    plain: dict[str, Any]
     try:
-        plain = OmegaConf.to_container(OmegaConf.create(config), resolve=True, throw_on_missing=True)
+        plain = OmegaConf.to_container(OmegaConf.create(config), resolve=True, throw_on_missing=True)  # type: ignore[assignment]
     except OmegaConfBaseException as error:
         raise ConfigError(error.full_key or "config", "?", _first_line(error)) from error
     unknown = set(plain) - set(GROUPS) - {f.name for f in fields(RunOptions)} - {"preset", "experiment"}
@@ -129,8 +140,18 @@ def build(config: Any) -> Experiment:
     return Experiment(options, **{name: _component(plain.get(name), base, name) for name, base in GROUPS.items()})
 
 
+RENAMED = {
+    "algo.noise": "algo.calibration",
+    "algo.sensitivity": "algo.calibration",
+    "engine=processes": "engine=ray",
+}
+"""Keys and files of groups in earlier versions, and what they are called now."""
+
+
 def unknown_key(key: str, known: list[str]) -> ConfigError:
-    """The error for a key that does not exist, with the nearest one that does."""
+    """The error for a key that does not exist, with its new name or the nearest one that does exist."""
+    if RENAMED.get(key, "").rpartition(".")[2] in known:
+        return ConfigError(key, "...", f"is now {RENAMED[key]} (given, paper or certified)")
     near = difflib.get_close_matches(key.rpartition(".")[2], [k.rpartition(".")[2] for k in known], n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     return ConfigError(key, "...", f"unknown key; {hint}allowed: {', '.join(sorted(known))}")

@@ -23,7 +23,9 @@ class ConvexLoss:
 
         The Hessian is the one in the outputs times x x^T, with x the features and a constant 1 if there is a bias.
         """
-        return self.curvature * self.model.score_norm(feature_norm) ** 2
+        norm = self.model.score_norm(feature_norm)
+        assert norm is not None  # `convex_loss` takes no other model
+        return self.curvature * norm**2
 
 
 def convex_loss(model: Model, task: Task, outputs: int) -> ConvexLoss | None:

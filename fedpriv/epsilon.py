@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.calibrate import MOST_ROUNDS, most_rounds, smallest_noise
+from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.accountants.rdp import Rdp
-from fedpriv.algorithms.base import Algorithm, Federation
 from fedpriv.config import Experiment
+from fedpriv.deployment import Deployment, Federation
 from fedpriv.errors import ConfigError
-from fedpriv.mechanisms.base import Mechanism
 
 
 def milestones(rounds: int) -> list[int]:
@@ -22,56 +22,60 @@ def milestones(rounds: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Planned:
-    """An experiment's plans without its data, and the sizes that they are made of."""
+    """An experiment's queries without its data: the federation is as much of it as they need."""
 
     exp: Experiment
-    algo: Algorithm
     federation: Federation
+    deployment: Deployment
 
     @staticmethod
     def of(exp: Experiment) -> Planned:
-        """Settle the algorithm; data are read only when plans depend on their allocation."""
-        algo, federation = exp.algo, exp.federation
-        if algo.plans_from_allocation:
+        """Data are read only when queries depend on their allocation."""
+        federation = exp.federation
+        if exp.algo.queries_need_allocation:
             from fedpriv.simulation import allocate
 
-            _, _, algo, federation = allocate(exp)
-        mechanism = algo.calibrated(exp.mechanism, federation, exp.aggregation, exp.streams)
-        return Planned(replace(exp, mechanism=mechanism), algo, federation)
+            _, _, federation = allocate(exp)
+        return Planned(exp, federation, exp.deployer.deploy(federation))
 
-    def record(self, ledger: Ledger, mechanism: Mechanism, after: int, until: int, observer: str | None = None) -> None:
+    def record(
+        self, ledger: Ledger, deployment: Deployment, after: int, until: int, *, observer: str | None = None
+    ) -> None:
         """Add the events of the rounds after + 1 to `until`; of one observer only, if it is named."""
-        alike = self.algo.plans_alike
+        alike = self.exp.algo.rounds_alike
         rounds, times = ((1,), until - after) if alike else (range(after + 1, until + 1), 1)
-        for round in rounds:
-            plan = self.algo.plan(round, self.federation, mechanism, self.exp.aggregation, self.exp.streams)
-            ledger.record((event for event in plan.events if observer in (None, event.observer)), times)
+        for number in rounds:
+            queries = self.exp.algo.queries(number, deployment)
+            events = (event for query in queries for event in query.events)
+            ledger.record((event for event in events if observer in (None, event.observer)), times)
 
     def rows_at(self, rounds: list[int]) -> list[EpsilonRow]:
         """Epsilon rows after each of the given rounds, ascending."""
         ledger, rows, done = Ledger(self.exp.accountant), [], 0
-        for round in rounds:
-            self.record(ledger, self.exp.mechanism, done, round)
-            rows += ledger.rows(round)
-            done = round
+        for number in rounds:
+            self.record(ledger, self.deployment, done, number)
+            rows += ledger.rows(number)
+            done = number
         return rows
 
     def spent(self, accountant: Accountant, noise: float, rounds: int) -> float:
         """The headline epsilon of so many rounds with this noise multiplier."""
-        own = self.exp.mechanism
-        mechanism = own if noise == own.noise_multiplier else replace(own, noise_multiplier=noise)
+        deployment = self.deployment
+        if noise != deployment.mechanism.noise_multiplier:
+            given = replace(self.exp.deployer, mechanism=deployment.mechanism.with_noise(noise))
+            deployment = given.draft(self.federation)
         ledger = Ledger(accountant)
-        self.record(ledger, mechanism, 0, rounds, "released model")
+        self.record(ledger, deployment, 0, rounds, observer=RELEASED_MODEL)
         return headline(ledger.rows(rounds))
 
 
 def calibrations(planned: Planned, budget: float) -> list[str]:
     """How many rounds fit within `budget`, and how much noise makes the planned rounds fit: one line each."""
     exp, spent = planned.exp, planned.spent
-    sigma, rounds = exp.mechanism.noise_multiplier, exp.options.rounds
+    sigma, rounds = planned.deployment.mechanism.noise_multiplier, exp.options.rounds
     rough = Rdp(exp.accountant.delta)  # instant, and near enough for a guess
     # Plans that differ are walked one by one, so nobody asks beyond the planned rounds.
-    limit = MOST_ROUNDS if planned.algo.plans_alike else rounds
+    limit = MOST_ROUNDS if exp.algo.rounds_alike else rounds
     guess = most_rounds(lambda n: spent(rough, sigma, n), budget, limit=limit)
     most = most_rounds(lambda n: spent(exp.accountant, sigma, n), budget, near=guess, limit=limit)
     lines = [f"epsilon {budget:g}: {'at least ' * (most == limit)}{most} rounds at noise {sigma:g}"]
@@ -79,7 +83,7 @@ def calibrations(planned: Planned, budget: float) -> list[str]:
         near = smallest_noise(lambda z: spent(rough, z, rounds), budget)
         least = smallest_noise(lambda z: spent(exp.accountant, z, rounds), budget, near=near)
         lines.append(f"epsilon {budget:g}: {rounds} rounds at noise {least:.4g}")
-    except (ConfigError, TypeError):  # no noise is enough, or this mechanism has none
+    except ConfigError:  # no noise is enough, or this mechanism has none
         lines.append(f"epsilon {budget:g}: no noise multiplier makes {rounds} rounds fit")
     return lines
 
@@ -89,15 +93,15 @@ def show(args: list[str]) -> None:
     from rich.console import Console
 
     from fedpriv.accountants.table import epsilon_table
-    from fedpriv.compose import Words, compose_jobs, own
+    from fedpriv.compose import CommandLine, compose_jobs, without_hydra
     from fedpriv.config import build
     from fedpriv.help import conf_dir
 
-    words = Words.parse(args)
+    line = CommandLine.parse(args)
     console = Console(soft_wrap=True, highlight=False)
-    for config in compose_jobs(words, conf_dir()):
-        exp = build(own(config))
-        if words.multirun:
+    for config in compose_jobs(line, conf_dir()):
+        exp = build(without_hydra(config))
+        if line.multirun:
             console.print(" ".join(config.hydra.overrides.task))
         planned = Planned.of(exp)
         rows = planned.rows_at(milestones(exp.options.rounds))

@@ -22,6 +22,10 @@ class DataError(FedprivError):
     """A data file is missing, truncated or malformed; the text names the file."""
 
 
+class AggregationAbortedError(FedprivError):
+    """An exchange ended without a sum; nothing is released by it, and the run goes on."""
+
+
 def require(condition: bool, key: str, value: object, allowed: str) -> None:
     """Raise `ConfigError` for `key` unless `condition` holds; `allowed` says which values are."""
     if not condition:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedpriv.accountants.ledger import EpsilonRow
-    from fedpriv.aggregation.base import Outlook
-    from fedpriv.simulation import Simulation
+    from fedpriv.aggregation.base import Estimate
+    from fedpriv.config import Experiment
 
 
 class Progress:
@@ -44,19 +44,19 @@ class Progress:
     def __exit__(self, *failure: object) -> None:
         self.bar.stop()
 
-    def update(self, round: int, row: dict[str, Any], epsilon: float | None) -> None:
-        """Show round `round`; a round that is not evaluated keeps the text of the last one that was."""
+    def update(self, number: int, row: dict[str, Any], epsilon: float | None) -> None:
+        """Show round `number`; a round that is not evaluated keeps the text of the last one that was."""
         if epsilon is not None:
             self.text = f"loss {row['loss']:.4f}  {self.metric} {row[self.metric]:.4f}  epsilon {epsilon:.4g}"
-        self.bar.update(self.task, completed=round, description=self.text)
-        if not self.console.is_terminal and (round == self.rounds or round % max(1, self.rounds // 10) == 0):
-            print(f"round {round}/{self.rounds}  {self.text}", file=sys.stderr, flush=True)
+        self.bar.update(self.task, completed=number, description=self.text)
+        if not self.console.is_terminal and (number == self.rounds or number % max(1, self.rounds // 10) == 0):
+            print(f"round {number}/{self.rounds}  {self.text}", file=sys.stderr, flush=True)
 
-    def expect(self, outlook: Outlook) -> None:
+    def expect(self, estimate: Estimate) -> None:
         """Say what is to come; until the first round has shown its pace, the bar shows the predicted time left."""
-        for line in outlook.lines:
+        for line in estimate.lines:
             self.say(line)
-        left = outlook.seconds * (self.rounds - self.bar.tasks[self.task].completed)
+        left = estimate.seconds * (self.rounds - self.bar.tasks[self.task].completed)
         self.bar.update(self.task, description=f"about {timedelta(seconds=math.ceil(left))} for the sums")
 
     def say(self, text: str) -> None:
@@ -64,7 +64,7 @@ class Progress:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def summary(folder: Path, simulation: Simulation, epsilons: list[EpsilonRow], ending: str | None) -> None:
+def summary(folder: Path, experiment: Experiment, epsilons: list[EpsilonRow], ending: str | None) -> None:
     """Print the run's result: first and last metrics, epsilon for each observer, where the files are."""
     from rich.console import Console
     from rich.table import Table
@@ -74,7 +74,7 @@ def summary(folder: Path, simulation: Simulation, epsilons: list[EpsilonRow], en
     console = Console()
     with open(folder / "metrics.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    table = Table(title=f"{simulation.algo.label} on {type(simulation.experiment.data).__name__}")
+    table = Table(title=f"{experiment.algo.label} on {type(experiment.data).__name__}")
     table.add_column("")
     for row in (rows[0], rows[-1]):
         table.add_column(f"round {row['round']}", justify="right")
@@ -82,9 +82,9 @@ def summary(folder: Path, simulation: Simulation, epsilons: list[EpsilonRow], en
         if name != "round" and start:  # norms are empty in round 0
             table.add_row(name, f"{float(start):.4f}", f"{float(rows[-1][name]):.4f}")
     console.print(table)
-    console.print(epsilon_table(epsilons, simulation.experiment.accountant.delta))
+    console.print(epsilon_table(epsilons, experiment.accountant.delta))
     if ending:
         console.print(f"Ended early: {ending}")
-    if simulation.experiment.options.randomness == "simulation":
+    if experiment.options.randomness == "simulation":
         console.print("Simulation: seeded noise hides nothing from who knows the seed (randomness=system is private).")
     console.print(f"Results: {folder}", soft_wrap=True)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
-from fedpriv.aggregation.base import AggregationAborted
+from fedpriv.errors import AggregationAbortedError
 from fedpriv.progress import Progress, summary
 from fedpriv.results import RunFolder
 from fedpriv.stopwatch import Stopwatch
+from fedpriv.tally import Tally
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.base import Tally
-    from fedpriv.config import Experiment
+    from fedpriv.accountants.events import Event
+    from fedpriv.config import Experiment, RunOptions
+    from fedpriv.query import Query
     from fedpriv.simulation import Simulation
+    from fedpriv.state import State
 
 PHASES = ("plan", "accounting", "local_training", "aggregation", "global_update", "evaluation")
 
@@ -37,135 +41,154 @@ def train(experiment: Experiment, config_yaml: str, path: Path, resume: bool = F
     """
     from fedpriv.simulation import prepare
 
-    simulation = prepare(experiment)
     folder = RunFolder(path)
-    if not resume:
-        folder.create(config_yaml)
-    try:
-        rows, ending = _loop(simulation, folder, resume)
-    except KeyboardInterrupt:
-        folder.status(state="failed", reason=f"interrupted; resume={path} goes on")
-        raise
-    except Exception as error:
-        folder.status(state="failed", reason=str(error) or type(error).__name__, traceback=traceback.format_exc())
-        raise
+    saved = folder.load_checkpoint() if resume else None
+    with prepare(experiment, saved[1] if saved else None) as simulation:
+        if not resume:
+            folder.create(config_yaml)
+        run = _Run(experiment, simulation, folder)
+        try:
+            rows, ending = run.loop(saved[0] if saved else None)
+        except KeyboardInterrupt:
+            folder.status(state="failed", reason=f"interrupted; resume={path} goes on")
+            raise
+        except Exception as error:
+            folder.status(state="failed", reason=str(error) or type(error).__name__, traceback=traceback.format_exc())
+            raise
     folder.status(state="done", reason=ending)
-    summary(path, simulation, rows, ending)
+    summary(path, experiment, rows, ending)
 
 
-def _loop(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[list[EpsilonRow], str | None]:
-    """Rounds until the last one, or until the next would break the budget. Returns the last epsilon rows, and why the
-    run ended early if it did."""
-    options, budget = simulation.experiment.options, simulation.experiment.accountant.budget
-    done, theta, ledger = _start(simulation, folder, resume)
-    rows = ledger.rows(done)
-    with Progress(options.rounds, done, simulation.experiment.data.task.metric) as progress:
-        if done < options.rounds and (outlook := simulation.outlook(done + 1)):
-            progress.expect(outlook)
-        for round in range(done + 1, options.rounds + 1):
-            watch = Stopwatch()
-            with watch.phase("plan"):
-                plan = simulation.plan(round)
-            # With a budget any round may turn out to be the last.
-            shown = round % options.evaluate_every == 0 or round == options.rounds or budget is not None
-            with watch.phase("accounting"):
-                after = ledger.copy()
-                after.record(plan.events)
-                rows_after = after.rows(round) if shown else rows
-            if budget is not None and headline(rows_after) > budget:
-                ending = f"round {round} would exceed accountant.budget={budget:g}"
-                break
-            result = simulation.run_round(plan, theta, watch)
-            step, theta = float(np.linalg.norm(result.theta - theta)), result.theta
-            if result.aborted:
-                progress.say(f"round {round} released nothing: {result.aborted}")
-            ledger, rows = after, rows_after
-            row: dict[str, Any] = {}
-            if shown:
-                with watch.phase("evaluation"):
-                    row = _evaluated(round, simulation, theta, result.tally, step)
-                folder.append("metrics.csv", [row])
-                folder.append("epsilon.csv", [_columns(row) for row in rows])
-            seconds = {phase: watch.seconds.get(phase, 0.0) for phase in PHASES}
-            folder.append("timings.csv", [{"round": round, **seconds, "aborted": result.aborted}])
-            folder.append("traffic.csv", result.traffic.rows(round, "round"))
-            if round % options.checkpoint_every == 0 or round == options.rounds:
-                folder.save_checkpoint(round, simulation.state(theta))
-            progress.update(round, row, headline(rows) if shown else None)
-        else:
-            ending = None
-    _account_for_aborts(folder)
-    folder.save_model(simulation.parameters(theta))
-    return rows, ending
+@dataclass
+class _Run:
+    """One run on its way: what it was started with, and where its records go."""
+
+    experiment: Experiment
+    simulation: Simulation
+    folder: RunFolder
+
+    @property
+    def options(self) -> RunOptions:
+        return self.experiment.options
+
+    def loop(self, saved: int | None) -> tuple[list[EpsilonRow], str | None]:
+        """Rounds until the last one, or until the next would break the budget. Returns the last epsilon rows, and why
+        the run ended early if it did. saved: the round of the checkpoint that the run goes on from."""
+        options, budget, simulation = self.options, self.experiment.accountant.budget, self.simulation
+        ledger, state, done = self._start(saved), simulation.state, saved or 0
+        rows = ledger.rows(done)
+        with Progress(options.rounds, done, simulation.task.metric) as progress:
+            if done < options.rounds and (estimate := simulation.estimate(done + 1, options.rounds - done)):
+                progress.expect(estimate)
+            for number in range(done + 1, options.rounds + 1):
+                watch = Stopwatch()
+                with watch.phase("plan"):
+                    queries = simulation.queries(number)
+                # With a budget any round may turn out to be the last.
+                shown = number % options.evaluate_every == 0 or number == options.rounds or budget is not None
+                with watch.phase("accounting"):
+                    after = ledger.copy()
+                    after.record(events_of(queries))
+                    rows_after = after.rows(number) if shown else rows
+                if budget is not None and headline(rows_after) > budget:
+                    ending = f"round {number} would exceed accountant.budget={budget:g}"
+                    break
+                before, result = state, simulation.run_round(queries, state, watch)
+                state = result.state
+                if result.aborted:
+                    progress.say(f"round {number} released nothing: {result.aborted}")
+                ledger, rows = after, rows_after
+                step = float(np.linalg.norm(state.params - before.params))
+                row: dict[str, Any] = {}
+                if shown:
+                    with watch.phase("evaluation"):
+                        row = self._evaluated(number, state, result.tally, step)
+                    self.folder.append("metrics.csv", [row])
+                    self.folder.append("epsilon.csv", [_columns(row) for row in rows])
+                seconds = {phase: watch.seconds.get(phase, 0.0) for phase in PHASES}
+                self.folder.append("timings.csv", [{"round": number, **seconds, "aborted": result.aborted}])
+                self.folder.append("traffic.csv", result.traffic)
+                if number % options.checkpoint_every == 0 or number == options.rounds:
+                    self.folder.save_checkpoint(number, simulation.arrays(state))
+                progress.update(number, row, headline(rows) if shown else None)
+            else:
+                ending = None
+        _account_for_aborts(self.folder)
+        self.folder.save_model(simulation.parameters(state))
+        return rows, ending
+
+    def _start(self, saved: int | None) -> Ledger:
+        """The ledger of all rounds so far; opens the run's records or cuts them back to the checkpoint."""
+        simulation, folder = self.simulation, self.folder
+        folder.rewind(-1 if saved is None else saved)
+        ledger = Ledger(self.experiment.accountant)
+        for past in range(1, (saved or 0) + 1):
+            ledger.record(events_of(simulation.queries(past)))
+        self._opening_status()
+        if saved is None:
+            folder.append("metrics.csv", [self._evaluated(0, simulation.state)])
+            folder.append("traffic.csv", simulation.setup)
+            folder.save_checkpoint(0, simulation.arrays(simulation.state))
+        return ledger
+
+    def _evaluated(
+        self, number: int, state: State, tally: Tally | None = None, step: float | None = None
+    ) -> dict[str, Any]:
+        """A metrics row: test metrics, and how long and how often clipped the contributions were."""
+        values = self.simulation.evaluate(state)
+        finite = tally.units - tally.nonfinite if tally else 0
+        return {
+            "round": number,
+            **values,
+            "update_norm": step,
+            "contribution_norm": tally.norm_sum / finite if tally and finite else None,
+            "clipped": tally.clipped / finite if tally and finite else None,
+            "contributions": tally.units if tally else None,
+            "nonfinite": tally.nonfinite if tally else None,
+        }
+
+    def _opening_status(self) -> None:
+        import torch
+
+        import fedpriv
+
+        exp, simulation = self.experiment, self.simulation
+        private = self.options.randomness == "system"
+        clips = all(channel.mechanism.clips for channel in simulation.deployment.channels.values())
+        seeded = (
+            "seeded noise and sampling: whoever knows the seed can subtract them; randomness=system draws real ones"
+        )
+        self.folder.status(
+            state="running",
+            rounds=self.options.rounds,
+            label=exp.algo.label,
+            metric=simulation.task.metric,
+            delta=exp.accountant.delta,
+            randomness=self.options.randomness,
+            dp_valid=private and clips,
+            not_covered=[*ALWAYS_UNCOVERED, *([] if private else [seeded])],
+            device=simulation.device,
+            parameters=simulation.deployment.federation.n_parameters,
+            versions={"fedpriv": fedpriv.__version__, "torch": torch.__version__},
+            reason=None,
+            traceback=None,
+        )
+
+
+def events_of(queries: tuple[Query, ...]) -> list[Event]:
+    """What a whole round shows."""
+    return [event for query in queries for event in query.events]
 
 
 def _account_for_aborts(folder: RunFolder) -> None:
-    """Name the rounds without a sum in status.json. Raises AggregationAborted when no round had one."""
+    """Name the rounds without a sum in status.json. Raises AggregationAbortedError when no round had one."""
     rounds = folder.rows("timings.csv")
     aborted = {row["round"]: row["aborted"] for row in rounds if row["aborted"]}
     folder.status(aborted_rounds=aborted)
     if rounds and len(aborted) == len(rounds):
         last = rounds[-1]
-        raise AggregationAborted(f"no round had a sum; round {last['round']}: {last['aborted']}")
-
-
-def _start(simulation: Simulation, folder: RunFolder, resume: bool) -> tuple[int, np.ndarray, Ledger]:
-    """The last finished round, the parameters after it, and the ledger of all rounds so far."""
-    saved = folder.load_checkpoint() if resume else None
-    done, theta = (saved[0], simulation.go_on(saved[1])) if saved else (0, simulation.theta0)
-    folder.rewind(done if saved else -1)
-    ledger = Ledger(simulation.experiment.accountant)
-    for past in range(1, done + 1):
-        ledger.record(simulation.plan(past).events)
-    _opening_status(simulation, folder)
-    if not saved:
-        folder.append("metrics.csv", [_evaluated(0, simulation, theta)])
-        folder.append("traffic.csv", simulation.traffic.rows(0, "setup"))
-        folder.save_checkpoint(0, simulation.state(theta))
-    return done, theta, ledger
-
-
-def _evaluated(
-    round: int, simulation: Simulation, theta: np.ndarray, tally: Tally | None = None, step: float | None = None
-) -> dict[str, Any]:
-    """A metrics row: test metrics, and how long and how often clipped the contributions were."""
-    values = simulation.evaluate(theta)
-    finite = tally.units - tally.nonfinite if tally else 0
-    return {
-        "round": round,
-        **values,
-        "update_norm": step,
-        "contribution_norm": tally.norm_sum / finite if finite else None,
-        "clipped": tally.clipped / finite if finite else None,
-        "contributions": tally.units if tally else None,
-        "nonfinite": tally.nonfinite if tally else None,
-    }
+        raise AggregationAbortedError(f"no round had a sum; round {last['round']}: {last['aborted']}")
 
 
 def _columns(row: EpsilonRow) -> dict[str, Any]:
     return vars(row) | {"assumptions": "; ".join(row.assumptions)}
-
-
-def _opening_status(simulation: Simulation, folder: RunFolder) -> None:
-    import torch
-
-    import fedpriv
-
-    exp = simulation.experiment
-    private = exp.options.randomness == "system"
-    seeded = "seeded noise and sampling: whoever knows the seed can subtract them; randomness=system draws real ones"
-    folder.status(
-        state="running",
-        rounds=exp.options.rounds,
-        label=simulation.algo.label,
-        metric=exp.data.task.metric,
-        delta=exp.accountant.delta,
-        randomness=exp.options.randomness,
-        dp_valid=private and exp.mechanism.clips,
-        not_covered=[*ALWAYS_UNCOVERED, *([] if private else [seeded])],
-        device=simulation.device,
-        parameters=len(simulation.theta0),
-        versions={"fedpriv": fedpriv.__version__, "torch": torch.__version__},
-        reason=None,
-        traceback=None,
-    )

@@ -28,11 +28,10 @@ class Stopwatch:
             self.seconds[name] = self.seconds.get(name, 0.0) + spent - self._inner
             self._inner = outer + spent
 
-    def at_least(self, name: str, seconds: float) -> None:
-        """Raise `name` to `seconds` that another process spent while the phase around this call waited for it."""
-        extra = max(0.0, seconds - self.seconds.get(name, 0.0))
-        self.seconds[name] = self.seconds.get(name, 0.0) + extra
-        self._inner += extra
+    def add(self, name: str, seconds: float) -> None:
+        """Count `seconds` under `name` that somebody else measured while the phase around this call waited."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        self._inner += seconds
 
     def timed(self, name: str, items: Iterator[T]) -> Iterator[T]:
         """The same items, the time to make each counted under `name`."""

@@ -52,7 +52,7 @@ class SystemGenerator:
     """
 
     def bytes(self, length: int) -> bytes:
-        """So many random bytes."""
+        """`length` random bytes."""
         return os.urandom(length)
 
     def random(self, size: int) -> np.ndarray:
@@ -94,4 +94,4 @@ def _all_ones(numbers: np.ndarray) -> np.ndarray:
 def _random_words(size: int, mask: np.ndarray) -> np.ndarray:
     """(size,) uint64: random bits where the mask has ones. Reads no more bytes a word than the largest mask fills."""
     width = next(width for width in (1, 2, 4, 8) if int(mask.max(initial=0)) < 2 ** (8 * width))
-    return np.frombuffer(os.urandom(width * size), dtype=f"u{width}") & mask
+    return np.asarray(np.frombuffer(os.urandom(width * size), dtype=f"u{width}") & mask)

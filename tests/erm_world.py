@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import copy
-from dataclasses import replace
-from types import SimpleNamespace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 
-from fedpriv.aggregation.base import SERVER
+from fedpriv.accountants.pld import Pld
 from fedpriv.aggregation.plain import Plain
-from fedpriv.aggregation.secagg import SecAgg
-from fedpriv.algorithms.base import Federation, Local
+from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.algorithms.dp_erm import DpErm
+from fedpriv.config import Experiment, RunOptions
 from fedpriv.convexity import ConvexLoss
+from fedpriv.data.allocate import Natural
+from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.silo import SiloData
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.models.bounded_linear import BoundedLinear
-from fedpriv.simulation import Simulation
-from fedpriv.streams import Streams
+from fedpriv.simulation import prepare
 from fedpriv.tasks import Classification
+from fedpriv.training.optimizers import Sgd
 
 ALGO = DpErm(1, 0.1, 1.1, 2.0, 0.0, "given", False, 1.0, 20, 1e-5)
 FEATURES = 4
@@ -47,32 +47,65 @@ def flipped(silo, record):
     return replace(silo, y=y)
 
 
+@dataclass(frozen=True)
+class Hospitals(DataSet):
+    """The records of `silos`; all of a silo's have one owner. They are the test records, too."""
+
+    silos: tuple[SiloData, ...] = field(default=(), compare=False)
+    shape = (FEATURES,)
+    outputs = 2
+    natural_users = True
+
+    @property
+    def natural_silos(self):
+        return len(self.silos)
+
+    @property
+    def task(self):
+        return Classification()
+
+    def load(self, streams):
+        x, y = (np.concatenate([getattr(silo, part).numpy() for silo in self.silos]) for part in ("x", "y"))
+        silo = np.repeat(np.arange(len(self.silos)), [len(silo.x) for silo in self.silos])
+        return Corpus(Records(x, y, silo, silo), Records(x, y))
+
+
 def simulation(algo, silos, aggregation=Plain(), mechanism=None, seed=0, engine=InProcess()):  # noqa: B008
-    """A prepared run. Rounds go through `rounds_of`."""
-    sizes = tuple(len(silo.x) for silo in silos)
-    federation = Federation(len(silos), len(silos), 2 * FEATURES + 2, sizes, CONVEX)
-    algo, streams = replace(algo, fewest=min(sizes)), Streams(seed)
-    mechanism = mechanism or Gaussian(algo.clip, algo.noise_multiplier)
-    mechanism = algo.calibrated(mechanism, federation, aggregation, streams)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = BoundedLinear().build((FEATURES,), 2)
-    theta = torch.cat([p.detach().flatten() for p in model.parameters()]).double().numpy()
-    locals_ = [
-        Local(s, data, copy.deepcopy(model), Classification(), mechanism, streams) for s, data in enumerate(silos)
-    ]
-    memory = {name: {} for name in [SERVER, *(local.name for local in locals_)]}
-    counts = {local.name: algo.counts(local, federation) for local in locals_}
-    InProcess().run(aggregation.setup(counts, algo.weights, algo.needs_counts, memory))
-    options = SimpleNamespace(rounds=algo.rounds)
-    exp = SimpleNamespace(mechanism=mechanism, aggregation=aggregation, engine=engine, streams=streams, options=options)
-    return Simulation(exp, algo, federation, model, theta, locals_, None, None, "cpu", memory)
+    """A prepared run in this process, with nothing to close. Rounds go through `rounds_of`."""
+    exp = Experiment(
+        options=RunOptions(
+            rounds=algo.rounds,
+            seed=seed,
+            device="cpu",
+            resume=None,
+            randomness="simulation",
+            evaluate_every=1,
+            evaluate_training=False,
+            checkpoint_every=1,
+        ),
+        data=Hospitals(silos=tuple(silos)),
+        allocator=Natural(len(silos), len(silos)),
+        model=BoundedLinear(),
+        algo=algo,
+        optimizer=Sgd(),
+        mechanism=mechanism or Gaussian(algo.clip, algo.noise_multiplier),
+        accountant=Pld(algo.delta),
+        aggregation=aggregation,
+        engine=engine,
+    )
+    return prepare(exp)
+
+
+def kept(sim):
+    """What silos remember between rounds, by the names of those that remember anything."""
+    return {name: memory for name, memory in sim.session.checkpoints(sim.silos).items() if memory}
 
 
 def rounds_of(sim, rounds):
-    """Parameters after each round, and who was in its sum."""
-    theta, everybody = sim.theta0, {local.name for local in sim.locals}
+    """Parameters after each round, who was in its sum, and its result. With `broadcast_all` nobody can tell who was in
+    the sum, and everybody is named."""
+    state = sim.state
     for round in range(1, rounds + 1):
-        result = sim.run_round(sim.plan(round), theta)
-        theta = result.theta
-        yield theta, everybody - set(sim.kept), result
+        result = sim.run_round(sim.queries(round), state)
+        state = result.state
+        yield state.params, set(sim.silos) - set(kept(sim)), result

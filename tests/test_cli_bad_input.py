@@ -1,17 +1,12 @@
 """Mistakes end with one line, exit code 2, no traceback, and no folder left behind."""
 
 import gzip
-import io
 import json
 import struct
-import subprocess
-import sys
-from contextlib import redirect_stderr
 
 import numpy as np
 import pytest
-
-from fedpriv.cli import main
+from command import run, run_child
 
 # (words, what the line must name)
 BAD_SETTINGS = [
@@ -36,6 +31,15 @@ BAD_SETTINGS = [
     (["algo=fedavg", "algo.clip=1"], ["algo.clip"]),
     (["algo=fedavg", "mechanism=gaussian"], ["algo.clip"]),
     (["accountant.delta=2"], ["accountant.delta=2"]),
+    (["optimizer=adagrad"], ["optimizer=adagrad", "adam, rmsprop, sgd"]),
+    (["optimizer.lr=1"], ["optimizer.lr", "unknown key", "momentum", "weight_decay"]),
+    (["optimizer.momentum=1"], ["optimizer.momentum=1"]),
+    (["algo=uldp_group", "optimizer=adam"], ["optimizer=adam", "sgd"]),
+    (["algo=scaffold", "optimizer=adam"], ["optimizer=adam", "sgd"]),
+    (["algo=scaffold", "mechanism=gaussian"], ["algo.clip"]),
+    (["algo=fedopt", "algo.rule=sgd"], ["algo.rule=sgd", "momentum, adagrad, adam, yogi"]),
+    (["algo=fedopt", "algo.second_moment=1"], ["algo.second_moment=1"]),
+    (["algo=fedprox", "algo.proximal=-1"], ["algo.proximal=-1"]),
     (["allocator.n_users=0"], ["allocator.n_users=0"]),
     (["data=heart_disease", "allocator.n_silos=7"], ["allocator.n_silos=7", "4"]),
     (["allocator=natural"], ["allocator"]),
@@ -48,6 +52,16 @@ BAD_SETTINGS = [
     (["hydra.run.dir=/proc/runs/1"], ["hydra.run.dir=/proc/runs/1"]),
 ]
 
+# (words as earlier versions had them, the new key or the values that it takes now)
+OLD_SPELLINGS = [
+    (["algo=dp_erm", "algo.noise=sound"], ["algo.noise", "is now algo.calibration", "given, paper or certified"]),
+    (["algo=uldp_naive", "algo.sensitivity=paper"], ["algo.sensitivity", "is now algo.calibration"]),
+    (["algo=cdp_fedavg", "algo.calibration=none"], ["algo.calibration=none", "given, paper, certified"]),
+    (["algo=dp_erm", "algo.calibration=sound"], ["algo.calibration=sound", "given, paper, certified"]),
+    (["engine=processes"], ["engine=processes", "is now engine=ray"]),
+    (["engine=processes", "engine.timeout=5"], ["engine=processes", "is now engine=ray"]),
+]
+
 # Found only when the model is built or the data are read, after Hydra has made the run's folder.
 BAD_WHEN_LOADED = [
     (["model=mnist_cnn"], ["model"]),
@@ -57,29 +71,18 @@ BAD_WHEN_LOADED = [
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def no_data_folder(monkeypatch):
     monkeypatch.delenv("FEDPRIV_DATA", raising=False)
-    monkeypatch.setattr(sys, "argv", ["fedpriv"])
 
 
-def one_line(words, named, tmp_path, process=False):
-    """Check that `words` end as a mistake should: in this process, or the way a shell sees it."""
+def one_line(words, named, tmp_path, command=run):
+    """Check that `words` end as a mistake should."""
     before = sorted(tmp_path.rglob("*"))
-    if process:
-        done = subprocess.run(
-            [sys.executable, "-m", "fedpriv", *words], capture_output=True, text=True, cwd=tmp_path, check=False
-        )
-        code, err = done.returncode, done.stderr
-    else:
-        err = io.StringIO()
-        with redirect_stderr(err), pytest.raises(SystemExit) as stopped:
-            main(words)
-        code, err = stopped.value.code, err.getvalue()
-    assert code == 2, err
-    assert len(err.strip().splitlines()) == 1, err
-    assert err.startswith("fedpriv: ")
-    assert all(text in err for text in named), err
+    done = command(*words, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("fedpriv: ")
+    assert all(text in done.stderr for text in named), done.stderr
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -88,9 +91,14 @@ def test_one_line_names_what_is_wrong(words, named, tmp_path):
     one_line(words, named, tmp_path)
 
 
+@pytest.mark.parametrize(("words", "named"), OLD_SPELLINGS, ids=lambda value: " ".join(value))
+def test_old_spellings_name_the_new_one(words, named, tmp_path):
+    one_line(words, named, tmp_path)
+
+
 @pytest.mark.parametrize(("words", "named"), BAD_WHEN_LOADED, ids=lambda value: " ".join(value))
 def test_one_line_also_after_the_folder_was_made(words, named, tmp_path):
-    one_line(words, named, tmp_path, process=True)
+    one_line(words, named, tmp_path)
 
 
 def test_an_output_folder_that_is_a_file(tmp_path):
@@ -125,7 +133,7 @@ def test_bad_tables(content, named, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "creditcard.csv").write_text(content)
     words = ["data=creditcard", "data.root=data", "allocator.n_users=5", "allocator.n_silos=2"]
-    one_line(words, named, tmp_path, process=True)
+    one_line(words, named, tmp_path)
 
 
 def test_truncated_images(tmp_path):
@@ -137,23 +145,18 @@ def test_truncated_images(tmp_path):
         (raw / f"{name}-labels-idx1-ubyte.gz").write_bytes(
             gzip.compress(struct.pack(">II", 2049, count) + bytes(count))
         )
-    one_line(["data=mnist", f"data.root={tmp_path}"], ["images-idx3-ubyte"], tmp_path, process=True)
+    one_line(["data=mnist", f"data.root={tmp_path}"], ["images-idx3-ubyte"], tmp_path)
 
 
-def test_the_same_way_through_the_shell(tmp_path):
-    one_line(["algo.clip=-1"], ["algo.clip=-1"], tmp_path, process=True)
+@pytest.mark.parametrize(("words", "named"), [(["algo.clip=-1"], ["algo.clip=-1"]), BAD_WHEN_LOADED[0]])
+def test_the_same_way_through_the_shell(words, named, tmp_path):
+    one_line(words, named, tmp_path, command=run_child)
 
 
 def test_a_failed_job_of_a_sweep_leaves_its_reason_and_the_others_go_on(tmp_path):
     words = ["-m", "data.root=null,nowhere", "data=digits,heart_disease", "rounds=1", "algo.local_epochs=1"]
-    done = subprocess.run(
-        [sys.executable, "-m", "fedpriv", *words, "hydra.sweep.dir=sweep"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-        env={"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)},
-    )
+    bare = {"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    done = run_child(*words, "hydra.sweep.dir=sweep", cwd=tmp_path, env=bare)
     states = {path.parent.name: json.loads(path.read_text()) for path in (tmp_path / "sweep").glob("*/status.json")}
     assert done.returncode != 0
     failed = [status for status in states.values() if status["state"] == "failed"]

@@ -30,6 +30,7 @@ def test_the_wheel_carries_every_config_file(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     for file in (ROOT / "conf").rglob("*.yaml"):
         assert f"fedpriv/{file.relative_to(ROOT).as_posix()}" in names
+    assert "fedpriv/testing/algorithms.py" in names
     assert not any(name.startswith(("tests/", "scripts/", "benchmarks/")) for name in names)
 
 

@@ -2,7 +2,7 @@ import io
 
 from rich.console import Console
 
-from fedpriv.aggregation.base import Outlook
+from fedpriv.aggregation.base import Estimate
 from fedpriv.progress import Progress
 
 
@@ -14,7 +14,7 @@ def shown(progress):
 
 def test_the_bar_predicts_until_the_first_round_is_over():
     progress = Progress(rounds=10, done=4, metric="accuracy")
-    progress.expect(Outlook(("a line",), seconds=20.0))
+    progress.expect(Estimate(("a line",), seconds=20.0))
     assert "0:02:00" in shown(progress)  # six rounds are left
     progress.update(5, {"loss": 0.5, "accuracy": 0.8}, 1.25)
     assert "0:02:00" not in shown(progress)

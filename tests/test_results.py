@@ -39,11 +39,11 @@ def test_rewind_cuts_later_and_half_written_lines(folder):
 
 
 def test_checkpoint_is_bit_exact(folder):
-    theta = np.random.default_rng(0).normal(size=100)
-    folder.save_checkpoint(7, {"theta": theta})
-    round, state = folder.load_checkpoint()
-    assert round == 7
-    assert state["theta"].tobytes() == theta.tobytes()
+    params = np.random.default_rng(0).normal(size=100)
+    folder.save_checkpoint(7, {"params": params})
+    number, state = folder.load_checkpoint()
+    assert number == 7
+    assert state["params"].tobytes() == params.tobytes()
 
 
 def test_damaged_checkpoint_is_named(folder):

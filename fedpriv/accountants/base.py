@@ -39,6 +39,6 @@ class Accountant(ABC):
         """
 
 
-def unsupported(accountant: str, event: DpEvent, adjacency: str, hint: str) -> ConfigError:
+def unsupported(accountant: str, event: DpEvent, adjacency: str, *, hint: str) -> ConfigError:
     """The error of an accountant that has no valid bound for `event`."""
     return ConfigError("accountant", accountant, f"cannot account {event} under {adjacency} adjacency; {hint}")

@@ -16,7 +16,7 @@ MOST_ROUNDS = 10**7
 
 
 def smallest_noise(
-    spent: Callable[[float], float], epsilon: float, near: float | None = None, tolerance: float = 1e-3
+    spent: Callable[[float], float], epsilon: float, *, near: float | None = None, tolerance: float = 1e-3
 ) -> float:
     """The smallest noise multiplier whose epsilon `spent(noise_multiplier)` stays within `epsilon`.
 
@@ -24,16 +24,16 @@ def smallest_noise(
     multiplier up to 1e6 reaches it.
     """
     require(epsilon > 0, "epsilon", epsilon, "must be above 0")
-    within, beyond = _bracket(spent, epsilon, near, 1.0, _MOST_NOISE, _LEAST_NOISE)
+    within, beyond = _bracket(spent, epsilon, near=near, start=1.0, safest=_MOST_NOISE, boldest=_LEAST_NOISE)
     if within is None:
         raise ConfigError("epsilon", epsilon, f"no noise multiplier up to {_MOST_NOISE:g} reaches it")
     if beyond is None:
         return within
-    return _narrow(spent, epsilon, within, beyond, lambda a, b: a / b < 1 + tolerance)
+    return _narrow(spent, epsilon, within=within, beyond=beyond, near=lambda a, b: a / b < 1 + tolerance)
 
 
 def most_rounds(
-    spent: Callable[[int], float], epsilon: float, near: int | None = None, limit: int = MOST_ROUNDS
+    spent: Callable[[int], float], epsilon: float, *, near: int | None = None, limit: int = MOST_ROUNDS
 ) -> int:
     """The most rounds whose epsilon `spent(rounds)` stays within `epsilon`, at most `limit`; 0 when one is too many.
 
@@ -44,15 +44,17 @@ def most_rounds(
     def whole(rounds: float) -> float:
         return spent(round(rounds))
 
-    within, beyond = _bracket(whole, epsilon, near, 1.0, 1.0, float(limit))
+    within, beyond = _bracket(whole, epsilon, near=near, start=1.0, safest=1.0, boldest=float(limit))
     if within is None or beyond is None:
         return 0 if within is None else limit
-    return round(_narrow(whole, epsilon, within, beyond, lambda a, b: b - a <= 1, whole=True))
+    found = _narrow(whole, epsilon, within=within, beyond=beyond, near=lambda a, b: b - a <= 1, whole=True)
+    return round(found)
 
 
 def _bracket(
     spent: Callable[[float], float],
     target: float,
+    *,
     near: float | None,
     start: float,
     safest: float,
@@ -77,6 +79,7 @@ def _bracket(
 def _narrow(
     spent: Callable[[float], float],
     target: float,
+    *,
     within: float,
     beyond: float,
     near: Callable[[float, float], bool],

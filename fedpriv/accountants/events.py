@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 ADD_REMOVE = "add/remove"
 REPLACE = "replace"
 
-OBSERVERS = ("released model", "server", "silo")
+RELEASED_MODEL, SERVER, SILO = "released model", "server", "silo"
+
+OBSERVERS = (RELEASED_MODEL, SERVER, SILO)
 """Who may look: anyone who gets the model, the server, and a curious silo."""
 
 Runs = Sequence[tuple["DpEvent", int]]
@@ -88,8 +90,8 @@ def leaves(runs: Iterable[tuple[DpEvent, int]]) -> dict[DpEvent, int] | None:
             continue
         elif isinstance(event, dp.NonPrivateDpEvent):
             return None
-        elif (share := _sampled_share(event)) is not None and share in (0.0, 1.0):
-            todo.append((event.event if share else dp.NoOpDpEvent(), count))
+        elif (whole := _unsampled(event)) is not None:
+            todo.append((whole, count))
         else:
             noise = _noise(event)
             if noise == 0:
@@ -99,18 +101,20 @@ def leaves(runs: Iterable[tuple[DpEvent, int]]) -> dict[DpEvent, int] | None:
     return dict(total)
 
 
-def _sampled_share(event: DpEvent) -> float | None:
-    """Which share of the data a sampling event looks at; None when the event does not sample."""
+def _unsampled(event: DpEvent) -> DpEvent | None:
+    """What a sampling event that looks at all of the data, or at none, comes to; None for any other event."""
     import dp_accounting as dp
 
     if isinstance(event, dp.PoissonSampledDpEvent):
-        share = event.sampling_probability
+        share, inner = event.sampling_probability, event.event
     elif isinstance(event, dp.SampledWithoutReplacementDpEvent):
-        share = event.sample_size / event.source_dataset_size
+        share, inner = event.sample_size / event.source_dataset_size, event.event
     else:
         return None
     require(0 <= share <= 1, "sampling rate", share, "must be between 0 and 1")
-    return float(share)
+    if share == 0:
+        return dp.NoOpDpEvent()
+    return inner if share == 1 else None
 
 
 def _noise(event: DpEvent) -> float:

@@ -2,7 +2,8 @@
 
 Four routes, all for add/remove adjacency and the same data in every release:
 
-- `group_pld`, tight: a group of k in a Poisson sample shifts the sum by Binomial(k, q) sensitivities.
+- `group_event`, tight: a group of k in a Poisson sample shifts the sum by Binomial(k, q) sensitivities; `group_pld`
+  accounts it.
 - `group_rdp`, the lemma of Mironov (2017, Prop. 11): k = 2^c, order a >= 2^(c+1): (a / 2^c, 3^c R(a)). k is rounded up.
 - `group_dp`, the lemma of (epsilon, delta)-DP (Vadhan 2017, Lemma 2.2): (k eps, k e^((k-1) eps) delta).
 - `paper_group_claim`, what Uldp-FL (Kato et al. 2024) prints: the second, k rounded down, one order too low. No bound.
@@ -11,30 +12,17 @@ Four routes, all for add/remove adjacency and the same data in every release:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import ADD_REMOVE, Runs, leaves
-from fedpriv.accountants.pld import Pld
-from fedpriv.accountants.rdp import ORDERS, PAPER_ORDERS, convert, rdp_curve
+from fedpriv.accountants.events import ADD_REMOVE, Runs
+from fedpriv.accountants.renyi import ORDERS, PAPER_ORDERS, convert, rdp_curve
 from fedpriv.errors import ConfigError, require
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-
-
-def group_pld(runs: Runs, group_size: int, delta: float, value_discretization_interval: float = 1e-4) -> float:
-    """Tight epsilon at `delta` of `runs` for a group of `group_size` records, both directions; inf if not private.
-
-    Raises ConfigError for an event other than the Gaussian mechanism, Poisson-sampled or not.
-    """
-    found = leaves(runs)
-    if found is None:
-        return math.inf
-    groups = [(group_event(event, group_size), count) for event, count in found.items()]
-    return Pld(delta, value_discretization_interval=value_discretization_interval).epsilons(groups, ADD_REMOVE)["pld"]
+    from numpy.typing import ArrayLike
 
 
 def group_event(event: DpEvent, group_size: int) -> DpEvent:
@@ -62,19 +50,17 @@ def group_event(event: DpEvent, group_size: int) -> DpEvent:
     )
 
 
-def group_rdp(orders: Sequence[float], curve: Sequence[float], group_size: int) -> tuple[np.ndarray, np.ndarray]:
+def group_rdp(orders: ArrayLike, curve: ArrayLike, group_size: int) -> tuple[np.ndarray, np.ndarray]:
     """Orders and Renyi divergences of a group from those of one record, each of shape (n,).
 
     Raises ConfigError for an order below 2k, k rounded up to a power of two: there the lemma does not hold.
     """
     doublings = (_check_size(group_size) - 1).bit_length()
-    orders, curve = np.asarray(orders, float), np.asarray(curve, float)
+    a, divergences = np.asarray(orders, float), np.asarray(curve, float)
     lowest = 2 ** (doublings + 1)
     if doublings:
-        require(
-            bool(np.all(orders >= lowest)), "order", orders.min(), f"groups of {group_size} need orders >= {lowest}"
-        )
-    return orders / 2**doublings, 3.0**doublings * curve
+        require(bool(np.all(a >= lowest)), "order", a.min(), f"groups of {group_size} need orders >= {lowest}")
+    return a / 2**doublings, 3.0**doublings * divergences
 
 
 def group_rdp_epsilon(runs: Runs, group_size: int, delta: float) -> float:
@@ -91,7 +77,7 @@ def _orders_from(lowest: int) -> tuple[float, ...]:
     )
 
 
-def group_dp(runs: Runs, group_size: int, delta: float, orders: tuple[float, ...] = ORDERS) -> float:
+def group_dp(runs: Runs, group_size: int, delta: float, *, orders: tuple[float, ...] = ORDERS) -> float:
     """Epsilon at `delta` of `runs` for a group, by the (epsilon, delta) lemma; inf when no order exceeds its size.
 
     At order a, one record has epsilon = A - ln(delta_1) / (a - 1). Asking that k e^((k-1) epsilon) delta_1 = delta is

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.events import Event
@@ -42,7 +42,7 @@ def headline(rows: Iterable[EpsilonRow]) -> float:
 
 
 class Ledger:
-    """Keeps how often each event happened, and nothing else; a resumed run records its past plans again.
+    """Keeps how often each event happened, and nothing else; a resumed run records its past queries again.
 
     Events compose whatever their order. Epsilon is the maximum over scopes, because a unit lives in one of them; events
     without a scope are composed with those of every scope.
@@ -72,38 +72,47 @@ class Ledger:
         for event, count in self._counts.items():
             scopes = groups.setdefault((event.observer, event.unit, event.adjacency, event.group_size), {})
             scopes.setdefault(event.scope, []).append((event, count))
-        known: dict[Any, Any] = {}  # silos of one size, and observers who see the same, cost one calculation
+        epsilons = _Epsilons(self.accountant)
         rows = []
         for (observer, unit, adjacency, size), scopes in groups.items():
             everywhere = scopes.pop("", [])
             parts = [everywhere + runs for runs in scopes.values()] or [everywhere]
-            certified = _largest([self._certified(runs, adjacency, size, known) for runs in parts])
-            claims = [self._claimed(runs, size, known) for runs in parts]
-            claimed = None if None in claims else max(claims)
+            certified = _largest([epsilons.certified(runs, adjacency, size) for runs in parts])
+            claims = [epsilons.claimed(runs, size) for runs in parts]
+            numbers = [claim for claim in claims if claim is not None]
+            claimed = max(numbers) if len(numbers) == len(claims) else None
             texts = (text for runs in parts for event, _ in runs for text in event.assumptions)
             why = tuple(dict.fromkeys(texts))
             rows += [EpsilonRow(round, observer, unit, adjacency, m, eps, claimed, why) for m, eps in certified.items()]
         return rows
 
-    def _certified(
-        self, runs: list[tuple[Event, int]], adjacency: str, size: int, known: dict[Any, Any]
-    ) -> dict[str, float]:
+
+class _Epsilons:
+    """The epsilons of one table. Silos of one size, and observers who see the same, cost one calculation."""
+
+    def __init__(self, accountant: Accountant) -> None:
+        self._accountant = accountant
+        self._certified: dict[tuple[str, int, frozenset[tuple[DpEvent, int]]], dict[str, float]] = {}
+        self._claimed: dict[tuple[int, frozenset[tuple[DpEvent, int]]], float] = {}
+
+    def certified(self, runs: list[tuple[Event, int]], adjacency: str, size: int) -> dict[str, float]:
         total = _merged((event.certified, count) for event, count in runs)
         key = (adjacency, size, frozenset(total))
-        if key not in known:
-            known[key] = self.accountant.epsilons(total, adjacency, size)
-        return known[key]
+        if key not in self._certified:
+            self._certified[key] = self._accountant.epsilons(total, adjacency, size)
+        return self._certified[key]
 
-    def _claimed(self, runs: list[tuple[Event, int]], size: int, known: dict[Any, Any]) -> float | None:
+    def claimed(self, runs: list[tuple[Event, int]], size: int) -> float | None:
         """None as soon as one event has no claim: a claim about some of the rounds is none about the run."""
-        if any(event.claimed is None for event, _ in runs):
+        claims = [(event.claimed, count) for event, count in runs if event.claimed is not None]
+        if len(claims) < len(runs):
             return None
-        total = _merged((event.claimed, count) for event, count in runs)
+        total = _merged(claims)
         key = (size, frozenset(total))
-        if key not in known:
-            delta = self.accountant.delta
-            known[key] = paper_group_claim(total, size, delta) if size > 1 else claimed_epsilon(total, delta)
-        return known[key]
+        if key not in self._claimed:
+            delta = self._accountant.delta
+            self._claimed[key] = paper_group_claim(total, size, delta) if size > 1 else claimed_epsilon(total, delta)
+        return self._claimed[key]
 
 
 def _merged(runs: Iterable[tuple[DpEvent, int]]) -> list[tuple[DpEvent, int]]:

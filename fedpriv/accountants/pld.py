@@ -13,18 +13,21 @@ composition that the tests compare with a closed form.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.accountants.base import Accountant, unsupported
 from fedpriv.accountants.events import ADD_REMOVE, Runs, leaves
+from fedpriv.accountants.group import group_event
 from fedpriv.errors import require
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent, MixtureOfGaussiansDpEvent
+    from dp_accounting import DpEvent
+    from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 _MOST_POINTS = 2**19  # of a composed distribution: half a second of FFT
@@ -49,26 +52,44 @@ class Pld(Accountant):
 
     def epsilons(self, runs: Runs, adjacency: str, group_size: int = 1) -> dict[str, float]:
         """See `Accountant.epsilons`; the method is "pld"."""
+        interval = self.value_discretization_interval
         if group_size > 1:
-            from fedpriv.accountants.group import group_pld
+            return {"pld": group_pld(runs, group_size, self.delta, value_discretization_interval=interval)}
+        return {"pld": pld_epsilon(runs, adjacency, self.delta, value_discretization_interval=interval)}
 
-            return {"pld": group_pld(runs, group_size, self.delta, self.value_discretization_interval)}
-        found = leaves(runs)
-        if found is None:
-            return {"pld": math.inf}
-        mean_gap, mixtures = _split(found, adjacency)
-        gaps = [math.sqrt(count) * max(m.sensitivities) / m.standard_deviation for m, count in mixtures.items()]
-        unsampled = gaussian_epsilon(math.hypot(mean_gap, *gaps), self.delta)  # sampling never costs privacy
-        if not mixtures:
-            return {"pld": unsampled}
-        if mean_gap:
-            mixtures[_mixture(1 / mean_gap, (1.0,), (1.0,))] = 1
-        interval = _interval(mixtures, self.value_discretization_interval)
-        total: PrivacyLossDistribution | None = None
-        for mixture, count in mixtures.items():
-            part = _repeat(_distribution(mixture, interval), count)
-            total = part if total is None else total.compose(part)
-        return {"pld": min(unsampled, _epsilon(total, self.delta))}
+
+def pld_epsilon(runs: Runs, adjacency: str, delta: float, *, value_discretization_interval: float = 1e-4) -> float:
+    """Epsilon at `delta` of `runs` under `adjacency`, both directions; inf when an event is not private.
+
+    Raises ConfigError for an event other than a Gaussian or, under add/remove, its Poisson sampling and mixtures.
+    """
+    found = leaves(runs)
+    if found is None:
+        return math.inf
+    mean_gap, mixtures = _split(found, adjacency)
+    gaps = [math.sqrt(count) * max(m.sensitivities) / m.standard_deviation for m, count in mixtures.items()]
+    unsampled = gaussian_epsilon(math.hypot(mean_gap, *gaps), delta)  # sampling never costs privacy
+    if not mixtures:
+        return unsampled
+    if mean_gap:
+        mixtures[_mixture(1 / mean_gap, (1.0,), (1.0,))] = 1
+    interval = _interval(mixtures, value_discretization_interval)
+    parts = (_repeat(_distribution(mixture, interval), count) for mixture, count in mixtures.items())
+    return min(unsampled, _epsilon(reduce(lambda total, part: total.compose(part), parts), delta))
+
+
+def group_pld(runs: Runs, group_size: int, delta: float, *, value_discretization_interval: float = 1e-4) -> float:
+    """Tight epsilon at `delta` of `runs` for a group of `group_size` records, both directions; inf if not private.
+
+    Under add/remove, with the same data in every release (see `group_event`). Raises ConfigError for an event other
+    than the Gaussian mechanism, Poisson-sampled or not.
+    """
+    found = leaves(runs)
+    if found is None:
+        return math.inf
+    groups = [(group_event(event, group_size), count) for event, count in found.items()]
+    interval = value_discretization_interval
+    return pld_epsilon(groups, ADD_REMOVE, delta, value_discretization_interval=interval)
 
 
 def gaussian_epsilon(mean_gap: float, delta: float) -> float:
@@ -83,7 +104,8 @@ def _split(found: dict[DpEvent, int], adjacency: str) -> tuple[float, dict[Mixtu
     import dp_accounting as dp
     from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 
-    squared_gap, mixtures = 0.0, {}
+    squared_gap = 0.0
+    mixtures: dict[MixtureOfGaussiansDpEvent, int] = {}
     for event, count in found.items():
         if isinstance(event, dp.GaussianDpEvent):
             squared_gap += count / event.noise_multiplier**2
@@ -100,11 +122,11 @@ def _split(found: dict[DpEvent, int], adjacency: str) -> tuple[float, dict[Mixtu
             mixtures[mixture] = mixtures.get(mixture, 0) + count
         else:
             hint = "known are Gaussian events, and their Poisson sampling and mixtures under add/remove"
-            raise unsupported("pld", event, adjacency, hint)
+            raise unsupported("pld", event, adjacency, hint=hint)
     return math.sqrt(squared_gap), mixtures
 
 
-def _mixture(noise: float, sensitivities: tuple[float, ...], shares: tuple[float, ...]) -> MixtureOfGaussiansDpEvent:
+def _mixture(noise: float, sensitivities: Sequence[float], shares: Sequence[float]) -> MixtureOfGaussiansDpEvent:
     from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 
     return MixtureOfGaussiansDpEvent(noise, tuple(sensitivities), tuple(shares))

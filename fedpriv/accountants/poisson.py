@@ -23,7 +23,7 @@ def sampled_curve(q: float, curve: Callable[[np.ndarray], np.ndarray], orders: S
     """
     alone = np.asarray(curve(np.asarray(orders, float)), float)
     bounds = [_bound(q, curve, int(order)) if float(order).is_integer() else np.inf for order in orders]
-    return np.minimum(alone, bounds)
+    return np.asarray(np.minimum(alone, bounds))
 
 
 def _bound(q: float, curve: Callable[[np.ndarray], np.ndarray], order: int) -> float:

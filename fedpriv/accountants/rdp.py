@@ -1,35 +1,15 @@
-"""Renyi differential privacy: one curve per mechanism, summed over rounds, then converted (Balle et al. 2020, Thm 21).
-
-dp_accounting has the curves and the conversion, except one: at fractional orders its sampled Gaussian drops the signs
-of an alternating series and gives up after 1000 terms, so that epsilon is too large (22.60 for 22.33 at q=1/8,
-sigma=5, 20000 rounds) or the order is lost with a warning. `_sampled_gaussian` integrates those orders directly.
-"""
+"""The accountant of Renyi differential privacy, and the epsilons that papers claim by it (see `renyi`)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.base import Accountant, unsupported
+from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE, Runs, leaves
-from fedpriv.accountants.poisson import sampled_curve
-from fedpriv.errors import ConfigError
-
-if TYPE_CHECKING:
-    from dp_accounting import DpEvent
-
-PAPER_ORDERS = (*(1 + x / 10 for x in range(1, 100)), *map(float, range(12, 64)))
-"""Orders behind the papers' published epsilons: 1.1 to 10.9 by 0.1, and 12 to 63 (Opacus's default)."""
-
-LOW_ORDERS = (1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 1.08, 1.09)
-HIGH_ORDERS = (64.0, 80.0, 96.0, 128.0, 192.0, 256.0, 384.0, 512.0, 768.0, 1024.0, 2048.0, 4096.0)
-ORDERS = (*LOW_ORDERS, *PAPER_ORDERS, *HIGH_ORDERS)
-"""The papers' orders, extended for epsilon above 100 and below 0.2."""
-
-_ROUNDING = 1e-13  # bound on the rounding error of ln(moment) / order: keeps tiny curves on the safe side of zero
+from fedpriv.accountants.group import group_rdp_epsilon
+from fedpriv.accountants.renyi import ORDERS, PAPER_ORDERS, convert, event_curve, rdp_curve
 
 
 @dataclass(frozen=True)
@@ -39,25 +19,14 @@ class Rdp(Accountant):
     def epsilons(self, runs: Runs, adjacency: str, group_size: int = 1) -> dict[str, float]:
         """See `Accountant.epsilons`; the method is "rdp"."""
         if group_size > 1:
-            from fedpriv.accountants.group import group_rdp_epsilon
-
             return {"rdp": group_rdp_epsilon(runs, group_size, self.delta)}
         return {"rdp": rdp_epsilon(runs, adjacency, self.delta)}
 
 
-def rdp_epsilon(runs: Runs, adjacency: str, delta: float, orders: tuple[float, ...] = ORDERS) -> float:
+def rdp_epsilon(runs: Runs, adjacency: str, delta: float, *, orders: tuple[float, ...] = ORDERS) -> float:
     """Epsilon at `delta` of `runs`, minimised over `orders`; inf when an event is not private."""
     curve = rdp_curve(runs, adjacency, orders)
     return convert(orders, curve, delta)
-
-
-def convert(orders: tuple[float, ...] | np.ndarray, curve: np.ndarray, delta: float) -> float:
-    """The smallest epsilon at `delta` that the Renyi divergences `curve` (shape of `orders`) imply; inf if none."""
-    if not len(orders) or not np.isfinite(curve).any():
-        return float("inf")
-    from dp_accounting.rdp import compute_epsilon
-
-    return float(compute_epsilon(np.asarray(orders).tolist(), curve.tolist(), delta)[0])
 
 
 def claimed_epsilon(runs: Runs, delta: float) -> float:
@@ -73,70 +42,11 @@ def claimed_epsilon(runs: Runs, delta: float) -> float:
     found = leaves(runs)
     if found is None:
         return float("inf")
-    if found and all(isinstance(leaf, ZcdpClaim) for leaf in found):
-        formula = next(iter(found)).epsilon
-        return formula(sum(count * leaf.rho for leaf, count in found.items()), delta)
+    claims = [(leaf, count) for leaf, count in found.items() if isinstance(leaf, ZcdpClaim)]
+    if claims and len(claims) == len(found):
+        return claims[0][0].epsilon(sum(count * leaf.rho for leaf, count in claims), delta)
     curve = np.zeros(len(PAPER_ORDERS))
     for leaf, count in found.items():
         adjacency = REPLACE if isinstance(leaf, SampledWithoutReplacementDpEvent) else ADD_REMOVE
-        curve += count * _curve(leaf, adjacency, PAPER_ORDERS)
+        curve += count * event_curve(leaf, adjacency, PAPER_ORDERS)
     return convert(PAPER_ORDERS, curve, delta)
-
-
-def rdp_curve(runs: Runs, adjacency: str, orders: tuple[float, ...] = ORDERS) -> np.ndarray:
-    """Renyi divergence of the composition of `runs` at each of `orders`; all inf when an event is not private."""
-    found = leaves(runs)
-    if found is None:
-        return np.full(len(orders), np.inf)
-    return sum((count * _curve(leaf, adjacency, orders) for leaf, count in found.items()), np.zeros(len(orders)))
-
-
-@lru_cache(maxsize=1024)
-def _curve(event: DpEvent, adjacency: str, orders: tuple[float, ...]) -> np.ndarray:
-    """Renyi divergence of one use of a basic mechanism at `orders`."""
-    import dp_accounting as dp
-
-    relation = dp.NeighboringRelation.REPLACE_ONE if adjacency == REPLACE else dp.NeighboringRelation.ADD_OR_REMOVE_ONE
-    try:
-        if isinstance(event, dp.PoissonSampledDpEvent) and isinstance(event.event, dp.ZCDpEvent):
-            if adjacency != ADD_REMOVE:
-                raise dp.UnsupportedEventError
-            inner = event.event
-            return sampled_curve(event.sampling_probability, lambda a: inner.xi + inner.rho * a, orders)
-        sampled = isinstance(event, dp.PoissonSampledDpEvent) and isinstance(event.event, dp.GaussianDpEvent)
-        if not (sampled and adjacency == ADD_REMOVE):
-            return dp.rdp.RdpAccountant(np.array(orders), relation).compose(event).rdp
-        whole = np.array([float(order).is_integer() for order in orders])
-        grid, curve = np.array(orders), np.empty(len(orders))
-        curve[whole] = dp.rdp.RdpAccountant(grid[whole], relation).compose(event).rdp
-        curve[~whole] = _sampled_gaussian(event.sampling_probability, event.event.noise_multiplier, grid[~whole])
-        return np.maximum(curve, 0) + _ROUNDING * grid / (grid - 1)
-    except dp.UnsupportedEventError as error:
-        raise _refusal(event, adjacency) from error
-
-
-def _refusal(event: DpEvent, adjacency: str) -> ConfigError:
-    hint = (
-        "known are Gaussian, Laplace and zCDP events, Poisson sampling of Gaussian and zCDP events under add/remove, "
-        "and fixed-size batches without replacement of Gaussians under replace"
-    )
-    return unsupported("rdp", event, adjacency, hint)
-
-
-def _sampled_gaussian(q: float, sigma: float, orders: np.ndarray) -> np.ndarray:
-    """Renyi divergence of the Poisson-sampled Gaussian at any orders > 1 (Mironov, Talwar, Zhang 2019, eq. 3).
-
-    ln E[(1 - q + q exp(u / sigma - 1 / (2 sigma^2)))^order] / (order - 1) for a standard normal u. The integrand is
-    analytic in a strip of half-width pi sigma around the real line, so the trapezoid rule is exact to rounding for a
-    step well below that.
-    """
-    from scipy.special import logsumexp
-
-    step = min(0.05, sigma / 4)
-    divergences = []
-    for order in orders:  # one at a time: for a small sigma a grid over all orders would not fit in memory
-        u = np.arange(-14, order / sigma + 14, step)
-        ratio = np.logaddexp(np.log1p(-q), np.log(q) + u / sigma - 0.5 / sigma**2)
-        log_moment = logsumexp(order * ratio - u**2 / 2) + np.log(step / np.sqrt(2 * np.pi))
-        divergences.append(log_moment / (order - 1))
-    return np.array(divergences)

@@ -1,8 +1,7 @@
 """Aggregations: how the parties sum contributions, and who learns what while doing so.
 
-A protocol is a set of parties, each a generator: it yields `{receiver: message}` and is sent `{sender: message}`. The
-object itself is frozen configuration; what a party must remember between rounds lives in its own `memory`, so a secret
-of one party can never be shipped to another.
+An aggregation is frozen configuration. What a party needs between exchanges lives in its `SiloProtocol` or
+`HelperProtocol`, which is made where the party is and whose attributes never leave it.
 """
 
 from __future__ import annotations
@@ -10,43 +9,64 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.engines.messages import register
-from fedpriv.errors import FedprivError
+from fedpriv.algorithms.base import silo_name
+from fedpriv.deployment import Trust
+from fedpriv.parties.party import Mail, Party
+from fedpriv.query import Broadcast, Query, Update
+from fedpriv.weighting import Weighting
 
 if TYPE_CHECKING:
-    from fedpriv.aggregation.fixed_point import Grid
-    from fedpriv.algorithms.base import Algorithm, Federation, Plan, Update
+    from fedpriv.algorithms.base import Algorithm
+    from fedpriv.deployment import Federation
+    from fedpriv.encoding.base import Encoding
     from fedpriv.mechanisms.base import Mechanism
-
-Party = Generator[dict[str, Any], dict[str, Any], Any]
-"""A protocol's participant; its return value is what it has learned."""
 
 SERVER = "server"
 
-
-class AggregationAborted(FedprivError):
-    """The exchange ended without a sum; nothing is released in this round."""
-
-
-@register
-@dataclass(frozen=True)
-class Total:
-    """What a round's exchange gives to whoever learns it: the sum (d,) float64, and the parties that are in it."""
-
-    vector: np.ndarray
-    parties: tuple[str, ...]
+Respond = Callable[[Broadcast], Update]
+"""What a silo does once it has what was sent down: trains when the update's blocks are asked for."""
 
 
 @dataclass(frozen=True)
-class Outlook:
-    """Sizes and costs in `lines`, and how many seconds a round's sum will take when one process does all the work."""
+class Estimate:
+    """Sizes and costs in `lines`, and how many seconds a query's sum will take when one process does all the work."""
 
     lines: tuple[str, ...]
     seconds: float
+
+
+class SiloProtocol(ABC):
+    """One silo's part in the sums of a run; its attributes are the silo's memory."""
+
+    @abstractmethod
+    def setup(self, counts: np.ndarray) -> Party:
+        """Before the first round. counts: this silo's records per unit, (n_units,) int64."""
+
+    @abstractmethod
+    def query(self, query: Query, respond: Respond) -> Party:
+        """One query; returns a Total if silos learn it, else None. query: as silos are told (`Query.silo_query`).
+
+        Raises AggregationAbortedError when the sum cannot be had.
+        """
+
+
+class HelperProtocol(ABC):
+    """The part of a party without records, such as a server, in the sums of a run."""
+
+    @abstractmethod
+    def setup(self) -> Party:
+        """Before the first round."""
+
+    @abstractmethod
+    def query(self, query: Query, broadcast: Broadcast) -> Party:
+        """One query: sends `broadcast` down to the invited silos first; returns a Total if this party learns it.
+
+        Raises AggregationAbortedError when the sum cannot be had.
+        """
 
 
 @dataclass(frozen=True)
@@ -56,68 +76,47 @@ class Aggregation(ABC):
     def check(self, algo: Algorithm) -> None:  # noqa: B027
         """Raise ConfigError for an algorithm whose contributions or weights this aggregation cannot serve."""
 
-    def min_cohort(self, silos: int) -> int:
-        """How many silos a released sum covers when `silos` are invited; with fewer the round ends without one.
+    def n_summed(self, n_invited: int) -> int:
+        """How many silos a released sum covers when `n_invited` are asked; with fewer the query ends without one.
 
-        Noise shares are sized for so many. Raises ConfigError for settings that cannot work with `silos`.
+        Noise shares are sized for so many. Raises ConfigError for settings that cannot work with `n_invited`.
         """
-        return silos
+        return n_invited
 
-    def code(self, covered: int, bound: float, federation: Federation, mechanism: Mechanism) -> Grid | None:
-        """How messages are made of integers when sums cover `covered` silos and no coordinate of a message exceeds
+    def encoding(self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism) -> Encoding | None:
+        """How messages are made of integers when sums cover `n_summed` silos and no coordinate of a message exceeds
         `bound`; None: they are real numbers. Raises ConfigError when nothing fits."""
         return None
 
     @property
+    def helpers(self) -> tuple[str, ...]:
+        """Names of the parties beside the silos. The first one sends queries down to the silos; where there is none,
+        every silo has the state."""
+        return (SERVER,)
+
     @abstractmethod
-    def hides_messages(self) -> bool:
-        """Whether the server sees only the sum, not each silo's message."""
+    def trust(self) -> Trust:
+        """Who may look and what they see, who learns the total, and what that rests on."""
 
-    @property
-    @abstractmethod
-    def hides_counts(self) -> bool:
-        """Whether weights that depend on record counts reach nobody in the clear."""
-
-    @property
-    def hides_sample_from(self) -> frozenset[str]:
-        """Observers (`server`, `silo`) who do not see which users are sampled for a round."""
-        return frozenset()
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """What every observer's certificate rests on as far as the exchange goes."""
-        return ()
-
-    def flaw(self, observer: str) -> str | None:
-        """Why nothing can be certified against this observer; None where the exchange keeps what it promises."""
-        return None
-
-    def for_silos(self, plan: Plan) -> Plan:
-        """What the silos are told of a plan before they compute."""
-        return plan
-
-    def outlook(self, plan: Plan, federation: Federation, rounds: int) -> Outlook | None:
-        """What a person should know before so many rounds begin; None where sums take no time worth telling."""
+    def estimate(self, query: Query, federation: Federation, rounds: int) -> Estimate | None:
+        """What a person should know before `rounds` rounds begin; None where sums take no time worth telling."""
         return None
 
     @abstractmethod
-    def setup(
-        self,
-        counts: dict[str, np.ndarray],
-        weigh: Callable[[np.ndarray], np.ndarray],
-        needs_counts: bool,
-        memory: dict[str, dict[str, Any]],
-    ) -> dict[str, Party]:
-        """Parties of the exchange before the first round, by name.
-
-        counts: each silo's records per unit, (n_units,). weigh: the algorithm's weights from the (n_silos, n_units)
-        table. memory: one dictionary a party, which only that party's generator may touch; it holds what a message
-        may hold (engines.messages), since a party that ran in another process brings it home as one.
-        """
+    def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> SiloProtocol:
+        """Silo `name`'s part among `silos`, made where it lives."""
 
     @abstractmethod
-    def exchange(self, plan: Plan, updates: dict[str, Update], memory: dict[str, dict[str, Any]]) -> dict[str, Party]:
-        """Parties of one round. Whoever learns the total returns a Total; the others return None.
+    def helper(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> HelperProtocol:
+        """The part of helper `name`, made where it lives."""
 
-        A party raises AggregationAborted when the sum cannot be had.
-        """
+
+def invited_silos(query: Query) -> tuple[str, ...]:
+    """Names of the silos that are asked, in the order of the invitation."""
+    return tuple(silo_name(index) for index in query.invited)
+
+
+def awaited_broadcast(sender: str = SERVER) -> Generator[Mail, Mail, Broadcast | None]:
+    """A silo's first step of a query: what is sent down to it; None when nothing is, and then it takes no part."""
+    said = (yield {}).get(sender)
+    return said if isinstance(said, Broadcast) else None

@@ -5,47 +5,53 @@ Trust: the server sees every silo's message, and with weights that depend on rec
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from fedpriv.aggregation.base import SERVER, Aggregation, Party
-from fedpriv.aggregation.weighted import add_messages, fetch_weights, hand_out_weights, message, shown_counts
+from fedpriv.aggregation.base import SERVER, Aggregation, awaited_broadcast, invited_silos
+from fedpriv.aggregation.ring import RingSilo, ring_encoding
+from fedpriv.aggregation.weighted import WeighingServer, server_trust, sum_of_answers
+from fedpriv.query import Total
 
 if TYPE_CHECKING:
-    from fedpriv.aggregation.fixed_point import FixedPoint
-    from fedpriv.algorithms.base import Plan, Update
+    from fedpriv.aggregation.base import Respond
+    from fedpriv.deployment import Trust
+    from fedpriv.parties.party import Party
+    from fedpriv.query import Broadcast, Query
+    from fedpriv.weighting import Weighting
 
 
 @dataclass(frozen=True)
 class Plain(Aggregation):
-    """The sum of the silos' messages, added in the order of the cohort."""
+    """The sum of the silos' messages, added in the order of their invitation."""
 
-    @property
-    def hides_messages(self) -> bool:
-        return False
+    def trust(self) -> Trust:
+        return server_trust(sees_messages=True)
 
-    @property
-    def hides_counts(self) -> bool:
-        return False
+    def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> PlainSilo:
+        return PlainSilo(name, weighting)
 
-    def setup(
-        self,
-        counts: dict[str, np.ndarray],
-        weigh: Callable[[np.ndarray], np.ndarray],
-        needs_counts: bool,
-        memory: dict[str, dict[str, Any]],
-    ) -> dict[str, Party]:
-        parties = {
-            name: fetch_weights(shown, memory[name]) for name, shown in shown_counts(counts, needs_counts).items()
-        }
-        return {SERVER: hand_out_weights(list(counts), weigh), **parties}
+    def helper(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> PlainServer:
+        return PlainServer(silos, weighting)
 
-    def exchange(self, plan: Plan, updates: dict[str, Update], memory: dict[str, dict[str, Any]]) -> dict[str, Party]:
-        parties = {name: self._silo(name, update, memory[name], plan.code) for name, update in updates.items()}
-        return {SERVER: add_messages(list(updates), plan.code), **parties}
 
-    def _silo(self, name: str, update: Update, memory: dict[str, Any], code: FixedPoint | None) -> Party:
-        yield {SERVER: message(name, update, memory, code)}
+class PlainSilo(RingSilo):
+    """Answers a broadcast with its message, as integers where the mechanism's noise is one."""
+
+    def query(self, query: Query, respond: Respond) -> Party:
+        broadcast = yield from awaited_broadcast()
+        if broadcast is not None:
+            update = respond(broadcast)
+            if query.encoding is None:
+                yield {SERVER: self.weighted_sum(update) + update.noise}
+            else:
+                yield {SERVER: self.encoded(update, ring_encoding(query))}
+
+
+class PlainServer(WeighingServer):
+    """Adds the answers."""
+
+    def query(self, query: Query, broadcast: Broadcast) -> Party:
+        silos = invited_silos(query)
+        total = yield from sum_of_answers(silos, broadcast)
+        return Total(total if query.encoding is None else ring_encoding(query).decode(total), silos)

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedpriv.aggregation.base import Aggregation
-from fedpriv.aggregation.fixed_point import FixedPoint, check_ring
+from fedpriv.aggregation.weighted import WeightedSilo, server_trust
+from fedpriv.encoding.fixed_point import FixedPoint, check_ring
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.base import Federation
+    import numpy as np
+
+    from fedpriv.deployment import Federation, Trust
     from fedpriv.mechanisms.base import Mechanism
+    from fedpriv.query import Query, Update
 
 UNBOUNDED_RANGE = 1e4
 """Range for methods that bound no message, such as federated averaging; far above any update that still trains."""
@@ -21,7 +25,7 @@ UNBOUNDED_RANGE = 1e4
 class RingAggregation(Aggregation):
     """Sums modulo 2^bits, of which the server sees nothing else.
 
-    range: largest size of a coordinate of a silo's noised, weighted vector, a public bound; beyond it OutOfRange.
+    range: largest size of a coordinate of a silo's noised, weighted vector, a public bound; OutOfRangeError beyond it.
     null: chosen from the clip bound, the noise and the number of silos, `UNBOUNDED_RANGE` where nothing is clipped.
     """
 
@@ -31,16 +35,27 @@ class RingAggregation(Aggregation):
     def __post_init__(self) -> None:
         check_ring(self.bits, self.range)
 
-    @property
-    def hides_messages(self) -> bool:
-        return True
+    def trust(self) -> Trust:
+        return server_trust(sees_messages=False)
 
-    @property
-    def hides_counts(self) -> bool:
-        return False
-
-    def code(self, covered: int, bound: float, federation: Federation, mechanism: Mechanism) -> FixedPoint:
+    def encoding(self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism) -> FixedPoint:
         derived = UNBOUNDED_RANGE if bound == math.inf else bound
-        code = FixedPoint(self.bits, derived if self.range is None else self.range, covered)
-        _ = code.precision  # raises when nothing fits
-        return code
+        encoding = FixedPoint(self.bits, derived if self.range is None else self.range, n_summed)
+        _ = encoding.precision  # raises when nothing fits
+        return encoding
+
+
+@dataclass(repr=False)
+class RingSilo(WeightedSilo):
+    """A silo whose messages are integers modulo R."""
+
+    def encoded(self, update: Update, encoding: FixedPoint) -> np.ndarray:
+        """The silo's message in the clear, (size,) integers modulo R: its weighted sum and its noise share."""
+        return encoding.encode(self.weighted_sum(update), self.name, update.noise)
+
+
+def ring_encoding(query: Query) -> FixedPoint:
+    """How the query's messages are made of integers modulo R."""
+    if not isinstance(query.encoding, FixedPoint):
+        raise ValueError(f"messages in a ring are encoded as fixed-point numbers, not as {query.encoding}")
+    return query.encoding

@@ -1,26 +1,30 @@
-"""Algorithms: what a silo computes in a round, and what whoever learns the total does with it.
+"""Algorithms: what is asked in a round, what a silo computes for it, and what is done with the total.
 
-One round is `plan` (public, no data), `local_update` at each silo, the aggregation's exchange, and `global_update`.
+A round is a tuple of queries, mostly one. For each: `broadcast` at whoever holds the state, `local_update` at each
+invited silo, the aggregation's exchange, and `global_update` at every party that learned the total.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
+from fedpriv.deployment import UPDATE, Deployment, Federation
+from fedpriv.errors import require
+from fedpriv.query import Contributions, PendingState, Query, SiloState, Total
+from fedpriv.state import State
+from fedpriv.tally import Tally
+from fedpriv.training.description import Block, Training
+from fedpriv.weighting import Weighting
 
-    from fedpriv.accountants.events import Event
-    from fedpriv.aggregation.base import Aggregation, Total
-    from fedpriv.aggregation.fixed_point import Grid
-    from fedpriv.convexity import ConvexLoss
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
     from fedpriv.data.allocation import Allocation
     from fedpriv.data.base import DataSet
     from fedpriv.data.silo import SiloData
@@ -30,159 +34,65 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Federation:
-    """What everybody knows before the first round: how many users, silos and model parameters there are.
+class Silo:
+    """What an algorithm works with at one silo: its records, and a module that any weights are loaded into.
 
-    silo_records: training records of each silo, for algorithms that declare them public; empty before the allocation.
-    loss: what is known to be convex about the training, None for nothing.
+    state: what the algorithm has let it remember; empty in the first round.
     """
 
-    n_users: int
-    n_silos: int
-    n_parameters: int
-    silo_records: tuple[int, ...] = ()
-    loss: ConvexLoss | None = None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """One round, fixed before anybody looks at data.
-
-    cohort: silos that are invited. users: (n_users,) bool, who is sampled, or None for everyone; None also where the
-    parties sample in the exchange, so that nobody knows. user_rate: the probability that a user is.
-    events: what each observer will have seen once the round is over; charged whether or not there is a sum.
-    covered: how many silos the sum covers; their noise shares make up the whole noise.
-    code: how messages are made of integers; None: they are real numbers.
-    streams: for draws of the server.
-    """
-
-    round: int
-    cohort: tuple[int, ...]
-    users: np.ndarray | None
-    events: tuple[Event, ...]
-    covered: int
-    code: Grid | None
-    streams: Streams
-    user_rate: float = 1.0
-
-
-Kept = dict[str, np.ndarray]
-"""What a silo keeps between rounds."""
-
-
-@dataclass(frozen=True)
-class Local:
-    """What a silo trains with: its data and private streams, and a module that any weights are loaded into.
-
-    kept: what the algorithm has let it keep from earlier rounds; empty in the first.
-    """
-
-    silo: int
+    index: int
     data: SiloData
     model: nn.Module
     task: Task
-    mechanism: Mechanism
-    streams: Streams
-    kept: Kept = field(default_factory=dict)
+    deployment: Deployment
+    state: SiloState = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """The silo's name as a party."""
-        return f"silo{self.silo}"
+        return silo_name(self.index)
+
+    @property
+    def streams(self) -> Streams:
+        return self.deployment.streams
+
+
+def silo_name(index: int) -> str:
+    """The name of a silo as a party."""
+    return f"silo{index}"
+
+
+def raw_deltas(block: Block) -> Tensor:
+    """The changes of the parameters themselves, (k, d)."""
+    return block.deltas
 
 
 @dataclass(frozen=True)
-class Contributions:
-    """Some units' bounded vectors, streamed in blocks so that memory does not grow with the number of units.
+class LocalUpdate:
+    """What a silo contributes to a query, before the framework bounds and noises it.
 
-    units: (k,) int64 ids. vectors: (k, d) float64 on the training device, each within the mechanism's bound.
+    training: described local training, whose blocks `vectors` turns into contributions (k, size).
+    blocks: contributions that the algorithm computes itself; one of the two.
+    noise: the noise share (size,) float64 of an algorithm that draws it itself (`Query.enforced` is False); None: the
+    framework draws it, or there is none.
+    pending: filled while the blocks stream by, with what the silo will remember if the query ends with a sum. With it
+    a silo whose message nobody asks for trains all the same; None: nothing changes.
+    tally: of the contributions that the algorithm computes itself.
     """
 
-    units: np.ndarray
-    vectors: torch.Tensor
-
-
-@dataclass
-class Tally:
-    """Non-private diagnostics of one silo's update, filled while its blocks stream by."""
-
-    units: int = 0
-    nonfinite: int = 0
-    clipped: int = 0
-    norm_sum: float = 0.0
-
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            self.units + other.units,
-            self.nonfinite + other.nonfinite,
-            self.clipped + other.clipped,
-            self.norm_sum + other.norm_sum,
-        )
-
-
-@dataclass(frozen=True)
-class Update:
-    """One silo's part of a round: a stream of contributions, its noise share (d,) float64, and the tally they leave.
-
-    kept: filled while the blocks stream by, with what the silo may keep. With it, a silo whose message nobody asks for
-    trains all the same; None: the silo keeps nothing.
-    """
-
-    blocks: Iterator[Contributions]
-    noise: np.ndarray
+    training: Training | None = None
+    vectors: Callable[[Block], Tensor] = raw_deltas
+    blocks: Iterator[Contributions] | None = None
+    noise: np.ndarray | None = None
+    pending: PendingState | None = None
     tally: Tally = field(default_factory=Tally)
-    kept: Kept | None = None
 
 
 @dataclass(frozen=True)
 class Algorithm(ABC):
-    """A federated algorithm by its configuration; it keeps no state between rounds."""
+    """A federated algorithm by its configuration. What changes from round to round is in `State` and silo states."""
 
-    def check(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> None:  # noqa: B027
-        """Raise ConfigError for combinations that cannot work; no data is loaded yet."""
-
-    def cohort_size(self, federation: Federation) -> int:
-        """How many silos are invited to a round."""
-        return federation.n_silos
-
-    def message_bound(self, federation: Federation, mechanism: Mechanism, covered: int) -> float:
-        """A size that no coordinate of a silo's message exceeds, from public numbers alone; inf when there is none.
-
-        covered: how many silos the sum covers.
-        """
-        return math.inf
-
-    def agree(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> tuple[int, Grid | None]:
-        """A plan's `covered` and `code`. Raises ConfigError for settings that cannot work together."""
-        covered = aggregation.min_cohort(self.cohort_size(federation))
-        bound = self.message_bound(federation, mechanism, covered)
-        code = aggregation.code(covered, bound, federation, mechanism) or mechanism.code(covered, bound)
-        return covered, code
-
-    @property
-    def plans_from_allocation(self) -> bool:
-        """Whether plans, and so epsilons, need to know how many records each silo trains on."""
-        return False
-
-    @property
-    def plans_alike(self) -> bool:
-        """Whether every round's plan has the same events, so that one round tells what all of them cost."""
-        return True
-
-    def settle(self, allocation: Allocation, data: DataSet) -> tuple[Algorithm, Allocation]:
-        """Once, after the allocation: the algorithm with every setting a number, and the records that it trains on."""
-        return self, allocation
-
-    def calibrated(
-        self, mechanism: Mechanism, federation: Federation, aggregation: Aggregation, streams: Streams
-    ) -> Mechanism:
-        """Once, after `settle`: the mechanism with its noise a number."""
-        return mechanism
-
-    @property
-    def sampling_rate(self) -> float:
-        """Probability that a user takes part in a round."""
-        return 1.0
+    # -- before the first round ---------------------------------------------------------------------------------------
 
     @property
     @abstractmethod
@@ -191,35 +101,95 @@ class Algorithm(ABC):
 
     @property
     @abstractmethod
-    def needs_counts(self) -> bool:
-        """Whether the weights depend on how many records each user has in each silo."""
+    def unit_weighting(self) -> Weighting:
+        """How much each unit's contribution in each silo counts."""
 
     @abstractmethod
-    def weights(self, counts: np.ndarray) -> np.ndarray:
-        """Weight of each unit in each silo, (n_silos, n_units), from counts of that shape; columns sum to at most 1.
+    def unit_counts(self, silo: int, data: SiloData, federation: Federation) -> np.ndarray:
+        """Records of each unit that contributes, user or silo, in this silo: (n_units,) int64."""
 
-        When `needs_counts` is False only the shape of `counts` is used.
-        """
+    def check(self, deployment: Deployment) -> None:  # noqa: B027
+        """Raise ConfigError for combinations that cannot work. Called before data are loaded, when `silo_records` is
+        empty and noise may not be calibrated yet, and again when everything is known."""
+
+    def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
+        """The allocation with the records that this algorithm trains on; `Allocation.records_per_user` says so if it
+        bounds them. Raises ConfigError for data that it cannot train on."""
+        return allocation
+
+    def n_invited(self, federation: Federation) -> int:
+        """How many silos are invited to a query."""
+        return federation.n_silos
+
+    def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
+        """The mechanism of each kind of query, by the query's name."""
+        return {UPDATE: mechanism}
+
+    def calibrated(self, draft: Deployment) -> Mapping[str, Mechanism]:
+        """The mechanisms with their noise a number. draft: the deployment with the mechanisms as configured."""
+        return {name: channel.mechanism for name, channel in draft.channels.items()}
+
+    def message_bound(self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation) -> float:
+        """A size that no coordinate of a silo's message to query `name` exceeds, from public numbers alone; inf when
+        there is none. n_summed: how many silos the sum covers."""
+        return math.inf
+
+    @property
+    def queries_need_allocation(self) -> bool:
+        """Whether queries, and so epsilons, need to know how many records each silo trains on."""
+        return False
+
+    @property
+    def rounds_alike(self) -> bool:
+        """Whether every round's queries have the same events, so that one round tells what all of them cost."""
+        return True
+
+    @property
+    def sampling_rate(self) -> float:
+        """Probability that a user takes part in a round."""
+        return 1.0
+
+    def init(self, params: np.ndarray, deployment: Deployment) -> State:
+        """The state before the first round, from the model's initial parameters (d,)."""
+        return State(params)
+
+    # -- a round ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def counts(self, local: Local, federation: Federation) -> np.ndarray:
-        """Records of each unit in this silo, (n_units,) int64."""
+    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
+        """What will be asked in this round and what each observer will learn; looks at no data."""
+
+    def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
+        """What silos need for the query, by name."""
+        return {"params": state.params}
 
     @abstractmethod
-    def plan(
-        self, round: int, federation: Federation, mechanism: Mechanism, aggregation: Aggregation, streams: Streams
-    ) -> Plan:
-        """What will happen in this round and what each observer will learn; looks at no data."""
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+        """One silo's contributions, from what was sent down. query: as silos are told (`Query.silo_query`); but
+        `sampled` is set where the broadcast says who is sampled."""
+
+    def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:
+        """What the silo remembers after a query with a sum. summed: whether the silo is in it. A query without a sum
+        changes nothing."""
+        return pending
 
     @abstractmethod
-    def local_update(self, local: Local, plan: Plan, theta: np.ndarray) -> Update:
-        """One silo's contributions and noise share, from the global parameters (d,) float64."""
+    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+        """The state after a query with a sum; the only place that divides."""
 
-    @abstractmethod
-    def global_update(self, theta: np.ndarray, total: Total, federation: Federation) -> np.ndarray:
-        """New global parameters from the sum over the silos that it covers; the only place that divides."""
+    # -- the result ---------------------------------------------------------------------------------------------------
 
-    def keep(self, kept: dict[str, Kept], total: Total) -> dict[str, Kept]:
-        """After a round with a sum: what each silo keeps, by name, of what its update let it keep. A round without a
-        sum changes nothing."""
-        return kept
+    def output(self, state: State) -> np.ndarray:
+        """The parameters (d,) that are released at the end."""
+        return state.params
+
+    def evaluated(self, state: State, silo_states: Mapping[str, SiloState]) -> np.ndarray:
+        """What is evaluated: one model (d,), or one a silo (n_silos, d) in their order. silo_states: by the silo's name
+        as a party, after the last query that was stateful."""
+        return self.output(state)
+
+
+def require_plain_sgd(deployment: Deployment) -> None:
+    """Raise ConfigError for another local optimiser: the method's steps are its own."""
+    optimizer = deployment.optimizer
+    require(optimizer.plain, "optimizer", type(optimizer).__name__.lower(), "sgd without momentum and weight decay")

@@ -27,31 +27,32 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.accountants.events import OBSERVERS, REPLACE, Event
-from fedpriv.aggregation.base import Aggregation, Total
-from fedpriv.algorithms.base import Algorithm, Contributions, Federation, Local, Plan, Tally, Update
-from fedpriv.algorithms.exposure import Exposure, spread, touches
+from fedpriv.algorithms.base import LocalUpdate, Silo, require_plain_sgd
+from fedpriv.algorithms.exposure import Exposure, drift_factor, touches
 from fedpriv.algorithms.participation import PARTICIPATION
 from fedpriv.algorithms.silo_unit import SiloAlgorithm, require_gradients_of_records
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
+from fedpriv.deployment import UPDATE, Deployment, Federation, Observer, View
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import gaussian_noise, zcdp_noise
+from fedpriv.query import Contributions, Query, Total
+from fedpriv.state import State
 from fedpriv.streams import Streams
+from fedpriv.tally import Tally
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-    from fedpriv.aggregation.fixed_point import Grid
-
-CALIBRATIONS = ("none", "paper", "certified")
+CALIBRATIONS = ("given", "paper", "certified")
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class CdpFedAvg(SiloAlgorithm):
     batch_size: None for floor(m / local_steps), one pass a round. cohort: None for all silos.
     participation: uniform, or balanced so that silos differ by at most one in the rounds they take part in.
     feature_norm: records are scaled down to this L2 norm before training, a public bound; None leaves them.
-    calibration: none takes `noise_multiplier`; paper and certified instead the noise for which the paper's formula, or
+    calibration: given takes `noise_multiplier`; paper and certified instead the noise for which the paper's formula, or
     the exact certificate of what `observer` sees, gives `epsilon` after `rounds` rounds, at `delta`.
     """
 
@@ -100,35 +101,35 @@ class CdpFedAvg(SiloAlgorithm):
         return f"CDP-FedAvg tau={self.local_steps}"
 
     @property
-    def plans_from_allocation(self) -> bool:
+    def queries_need_allocation(self) -> bool:
         return True
 
     @property
-    def plans_alike(self) -> bool:
+    def rounds_alike(self) -> bool:
         return self.cohort is None
 
-    def check(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> None:
-        silos = federation.n_silos
+    def check(self, deployment: Deployment) -> None:
+        silos, mechanism = deployment.federation.n_silos, deployment.mechanism
         fits = self.cohort is None or self.cohort <= silos
         require(fits, "algo.cohort", self.cohort, f"at most {silos}, the number of silos")
         mechanism.check_inside_training()
-        bounded = self.calibration == "none" or mechanism.clips
-        require(bounded, "algo.calibration", self.calibration, "none, because this mechanism adds no noise")
-        _, code = self.agree(federation, mechanism, aggregation)
-        mechanism.check_grid(1, code, self.local_lr)
+        bounded = self.calibration == "given" or mechanism.clips
+        require(bounded, "algo.calibration", self.calibration, "given, because this mechanism adds no noise")
+        mechanism.check_encoding(1, deployment.encoding, self.local_lr)
+        require_plain_sgd(deployment)
 
-    def cohort_size(self, federation: Federation) -> int:
+    def n_invited(self, federation: Federation) -> int:
         return self.cohort or federation.n_silos
 
-    def message_bound(self, federation: Federation, mechanism: Mechanism, covered: int) -> float:
+    def message_bound(self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation) -> float:
         return self.local_steps * self.local_lr * (mechanism.clip + mechanism.noise_bound(1))
 
-    def settle(self, allocation: Allocation, data: DataSet) -> tuple[Algorithm, Allocation]:
+    def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         require_gradients_of_records(data)
         smallest = int(allocation.counts().sum(axis=1).min())
         allowed = f"at most {smallest}, the records of the smallest silo"
         require(self.batch_size is None or self.batch_size <= smallest, "algo.batch_size", self.batch_size, allowed)
-        return self, allocation
+        return allocation
 
     def _batch(self, records: int) -> int:
         return self.batch_size or max(1, records // self.local_steps)
@@ -136,70 +137,43 @@ class CdpFedAvg(SiloAlgorithm):
     def invited(self, round: int, federation: Federation, streams: Streams) -> tuple[int, ...]:
         """The silos of a round."""
         draw = PARTICIPATION[self.participation]
-        return draw(round, federation.n_silos, self.cohort_size(federation), streams)
+        return draw(round, federation.n_silos, self.n_invited(federation), streams)
 
-    def plan(
-        self, round: int, federation: Federation, mechanism: Mechanism, aggregation: Aggregation, streams: Streams
-    ) -> Plan:
-        covered, code = self.agree(federation, mechanism, aggregation)
-        cohort = self.invited(round, federation, streams)
-        events = [
-            self._event(observer, silo, federation, mechanism, aggregation, covered, code)
-            for silo in cohort
-            for observer in OBSERVERS
-        ]
-        return Plan(round, cohort, None, tuple(events), covered, code, streams)
+    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
+        cohort = self.invited(round, deployment.federation, deployment.streams)
+        events = [event for silo in cohort for event in self._events(silo, deployment)]
+        return (deployment.query(round, events=tuple(events), invited=cohort, enforced=False),)
 
-    def _event(
-        self,
-        observer: str,
-        silo: int,
-        federation: Federation,
-        mechanism: Mechanism,
-        aggregation: Aggregation,
-        covered: int,
-        code: Grid | None,
-    ) -> Event:
+    def _events(self, silo: int, deployment: Deployment) -> tuple[Event, ...]:
+        mechanism, federation = deployment.mechanism, deployment.federation
         records = federation.silo_records[silo]
-        rounding = mechanism.rounding(code, federation.n_parameters) / self.local_lr
-        exposed = self.exposure(observer, records, federation, aggregation, covered, rounding)
-        return Event(
-            observer,
-            "record",
-            REPLACE,
-            mechanism.event(exposed.moved, exposed.hidden),
-            self._claim(records, federation, mechanism, aggregation, covered),
-            f"silo{silo}",
-            (
-                *mechanism.assumptions(code),
-                *aggregation.assumptions,
-                "the number of a silo's records is public",
-                "who takes part when is public and does not depend on data",
-                *self._delta_warning(min(federation.silo_records)),
-                *exposed.why,
-            ),
-        )
+        rounding = mechanism.rounding(deployment.encoding, federation.n_parameters) / self.local_lr
+        claimed = self._claim(records, deployment)
 
-    def exposure(
-        self,
-        observer: str,
-        records: int,
-        federation: Federation,
-        aggregation: Aggregation,
-        covered: int,
-        rounding: float = 0.0,
-    ) -> Exposure:
+        def see(observer: Observer) -> View:
+            exposed = self.exposure(observer, records, deployment, rounding)
+            return View(mechanism.event(sensitivity=exposed.moved, shares=exposed.hidden), claimed, exposed.why)
+
+        rests_on = (
+            "the number of a silo's records is public",
+            "who takes part when is public and does not depend on data",
+            *self._delta_warning(min(federation.silo_records)),
+        )
+        return deployment.views(see, unit="record", adjacency=REPLACE, assumptions=rests_on, scope=f"silo{silo}")
+
+    def exposure(self, observer: Observer, records: int, deployment: Deployment, rounding: float = 0.0) -> Exposure:
         """The better of the two bounds for a record of a silo of `records`; rounding adds to how far it moves them."""
         size = self._batch(records)
         touched = touches(records, size, self.local_steps)
         local = math.sqrt(touched) * (2 / size + rounding)
-        if observer == "server" and not aggregation.hides_messages:
-            return Exposure(local, 1, ("the server sees every silo's noised message",))
-        factor, reason = spread(self.local_steps, self.local_lr, federation.loss, self.feature_norm)
-        # A silo knows its own noise if it takes part; alone, the silo in question is the only one.
-        hidden, curious = covered, ()
-        if observer == "silo":
-            hidden, curious = max(1, covered - 1), ("one silo subtracts its own noise and does not collude",)
+        if observer.sees_messages:
+            return Exposure(local, 1, (f"the {observer.name} sees every silo's noised message",))
+        factor, reason = drift_factor(
+            self.local_steps, self.local_lr, loss=deployment.federation.loss, feature_norm=self.feature_norm
+        )
+        # Who takes part knows its own noise; alone, the silo in question is the only one.
+        hidden = max(1, deployment.n_summed - observer.own_shares)
+        curious = (f"one {observer.name} subtracts its own noise and does not collude",) if observer.own_shares else ()
         why = (f"the last steps' noise of {hidden} silos hides the sum", reason, *curious)
         whole = Exposure(factor * touched * 2 / size + rounding, hidden, why)
         if whole.gap < local:
@@ -211,79 +185,75 @@ class CdpFedAvg(SiloAlgorithm):
         """Such a delta allows a mechanism that now and then publishes a record."""
         return (f"delta={self.delta:g} is above 1 / {records}^2",) if self.delta > records**-2 else ()
 
-    def claimed_rho(
-        self, records: int, federation: Federation, noise_multiplier: float, covered: int, hidden: bool
-    ) -> float:
-        """What the paper takes for the rho of one round: Theorem 1, with secure aggregation (`hidden`) or without.
+    def claimed_rho(self, records: int, noise_multiplier: float, deployment: Deployment) -> float:
+        """What the paper takes for the rho of one round: Theorem 1, with secure aggregation or without.
 
         The theorem is for whole passes, tau a multiple of m / gamma; the formula is taken as it stands for others too.
         """
         batch_noise = noise_multiplier**2 * self._batch(records)
-        return 2 * self.local_steps / (records * batch_noise * (covered if hidden else 1))
+        return (
+            2 * self.local_steps / (records * batch_noise * (deployment.n_summed if deployment.hides_messages else 1))
+        )
 
-    def _claim(
-        self, records: int, federation: Federation, mechanism: Mechanism, aggregation: Aggregation, covered: int
-    ) -> DpEvent | None:
-        if not mechanism.clips:
+    def _claim(self, records: int, deployment: Deployment) -> DpEvent | None:
+        if not deployment.mechanism.clips:
             return None
         from dp_accounting import NonPrivateDpEvent
 
         from fedpriv.accountants.zcdp import ZcdpClaim
 
-        noise = mechanism.noise_multiplier
+        noise = deployment.mechanism.noise_multiplier
         if not noise:
             return NonPrivateDpEvent()
-        return ZcdpClaim(self.claimed_rho(records, federation, noise, covered, aggregation.hides_messages))
+        return ZcdpClaim(self.claimed_rho(records, noise, deployment))
 
-    def calibrated(
-        self, mechanism: Mechanism, federation: Federation, aggregation: Aggregation, streams: Streams
-    ) -> Mechanism:
-        if self.calibration == "none":
-            return mechanism
-        taken = Counter(silo for t in range(self.rounds) for silo in self.invited(t + 1, federation, streams))
-        covered = aggregation.min_cohort(self.cohort_size(federation))
+    def calibrated(self, draft: Deployment) -> Mapping[str, Mechanism]:
+        if self.calibration == "given":
+            return super().calibrated(draft)
+        federation = draft.federation
+        taken = Counter(silo for t in range(self.rounds) for silo in self.invited(t + 1, federation, draft.streams))
         needed = []
         for silo, rounds in taken.items():
             records = federation.silo_records[silo]
             if self.calibration == "paper":
-                rho = rounds * self.claimed_rho(records, federation, 1.0, covered, aggregation.hides_messages)
+                rho = rounds * self.claimed_rho(records, 1.0, draft)
                 needed.append(zcdp_noise(rho, self.epsilon, self.delta))
             else:
-                gap = self.exposure(self.observer, records, federation, aggregation, covered).gap
+                gap = self.exposure(draft.observer(self.observer), records, draft).gap
                 needed.append(gaussian_noise(gap * math.sqrt(rounds), self.epsilon, self.delta))
-        return replace(mechanism, noise_multiplier=max(needed))
+        return {UPDATE: draft.mechanism.with_noise(max(needed))}
 
-    def local_update(self, local: Local, plan: Plan, theta: np.ndarray) -> Update:
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         # The last step's noise is the message's noise share: it alone is certain to reach the sum as it was drawn.
-        rng = local.streams.secret("last noise", plan.round, local.name)
-        last = -local.mechanism.noise_share(len(theta), 1, rng, self.local_lr, plan.code)
+        rng = silo.streams.secret(query.stream("last noise"), query.round, silo.name)
+        share = query.mechanism.noise_share(query.size, 1, rng, sensitivity=self.local_lr, encoding=query.encoding)
         tally = Tally()
-        return Update(self._train(local, plan, theta, tally), last, tally)
+        return LocalUpdate(blocks=self._train(silo, query, down["params"], tally), noise=-share, tally=tally)
 
-    def _train(self, local: Local, plan: Plan, theta: np.ndarray, tally: Tally) -> Iterator[Contributions]:
+    def _train(self, silo: Silo, query: Query, params: np.ndarray, tally: Tally) -> Iterator[Contributions]:
         import torch
 
         from fedpriv.training.clipped import clipped_gradients
         from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, scaled_to
 
-        data, mechanism, streams = local.data, local.mechanism, local.streams
+        data, mechanism, streams = silo.data, query.mechanism, silo.streams
         x = data.x if self.feature_norm is None else scaled_to(data.x, self.feature_norm)
-        rng = streams.secret("noise", plan.round, local.name)
+        rng = streams.secret(query.stream("noise"), query.round, silo.name)
         change = noisy_sgd(
-            clipped_gradients(local.model, local.task, mechanism.clip, tuple(x.shape[1:])),
-            theta,
-            x,
-            data.y,
+            clipped_gradients(silo.model, silo.task, mechanism.clip, shape=tuple(x.shape[1:])),
             NoisySgd(self.local_steps, self._batch(len(x)), self.local_lr),
-            lambda size: mechanism.noise_share(size, 1, rng),
-            streams.generator("batches", plan.round, local.name),
-            streams.torch_seed("dropout", plan.round, local.name),
-            tally,
+            theta=params,
+            x=x,
+            y=data.y,
+            noise=lambda size: mechanism.noise_share(size, 1, rng),
+            order=streams.generator(query.stream("batches"), query.round, silo.name),
+            dropout_seed=streams.torch_seed(query.stream("dropout"), query.round, silo.name),
+            tally=tally,
         )
-        yield Contributions(np.array([local.silo]), torch.from_numpy(change).unsqueeze(0).to(x.device))
+        yield Contributions(np.array([silo.index]), torch.from_numpy(change).unsqueeze(0).to(x.device))
 
-    def global_update(self, theta: np.ndarray, total: Total, federation: Federation) -> np.ndarray:
-        return theta + total.vector / len(total.parties)
+    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+        return state.with_params(state.params + total.vector / len(total.silos))
 
 
 @dataclass(frozen=True)
@@ -298,7 +268,5 @@ class DistributedDpSgd(CdpFedAvg):
     def label(self) -> str:
         return "DP-SGD"
 
-    def claimed_rho(
-        self, records: int, federation: Federation, noise_multiplier: float, covered: int, hidden: bool
-    ) -> float:
-        return 2 / (federation.n_silos * (noise_multiplier * self._batch(records)) ** 2)
+    def claimed_rho(self, records: int, noise_multiplier: float, deployment: Deployment) -> float:
+        return 2 / (deployment.federation.n_silos * (noise_multiplier * self._batch(records)) ** 2)

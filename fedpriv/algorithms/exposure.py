@@ -30,7 +30,7 @@ def touches(records: int, batch_size: int, steps: int) -> int:
     return math.ceil(steps / (records // batch_size))
 
 
-def spread(steps: int, lr: float, loss: ConvexLoss | None, feature_norm: float | None) -> tuple[float, str]:
+def drift_factor(steps: int, lr: float, *, loss: ConvexLoss | None, feature_norm: float | None) -> tuple[float, str]:
     """By which factor the steps after the first can spread two models apart, inf for unknown; and why.
 
     A gradient step on a convex beta-smooth loss moves two models apart by max(1, lr * beta - 1) at most.

@@ -6,26 +6,24 @@ Symbols: eta_g -> global_lr, eta_l -> local_lr, Q -> local_epochs, B -> batch_si
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedpriv.accountants.events import ADD_REMOVE, OBSERVERS, Event
-from fedpriv.aggregation.base import Aggregation, Total
-from fedpriv.algorithms.base import Federation, Local, Plan, Tally, Update
-from fedpriv.algorithms.local_training import trained
+from fedpriv.accountants.events import ADD_REMOVE
+from fedpriv.algorithms.base import LocalUpdate, Silo
 from fedpriv.algorithms.silo_unit import SiloAlgorithm
+from fedpriv.deployment import Deployment, Observer, View
 from fedpriv.errors import require
-from fedpriv.mechanisms.base import Mechanism
-from fedpriv.streams import Streams
+from fedpriv.query import Query, Total
+from fedpriv.state import State
+from fedpriv.training.description import Recipe, Training
 
 
 @dataclass(frozen=True)
-class FedAvg(SiloAlgorithm):
-    """Each silo trains on all of its records; the server averages the changes with equal weights.
-
-    Privacy: none. The unit that contributes is the silo.
-    """
+class WholeSilo(SiloAlgorithm):
+    """Each silo trains on all of its records, and the server moves along the mean of the changes."""
 
     local_epochs: int
     batch_size: int
@@ -38,34 +36,35 @@ class FedAvg(SiloAlgorithm):
         require(0 < self.local_lr < np.inf, "algo.local_lr", self.local_lr, "a positive number")
         require(0 < self.global_lr < np.inf, "algo.global_lr", self.global_lr, "a positive number")
 
+    def recipe(self, silo: Silo) -> Recipe:
+        """How a silo's records change the model."""
+        return Recipe(self.local_epochs, self.batch_size, self.local_lr, silo.deployment.optimizer)
+
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+        return LocalUpdate(Training(self.recipe(silo), down["params"], pooled=True))
+
+    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+        return state.with_params(state.params + self.global_lr / len(total.silos) * total.vector)
+
+
+@dataclass(frozen=True)
+class FedAvg(WholeSilo):
+    """The changes are averaged with equal weights.
+
+    Privacy: none. The unit that contributes is the silo.
+    """
+
     @property
     def label(self) -> str:
         return "DEFAULT"
 
-    def check(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> None:
-        require(not mechanism.clips, "mechanism", type(mechanism).__name__.lower(), "none: algo=fedavg is not private")
+    def check(self, deployment: Deployment) -> None:
+        name = type(deployment.mechanism).__name__.lower()
+        require(not deployment.mechanism.clips, "mechanism", name, f"none: {type(self).__name__} is not private")
 
-    def plan(
-        self, round: int, federation: Federation, mechanism: Mechanism, aggregation: Aggregation, streams: Streams
-    ) -> Plan:
-        seen = tuple(
-            Event(observer, "user", ADD_REMOVE, mechanism.event(), None, assumptions=("no noise is added",))
-            for observer in OBSERVERS
-        )
-        covered, code = self.agree(federation, mechanism, aggregation)
-        return Plan(round, tuple(range(federation.n_silos)), None, seen, covered, code, streams)
+    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
+        def see(observer: Observer) -> View:
+            return View(deployment.mechanism.event(), None)
 
-    def local_update(self, local: Local, plan: Plan, theta: np.ndarray) -> Update:
-        from fedpriv.training import LocalSgd
-
-        tally = Tally()
-        recipe = LocalSgd(self.local_epochs, self.batch_size, self.local_lr)
-        blocks = trained(local, local.data.pooled(), None, np.array([local.silo]), theta, recipe, plan.round, tally)
-        return Update(blocks, self.noise(local, plan, len(theta)), tally)
-
-    def noise(self, local: Local, plan: Plan, size: int) -> np.ndarray:
-        """The silo's share of the noise, (size,) float64."""
-        return np.zeros(size)
-
-    def global_update(self, theta: np.ndarray, total: Total, federation: Federation) -> np.ndarray:
-        return theta + self.global_lr / len(total.parties) * total.vector
+        events = deployment.views(see, unit="user", adjacency=ADD_REMOVE, assumptions=("no noise is added",))
+        return (deployment.query(round, events=events),)

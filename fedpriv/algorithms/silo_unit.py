@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.algorithms.base import Algorithm, Federation, Local
+from fedpriv.algorithms.base import Algorithm
+from fedpriv.deployment import Federation
 from fedpriv.errors import require
+from fedpriv.weighting import OwnWeighting, Weighting
 
 if TYPE_CHECKING:
     from fedpriv.data.base import DataSet
+    from fedpriv.data.silo import SiloData
 
 
 class SiloAlgorithm(Algorithm, ABC):
     """The unit that contributes is the silo, with weight 1."""
 
     @property
-    def needs_counts(self) -> bool:
-        return False
+    def unit_weighting(self) -> Weighting:
+        return OwnWeighting()
 
-    def counts(self, local: Local, federation: Federation) -> np.ndarray:
+    def unit_counts(self, silo: int, data: SiloData, federation: Federation) -> np.ndarray:
         counts = np.zeros(federation.n_silos, dtype=np.int64)
-        counts[local.silo] = len(local.data.x)
+        counts[silo] = len(data.x)
         return counts
-
-    def weights(self, counts: np.ndarray) -> np.ndarray:
-        return np.eye(len(counts))
 
 
 def require_gradients_of_records(data: DataSet) -> None:

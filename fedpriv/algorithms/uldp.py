@@ -4,8 +4,8 @@ Kato, Xiong, Takagi, Cao, Yoshikawa: Uldp-FL: Federated learning with across-sil
 PVLDB 2024, Algorithm 3; weighting="records" is the enhanced weighting of section 4.1 (ULDP-AVG-w), user_rate < 1 the
 user-level sub-sampling of Algorithm 4.
 
-Symbols: C -> clip, sigma -> noise_multiplier, q -> user_rate, w_su -> weights, eta_l -> local_lr, eta_g -> global_lr,
-Q -> local_epochs, B -> batch_size, S -> Federation.n_silos, U -> Federation.n_users, n_su -> counts[s, u].
+Symbols: C -> clip, sigma -> noise_multiplier, q -> user_rate, w_su -> unit_weighting, eta_l -> local_lr, eta_g ->
+global_lr, Q -> local_epochs, B -> batch_size, S -> Federation.n_silos, U -> Federation.n_users, n_su -> counts[s, u].
 
 Privacy: unit user, adjacency add/remove of all of one user's records in all silos. The sum over silos has sensitivity C
 (the weights of a user add up to at most 1) and noise N(0, sigma^2 C^2 I), of which every silo adds 1/S of the variance.
@@ -15,36 +15,27 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import ADD_REMOVE, Event
-from fedpriv.aggregation.base import SERVER, Aggregation, Total
-from fedpriv.algorithms.base import Algorithm, Federation, Local, Plan, Tally, Update
-from fedpriv.algorithms.local_training import trained
+from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL, SERVER, Event
+from fedpriv.algorithms.base import Algorithm, LocalUpdate, Silo, require_plain_sgd
+from fedpriv.deployment import Deployment, Federation, Observer, View
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
-from fedpriv.streams import Streams
+from fedpriv.query import Query, Total
+from fedpriv.state import State
+from fedpriv.training.description import Recipe, Training
+from fedpriv.training.optimizers import Sgd
+from fedpriv.weighting import WEIGHTINGS, Weighting
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-    from fedpriv.training import LocalSgd
-
-
-def uniform(counts: np.ndarray) -> np.ndarray:
-    """w_su = 1 / S for every pair, also where a user has no records."""
-    return np.full(counts.shape, 1.0 / len(counts))
-
-
-def records(counts: np.ndarray) -> np.ndarray:
-    """w_su = n_su / N_u, and 0 for a user without records (equation 4)."""
-    return counts / np.maximum(counts.sum(axis=0), 1)
-
-
-WEIGHTINGS = {"uniform": uniform, "records": records}
+    from fedpriv.data.silo import SiloData
 
 
 @dataclass(frozen=True)
@@ -62,11 +53,11 @@ class UldpBase(Algorithm):
         require(self.weighting in WEIGHTINGS, "algo.weighting", self.weighting, " or ".join(WEIGHTINGS))
         require(0 < self.global_lr < math.inf, "algo.global_lr", self.global_lr, "a positive number")
 
-    def check(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> None:
-        mechanism.check_grid(*self.agree(federation, mechanism, aggregation))
+    def check(self, deployment: Deployment) -> None:
+        deployment.mechanism.check_encoding(deployment.n_summed, deployment.encoding)
 
     @abstractmethod
-    def recipe(self) -> LocalSgd:
+    def recipe(self, silo: Silo) -> Recipe:
         """How one user's records change the model."""
 
     @property
@@ -76,7 +67,7 @@ class UldpBase(Algorithm):
 
     @property
     def label(self) -> str:
-        letters = ("w" if self.needs_counts else "") + ("s" if self.user_rate < 1 else "")
+        letters = ("w" if self.unit_weighting.needs_counts else "") + ("s" if self.user_rate < 1 else "")
         rate = f" q={self.user_rate:g}" if self.user_rate < 1 else ""
         return f"{self.family}-{letters}{rate}" if letters else self.family
 
@@ -85,48 +76,37 @@ class UldpBase(Algorithm):
         return self.user_rate
 
     @property
-    def needs_counts(self) -> bool:
-        return self.weighting == "records"
+    def unit_weighting(self) -> Weighting:
+        return WEIGHTINGS[self.weighting]
 
-    def weights(self, counts: np.ndarray) -> np.ndarray:
-        return WEIGHTINGS[self.weighting](counts)
-
-    def counts(self, local: Local, federation: Federation) -> np.ndarray:
+    def unit_counts(self, silo: int, data: SiloData, federation: Federation) -> np.ndarray:
         counts = np.zeros(federation.n_users, dtype=np.int64)
-        counts[local.data.users] = local.data.counts
+        counts[data.users] = data.counts
         return counts
 
-    def plan(
-        self, round: int, federation: Federation, mechanism: Mechanism, aggregation: Aggregation, streams: Streams
-    ) -> Plan:
-        sampled = None
-        if self.user_rate < 1 and SERVER not in aggregation.hides_sample_from:
-            sampled = streams.secret("user sample", round).random(federation.n_users) < self.user_rate
-        covered, code = self.agree(federation, mechanism, aggregation)
-        events = self.events(federation, mechanism, aggregation)
-        cohort = tuple(range(federation.n_silos))
-        return Plan(round, cohort, sampled, events, covered, code, streams, self.user_rate)
-
-    def message_bound(self, federation: Federation, mechanism: Mechanism, covered: int) -> float:
+    def message_bound(self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation) -> float:
         # Weights that depend on counts may give all users to one silo.
-        silos = 1 if self.needs_counts else federation.n_silos
-        return federation.n_users / silos * mechanism.clip + mechanism.noise_bound(covered)
+        silos = 1 if self.unit_weighting.needs_counts else federation.n_silos
+        return federation.n_users / silos * mechanism.clip + mechanism.noise_bound(n_summed)
 
-    def local_update(self, local: Local, plan: Plan, theta: np.ndarray) -> Update:
-        users = local.data.users
-        positions = np.flatnonzero(plan.users[users]) if plan.users is not None else None
-        rng = local.streams.secret("noise", plan.round, local.name)
-        noise = local.mechanism.noise_share(len(theta), plan.covered, rng, code=plan.code)
-        tally = Tally()
-        blocks = trained(local, local.data, positions, users, theta, self.recipe(), plan.round, tally)
-        return Update(blocks, noise, tally)
+    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
+        sampled = None
+        if self.user_rate < 1 and not deployment.hides_sample:
+            drawn = deployment.streams.secret("user sample", round).random(deployment.federation.n_users)
+            sampled = drawn < self.user_rate
+        events = self.events(deployment)
+        return (deployment.query(round, events=events, sampled=sampled, user_rate=self.user_rate),)
 
-    def global_update(self, theta: np.ndarray, total: Total, federation: Federation) -> np.ndarray:
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+        users = np.flatnonzero(query.sampled[silo.data.users]) if query.sampled is not None else None
+        return LocalUpdate(Training(self.recipe(silo), down["params"], users))
+
+    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
         # A sum over E of the S silos stands for S / E times as much: n_users * S divided by S / E.
-        expected = self.user_rate * federation.n_users * len(total.parties)
-        return theta + self.global_lr / expected * total.vector
+        expected = self.user_rate * deployment.federation.n_users * len(total.silos)
+        return state.with_params(state.params + self.global_lr / expected * total.vector)
 
-    def events(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> tuple[Event, ...]:
+    def events(self, deployment: Deployment) -> tuple[Event, ...]:
         """What one round shows to whom.
 
         The released model hides the sample, so sub-sampling amplifies. For who sees the sample, as the server that
@@ -134,57 +114,40 @@ class UldpBase(Algorithm):
         noise share. The paper claims the released model's epsilon for everybody, and with sub-sampling leaves the
         server out, unless the sample is hidden from it.
         """
-        covered, code = self.agree(federation, mechanism, aggregation)
-        moved = 1 + mechanism.rounding(code, federation.n_parameters)
-        whole, silo_sees = mechanism.event(moved), mechanism.event(moved, (covered - 1) / covered)
-        released, claimed = self._sampled(whole), self._sampled(mechanism.event()) if mechanism.clips else None
-        base = (
-            *mechanism.assumptions(code),
-            *aggregation.assumptions,
+        mechanism, n_summed = deployment.mechanism, deployment.n_summed
+        moved = 1 + mechanism.rounding(deployment.encoding, deployment.federation.n_parameters)
+        claimed = self._sampled(mechanism.event()) if mechanism.clips else None
+
+        def see(observer: Observer) -> View:
+            unknown = (n_summed - observer.own_shares) / n_summed
+            release = mechanism.event(sensitivity=moved, shares=unknown)
+            certified = release if observer.sees_sample else self._sampled(release)
+            left_out = observer.name == SERVER and observer.sees_sample and self.user_rate < 1
+            return View(certified, None if left_out else claimed, observer.subtracts or _seen_by(observer))
+
+        rests_on = (
             "the weights of a user add up to at most 1",
             "all noise shares are present",
             "semi-honest parties",
         )
-        hidden = aggregation.hides_sample_from
-        views = {
-            "released model": (released, ()),
-            "server": self._server_event(released if "server" in hidden else whole, aggregation),
-            "silo": self._silo_event(self._sampled(silo_sees) if "silo" in hidden else silo_sees, aggregation),
-        }
-        claims = dict.fromkeys(views, claimed)
-        if self.user_rate < 1 and "server" not in hidden:
-            claims["server"] = None
-        events = []
-        for observer, (certified, why) in views.items():
-            if flaw := aggregation.flaw(observer):
-                certified, why = _non_private(), (f"FAILS: {flaw}",)
-            events.append(Event(observer, "user", ADD_REMOVE, certified, claims[observer], assumptions=(*base, *why)))
-        return tuple(events)
+        from_counts = self.unit_weighting.needs_counts
+        return deployment.views(
+            see, unit="user", adjacency=ADD_REMOVE, assumptions=rests_on, weights_from_counts=from_counts
+        )
 
     def _sampled(self, event: DpEvent) -> DpEvent:
         from dp_accounting import PoissonSampledDpEvent
 
         return PoissonSampledDpEvent(self.user_rate, event) if self.user_rate < 1 else event
 
-    def _server_event(self, whole: DpEvent, aggregation: Aggregation) -> tuple[DpEvent, tuple[str, ...]]:
-        if self.needs_counts and not aggregation.hides_counts:
-            return _non_private(), ("FAILS: the server learns every user's record counts",)
-        if aggregation.hides_messages:
-            return whole, ("the server sees only the sum",)
-        # The silos' messages one by one: contributions of at most C / S under noise of variance sigma^2 C^2 / S each
-        # carry together as much information as their sum.
-        return whole, ("the server sees every silo's noised message",)
 
-    def _silo_event(self, others: DpEvent, aggregation: Aggregation) -> tuple[DpEvent, tuple[str, ...]]:
-        if self.needs_counts and not aggregation.hides_counts:
-            return _non_private(), ("FAILS: a silo's weights reveal its users' records elsewhere",)
-        return others, ("one silo subtracts its own noise share and does not collude",)
-
-
-def _non_private() -> DpEvent:
-    from dp_accounting import NonPrivateDpEvent
-
-    return NonPrivateDpEvent()
+def _seen_by(observer: Observer) -> tuple[str, ...]:
+    if observer.name == RELEASED_MODEL:
+        return ()
+    # The silos' messages one by one: contributions of at most C / S under noise of variance sigma^2 C^2 / S each carry
+    # together as much information as their sum.
+    seen = "sees every silo's noised message" if observer.sees_messages else "sees only the sum"
+    return (f"the {observer.name} {seen}",)
 
 
 @dataclass(frozen=True)
@@ -205,22 +168,22 @@ class UldpAvg(UldpBase):
     def family(self) -> str:
         return "ULDP-AVG"
 
-    def recipe(self) -> LocalSgd:
-        from fedpriv.training import LocalSgd
-
-        return LocalSgd(self.local_epochs, self.batch_size, self.local_lr)
+    def recipe(self, silo: Silo) -> Recipe:
+        return Recipe(self.local_epochs, self.batch_size, self.local_lr, silo.deployment.optimizer)
 
 
 @dataclass(frozen=True)
 class UldpSgd(UldpBase):
     """ULDP-SGD: the clipped mean gradient of each user's records, one evaluation at the global model."""
 
+    def check(self, deployment: Deployment) -> None:
+        super().check(deployment)
+        require_plain_sgd(deployment)
+
     @property
     def family(self) -> str:
         return "ULDP-SGD"
 
-    def recipe(self) -> LocalSgd:
-        from fedpriv.training import LocalSgd
-
+    def recipe(self, silo: Silo) -> Recipe:
         # One full-batch step of rate 1 changes the model by exactly minus the mean gradient.
-        return LocalSgd(epochs=1, batch_size=None, lr=1.0)
+        return Recipe(epochs=1, batch_size=None, lr=1.0, optimizer=Sgd())

@@ -1,7 +1,8 @@
 """ULDP-GROUP-k: record-level DP-SGD in every silo, turned into a user's guarantee by group privacy.
 
-Kato et al., Uldp-FL (PVLDB 2024), Algorithm 2. Symbols: k -> group_size, C -> clip, sigma -> noise_multiplier,
-eta_g -> global_lr, eta_l -> local_lr, Q -> local_epochs, B -> batch_size, n_s -> Federation.silo_records.
+Kato et al., Uldp-FL (PVLDB 2024), Algorithm 2. Symbols: k -> Federation.records_per_user, C -> clip, sigma ->
+noise_multiplier, eta_g -> global_lr, eta_l -> local_lr, Q -> local_epochs, B -> batch_size, n_s ->
+Federation.silo_records.
 
 Privacy: a record lives in one silo, so one record meets that silo's releases only (scopes). A user owns at most k
 records over all silos; the accountant converts. The number of records that a silo trains on is public here.
@@ -10,120 +11,145 @@ records over all silos; the accountant converts. The number of records that a si
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
-from fedpriv.aggregation.base import Aggregation
-from fedpriv.algorithms.base import Algorithm, Contributions, Federation, Local, Plan, Tally, Update
-from fedpriv.algorithms.fedavg import FedAvg
+from fedpriv.algorithms.base import LocalUpdate, Silo, require_plain_sgd
+from fedpriv.algorithms.fedavg import WholeSilo
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.data.flags import flags, group_size, keep
+from fedpriv.deployment import Deployment, Observer, View
 from fedpriv.errors import require
-from fedpriv.mechanisms.base import Mechanism
-from fedpriv.streams import Streams
+from fedpriv.query import Contributions, Query
+from fedpriv.tally import Tally
 
-LOOKS = ("max", "median")
+LOOKING_RULES = ("max", "median")
 """Rules for the group size that look at how many records users own."""
 
 
 @dataclass(frozen=True)
-class UldpGroup(FedAvg):
+class UldpGroup(WholeSilo):
     """DP-SGD on at most `group_size` records of each user: a number, or max or median of the users' totals."""
 
     clip: float
     noise_multiplier: float
     group_size: str
-    records_per_draw: int = 1
-    rule: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = self.group_size in LOOKS or (self.group_size.isdigit() and int(self.group_size) >= 1)
+        known = self.group_size in LOOKING_RULES or (self.group_size.isdigit() and int(self.group_size) >= 1)
         require(known, "algo.group_size", self.group_size, "a positive integer, max or median")
 
     @property
     def label(self) -> str:
-        return f"ULDP-GROUP-{self.rule or self.group_size}"
+        return f"ULDP-GROUP-{self.group_size}"
 
     @property
-    def plans_from_allocation(self) -> bool:
+    def queries_need_allocation(self) -> bool:
         return True
 
-    def check(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> None:
-        mechanism.check_inside_training()
+    def check(self, deployment: Deployment) -> None:
+        deployment.mechanism.check_inside_training()
+        require_plain_sgd(deployment)
 
-    def settle(self, allocation: Allocation, data: DataSet) -> tuple[Algorithm, Allocation]:
+    def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         counts, group = allocation.counts(), data.records_per_draw
-        k = group_size(self.group_size if self.group_size in LOOKS else int(self.group_size), counts)
-        kept = keep(allocation, flags(counts, k, group), group)
-        return replace(self, group_size=str(k), rule=self.group_size, records_per_draw=group), kept
+        k = group_size(self.group_size if self.group_size in LOOKING_RULES else int(self.group_size), counts)
+        return keep(allocation, flags(counts, k, group), k, group)
 
     def _steps(self, records: int) -> tuple[int, float]:
         """DP-SGD steps of a silo in a round, and the rate at which a draw enters each."""
         batches = math.ceil(records / self.batch_size)
         return self.local_epochs * batches, 1 / batches if batches else 0.0
 
-    def plan(
-        self, round: int, federation: Federation, mechanism: Mechanism, aggregation: Aggregation, streams: Streams
-    ) -> Plan:
-        covered, code = self.agree(federation, mechanism, aggregation)
-        return Plan(
-            round, tuple(range(federation.n_silos)), None, self.events(federation, mechanism), covered, code, streams
+    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
+        events = [
+            event
+            for silo, records in enumerate(deployment.federation.silo_records)
+            for event in self._events(silo, records, deployment)
+        ]
+        return (deployment.query(round, events=tuple(events), enforced=False),)
+
+    def _events(self, silo: int, records: int, deployment: Deployment) -> Iterator[Event]:
+        """What one round shows of a silo: its DP-SGD, the same to everybody, because each silo adds all of its noise
+        itself and keeps its batches to itself."""
+        from dp_accounting import NonPrivateDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+
+        mechanism, federation = deployment.mechanism, deployment.federation
+        steps, rate = self._steps(records)
+        if not steps:
+            return
+        event = SelfComposedDpEvent(PoissonSampledDpEvent(rate, mechanism.event()), steps)
+        claimed = event if mechanism.clips else None
+        looked = self.group_size in LOOKING_RULES
+        k = federation.records_per_user
+        assert k is not None  # `training_records` bounds it
+        why = (f"FAILS: group_size={k} is the {self.group_size} of private record counts",) if looked else ()
+
+        def of_record(observer: Observer) -> View:
+            return View(event, claimed)
+
+        def of_user(observer: Observer) -> View:
+            return View(NonPrivateDpEvent() if looked else event, claimed, why)
+
+        group = federation.records_per_draw
+        rests_on = ("a silo's number of training records is public",)
+        per_record = deployment.views(
+            of_record,
+            unit="record" if group == 1 else f"{group} records of a user",
+            adjacency=ADD_REMOVE,
+            assumptions=rests_on,
+            scope=f"silo{silo}",
         )
+        per_user = deployment.views(
+            of_user,
+            unit="user",
+            adjacency=ADD_REMOVE,
+            assumptions=(*rests_on, "a user keeps at most group_size records"),
+            scope=f"silo{silo}",
+            group_size=max(1, k // group),
+        )
+        for pair in zip(per_record, per_user):
+            yield from pair
 
-    def local_update(self, local: Local, plan: Plan, theta: np.ndarray) -> Update:
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         tally = Tally()
-        return Update(self._train(local, plan, theta, tally), np.zeros(len(theta)), tally)
+        blocks = self._train(silo, query, down["params"], tally)
+        return LocalUpdate(blocks=blocks, noise=np.zeros(query.size), tally=tally)
 
-    def _train(self, local: Local, plan: Plan, theta: np.ndarray, tally: Tally):
+    def _train(self, silo: Silo, query: Query, params: np.ndarray, tally: Tally) -> Iterator[Contributions]:
         import torch
 
         from fedpriv.training.dp_sgd import DpSgd, dp_sgd
 
-        data, mechanism, streams = local.data, local.mechanism, local.streams
+        data, mechanism, streams = silo.data, query.mechanism, silo.streams
         steps, rate = self._steps(len(data.x))
         if not steps:
             return
-        draws = len(data.x) // self.records_per_draw
-        recipe = DpSgd(steps, rate, mechanism.clip, mechanism.noise_multiplier, self.local_lr, draws * rate)
-        delta = dp_sgd(
-            local.model,
-            torch.from_numpy(theta).to(data.x.device, torch.float32),
-            data.x,
-            data.y,
-            local.task,
-            recipe,
-            streams.secret("record sample", plan.round, local.name),
-            streams.secret("noise", plan.round, local.name),
-            streams.torch_seed("dropout", plan.round, local.name),
-            self.records_per_draw,
-            tally,
+        group = silo.deployment.federation.records_per_draw
+        recipe = DpSgd(
+            steps=steps,
+            sampling_rate=rate,
+            clip=mechanism.clip,
+            noise_multiplier=mechanism.noise_multiplier,
+            lr=self.local_lr,
+            expected_batch=len(data.x) // group * rate,
         )
-        yield Contributions(np.array([local.silo]), delta.double().unsqueeze(0))
-
-    def events(self, federation: Federation, mechanism: Mechanism) -> tuple[Event, ...]:
-        """What one round shows to whom: every silo's DP-SGD, the same to everybody, because each silo adds all of its
-        noise itself and keeps its batches to itself."""
-        from dp_accounting import NonPrivateDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
-
-        base = ("a silo's number of training records is public", "a user keeps at most group_size records")
-        per_user = max(1, int(self.group_size) // self.records_per_draw)
-        looked = self.rule in LOOKS
-        why = (f"FAILS: group_size={self.group_size} is the {self.rule} of private record counts",) if looked else ()
-        record = "record" if self.records_per_draw == 1 else f"{self.records_per_draw} records of a user"
-        seen = []
-        for silo, records in enumerate(federation.silo_records):
-            steps, rate = self._steps(records)
-            if not steps:
-                continue
-            event = SelfComposedDpEvent(PoissonSampledDpEvent(rate, mechanism.event()), steps)
-            claimed = event if mechanism.clips else None
-            user = NonPrivateDpEvent() if looked else event
-            scope = f"silo{silo}"
-            for observer in ("released model", "server", "silo"):
-                seen.append(Event(observer, record, ADD_REMOVE, event, claimed, scope, base[:1]))
-                seen.append(Event(observer, "user", ADD_REMOVE, user, claimed, scope, (*base, *why), per_user))
-        return tuple(seen)
+        delta = dp_sgd(
+            recipe,
+            model=silo.model,
+            theta=torch.from_numpy(params).to(data.x.device, torch.float32),
+            x=data.x,
+            y=data.y,
+            task=silo.task,
+            sample_rng=streams.secret(query.stream("record sample"), query.round, silo.name),
+            noise_rng=streams.secret(query.stream("noise"), query.round, silo.name),
+            dropout_seed=streams.torch_seed(query.stream("dropout"), query.round, silo.name),
+            group=group,
+            tally=tally,
+        )
+        yield Contributions(np.array([silo.index]), delta.double().unsqueeze(0))

@@ -5,7 +5,7 @@ eta_g -> global_lr, eta_l -> local_lr, Q -> local_epochs, B -> batch_size.
 
 The paper takes C * S for the change that one user can cause in the sum. A silo's update is one vector made of
 everybody's records, so without a user it can be any other vector of the C-ball: up to 2C away, in every silo. The
-sensitivity is 2 * C * S, and what is certified always uses it. `sensitivity` chooses what the noise is made for.
+sensitivity is 2 * C * S, and what is certified always uses it. `calibration` chooses what the noise is made for.
 
 Privacy: unit user, adjacency add/remove.
 """
@@ -13,79 +13,58 @@ Privacy: unit user, adjacency add/remove.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import numpy as np
-
-from fedpriv.accountants.events import ADD_REMOVE, Event
-from fedpriv.aggregation.base import Aggregation
-from fedpriv.algorithms.base import Federation, Local, Plan
-from fedpriv.algorithms.fedavg import FedAvg
+from fedpriv.accountants.events import ADD_REMOVE
+from fedpriv.algorithms.fedavg import WholeSilo
+from fedpriv.deployment import Deployment, Federation, Observer, View
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
-from fedpriv.streams import Streams
+from fedpriv.query import Query
 
-if TYPE_CHECKING:
-    from fedpriv.aggregation.fixed_point import Grid
-
-PER_SILO = {"paper": 1.0, "sound": 2.0}
+PER_SILO = {"paper": 1.0, "certified": 2.0}
 """Change of one silo's clipped update that the noise is made for, in units of C."""
 
 
 @dataclass(frozen=True)
-class UldpNaive(FedAvg):
-    """Each silo clips its whole update to C; noise on the sum: sigma * C * S (paper) or sigma * 2 * C * S (sound)."""
+class UldpNaive(WholeSilo):
+    """Each silo clips its whole update to C; noise on the sum: sigma * 2 * C * S (calibration=certified) or
+    sigma * C * S (calibration=paper)."""
 
     clip: float
     noise_multiplier: float
-    sensitivity: str
+    calibration: str
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.sensitivity in PER_SILO, "algo.sensitivity", self.sensitivity, " or ".join(PER_SILO))
+        require(self.calibration in PER_SILO, "algo.calibration", self.calibration, " or ".join(PER_SILO))
 
     @property
     def label(self) -> str:
         return "ULDP-NAIVE"
 
-    def check(self, federation: Federation, mechanism: Mechanism, aggregation: Aggregation) -> None:
-        mechanism.check_grid(*self.agree(federation, mechanism, aggregation))
+    def check(self, deployment: Deployment) -> None:
+        deployment.mechanism.check_encoding(deployment.n_summed, deployment.encoding)
 
-    def plan(
-        self, round: int, federation: Federation, mechanism: Mechanism, aggregation: Aggregation, streams: Streams
-    ) -> Plan:
-        covered, code = self.agree(federation, mechanism, aggregation)
-        events = self.events(federation, mechanism, covered, code)
-        return Plan(round, tuple(range(federation.n_silos)), None, events, covered, code, streams)
+    def message_bound(self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation) -> float:
+        return mechanism.clip + mechanism.noise_bound(n_summed, PER_SILO[self.calibration] * n_summed)
 
-    def message_bound(self, federation: Federation, mechanism: Mechanism, covered: int) -> float:
-        return mechanism.clip + mechanism.noise_bound(covered, PER_SILO[self.sensitivity] * covered)
-
-    def noise(self, local: Local, plan: Plan, size: int) -> np.ndarray:
-        rng = local.streams.secret("noise", plan.round, local.name)
-        sensitivity = PER_SILO[self.sensitivity] * plan.covered
-        return local.mechanism.noise_share(size, plan.covered, rng, sensitivity, plan.code)
-
-    def events(
-        self, federation: Federation, mechanism: Mechanism, covered: int, code: Grid | None
-    ) -> tuple[Event, ...]:
-        """What one round shows to whom, when the sum covers `covered` silos. The silos' single messages together tell
-        as much as their sum: each may move by 2C under 1/S of the variance."""
-        moved = PER_SILO["sound"] * covered + mechanism.rounding(code, federation.n_parameters)
-        shortfall = moved / (PER_SILO[self.sensitivity] * covered)
-        whole = mechanism.event(sensitivity=shortfall)
-        others = (covered - 1) / covered
-        own = mechanism.event(sensitivity=shortfall, shares=others)
+    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
+        """The silos' single messages together tell as much as their sum: each may move by 2C under 1/S of the
+        variance."""
+        mechanism, n_summed = deployment.mechanism, deployment.n_summed
+        rounding = mechanism.rounding(deployment.encoding, deployment.federation.n_parameters)
+        made_for = PER_SILO[self.calibration] * n_summed
+        moved = (PER_SILO["certified"] * n_summed + rounding) / made_for
         claimed = mechanism.event() if mechanism.clips else None
-        base = (
-            *mechanism.assumptions(code),
+
+        def see(observer: Observer) -> View:
+            unknown = (n_summed - observer.own_shares) / n_summed
+            return View(mechanism.event(sensitivity=moved, shares=unknown), claimed, observer.subtracts)
+
+        rests_on = (
             "a user can move every silo's update by 2 * clip",
             "all noise shares are present",
             "semi-honest parties",
         )
-        subtracts = "one silo subtracts its own noise share and does not collude"
-        return (
-            Event("released model", "user", ADD_REMOVE, whole, claimed, assumptions=base),
-            Event("server", "user", ADD_REMOVE, whole, claimed, assumptions=base),
-            Event("silo", "user", ADD_REMOVE, own, claimed, assumptions=(*base, subtracts)),
-        )
+        events = deployment.views(see, unit="user", adjacency=ADD_REMOVE, assumptions=rests_on)
+        return (deployment.query(round, events=events, sensitivity=made_for),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,7 +98,8 @@ def _read(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a readable table: {error}") from error
-    lines, rows = [], []
+    lines: list[int] = []
+    rows: list[list[str]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.startswith("|"):
             cells = [cell.strip() for cell in line.split(",")]
@@ -109,18 +111,20 @@ def _read(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         raise DataError(f"{path}: no records")
     columns = dict(zip(COLUMNS, zip(*rows)))
     incomes = [income.removesuffix(".") for income in columns.pop("income")]
-    y = _places(path, lines, "income", incomes, INCOME)
+    y = _places(path, lines, "income", cells=incomes, known=INCOME)
     numbers, answers = [], []
-    for name, cells in columns.items():
+    for name, answered in columns.items():
         if name in CATEGORIES:
             known = CATEGORIES[name].split()
-            answers.append(np.eye(len(known), dtype=np.float32)[_places(path, lines, name, cells, known)])
+            answers.append(
+                np.eye(len(known), dtype=np.float32)[_places(path, lines, name, cells=answered, known=known)]
+            )
         else:
-            numbers.append(_numbers(path, lines, name, cells))
+            numbers.append(_numbers(path, lines, name, cells=answered))
     return np.stack(numbers, axis=1), np.hstack(answers), y
 
 
-def _places(path: Path, lines: list[int], name: str, cells: list[str], known: list[str]) -> np.ndarray:
+def _places(path: Path, lines: list[int], name: str, *, cells: Sequence[str], known: Sequence[str]) -> np.ndarray:
     """Index of each cell among the `known` values, (n,) int64."""
     index = {value: place for place, value in enumerate(known)}
     places = np.array([index.get(cell, -1) for cell in cells])
@@ -130,7 +134,8 @@ def _places(path: Path, lines: list[int], name: str, cells: list[str], known: li
     return places
 
 
-def _numbers(path: Path, lines: list[int], name: str, cells: list[str]) -> np.ndarray:
+def _numbers(path: Path, lines: list[int], name: str, *, cells: Sequence[str]) -> np.ndarray:
+    """Whole numbers as float64, (n,)."""
     for line, cell in zip(lines, cells):
         if not (cell.isascii() and cell.isdigit()):
             raise DataError(f"{path}: line {line}, column {name}: {cell or 'nothing':.40} is not a whole number")

@@ -1,8 +1,9 @@
 """Allocators: which user owns each training record and which silo holds it.
 
-Rules of Kato et al., Uldp-FL (PVLDB 2024), section 5.1 and its published script. Data without silos of their own follow
-`fedpriv.data.spread` (users first, then silos); data whose records already sit in silos follow
-`fedpriv.data.fixed_silos` (users only).
+`Uniform` and `Zipf` are the rules of Kato et al., Uldp-FL (PVLDB 2024), section 5.1 and its published script. Data
+without silos of their own follow `fedpriv.data.dealing` (users first, then silos); data whose records already sit in
+silos follow `fedpriv.data.fixed_silos` (users only). `Dirichlet` draws silos by label first and then goes on like the
+latter. `Natural` and `ByUser` take the users that the data set knows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.data import fixed_silos, spread
+from fedpriv.data import dealing, fixed_silos
 from fedpriv.data.allocation import Allocation
 from fedpriv.errors import ConfigError, require
 
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
     from fedpriv.data.base import DataSet, Records
     from fedpriv.streams import Streams
 
+ALPHAS = (1e-3, 1e6)
+"""Range of a Dirichlet distribution's concentration: with the least nearly all of a label is in one silo, with the
+largest nearly equal parts are in all of them."""
+
 
 @dataclass(frozen=True)
 class Allocator(ABC):
-    """How records spread over users and silos.
+    """How records are dealt out to users and silos.
 
     n_users, n_silos: public sizes of the federation. For data that carry silos, n_silos must be their number.
     """
@@ -46,17 +51,35 @@ class Allocator(ABC):
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         """Assign every training record; deterministic in the streams' seed. Raises ConfigError when it cannot."""
 
+    def _filled(self, allocation: Allocation) -> Allocation:
+        """`allocation` itself, if every silo can train. Raises ConfigError."""
+        sizes = np.bincount(allocation.silo[allocation.trains], minlength=self.n_silos)
+        if sizes.min() == 0:
+            raise self._empty(int(sizes.argmin()))
+        return allocation
+
+    def _empty(self, silo: int) -> ConfigError:
+        """The error for a silo without training records."""
+        remedy = f"fewer silos or more users, because silo {silo} would hold no training record"
+        return ConfigError("allocator.n_silos", self.n_silos, remedy)
+
+    def _known_users(self, records: Records, data: DataSet) -> np.ndarray:
+        """The data set's own owners, (n,) int64; where it names none, each record is a user. Raises ConfigError."""
+        user = np.arange(len(records)) if records.user is None else records.user
+        n_users = int(user.max()) + 1
+        allowed = f"{n_users}, the number of users in the training records of {type(data).__name__}"
+        require(self.n_users == n_users, "allocator.n_users", self.n_users, allowed)
+        return user
+
 
 @dataclass(frozen=True)
 class Drawn(Allocator):
     """An allocator that draws owners at random: the checks and the order of draws that all of them share.
 
-    labels_per_user: at most so many classes among one user's records, None for any; only for data without own silos.
     local_test, local_test_from: a silo with more than `local_test_from` records keeps a stratified share `local_test`
     of them (rounded up) as its local test split, which never trains.
     """
 
-    labels_per_user: int | None = None
     local_test: float = 0.1
     local_test_from: int = 500
 
@@ -66,16 +89,60 @@ class Drawn(Allocator):
         require(self.local_test_from >= 1, "allocator.local_test_from", self.local_test_from, "a positive number")
 
     @abstractmethod
+    def _owners(self, silo: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
+        """Owner of each record, (n,) int64, given its silo; `group` records at least of a user in a silo."""
+
+    @abstractmethod
+    def _deal(self, records: Records, group: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
+        """Owner and silo of each record that sits in no silo yet, (n,) int64 each. group: as in `_owners`."""
+
+    def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
+        self.check(data)
+        n, group = len(records), data.records_per_draw
+        if records.silo is None:
+            allowed = f"at most {n}, the number of training records"
+            require(self.n_users <= n, "allocator.n_users", self.n_users, allowed)
+            require(self.n_silos <= n, "allocator.n_silos", self.n_silos, allowed)
+            user, silo = self._deal(records, group, streams)
+        else:
+            silo = records.silo
+            user = self._owned(silo, group, streams)
+        trains = self._trains(records.y, silo, group, streams=streams)
+        return self._filled(Allocation(user, silo, trains, self.n_users, self.n_silos))
+
+    def _owned(self, silo: np.ndarray, group: int, streams: Streams) -> np.ndarray:
+        """Owner of each record, (n,) int64, given its silo."""
+        most = int((np.bincount(silo, minlength=self.n_silos) // group).sum())
+        allowed = f"at most {most}, so that each user can have {group} training record(s) in one silo"
+        require(self.n_users <= most, "allocator.n_users", self.n_users, allowed)
+        return self._owners(silo, group, streams.generator("users of records"))
+
+    def _trains(self, y: np.ndarray, silo: np.ndarray, group: int, *, streams: Streams) -> np.ndarray:
+        largest = int(np.bincount(silo).max())
+        if group > 1 and self.local_test > 0:
+            allowed = f"{largest} or more, because a local test split would break up the groups of {group} records"
+            require(largest <= self.local_test_from, "allocator.local_test_from", self.local_test_from, allowed)
+        rng = streams.generator("local test")
+        return dealing.hold_out(y, silo, test=self.local_test, above=self.local_test_from, rng=rng)
+
+
+@dataclass(frozen=True)
+class UsersFirst(Drawn):
+    """Owners are drawn first; where their records sit may depend on them.
+
+    labels_per_user: most classes among one user's records, None for any number; only for data without silos of their
+    own.
+    """
+
+    labels_per_user: int | None = None
+
+    @abstractmethod
     def _users(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Owner of each of n records, (n,) int64."""
 
     @abstractmethod
     def _silos(self, user: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Silo of each record, (n,) int64, given its owner."""
-
-    @abstractmethod
-    def _owners(self, silo: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
-        """Owner of each record, (n,) int64, given its silo; `group` records at least of a user in a silo."""
 
     def check(self, data: DataSet) -> None:
         super().check(data)
@@ -91,57 +158,33 @@ class Drawn(Allocator):
         )
         require(k * self.n_users >= data.outputs, key, k, enough)
 
-    def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
-        self.check(data)
-        n, group = len(records), data.records_per_draw
-        if records.silo is None:
-            require(
-                self.n_users <= n, "allocator.n_users", self.n_users, f"at most {n}, the number of training records"
-            )
-            require(
-                self.n_silos <= n, "allocator.n_silos", self.n_silos, f"at most {n}, the number of training records"
-            )
-            user = self._users(n, streams.generator("users of records"))
-            if self.labels_per_user is not None:
-                rng = streams.generator("labels of users")
-                user = spread.limit_labels(user, records.y, self.n_users, self.labels_per_user, rng)
-            silo = self._silos(user, streams.generator("silos of records"))
-        else:
-            silo = records.silo
-            most = int((np.bincount(silo, minlength=self.n_silos) // group).sum())
-            allowed = f"at most {most}, so that each user can have {group} training record(s) in one silo"
-            require(self.n_users <= most, "allocator.n_users", self.n_users, allowed)
-            user = self._owners(silo, group, streams.generator("users of records"))
-        trains = self._trains(records.y, silo, group, streams)
-        return _filled(Allocation(user, silo, trains, self.n_users, self.n_silos))
-
-    def _trains(self, y: np.ndarray, silo: np.ndarray, group: int, streams: Streams) -> np.ndarray:
-        largest = int(np.bincount(silo).max())
-        if group > 1 and self.local_test > 0:
-            allowed = f"{largest} or more, because a local test split would break up the groups of {group} records"
-            require(largest <= self.local_test_from, "allocator.local_test_from", self.local_test_from, allowed)
-        return spread.hold_out(y, silo, self.local_test, self.local_test_from, streams.generator("local test"))
+    def _deal(self, records: Records, group: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
+        user = self._users(len(records), streams.generator("users of records"))
+        if self.labels_per_user is not None:
+            rng = streams.generator("labels of users")
+            user = dealing.limit_labels(user, records.y, self.n_users, k=self.labels_per_user, rng=rng)
+        return user, self._silos(user, streams.generator("silos of records"))
 
 
 @dataclass(frozen=True)
-class Uniform(Drawn):
-    """Users own equally many records, spread evenly over the silos.
+class Uniform(UsersFirst):
+    """Users own equally many records, which are dealt evenly to the silos.
 
     Data with silos: every record (for Cox data every pair of records of a silo) draws its user uniformly.
     """
 
     def _users(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        return spread.balanced_users(n, self.n_users, rng)
+        return dealing.deal_equally(n, self.n_users, rng)
 
     def _silos(self, user: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return spread.strided_silos(len(user), self.n_silos, rng)
+        return dealing.strided_silos(len(user), self.n_silos, rng)
 
     def _owners(self, silo: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
-        return fixed_silos.uniform_owners(silo, self.n_users, group, rng)
+        return fixed_silos.uniform_owners(silo, self.n_users, group=group, rng=rng)
 
 
 @dataclass(frozen=True)
-class Zipf(Drawn):
+class Zipf(UsersFirst):
     """Few users own many records, and each user's records concentrate in a few silos.
 
     alpha_user: a record belongs to user r with probability proportional to (r + 1)^-alpha_user.
@@ -158,18 +201,18 @@ class Zipf(Drawn):
             require(0 <= value <= 100, f"allocator.{key}", value, "an exponent from 0 (uniform) to 100")
 
     def _users(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        return rng.choice(self.n_users, size=n, p=spread.zipf_law(self.n_users, self.alpha_user))
+        return rng.choice(self.n_users, size=n, p=dealing.zipf_law(self.n_users, self.alpha_user))
 
     def _silos(self, user: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return spread.zipf_silos(user, self.n_users, self.n_silos, self.alpha_silo, rng)
+        return dealing.zipf_silos(user, self.n_users, self.n_silos, alpha=self.alpha_silo, rng=rng)
 
     def _owners(self, silo: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
-        law = spread.zipf_law(self.n_users, self.alpha_user)
-        return fixed_silos.zipf_owners(silo, self.n_silos, law, group, rng)
+        law = dealing.zipf_law(self.n_users, self.alpha_user)
+        return fixed_silos.zipf_owners(silo, self.n_silos, law, group=group, rng=rng)
 
 
 @dataclass(frozen=True)
-class Equal(Drawn):
+class Equal(UsersFirst):
     """Devices: each silo holds one user and, up to one, as many records as the others; as nearly as `labels_per_user`
     allows."""
 
@@ -177,20 +220,64 @@ class Equal(Drawn):
 
     def check(self, data: DataSet) -> None:
         super().check(data)
-        name = type(data).__name__
-        carried = f"natural, uniform or zipf, because the records of {name} already sit in silos"
-        require(data.natural_silos is None, "allocator", "equal", carried)
+        require(data.natural_silos is None, "allocator", "equal", _sit_in_silos(type(data).__name__))
         allowed = f"{self.n_silos}, as many as silos: a device has one owner"
         require(self.n_users == self.n_silos, "allocator.n_users", self.n_users, allowed)
 
     def _users(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        return spread.balanced_users(n, self.n_users, rng)
+        return dealing.deal_equally(n, self.n_users, rng)
 
     def _silos(self, user: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return user.copy()
 
     def _owners(self, silo: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
         return silo.copy()
+
+
+@dataclass(frozen=True)
+class Dirichlet(Drawn):
+    """Label-skewed silos: of every label, each silo holds a share drawn from the symmetric Dirichlet(alpha).
+
+    The partition of Yurochkin et al. (ICML 2019) and Li et al. (ICDE 2022), after Hsu, Qi, Brown (2019), who draw the
+    labels' shares for each silo instead. alpha: large for silos alike, 0.1 and less for few labels a silo.
+    users: who owns what a silo holds; uniform: every record draws its user uniformly; zipf: as `Zipf` for data with
+    silos, four fifths of a user's records in one main silo. alpha_user: see `Zipf`; for users=zipf.
+    """
+
+    alpha: float = 0.5
+    users: str = "zipf"
+    alpha_user: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        least, most = ALPHAS
+        fits = least <= self.alpha <= most
+        require(fits, "allocator.alpha", self.alpha, f"a concentration from {least:g} to {most:g}")
+        require(self.users in self._rules, "allocator.users", self.users, " or ".join(self._rules))
+
+    @property
+    def _rules(self) -> dict[str, UsersFirst]:
+        """Allocators whose rule for records that already sit in silos finds the owners."""
+        sizes = self.n_users, self.n_silos
+        return {"uniform": Uniform(*sizes), "zipf": Zipf(*sizes, alpha_user=self.alpha_user)}
+
+    def check(self, data: DataSet) -> None:
+        super().check(data)
+        name = type(data).__name__
+        require(data.natural_silos is None, "allocator", "dirichlet", _sit_in_silos(name))
+        require(data.outputs > 1, "allocator", "dirichlet", f"uniform or zipf, because {name} has no classes")
+
+    def _deal(self, records: Records, group: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
+        rng = streams.generator("silos of records")
+        silo = dealing.dirichlet_silos(records.y, self.n_silos, self.alpha, rng=rng)
+        return self._owned(silo, group, streams), silo
+
+    def _owners(self, silo: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
+        return self._rules[self.users]._owners(silo, group, rng)
+
+    def _empty(self, silo: int) -> ConfigError:
+        remedy = f"larger, or fewer silos, because silo {silo} would hold no training record"
+        return ConfigError("allocator.alpha", self.alpha, remedy)
 
 
 @dataclass(frozen=True)
@@ -202,25 +289,56 @@ class Natural(Allocator):
         name = type(data).__name__
         owned = data.natural_silos is not None and data.natural_users
         require(owned, "allocator", "natural", f"uniform or zipf, because {name} does not say who owns a record")
-        pairs = (
-            f"uniform or zipf, because training on {name} needs {data.records_per_draw} records of a user, and it has 1"
-        )
-        require(data.records_per_draw == 1, "allocator", "natural", pairs)
+        _require_single_records("natural", data)
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         self.check(data)
-        user = np.arange(len(records)) if records.user is None else records.user
-        n_users = int(user.max()) + 1
-        allowed = f"{n_users}, the number of users in the training records of {type(data).__name__}"
-        require(self.n_users == n_users, "allocator.n_users", self.n_users, allowed)
+        assert records.silo is not None
+        user = self._known_users(records, data)
         trains = np.ones(len(records), dtype=bool)
-        return _filled(Allocation(user, records.silo, trains, n_users, self.n_silos))
+        return self._filled(Allocation(user, records.silo, trains, self.n_users, self.n_silos))
 
 
-def _filled(allocation: Allocation) -> Allocation:
-    """`allocation` itself, if every silo can train."""
-    sizes = np.bincount(allocation.silo[allocation.trains], minlength=allocation.n_silos)
-    if sizes.min() == 0:
-        empty = f"fewer silos or more users, because silo {int(sizes.argmin())} would hold no training record"
-        raise ConfigError("allocator.n_silos", allocation.n_silos, empty)
-    return allocation
+@dataclass(frozen=True)
+class ByUser(Allocator):
+    """The data set's own users, whole, dealt out at random to silos that hold equally many of them, up to one.
+
+    n_users must be the number of the data set's users. local_test: share of each user's records (rounded up, but one
+    record at least trains) that is the user's local test split; which ones depends on no other user.
+    """
+
+    local_test: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 <= self.local_test < 1, "allocator.local_test", self.local_test, "a share from 0 to below 1")
+        allowed = f"at most {self.n_users}, the number of users"
+        require(self.n_silos <= self.n_users, "allocator.n_silos", self.n_silos, allowed)
+
+    def check(self, data: DataSet) -> None:
+        super().check(data)
+        name = type(data).__name__
+        require(data.natural_silos is None, "allocator", "by_user", _sit_in_silos(name))
+        unknown = f"uniform or zipf, because {name} does not say who owns a record"
+        require(data.natural_users, "allocator", "by_user", unknown)
+        _require_single_records("by_user", data)
+
+    def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
+        self.check(data)
+        user = self._known_users(records, data)
+        home = dealing.deal_equally(self.n_users, self.n_silos, streams.generator("silos of users"))
+        trains = dealing.hold_out_of_each(
+            user, self.local_test, lambda u: streams.generator("local test", party=f"user{u}")
+        )
+        return self._filled(Allocation(user, home[user], trains, self.n_users, self.n_silos))
+
+
+def _sit_in_silos(name: str) -> str:
+    return f"natural, uniform or zipf, because the records of {name} already sit in silos"
+
+
+def _require_single_records(allocator: str, data: DataSet) -> None:
+    """Raise ConfigError where a loss needs several records of a user, whom the data set gives as many as it likes."""
+    name, group = type(data).__name__, data.records_per_draw
+    pairs = f"uniform or zipf, because training on {name} needs {group} records of a user, and it has 1"
+    require(group == 1, "allocator", allocator, pairs)

@@ -13,6 +13,7 @@ class Allocation:
 
     user: (n,) int64 in [0, n_users). silo: (n,) int64 in [0, n_silos).
     trains: (n,) bool, False for records that a silo keeps as its local test split.
+    records_per_user: most records of a user that train, over all silos, where a rule bounds them.
     """
 
     user: np.ndarray
@@ -20,6 +21,7 @@ class Allocation:
     trains: np.ndarray
     n_users: int
     n_silos: int
+    records_per_user: int | None = None
 
     def counts(self) -> np.ndarray:
         """Training records per silo and user, (n_silos, n_users) int64."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FEW_SILOS = 10
-"""Up to so many silos have a colour and a legend entry each; more share a colour scale."""
+"""Up to this number of silos, each has a colour and a legend entry; more share a colour scale."""
 
 MOST_COLUMNS = 500
 """More users than this share columns, each the mean of neighbours, because narrower columns would be invisible."""
@@ -72,7 +72,7 @@ def table(allocation: Allocation) -> Table:
     return out
 
 
-def draw(allocation: Allocation, path: str | os.PathLike) -> None:
+def draw(allocation: Allocation, path: str | os.PathLike[str]) -> None:
     """Write figure 13 to `path` (the suffix says the format): training records per user, largest first, by silo."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -107,14 +107,12 @@ def _columns(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.add.reduceat(counts, starts, axis=1) / np.diff(edges), edges + 0.5
 
 
-def _colours(n_silos: int) -> list:
+def _colours(n_silos: int) -> np.ndarray:
+    """(n_silos, 4) red, green, blue, alpha."""
     from matplotlib import colormaps
 
-    return (
-        colormaps["tab10"].colors[:n_silos]
-        if n_silos <= FEW_SILOS
-        else list(colormaps["viridis"].resampled(n_silos).colors)
-    )
+    scale = colormaps["tab10"] if n_silos <= FEW_SILOS else colormaps["viridis"].resampled(n_silos)
+    return np.asarray(scale(np.arange(n_silos)))
 
 
 def _colour_scale(figure: Figure, axes: Axes, n_silos: int) -> None:

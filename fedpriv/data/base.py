@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Records:
     """n records in a fixed public order.
 
-    x: (n, ...) float32 features.
+    x: (n, ...) features, float32 or integers (such as int64 token ids, which an embedding takes).
     y: (n,) int64 class, (n,) float32 0/1 label, or (n, 2) float32 (event, time) for survival.
     silo: (n,) int64 when the data set itself says which silo holds each record. user: likewise, its owner.
     """
@@ -36,7 +36,7 @@ class Records:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A loaded data set: training records, which the allocator spreads, and central test records."""
+    """A loaded data set: training records, which the allocator deals out, and central test records."""
 
     train: Records
     test: Records
@@ -51,16 +51,16 @@ class DataSet(ABC):
 
     root: str | None = None
 
-    # What is known without reading anything, so that plans and epsilons need no data. Subclasses set them.
-    shape = ()
+    # What is known without reading anything, so that queries and epsilons need no data. Subclasses set them.
+    shape: ClassVar[tuple[int, ...]] = ()
     """Shape of one record's features, (30,) or (1, 28, 28)."""
-    outputs = 0
+    outputs: ClassVar[int] = 0
     """Width of the model's output: classes, or 1 for a logit or a risk score."""
-    natural_silos = None
+    natural_silos: ClassVar[int | None] = None
     """Number of silos the data set carries, or None when the allocator makes them."""
-    natural_users = False
+    natural_users: ClassVar[bool] = False
     """Whether every record's owner is known (for example one record a patient)."""
-    records_per_draw = 1
+    records_per_draw: ClassVar[int] = 1
     """Records of a user in one silo come in groups of this size (2 for Cox losses, which need pairs)."""
 
     @property

@@ -59,7 +59,7 @@ class CreditCard(DataSet):
         path = locate(FILE, self.root)
         frame = read_csv(path, COLUMNS)
         labels = frame["Class"].to_numpy()
-        refuse(path, frame, "Class", ~np.isin(labels, (0, 1)), "0 or 1")
+        refuse(path, frame, "Class", wrong=~np.isin(labels, (0, 1)), allowed="0 or 1")
         if min((labels == 0).sum(), (labels == 1).sum()) < 2:
             raise DataError(f"{path}: column Class: needs at least two genuine and two fraudulent rows")
         x, y = frame[COLUMNS[:-1]].to_numpy(), labels.astype(np.int64)

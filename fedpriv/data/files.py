@@ -69,7 +69,7 @@ def download(file: RemoteFile, folder: Path) -> Path:
             try:
                 _fetch(url, target, file.digest)
                 return target
-            except (OSError, HTTPException, _Refused) as error:  # URLError and timeouts are OSErrors
+            except (OSError, HTTPException, _RefusedError) as error:  # URLError and timeouts are OSErrors
                 failures.append(f"{url} ({_reason(error)})")
     except OSError as error:
         failures.append(f"{file.urls[0]} ({_reason(error)})")
@@ -79,7 +79,7 @@ def download(file: RemoteFile, folder: Path) -> Path:
     )
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """A download arrived, but is not the file."""
 
 
@@ -94,13 +94,15 @@ def _fetch(url: str, target: Path, digest: str | None) -> None:
             urlopen(Request(url, headers={"User-Agent": "fedpriv"}), timeout=TIMEOUT) as body,
         ):
             length = int(body.headers.get("Content-Length") or 0)
-            found, size = _copy(body.read, out.write, length, target.name, digest)
+            found, size = _copy(body.read, out.write, length=length, name=target.name, digest=digest)
         if length and size != length:
-            raise _Refused(f"the connection ended after {size} of {length} bytes")
+            raise _RefusedError(f"the connection ended after {size} of {length} bytes")
         if not size:
-            raise _Refused("the answer is empty")
+            raise _RefusedError("the answer is empty")
         if digest and found != digest.partition(":")[2]:
-            raise _Refused(f"wrong checksum: {digest.partition(':')[0]} is {found}, not {digest.partition(':')[2]}")
+            raise _RefusedError(
+                f"wrong checksum: {digest.partition(':')[0]} is {found}, not {digest.partition(':')[2]}"
+            )
         os.chmod(name, 0o644)
         os.replace(name, target)
     finally:
@@ -108,7 +110,7 @@ def _fetch(url: str, target: Path, digest: str | None) -> None:
 
 
 def _copy(
-    read: Callable[[int], bytes], write: Callable[[bytes], int], length: int, name: str, digest: str | None
+    read: Callable[[int], bytes], write: Callable[[bytes], int], *, length: int, name: str, digest: str | None
 ) -> tuple[str, int]:
     """Copy everything with a progress bar; the hex digest and the number of bytes."""
     from rich.console import Console

@@ -12,10 +12,10 @@ MAIN_SILO = 0.8
 """Probability that a record of a user belongs to the user's main silo."""
 
 
-def uniform_owners(silo: np.ndarray, n_users: int, group: int, rng: np.random.Generator) -> np.ndarray:
+def uniform_owners(silo: np.ndarray, n_users: int, *, group: int, rng: np.random.Generator) -> np.ndarray:
     """Owner of each record, (n,) int64: each `group` of consecutive records of a silo draws one user uniformly.
 
-    A rest smaller than a group belongs to the user of the silo's last group.
+    A remainder smaller than a group belongs to the user of the silo's last group.
     """
     owner = np.empty(len(silo), dtype=np.int64)
     for s in np.unique(silo):
@@ -25,7 +25,7 @@ def uniform_owners(silo: np.ndarray, n_users: int, group: int, rng: np.random.Ge
     return owner
 
 
-def zipf_owners(silo: np.ndarray, n_silos: int, law: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
+def zipf_owners(silo: np.ndarray, n_silos: int, law: np.ndarray, *, group: int, rng: np.random.Generator) -> np.ndarray:
     """Owner of each record, (n,) int64, for users with probabilities `law` (n_users,).
 
     Every user gets `group` records, the others draw their user by `law`. A user has one uniformly drawn main silo; each

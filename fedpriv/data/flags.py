@@ -28,8 +28,8 @@ def group_size(rule: str | int, counts: np.ndarray) -> int:
     Raises ConfigError for any other rule, DataError where no user has a record.
     """
     if rule not in ("max", "median"):
-        integer = isinstance(rule, int | np.integer) and not isinstance(rule, bool)
-        require(integer and rule >= 1, KEY, rule, "a positive integer, max or median")
+        positive = isinstance(rule, int | np.integer) and not isinstance(rule, bool) and rule >= 1
+        require(positive, KEY, rule, "a positive integer, max or median")
         return int(rule)
     totals = counts.sum(axis=0)
     totals = totals[totals > 0]
@@ -61,18 +61,21 @@ def flags(counts: np.ndarray, k: int, group: int = 1) -> np.ndarray:
     # The broken last round gives one to each of the first silos that still have some.
     left = units > low
     last = left & (left.cumsum(axis=0) <= budget - full.sum(axis=0))
-    return (full + last).astype(np.int64) * group
+    return np.asarray((full + last) * group, dtype=np.int64)
 
 
-def keep(allocation: Allocation, flags: np.ndarray, group: int = 1) -> Allocation:
+def keep(allocation: Allocation, flags: np.ndarray, k: int, group: int = 1) -> Allocation:
     """The allocation in which silo s trains on the first flags[s, u] records of user u, in data-set order.
 
-    Only records that trained before are counted or kept. group: as in `flags`; all numbers must be multiples of it, so
-    that in `SiloData` rows 0..group - 1, group..2 group - 1, ... each belong to one user. Raises ValueError otherwise,
-    and for more flags than records.
+    Only records that trained before are counted or kept. k: bound on a user's flags in all silos, from then on the
+    allocation's `records_per_user`. group: as in `flags`; all numbers must be multiples of it, so that in `SiloData`
+    rows 0..group - 1, group..2 group - 1, ... each belong to one user. Raises ValueError otherwise, for a user with
+    more than k flags, and for more flags than records.
     """
     if (flags % group).any():
         raise ValueError(f"flags must come in groups of {group} records")
+    if (flags.sum(axis=0) > k).any():
+        raise ValueError(f"a user keeps at most {k} records")
     if flags.shape != (allocation.n_silos, allocation.n_users) or (flags > allocation.counts()).any():
         raise ValueError("flags and allocation disagree about silos, users or their records")
     rows = np.flatnonzero(allocation.trains)
@@ -83,4 +86,4 @@ def keep(allocation: Allocation, flags: np.ndarray, group: int = 1) -> Allocatio
     rows, silo, user = rows[order], silo[order], user[order]
     trains = np.zeros_like(allocation.trains)
     trains[rows[rank < flags[silo, user]]] = True
-    return dataclasses.replace(allocation, trains=trains)
+    return dataclasses.replace(allocation, trains=trains, records_per_user=k)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class SiloData:
     """One silo's training records, sorted by user (records of one user keep their data-set order).
 
-    x: (n, ...) float32 tensor, y: (n, ...) tensor, both on one device.
+    x: (n, ...) tensor of floats or integers, y: (n, ...) tensor, both on one device.
     users: (k,) int64, the global ids of the users with at least one record here, ascending.
     starts: (k + 1,) int64; user users[i] owns rows starts[i]:starts[i + 1].
     """
@@ -33,6 +33,10 @@ class SiloData:
         """Records of each user in `users`, (k,) int64."""
         return np.diff(self.starts)
 
+    def to(self, device: str) -> SiloData:
+        """The same records on `device`."""
+        return replace(self, x=self.x.to(device), y=self.y.to(device))
+
     def pooled(self) -> SiloData:
         """The same records as if one user (id 0) owned them all, for algorithms that train on the whole silo."""
         rows = len(self.x)
@@ -40,7 +44,7 @@ class SiloData:
 
 
 def split_by_silo(records: Records, allocation: Allocation, device: str) -> list[SiloData]:
-    """Cut the training records into one `SiloData` a silo."""
+    """Cut the training records into one `SiloData` a silo; features and labels keep their types."""
     import torch
 
     silos = []

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def read_csv(
     path: Path,
     columns: list[str] | None = None,
+    *,
     header: bool = True,
     text: tuple[str, ...] = (),
     missing: str | None = None,
@@ -51,7 +52,7 @@ def read_csv(
     return frame
 
 
-def refuse(path: Path, frame: pd.DataFrame, name: str, wrong: np.ndarray | pd.Series, allowed: str) -> None:
+def refuse(path: Path, frame: pd.DataFrame, name: str, *, wrong: np.ndarray | pd.Series, allowed: str) -> None:
     """Raise DataError for the first row of a table with a header line where `wrong` (n,) holds."""
     wrong = np.asarray(wrong, dtype=bool)
     if wrong.any():
@@ -59,7 +60,7 @@ def refuse(path: Path, frame: pd.DataFrame, name: str, wrong: np.ndarray | pd.Se
         raise DataError(f"{path}: line {row + 2}, column {name}: {frame[name].iloc[row]!s:.40}; allowed: {allowed}")
 
 
-def _require_columns(path: Path, found: list, expected: list[str]) -> None:
+def _require_columns(path: Path, found: list[str], expected: list[str]) -> None:
     if found == expected:
         return
     lacking = [name for name in expected if name not in found]

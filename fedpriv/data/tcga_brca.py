@@ -58,7 +58,7 @@ class TcgaBrca(DataSet):
     def load(self, streams: Streams) -> Corpus:
         path, split_path = locate(PATIENTS, self.root), locate(SPLIT, self.root)
         patients, split = _patients(path), _split(split_path)
-        lacking = split.index.difference(patients["pid"])
+        lacking = split.index.difference(patients["pid"].tolist())
         if len(lacking):
             raise DataError(f"{path}: patient {lacking[0]} of {split_path.name} is not there")
         patients = patients[patients["pid"].isin(split.index)]
@@ -74,8 +74,8 @@ def _split(path: Path) -> pd.DataFrame:
     """Column fold2 (train_0 to test_5) by patient."""
     frame = read_csv(path, ["pid", "fold", "fold2"], text=("pid", "fold", "fold2"))
     malformed = ~frame["fold2"].str.fullmatch(f"(train|test)_[0-{TcgaBrca.natural_silos - 1}]")
-    refuse(path, frame, "fold2", malformed, "train_0 to test_5")
-    refuse(path, frame, "pid", frame["pid"].duplicated(), "each patient once")
+    refuse(path, frame, "fold2", wrong=malformed, allowed="train_0 to test_5")
+    refuse(path, frame, "pid", wrong=frame["pid"].duplicated(), allowed="each patient once")
     return frame.set_index("pid")
 
 
@@ -84,7 +84,7 @@ def _patients(path: Path) -> pd.DataFrame:
     first, *covariates, event, time = frame.columns if len(frame.columns) > 2 else ("", "", "")
     if (first, len(covariates), event, time) != ("pid", 39, "E", "T"):
         raise DataError(f"{path}: line 1: wrong columns: not pid, 39 covariates, E, T")
-    refuse(path, frame, "E", ~frame["E"].isin([0, 1]), "0 or 1")
-    refuse(path, frame, "T", frame["T"] < 0, "zero or more days")
-    refuse(path, frame, "pid", frame["pid"].duplicated(), "each patient once")
+    refuse(path, frame, "E", wrong=~frame["E"].isin([0, 1]), allowed="0 or 1")
+    refuse(path, frame, "T", wrong=frame["T"] < 0, allowed="zero or more days")
+    refuse(path, frame, "pid", wrong=frame["pid"].duplicated(), allowed="each patient once")
     return frame

@@ -1,28 +1,20 @@
-"""Engines: where the parties of an exchange run and how their messages travel.
+"""Engines: where the parties live and how their messages travel.
 
 The network is synchronous: in every step the parties that have mail wake, and what they send arrives in the next step.
 A party that has nothing to say stays silent; whoever counts on it sees its name missing from the mail. When no message
 is under way, every waiting party wakes with empty mail, which is how it learns that nobody will answer.
-
-Nothing of a party comes back but its return value: an engine may run it in another process, where whatever it changed
-is lost. `reporting` adds to the return value what else must come home.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from fedpriv.engines.traffic import Letter, Traffic
-
-if TYPE_CHECKING:
-    from fedpriv.aggregation.base import Party
-
-Mail = dict[str, Any]
-"""Messages by sender for who receives it, by receiver for who sends it."""
+from fedpriv.parties.party import Mail, Memory, PartySpec
+from fedpriv.parties.traffic import Letter, Traffic
 
 
 @dataclass(frozen=True)
@@ -39,14 +31,6 @@ class Returned:
     learned: Any
 
 
-class Host(Protocol):
-    """Running parties."""
-
-    def wake(self, mail: dict[str, Mail | None]) -> dict[str, Sent | Returned | None]:
-        """Give each named party its mail (None the first time) and return each one's answer, None for one that is
-        gone without an answer and will not come back. Raises what a party raises."""
-
-
 class Network:
     """The way from sender to receiver; this one delivers everything at once."""
 
@@ -60,50 +44,88 @@ class Network:
         return False
 
 
+class Session(AbstractContextManager["Session"], ABC):
+    """The parties' life, as long as the run. Leaving it ends everything that was started for them."""
+
+    network: Callable[[], Network] = Network
+    """Makes a fresh network for each exchange."""
+
+    @abstractmethod
+    def begin(self, tasks: Mapping[str, Any]) -> None:
+        """Give each named party its task of the next exchange; whatever was left of the last one is dropped."""
+
+    @abstractmethod
+    def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
+        """Give each named party its mail (None the first time) and return each one's answer, None for one that is
+        gone without an answer and will not come back. Raises what a party raises."""
+
+    @property
+    @abstractmethod
+    def lost(self) -> frozenset[str]:
+        """Parties that are gone, with their memory."""
+
+    @abstractmethod
+    def reopen(self, memories: Mapping[str, Memory]) -> None:
+        """Make the named parties anew, each from its last checkpoint. What they knew beside it is lost, so that the
+        set-up must be repeated with everybody."""
+
+    @abstractmethod
+    def checkpoints(self, names: Iterable[str]) -> dict[str, Memory]:
+        """What the named parties give out to be kept; those that are lost are missing."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End every party."""
+
+    def elapsed(self, seconds: Iterable[float]) -> float:
+        """How long computations of several parties take together: one after the other, or the longest if they run side
+        by side."""
+        return sum(seconds)
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    def run(self, tasks: Mapping[str, Any], traffic: Traffic | None = None) -> dict[str, Any]:
+        """Deliver messages until every party with a task has returned; returns what each one has learned, by name. A
+        party that was lost before or on the way is missing.
+
+        traffic: counts what is sent; then every message must be one that `messages.encode` takes.
+        Raises whatever a party raises, and RuntimeError when parties go on without sending or returning.
+        """
+        present = {name: task for name, task in sorted(tasks.items()) if name not in self.lost}
+        self.begin(present)
+        return _deliver(self, self.network(), list(present), traffic)
+
+
 @dataclass(frozen=True)
 class Engine(ABC):
-    """Runs the parties of one exchange to their end."""
+    """Opens sessions."""
 
     def check(self, device: str) -> None:  # noqa: B027
         """Raise ConfigError when this engine cannot run here, or not with parties that train on `device`."""
 
     @abstractmethod
-    def host(self, parties: dict[str, Party]) -> AbstractContextManager[Host]:
-        """Where the parties run; on leaving, whatever was started for them has ended."""
-
-    def network(self) -> Network:
-        """A fresh network for one exchange."""
-        return Network()
-
-    def run(self, parties: dict[str, Party], log: Traffic | None = None) -> dict[str, Any]:
-        """Deliver messages until every party has returned; returns what each one has learned, by name. A party that
-        was lost on the way is missing.
-
-        log: counts what is sent; then every message must be one that `messages.encode` takes.
-        Raises whatever a party raises, and RuntimeError when parties go on without sending or returning.
-        """
-        if log is not None:
-            log.open(parties)
-        with self.host(parties) as host:
-            return _deliver(host, self.network(), sorted(parties), log)
+    def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
+        """Make every party. memories: the last checkpoints; parties without one start afresh."""
 
 
-def _deliver(host: Host, network: Network, names: list[str], log: Traffic | None) -> dict[str, Any]:
+def _deliver(session: Session, network: Network, names: list[str], traffic: Traffic | None) -> dict[str, Any]:
     learned: dict[str, Any] = {}
     waiting = dict.fromkeys(names)
     mail: dict[str, Mail | None] = dict.fromkeys(names)  # a generator's first wake-up carries nothing
     silence, step = False, 0
     while waiting:
         letters, before = [], len(waiting)
-        for name, answer in host.wake(mail).items():
+        for name, answer in session.wake(mail).items():
             if isinstance(answer, Sent):
                 letters += [Letter(step, name, receiver, message) for receiver, message in answer.messages.items()]
                 continue
             del waiting[name]
             if isinstance(answer, Returned):
                 learned[name] = answer.learned
-        for letter in letters if log is not None else ():
-            log.record(letter)
+        if traffic is not None:
+            for letter in letters:
+                traffic.record(letter)
         arriving: dict[str, Mail] = {}
         for letter in network.carry(step, letters):
             if letter.receiver in waiting:
@@ -115,9 +137,3 @@ def _deliver(host: Host, network: Network, names: list[str], log: Traffic | None
         mail = dict(arriving) if under_way else {name: {} for name in waiting}
         step += 1
     return learned
-
-
-def reporting(party: Party, report: Callable[[], Any]) -> Party:
-    """The same party, which returns (what it has learned, report()), the report made where and when the party ends."""
-    learned = yield from party
-    return learned, report()

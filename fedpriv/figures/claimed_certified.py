@@ -5,11 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")  # figures go to files
-import matplotlib.pyplot as plt
-
+from fedpriv.figures.canvas import plt
 from fedpriv.figures.tables import write_table
 from fedpriv.theory import hu_counterexamples, huang, uldp_counterexamples
 from fedpriv.theory.counterexample import Counterexample
@@ -39,7 +35,8 @@ def draw(folder: Path) -> Path:
         points = [(getattr(e, kind), row) for row, e in enumerate(examples)]
         points = [(value, row) for value, row in points if value is not None and math.isfinite(value)]
         size = 160 if marker == "|" else 45
-        axis.scatter(*zip(*points), marker=marker, color=color, s=size, label=MEANING[kind], zorder=3)
+        values, places = zip(*points)
+        axis.scatter(values, places, marker=marker, color=color, s=size, label=MEANING[kind], zorder=3)
     for row, example in enumerate(examples):
         ends = example.claimed, max(example.certified, example.attained or 0)
         if math.isfinite(ends[1]):

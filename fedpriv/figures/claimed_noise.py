@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import matplotlib
 import numpy as np
 
+from fedpriv.figures.canvas import plt
 from fedpriv.figures.runs import Run
 
-matplotlib.use("Agg")  # figures go to files
-import matplotlib.pyplot as plt
-
-NOISES = {"paper": ("equation (2)", "C3"), "sound": ("sound noise", "C0")}
+CALIBRATIONS = {"paper": ("equation (2)", "C3"), "certified": ("noise by the certificate", "C0")}
 AFTER = {False: ("silos left out keep their models", "-", "o"), True: ("everybody goes on from the average", "--", "s")}
 
 
@@ -20,13 +18,13 @@ def draw(runs: list[Run], out: Path) -> None:
     """Two panels from the runs of huang/claims, written to `out`; epsilons are those of the server."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4.8), layout="constrained")
     targets = sorted({run.config["algo"]["epsilon"] for run in runs})
-    for noise, (name, color) in NOISES.items():
+    for calibration, (name, color) in CALIBRATIONS.items():
         for everybody, (after, style, marker) in AFTER.items():
-            here = [run for run in runs if _is(run, noise, everybody)]
+            here = [run for run in runs if _is(run, calibration, everybody)]
             groups = [[run for run in here if run.config["algo"]["epsilon"] == target] for target in targets]
             accuracy = [[run.metrics[run.metric].iloc[-1] for run in group] for group in groups]
             certified = [max(run.final_epsilons("server", "pld")[0] for run in group) for group in groups]
-            look = {"color": color, "ls": style, "marker": marker, "ms": 4, "label": f"{name}, {after}"}
+            look: dict[str, Any] = {"color": color, "ls": style, "marker": marker, "ms": 4, "label": f"{name}, {after}"}
             left.errorbar(targets, np.mean(accuracy, axis=1), np.std(accuracy, axis=1), capsize=3, **look)
             right.plot(targets, certified, **look)
     right.plot(targets, targets, color="0.5", ls=":", label="that epsilon, equation (2)'s claim")
@@ -43,5 +41,6 @@ def draw(runs: list[Run], out: Path) -> None:
     plt.close(figure)
 
 
-def _is(run: Run, noise: str, broadcast_all: bool) -> bool:
-    return (run.config["algo"]["noise"], run.config["algo"]["broadcast_all"]) == (noise, broadcast_all)
+def _is(run: Run, calibration: str, broadcast_all: bool) -> bool:
+    algo = run.config["algo"]
+    return bool(algo["calibration"] == calibration and algo["broadcast_all"] == broadcast_all)

@@ -5,16 +5,14 @@ Setting of the paper: Poisson sampling with rate 0.01, noise multiplier 5, 100,0
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")  # figures go to files
-import matplotlib.pyplot as plt
-
 from fedpriv.accountants.events import Runs
-from fedpriv.accountants.group import group_dp, group_pld, group_rdp_epsilon, paper_group_claim
-from fedpriv.accountants.rdp import PAPER_ORDERS
+from fedpriv.accountants.group import group_dp, group_rdp_epsilon, paper_group_claim
+from fedpriv.accountants.pld import group_pld
+from fedpriv.accountants.renyi import PAPER_ORDERS
+from fedpriv.figures.canvas import plt
 from fedpriv.figures.tables import write_table
 
 Q, SIGMA, STEPS, DELTA = 0.01, 5.0, 100_000, 1e-5
@@ -25,14 +23,14 @@ SIZES = {"quick": POWERS, "paper": (*range(1, 17), *range(20, 65, 4))}
 
 def paper_normal_dp(runs: Runs, size: int, delta: float) -> float:
     """The paper's conversion of (epsilon, delta)-DP: a valid lemma on an order grid that ends too early for large k."""
-    return group_dp(runs, size, delta, PAPER_ORDERS)
+    return group_dp(runs, size, delta, orders=PAPER_ORDERS)
 
 
-CURVES = {
+CURVES: dict[str, tuple[Callable[[Runs, int, float], float], str, Callable[[str], Sequence[int]]]] = {
     "claimed (paper, RDP)": (paper_group_claim, "C3--", lambda profile: POWERS),
     "claimed (paper, normal DP)": (paper_normal_dp, "C1--", lambda profile: EVERY_FOURTH),
     "valid RDP lemma": (group_rdp_epsilon, "C0-", lambda profile: POWERS),
-    "tight (mixture of Gaussians)": (group_pld, "C2-", SIZES.get),
+    "tight (mixture of Gaussians)": (group_pld, "C2-", lambda profile: SIZES[profile]),
 }
 """Rule, line and sizes of each curve."""
 

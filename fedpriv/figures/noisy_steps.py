@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-import matplotlib
 import numpy as np
 
+from fedpriv.figures.canvas import Axes, Figure, plt
 from fedpriv.figures.runs import Run, mean_and_std
-
-matplotlib.use("Agg")  # figures go to files
-import matplotlib.pyplot as plt
 
 NAMES = {"accuracy": "test accuracy", "train_loss": "training loss", "gradient_norm": "norm of the training gradient"}
 CALIBRATIONS = {"paper": "noise by the paper's formula", "certified": "noise by the certificate"}
@@ -22,7 +20,7 @@ TARGETS = {"paper": "as claimed", "certified": "certified"}
 METHOD = "pld"
 
 
-def convergence(runs: list[Run], out: Path, second: str, title: str) -> None:
+def convergence(runs: list[Run], out: Path, *, second: str, title: str) -> None:
     """Figs 3 and 4: accuracy and `second` against the round; a column for each noise, a line for each tau."""
     noises = _values(runs, "noise_multiplier")
     figure, axes = _grid(len(noises), title)
@@ -30,14 +28,15 @@ def convergence(runs: list[Run], out: Path, second: str, title: str) -> None:
         here = [run for run in runs if _algo(run, "noise_multiplier") == noise]
         for row, metric in zip(column, (runs[0].metric, second)):
             for steps in _values(here, "local_steps"):
-                _curve(row, [run for run in here if _algo(run, "local_steps") == steps], metric, f"tau = {steps}")
+                alike = [run for run in here if _algo(run, "local_steps") == steps]
+                _curve(row, alike, metric, label=f"tau = {steps}")
         claims = [_epsilons(run)[1] for run in here]
         sigma = noise * _algo(here[0], "clip")
         column[0].set_title(f"sigma = {sigma:g}\nclaimed epsilon {min(claims):.2g} to {max(claims):.2g}", fontsize=9)
-    _finish(figure, axes, (runs[0].metric, second), runs, out)
+    _finish(figure, axes, runs, out=out, metrics=(runs[0].metric, second))
 
 
-def comparison(runs: list[Run], out: Path, second: str, title: str) -> None:
+def comparison(runs: list[Run], out: Path, *, second: str, title: str) -> None:
     """Figs 5 and 6: accuracy and `second` against the round; a column for each calibration, a line for each method."""
     columns = [name for name in CALIBRATIONS if any(_algo(run, "calibration") == name for run in runs)]
     figure, axes = _grid(len(columns), title)
@@ -47,13 +46,13 @@ def comparison(runs: list[Run], out: Path, second: str, title: str) -> None:
             group = [run for run in here if run.label == label]
             certified, claimed = _epsilons(group[0])
             for row, metric in zip(column, (runs[0].metric, second)):
-                _curve(row, group, metric, f"{label}: claimed {claimed:.3g}, certified {certified:.3g}")
+                _curve(row, group, metric, label=f"{label}: claimed {claimed:.3g}, certified {certified:.3g}")
         column[0].set_title(CALIBRATIONS[calibration], fontsize=10)
         column[1].legend(fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.17))
-    _finish(figure, axes, (runs[0].metric, second), runs, out, legend=False)
+    _finish(figure, axes, runs, out=out, metrics=(runs[0].metric, second), legend=False)
 
 
-def tradeoff(runs: list[Run], out: Path, title: str) -> None:
+def tradeoff(runs: list[Run], out: Path, *, title: str) -> None:
     """Figs 7 and 8: final accuracy against epsilon, with and without secure aggregation; a panel for each
     calibration."""
     columns = [name for name in CALIBRATIONS if any(_algo(run, "calibration") == name for run in runs)]
@@ -79,15 +78,15 @@ def tradeoff(runs: list[Run], out: Path, title: str) -> None:
     plt.close(figure)
 
 
-def _algo(run: Run, key: str) -> object:
+def _algo(run: Run, key: str) -> Any:
     return run.config["algo"][key]
 
 
 def _hides(run: Run) -> bool:
-    return run.config["aggregation"]["_target_"].rpartition(".")[2] != "Plain"
+    return bool(run.config["aggregation"]["_target_"].rpartition(".")[2] != "Plain")
 
 
-def _values(runs: Iterable[Run], key: str) -> list:
+def _values(runs: Iterable[Run], key: str) -> list[Any]:
     return sorted({_algo(run, key) for run in runs})
 
 
@@ -96,7 +95,7 @@ def _epsilons(run: Run) -> tuple[float, float]:
     return run.final_epsilons("server", METHOD)
 
 
-def _grid(columns: int, title: str) -> tuple[plt.Figure, np.ndarray]:
+def _grid(columns: int, title: str) -> tuple[Figure, np.ndarray]:
     figure, axes = plt.subplots(
         2, columns, figsize=(max(8, 3.3 * columns), 6), sharex=True, sharey="row", layout="constrained", squeeze=False
     )
@@ -104,7 +103,7 @@ def _grid(columns: int, title: str) -> tuple[plt.Figure, np.ndarray]:
     return figure, axes
 
 
-def _curve(axis: plt.Axes, runs: list[Run], metric: str, label: str) -> None:
+def _curve(axis: Axes, runs: list[Run], metric: str, *, label: str) -> None:
     curve = mean_and_std([run.metrics for run in runs], metric)
     (line,) = axis.plot(curve.index, curve["mean"], label=label, lw=1.3)
     low, high = curve["mean"] - curve["std"], curve["mean"] + curve["std"]
@@ -112,7 +111,7 @@ def _curve(axis: plt.Axes, runs: list[Run], metric: str, label: str) -> None:
 
 
 def _finish(
-    figure: plt.Figure, axes: np.ndarray, metrics: tuple[str, str], runs: list[Run], out: Path, legend: bool = True
+    figure: Figure, axes: np.ndarray, runs: list[Run], *, out: Path, metrics: tuple[str, str], legend: bool = True
 ) -> None:
     for row, metric in zip(axes, metrics):
         row[0].set_ylabel(NAMES.get(metric, metric))
@@ -134,7 +133,7 @@ def _finish(
     plt.close(figure)
 
 
-def _footnote(figure: plt.Figure, runs: list[Run]) -> None:
+def _footnote(figure: Figure, runs: list[Run]) -> None:
     number = len({run.config["seed"] for run in runs})
     seeds = f"{number} seeds" if number > 1 else "1 seed"
     figure.supxlabel(

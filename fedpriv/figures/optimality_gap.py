@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import matplotlib
 import numpy as np
 
+from fedpriv.figures.canvas import Axes, Line2D, plt
 from fedpriv.figures.tables import write_table
 from fedpriv.theory.hu import Convergence, breast_cancer_risk, measured
-
-matplotlib.use("Agg")  # figures go to files
-import matplotlib.pyplot as plt
 
 DEVICES, COHORT, STRONG_CONVEXITY, LR, BATCH = 8, 5, 0.05, 0.2, 7
 NOISES, STEPS = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0), (1, 2, 4, 8)
@@ -30,13 +28,14 @@ def draw(folder: Path, profile: str = "quick") -> Path:
 
     figure, axes = plt.subplots(2, 2, figsize=(9.5, 6.6), sharey="row", layout="constrained")
     for line, (quantity, (_, theorem)) in zip(axes, QUANTITIES.items()):
-        _panel(line[0], [row for row in rows if row["quantity"] == quantity], "sigma", "tau", (1, 4))
-        _panel(line[1], [row for row in rows if row["quantity"] == quantity], "tau", "sigma", (0.01, 0.3))
+        here = [row for row in rows if row["quantity"] == quantity]
+        _panel(line[0], here, x="sigma", line="tau", values=(1, 4))
+        _panel(line[1], here, x="tau", line="sigma", values=(0.01, 0.3))
         line[0].set_ylabel(f"mean of {quantity}")
         for axis in line:
             axis.set_title(theorem, fontsize=10)
     style = {"bound": "--", "measured": "-"}
-    handles = [plt.Line2D([], [], color="k", ls=ls, marker="o" if ls == "-" else "") for ls in style.values()]
+    handles = [Line2D([], [], color="k", ls=ls, marker="o" if ls == "-" else "") for ls in style.values()]
     figure.legend(handles, ["bound (with the proof's constants)", f"measured ({copies} copies, +- std)"], **TOP)
     figure.supxlabel(
         f"logistic regression on breast cancer records, {COHORT} of {DEVICES} devices, batches of {BATCH}, "
@@ -48,10 +47,10 @@ def draw(folder: Path, profile: str = "quick") -> Path:
     return folder / "figure.png"
 
 
-TOP = {"loc": "outside upper center", "ncol": 2, "fontsize": 9}
+TOP: dict[str, Any] = {"loc": "outside upper center", "ncol": 2, "fontsize": 9}
 
 
-def table(iterations: int, copies: int) -> list[dict[str, object]]:
+def table(iterations: int, copies: int) -> list[dict[str, Any]]:
     """A row for each quantity, tau and sigma: printed bound, the proof's bound, measured mean and deviation."""
     risk = breast_cancer_risk(DEVICES, STRONG_CONVEXITY)
     gap = float(risk.value(np.zeros(risk.x.shape[2]))) - risk.minimum()[1]
@@ -63,7 +62,7 @@ def table(iterations: int, copies: int) -> list[dict[str, object]]:
         for noise in NOISES:
             setting = replace(base, local_steps=steps, noise=noise)
             assert setting.applies
-            both = measured(risk, setting, copies, np.random.default_rng(0))
+            both = measured(risk, setting, copies, rng=np.random.default_rng(0))
             bounds = (setting.gap_bound, setting.gradient_bound)
             for (quantity, (index, _)), bound in zip(QUANTITIES.items(), bounds):
                 row = {"quantity": quantity, "tau": steps, "sigma": noise, "printed": bound(), "bound": bound(False)}
@@ -71,7 +70,7 @@ def table(iterations: int, copies: int) -> list[dict[str, object]]:
     return rows
 
 
-def _panel(axis: plt.Axes, rows: list[dict], x: str, line: str, values: tuple[float, ...]) -> None:
+def _panel(axis: Axes, rows: list[dict[str, Any]], *, x: str, line: str, values: tuple[float, ...]) -> None:
     for color, value in zip(("C0", "C1"), values):
         here = [row for row in rows if row[line] == value]
         places = [row[x] for row in here]

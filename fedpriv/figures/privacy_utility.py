@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 
+from fedpriv.accountants.events import RELEASED_MODEL
+from fedpriv.figures.canvas import Axes, Line2D, plt
 from fedpriv.figures.runs import Run, find_runs, mean_and_std, user_epsilons
 
-BELOW = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "fontsize": 7.5}
+BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "fontsize": 7.5}
 ORDER = ("DEFAULT", "ULDP-NAIVE", "ULDP-GROUP", "ULDP-SGD", "ULDP-AVG")
-
-
-matplotlib.use("Agg")  # figures go to files
-import matplotlib.pyplot as plt  # noqa: E402
 
 
 def main(words: list[str]) -> None:
@@ -32,16 +30,16 @@ def main(words: list[str]) -> None:
     )
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--observer", default="released model")
+    parser.add_argument("--observer", default=RELEASED_MODEL)
     parser.add_argument("--method", default="pld", help="accounting method of the solid line")
     parser.add_argument("--title", default="")
     args = parser.parse_args(words)
     out = args.out or args.folders[0] / "privacy_utility.png"
-    draw(find_runs(args.folders), out, args.observer, args.method, args.title)
+    draw(find_runs(args.folders), out, observer=args.observer, method=args.method, title=args.title)
     print(out)
 
 
-def draw(runs: list[Run], out: Path, observer: str = "released model", method: str = "pld", title: str = "") -> None:
+def draw(runs: list[Run], out: Path, *, observer: str = RELEASED_MODEL, method: str = "pld", title: str = "") -> None:
     """Both panels for all methods among `runs`, written to `out`."""
     by_label: dict[str, list[Run]] = {}
     for run in runs:
@@ -57,7 +55,7 @@ def draw(runs: list[Run], out: Path, observer: str = "released model", method: s
     left.set(xlabel="round", ylabel=runs[0].metric.replace("_", " "), title=title or "utility on the test split")
     left.legend(ncol=2, **BELOW)
     left.grid(alpha=0.3)
-    _epsilon_panel(right, {label: by_label[label] for label in labels}, observer, method)
+    _epsilon_panel(right, {label: by_label[label] for label in labels}, observer=observer, method=method)
     if not all(run.dp_valid for run in runs):
         figure.supxlabel(
             "simulation: noise is seeded, the epsilons are those of the same run with real noise", fontsize=7
@@ -66,7 +64,7 @@ def draw(runs: list[Run], out: Path, observer: str = "released model", method: s
     plt.close(figure)
 
 
-def _epsilon_panel(axis: plt.Axes, by_label: dict[str, list[Run]], observer: str, method: str) -> None:
+def _epsilon_panel(axis: Axes, by_label: dict[str, list[Run]], *, observer: str, method: str) -> None:
     """Claimed and certified epsilon of each method; methods with the same curve share one line."""
     curves: dict[tuple[str, bytes], tuple[list[str], pd.Series, str]] = {}
     nothing = []
@@ -86,7 +84,7 @@ def _epsilon_panel(axis: plt.Axes, by_label: dict[str, list[Run]], observer: str
     axis.set_title(f"{observer}, delta = {run.delta:g}: claimed dashed, certified solid", fontsize=10)
     handles, names = axis.get_legend_handles_labels()
     if nothing:
-        handles.append(plt.Line2D([], [], lw=0))
+        handles.append(Line2D([], [], lw=0))
         names.append(f"nothing certified: {', '.join(nothing)}")
     axis.legend(handles, names, **BELOW)
     axis.grid(alpha=0.3, which="both")

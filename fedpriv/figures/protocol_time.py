@@ -9,30 +9,26 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
-import matplotlib
 import numpy as np
 import pandas as pd
 
-from fedpriv.aggregation.base import SERVER
-from fedpriv.compose import Words, compose_jobs, own
+from fedpriv.aggregation.base import SERVER, Respond, SiloProtocol
+from fedpriv.aggregation.private_weighting.aggregation import PrivateWeighting
+from fedpriv.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.config import Experiment, build
-from fedpriv.engines.base import Engine, Host
-from fedpriv.engines.inprocess import answer
+from fedpriv.engines.base import Engine, Returned, Sent, Session
+from fedpriv.engines.inprocess import InProcessSession, answer
+from fedpriv.figures.canvas import Axes, Figure, plt
 from fedpriv.figures.tables import write_table
 from fedpriv.help import conf_dir
-
-matplotlib.use("Agg")  # figures go to files
-import matplotlib.pyplot as plt
-
-if TYPE_CHECKING:
-    from fedpriv.aggregation.base import Party
-    from fedpriv.engines.base import Mail, Returned, Sent
+from fedpriv.parties.party import Mail, Memory, Party, PartySpec
+from fedpriv.query import Broadcast, Contributions, Query, Update
+from fedpriv.weighting import Weighting
 
 KEYS, BLINDING, TRAINING, WEIGHTING, DECRYPTION = PHASES = (
     "key exchange",
@@ -49,67 +45,124 @@ QUICK = ("seed=0", "rounds=1")
 SETTING = ["data", "users", "silos", "parameters"]
 
 
+@dataclass
+class Seconds:
+    """Processor seconds of one exchange: by party and step, and of these the silos' for local training."""
+
+    steps: dict[tuple[str, int], float] = field(default_factory=dict)
+    training: dict[str, float] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Timed(Engine):
     """One process that notes who took how many processor seconds in which step of which exchange."""
 
-    notes: list[dict[tuple[str, int], float]] = field(default_factory=list)
+    exchanges: list[Seconds] = field(default_factory=list)
 
-    @contextmanager
-    def host(self, parties: dict[str, Party]) -> Iterator[Host]:
-        host = _Timed(parties)
-        yield host
-        self.notes.append(host.seconds)
+    def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
+        return TimedSession(specs, memories, self.exchanges)
 
 
-class _Timed:
-    def __init__(self, parties: dict[str, Party]) -> None:
-        self.parties, self.step = parties, 0
-        self.seconds: dict[tuple[str, int], float] = {}
+class TimedSession(InProcessSession):
+    """Adds an entry to `exchanges` for each exchange."""
 
-    def wake(self, mail: dict[str, Mail | None]) -> dict[str, Sent | Returned | None]:
-        answers = {}
+    def __init__(
+        self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory], exchanges: list[Seconds]
+    ) -> None:
+        super().__init__(specs, memories)
+        self.exchanges, self.step = exchanges, 0
+
+    def begin(self, tasks: Mapping[str, Any]) -> None:
+        super().begin(tasks)
+        self.exchanges.append(Seconds())
+        self.step = 0
+
+    def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
+        answers: dict[str, Sent | Returned | None] = {}
         for name in sorted(mail):
             since = time.process_time()
             answers[name] = answer(self.parties[name], mail[name])
-            self.seconds[name, self.step] = time.process_time() - since
+            self.exchanges[-1].steps[name, self.step] = time.process_time() - since
         self.step += 1
         return answers
 
 
-def by_phase(setup: dict[tuple[str, int], float], rounds: list[dict[tuple[str, int], float]]) -> dict[str, float]:
-    """Seconds of each phase from the steps of a set-up and, on average, of the rounds."""
+@dataclass(frozen=True)
+class TimedWeighting(PrivateWeighting):
+    """Private weighting in a `Timed` process, which also notes what local training takes."""
 
-    def silos(seconds: dict[tuple[str, int], float], wanted: Callable[[int], bool]) -> float:
-        names = {name for name, _ in seconds} - {SERVER}
-        return sum(spent for (name, step), spent in seconds.items() if name in names and wanted(step)) / len(names)
+    exchanges: list[Seconds] = field(default_factory=list)
 
-    def servers(seconds: dict[tuple[str, int], float], wanted: Callable[[int], bool]) -> float:
-        return sum(spent for (name, step), spent in seconds.items() if name == SERVER and wanted(step))
+    def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> SiloProtocol:
+        return TimedSilo(name, super().silo(name, silos, weighting), self.exchanges)
+
+
+@dataclass
+class TimedSilo(SiloProtocol):
+    """A silo's protocol; the contributions that it asks for are timed while they are made."""
+
+    name: str
+    protocol: SiloProtocol
+    exchanges: list[Seconds]
+
+    def setup(self, counts: np.ndarray) -> Party:
+        return self.protocol.setup(counts)
+
+    def query(self, query: Query, respond: Respond) -> Party:
+        def timed(broadcast: Broadcast) -> Update:
+            update = respond(broadcast)
+            return replace(update, blocks=self._timed(update.blocks))
+
+        return self.protocol.query(query, timed)
+
+    def _timed(self, blocks: Iterator[Contributions]) -> Iterator[Contributions]:
+        training = self.exchanges[-1].training
+        while True:
+            since = time.process_time()
+            block = next(blocks, None)
+            training[self.name] = training.get(self.name, 0.0) + time.process_time() - since
+            if block is None:
+                return
+            yield block
+
+
+def by_phase(setup: Seconds, queries: list[Seconds]) -> dict[str, float]:
+    """Seconds of each phase from the set-up and, on average, from the queries; a silo's are averaged over the silos."""
+
+    def silos(steps: dict[tuple[str, int], float], wanted: Callable[[int], bool]) -> float:
+        names = {name for name, _ in steps} - {SERVER}
+        return sum(spent for (name, step), spent in steps.items() if name in names and wanted(step)) / len(names)
+
+    def server(steps: dict[tuple[str, int], float], wanted: Callable[[int], bool]) -> float:
+        return sum(spent for (name, step), spent in steps.items() if name == SERVER and wanted(step))
 
     halves = {KEYS: lambda step: step < BLINDING_STEP, BLINDING: lambda step: step >= BLINDING_STEP}
-    phases = {phase: silos(setup, wanted) + servers(setup, wanted) for phase, wanted in halves.items()}
-    phases[TRAINING] = float(np.mean([silos(round, lambda step: step == 0) for round in rounds]))
-    phases[WEIGHTING] = float(np.mean([silos(round, lambda step: step > 0) for round in rounds]))
-    phases[DECRYPTION] = float(np.mean([servers(round, lambda step: True) for round in rounds]))
+    phases = {phase: silos(setup.steps, wanted) + server(setup.steps, wanted) for phase, wanted in halves.items()}
+    training = [sum(query.training.values()) / len(query.training) for query in queries]
+    whole = [silos(query.steps, lambda step: True) for query in queries]
+    phases[TRAINING] = float(np.mean(training))
+    phases[WEIGHTING] = float(np.mean(np.subtract(whole, training)))
+    phases[DECRYPTION] = float(np.mean([server(query.steps, lambda step: True) for query in queries]))
     return phases
 
 
 def measure(exp: Experiment) -> dict[str, float]:
-    """Seconds of each phase of one job, python-paillier's included."""
+    """Seconds of each phase of one job on private weighting, python-paillier's included."""
     from fedpriv.simulation import prepare
 
-    engine = Timed()
-    simulation = prepare(replace(exp, engine=engine))
-    theta = simulation.theta0
-    for round in range(1, exp.options.rounds + 1):
-        theta = simulation.run_round(simulation.plan(round), theta).theta
-    setup, *rounds = engine.notes
+    exchanges: list[Seconds] = []
+    weighting = cast("PrivateWeighting", exp.aggregation)
+    timed = replace(exp, engine=Timed(exchanges), aggregation=TimedWeighting(**vars(weighting), exchanges=exchanges))
+    with prepare(timed) as simulation:
+        state = simulation.state
+        for number in range(1, exp.options.rounds + 1):
+            state = simulation.run_round(simulation.queries(number), state).state
+        held = float(np.mean([len(data.users) for data in simulation.silo_data]))
+    setup, *queries = exchanges
     users, size = exp.federation.n_users, exp.federation.n_parameters
-    held = float(np.mean([len(local.data.users) for local in simulation.locals]))
-    pair, encryption, decryption = phe_seconds(exp.aggregation.key_bits)
+    pair, encryption, decryption = phe_seconds(weighting.key_bits)
     phe = dict(zip(PHE, (held * size * pair, users * encryption + size * decryption)))
-    return by_phase(setup, rounds) | phe
+    return by_phase(setup, queries) | phe
 
 
 def phe_seconds(key_bits: int) -> tuple[float, float, float]:
@@ -137,8 +190,8 @@ def run(name: str, folder: Path, profile: str) -> pd.DataFrame:
     """Every job of experiment `name`, one after the other; writes protocol_time.csv into `folder`."""
     words = [f"experiment={name}", *(QUICK if profile == "quick" else ())]
     rows: list[dict[str, Any]] = []
-    for config in compose_jobs(Words.parse(words), conf_dir()):
-        exp = build(own(config))
+    for config in compose_jobs(CommandLine.parse(words), conf_dir()):
+        exp = build(without_hydra(config))
         sizes = exp.federation
         setting = (config.hydra.runtime.choices.data, sizes.n_users, sizes.n_silos, sizes.n_parameters)
         for phase, seconds in measure(exp).items():
@@ -160,13 +213,14 @@ def phases(table: pd.DataFrame, out: Path) -> None:
         ]
         heights, errors = [part.mean() for part in parts], [part.std(ddof=0) for part in parts]
         x = np.arange(len(groups)) + (place - (len(names) - 1) / 2) * width
-        look = {"color": _color(phase), "hatch": "//" if phase in PHE else None, "alpha": 0.5 if phase in PHE else 1.0}
+        look: dict[str, Any] = {"color": _color(phase), "alpha": 0.5 if phase in PHE else 1.0}
+        look["hatch"] = "//" if phase in PHE else None
         bars = axis.bar(x, heights, width, yerr=errors if max(errors) else None, label=_name(phase), **look)
         axis.bar_label(bars, [f"{height:.2g}" for height in heights], fontsize=6, padding=1)
     labels = [f"{data}\n{users} users, {silos} silos, {size} parameters" for data, users, silos, size in groups]
     axis.set_xticks(range(len(groups)), labels, fontsize=8)
     axis.set(yscale="log", ylabel="processor seconds")
-    _finish(figure, [axis], table, out)
+    _finish(figure, [axis], table, out=out)
 
 
 def growth(table: pd.DataFrame, out: Path) -> None:
@@ -183,7 +237,7 @@ def growth(table: pd.DataFrame, out: Path) -> None:
         axis.set(xlabel=across, yscale="log", title=f"{table[fixed].max()} {fixed}")
         axis.set_xticks(sorted(most[across].unique()))
     axes[0].set_ylabel("processor seconds")
-    _finish(figure, axes, table, out)
+    _finish(figure, axes, table, out=out)
 
 
 def _color(phase: str) -> str:
@@ -194,7 +248,7 @@ def _name(phase: str) -> str:
     return {KEYS: f"{KEYS} (once)", BLINDING: f"{BLINDING} (once)"}.get(phase, phase)
 
 
-def _finish(figure: plt.Figure, axes: list[plt.Axes], table: pd.DataFrame, out: Path) -> None:
+def _finish(figure: Figure, axes: Sequence[Axes], table: pd.DataFrame, *, out: Path) -> None:
     for axis in axes:
         axis.grid(alpha=0.3, axis="y")
     handles, labels = axes[0].get_legend_handles_labels()

@@ -43,10 +43,10 @@ def find_runs(roots: list[Path]) -> list[Run]:
             if status["state"] != "done":
                 print(f"left out: {folder} ({status['state']})", file=sys.stderr)
                 continue
-            tables = [pd.read_csv(folder / name) for name in ("metrics.csv", "epsilon.csv")]
+            described = {key: status[key] for key in ("label", "metric", "delta", "dp_valid")}
+            metrics, epsilon = (pd.read_csv(folder / name) for name in ("metrics.csv", "epsilon.csv"))
             config = yaml.safe_load((folder / "config.yaml").read_text()) or {}
-            described = (status[key] for key in ("label", "metric", "delta", "dp_valid"))
-            runs.append(Run(folder, *described, *tables, config))
+            runs.append(Run(folder, **described, metrics=metrics, epsilon=epsilon, config=config))
     if not runs:
         raise FedprivError(f"no finished run at or below {', '.join(map(str, roots))}")
     return runs

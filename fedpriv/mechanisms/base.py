@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,17 +16,17 @@ if TYPE_CHECKING:
     import torch
     from dp_accounting import DpEvent
 
-    from fedpriv.aggregation.fixed_point import FixedPoint, Grid
+    from fedpriv.encoding.base import Encoding
     from fedpriv.streams import SystemGenerator
 
 
-@dataclass(frozen=True)
 class Mechanism(ABC):
-    """Bounding and noising of contributions."""
+    """Bounding and noising of contributions. Every mechanism is a frozen dataclass; its fields are what a person sets,
+    and one that has no clip or no noise leaves these as they are."""
 
-    clip: ClassVar[float] = math.inf
+    clip: float = math.inf
     """Bound on one contribution's L2 norm."""
-    noise_multiplier: ClassVar[float] = 0.0
+    noise_multiplier: float = 0.0
     """Standard deviation of the whole noise, relative to the sensitivity."""
 
     @property
@@ -36,29 +35,35 @@ class Mechanism(ABC):
         return self.clip < math.inf
 
     @abstractmethod
+    def with_noise(self, noise_multiplier: float) -> Mechanism:
+        """The same mechanism with another noise multiplier. Raises ConfigError where there is no noise to scale, or
+        when it cannot be scaled to this."""
+
+    @abstractmethod
     def bound(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Bound each row of (k, d). Returns (k, d) float64 rows and their (k,) norms before bounding."""
 
-    def code(self, covered: int, bound: float) -> FixedPoint | None:
+    def encoding(self, n_summed: int, bound: float) -> Encoding | None:
         """How messages are made of integers where the aggregation leaves them real: None for real-valued noise.
 
-        Arguments as for Aggregation.code.
+        n_summed: silos that a sum covers. bound: no coordinate of a message exceeds it. Raises ConfigError when nothing
+        fits.
         """
         return None
 
-    def check_grid(self, shares: int, code: Grid | None, sensitivity: float = 1.0) -> None:  # noqa: B027
-        """Raise ConfigError when noise in so many shares cannot be told in whole grid steps."""
+    def check_encoding(self, shares: int, encoding: Encoding | None, sensitivity: float = 1.0) -> None:  # noqa: B027
+        """Raise ConfigError when noise in `shares` shares cannot be told in whole grid steps."""
 
     def check_inside_training(self) -> None:  # noqa: B027
         """Raise ConfigError when this mechanism cannot noise the gradients of local training."""
 
-    def assumptions(self, code: Grid | None) -> tuple[str, ...]:
+    def assumptions(self, encoding: Encoding | None) -> tuple[str, ...]:
         """What the events rest on as far as this mechanism's noise goes."""
         return ()
 
-    def rounding(self, code: Grid | None, size: int) -> float:
+    def rounding(self, encoding: Encoding | None, size: int) -> float:
         """What rounding messages of `size` coordinates adds to the sensitivity of their sum, in units of the bound."""
-        return code.shift(size) / self.clip if code is not None else 0.0
+        return encoding.shift(size) / self.clip if encoding is not None else 0.0
 
     def noise_bound(self, shares: int, sensitivity: float = 1.0) -> float:
         """A size that no coordinate of a noise share reaches; arguments as for `noise_share`."""
@@ -70,17 +75,18 @@ class Mechanism(ABC):
         size: int,
         shares: int,
         rng: np.random.Generator | SystemGenerator,
+        *,
         sensitivity: float = 1.0,
-        code: Grid | None = None,
+        encoding: Encoding | None = None,
     ) -> np.ndarray:
         """One party's noise, (size,) float64, such that `shares` independent shares add up to the whole noise.
 
         sensitivity: largest change of the sum that the noise is made for, in units of the bound on one contribution.
-        code: the grid that messages lie on.
+        encoding: the grid that messages lie on; None: they are real numbers.
         """
 
     @abstractmethod
-    def event(self, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
+    def event(self, *, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
         """What one release costs.
 
         sensitivity: largest change of the sum that one unit causes, in units of the bound on one contribution.

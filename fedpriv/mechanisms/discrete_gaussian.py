@@ -21,14 +21,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.aggregation.fixed_point import FixedPoint, Grid
-from fedpriv.errors import ConfigError, require
+from fedpriv.encoding.fixed_point import FixedPoint
+from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.discrete_sampling import MAX_SIGMA, discrete_gaussian
 from fedpriv.mechanisms.gaussian import Gaussian
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
+    from fedpriv.encoding.base import Encoding
     from fedpriv.streams import SystemGenerator
 
 
@@ -37,18 +38,21 @@ class DiscreteGaussian(Gaussian):
     """Clip each contribution to `clip`, add integer multiples of the messages' grid step: clip * noise_multiplier is
     the standard deviation of the whole noise, each share rounded up to whole steps."""
 
-    def code(self, covered: int, bound: float) -> FixedPoint:
-        return FixedPoint(64, bound, covered)
+    def encoding(self, n_summed: int, bound: float) -> FixedPoint:
+        return FixedPoint(64, bound, n_summed)
 
     def check_inside_training(self) -> None:
         raise ConfigError("mechanism", "discrete_gaussian", "gaussian: noise on gradients in training is real-valued")
 
-    def check_grid(self, shares: int, code: FixedPoint | None, sensitivity: float = 1.0) -> None:
-        super().check_grid(shares, code, sensitivity)
-        fits = code is None or self.share_deviation(shares, sensitivity) <= MAX_SIGMA * code.unit
-        require(fits, "aggregation.range", code and code.range, "null, or a range that the noise fits in")
+    def check_encoding(self, shares: int, encoding: Encoding | None, sensitivity: float = 1.0) -> None:
+        super().check_encoding(shares, encoding, sensitivity)
+        if encoding is None:
+            return
+        steps = self.share_deviation(shares, sensitivity) / encoding.unit
+        if steps > MAX_SIGMA:
+            raise encoding.too_fine(steps)
 
-    def assumptions(self, code: Grid | None) -> tuple[str, ...]:
+    def assumptions(self, encoding: Encoding | None) -> tuple[str, ...]:
         return ("integer noise, exactly sampled",)
 
     def noise_share(
@@ -56,15 +60,16 @@ class DiscreteGaussian(Gaussian):
         size: int,
         shares: int,
         rng: np.random.Generator | SystemGenerator,
+        *,
         sensitivity: float = 1.0,
-        code: Grid | None = None,
+        encoding: Encoding | None = None,
     ) -> np.ndarray:
-        if code is None:
+        if encoding is None:
             raise ValueError("discrete noise needs the grid that messages lie on")
-        steps = math.ceil(self.share_deviation(shares, sensitivity) / code.unit)
-        return discrete_gaussian(steps, size, rng) * code.unit if steps else np.zeros(size)
+        steps = math.ceil(self.share_deviation(shares, sensitivity) / encoding.unit)
+        return discrete_gaussian(steps, size, rng) * encoding.unit if steps else np.zeros(size)
 
-    def event(self, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
+    def event(self, *, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
         from dp_accounting import NonPrivateDpEvent, ZCDpEvent
 
         effective = self.noise_multiplier * math.sqrt(shares) / sensitivity

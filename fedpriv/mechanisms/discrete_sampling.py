@@ -3,8 +3,9 @@
 C. Canonne, G. Kamath, T. Steinke, The discrete Gaussian for differential privacy (NeurIPS 2020), Algorithms 1 to 3: a
 candidate is accepted by Bernoulli trials whose probabilities are exp(-x) for rational x, and such a trial is made of
 trials with rational probabilities (Algorithm 1, after von Neumann and Forsythe). Their candidate is a discrete Laplace
-number, cut into a multiple V of the scale and a rest U (Algorithm 2). Here V already carries its part of the Gaussian
-weight, as in C. Karney, Sampling exactly from the normal distribution (ACM TOMS 2016), which needs half as many trials:
+number, cut into a multiple V of the scale and a remainder U (Algorithm 2). Here V already carries its part of the
+Gaussian weight, as in C. Karney, Sampling exactly from the normal distribution (ACM TOMS 2016), which needs half as
+many trials:
 
     |Y| = V sigma + U,  0 <= U < sigma
     exp(-Y^2 / (2 sigma^2)) = exp(-V^2 / 2) * exp(-U / sigma)^V * exp(-(U / sigma)^2 / 2).
@@ -54,22 +55,22 @@ def discrete_gaussian(sigma: int, size: int, rng: Generator) -> np.ndarray:
 
 
 def _accepted(sigma: int, candidates: int, rng: Generator) -> np.ndarray:
-    """The samples that are left of so many candidates."""
+    """The samples that are left of `candidates` candidates."""
     multiple = multiples(candidates, rng)
     if multiple.max() + 1 >= MAX_MULTIPLE:
         raise OverflowError("a sample beyond 2^63")
     drawn = rng.integers(0, 2 * sigma, size=candidates)
-    negative, rest = (drawn & 1).astype(bool), drawn >> 1
-    left = np.flatnonzero(bernoulli_exp(candidates, rng, (rest, rest), sigma, divisor=2))
-    left = left[~negative[left] | (multiple[left] > 0) | (rest[left] > 0)]  # zero has one sign
+    negative, remainder = (drawn & 1).astype(bool), drawn >> 1
+    left = np.flatnonzero(bernoulli_exp(candidates, rng, (remainder, remainder), sigma, divisor=2))
+    left = left[~negative[left] | (multiple[left] > 0) | (remainder[left] > 0)]  # zero has one sign
     accepted = np.zeros(candidates, dtype=bool)
     done = 0
     while len(left):
         passed = multiple[left] == done
         accepted[left[passed]] = True
         left, done = left[~passed], done + 1
-        left = np.compress(bernoulli_exp(len(left), rng, (rest[left],), sigma), left)
-    samples = multiple * sigma + rest
+        left = np.compress(bernoulli_exp(len(left), rng, (remainder[left],), sigma), left)
+    samples: np.ndarray = multiple * sigma + remainder
     np.negative(samples, out=samples, where=negative)
     return samples[accepted]
 
@@ -148,7 +149,8 @@ def thresholds(bits: int) -> tuple[tuple[int, int], ...]:
     while weights[-1]:  # exp(-v^2 / 2) = exp(-(v - 1)^2 / 2) * exp(-(v - 1/2))
         weights.append(weights[-1] * factor >> digits)
         factor = factor * inverse_e >> digits
-    total, error, bounds = sum(weights), 1 << (GUARD_BITS // 2), []
+    total, error = sum(weights), 1 << (GUARD_BITS // 2)
+    bounds: list[tuple[int, int]] = []
     while not bounds or bounds[-1][0]:
         tail = sum(weights[len(bounds) + 1 :])
         low = (max(tail - error, 0) << bits) // (total + error)

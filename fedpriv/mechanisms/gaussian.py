@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from fedpriv.aggregation.fixed_point import LEAST_STEPS
+from fedpriv.encoding.base import LEAST_STEPS
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
     from dp_accounting import DpEvent
 
-    from fedpriv.aggregation.fixed_point import Grid
+    from fedpriv.encoding.base import Encoding
     from fedpriv.streams import SystemGenerator
 
 TAIL = 16.0
@@ -32,8 +32,9 @@ class Gaussian(Mechanism):
     noise_multiplier: sigma, the standard deviation of the whole noise over C.
     """
 
-    clip: float
-    noise_multiplier: float
+    # `field()`: no default, though the base class has values of the same names.
+    clip: float = field()
+    noise_multiplier: float = field()
 
     def __post_init__(self) -> None:
         require(
@@ -41,6 +42,9 @@ class Gaussian(Mechanism):
         )
         ok = 0 <= self.noise_multiplier < math.inf
         require(ok, "algo.noise_multiplier", self.noise_multiplier, "zero or a positive finite number")
+
+    def with_noise(self, noise_multiplier: float) -> Self:
+        return replace(self, noise_multiplier=noise_multiplier)
 
     def bound(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         exact = vectors.double()
@@ -53,14 +57,14 @@ class Gaussian(Mechanism):
         """Standard deviation of one share; arguments as for `noise_share`."""
         return self.noise_multiplier * self.clip * sensitivity / math.sqrt(shares)
 
-    def check_grid(self, shares: int, code: Grid | None, sensitivity: float = 1.0) -> None:
-        if code is None or not self.noise_multiplier:
+    def check_encoding(self, shares: int, encoding: Encoding | None, sensitivity: float = 1.0) -> None:
+        if encoding is None or not self.noise_multiplier:
             return
-        steps = self.share_deviation(shares, sensitivity) / code.unit
+        steps = self.share_deviation(shares, sensitivity) / encoding.unit
         if steps < LEAST_STEPS:
-            raise code.too_coarse(steps)
+            raise encoding.too_coarse(steps)
 
-    def assumptions(self, code: Grid | None) -> tuple[str, ...]:
+    def assumptions(self, encoding: Encoding | None) -> tuple[str, ...]:
         return ("Gaussian noise drawn in floating point",)
 
     def noise_bound(self, shares: int, sensitivity: float = 1.0) -> float:
@@ -71,12 +75,13 @@ class Gaussian(Mechanism):
         size: int,
         shares: int,
         rng: np.random.Generator | SystemGenerator,
+        *,
         sensitivity: float = 1.0,
-        code: Grid | None = None,
+        encoding: Encoding | None = None,
     ) -> np.ndarray:
         return rng.standard_normal(size) * self.share_deviation(shares, sensitivity)
 
-    def event(self, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
+    def event(self, *, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
         from dp_accounting import GaussianDpEvent, NonPrivateDpEvent
 
         effective = self.noise_multiplier * math.sqrt(shares) / sensitivity

@@ -7,19 +7,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
     import torch
     from dp_accounting import DpEvent
 
-    from fedpriv.aggregation.fixed_point import Grid
+    from fedpriv.encoding.base import Encoding
     from fedpriv.streams import SystemGenerator
 
 
 @dataclass(frozen=True)
 class NoMechanism(Mechanism):
     """Contributions pass unchanged; nothing is private."""
+
+    def with_noise(self, noise_multiplier: float) -> NoMechanism:
+        raise ConfigError("mechanism", "none", f"gaussian or another with noise, to set it to {noise_multiplier:g}")
 
     def bound(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         exact = vectors.double()
@@ -30,12 +34,13 @@ class NoMechanism(Mechanism):
         size: int,
         shares: int,
         rng: np.random.Generator | SystemGenerator,
+        *,
         sensitivity: float = 1.0,
-        code: Grid | None = None,
+        encoding: Encoding | None = None,
     ) -> np.ndarray:
         return np.zeros(size)
 
-    def event(self, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
+    def event(self, *, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
         from dp_accounting import NonPrivateDpEvent
 
         return NonPrivateDpEvent()

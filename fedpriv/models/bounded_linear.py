@@ -26,13 +26,13 @@ class BoundedLinear(Linear):
     def __post_init__(self) -> None:
         require(0 < self.input_norm < math.inf, "model.input_norm", self.input_norm, "a positive finite bound")
 
-    def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], outputs: int) -> nn.Sequential:
         from torch import nn
 
-        from fedpriv.training.ball import Ball
+        from fedpriv.models.l2_projection import L2Projection
 
         plain = super().build(shape, outputs)
-        return nn.Sequential(*plain[:-1], Ball(self.input_norm), plain[-1])
+        return nn.Sequential(*plain[:-1], L2Projection(self.input_norm), plain[-1])
 
     def score_norm(self, feature_norm: float) -> float:
         return super().score_norm(min(feature_norm, self.input_norm))

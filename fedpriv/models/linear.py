@@ -18,7 +18,7 @@ class Linear(Model):
 
     bias: bool = True
 
-    def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], outputs: int) -> nn.Sequential:
         from torch import nn
 
         flatten = [nn.Flatten()] if len(shape) > 1 else []
@@ -27,5 +27,5 @@ class Linear(Model):
     def size(self, shape: tuple[int, ...], outputs: int) -> int:
         return (math.prod(shape) + self.bias) * outputs
 
-    def score_norm(self, feature_norm: float) -> float | None:
+    def score_norm(self, feature_norm: float) -> float:
         return math.hypot(feature_norm, self.bias)

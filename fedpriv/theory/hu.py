@@ -81,22 +81,30 @@ class LogisticRisk:
     def value(self, theta: np.ndarray) -> np.ndarray:
         """f at theta (..., d), (...)."""
         margins = np.einsum("imd,...d->...im", self.x, theta) * self.y
-        risk = np.logaddexp(0, -margins).mean(axis=(-2, -1))
-        return risk + self.strong_convexity / 2 * (theta**2).sum(axis=-1)
+        loss = np.logaddexp(0, -margins).mean(axis=(-2, -1))
+        risk: np.ndarray = loss + self.strong_convexity / 2 * (theta**2).sum(axis=-1)
+        return risk
 
     def gradient(self, theta: np.ndarray) -> np.ndarray:
         """grad f at theta (..., d), (..., d)."""
         margins = np.einsum("imd,...d->...im", self.x, theta) * self.y
         pull = np.einsum("...im,imd->...d", -self.y * _sigmoid(-margins), self.x)
-        return pull / self.y.size + self.strong_convexity * theta
+        gradient: np.ndarray = pull / self.y.size + self.strong_convexity * theta
+        return gradient
 
     def minimum(self) -> tuple[np.ndarray, float]:
         """Where f is smallest (d,), and its value there."""
         from scipy.optimize import minimize
 
-        start = np.zeros(self.x.shape[2])
+        def risk(theta: np.ndarray) -> float:
+            return float(self.value(theta))
+
         found = minimize(
-            self.value, start, jac=self.gradient, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-10}
+            risk,
+            np.zeros(self.x.shape[2]),
+            jac=self.gradient,
+            method="L-BFGS-B",
+            options={"ftol": 1e-15, "gtol": 1e-10},
         )
         return found.x, float(found.fun)
 
@@ -116,7 +124,7 @@ def breast_cancer_risk(devices: int, strong_convexity: float) -> LogisticRisk:
 
 
 def measured(
-    risk: LogisticRisk, setting: Convergence, copies: int, rng: np.random.Generator
+    risk: LogisticRisk, setting: Convergence, copies: int, *, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Algorithm 1 without clipping, `copies` times from theta = 0: the means over all iterations of f - f* and of
     |grad f|^2 at the averaged model, (copies,) each."""

@@ -25,7 +25,7 @@ from fedpriv.theory.counterexample import Counterexample
 DELTA = 1e-4
 
 
-def paper_sigma(steps: int, silos: int, records: int, size: int, epsilon: float, taken: float = 1.0) -> float:
+def paper_sigma(steps: int, silos: int, *, records: int, size: int, epsilon: float, taken: float = 1.0) -> float:
     """Noise over G at which Theorem 1 gives `epsilon` after `taken` rounds."""
     return math.sqrt(2 * taken * steps / (silos * records * size * zcdp_rho(epsilon, DELTA)))
 
@@ -37,10 +37,10 @@ def convex_gap(steps: int, silos: int, epsilon: float) -> float:
 
 
 def run_convex(
-    steps: int, silos: int, epsilon: float, copies: int, rng: np.random.Generator, records: int = 1000
+    steps: int, silos: int, epsilon: float, *, copies: int, rng: np.random.Generator, records: int = 1000
 ) -> tuple[np.ndarray, np.ndarray]:
     """System A, `copies` times with slope G = 1 and with -1: the sums of the devices' models, (copies,) each."""
-    sigma = paper_sigma(steps, silos, records, records, epsilon)
+    sigma = paper_sigma(steps, silos, records=records, size=records, epsilon=epsilon)
     sums = []
     for slope in (1.0, -1.0):
         models = np.zeros((silos, copies))
@@ -52,10 +52,10 @@ def run_convex(
     return sums[0], sums[1]
 
 
-def mixture(silos: int, growth: float, epsilon: float, size: int = 1000) -> tuple[np.ndarray, np.ndarray]:
+def mixture(silos: int, growth: float, epsilon: float, *, size: int = 1000) -> tuple[np.ndarray, np.ndarray]:
     """System B with a = `growth`: means (2,) and standard deviations (2,) of the sum, in units of G, for the record in
     the first and in the second batch, which are equally likely; with slope -G the means change their signs."""
-    sigma = paper_sigma(2, silos, 2 * size, size, epsilon)
+    sigma = paper_sigma(2, silos, records=2 * size, size=size, epsilon=epsilon)
     amplified = np.array([1 + growth, 1 + growth * (size - 1) / size])  # the record's own batch has one fewer
     means = -np.array([amplified[0], 1.0]) / size
     return means, sigma * np.sqrt(amplified**2 + silos)
@@ -84,17 +84,24 @@ def _densities(means: np.ndarray, stds: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def run_clipped(
-    silos: int, growth: float, epsilon: float, slope: float, copies: int, rng: np.random.Generator, size: int = 1000
+    silos: int,
+    growth: float,
+    epsilon: float,
+    *,
+    slope: float,
+    copies: int,
+    rng: np.random.Generator,
+    size: int = 1000,
 ) -> np.ndarray:
     """System B, `copies` times: the sums of the devices' models, (copies,). slope: 1 or -1, in units of G."""
-    sigma = paper_sigma(2, silos, 2 * size, size, epsilon)
+    sigma = paper_sigma(2, silos, records=2 * size, size=size, epsilon=epsilon)
     models, first = np.zeros((silos, copies)), rng.random(copies) < 0.5
     for own in (first, ~first):  # in which copies the batch holds the record
         gradients = np.clip(models, -1, 1)
         others = np.clip(-growth * models[0], -1, 1)
         gradients[0] = np.where(own, ((size - 1) * others + slope) / size, others)
         models -= gradients + sigma * rng.standard_normal(models.shape)
-    return models.sum(axis=0)
+    return np.asarray(models.sum(axis=0))
 
 
 def baseline_rho(silos: int, participants: int, epsilon: float) -> float:

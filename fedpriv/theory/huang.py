@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from fedpriv.accountants.events import SERVER
 from fedpriv.theory.counterexample import Counterexample
 
 if TYPE_CHECKING:
-    from fedpriv.simulation import Simulation
+    from fedpriv.algorithms.dp_erm import DpErm
+    from fedpriv.deployment import Deployment
+    from fedpriv.mechanisms.gaussian import Gaussian
     from fedpriv.theory.objective import Optimum
 
 
@@ -23,9 +26,9 @@ if TYPE_CHECKING:
 class Theorem4:
     """The bound on E[J(theta^T)] - J*, for silos that all go on from the average.
 
-    lipschitz: G, bound on the gradients of all J_j, the regulariser included. noise: standard deviation of the noise on
-    one gradient; root mean square over silos if they differ. drift: bound on the square of one step's direction, G^2 in
-    the paper.
+    lipschitz: G, bound on the gradients of all J_j, the regulariser included. n_summed: E, silos in a sum. noise:
+    standard deviation of the noise on one gradient; root mean square over silos if they differ. drift: bound on the
+    square of one step's direction, G^2 in the paper.
     """
 
     smoothness: float
@@ -33,7 +36,7 @@ class Theorem4:
     lipschitz: float
     parameters: int
     silos: int
-    covered: int
+    n_summed: int
     local_steps: int
     steps: int
     noise: float
@@ -50,12 +53,12 @@ class Theorem4:
     def b(self) -> float:
         """B: heterogeneity, drift of the local models, noise, and the part of the silos that is left out."""
         drift = self.lipschitz**2 if self.drift is None else self.drift
-        left_out = (self.silos - self.covered) / (self.silos - 1) if self.silos > 1 else 0.0
+        left_out = (self.silos - self.n_summed) / (self.silos - 1) if self.silos > 1 else 0.0
         return (
             6 * self.smoothness * self.heterogeneity
             + 8 * (self.local_steps - 1) ** 2 * drift
             + self.parameters * self.noise**2
-            + left_out * 4 / self.covered * self.local_steps**2 * drift
+            + left_out * 4 / self.n_summed * self.local_steps**2 * drift
         )
 
     @property
@@ -78,25 +81,25 @@ class Theorem4:
         return replace(self, drift=self.lipschitz**2 + self.parameters * self.noise**2)
 
 
-def theorem4(simulation: Simulation, optimum: Optimum) -> Theorem4:
-    """Theorem 4 for a prepared run of algo=dp_erm with a clipping, noising mechanism.
+def theorem4(algo: DpErm, deployment: Deployment, *, start: np.ndarray, optimum: Optimum) -> Theorem4:
+    """Theorem 4 for a run of all `algo.rounds` rounds from `start` (d,), with a clipping, noising mechanism.
 
     Without noise a step of rate below 1 / lambda keeps |theta| below clip / lambda, so 2 * clip bounds the gradients.
     """
-    algo, exp, federation = simulation.algo, simulation.experiment, simulation.federation
-    sizes = [algo.noised_for(records) for records in federation.silo_records]
+    mechanism, federation = cast("Gaussian", deployment.mechanism), deployment.federation
+    sizes = [algo.noised_for(records, federation) for records in federation.silo_records]
     return Theorem4(
-        algo.smoothness,
-        algo.strong_convexity,
-        2 * exp.mechanism.clip,
-        federation.n_parameters,
-        federation.n_silos,
-        exp.aggregation.min_cohort(federation.n_silos),
-        algo.local_steps,
-        exp.options.rounds * algo.local_steps,
-        math.sqrt(np.mean([exp.mechanism.share_deviation(1, 1 / size) ** 2 for size in sizes])),
-        optimum.heterogeneity,
-        float(((simulation.theta0 - optimum.theta) ** 2).sum()),
+        smoothness=algo.smoothness,
+        strong_convexity=algo.strong_convexity,
+        lipschitz=2 * mechanism.clip,
+        parameters=federation.n_parameters,
+        silos=federation.n_silos,
+        n_summed=deployment.n_summed,
+        local_steps=algo.local_steps,
+        steps=algo.rounds * algo.local_steps,
+        noise=math.sqrt(np.mean([mechanism.share_deviation(1, 1 / size) ** 2 for size in sizes])),
+        heterogeneity=optimum.heterogeneity,
+        distance=float(((start - optimum.theta) ** 2).sum()),
     )
 
 
@@ -117,39 +120,50 @@ def counterexamples() -> list[Counterexample]:
     that are left out go on from their own models, and only a silo's own noise is certain to cover it.
     """
     found = []
-    for silos, covered, records, steps in SETTINGS:
-        name = f"Huang, Theorem 1: m = {silos}, E = {covered}, n = {records}, T = {steps}"
+    for silos, n_summed, records, steps in SETTINGS:
+        name = f"Huang, Theorem 1: m = {silos}, E = {n_summed}, n = {records}, T = {steps}"
         for everybody, why in WHY.items():
-            claimed, certified = server_epsilons(silos, covered, records, steps, everybody)
-            attained = attained_epsilon(silos, covered, steps) if everybody else None
+            claimed, certified = server_epsilons(silos, n_summed, records=records, steps=steps, broadcast_all=everybody)
+            attained = attained_epsilon(silos, n_summed, steps) if everybody else None
             found.append(Counterexample(name, claimed, certified, f"delta = {DELTA:g}; {why}", attained))
     return found
 
 
-def server_epsilons(
-    silos: int, covered: int, records: int, steps: int, broadcast_all: bool
-) -> tuple[float | None, float]:
+def server_epsilons(silos: int, n_summed: int, *, records: int, steps: int, broadcast_all: bool) -> tuple[float, float]:
     """Claimed and certified epsilon of the server after `steps` rounds of one step, with the noise for epsilon 1."""
     from fedpriv.accountants.ledger import Ledger
     from fedpriv.accountants.pld import Pld
-    from fedpriv.aggregation.secagg import SecAgg
-    from fedpriv.algorithms.base import Federation
+    from fedpriv.aggregation.deploy import Deployer
+    from fedpriv.aggregation.secagg.aggregation import SecAgg
     from fedpriv.algorithms.dp_erm import DpErm
+    from fedpriv.deployment import Federation
     from fedpriv.mechanisms.gaussian import Gaussian
     from fedpriv.streams import Streams
+    from fedpriv.training.optimizers import Sgd
 
-    algo = DpErm(1, 0.1, 1.0, 1.0, 0.0, "paper", broadcast_all, 1.0, steps, DELTA, fewest=records)
-    federation, streams = Federation(silos, silos, 10, (records,) * silos), Streams(0)
-    aggregation = SecAgg(cohort=covered, candidates=min(silos, 7 * covered // 5))
-    mechanism = algo.calibrated(Gaussian(algo.clip, 0.0), federation, aggregation, streams)
+    algo = DpErm(
+        local_steps=1,
+        strong_convexity=0.1,
+        smoothness=1.0,
+        clip=1.0,
+        noise_multiplier=0.0,
+        calibration="paper",
+        broadcast_all=broadcast_all,
+        epsilon=1.0,
+        rounds=steps,
+        delta=DELTA,
+    )
+    aggregation = SecAgg(cohort=n_summed, candidates=min(silos, 7 * n_summed // 5))
+    deployer = Deployer(algo, aggregation, Gaussian(algo.clip, 0.0), Sgd(), Streams(0))
+    [query] = algo.queries(1, deployer.deploy(Federation(silos, silos, 10, (records,) * silos)))
     ledger = Ledger(Pld(DELTA))
-    events = algo.plan(1, federation, mechanism, aggregation, streams).events
-    ledger.record((event for event in events if event.observer == "server"), steps)
+    ledger.record((event for event in query.events if event.observer == SERVER), steps)
     [row] = ledger.rows(steps)
+    assert row.claimed is not None
     return row.claimed, row.certified
 
 
-def attained_epsilon(silos: int, covered: int, steps: int, epsilon: float = 1.0) -> float:
+def attained_epsilon(silos: int, n_summed: int, steps: int, *, epsilon: float = 1.0) -> float:
     """The exact epsilon of a record whose clipped gradient can turn round, with the noise for `epsilon`, K = 1 and
     everybody going on from the average.
 
@@ -161,8 +175,8 @@ def attained_epsilon(silos: int, covered: int, steps: int, epsilon: float = 1.0)
     from fedpriv.mechanisms.huang import paper_noise
 
     times = np.arange(1, steps + 1)
-    chances = binom.pmf(times, steps, covered / silos)
-    gaps = 2 / paper_noise(steps, silos, epsilon, DELTA) * np.sqrt(times / covered)
+    chances = binom.pmf(times, steps, n_summed / silos)
+    gaps = 2 / paper_noise(steps, silos, epsilon, DELTA) * np.sqrt(times / n_summed)
 
     def exceeds(level: float) -> float:
         left, right = norm.logcdf(gaps / 2 - level / gaps), level + norm.logcdf(-gaps / 2 - level / gaps)

@@ -52,8 +52,14 @@ class Objective:
     def _minimum(self, start: np.ndarray, silos: list[SiloData]) -> tuple[np.ndarray, float]:
         from scipy.optimize import minimize
 
-        exact = {"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-14, "gtol": 1e-9}
-        found = minimize(self._value_and_gradient, start, (silos,), "L-BFGS-B", jac=True, options=exact)
+        found = minimize(
+            self._value_and_gradient,
+            start,
+            args=(silos,),
+            method="L-BFGS-B",
+            jac=True,
+            options={"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-14, "gtol": 1e-9},
+        )
         # With J lambda-strongly convex, J(theta) - J* <= |gradient|^2 / (2 lambda).
         gap = float(found.jac @ found.jac) / (2 * self.strong_convexity)
         if not gap < 1e-6:
@@ -74,5 +80,5 @@ class Objective:
         outputs = functional_call(model, unflatten(model, vector), (x.double(),))
         labels = y.double() if y.is_floating_point() else y
         risk = self.task.loss(outputs, labels, weight) + self.strong_convexity / 2 * vector @ vector
-        risk.backward()
-        return float(risk.detach()), vector.grad.cpu().numpy()
+        (gradient,) = torch.autograd.grad(risk, vector)
+        return float(risk.detach()), gradient.cpu().numpy()

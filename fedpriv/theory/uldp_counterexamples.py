@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from fedpriv.accountants.group import group_pld, group_rdp_epsilon, paper_group_claim
-from fedpriv.accountants.pld import gaussian_epsilon
+from fedpriv.accountants.group import group_rdp_epsilon, paper_group_claim
+from fedpriv.accountants.pld import gaussian_epsilon, group_pld
 from fedpriv.accountants.rdp import claimed_epsilon
 from fedpriv.theory.counterexample import Counterexample
 

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedpriv.algorithms.base import Tally
+from fedpriv.tally import Tally
 from fedpriv.tasks import Task
-from fedpriv.training import dense
-from fedpriv.training.chain import Link, links
-from fedpriv.training.choose import refuse_shared_state
-from fedpriv.training.dp_sgd import HELD, per_group_gradients
-from fedpriv.training.size import in_mode
+from fedpriv.training.dp_sgd import MAX_NUMBERS_IN_MEMORY, finite_norms, per_group_gradients
+from fedpriv.training.modes import in_mode
+from fedpriv.training.shared_state import refuse_shared_state
+from fedpriv.training.trainers.compile_layers import Link, compile_layers
+from fedpriv.training.trainers.layers import dense
 from fedpriv.training.vectors import unflatten
 
 
@@ -31,7 +31,7 @@ class ClippedGradients(ABC):
     def __init__(self, model: nn.Module, task: Task, clip: float) -> None:
         self.model, self.task, self.clip = model, task, clip
 
-    def sum(self, theta: Tensor, x: Tensor, y: Tensor, tally: Tally | None = None) -> Tensor:
+    def sum(self, theta: Tensor, x: Tensor, y: Tensor, *, tally: Tally | None = None) -> Tensor:
         """(d,) float64, at `theta` (d,) float32, over the records x (b, ...), y (b, ...).
 
         A gradient with NaN or infinity counts as zero: that depends on its record and the model alone, so replacing a
@@ -40,9 +40,9 @@ class ClippedGradients(ABC):
         """
         total = theta.new_zeros(len(theta), dtype=torch.float64)
         with in_mode(self.model, train=True):
-            for rows in torch.arange(len(x), device=x.device).split(self.rows_at_once(len(theta))):
+            for rows in torch.split(torch.arange(len(x), device=x.device), self.rows_at_once(len(theta))):
                 if len(rows):
-                    total += self._sum(theta, x[rows], y[rows], tally).double()
+                    total += self._sum(theta, x[rows], y[rows], tally=tally).double()
         return total
 
     @abstractmethod
@@ -50,40 +50,34 @@ class ClippedGradients(ABC):
         """Records that fit in memory together."""
 
     @abstractmethod
-    def _sum(self, theta: Tensor, x: Tensor, y: Tensor, tally: Tally | None) -> Tensor:
+    def _sum(self, theta: Tensor, x: Tensor, y: Tensor, *, tally: Tally | None) -> Tensor:
         """(d,) float32 of one piece."""
 
     def _factors(self, norms: Tensor, tally: Tally | None) -> Tensor:
         """By what each gradient is multiplied, (b,): at most 1, and 0 where its norm is not finite."""
-        finite = norms.isfinite()
-        if tally is not None:
-            tally.units += len(norms)
-            tally.nonfinite += int((~finite).sum())
-            tally.clipped += int((norms[finite] > self.clip).sum())
-            tally.norm_sum += float(norms[finite].sum())
+        finite = finite_norms(norms, self.clip, tally)
         return torch.where(finite, (self.clip / norms.clamp_min(1e-30)).clamp_max(1.0), 0.0)
 
 
 class _Outer(ClippedGradients):
     """Networks whose parameters sit in linear layers, each called once on one row a record."""
 
-    def __init__(self, model: nn.Module, task: Task, clip: float, chain: list[Link]) -> None:
+    def __init__(self, model: nn.Module, task: Task, clip: float, *, links: list[Link]) -> None:
         super().__init__(model, task, clip)
-        self.layers = [link.module for link in chain if link.kind is dense.Linear]
+        self.layers = [link.module for link in links if isinstance(link.module, nn.Linear)]
 
     def rows_at_once(self, parameters: int) -> int:
-        return max(1, HELD // sum(layer.in_features + layer.out_features for layer in self.layers))
+        return max(1, MAX_NUMBERS_IN_MEMORY // sum(layer.in_features + layer.out_features for layer in self.layers))
 
-    def _sum(self, theta: Tensor, x: Tensor, y: Tensor, tally: Tally | None) -> Tensor:
+    def _sum(self, theta: Tensor, x: Tensor, y: Tensor, *, tally: Tally | None) -> Tensor:
         inputs, outputs = self._run(theta, x)
-        one_each = x.new_ones((len(x), 1))
+        one_each = theta.new_ones((len(x), 1))
         losses = self.task.loss(outputs[-1].unsqueeze(1), y.unsqueeze(1), one_each)
         grads = torch.autograd.grad(losses.sum(), outputs)
-        squares = (
-            g.square().sum(1) * (a.square().sum(1) + (layer.bias is not None))
-            for g, a, layer in zip(grads, inputs, self.layers)
-        )
-        factors = self._factors(sum(squares).sqrt(), tally).unsqueeze(1)
+        squares = theta.new_zeros(len(x))
+        for g, a, layer in zip(grads, inputs, self.layers):
+            squares += g.square().sum(1) * (a.square().sum(1) + (layer.bias is not None))
+        factors = self._factors(squares.sqrt(), tally).unsqueeze(1)
         pieces: list[Tensor] = []
         for g, a, layer in zip(grads, inputs, self.layers):
             g, a = (torch.where(factors > 0, rows, 0.0) for rows in (g * factors, a))
@@ -120,23 +114,23 @@ class _PerRecord(ClippedGradients):
         self.gradients = per_group_gradients(model, task, group=1)
 
     def rows_at_once(self, parameters: int) -> int:
-        return max(1, HELD // parameters)
+        return max(1, MAX_NUMBERS_IN_MEMORY // parameters)
 
-    def _sum(self, theta: Tensor, x: Tensor, y: Tensor, tally: Tally | None) -> Tensor:
+    def _sum(self, theta: Tensor, x: Tensor, y: Tensor, *, tally: Tally | None) -> Tensor:
         gradients = self.gradients(theta, x.unsqueeze(1), y.unsqueeze(1))
         factors = self._factors(gradients.norm(dim=1), tally)
         return factors @ torch.where(factors.unsqueeze(1) > 0, gradients, 0.0)
 
 
-def clipped_gradients(model: nn.Module, task: Task, clip: float, shape: tuple[int, ...]) -> ClippedGradients:
+def clipped_gradients(model: nn.Module, task: Task, clip: float, *, shape: tuple[int, ...]) -> ClippedGradients:
     """The fastest way to sum clipped gradients of `model` on records of `shape`.
 
     Raises ConfigError for a network that mixes records, such as one with BatchNorm.
     """
     refuse_shared_state(model)
-    chain = links(model, shape)
-    if chain is not None and chain[-1].kind is dense.Linear and all(_leaves_rows_alone(link) for link in chain):
-        return _Outer(model, task, clip, chain)
+    links = compile_layers(model, shape)
+    if links is not None and links[-1].kind is dense.Linear and all(_leaves_rows_alone(link) for link in links):
+        return _Outer(model, task, clip, links=links)
     return _PerRecord(model, task, clip)
 
 

@@ -10,11 +10,10 @@ mechanisms. The numbers in `DpSgd` must not depend on the records beyond what is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,19 +21,15 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fedpriv.streams import SystemGenerator
+from fedpriv.tally import Tally
 from fedpriv.tasks import Task
-from fedpriv.training.choose import refuse_shared_state
-from fedpriv.training.size import in_mode
+from fedpriv.training.modes import in_mode, seeded_dropout
+from fedpriv.training.shared_state import refuse_shared_state
 from fedpriv.training.vectors import unflatten
-
-if TYPE_CHECKING:
-    from opacus.optimizers import DPOptimizer
-
-    from fedpriv.algorithms.base import Tally
 
 Generator = np.random.Generator | SystemGenerator
 
-HELD = 2**24
+MAX_NUMBERS_IN_MEMORY = 2**24
 """Numbers of per-record gradients in memory at once; a larger batch is summed in pieces."""
 
 
@@ -55,12 +50,13 @@ class DpSgd:
 
 
 def dp_sgd(
+    recipe: DpSgd,
+    *,
     model: nn.Module,
     theta: Tensor,
     x: Tensor,
     y: Tensor,
     task: Task,
-    recipe: DpSgd,
     sample_rng: Generator,
     noise_rng: Generator,
     dropout_seed: int,
@@ -86,16 +82,17 @@ def dp_sgd(
     if len(x) % group or recipe.expected_batch <= 0:
         raise ValueError(f"{len(x)} rows in groups of {group}, expected batch {recipe.expected_batch}")
     gradients = per_group_gradients(model, task, group)
-    x, y = (rows.unflatten(0, (len(rows) // group, group)) for rows in (x, y))
+    x, y = (torch.unflatten(rows, 0, (len(rows) // group, group)) for rows in (x, y))
     vector = nn.Parameter(theta.clone())
     optimizer = _optimizer(vector, recipe, noise_rng)
-    most = max(1, HELD // len(theta))
+    rows_at_once = max(1, MAX_NUMBERS_IN_MEMORY // len(theta))
     with in_mode(model, train=True), seeded_dropout(theta.device, dropout_seed):
         for _ in range(recipe.steps):
             batch = torch.from_numpy(np.flatnonzero(sample_rng.random(len(x)) < recipe.sampling_rate)).to(theta.device)
-            pieces = batch.split(most)  # an empty batch is one empty piece
+            pieces = torch.split(batch, rows_at_once)  # an empty batch is one empty piece
             for i, rows in enumerate(pieces):
-                vector.grad_sample = _finite(gradients(vector.detach(), x[rows], y[rows]), recipe.clip, tally)
+                per_record = gradients(vector.detach(), x[rows], y[rows])
+                optimizer.take(_zero_unless_finite(per_record, recipe.clip, tally))
                 optimizer.signal_skip_step(i + 1 < len(pieces))
                 optimizer.step()
                 optimizer.zero_grad()
@@ -106,7 +103,8 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Callable[[T
     """A function of theta (d,), x (b, group, ...) and y (b, group, ...) that gives each group's gradient, (b, d)."""
 
     def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return task.loss(functional_call(model, parameters, (x,)), y, x.new_full((group,), 1 / group))
+        outputs = functional_call(model, parameters, (x,))
+        return task.loss(outputs, y, torch.full((group,), 1 / group, device=x.device))
 
     one_each = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
 
@@ -119,19 +117,24 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Callable[[T
     return gradients
 
 
-def _finite(gradients: Tensor, clip: float, tally: Tally | None) -> Tensor:
-    """`gradients` (b, d) with zeros for rows whose norm is not finite, which clipping alone would turn into NaN."""
-    norms = gradients.norm(dim=1)
+def finite_norms(norms: Tensor, clip: float, tally: Tally | None) -> Tensor:
+    """Which of the gradients' norms (b,) are finite, (b,) bool; `tally` counts all of them, and those above `clip`."""
     finite = norms.isfinite()
     if tally is not None:
         tally.units += len(norms)
         tally.nonfinite += int((~finite).sum())
         tally.clipped += int((norms[finite] > clip).sum())
         tally.norm_sum += float(norms[finite].sum())
+    return finite
+
+
+def _zero_unless_finite(gradients: Tensor, clip: float, tally: Tally | None) -> Tensor:
+    """`gradients` (b, d) with zeros for rows whose norm is not finite, which clipping alone would turn into NaN."""
+    finite = finite_norms(gradients.norm(dim=1), clip, tally)
     return gradients if bool(finite.all()) else gradients.where(finite.unsqueeze(1), 0.0)
 
 
-def _optimizer(vector: nn.Parameter, recipe: DpSgd, rng: Generator) -> DPOptimizer:
+def _optimizer(vector: nn.Parameter, recipe: DpSgd, rng: Generator) -> Any:
     optimizer = _flat_noise_optimizer()(
         torch.optim.SGD([vector], lr=recipe.lr),
         noise_multiplier=recipe.noise_multiplier,
@@ -143,17 +146,22 @@ def _optimizer(vector: nn.Parameter, recipe: DpSgd, rng: Generator) -> DPOptimiz
 
 
 @cache
-def _flat_noise_optimizer() -> type[DPOptimizer]:
+def _flat_noise_optimizer() -> Any:
     """Opacus takes seconds to import, so its optimizer is only subclassed when somebody trains with it."""
     from opacus.optimizers import DPOptimizer
 
-    class FlatNoiseOptimizer(DPOptimizer):
+    class FlatNoiseOptimizer(DPOptimizer):  # type: ignore[misc]
         """The whole network is one parameter (d,), so that clipping and noise see the flat vector.
 
         Only the noise differs from Opacus: it is drawn in float64 from `rng`, and added before rounding to float32.
         """
 
         rng: Generator
+
+        def take(self, gradients: Tensor) -> None:
+            """The gradients (b, d) of the next step, or of the next piece of it."""
+            (vector,) = self.params
+            vector.grad_sample = gradients
 
         def add_noise(self) -> None:
             (vector,) = self.params
@@ -164,16 +172,3 @@ def _flat_noise_optimizer() -> type[DPOptimizer]:
                 vector.grad = (vector.summed_grad.double() + noise).to(vector.dtype)
 
     return FlatNoiseOptimizer
-
-
-@contextmanager
-def seeded_dropout(device: torch.device, seed: int) -> Iterator[None]:
-    """Context in which `device` draws dropout from `seed`; its global generator comes back as it was."""
-    if device.type == "cuda":
-        with torch.random.fork_rng([device]), torch.cuda.device(device):
-            torch.cuda.manual_seed(seed)
-            yield
-    else:
-        with torch.random.fork_rng([]):
-            torch.default_generator.manual_seed(seed)
-            yield

@@ -7,12 +7,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedpriv.tasks import Task
-from fedpriv.training.size import in_mode
+from fedpriv.training.modes import in_mode
 from fedpriv.training.vectors import unflatten
 
 
 def evaluate(
-    model: nn.Module, theta: Tensor, x: Tensor, y: Tensor, task: Task, batch: int = 1024
+    model: nn.Module, theta: Tensor, *, x: Tensor, y: Tensor, task: Task, batch: int = 1024
 ) -> tuple[float, dict[str, float]]:
     """Mean loss over the records and the task's metrics, in evaluation mode; `model` is left as it was.
 
@@ -21,13 +21,15 @@ def evaluate(
     """
     with torch.no_grad(), in_mode(model, train=False):
         parameters = unflatten(model, theta)
-        outputs = torch.cat([functional_call(model, parameters, (rows,)) for rows in x.split(batch)])
+        outputs = torch.cat([functional_call(model, parameters, (rows,)) for rows in torch.split(x, batch)])
         weight = outputs.new_full((len(x),), 1 / len(x))
         loss = float(task.loss(outputs, y, weight))
     return loss, task.metrics(outputs.cpu().numpy(), y.cpu().numpy())
 
 
-def objective(model: nn.Module, theta: Tensor, silos: list[tuple[Tensor, Tensor]], task: Task) -> tuple[float, float]:
+def objective(
+    model: nn.Module, theta: Tensor, *, silos: list[tuple[Tensor, Tensor]], task: Task
+) -> tuple[float, float]:
     """Mean over the silos of their mean losses, and the L2 norm of its gradient, in evaluation mode.
 
     theta: (d,). silos: x (n, ...) and y (n, ...) of each, n >= 1. `model` is left as it was.
@@ -36,7 +38,7 @@ def objective(model: nn.Module, theta: Tensor, silos: list[tuple[Tensor, Tensor]
     with torch.enable_grad(), in_mode(model, train=False):
         for x, y in silos:
             vector = theta.clone().requires_grad_()
-            weight = x.new_full((len(x),), 1 / (len(x) * len(silos)))
+            weight = theta.new_full((len(x),), 1 / (len(x) * len(silos)))
             part = task.loss(functional_call(model, unflatten(model, vector), (x,)), y, weight)
             loss += float(part.detach())
             gradient += torch.autograd.grad(part, vector)[0]

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.base import Tally
-from fedpriv.training.ball import Ball
+from fedpriv.models.l2_projection import L2Projection
+from fedpriv.tally import Tally
 from fedpriv.training.clipped import ClippedGradients
-from fedpriv.training.dp_sgd import seeded_dropout
+from fedpriv.training.modes import seeded_dropout
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,11 @@ class NoisySgd:
 
 def noisy_sgd(
     gradients: ClippedGradients,
+    recipe: NoisySgd,
+    *,
     theta: np.ndarray,
     x: Tensor,
     y: Tensor,
-    recipe: NoisySgd,
     noise: Callable[[int], np.ndarray],
     order: np.random.Generator,
     dropout_seed: int,
@@ -56,22 +57,25 @@ def noisy_sgd(
         raise ValueError(f"batches of {recipe.batch_size} from {len(x)} records")
     current = theta.astype(np.float64)
     with seeded_dropout(x.device, dropout_seed):
-        for step, rows in enumerate(partition_batches(len(x), recipe.batch_size, recipe.steps, order), start=1):
+        batches = partition_batches(len(x), recipe.batch_size, recipe.steps, order=order)
+        for step, rows in enumerate(batches, start=1):
             index = torch.from_numpy(rows).to(x.device)
             start = torch.from_numpy(current).to(x.device, torch.float32)
-            total = gradients.sum(start, x[index], y[index], tally)
+            total = gradients.sum(start, x[index], y[index], tally=tally)
             current -= recipe.lr * total.cpu().numpy() / recipe.batch_size
             if step < recipe.steps:
                 current -= recipe.lr * noise(len(theta))
-    return current - theta
+    change: np.ndarray = current - theta
+    return change
 
 
 def scaled_to(x: Tensor, norm: float) -> Tensor:
     """Records (m, ...) scaled down to L2 norm `norm` where theirs is larger."""
-    return Ball(norm)(x.flatten(1)).view_as(x)
+    scaled: Tensor = L2Projection(norm)(x.flatten(1))
+    return scaled.view_as(x)
 
 
-def partition_batches(records: int, size: int, steps: int, order: np.random.Generator) -> Iterator[np.ndarray]:
+def partition_batches(records: int, size: int, steps: int, *, order: np.random.Generator) -> Iterator[np.ndarray]:
     """`steps` batches (size,) of positions in [0, records): a new shuffle whenever all whole batches are used up."""
     whole = records // size
     for step in range(steps):

@@ -57,11 +57,12 @@ def cut(counts: np.ndarray, size: int, limits: Limits) -> list[tuple[int, int]]:
     for i in range(len(n)):
         # Of users i.. together: the last batch is as long as the first user's, if they get that far at all.
         rows = np.cumsum(users[i:] * np.where(steps[i:] == steps[i], n[i], steps[i:] * size))
-        pieces = -(-np.cumsum(users[i:]) // limits.users(min(size, int(n[i]))))
-        total = best[i] + rows + pieces * steps[i] * limits.step_cost
+        blocks_needed = -(-np.cumsum(users[i:]) // limits.users(min(size, int(n[i]))))
+        total = best[i] + rows + blocks_needed * steps[i] * limits.step_cost
         better = total < best[i + 1 :]
         best[i + 1 :][better], choice[i + 1 :][better] = total[better], i
-    blocks, end = [], len(n)
+    blocks: list[tuple[int, int]] = []
+    end = len(n)
     while end:
         i = int(choice[end])
         start, stop = int(first[i]), int(first[i] + users[i:end].sum())
@@ -72,7 +73,9 @@ def cut(counts: np.ndarray, size: int, limits: Limits) -> list[tuple[int, int]]:
     return blocks[::-1]
 
 
-def batches(data: SiloData, positions: np.ndarray, size: int, epochs: int, keys: np.ndarray | None) -> Iterator[Batch]:
+def batches(
+    data: SiloData, positions: np.ndarray, size: int, *, epochs: int, keys: np.ndarray | None
+) -> Iterator[Batch]:
     """The batch steps of the users at `positions` (k,), sorted by records, descending.
 
     size: rows of a batch. keys: (epochs, n) one random number a record of the silo and epoch; a user's records are
@@ -110,5 +113,5 @@ def _weights(data: SiloData, counts: np.ndarray, width: int) -> Tensor:
 
 def _take(data: SiloData, rows: np.ndarray, weight: Tensor) -> Batch:
     index = torch.from_numpy(np.ascontiguousarray(rows)).to(data.x.device).view(-1)
-    x, y = (t.index_select(0, index).unflatten(0, rows.shape) for t in (data.x, data.y))
+    x, y = (torch.unflatten(t.index_select(0, index), 0, rows.shape) for t in (data.x, data.y))
     return Batch(x, y, weight)

@@ -4,94 +4,90 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fedpriv.data.silo import SiloData
 from fedpriv.streams import Streams
 from fedpriv.tasks import Task
-from fedpriv.training.choose import choose
+from fedpriv.training.cost import measure_cost
+from fedpriv.training.description import Block, Training
+from fedpriv.training.modes import draw_seed, seeded_dropout
 from fedpriv.training.schedule import batches, cut
-from fedpriv.training.size import measure
+from fedpriv.training.select import select_trainers
+from fedpriv.training.shared_state import refuse_shared_state
+from fedpriv.training.trainers.base import LocalProblem
 
 WORTH_THREADS = 2**26
-
-
-@dataclass(frozen=True)
-class LocalSgd:
-    """Plain SGD on a user's records: `epochs` passes in fresh random orders, batches of `batch_size` (None: all of a
-    user's records in one batch), rate `lr`."""
-
-    epochs: int
-    batch_size: int | None
-    lr: float
-
-
-@dataclass(frozen=True)
-class Block:
-    """The result of some users.
-
-    positions: (k,) indices into `SiloData.users`. deltas: (k, d) float32, final minus starting parameters; not finite
-    where a user's training diverged.
-    """
-
-    positions: np.ndarray
-    deltas: Tensor
+"""Multiply-adds of a batch step from which on a second processor thread pays."""
 
 
 def train_users(
+    training: Training,
+    *,
     model: nn.Module,
-    theta: Tensor,
     data: SiloData,
-    positions: np.ndarray | None,
     task: Task,
-    recipe: LocalSgd,
     streams: Streams,
     round: int,
     party: str,
+    prefix: str = "",
 ) -> Iterator[Block]:
-    """Train each user at `positions` of `data` (None: all) from `theta` (d,) on its own records, and yield the deltas.
+    """Train as described on the silo's records, and yield the deltas.
 
     LocalTrain of Kato et al. (Uldp-FL, PVLDB 2024): the loss is averaged inside each batch, the last batch of a pass
     may be smaller, dropout is active. Every user comes exactly once, in no particular order, in blocks that fit a fixed
     memory budget. A user's batches do not depend on who else trains; with dropout, results are a deterministic function
-    of (seed, round, party, positions).
+    of (seed, round, party, prefix, users). `model` is a template and stays as it is; its buffers, such as running
+    statistics, are what every training starts from.
 
-    Raises ConfigError for a model that mixes records, such as one with BatchNorm.
+    prefix: put in front of the names of the random streams. Features of integers reach the model as they are.
+
+    Raises ConfigError for a model that mixes records, such as one with BatchNorm, unless all records are pooled.
     """
-    counts = data.counts
-    chosen = np.arange(len(counts)) if positions is None else np.asarray(positions, dtype=np.int64)
+    if training.pooled:
+        data = data.pooled()
+    else:
+        refuse_shared_state(model)
+    counts, recipe = data.counts, training.recipe
+    chosen = np.arange(len(counts)) if training.users is None else np.asarray(training.users, dtype=np.int64)
     if not len(chosen):
         return
+    batches_stream, dropout_stream = (f"{prefix} {name}".lstrip() for name in ("batches", "dropout"))
     size = recipe.batch_size or int(counts.max())
     keys = None
     if counts.max() > size:
-        keys = streams.generator("batches", round, party).random((recipe.epochs, int(counts.sum())))
+        keys = streams.generator(batches_stream, round, party).random((recipe.epochs, int(counts.sum())))
     chosen = chosen[np.argsort(-counts[chosen], kind="stable")]
-    generator = torch.Generator(data.x.device).manual_seed(streams.torch_seed("dropout", round, party))
-    rows = np.minimum(counts[chosen], size)
-    products = measure(model, tuple(data.x.shape[1:])).products
-    for road, users in choose(model, theta, tuple(data.x.shape[1:]), task, rows, generator):
+    generator = torch.Generator(data.x.device).manual_seed(streams.torch_seed(dropout_stream, round, party))
+    problem = _problem(training, model, data, task=task)
+    for trainer, users in select_trainers(problem, np.minimum(counts[chosen], size), generator):
         group = chosen[users]
-        for start, stop in cut(counts[group], size, road.limits):
+        for start, stop in cut(counts[group], size, trainer.limits):
             block = group[start:stop]
-            work = int(counts[block].clip(max=size).sum()) * products
-            with _seeded(generator), _threads(work):
-                deltas = road.train(len(block), batches(data, block, size, recipe.epochs, keys), recipe.lr)
+            work = int(counts[block].clip(max=size).sum()) * problem.cost.products
+            with seeded_dropout(data.x.device, draw_seed(generator)), _threads(work):
+                steps = batches(data, block, size, epochs=recipe.epochs, keys=keys)
+                deltas = trainer.train(len(block), steps)
             yield Block(block, deltas)
 
 
-@contextmanager
-def _seeded(generator: torch.Generator) -> Iterator[None]:
-    """torch's global state, from which dropout modules draw, seeded by `generator`; the caller's comes back."""
-    device = generator.device
-    seed = int(torch.randint(2**62, (1,), generator=generator, device=device))
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
+def _problem(training: Training, model: nn.Module, data: SiloData, *, task: Task) -> LocalProblem:
+    def on_device(vector: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(vector).to(data.x.device, torch.float32)
+
+    shape = tuple(data.x.shape[1:])
+    return LocalProblem(
+        model=model,
+        cost=measure_cost(model, shape, data.x.dtype),
+        shape=shape,
+        task=task,
+        recipe=training.recipe,
+        start=on_device(training.start),
+        correction=None if training.correction is None else on_device(training.correction),
+    )
 
 
 @contextmanager

@@ -14,7 +14,7 @@ def flatten(model: nn.Module) -> Tensor:
 def unflatten(model: nn.Module, vectors: Tensor) -> dict[str, Tensor]:
     """Views of `vectors` (..., d) as named parameters (..., *shape)."""
     named = dict(model.named_parameters())
-    pieces = vectors.split([p.numel() for p in named.values()], dim=-1)
+    pieces = torch.split(vectors, [p.numel() for p in named.values()], dim=-1)
     return {name: piece.reshape(piece.shape[:-1] + p.shape) for (name, p), piece in zip(named.items(), pieces)}
 
 

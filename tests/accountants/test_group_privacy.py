@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpriv.accountants.events import ADD_REMOVE
-from fedpriv.accountants.group import group_dp, group_pld, group_rdp, group_rdp_epsilon, paper_group_claim
-from fedpriv.accountants.pld import Pld
-from fedpriv.accountants.rdp import PAPER_ORDERS, convert, rdp_curve, rdp_epsilon
+from fedpriv.accountants.group import group_dp, group_rdp, group_rdp_epsilon, paper_group_claim
+from fedpriv.accountants.pld import Pld, group_pld
+from fedpriv.accountants.rdp import rdp_epsilon
+from fedpriv.accountants.renyi import PAPER_ORDERS, convert, rdp_curve
 from fedpriv.errors import ConfigError
 
 
@@ -76,9 +77,9 @@ def test_golden_silos(q, count, k, lemma, tight):
 def test_golden_normal_dp_conversion():
     # row 13, on the papers' orders
     for k, epsilon in [(2, 6.800), (9, 71.88), (33, 910.3), (61, 25258)]:
-        assert group_dp(FIGURE_2, k, 1e-5, PAPER_ORDERS) == pytest.approx(epsilon, rel=1e-2)
-        assert group_dp(FIGURE_2, k, 1e-5) <= group_dp(FIGURE_2, k, 1e-5, PAPER_ORDERS) + 1e-9
-    assert group_dp(FIGURE_2, 64, 1e-5, PAPER_ORDERS) == math.inf
+        assert group_dp(FIGURE_2, k, 1e-5, orders=PAPER_ORDERS) == pytest.approx(epsilon, rel=1e-2)
+        assert group_dp(FIGURE_2, k, 1e-5) <= group_dp(FIGURE_2, k, 1e-5, orders=PAPER_ORDERS) + 1e-9
+    assert group_dp(FIGURE_2, 64, 1e-5, orders=PAPER_ORDERS) == math.inf
     # and by its definition: k records have epsilon k e at delta k exp((k - 1) e) delta_1
     delta_1 = 1e-7
     one = rdp_epsilon(FIGURE_2, ADD_REMOVE, delta_1)

@@ -1,47 +1,38 @@
 import json
-import subprocess
-import sys
+from itertools import combinations
 
+import command
 import numpy as np
 import pandas as pd
 import pytest
-from plans import plan_for
+from parties_of_generators import Protocols, noting, run
+from queries import query_for
 from scipy.stats import chisquare
 
 from fedpriv.aggregation.base import SERVER
-from fedpriv.aggregation.fixed_point import FixedPoint, OutOfRange
 from fedpriv.aggregation.masked import Masked, mask
-from fedpriv.aggregation.masks import add_masks
-from fedpriv.algorithms.base import Update
-from fedpriv.algorithms.uldp import uniform
-from fedpriv.engines.inprocess import InProcess
+from fedpriv.crypto.prg import add_masks
+from fedpriv.encoding.fixed_point import FixedPoint, OutOfRangeError
 from fedpriv.errors import ConfigError
+from fedpriv.query import Update
 
+INDICES = (0, 1, 10, 2)
 SILOS = ["silo0", "silo1", "silo10", "silo2"]
 
 
 def ready(aggregation=Masked()):  # noqa: B008
-    memory = {name: {} for name in [SERVER, *SILOS]}
-    counts = {name: np.ones(3, dtype=np.int64) for name in SILOS}
-    InProcess().run(aggregation.setup(counts, uniform, False, memory))
-    return memory
+    protocols = Protocols(aggregation, INDICES)
+    run(protocols.setup(np.ones((4, 3), dtype=np.int64)))
+    return protocols
 
 
-def updates(vectors, silos=SILOS):
-    return {name: Update(iter(()), vector) for name, vector in zip(silos, vectors)}
-
-
-def exchange(memory, round, vectors, silos=SILOS, aggregation=Masked()):  # noqa: B008
+def exchange(protocols, serial, vectors, invited=INDICES):
     """The server's total, and every message that it saw."""
-    parties, seen = aggregation.exchange(plan_for(aggregation, len(silos), round), updates(vectors, silos), memory), {}
-
-    def listening(name, party):
-        sent = party.send(None)
-        seen[name] = sent[SERVER].copy()
-        yield sent
-
-    heard = {name: listening(name, party) if name != SERVER else party for name, party in parties.items()}
-    return InProcess().run(heard)[SERVER], seen
+    query = query_for(protocols.aggregation, invited, serial[0], place=serial[1])
+    updates = {f"silo{i}": Update(iter(()), np.asarray(vector)) for i, vector in zip(invited, vectors)}
+    parties, seen = protocols.query(query, updates), {name: [] for name in updates}
+    total = run({SERVER: parties[SERVER]} | {name: noting(parties[name], seen[name]) for name in updates})[SERVER]
+    return total, {name: message[SERVER] for name, [message] in seen.items()}
 
 
 def test_printed_formula_hides_nothing_and_the_sign_does():
@@ -56,8 +47,8 @@ def test_printed_formula_hides_nothing_and_the_sign_does():
             np.zeros(50, np.uint64),
             names[i],
             names,
-            {names[j]: seeds[frozenset((i, j))] for j in range(3) if j != i},
-            1,
+            seeds={names[j]: seeds[frozenset((i, j))] for j in range(3) if j != i},
+            serial=(1, 0),
         )
         for i in range(3)
     ]
@@ -67,56 +58,71 @@ def test_printed_formula_hides_nothing_and_the_sign_does():
 
 def test_the_server_sees_uniform_integers_and_their_sum():
     vectors = np.zeros((4, 60_000))
-    total, seen = exchange(ready(), 1, vectors)
+    total, seen = exchange(ready(), (1, 0), vectors)
     assert not total.vector.any()
-    assert set(total.parties) == set(SILOS)
+    assert set(total.silos) == set(SILOS)
     for message in seen.values():
         assert chisquare(np.bincount(message.view(np.uint8), minlength=256)).pvalue > 1e-6
 
 
-def test_masks_differ_between_rounds_cohorts_and_set_ups():
-    memory, vectors = ready(), np.zeros((4, 100))
-    first, second = (exchange(memory, round, vectors)[1]["silo0"] for round in (1, 2))
-    other = exchange(ready(), 1, vectors)[1]["silo0"]
-    assert (first != second).all()
-    assert (first != other).all()
-    seeds = memory["silo0"]["seeds"]
+def test_masks_differ_between_queries_cohorts_and_set_ups():
+    protocols, vectors = ready(), np.zeros((4, 100))
+    serials = [(1, 0), (1, 1), (2, 0), (2, 1)]
+    messages = [exchange(protocols, serial, vectors)[1]["silo0"] for serial in serials]
+    messages.append(exchange(ready(), (1, 0), vectors)[1]["silo0"])
+    assert all((one != other).all() for one, other in combinations(messages, 2))
+    seeds = protocols["silo0"].seeds
     without_last = {peer: seed for peer, seed in seeds.items() if peer != "silo2"}
-    smaller = mask(np.zeros(100, np.uint64), "silo0", SILOS[:3], without_last, 1)
-    same_pairs = mask(np.zeros(100, np.uint64), "silo0", SILOS, seeds | {"silo2": bytes(32)}, 1)
-    gone = mask(np.zeros(100, np.uint64), "silo0", ["silo0", "silo2"], {"silo2": bytes(32)}, 1)
+
+    def silo0(cohort, seeds):
+        return mask(np.zeros(100, np.uint64), "silo0", cohort, seeds=seeds, serial=(1, 0))
+
+    smaller = silo0(SILOS[:3], without_last)
+    same_pairs = silo0(SILOS, seeds | {"silo2": bytes(32)})
+    gone = silo0(["silo0", "silo2"], {"silo2": bytes(32)})
     assert (smaller != same_pairs - gone).all()
 
 
 def test_a_part_of_the_silos_can_sum():
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(2, 7))
-    total, _ = exchange(ready(), 3, vectors, SILOS[1:3])
+    total, _ = exchange(ready(), (3, 0), vectors, INDICES[1:3])
     np.testing.assert_allclose(total.vector, vectors.sum(0), rtol=1e-12, atol=FixedPoint(64, 1e4, 2).rounding)
-    assert set(total.parties) == set(SILOS[1:3])
+    assert set(total.silos) == set(SILOS[1:3])
 
 
 def test_no_mask_serves_twice():
-    memory = ready()
-    exchange(memory, 2, np.zeros((4, 3)))
-    for round in (1, 2):
+    protocols = ready()
+    exchange(protocols, (2, 1), np.zeros((4, 3)))
+    for serial in [(1, 0), (1, 7), (2, 0), (2, 1)]:
         with pytest.raises(RuntimeError, match="already"):
-            exchange(memory, round, np.ones((4, 3)))
+            exchange(protocols, serial, np.ones((4, 3)))
+    exchange(protocols, (2, 2), np.ones((4, 3)))
+
+
+def test_a_new_set_up_makes_new_masks():
+    protocols, vectors = ready(), np.zeros((4, 100))
+    _, first = exchange(protocols, (1, 0), vectors)
+    run(protocols.setup(np.ones((4, 3), dtype=np.int64)))
+    _, second = exchange(protocols, (1, 0), vectors)
+    assert all((first[name] != second[name]).all() for name in SILOS)
 
 
 def test_each_seed_is_known_to_its_pair_alone():
-    memory = ready()
-    assert not memory[SERVER]
+    protocols = ready()
+    assert set(vars(protocols[SERVER])) == {"silos", "weighting"}
+    seeds = {name: protocols[name].seeds for name in SILOS}
     for i in SILOS:
-        assert set(memory[i]["seeds"]) == set(SILOS) - {i}
-        for j in memory[i]["seeds"]:
-            assert memory[i]["seeds"][j] == memory[j]["seeds"][i]
-    assert len({seed for i in SILOS for seed in memory[i]["seeds"].values()}) == 6
+        assert set(vars(protocols[i])) == {"name", "weighting", "weights", "seeds", "spent"}
+        assert set(seeds[i]) == set(SILOS) - {i}
+        for j in seeds[i]:
+            assert seeds[i][j] == seeds[j][i]
+    assert len({seed for own in seeds.values() for seed in own.values()}) == 6
 
 
 def test_a_vector_out_of_range_ends_the_round():
-    with pytest.raises(OutOfRange, match=r"aggregation\.range=5: .*silo1"):
-        exchange(ready(), 1, [[0.0], [5.1], [0.0], [0.0]], aggregation=Masked(range=5.0))
+    with pytest.raises(OutOfRangeError, match=r"aggregation\.range=5: .*silo1"):
+        exchange(ready(Masked(range=5.0)), (1, 0), [[0.0], [5.1], [0.0], [0.0]])
 
 
 @pytest.mark.parametrize("settings", [{"bits": 63}, {"range": 0.0}, {"range": -1.0}])
@@ -125,17 +131,15 @@ def test_impossible_settings(settings):
         Masked(**settings)
 
 
-def run(folder, *words):
+def fedpriv(folder, *words):
     words = [*words, "rounds=1", "algo.local_epochs=1", "allocator.n_users=8", f"hydra.run.dir={folder}"]
-    return subprocess.run(
-        [sys.executable, "-m", "fedpriv", *words], cwd=folder.parent, capture_output=True, text=True, check=False
-    )
+    return command.run(*words, cwd=folder.parent)
 
 
 def test_command_line_agrees_with_plain(tmp_path):
     losses = []
     for name in ("plain", "masked"):
-        done = run(tmp_path / name, f"aggregation={name}")
+        done = fedpriv(tmp_path / name, f"aggregation={name}")
         assert done.returncode == 0, done.stderr
         assert json.loads((tmp_path / name / "status.json").read_text())["state"] == "done"
         losses.append(pd.read_csv(tmp_path / name / "metrics.csv")["loss"].to_numpy())
@@ -143,7 +147,7 @@ def test_command_line_agrees_with_plain(tmp_path):
 
 
 def test_command_line_tells_an_overflow_in_one_line(tmp_path):
-    done = run(tmp_path / "out", "aggregation=masked", "aggregation.range=0.001")
+    done = fedpriv(tmp_path / "out", "aggregation=masked", "aggregation.range=0.001")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "aggregation.range=0.001" in done.stderr

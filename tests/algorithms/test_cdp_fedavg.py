@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from deployments import answer, block_of, deployed, only_query
 from scipy import stats
 
 from fedpriv.accountants.combined import RdpAndPld
@@ -12,18 +13,18 @@ from fedpriv.accountants.events import REPLACE
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.accountants.zcdp import zcdp_epsilon
-from fedpriv.aggregation.base import Total
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
-from fedpriv.aggregation.secagg import SecAgg
+from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.algorithms import exposure
-from fedpriv.algorithms.base import Federation, Local
+from fedpriv.algorithms.base import Silo
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg, DistributedDpSgd
 from fedpriv.convexity import convex_loss
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.data.silo import SiloData
 from fedpriv.data.tcga_brca import TcgaBrca
+from fedpriv.deployment import UPDATE, Federation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.calibration import zcdp_noise
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
@@ -31,12 +32,14 @@ from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
+from fedpriv.query import Total
+from fedpriv.state import State
 from fedpriv.streams import Streams
 from fedpriv.tasks import BinaryClassification, Classification, CoxRegression
 
 # The experiments of Hu et al. on Adult: 16 devices of 2,441 training records, 10 of them in a round, delta 1e-4.
 LOGISTIC = convex_loss(Linear(), Classification(), 2)
-ADULT = Federation(16, 16, 218, (2441,) * 16, LOGISTIC)
+ADULT = Federation(16, 16, 218, (2441,) * 16, loss=LOGISTIC)
 BASE = CdpFedAvg(
     local_steps=10,
     batch_size=None,
@@ -46,7 +49,7 @@ BASE = CdpFedAvg(
     cohort=10,
     participation="balanced",
     feature_norm=4.0,
-    calibration="none",
+    calibration="given",
     epsilon=10.0,
     observer="server",
     rounds=20,
@@ -55,16 +58,18 @@ BASE = CdpFedAvg(
 BASELINE = DistributedDpSgd(**vars(replace(BASE, local_steps=1, batch_size=244)))
 
 
-def epsilons(algo, mechanism, aggregation, federation=ADULT, rounds=None):
+def on_adult(algo, aggregation, **changes):
+    """The deployment with the noise that the algorithm's calibration asks for. changes: of the federation."""
+    mechanism = Gaussian(algo.clip, algo.noise_multiplier)
+    return deployed(algo, mechanism, aggregation, federation=replace(ADULT, **changes))
+
+
+def epsilons(algo, deployment):
     """(observer, method) -> (certified, claimed) after all rounds."""
     ledger = Ledger(RdpAndPld(1e-4))
-    for round in range(1, (rounds or algo.rounds) + 1):
-        ledger.record(algo.plan(round, federation, mechanism, aggregation, Streams(0)).events)
+    for round in range(1, algo.rounds + 1):
+        ledger.record(only_query(algo, deployment, round).events)
     return {(row.observer, row.method): (row.certified, row.claimed) for row in ledger.rows(1)}
-
-
-def calibrated(algo, aggregation, federation=ADULT):
-    return algo.calibrated(Gaussian(algo.clip, 0.0), federation, aggregation, Streams(0))
 
 
 # ALGORITHMS 9, row 22: sigma at which Theorem 1 gives (10, 1e-4), G = 1, m = 2441, r = 10
@@ -81,10 +86,10 @@ def calibrated(algo, aggregation, federation=ADULT):
 def test_golden_rows_22_and_23(taken, steps, size, sigma):
     algo = replace(BASE, local_steps=steps)
     assert algo._batch(2441) == size
-    rho = taken * algo.claimed_rho(2441, ADULT, 1.0, covered=10, hidden=True)
+    rho = taken * algo.claimed_rho(2441, 1.0, on_adult(algo, Masked()))
     assert zcdp_noise(rho, 10.0, 1e-4) == pytest.approx(sigma, abs=1e-7)
     # row 23: what is certain without the division by r
-    rho = taken * algo.claimed_rho(2441, ADULT, sigma, covered=10, hidden=False)
+    rho = taken * algo.claimed_rho(2441, sigma, on_adult(algo, Plain()))
     assert zcdp_epsilon(rho, 1e-4) == pytest.approx(44.050, abs=1e-2)
     assert gaussian_epsilon(math.sqrt(2 * rho), 1e-4) == pytest.approx(39.819, abs=1e-2)
 
@@ -92,10 +97,9 @@ def test_golden_rows_22_and_23(taken, steps, size, sigma):
 # ALGORITHMS 9, row 24, with the fractional 12.5 participations of its T = 20
 @pytest.mark.parametrize(("silos", "sigma"), [(16, 0.00380011), (10, 0.00480680)])
 def test_golden_row_24(silos, sigma):
-    federation = replace(ADULT, n_silos=silos)
-    rho = 12.5 * BASELINE.claimed_rho(2441, federation, 1.0, covered=10, hidden=True)
+    rho = 12.5 * BASELINE.claimed_rho(2441, 1.0, on_adult(BASELINE, Masked(), n_silos=silos))
     assert zcdp_noise(rho, 10.0, 1e-4) == pytest.approx(sigma, abs=1e-8)
-    honest = 12.5 * BASELINE.claimed_rho(2441, replace(ADULT, n_silos=10), 0.00380011, covered=10, hidden=True)
+    honest = 12.5 * BASELINE.claimed_rho(2441, 0.00380011, on_adult(BASELINE, Masked(), n_silos=10))
     if silos == 16:
         assert zcdp_epsilon(honest, 1e-4) == pytest.approx(13.258, abs=1e-3)
 
@@ -104,7 +108,7 @@ def test_golden_row_24(silos, sigma):
 @pytest.mark.parametrize("algo", [BASE, BASELINE, replace(BASE, participation="uniform")], ids=["", "dp-sgd", "drawn"])
 def test_the_papers_calibration_claims_its_target(algo, aggregation):
     algo = replace(algo, calibration="paper")
-    rows = epsilons(algo, calibrated(algo, aggregation), aggregation)
+    rows = epsilons(algo, on_adult(algo, aggregation))
     assert {round(claimed, 9) for _, claimed in rows.values()} == {10.0}
 
 
@@ -113,7 +117,7 @@ def test_the_papers_calibration_claims_its_target(algo, aggregation):
 @pytest.mark.parametrize("algo", [BASE, BASELINE, replace(BASE, feature_norm=None)])
 def test_the_certified_calibration_meets_its_target(algo, aggregation, observer):
     algo = replace(algo, calibration="certified", observer=observer)
-    rows = epsilons(algo, calibrated(algo, aggregation), aggregation)
+    rows = epsilons(algo, on_adult(algo, aggregation))
     assert rows[observer, "pld"][0] == pytest.approx(10, abs=1e-6)
     assert rows[observer, "rdp"][0] >= rows[observer, "pld"][0]
 
@@ -121,8 +125,9 @@ def test_the_certified_calibration_meets_its_target(algo, aggregation, observer)
 def test_one_pass_on_a_convex_loss_certifies_what_is_claimed():
     """HU-3's exact case; 10 * 244 of 2441 records in a pass make the claim's rho 2440 / 2441 of the certified one."""
     algo = replace(BASE, calibration="paper")
-    rows = epsilons(algo, calibrated(algo, Masked()), Masked())
-    rho = 13 * algo.claimed_rho(2441, ADULT, calibrated(algo, Masked()).noise_multiplier, 10, True) * 2441 / 2440
+    deployment = on_adult(algo, Masked())
+    rows = epsilons(algo, deployment)
+    rho = 13 * algo.claimed_rho(2441, deployment.mechanism.noise_multiplier, deployment) * 2441 / 2440
     assert rows["server", "pld"][0] == pytest.approx(gaussian_epsilon(math.sqrt(2 * rho), 1e-4), rel=1e-6)
     assert rows["server", "pld"][0] < 10
     assert rows["released model", "pld"] == rows["server", "pld"]
@@ -140,18 +145,17 @@ def test_one_pass_on_a_convex_loss_certifies_what_is_claimed():
 )
 def test_where_the_sum_gives_nothing_the_claim_is_far_below(change):
     algo = replace(BASE, calibration="paper", **change)
-    rows = epsilons(algo, calibrated(algo, Masked()), Masked())
+    rows = epsilons(algo, on_adult(algo, Masked()))
     assert rows["server", "pld"][0] == pytest.approx(39.8, abs=0.1)  # row 23
     assert {round(claimed, 9) for _, claimed in rows.values()} == {10.0}
 
 
 def test_a_network_is_not_convex_and_a_server_without_masks_sees_every_message():
-    network = replace(ADULT, loss=convex_loss(Mlp([64, 32], False, 0.0), Classification(), 2))
-    assert network.loss is None
+    network = convex_loss(Mlp([64, 32], False, 0.0), Classification(), 2)
+    assert network is None
     algo = replace(BASE, noise_multiplier=0.0049)
-    mechanism = Gaussian(1.0, 0.0049)
-    local = epsilons(algo, mechanism, Masked(), network)["server", "pld"][0]
-    plain = epsilons(algo, mechanism, Plain())
+    local = epsilons(algo, on_adult(algo, Masked(), loss=network))["server", "pld"][0]
+    plain = epsilons(algo, on_adult(algo, Plain()))
     assert plain["server", "pld"][0] == pytest.approx(local, rel=1e-6)
     assert plain["released model", "pld"][0] < 0.3 * local
 
@@ -159,9 +163,9 @@ def test_a_network_is_not_convex_and_a_server_without_masks_sees_every_message()
 def test_the_baseline_divides_by_all_devices_though_a_part_adds_noise():
     """HU-4 (T8): claimed 10 is 13.26 by the paper's own conversion."""
     algo = replace(BASELINE, calibration="paper")
-    mechanism = calibrated(algo, Masked())
-    rows = epsilons(algo, mechanism, Masked())
-    rho = 13 * 2 / (10 * (244 * mechanism.noise_multiplier) ** 2)
+    deployment = on_adult(algo, Masked())
+    rows = epsilons(algo, deployment)
+    rho = 13 * 2 / (10 * (244 * deployment.mechanism.noise_multiplier) ** 2)
     assert zcdp_epsilon(rho, 1e-4) == pytest.approx(13.258, abs=1e-3)
     assert rows["server", "pld"] == pytest.approx((gaussian_epsilon(math.sqrt(2 * rho), 1e-4), 10), rel=1e-6)
     assert rows["server", "pld"][0] > 11
@@ -179,16 +183,15 @@ def test_a_record_is_touched_once_a_pass(records, size, steps, touches):
     most = 0
     for seed in range(200):
         seen = Counter(
-            np.concatenate(list(partition_batches(records, size, steps, np.random.default_rng(seed)))).tolist()
+            np.concatenate(list(partition_batches(records, size, steps, order=np.random.default_rng(seed)))).tolist()
         )
         most = max(most, *seen.values())
     assert most == touches
 
 
 def test_only_the_cohort_is_charged_each_device_for_its_rounds():
-    events = [
-        event for t in range(1, 8) for event in BASE.plan(t, ADULT, Gaussian(1.0, 0.01), Masked(), Streams(3)).events
-    ]
+    deployment = deployed(BASE, Gaussian(1.0, 0.01), Masked(), federation=ADULT, streams=Streams(3))
+    events = [event for t in range(1, 8) for event in only_query(BASE, deployment, t).events]
     assert {(event.unit, event.adjacency) for event in events} == {("record", REPLACE)}
     taken = Counter(silo for t in range(1, 8) for silo in BASE.invited(t, ADULT, Streams(3)))
     charged = Counter(event.scope for event in events if event.observer == "server")
@@ -198,11 +201,11 @@ def test_only_the_cohort_is_charged_each_device_for_its_rounds():
 
 
 def test_a_partial_secure_sum_counts_the_silos_that_it_covers():
-    algo, mechanism = replace(BASE, noise_multiplier=0.01), Gaussian(1.0, 0.01)
-    plan = algo.plan(1, ADULT, mechanism, SecAgg(threshold=8, cohort=8), Streams(0))
-    assert plan.covered == 8
-    assert len(plan.cohort) == 10
-    server, silo = (next(e for e in plan.events if e.observer == name) for name in ("server", "silo"))
+    algo = replace(BASE, noise_multiplier=0.01)
+    query = only_query(algo, on_adult(algo, SecAgg(threshold=8, cohort=8)))
+    assert query.n_summed == 8
+    assert len(query.invited) == 10
+    server, silo = (next(e for e in query.events if e.observer == name) for name in ("server", "silo"))
     assert server.certified.noise_multiplier == pytest.approx(0.01 * 244 / 2 * math.sqrt(8))
     assert silo.certified.noise_multiplier == pytest.approx(0.01 * 244 / 2 * math.sqrt(7))
 
@@ -224,7 +227,7 @@ def test_clipped_steps_below_two_over_beta_never_spread_models(task, outputs, cl
 
     rng, norm = np.random.default_rng(0), 1.7
     model = Linear().build((3,), outputs)
-    gradients = clipped_gradients(model, task, clip, (3,))
+    gradients = clipped_gradients(model, task, clip, shape=(3,))
     rate = 2 / convex_loss(Linear(), task, outputs).smoothness(norm)
     size, closest = 4 * outputs, 0.0
     for _ in range(300):
@@ -243,52 +246,50 @@ def test_clipped_steps_below_two_over_beta_never_spread_models(task, outputs, cl
     assert closest > 0.99
 
 
-def local(silo=0, n=40, features=300, mechanism=None, seed=0, x=None, bias=False):
+PAIR = Federation(1, 2, 600, (40, 40), loss=LOGISTIC)
+
+
+def silo_of(deployment, n=40, features=300, x=None, bias=False):
     model = Linear(bias=bias).build((features,), 2)
     rows = torch.zeros(n, features) if x is None else x
-    y = torch.arange(n) % 2
-    data = SiloData(rows, y, np.array([0]), np.array([0, n]))
-    return Local(silo, data, model, Classification(), mechanism, Streams(seed))
+    data = SiloData(rows, torch.arange(n) % 2, np.array([0]), np.array([0, n]))
+    return Silo(0, data, model, Classification(), deployment)
+
+
+def in_pairs(algo, mechanism, aggregation, federation=PAIR, seed=0):
+    return deployed(algo, mechanism, aggregation, federation=federation, streams=Streams(seed))
 
 
 @pytest.mark.parametrize("aggregation", [Plain(), Masked()], ids=["plain", "masked"])
 def test_a_silos_noise_is_what_the_events_declare(aggregation):
     """Records of zeros have no gradient: a message is noise of tau steps, and its noise share is the last step's."""
-    federation = Federation(1, 2, 600, (40, 40), LOGISTIC)
     mechanism = Gaussian(0.5, 0.08)
     algo = replace(BASE, cohort=2, local_steps=5, clip=0.5, feature_norm=1.0)
-    plan = algo.plan(1, federation, mechanism, aggregation, Streams(0))
     # local bound: one touch of 2 G / gamma; gamma = 8
-    alone = next(e for e in server_sees(algo, federation, mechanism))
+    events = only_query(algo, in_pairs(algo, mechanism, Plain())).events
+    alone = next(event.certified for event in events if event.observer == "server")
     assert alone.noise_multiplier == pytest.approx(0.08 * 8 / 2)
     whole, last = 0.0, 0.0
     for seed in range(8):
-        update = algo.local_update(local(mechanism=mechanism, seed=seed), plan, np.zeros(600))
-        (block,) = update.blocks
+        deployment = in_pairs(algo, mechanism, aggregation, seed=seed)
+        [block], noise = answer(algo, silo_of(deployment), only_query(algo, deployment), np.zeros(600))
         sigma = alone.noise_multiplier * 2 * 0.5 / 8 * algo.local_lr
-        message = block.vectors.numpy()[0] + update.noise
+        message = block.vectors.numpy()[0] + noise
         whole += float((message**2).sum()) / (5 * sigma**2)
-        last += float((update.noise**2).sum()) / sigma**2
+        last += float((noise**2).sum()) / sigma**2
     for total in (whole, last):
         assert min(stats.chi2.cdf(total, 8 * 600), stats.chi2.sf(total, 8 * 600)) > 1e-6
 
 
-def server_sees(algo, federation, mechanism):
-    plan = algo.plan(1, federation, mechanism, Plain(), Streams(0))
-    return [event.certified for event in plan.events if event.observer == "server"]
-
-
 def test_no_coordinate_of_a_message_leaves_the_public_range():
-    federation = Federation(1, 2, 600, (40, 40), LOGISTIC)
     mechanism = Gaussian(0.5, 0.5)
     algo = replace(BASE, cohort=2, local_steps=5, clip=0.5)
-    bound = algo.message_bound(federation, mechanism, 2)
+    bound = algo.message_bound(UPDATE, mechanism, 2, PAIR)
     x = 100 * torch.randn(40, 300, generator=torch.Generator().manual_seed(0))
-    plan = algo.plan(1, federation, mechanism, Masked(), Streams(0))
-    assert plan.code.range == bound
-    update = algo.local_update(local(mechanism=mechanism, x=x), plan, np.zeros(600))
-    (block,) = update.blocks
-    largest = float(np.abs(block.vectors.numpy()[0] + update.noise).max())
+    deployment = in_pairs(algo, mechanism, Masked())
+    assert deployment.encoding.bound == bound
+    [block], noise = answer(algo, silo_of(deployment, x=x), only_query(algo, deployment), np.zeros(600))
+    largest = float(np.abs(block.vectors.numpy()[0] + noise).max())
     assert 0.02 * bound < largest < bound
 
 
@@ -296,16 +297,13 @@ def test_replacing_a_record_moves_one_pass_of_a_convex_loss_by_at_most_the_decla
     """The sum bound without the noise: eta 2 G / gamma, whatever the record."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(40, 3, generator=generator)
-    mechanism = Gaussian(0.5, 0.0)
     algo = replace(BASE, cohort=2, local_steps=5, local_lr=0.5, clip=0.5, feature_norm=2.0)
-    federation = Federation(1, 2, 8, (40, 40), LOGISTIC)
     assert algo.local_lr <= 2 / LOGISTIC.smoothness(2.0)
-    plan = algo.plan(1, federation, mechanism, Masked(), Streams(0))
-    theta = np.random.default_rng(0).normal(size=8)
+    deployment = in_pairs(algo, Gaussian(0.5, 0.0), Masked(), replace(PAIR, n_parameters=8))
+    query, params = only_query(algo, deployment), np.random.default_rng(0).normal(size=8)
 
     def message(records):
-        (block,) = algo.local_update(local(mechanism=mechanism, x=records, features=3, bias=True), plan, theta).blocks
-        return block.vectors.numpy()[0]
+        return block_of(algo, silo_of(deployment, x=records, features=3, bias=True), query, params)[0]
 
     declared, moved = 0.5 * 2 * 0.5 / 8, []
     for row in range(20):
@@ -318,7 +316,9 @@ def test_replacing_a_record_moves_one_pass_of_a_convex_loss_by_at_most_the_decla
 
 def test_the_new_model_is_the_mean_over_the_silos_of_the_sum():
     total = Total(np.array([6.0, -3.0]), ("silo1", "silo4", "silo5"))
-    np.testing.assert_allclose(BASE.global_update(np.array([1.0, 1.0]), total, ADULT), [3.0, 0.0])
+    deployment = on_adult(BASE, Plain())
+    after = BASE.global_update(State(np.array([1.0, 1.0])), only_query(BASE, deployment), total, deployment)
+    np.testing.assert_allclose(after.params, [3.0, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -344,13 +344,13 @@ def test_impossible_combinations_are_refused():
     with pytest.raises(ConfigError, match=r"algo\.local_steps=10"):
         DistributedDpSgd(**vars(BASE))
     with pytest.raises(ConfigError, match=r"algo\.cohort=10: at most 3"):
-        BASE.check(replace(ADULT, n_silos=3), Gaussian(1.0, 1.0), Plain())
+        on_adult(BASE, Plain(), n_silos=3)
     with pytest.raises(ConfigError, match="mechanism=discrete_gaussian"):
-        BASE.check(ADULT, DiscreteGaussian(1.0, 1.0), Plain())
-    with pytest.raises(ConfigError, match=r"algo\.calibration=paper: none"):
-        replace(BASE, calibration="paper").check(ADULT, NoMechanism(), Plain())
+        deployed(BASE, DiscreteGaussian(1.0, 1.0), federation=ADULT)
+    with pytest.raises(ConfigError, match=r"algo\.calibration=paper: given"):
+        deployed(replace(BASE, calibration="paper"), NoMechanism(), federation=ADULT)
     spread = Allocation(np.arange(5), np.array([0, 0, 1, 1, 1]), np.ones(5, dtype=bool), 5, 2)
     with pytest.raises(ConfigError, match=r"algo\.batch_size=3: at most 2"):
-        replace(BASE, batch_size=3).settle(spread, BreastCancer())
+        replace(BASE, batch_size=3).training_records(spread, BreastCancer())
     with pytest.raises(ConfigError, match="data=tcgabrca"):
-        BASE.settle(spread, TcgaBrca())
+        BASE.training_records(spread, TcgaBrca())

@@ -2,25 +2,23 @@
 
 import pytest
 
-from fedpriv.compose import Words, compose_jobs, own
-from fedpriv.config import build
-from fedpriv.help import conf_dir
 from fedpriv.simulation import prepare
+from fedpriv.testing import experiment
 
 
 def accuracy(root, *words):
-    [config] = compose_jobs(Words.parse(["data=adult", f"data.root={root}", *words]), conf_dir())
-    simulation = prepare(build(own(config)))
-    assert simulation.federation.silo_records == (2441,) * 16
-    theta = simulation.theta0
-    for round in range(1, simulation.experiment.options.rounds + 1):
-        theta = simulation.run_round(simulation.plan(round), theta).theta
-    return simulation.evaluate(theta)["accuracy"]
+    exp = experiment("data=adult", f"data.root={root}", *words)
+    with prepare(exp) as simulation:
+        assert simulation.deployment.federation.silo_records == (2441,) * 16
+        state = simulation.state
+        for round in range(1, exp.options.rounds + 1):
+            state = simulation.run_round(simulation.queries(round), state).state
+        return simulation.evaluate(state)["accuracy"]
 
 
 @pytest.mark.slow
 def test_logistic_regression_without_noise_passes_84_percent(real_root):
-    plain = ("algo=cdp_fedavg", "mechanism=none", "algo.calibration=none", "algo.cohort=10", "algo.local_lr=0.5")
+    plain = ("algo=cdp_fedavg", "mechanism=none", "algo.calibration=given", "algo.cohort=10", "algo.local_lr=0.5")
     assert accuracy(real_root, *plain, "rounds=20") > 0.84
 
 

@@ -1,20 +1,21 @@
-import copy
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from erm_world import ALGO, FEATURES, flipped, rounds_of, silos_of, simulation
+from deployments import block_of, deployed
+from erm_world import ALGO, FEATURES, flipped, kept, rounds_of, silos_of, simulation
 
-from fedpriv.aggregation.plain import Plain
-from fedpriv.aggregation.secagg import SecAgg
-from fedpriv.algorithms.base import Federation
+from fedpriv.aggregation.secagg.aggregation import SecAgg
+from fedpriv.algorithms.base import Silo
 from fedpriv.data.tcga_brca import TcgaBrca
-from fedpriv.engines.faults import Faulty, drop
+from fedpriv.deployment import Federation
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.state import State
+from fedpriv.testing.faults import Faulty, drop
 
 
 def gradient(theta, silo, convexity):
@@ -31,11 +32,11 @@ def gradient(theta, silo, convexity):
 def test_one_step_over_all_silos_without_noise_is_gradient_descent():
     silos = silos_of([20, 30, 25])
     sim = simulation(ALGO, silos)
-    theta = sim.theta0
+    theta = sim.state.params
     for step, (found, _, _) in enumerate(rounds_of(sim, 8), start=1):
         theta = theta - ALGO.rate(step) * np.mean([gradient(theta, silo, 0.1) for silo in silos], axis=0)
         np.testing.assert_allclose(found, theta, atol=1e-6)
-    assert not sim.kept
+    assert not kept(sim)
 
 
 @pytest.mark.parametrize("broadcast_all", [False, True])
@@ -44,7 +45,7 @@ def test_who_is_not_in_the_sum_goes_on_from_its_own_model_or_from_the_average(br
     silos, steps = silos_of([20, 30, 25, 15]), 2
     algo = replace(ALGO, local_steps=steps, broadcast_all=broadcast_all)
     sim = simulation(algo, silos, SecAgg(cohort=3, threshold=3))
-    models, sizes_of_kept = {f"silo{s}": sim.theta0 for s in range(4)}, set()
+    models, sizes_of_kept = {f"silo{s}": sim.state.params for s in range(4)}, set()
     for round, (theta, chosen, _) in enumerate(rounds_of(sim, 6), start=1):
         for s, silo in enumerate(silos):
             for step in range((round - 1) * steps + 1, round * steps + 1):
@@ -57,23 +58,23 @@ def test_who_is_not_in_the_sum_goes_on_from_its_own_model_or_from_the_average(br
         else:
             np.testing.assert_allclose(theta, np.mean([models[name] for name in chosen], axis=0), atol=1e-6)
             models |= dict.fromkeys(chosen, theta)
-        sizes_of_kept.add(len(sim.kept))
+        sizes_of_kept.add(len(kept(sim)))
     assert sizes_of_kept == ({0} if broadcast_all else {1})
 
 
 def test_a_round_without_a_sum_leaves_all_models_where_they_were():
     silos, algo = silos_of([20, 30, 25, 15]), replace(ALGO, noise_multiplier=1.0)
-    sim = simulation(algo, silos, SecAgg(cohort=3, threshold=3))
-    [*_, (theta, _, _)] = rounds_of(sim, 3)
-    before = copy.deepcopy(sim.kept)
-    lossy = Faulty(InProcess(), (drop(sender="silo0"), drop(sender="silo1")))
-    sim.experiment.engine = lossy
-    result = sim.run_round(sim.plan(4), theta)
+    # The set-up is exchange 0, so exchange 4 is that of round 4.
+    lossy = Faulty(InProcess(), (drop(sender="silo0", exchange=4), drop(sender="silo1", exchange=4)))
+    sim = simulation(algo, silos, SecAgg(cohort=3, threshold=3), engine=lossy)
+    [*_, (theta, _, result)] = rounds_of(sim, 3)
+    assert not result.aborted
+    before = {name: memory["model"].tobytes() for name, memory in kept(sim).items()}
+    result = sim.run_round(sim.queries(4), State(theta))
     assert result.aborted
-    np.testing.assert_array_equal(result.theta, theta)
-    assert {name: kept["model"].tobytes() for name, kept in sim.kept.items()} == {
-        name: kept["model"].tobytes() for name, kept in before.items()
-    }
+    np.testing.assert_array_equal(result.state.params, theta)
+    assert {name: memory["model"].tobytes() for name, memory in kept(sim).items()} == before
+    assert len(before) == 1
 
 
 def test_a_silo_that_nobody_asked_takes_its_steps_too():
@@ -83,9 +84,11 @@ def test_a_silo_that_nobody_asked_takes_its_steps_too():
     [(_, chosen, result)] = rounds_of(sim, 1)
     assert len(chosen) == 2
     assert result.tally.units == 20 + 30 + 25 + 15
-    for name, kept in sim.kept.items():
-        step = sim.theta0 - ALGO.rate(1) * gradient(sim.theta0, silos[int(name[-1])], 0.1)
-        np.testing.assert_allclose(kept["model"], step, atol=1e-6)
+    start, left_out = sim.state.params, kept(sim)
+    assert len(left_out) == 2
+    for name, memory in left_out.items():
+        step = start - ALGO.rate(1) * gradient(start, silos[int(name[-1])], 0.1)
+        np.testing.assert_allclose(memory["model"], step, atol=1e-6)
 
 
 def test_a_kept_model_has_the_noise_of_all_its_steps():
@@ -104,9 +107,9 @@ def test_a_kept_model_has_the_noise_of_all_its_steps():
         )
         for sim in (noisy, quiet):
             list(rounds_of(sim, 1))
-        [(name, kept)] = noisy.kept.items()
+        [(name, memory)] = kept(noisy).items()
         scale = ALGO.clip * z / len(silos[int(name[-1])].x)
-        total += list((kept["model"] - quiet.kept[name]["model"]) / scale)
+        total += list((memory["model"] - kept(quiet)[name]["model"]) / scale)
     rates = [replace(ALGO, local_steps=steps).rate(t) for t in (1, 2, 3)]
     expected = math.hypot(*rates)  # the curvature of the loss shrinks old noise a little
     assert 0.85 * expected < np.std(total) < 1.05 * expected
@@ -126,15 +129,14 @@ def test_rates_are_short_and_fall_slowly():
 def test_a_record_moves_a_model_by_at_most_k_last_steps(steps):
     """The premise of the sum bound, for the worst kind of change: a clipped gradient that turns round."""
     algo = replace(ALGO, local_steps=steps, clip=0.05, noise_multiplier=3.0)
-    [silo] = silos_of([30])
+    [records] = silos_of([30])
     for round in (1, 7):
         for record in (0, 11):
             models = []
-            for data in (silo, flipped(silo, record)):
+            for data in (records, flipped(records, record)):
                 sim = simulation(algo, [data])
-                update = algo.local_update(sim.locals[0], sim.plan(round), sim.theta0)
-                [block] = update.blocks
-                models.append(block.vectors[0].numpy())
+                silo = Silo(0, data, sim.model, sim.task, sim.deployment)
+                models.append(block_of(algo, silo, sim.queries(round)[0], sim.state.params)[0])
             most = steps * algo.rate(round * steps) * 2 * algo.clip / 30
             moved = np.linalg.norm(models[0] - models[1])
             assert 0.8 * most < moved <= most * (1 + 1e-4)
@@ -142,17 +144,17 @@ def test_a_record_moves_a_model_by_at_most_k_last_steps(steps):
 
 def test_what_cannot_work_is_refused():
     federation = Federation(3, 3, 10, (10, 20, 40))
-    with pytest.raises(ConfigError, match=r"algo\.noise=sound: given"):
-        replace(ALGO, noise="sound").check(federation, NoMechanism(), Plain())
+    with pytest.raises(ConfigError, match=r"algo\.calibration=certified: given"):
+        deployed(replace(ALGO, calibration="certified"), NoMechanism(), federation=federation)
     with pytest.raises(ConfigError, match="mechanism=discrete_gaussian"):
-        ALGO.check(federation, DiscreteGaussian(1.0, 1.0), Plain())
+        deployed(ALGO, DiscreteGaussian(1.0, 1.0), federation=federation)
     with pytest.raises(ConfigError, match="data=tcgabrca"):
-        ALGO.settle(None, TcgaBrca())
+        ALGO.training_records(None, TcgaBrca())
     for key, value in [
         ("local_steps", 0),
         ("strong_convexity", 0.0),
         ("smoothness", 0.05),
-        ("noise", "some"),
+        ("calibration", "some"),
         ("epsilon", 0.0),
     ]:
         with pytest.raises(ConfigError, match=rf"algo\.{key}="):

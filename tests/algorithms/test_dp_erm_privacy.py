@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from deployments import deployed, only_query
 from dp_accounting import GaussianDpEvent
 from erm_world import ALGO, CONVEX, SECURE, flipped, rounds_of, silos_of, simulation
 from scipy.stats import norm
@@ -13,14 +14,19 @@ from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import Pld, gaussian_epsilon
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
-from fedpriv.algorithms.base import Federation
 from fedpriv.convexity import ConvexLoss
+from fedpriv.deployment import Federation
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.models.linear import Linear
-from fedpriv.streams import Streams
 
 SUM, LOCAL = "hides the sum", "only the silo's own noise"
+
+
+def fifty_each(silos, algo, aggregation, loss=CONVEX):
+    """Silos of 50 records under a noise multiplier of 7."""
+    federation = Federation(silos, silos, 10, (50,) * silos, loss=loss)
+    return deployed(algo, Gaussian(2.0, 7.0), aggregation, federation=federation)
 
 
 @pytest.mark.parametrize(
@@ -42,9 +48,8 @@ SUM, LOCAL = "hides the sum", "only the silo's own noise"
 )
 def test_what_is_certified_of_a_round(aggregation, silos, everybody, steps, observer, bound):
     """By how much a record moves what is released, in noise units of one step, under how many silos' noise."""
-    algo = replace(ALGO, local_steps=steps, broadcast_all=everybody, fewest=50)
-    federation = Federation(silos, silos, 10, (50,) * silos, CONVEX)
-    events = algo.plan(1, federation, Gaussian(2.0, 7.0), aggregation, Streams(0)).events
+    algo = replace(ALGO, local_steps=steps, broadcast_all=everybody)
+    events = only_query(algo, fifty_each(silos, algo, aggregation)).events
     [event] = [e for e in events if e.observer == observer and e.scope == "silo0"]
     why, moved, hidden = bound
     assert event.certified.noise_multiplier == pytest.approx(7.0 * math.sqrt(hidden) / moved, rel=1e-5)
@@ -62,41 +67,40 @@ def test_what_is_certified_of_a_round(aggregation, silos, everybody, steps, obse
     ],
 )
 def test_several_steps_need_a_convex_smooth_loss_for_the_sum_bound(loss, smoothness, why):
-    federation = Federation(20, 20, 10, (50,) * 20, loss)
     for steps in (1, 3):
         algo = replace(ALGO, local_steps=steps, broadcast_all=True, smoothness=smoothness)
-        event = algo.plan(1, federation, Gaussian(2.0, 7.0), SECURE, Streams(0)).events[0]
+        event = only_query(algo, fifty_each(20, algo, SECURE, loss)).events[0]
         assert any(why in text for text in event.assumptions) == (steps > 1)
         assert event.certified.noise_multiplier == pytest.approx(7 / 2 * (10**0.5 if steps == 1 else 3**-0.5), rel=1e-5)
 
 
 def test_later_rounds_cost_the_same_and_rounding_costs_a_little():
-    algo = replace(ALGO, local_steps=2, broadcast_all=True, fewest=50)
-    federation = Federation(20, 20, 10, (50,) * 20, CONVEX)
-    plans = [algo.plan(round, federation, Gaussian(2.0, 7.0), SECURE, Streams(0)) for round in (1, 20, 2000)]
-    assert plans[0].events == plans[1].events
-    first, beyond = (plan.events[0].certified.noise_multiplier for plan in plans[1:])
+    algo = replace(ALGO, local_steps=2, broadcast_all=True)
+    deployment = fifty_each(20, algo, SECURE)
+    queries = [only_query(algo, deployment, round) for round in (1, 20, 2000)]
+    assert queries[0].events == queries[1].events
+    first, beyond = (query.events[0].certified.noise_multiplier for query in queries[1:])
     assert beyond < first < 7 * 10**0.5 / 4  # shorter steps shrink the noise, not the grid
 
 
-def epsilons(algo, federation, aggregation, observer="server", rounds=None):
-    mechanism = algo.calibrated(Gaussian(algo.clip, algo.noise_multiplier), federation, aggregation, Streams(0))
+def server_epsilons(algo, federation, aggregation):
+    deployment = deployed(algo, Gaussian(algo.clip, algo.noise_multiplier), aggregation, federation=federation)
     ledger = Ledger(Pld(algo.delta))
-    events = algo.plan(1, federation, mechanism, aggregation, Streams(0)).events
-    ledger.record((event for event in events if event.observer == observer), rounds or algo.rounds)
+    events = only_query(algo, deployment).events
+    ledger.record((event for event in events if event.observer == "server"), algo.rounds)
     [row] = ledger.rows(1)
-    return row.claimed, row.certified, mechanism
+    return row.claimed, row.certified, deployment.mechanism
 
 
 @pytest.mark.parametrize(
-    ("noise", "everybody", "sigma", "epsilon"),
-    [("paper", True, 9.597052e-4, 49.05), ("paper", False, 9.597052e-4, 305.1), ("sound", False, 0.0980110, None)],
+    ("calibration", "everybody", "sigma", "epsilon"),
+    [("paper", True, 9.597052e-4, 49.05), ("paper", False, 9.597052e-4, 305.1), ("certified", False, 0.0980110, None)],
 )
-def test_published_noise(noise, everybody, sigma, epsilon):
+def test_published_noise(calibration, everybody, sigma, epsilon):
     """G = 1, T = 100, m = 100, n = 1000, (1, 1e-5): equation (2), and what 100 Gaussian steps need under zCDP."""
-    algo = replace(ALGO, clip=1.0, noise=noise, broadcast_all=everybody, rounds=100, fewest=1000)
+    algo = replace(ALGO, clip=1.0, calibration=calibration, broadcast_all=everybody, rounds=100)
     federation = Federation(100, 100, 10, (1000,) * 100)
-    claimed, certified, mechanism = epsilons(algo, federation, SECURE)
+    claimed, certified, mechanism = server_epsilons(algo, federation, SECURE)
     assert mechanism.share_deviation(1, 1 / 1000) == pytest.approx(sigma, rel=2e-6)
     if epsilon:
         assert claimed == pytest.approx(1.0, rel=1e-9)
@@ -114,20 +118,20 @@ def test_the_claim_would_hold_for_one_vector_of_noise_on_everybodys_mean():
 
 
 def test_silos_of_different_sizes():
-    """Sound noise falls with a silo's own size, and all cost the same; the paper's is that of the smallest for all."""
-    federation = Federation(3, 3, 10, (10, 20, 40), CONVEX)
-    for noise, factors in (("sound", (1, 1, 1)), ("paper", (1, 2, 4))):
-        algo = replace(ALGO, noise=noise, fewest=10)
-        mechanism = algo.calibrated(Gaussian(2.0, 0.0), federation, Plain(), Streams(0))
-        events = algo.plan(1, federation, mechanism, Plain(), Streams(0)).events
-        seen = [e.certified.noise_multiplier for e in events if e.observer == "server"]
-        assert seen == pytest.approx([mechanism.noise_multiplier / 2 * factor for factor in factors])
+    """Certified noise falls with a silo's own size, and all cost the same; the paper's is that of the smallest for
+    all."""
+    federation = Federation(3, 3, 10, (10, 20, 40), loss=CONVEX)
+    for calibration, factors in (("certified", (1, 1, 1)), ("paper", (1, 2, 4))):
+        algo = replace(ALGO, calibration=calibration)
+        deployment = deployed(algo, Gaussian(2.0, 0.0), federation=federation)
+        seen = [e.certified.noise_multiplier for e in only_query(algo, deployment).events if e.observer == "server"]
+        assert seen == pytest.approx([deployment.mechanism.noise_multiplier / 2 * factor for factor in factors])
 
 
 def test_without_noise_nothing_is_claimed_or_certified():
-    federation = Federation(3, 3, 10, (10, 20, 40), CONVEX)
+    federation = Federation(3, 3, 10, (10, 20, 40), loss=CONVEX)
     for mechanism in (NoMechanism(), Gaussian(2.0, 0.0)):
-        for event in ALGO.plan(1, federation, mechanism, Plain(), Streams(0)).events:
+        for event in only_query(ALGO, deployed(ALGO, mechanism, federation=federation)).events:
             assert not isinstance(event.certified, GaussianDpEvent)
             assert not isinstance(event.claimed, GaussianDpEvent)
 
@@ -135,14 +139,14 @@ def test_without_noise_nothing_is_claimed_or_certified():
 def test_the_claim_fails_in_one_step():
     """m = 100, E = 10, noise for (1, 1e-5) and T = 1: the averages of two federations that differ in one record are
     6.59 standard deviations apart, so that delta(1) = 0.998."""
-    paper = replace(ALGO, clip=0.05, noise="paper", rounds=1)
+    paper = replace(ALGO, clip=0.05, calibration="paper", rounds=1)
     silos, noise = silos_of([2] * 100), []
 
     def average(algo, silos, seed=0):
         [(theta, chosen, _)] = rounds_of(simulation(algo, silos, SECURE, seed=seed), 1)
         return theta, chosen
 
-    quiet = replace(paper, noise="given")
+    quiet = replace(paper, calibration="given")
     for seed in range(10):
         noise += list(average(paper, silos, seed)[0] - average(quiet, silos, seed)[0])
     theta, chosen = average(quiet, silos)

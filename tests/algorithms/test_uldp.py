@@ -1,21 +1,24 @@
 import numpy as np
 import pytest
 import torch
+from deployments import deployed, only_query
 from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from plans import plan_for
+from parties_of_generators import Protocols, run
+from queries import query_for
 
-from fedpriv.aggregation.base import SERVER, Total
+from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.plain import Plain
-from fedpriv.algorithms.base import Contributions, Federation, Update
-from fedpriv.algorithms.uldp import UldpAvg, UldpSgd, records, uniform
-from fedpriv.engines.inprocess import InProcess
+from fedpriv.algorithms.uldp import UldpAvg, UldpSgd
+from fedpriv.deployment import Federation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
-from fedpriv.streams import Streams
+from fedpriv.query import Contributions, Total, Update
+from fedpriv.state import State
+from fedpriv.weighting import RecordWeighting, UniformWeighting
 
 
 def avg(**changes):
@@ -34,11 +37,10 @@ def sgd(**changes):
 )
 def test_worked_example(weighting, total, step):
     # ALGORITHMS 2.5, golden row 41: S = 2, U = 2, d = 2, C = 1, sigma = 0, eta_g = 10
-    algo, mechanism, aggregation = avg(weighting=weighting), Gaussian(1.0, 0.0), Plain()
-    counts = {"silo0": np.array([3, 1]), "silo1": np.array([2, 0])}
+    algo, mechanism = avg(weighting=weighting), Gaussian(1.0, 0.0)
     deltas = {"silo0": ([0, 1], [[3.0, 4.0], [-1.0, 0.0]]), "silo1": ([0], [[0.0, 0.5]])}
-    memory = {SERVER: {}, "silo0": {}, "silo1": {}}
-    InProcess().run(aggregation.setup(counts, algo.weights, algo.needs_counts, memory))
+    protocols = Protocols(Plain(), (0, 1), algo.unit_weighting)
+    run(protocols.setup(np.array([[3, 1], [2, 0]])))
     updates = {
         name: Update(
             iter([Contributions(np.array(units), mechanism.bound(torch.tensor(vectors))[0])]),
@@ -46,23 +48,25 @@ def test_worked_example(weighting, total, step):
         )
         for name, (units, vectors) in deltas.items()
     }
-    learned = InProcess().run(aggregation.exchange(plan_for(aggregation, 2), updates, memory))[SERVER]
+    learned = run(protocols.query(query_for(Plain(), 2, users=2, size=2), updates))[SERVER]
     np.testing.assert_allclose(learned.vector, total, atol=1e-6)
-    np.testing.assert_allclose(algo.global_update(np.zeros(2), learned, Federation(2, 2, 2)), step, atol=1e-6)
+    deployment = deployed(algo, mechanism, federation=Federation(2, 2, 2))
+    after = algo.global_update(State(np.zeros(2)), only_query(algo, deployment), learned, deployment)
+    np.testing.assert_allclose(after.params, step, atol=1e-6)
 
 
 @given(arrays(np.int64, (4, 7), elements=st.integers(0, 3000)))
 def test_a_users_weights_never_exceed_one(counts):
-    for weigh in (uniform, records):
-        weights = weigh(counts)
+    for weighting in (UniformWeighting(), RecordWeighting()):
+        weights = weighting.weights(counts)
         assert (weights >= 0).all()
         assert weights.sum(axis=0).max() <= 1 + 1e-12
-    assert (records(counts)[:, counts.sum(axis=0) == 0] == 0).all()
+    assert (weights[:, counts.sum(axis=0) == 0] == 0).all()
 
 
 def events(algo, silos=5, mechanism=None):
-    seen = algo.events(Federation(100, silos, 10), mechanism or Gaussian(0.1, 5.0), Plain())
-    return {event.observer: event for event in seen}
+    deployment = deployed(algo, mechanism or Gaussian(0.1, 5.0), federation=Federation(100, silos, 10))
+    return {event.observer: event for event in only_query(algo, deployment).events}
 
 
 def test_everybody_sees_the_declared_noise_less_what_they_know():
@@ -98,18 +102,20 @@ def test_a_lone_silo_knows_all_the_noise_and_no_mechanism_certifies_nothing():
 
 
 def test_the_sample_is_poisson_and_named_by_round():
-    algo, federation = avg(user_rate=0.3), Federation(20_000, 2, 10)
-    plans = [algo.plan(r, federation, Gaussian(1.0, 1.0), Plain(), Streams(0)) for r in (1, 2, 1)]
-    assert abs(plans[0].users.mean() - 0.3) < 6 * np.sqrt(0.21 / 20_000)
-    assert np.array_equal(plans[0].users, plans[2].users)
-    both = (plans[0].users & plans[1].users).mean()
-    assert abs(both - 0.09) < 6 * np.sqrt(0.09 / 20_000)
-    assert avg().plan(1, federation, Gaussian(1.0, 1.0), Plain(), Streams(0)).users is None
+    algo = avg(user_rate=0.3)
+    deployment = deployed(algo, Gaussian(1.0, 1.0), federation=Federation(20_000, 2, 10))
+    one, two, again = (only_query(algo, deployment, r).sampled for r in (1, 2, 1))
+    assert abs(one.mean() - 0.3) < 6 * np.sqrt(0.21 / 20_000)
+    assert np.array_equal(one, again)
+    assert abs((one & two).mean() - 0.09) < 6 * np.sqrt(0.09 / 20_000)
+    assert only_query(avg(), deployment).sampled is None
 
 
 def test_the_denominator_is_the_expected_size():
-    total = Total(np.array([8.0]), ("silo0", "silo1"))
-    assert avg(user_rate=0.5).global_update(np.zeros(1), total, Federation(4, 2, 1)) == 10.0 / (0.5 * 4 * 2) * 8.0
+    algo, total = avg(user_rate=0.5), Total(np.array([8.0]), ("silo0", "silo1"))
+    deployment = deployed(algo, Gaussian(1.0, 5.0), federation=Federation(4, 2, 1))
+    after = algo.global_update(State(np.zeros(1)), only_query(algo, deployment), total, deployment)
+    assert after.params == 10.0 / (0.5 * 4 * 2) * 8.0
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from deployments import block_of, deployed, only_query
 from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from scipy import stats
 
 from fedpriv.accountants.combined import RdpAndPld
 from fedpriv.accountants.ledger import Ledger
-from fedpriv.aggregation.plain import Plain
-from fedpriv.algorithms.base import Federation, Local
+from fedpriv.algorithms.base import Silo
 from fedpriv.algorithms.uldp_group import UldpGroup
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.data.silo import SiloData
 from fedpriv.data.tcga_brca import TcgaBrca
+from fedpriv.deployment import Federation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.streams import Streams
@@ -25,9 +26,9 @@ BASE = UldpGroup(
 )
 
 
-def events(algo, sizes, sigma=5.0):
-    federation = Federation(50, len(sizes), 10, tuple(sizes))
-    return algo.plan(1, federation, Gaussian(0.1, sigma), Plain(), Streams(0)).events
+def events(algo, sizes, k=8, group=1):
+    federation = Federation(50, len(sizes), 10, tuple(sizes), records_per_draw=group, records_per_user=k)
+    return only_query(algo, deployed(algo, Gaussian(0.1, 5.0), federation=federation)).events
 
 
 # ALGORITHMS 9, rows 16 (heart, 30 records, batch 4, 50 rounds) and 17 (creditcard, 4,425 records, batch 64, 100):
@@ -38,7 +39,7 @@ def events(algo, sizes, sigma=5.0):
 )
 def test_golden_rows_16_and_17(records, batch, rounds, record, pair):
     ledger = Ledger(RdpAndPld())
-    ledger.record(events(replace(BASE, batch_size=batch, group_size="2"), [records]), rounds)
+    ledger.record(events(replace(BASE, batch_size=batch, group_size="2"), [records], k=2), rounds)
     rows = {(row.unit, row.method): row.certified for row in ledger.rows(rounds) if row.observer == "server"}
     for unit, expected in (("record", record), ("user", pair)):
         for method, value in zip(("rdp", "pld"), expected):
@@ -80,10 +81,10 @@ def allocation(seed=0, users=9, silos=3, n=90):
 
 
 @pytest.mark.parametrize(("rule", "size"), [("3", 3), ("max", None), ("median", None)])
-def test_settling_keeps_at_most_k_records(rule, size):
-    before = allocation()
-    algo, after = replace(BASE, group_size=rule).settle(before, BreastCancer())
-    k = int(algo.group_size)
+def test_at_most_k_records_of_a_user_train(rule, size):
+    before, algo = allocation(), replace(BASE, group_size=rule)
+    after = algo.training_records(before, BreastCancer())
+    k = after.records_per_user
     totals = before.counts().sum(axis=0)
     assert k == (size or {"max": totals.max(), "median": int(np.median(totals))}[rule])
     assert np.array_equal(after.counts().sum(axis=0), np.minimum(totals, k))
@@ -92,9 +93,11 @@ def test_settling_keeps_at_most_k_records(rule, size):
 
 @pytest.mark.parametrize("rule", ["max", "median"])
 def test_a_group_size_that_looks_at_the_data_certifies_no_user(rule):
-    algo, after = replace(BASE, group_size=rule).settle(allocation(), BreastCancer())
-    sizes = after.counts().sum(axis=1)
-    for event in events(algo, sizes.tolist()):
+    algo = replace(BASE, group_size=rule)
+    after = algo.training_records(allocation(), BreastCancer())
+    seen = events(algo, after.counts().sum(axis=1).tolist(), after.records_per_user)
+    assert {event.unit for event in seen} == {"record", "user"}
+    for event in seen:
         private = event.certified != NonPrivateDpEvent()
         assert private == (event.unit == "record")
         assert event.claimed is not None
@@ -105,12 +108,11 @@ def test_a_group_size_that_looks_at_the_data_certifies_no_user(rule):
 def test_cox_records_count_in_pairs():
     rng = np.random.default_rng(0)
     user, silo = np.repeat(rng.integers(0, 9, 45), 2), np.repeat(rng.integers(0, 3, 45), 2)
-    algo, after = replace(BASE, group_size="5").settle(
-        Allocation(user, silo, np.ones(90, dtype=bool), 9, 3), TcgaBrca()
-    )
+    algo = replace(BASE, group_size="5")
+    after = algo.training_records(Allocation(user, silo, np.ones(90, dtype=bool), 9, 3), TcgaBrca())
     assert (after.counts() % 2 == 0).all()
     assert after.counts().sum(axis=0).max() <= 4
-    seen = events(algo, after.counts().sum(axis=1).tolist())
+    seen = events(algo, after.counts().sum(axis=1).tolist(), after.records_per_user, TcgaBrca.records_per_draw)
     assert {event.group_size for event in seen if event.unit == "user"} == {2}
 
 
@@ -125,12 +127,11 @@ def test_the_noise_of_a_round_is_what_its_events_declare():
     algo, clip, n, size = replace(BASE, local_epochs=2, batch_size=8), 0.3, 30, 2000
     model = torch.nn.Sequential(torch.nn.Linear(size // 2, 2, bias=False))
     data = SiloData(torch.zeros(n, size // 2), torch.zeros(n, dtype=torch.int64), np.array([0]), np.array([0, n]))
-    plan = algo.plan(1, Federation(1, 1, 10, (n,)), Gaussian(clip, 5.0), Plain(), Streams(0))
-    event = plan.events[0].certified
-    total = 0.0
+    federation, total = Federation(1, 1, size, (n,), records_per_user=8), 0.0
     for seed in range(5):
-        local = Local(0, data, model, Classification(), Gaussian(clip, 5.0), Streams(seed))
-        (block,) = algo.local_update(local, plan, np.zeros(size)).blocks
+        deployment = deployed(algo, Gaussian(clip, 5.0), federation=federation, streams=Streams(seed))
+        query, silo = only_query(algo, deployment), Silo(0, data, model, Classification(), deployment)
+        event = query.events[0].certified
         step = algo.local_lr * clip * event.event.event.noise_multiplier / (n * event.event.sampling_probability)
-        total += float((block.vectors**2).sum()) / (event.count * step**2)
+        total += float((block_of(algo, silo, query, np.zeros(size)) ** 2).sum()) / (event.count * step**2)
     assert min(stats.chi2.cdf(total, 5 * size), stats.chi2.sf(total, 5 * size)) > 1e-6

@@ -2,33 +2,34 @@ import math
 
 import numpy as np
 import pytest
+from deployments import deployed, only_query
 from dp_accounting import GaussianDpEvent, get_epsilon_gaussian
 from scipy.stats import norm
 
 from fedpriv.accountants.combined import RdpAndPld
 from fedpriv.accountants.ledger import Ledger
-from fedpriv.aggregation.plain import Plain
-from fedpriv.algorithms.base import Federation
 from fedpriv.algorithms.uldp_naive import UldpNaive
+from fedpriv.deployment import Federation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
-from fedpriv.streams import Streams
 
 
-def naive(sensitivity):
-    return UldpNaive(50, 64, 0.01, 1.0, 0.1, 5.0, sensitivity)
+def naive(calibration):
+    return UldpNaive(50, 64, 0.01, 1.0, 0.1, 5.0, calibration)
 
 
-def events(sensitivity, silos=5):
-    plan = naive(sensitivity).plan(1, Federation(100, silos, 10), Gaussian(0.1, 5.0), Plain(), Streams(0))
-    return {event.observer: event for event in plan.events}
+def events(calibration, silos=5):
+    deployment = deployed(naive(calibration), Gaussian(0.1, 5.0), federation=Federation(100, silos, 10))
+    return {event.observer: event for event in only_query(naive(calibration), deployment).events}
 
 
 def test_the_certificate_always_rests_on_twice_the_papers_sensitivity():
     assert events("paper")["released model"].certified == GaussianDpEvent(2.5)
-    assert events("sound")["released model"].certified == GaussianDpEvent(5.0)
+    assert events("certified")["released model"].certified == GaussianDpEvent(5.0)
     assert (
-        events("paper")["released model"].claimed == events("sound")["released model"].claimed == GaussianDpEvent(5.0)
+        events("paper")["released model"].claimed
+        == events("certified")["released model"].claimed
+        == GaussianDpEvent(5.0)
     )
     assert events("paper")["silo"].certified.noise_multiplier == pytest.approx(2.5 * math.sqrt(0.8))
 
@@ -69,6 +70,6 @@ def test_t1_the_claim_fails_on_two_point_updates():
     assert measured > 1e-2
 
 
-def test_unknown_sensitivity_is_refused():
-    with pytest.raises(ConfigError, match=r"algo\.sensitivity=none: paper or sound"):
+def test_unknown_calibration_is_refused():
+    with pytest.raises(ConfigError, match=r"algo\.calibration=none: paper or certified"):
         naive("none")

@@ -100,7 +100,8 @@ def test_epsilon_never_falls_as_groups_grow(method, q, sigma, rounds, k, other):
 
 
 def test_a_group_of_one_is_a_record(accountant):
-    from fedpriv.accountants.group import group_pld, group_rdp_epsilon
+    from fedpriv.accountants.group import group_rdp_epsilon
+    from fedpriv.accountants.pld import group_pld
 
     runs = [(POISSON, 100)]
     one = {"rdp": group_rdp_epsilon(runs, 1, 1e-5), "pld": group_pld(runs, 1, 1e-5)}

@@ -1,24 +1,26 @@
 """What every aggregation must do. Add a new one to AGGREGATIONS."""
 
 import pickle
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 import torch
-from plans import plan_for
+from parties_of_generators import Protocols, noting, run
+from queries import query_for
 
-from fedpriv.aggregation.base import SERVER, AggregationAborted
-from fedpriv.aggregation.fixed_point import FixedPoint
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
-from fedpriv.aggregation.private_weighting import PrivateWeighting
 from fedpriv.aggregation.ring import UNBOUNDED_RANGE
-from fedpriv.aggregation.secagg import SecAgg
-from fedpriv.algorithms.base import Contributions, Update
-from fedpriv.algorithms.uldp import records, uniform
-from fedpriv.engines.inprocess import InProcess
+from fedpriv.aggregation.secagg.aggregation import SecAgg
+from fedpriv.encoding.fixed_point import FixedPoint
+from fedpriv.errors import AggregationAbortedError
+from fedpriv.parties.traffic import Traffic
+from fedpriv.query import Broadcast, Contributions, Total, Update
+from fedpriv.weighting import RecordWeighting, UniformWeighting, Weighting
 
 SILOS, USERS, SIZE = 3, 6, 5
+NAMES = [f"silo{s}" for s in range(SILOS)]
 AGGREGATIONS = {
     Plain(): 0.0,
     Masked(): FixedPoint(64, UNBOUNDED_RANGE, SILOS).rounding,
@@ -26,10 +28,8 @@ AGGREGATIONS = {
     SecAgg(): FixedPoint(64, UNBOUNDED_RANGE, SILOS).rounding,
     SecAgg(threshold=2, bits=32, range=100.0): FixedPoint(32, 100.0, SILOS).rounding,
 }
-PRIVATE = PrivateWeighting(key_bits=512, n_max=20, precision=20)
-AGGREGATIONS |= {PRIVATE: (USERS + SILOS) * 2.0**-20}
 """Each with the most that a coordinate of its sum may be off."""
-RECORDS_ONLY = {PRIVATE}
+RECORDS_ONLY = set()
 """Those that serve no other weights."""
 
 
@@ -44,36 +44,42 @@ def weighing(request):
     return request.param
 
 
-def federation(seed=0):
-    """Counts, vectors by silo and user, noise by silo."""
+@dataclass
+class World:
+    """counts: (SILOS, USERS). vectors: (SILOS, USERS, SIZE). noise: (SILOS, SIZE)."""
+
+    counts: np.ndarray
+    vectors: np.ndarray
+    noise: np.ndarray
+
+    def ready(self, aggregation, weighting):
+        """The protocols after the set-up."""
+        protocols = Protocols(aggregation, tuple(range(SILOS)), weighting)
+        run(protocols.setup(self.counts), Traffic())
+        return protocols
+
+    def parties(self, protocols, serial=(1, 0), broadcast=Broadcast({})):  # noqa: B008
+        query = query_for(protocols.aggregation, SILOS, serial[0], place=serial[1], users=USERS, size=SIZE)
+        return protocols.query(query, self.updates(), broadcast)
+
+    def updates(self, block=2):
+        def blocks(s):
+            users = np.flatnonzero(self.counts[s])
+            for start in range(0, len(users), block):
+                units = users[start : start + block]
+                yield Contributions(units, torch.from_numpy(self.vectors[s, units]))
+
+        return {name: Update(blocks(s), self.noise[s]) for s, name in enumerate(NAMES)}
+
+    def expected(self, weighting):
+        present = (self.counts > 0) * weighting.weights(self.counts)
+        return np.einsum("su,sud->d", present, self.vectors) + self.noise.sum(0)
+
+
+def random_world(seed=0):
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, 5, (SILOS, USERS))
-    return counts, rng.normal(size=(SILOS, USERS, SIZE)), rng.normal(size=(SILOS, SIZE))
-
-
-def memories():
-    return {name: {} for name in [SERVER, *(f"silo{s}" for s in range(SILOS))]}
-
-
-def updates(counts, vectors, noise, block=2):
-    def blocks(s):
-        users = np.flatnonzero(counts[s])
-        for start in range(0, len(users), block):
-            units = users[start : start + block]
-            yield Contributions(units, torch.from_numpy(vectors[s, units]))
-
-    return {f"silo{s}": Update(blocks(s), noise[s]) for s in range(SILOS)}
-
-
-def run(aggregation, counts, vectors, noise, weigh, needs_counts, drop=()):
-    memory, engine = memories(), InProcess()
-    shown = {f"silo{s}": counts[s] for s in range(SILOS)}
-    engine.run(aggregation.setup(shown, weigh, needs_counts, memory))
-    plan = plan_for(aggregation, SILOS, users=USERS)
-    parties = aggregation.exchange(plan, updates(counts, vectors, noise), memory)
-    for name in drop:
-        parties[name] = silent()
-    return engine.run(parties)[SERVER]
+    return World(counts, rng.normal(size=(SILOS, USERS, SIZE)), rng.normal(size=(SILOS, SIZE)))
 
 
 def silent():
@@ -81,43 +87,87 @@ def silent():
 
 
 @pytest.mark.parametrize(
-    ("aggregation", "weigh", "needs_counts"),
-    [(aggregation, records, True) for aggregation in AGGREGATIONS]
-    + [(aggregation, uniform, False) for aggregation in AGGREGATIONS if aggregation not in RECORDS_ONLY],
-    ids=lambda value: getattr(value, "__name__", str(value)),
+    ("aggregation", "weighting"),
+    [(aggregation, RecordWeighting()) for aggregation in AGGREGATIONS]
+    + [(aggregation, UniformWeighting()) for aggregation in AGGREGATIONS if aggregation not in RECORDS_ONLY],
+    ids=str,
 )
-def test_equals_the_plain_weighted_sum(aggregation, weigh, needs_counts):
-    counts, vectors, noise = federation()
-    present = (counts > 0) * weigh(counts)
-    expected = np.einsum("su,sud->d", present, vectors) + noise.sum(0)
-    total = run(aggregation, counts, vectors, noise, weigh, needs_counts)
-    np.testing.assert_allclose(total.vector, expected, rtol=1e-12, atol=AGGREGATIONS[aggregation])
-    assert set(total.parties) == {f"silo{s}" for s in range(SILOS)}
+def test_equals_the_plain_weighted_sum_in_every_query(aggregation, weighting):
+    world = random_world()
+    protocols = world.ready(aggregation, weighting)
+    for serial in [(1, 0), (1, 1), (2, 0)]:
+        learned = run(world.parties(protocols, serial), Traffic())
+        totals = {name: total for name, total in learned.items() if total is not None}
+        assert set(totals) == set(aggregation.trust().learners)
+        for total in totals.values():
+            assert isinstance(total, Total)
+            bound = {"rtol": 1e-12, "atol": AGGREGATIONS[aggregation]}
+            np.testing.assert_allclose(total.vector, world.expected(weighting), **bound)
+            assert set(total.silos) == set(NAMES)
 
 
-def test_a_missing_silo_ends_the_round_without_a_sum(aggregation):
-    counts, vectors, noise = federation()
-    with pytest.raises(AggregationAborted, match="silo1"):
-        run(aggregation, counts, vectors, noise, records, True, drop=["silo1"])
+def test_a_missing_silo_ends_the_query_without_a_sum(aggregation):
+    world = random_world()
+    parties = world.parties(world.ready(aggregation, RecordWeighting()))
+    with pytest.raises(AggregationAbortedError, match="silo1"):
+        run(parties | {"silo1": silent()})
 
 
-def test_weights_above_one_are_refused(weighing):
-    counts, vectors, noise = federation()
+def test_silos_hear_the_broadcast_first_and_without_it_take_no_part(aggregation):
+    world, broadcast = random_world(), Broadcast({"params": np.arange(3.0)}, np.ones(USERS, dtype=bool))
+    protocols, sent = world.ready(aggregation, RecordWeighting()), []
+    parties = world.parties(protocols, broadcast=broadcast)
+    helper = aggregation.helpers[0]
+    run(parties | {helper: noting(parties[helper], sent)})
+    assert sent[0] == dict.fromkeys(NAMES, broadcast)
+    query, heard = query_for(aggregation, SILOS, 2, users=USERS, size=SIZE), []
+    silo = protocols["silo1"].query(query.silo_query(), heard.append)
+    assert next(silo) == {}
+    with pytest.raises(StopIteration) as ended:
+        silo.send({})
+    assert ended.value.value is None
+    assert heard == []
+
+
+@pytest.mark.parametrize("table", [np.full((SILOS, USERS), 0.4), np.array([[0.7], [0.7], [-0.4]]) * np.ones(USERS)])
+def test_weights_above_one_or_below_zero_are_refused(weighing, table):
+    @dataclass(frozen=True)
+    class Given(Weighting):
+        def weights(self, counts):
+            return table
+
     with pytest.raises(ValueError, match="add up to"):
-        run(weighing, counts, vectors, noise, lambda table: 2 * uniform(table), False)
+        random_world().ready(weighing, Given())
 
 
 def test_pickles(aggregation):
     assert pickle.loads(pickle.dumps(aggregation)) == aggregation
 
 
+def test_says_who_may_look_and_who_learns(aggregation):
+    trust = aggregation.trust()
+    names = [observer.name for observer in trust.observers]
+    assert names[0] == "released model"
+    assert len(set(names)) == len(names)
+    assert set(trust.learners) <= set(aggregation.helpers)
+    released = trust.observers[0]
+    assert not released.sees_messages
+    assert not released.sees_sample
+    assert released.sees_counts is None
+    assert released.own_shares == 0
+
+
 def test_counts_stay_home_when_no_weight_needs_them(weighing):
-    seen = []
+    @dataclass(frozen=True)
+    class Spying(UniformWeighting):
+        seen: list = field(default_factory=list)
 
-    def spy(table):
-        seen.append(table.copy())
-        return uniform(table)
+        def weights(self, counts):
+            self.seen.append(counts.copy())
+            return super().weights(counts)
 
-    counts, vectors, noise = federation()
-    run(weighing, counts, vectors, noise, spy, False)
-    assert not np.any(seen)
+    spy = Spying()
+    random_world().ready(weighing, spy)
+    assert len(spy.seen) == 1
+    assert spy.seen[0].shape == (SILOS, USERS)
+    assert not np.any(spy.seen[0])

@@ -1,12 +1,14 @@
 """What every allocator must do, on every data set it accepts. Add a new one to ALLOCATORS."""
 
 import pickle
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from fedpriv.data.adult import Adult
-from fedpriv.data.allocate import Equal, Natural, Uniform, Zipf
+from fedpriv.data.allocate import ByUser, Dirichlet, Equal, Natural, Uniform, Zipf
+from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.data.creditcard import CreditCard
 from fedpriv.data.digits import Digits
@@ -15,6 +17,26 @@ from fedpriv.data.mnist import Mnist
 from fedpriv.data.tcga_brca import TcgaBrca
 from fedpriv.errors import ConfigError
 from fedpriv.streams import Streams
+from fedpriv.tasks import Classification
+
+
+@dataclass(frozen=True)
+class Writers(DataSet):
+    """Tokens of 40 writers, who have 1 to 40 records each and sit in no silo."""
+
+    shape = (3,)
+    outputs = 2
+    natural_users = True
+
+    @property
+    def task(self):
+        return Classification()
+
+    def load(self, streams):
+        user = streams.generator("writers").permutation(np.repeat(np.arange(40), np.arange(1, 41)))
+        x = streams.generator("texts").integers(0, 80, (len(user), 3))
+        return Corpus(Records(x, x.sum(axis=1) % 2, user=user), Records(x[:50], x[:50].sum(axis=1) % 2))
+
 
 ALLOCATORS = {
     "uniform": Uniform,
@@ -23,19 +45,22 @@ ALLOCATORS = {
     "one label": lambda users, silos: Uniform(users, silos, labels_per_user=1),
     "local test": lambda users, silos: Zipf(users, silos, local_test=0.25, local_test_from=50),
     "equal": lambda users, silos: Equal(users, users, local_test_from=50),
+    "dirichlet": lambda users, silos: Dirichlet(users, silos, alpha=0.5, local_test_from=50),
+    "dirichlet, uniform": lambda users, silos: Dirichlet(users, silos, alpha=5.0, users="uniform"),
     "natural": Natural,
+    "by user": lambda users, silos: ByUser(users, min(users, silos), local_test=0.2),
 }
-DETERMINED = ["natural"]
-DATA = [BreastCancer, Digits, CreditCard, Mnist, HeartDisease, TcgaBrca, Adult]
+OWN_USERS = ["natural", "by user"]
+DATA = [BreastCancer, Digits, CreditCard, Mnist, HeartDisease, TcgaBrca, Adult, Writers]
 
 
 def accepted():
     """Data set, name of an allocator and number of users, for all that pass the check before data are loaded."""
     for cls in DATA:
         for name, make in ALLOCATORS.items():
-            for n_users in (10, 40) if name != "natural" else (None,):
+            for n_users in (10, 40) if name not in OWN_USERS else (None,):
                 try:
-                    make(n_users or 1, cls.natural_silos or 3).check(cls())
+                    make(n_users or 40, cls.natural_silos or 3).check(cls())
                 except ConfigError:
                     continue
                 yield pytest.param((cls, name, n_users), id=f"{cls.__name__}, {name}, {n_users} users")
@@ -54,15 +79,17 @@ def case(request, loaded):
     """Name, data, records, allocator and its allocation with seed 0."""
     cls, name, n_users = request.param
     records = loaded[cls]
-    allocator = ALLOCATORS[name](n_users or len(records), cls.natural_silos or 3)
+    known = len(records) if records.user is None else int(records.user.max()) + 1
+    allocator = ALLOCATORS[name](n_users or known, cls.natural_silos or 3)
     return name, cls(), records, allocator, allocator.allocate(records, cls(), Streams(0))
 
 
 def test_every_data_set_has_its_allocators():
     names = [(cls.__name__, name) for cls, name, _ in (case.values[0] for case in CASES)]
     assert {("Mnist", "two labels"), ("HeartDisease", "natural"), ("TcgaBrca", "zipf")} <= set(names)
+    assert {("Mnist", "dirichlet"), ("Writers", "by user")} <= set(names)
     assert ("TcgaBrca", "natural") not in names
-    assert len(set(names)) == 5 * 6 + 4 + 3
+    assert len(set(names)) == 6 * 8 + 1 + 4 + 3
 
 
 def test_every_record_has_exactly_one_owner_and_one_silo(case):
@@ -91,7 +118,8 @@ def test_the_same_seed_gives_the_same_allocation_and_another_seed_another_one(ca
     again, other = (allocator.allocate(records, data, Streams(seed)) for seed in (0, 1))
     for field in ("user", "silo", "trains"):
         np.testing.assert_array_equal(getattr(allocation, field), getattr(again, field))
-    assert np.array_equal(allocation.user, other.user) == (name in DETERMINED)
+    assert np.array_equal(allocation.user, other.user) == (name in OWN_USERS)
+    assert np.array_equal(allocation.silo, other.silo) == (records.silo is not None)
 
 
 def test_a_users_records_in_a_silo_come_in_groups(case):
@@ -107,7 +135,9 @@ def test_the_label_bound_holds_for_every_user(case):
 
 
 def test_local_test_splits_are_of_large_silos_and_stratified(case):
-    _, _, records, allocator, allocation = case
+    name, _, records, allocator, allocation = case
+    if name == "by user":
+        pytest.skip("holds out records of each user")
     share, above = getattr(allocator, "local_test", 0.0), getattr(allocator, "local_test_from", 0)
     for silo in range(allocation.n_silos):
         here = allocation.silo == silo

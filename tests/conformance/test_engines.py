@@ -1,41 +1,45 @@
 """What every engine must do. Add a new one to ENGINES with its file in conf/engine."""
 
 import pickle
-import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
+import scripted_parties as play
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
-from plans import plan_for
+from ray_clusters import ray_cluster
 
-from fedpriv.aggregation.base import SERVER, AggregationAborted
-from fedpriv.aggregation.plain import Plain
-from fedpriv.algorithms.base import Contributions, Update
-from fedpriv.algorithms.uldp import records
-from fedpriv.engines.base import reporting
-from fedpriv.engines.faults import Faulty, delay, drop, duplicate
 from fedpriv.engines.inprocess import InProcess
-from fedpriv.engines.messages import MessageError
-from fedpriv.engines.processes import Processes
-from fedpriv.engines.traffic import Traffic
-from fedpriv.errors import ConfigError
-from fedpriv.simulation import exchange
-from fedpriv.streams import Streams
+from fedpriv.engines.ray import RayEngine
+from fedpriv.errors import AggregationAbortedError, ConfigError
+from fedpriv.parties.messages import MessageError
+from fedpriv.parties.traffic import Traffic
+from fedpriv.testing.faults import Faulty, alter, delay, drop, duplicate
+
+pytestmark = pytest.mark.xdist_group("ray")
 
 CONF = Path(__file__).parents[2] / "conf" / "engine"
-SMALLER = {"private_weighting": {"key_bits": 512, "n_max": 24}}
-"""What makes an aggregation faster than as it is configured."""
-ENGINES = {"inprocess": InProcess(), "processes": Processes()}
+ENGINES = {"inprocess": InProcess(), "ray": RayEngine()}
+NAMES = ("a", "b", "server")
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(scope="module", params=ENGINES)
 def engine(request):
-    return ENGINES[request.param]
+    if request.param != "ray":
+        yield ENGINES[request.param]
+        return
+    with ray_cluster() as cluster:
+        yield replace(ENGINES["ray"], address=cluster.address)
+
+
+@pytest.fixture(scope="module")
+def session(engine):
+    """Parties that live through all tests of this module, as they live through all rounds of a run."""
+    with engine.open(dict.fromkeys(NAMES, play.Role()), {}) as session:
+        yield session
 
 
 def test_every_configuration_is_tested_and_its_keys_are_the_fields():
@@ -47,235 +51,175 @@ def test_every_configuration_is_tested_and_its_keys_are_the_fields():
         assert pickle.loads(pickle.dumps(engine)) == engine
 
 
-def test_messages_arrive_and_results_come_back(engine):
-    def silo(value):
-        inbox = yield {"server": value}
-        return inbox["server"] * value
-
-    def server():
-        inbox = yield {}
-        total = sum(inbox.values())
-        yield dict.fromkeys(inbox, total)
-
-    learned = engine.run({"a": silo(2), "server": server(), "b": silo(5)})
-    assert learned == {"a": 14, "b": 35, "server": None}
+def test_messages_arrive_and_results_come_back(session):
+    tasks = {"a": (play.multiplies, 2), "server": (play.adds,), "b": (play.multiplies, 5)}
+    assert session.run(tasks) == {"a": 14, "b": 35, "server": None}
 
 
-def test_order_of_parties_does_not_matter(engine):
-    def silo(name):
-        yield {"server": name}
-
-    def server():
-        return list((yield {}).items())
-
-    parties = dict.fromkeys(("z", "a", "m"), silo)
-    one = engine.run({**{n: f(n) for n, f in parties.items()}, "server": server()})
-    two = engine.run({"server": server(), **{n: f(n) for n, f in reversed(parties.items())}})
+def test_order_of_parties_does_not_matter(session):
+    tasks = {"server": (play.hears,), "b": (play.tells, "B"), "a": (play.tells, "A")}
+    one, two = session.run(tasks), session.run(dict(reversed(tasks.items())))
     assert one == two
-    assert one["server"] == [("a", "a"), ("m", "m"), ("z", "z")]
+    assert one["server"] == [[("a", "A"), ("b", "B")]]
 
 
-def test_a_silent_party_does_not_hang_the_others(engine):
-    def silent():
-        yield {}
-
-    def talker():
-        yield {"server": 1}
-
-    def server():
-        return dict((yield {}))
-
-    assert engine.run({"quiet": silent(), "loud": talker(), "server": server()})["server"] == {"loud": 1}
+def test_who_has_no_task_is_not_there(session):
+    assert session.run({"a": (play.tells, 1), "server": (play.hears,)}) == {"a": None, "server": [[("a", 1)]]}
 
 
-def test_a_defect_of_a_party_comes_out_with_its_text(engine):
-    def broken():
-        yield {}
-        raise ValueError("bad")
+def test_a_silent_party_does_not_hang_the_others(session):
+    learned = session.run({"a": (play.hears,), "b": (play.tells, 1), "server": (play.hears,)})
+    assert learned == {"a": [[]], "b": None, "server": [[("b", 1)]]}
 
-    def other():
-        yield {"broken": 1}
 
+def test_a_defect_of_a_party_comes_out_with_its_text(session):
     with pytest.raises((ValueError, RuntimeError), match="bad"):
-        engine.run({"broken": broken(), "other": other()})
-
-
-@pytest.mark.parametrize("error", [AggregationAborted("too few"), ConfigError("algo.clip", -1, "a positive number")])
-def test_a_mistake_of_the_user_comes_out_as_it_is(engine, error):
-    def server():
-        yield {}
-        raise error
-
-    def silo():
-        yield {"server": 1}
-
-    with pytest.raises(type(error)) as caught:
-        engine.run({"server": server(), "silo": silo()})
-    assert str(caught.value) == str(error)
-
-
-def test_of_two_mistakes_in_a_step_the_first_by_name_comes_out(engine):
-    def broken(name):
-        raise AggregationAborted(name)
-        yield
-
-    with pytest.raises(AggregationAborted, match="a"):
-        engine.run({"b": broken("b"), "a": broken("a")})
-
-
-def test_a_server_learns_that_nobody_answers(engine):
-    def silent():
-        yield {}
-
-    def server():
-        yield {"silo": "hello"}
-        return "nobody"
-
-    assert engine.run({"silo": silent(), "server": server()})["server"] == "nobody"
-
-
-def test_mail_to_who_has_left_is_lost(engine):
-    def early():
-        return 1
-        yield
-
-    def late():
-        yield {"early": "?"}
-        return 2
-
-    assert engine.run({"early": early(), "late": late()}) == {"early": 1, "late": 2}
-
-
-def test_who_writes_to_somebody_gone_may_finish(engine):
-    def early():
-        return 1
-        yield
-
-    def late():
-        for number in range(3):
-            assert (yield {"early": number}) == {}
-        return 2
-
-    assert engine.run({"early": early(), "late": late()}) == {"early": 1, "late": 2}
-
-
-def test_waiting_for_ever_is_an_error(engine):
-    def stubborn():
-        while True:
-            yield {}
-
-    with pytest.raises(RuntimeError, match="stubborn"):
-        engine.run({"stubborn": stubborn()})
-
-
-def test_nobody_at_all(engine):
-    assert engine.run({}) == {}
-
-
-def test_what_is_no_message_is_refused(engine):
-    def careless():
-        yield {"server": object()}
-
-    with pytest.raises((MessageError, RuntimeError), match="cannot hold builtins"):
-        engine.run({"careless": careless()}, Traffic())
-
-
-def test_memory_and_notes_come_home(engine):
-    class Count:
-        value = 0
-
-    def counter(memory, count):
-        for _ in range(3):
-            count.value += 1
-            yield {"twin": None}
-        memory["seen"] = (*memory.get("seen", ()), count.value)
-
-    memory, count, traffic = {"party": {}, "other": {"kept": b"secret"}}, Count(), Traffic()
-    for seen in [(3,), (3, 6)]:
-        # A note is read where the party ran; what it counted elsewhere is not added to what is here.
-        count.value = 3 * (len(seen) - 1)
-        parties = {"party": counter(memory["party"], count), "twin": iter_twin()}
-        learned, notes = exchange(engine, parties, memory, traffic, {"party": lambda: count.value})
-        assert memory == {"party": {"seen": seen}, "other": {"kept": b"secret"}}
-        assert learned == {"party": None, "twin": "heard"}
-        assert notes == {"party": seen[-1]}
-
-
-def iter_twin():
-    for _ in range(3):
-        yield {"party": None}
-    return "heard"
-
-
-def test_a_report_is_made_at_the_partys_end(engine):
-    def party(diary):
-        diary.append("worked")
-        yield {}
-        diary.append("ended")
-
-    diary = []
-    learned = engine.run({"party": reporting(party(diary), lambda: list(diary))})
-    assert learned == {"party": (None, ["worked", "ended"])}
+        session.run({"a": (play.fails, ValueError, "bad"), "b": (play.tells, 1)})
 
 
 @pytest.mark.parametrize(
-    "faults",
-    [
-        (),
-        (drop(sender="silo1"),),
-        (delay(1, sender="silo1"),),
-        (delay(2, receiver=SERVER),),
-        (duplicate(),),
-        (drop(),),
-    ],
-    ids=["none", "lost", "late", "all late", "twice", "all lost"],
+    ("error", "words"),
+    [(AggregationAbortedError, ["too few"]), (ConfigError, ["algo.clip", -1, "a positive number"])],
+    ids=["aborted", "config"],
 )
-def test_a_plain_round_is_that_of_one_process_bit_for_bit(engine, faults):
-    assert one_round(Plain(), Faulty(engine, faults)) == one_round(Plain(), Faulty(InProcess(), faults))
+def test_a_mistake_of_the_user_comes_out_as_it_is(session, error, words):
+    with pytest.raises(error) as caught:
+        session.run({"server": (play.fails, error, *words), "a": (play.tells, 1)})
+    assert str(caught.value) == str(error(*words))
+    assert type(caught.value) is error
 
 
-@pytest.mark.parametrize("path", sorted((CONF.parent / "aggregation").glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_aggregation_gives_the_sum_of_one_process(engine, path):
-    aggregation = instantiate(OmegaConf.load(path), **SMALLER.get(path.stem, {}))
-    assert one_round(aggregation, engine)[:2] == one_round(aggregation, InProcess())[:2]
+def test_of_two_mistakes_in_a_step_the_first_by_name_comes_out(session):
+    error = AggregationAbortedError
+    with pytest.raises(AggregationAbortedError) as caught:
+        session.run({"b": (play.fails_at_once, error, "b"), "a": (play.fails_at_once, error, "a")})
+    assert str(caught.value) == "a"
 
 
-def one_round(aggregation, engine):
-    """Set-up with record counts, then a round over three silos: what is learned, the bytes of each party, and all that
-    is remembered and sent (where keys are drawn, the latter differs between rounds), as text."""
-    rng = np.random.default_rng(0)
-    counts = rng.integers(1, 9, (3, 50))
-    vectors, noise = rng.normal(size=(3, 50, 40)), rng.normal(size=(3, 40))
-    silos = [f"silo{s}" for s in range(3)]
-    memory, traffic = {name: {} for name in [SERVER, *silos]}, Traffic(keep=True)
-    setup = aggregation.setup(dict(zip(silos, counts)), records, True, memory)
-    exchange(engine.engine if isinstance(engine, Faulty) else engine, setup, memory, traffic)
-    updates = {
-        name: Update(
-            (Contributions(np.arange(i, i + 10), torch.from_numpy(vectors[s, i : i + 10])) for i in range(0, 50, 10)),
-            noise[s],
-        )
-        for s, name in enumerate(silos)
-    }
-    try:
-        parties = aggregation.exchange(plan_for(aggregation, 3, streams=Streams(0), users=50), updates, memory)
-        learned, _ = exchange(engine, parties, memory, traffic)
-    except AggregationAborted as aborted:
-        learned = str(aborted)
+def test_a_task_may_be_refused(session):
+    with pytest.raises(AggregationAbortedError, match="not with me"):
+        session.run({"a": (play.refuses_the_task,), "b": (play.leaves,)})
+
+
+def test_the_parties_go_on_after_a_mistake(session):
+    for _ in range(2):
+        with pytest.raises(AggregationAbortedError):
+            session.run({"a": (play.waits_for_ever,), "server": (play.fails, AggregationAbortedError, "x")})
+        assert session.run({"a": (play.multiplies, 3), "server": (play.adds,)}) == {"a": 9, "server": None}
+    assert not session.lost
+
+
+def test_a_server_learns_that_nobody_answers(session):
+    assert session.run({"a": (play.hears,), "server": (play.asks, "a")})["server"] == "nobody"
+
+
+def test_mail_to_who_has_left_is_lost(session):
+    learned = session.run({"a": (play.leaves, 1), "b": (play.keeps_on, "a", 1)})
+    assert learned == {"a": 1, "b": [{}]}
+
+
+def test_who_writes_to_somebody_gone_may_finish(session):
+    learned = session.run({"a": (play.leaves, 1), "b": (play.keeps_on, "a", 3)})
+    assert learned == {"a": 1, "b": [{}, {}, {}]}
+
+
+def test_waiting_for_ever_is_an_error(session):
+    with pytest.raises(RuntimeError, match="but b go on waiting"):
+        session.run({"a": (play.leaves,), "b": (play.waits_for_ever,)})
+
+
+def test_nobody_at_all(session):
+    assert session.run({}) == {}
+
+
+def test_what_is_no_message_is_refused(session):
+    with pytest.raises((MessageError, RuntimeError), match="cannot hold builtins"):
+        session.run({"a": (play.tells, {1, 2}), "server": (play.hears,)}, Traffic())
+
+
+def test_large_messages_come_whole_and_with_their_types(session):
+    value = {"noise": np.random.default_rng(0).random(10**6), "keys": [2**3000 + 1, b"x" * 10**6, None]}
+    learned = session.run({"a": (play.echoes, "b", value), "b": (play.passes_back, "a")})
+    assert learned["a"]["noise"].tobytes() == value["noise"].tobytes()
+    assert learned["a"]["keys"] == value["keys"]
+    sizes = (0, 1, 2**15, 12288, 12287, 12289, 196608, 196607, 196609)  # pieces and calls end among them
+    for array in map(np.arange, sizes):
+        heard = session.run({"a": (play.echoes, "b", array), "b": (play.passes_back, "a")})["a"]
+        np.testing.assert_array_equal(heard, array, strict=True)
+
+
+def test_traffic_is_counted_alike(session):
+    traffic = Traffic(keep=True)
+    session.run({"a": (play.multiplies, 2), "server": (play.adds,), "b": (play.multiplies, 5)}, traffic)
+    assert traffic.messages == {(0, "a"): 1, (0, "b"): 1, (1, "server"): 2}
+    assert [tuple(letter) for letter in traffic.transcript] == [
+        (0, "a", "server", 2),
+        (0, "b", "server", 5),
+        (1, "server", "a", 7),
+        (1, "server", "b", 7),
+    ]
+
+
+def test_a_party_remembers_between_exchanges_and_tells_nobody(session):
+    assert session.run({"a": (play.remembers, "key", b"secret")}) == {"a": ["key"]}
+    notes = session.run({"a": (play.tells_notes,), "b": (play.tells_notes,)})
+    assert notes == {"a": {"key": b"secret"}, "b": {}}
+
+
+def test_a_party_made_anew_knows_its_checkpoint_alone(session):
+    vector = np.arange(3.0)
+    session.run({"a": (play.remembers, "model", vector), "b": (play.remembers, "model", -vector)})
+    session.run({"a": (play.remembers, "key", b"secret"), "b": (play.remembers, "key", b"other")})
+    checkpoints = session.checkpoints(["a", "b"])
+    assert {name: set(memory) for name, memory in checkpoints.items()} == {"a": {"model"}, "b": {"model"}}
+    session.reopen({"a": checkpoints["a"]})
+    notes = session.run(dict.fromkeys(("a", "b"), (play.tells_notes,)))
+    assert set(notes["a"]) == {"model"}
+    np.testing.assert_array_equal(notes["a"]["model"], vector, strict=True)
+    assert notes["b"]["key"] == b"other"
+    session.reopen({"a": {}, "b": {}})
+    assert session.run(dict.fromkeys(("a", "b"), (play.tells_notes,))) == {"a": {}, "b": {}}
+
+
+def test_parties_begin_with_their_own_belongings_and_checkpoints(engine):
+    roles = {name: play.Role(name.upper()) for name in ("a", "b")}
+    with engine.open(roles, {"b": {"model": np.ones(2)}}) as session:
+        assert session.run(dict.fromkeys(roles, (play.tells_belongings,))) == {"a": "A", "b": "B"}
+        notes = session.run(dict.fromkeys(roles, (play.tells_notes,)))
+        assert notes["a"] == {}
+        np.testing.assert_array_equal(notes["b"]["model"], np.ones(2), strict=True)
+
+
+def test_a_mistake_in_making_a_party_comes_out(engine):
+    with pytest.raises(ConfigError, match="data=x: another one"):
+        engine.open({"a": play.Role(), "b": play.Role(fails=True)}, {})
+
+
+FAULTS = (
+    (),
+    (drop(sender="a"),),
+    (delay(1, sender="a"),),
+    (delay(2, receiver="server"),),
+    (duplicate(),),
+    (drop(),),
+    (alter(lambda value: np.nextafter(value, 9), sender="b"),),
+    (delay(1, step=1), drop(step=0, sender="b")),
+)
+
+
+def test_faults_are_those_of_one_process_bit_for_bit(engine):
+    """One exchange for each set of faults, all in one session."""
+    faults = tuple(replace(fault, exchange=i) for i, faults in enumerate(FAULTS) for fault in faults)
+    heard = []
+    for faulty in (Faulty(engine, faults), Faulty(InProcess(), faults)):
+        with faulty.open(dict.fromkeys(NAMES, play.Role()), {}) as session:
+            heard.append([outcome(session) for _ in FAULTS])
+    assert heard[0] == heard[1]
+    assert len(set(heard[0])) == len(FAULTS)  # each set of faults is felt
+
+
+def outcome(session):
+    rng, traffic = np.random.default_rng(0), Traffic(keep=True)
+    tasks = {name: (play.averages, rng.normal(size=40)) for name in ("a", "b")} | {"server": (play.means, 3)}
     with np.printoptions(floatmode="unique", threshold=sys.maxsize):
-        return repr(learned), traffic.rows(1, "round"), repr((memory, traffic.transcript))
-
-
-def test_a_run_leaves_the_same_files(tmp_path):
-    words = ["rounds=2", "algo=uldp_avg_w", "allocator.n_users=12", "algo.local_epochs=2"]
-    for name in ENGINES:
-        command = [sys.executable, "-m", "fedpriv", *words, f"engine={name}", f"hydra.run.dir={name}"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    for file in ("metrics.csv", "epsilon.csv", "traffic.csv", "model.safetensors"):
-        reference = (tmp_path / "inprocess" / file).read_bytes()
-        for name in ENGINES:
-            assert (tmp_path / name / file).read_bytes() == reference, (name, file)
-    for name in ENGINES:
-        header = (tmp_path / name / "timings.csv").read_text().splitlines()[0]
-        assert header == (tmp_path / "inprocess" / "timings.csv").read_text().splitlines()[0]
+        return repr((session.run(tasks, traffic), traffic.transcript))

@@ -11,7 +11,9 @@ from fedpriv.errors import ConfigError
 from fedpriv.models import Model
 from fedpriv.streams import Streams
 from fedpriv.tasks import Classification
-from fedpriv.training import LocalSgd, flatten, train_users
+from fedpriv.training.description import Recipe, Training
+from fedpriv.training.users import train_users
+from fedpriv.training.vectors import flatten
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "model"
 CASES = {
@@ -67,9 +69,10 @@ def test_trains_locally(name):
     network = model(name).build(CASES[name], 2)
     x = torch.randn(6, *CASES[name])
     data = SiloData(x, torch.tensor([0, 1, 0, 1, 1, 0]), np.array([3, 8]), np.array([0, 2, 6]))
-    theta, recipe = flatten(network), LocalSgd(2, 3, 0.1)
-    [block] = train_users(network, theta, data, None, Classification(), recipe, Streams(0), 0, "s")
-    assert block.deltas.shape == (2, len(theta))
+    training = Training(Recipe(2, 3, 0.1), flatten(network).double().numpy())
+    place = {"streams": Streams(0), "round": 0, "party": "s"}
+    [block] = train_users(training, model=network, data=data, task=Classification(), **place)
+    assert block.deltas.shape == (2, len(training.start))
     assert bool(block.deltas.isfinite().all())
     assert bool((block.deltas.norm(dim=1) > 1e-4).all())
 

@@ -116,7 +116,7 @@ def test_the_second_address_serves_when_the_first_fails(address, no_cache):
 
 
 def test_an_interrupt_leaves_nothing(address, no_cache, monkeypatch):
-    def interrupted(*args):
+    def interrupted(*args, **named):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(files, "_copy", interrupted)

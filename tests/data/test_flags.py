@@ -126,7 +126,8 @@ def allocations(draw):
 @given(allocations(), st.integers(1, 8))
 def test_silos_keep_their_first_training_records(allocation, k):
     kept = flags(allocation.counts(), k)
-    new = keep(allocation, kept)
+    new = keep(allocation, kept, k)
+    assert new.records_per_user == k
     np.testing.assert_array_equal(new.counts(), kept)
     left = kept.copy()
     for row in range(len(allocation.user)):
@@ -142,7 +143,7 @@ def test_removing_a_user_leaves_the_training_records_of_all_others(allocation, k
     trains = allocation.trains & (allocation.user != gone)
     without = Allocation(allocation.user, allocation.silo, trains, allocation.n_users, allocation.n_silos)
     for group in (1, 2):
-        first, second = (keep(a, flags(a.counts(), k, group), group).trains for a in (allocation, without))
+        first, second = (keep(a, flags(a.counts(), k, group), k, group).trains for a in (allocation, without))
         others = allocation.user != gone
         np.testing.assert_array_equal(first[others], second[others])
         assert first[~others].sum() <= k
@@ -152,8 +153,10 @@ def test_removing_a_user_leaves_the_training_records_of_all_others(allocation, k
 def test_keep_refuses_half_pairs_and_more_than_there_is():
     allocation = Allocation(np.zeros(3, dtype=int), np.zeros(3, dtype=int), np.array([True, True, False]), 1, 1)
     with pytest.raises(ValueError, match="groups of 2"):
-        keep(allocation, np.array([[1]]), group=2)
+        keep(allocation, np.array([[1]]), 2, group=2)
     with pytest.raises(ValueError, match="disagree"):
-        keep(allocation, np.array([[3]]))
+        keep(allocation, np.array([[3]]), 3)
     with pytest.raises(ValueError, match="disagree"):
-        keep(allocation, np.array([[1], [1]]))
+        keep(allocation, np.array([[1], [1]]), 2)
+    with pytest.raises(ValueError, match="at most 1"):
+        keep(allocation, np.array([[2]]), 1)

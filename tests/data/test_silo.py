@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Records
@@ -33,3 +34,13 @@ def test_pooled_records_belong_to_one_user():
     pooled = split_by_silo(*example(), "cpu")[0].pooled()
     assert pooled.users.tolist() == [0]
     assert pooled.counts.tolist() == [3]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int32, np.uint8])
+def test_features_keep_their_type(dtype):
+    records, allocation = example()
+    tokens = Records(records.x.astype(dtype), records.y)
+    for silo in split_by_silo(tokens, allocation, "cpu"):
+        assert silo.x.numpy().dtype == dtype
+        assert silo.pooled().x.numpy().dtype == dtype
+        assert silo.x[:, 0].tolist() == silo.y.tolist()

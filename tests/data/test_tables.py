@@ -87,6 +87,6 @@ def test_wrong_columns(written, header, message):
 def test_refuse_names_the_first_wrong_row(written):
     path = written("a\n0\n2\n3\n")
     frame = read_csv(path)
-    refuse(path, frame, "a", frame["a"] < 0, "zero or more")
+    refuse(path, frame, "a", wrong=frame["a"] < 0, allowed="zero or more")
     with pytest.raises(DataError, match=r"line 3, column a: 2\.0; allowed: 0 or 1"):
-        refuse(path, frame, "a", frame["a"] > 1, "0 or 1")
+        refuse(path, frame, "a", wrong=frame["a"] > 1, allowed="0 or 1")

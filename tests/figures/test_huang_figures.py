@@ -23,24 +23,25 @@ def finished(folder, *words):
     """A run of the tiniest kind, with its resolved configuration."""
     from omegaconf import OmegaConf
 
-    from fedpriv.compose import Words, compose_jobs, own
+    from fedpriv.compose import CommandLine, compose_jobs, without_hydra
     from fedpriv.help import conf_dir
 
     few = ["algo=dp_erm", "model=bounded_linear", "allocator=equal", "allocator.n_silos=4", "rounds=2", *words]
     few += ["aggregation.cohort=3", "aggregation.threshold=3", "preset.silo_clip=2"]
-    [config] = compose_jobs(Words.parse(few), conf_dir())
-    train(experiment(*few), OmegaConf.to_yaml(own(config), resolve=True), folder)
+    [config] = compose_jobs(CommandLine.parse(few), conf_dir())
+    train(experiment(*few), OmegaConf.to_yaml(without_hydra(config), resolve=True), folder)
 
 
 def test_excess_risk_is_measured_and_bounded(tmp_path):
-    for noise in ("sound", "given"):
-        finished(tmp_path / noise, f"algo.noise={noise}", "algo.broadcast_all=true", "algo.epsilon=8")
+    for calibration in ("certified", "given"):
+        words = [f"algo.calibration={calibration}", "algo.broadcast_all=true", "algo.epsilon=8"]
+        finished(tmp_path / calibration, *words)
     optima = {}
     found = excess_risk.measure(find_runs([tmp_path]), optima)
     assert set(found) == set(excess_risk.CURVES)
     assert list(optima) == [0]
     assert 0 < found["given"][0] < found["bound"][0] < found["noisy drift"][0]
-    assert 0 < found["sound"][0] < found["bound"][0]
+    assert 0 < found["certified"][0] < found["bound"][0]
     assert found["bound"][0] < found["printed"][0]
     assert all(std == 0 for _, std in found.values())
 
@@ -69,13 +70,13 @@ def test_excess_risk_runs_the_same_steps_at_every_point(tmp_path, monkeypatch, a
 
 
 def test_claims_have_a_line_for_each_noise_and_way_to_go_on(tmp_path, axes):
-    for noise in ("paper", "sound"):
+    for calibration in ("paper", "certified"):
         for everybody in ("false", "true"):
-            words = [f"algo.noise={noise}", f"algo.broadcast_all={everybody}", "algo.epsilon=2"]
-            finished(tmp_path / f"{noise}{everybody}", *words)
+            words = [f"algo.calibration={calibration}", f"algo.broadcast_all={everybody}", "algo.epsilon=2"]
+            finished(tmp_path / f"{calibration}{everybody}", *words)
     claimed_noise.draw(find_runs([tmp_path]), tmp_path / "figure.png")
     certified = {line.get_label(): line.get_ydata()[0] for line in axes[1].lines}
     assert certified["that epsilon, equation (2)'s claim"] == 2
-    assert certified["sound noise, silos left out keep their models"] < 2
+    assert certified["noise by the certificate, silos left out keep their models"] < 2
     assert certified["equation (2), silos left out keep their models"] > 2.5
     assert json.loads((tmp_path / "papertrue" / "status.json").read_text())["state"] == "done"

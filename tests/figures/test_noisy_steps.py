@@ -41,7 +41,7 @@ def test_a_column_for_each_noise_and_a_line_for_each_tau(tmp_path, axes):
     for number, (noise, steps, seed) in enumerate((n, s, i) for n in (0.01, 0.1) for s in (1, 5) for i in (0, 1)):
         values = [0.5, 0.5 + noise + 0.1 * seed]
         fake_run(tmp_path / str(number), "any", values, seed=seed, noise_multiplier=noise, local_steps=steps)
-    noisy_steps.convergence(find_runs([tmp_path]), tmp_path / "figure.png", "train_loss", "title")
+    noisy_steps.convergence(find_runs([tmp_path]), tmp_path / "figure.png", second="train_loss", title="title")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
     assert len(axes) == 4
     assert axes[0].get_title() == "sigma = 0.02\nclaimed epsilon 10 to 10"
@@ -54,7 +54,7 @@ def test_a_column_for_each_calibration_and_a_line_for_each_method(tmp_path, axes
     settings = [("CDP-FedAvg tau=5", "paper", 39.8), ("DP-SGD", "paper", 11.3), ("DP-SGD", "certified", 10.0)]
     for number, (label, calibration, certified) in enumerate(settings):
         fake_run(tmp_path / str(number), label, [0.1, 0.2], calibration=calibration, certified=certified)
-    noisy_steps.comparison(find_runs([tmp_path]), tmp_path / "figure.png", "gradient_norm", "title")
+    noisy_steps.comparison(find_runs([tmp_path]), tmp_path / "figure.png", second="gradient_norm", title="title")
     assert [axis.get_title() for axis in axes[:2]] == ["noise by the paper's formula", "noise by the certificate"]
     assert texts(axes[2]) == [
         "CDP-FedAvg tau=5: claimed 10, certified 39.8",
@@ -71,7 +71,7 @@ def test_accuracy_against_epsilon_with_and_without_masks(tmp_path, axes):
                 values = [0.5, 0.5 + gain * target / 4 + 0.02 * seed]
                 fake_run(tmp_path / str(number), "any", values, aggregation, seed, epsilon=target)
                 number += 1
-    noisy_steps.tradeoff(find_runs([tmp_path]), tmp_path / "figure.png", "title")
+    noisy_steps.tradeoff(find_runs([tmp_path]), tmp_path / "figure.png", title="title")
     [axis] = axes
     assert texts(axis) == ["with secure aggregation", "without"]
     hidden, plain = (container.lines[0] for container in axis.containers)

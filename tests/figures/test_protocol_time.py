@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from fedpriv.compose import Words, compose_jobs, own
+from fedpriv.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.config import build
 from fedpriv.figures import protocol_time
 from fedpriv.help import conf_dir
@@ -9,8 +9,9 @@ from fedpriv.help import conf_dir
 
 def test_steps_are_added_up_by_phase():
     setup = {("server", 0): 1.0, ("silo0", 0): 2.0, ("silo1", 2): 4.0, ("silo0", 4): 8.0, ("server", 5): 16.0}
-    rounds = [{("server", 0): 1.0, ("silo0", 0): 2.0, ("silo1", 0): 4.0, ("silo0", 1): 6.0, ("server", 2): 3.0}] * 2
-    assert protocol_time.by_phase(setup, rounds) == {
+    steps = {("server", 0): 1.0, ("silo0", 0): 2.0, ("silo1", 1): 4.0, ("silo0", 1): 6.0, ("server", 2): 3.0}
+    query = protocol_time.Seconds(steps, training={"silo0": 5.0, "silo1": 1.0})
+    assert protocol_time.by_phase(protocol_time.Seconds(setup), [query] * 2) == {
         protocol_time.KEYS: 4.0,
         protocol_time.BLINDING: 20.0,
         protocol_time.TRAINING: 3.0,
@@ -24,8 +25,8 @@ def test_a_small_job_takes_time_in_every_phase(name, small_root):
     words = [f"experiment=uldp_fl/{name}", "seed=0", "rounds=1", "allocator.n_users=4", "aggregation.key_bits=512"]
     words += ["aggregation.n_max=150", "aggregation.count_cap=5", "algo.local_epochs=1"]
     words += [f"data.root={small_root}"] if name == "fig11" else ["model.hidden=[2]"]
-    config = compose_jobs(Words.parse(words), conf_dir())[0]
-    seconds = protocol_time.measure(build(own(config)))
+    config = compose_jobs(CommandLine.parse(words), conf_dir())[0]
+    seconds = protocol_time.measure(build(without_hydra(config)))
     assert list(seconds) == [*protocol_time.PHASES, *protocol_time.PHE]
     assert all(spent > 0 for spent in seconds.values())
 

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,22 +9,24 @@ from scipy import stats
 
 from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.accountants.rdp import rdp_epsilon
-from fedpriv.aggregation.fixed_point import FixedPoint
+from fedpriv.encoding.fixed_point import FixedPoint
+from fedpriv.encoding.slot_layout import SlotLayout
+from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.streams import Streams
 
-CODE = FixedPoint(32, 3.0, 5)
+ENCODING = FixedPoint(32, 3.0, 5)
 
 
 @pytest.mark.parametrize("rng", [np.random.default_rng(0), Streams(0, system=True).secret("noise", 1)])
 @pytest.mark.parametrize("shares", [1, 5])
 def test_shares_are_whole_steps_and_add_up_to_the_declared_noise(shares, rng):
     mechanism, size = DiscreteGaussian(0.1, 5.0), 20_000
-    parts = [mechanism.noise_share(size, shares, rng, code=CODE) for _ in range(shares)]
+    parts = [mechanism.noise_share(size, shares, rng, encoding=ENCODING) for _ in range(shares)]
     for part in parts:
-        assert (part / CODE.unit == np.rint(part / CODE.unit)).all()
+        assert (part / ENCODING.unit == np.rint(part / ENCODING.unit)).all()
     statistic = float((sum(parts) ** 2).sum()) / 0.5**2
     assert min(stats.chi2.cdf(statistic, size), stats.chi2.sf(statistic, size)) > 1e-6
 
@@ -31,15 +34,15 @@ def test_shares_are_whole_steps_and_add_up_to_the_declared_noise(shares, rng):
 def test_noise_is_never_less_than_declared():
     for sigma in (1.0, 1.7, 5.3):
         mechanism = DiscreteGaussian(0.1, sigma)
-        steps = math.ceil(mechanism.share_deviation(3) / CODE.unit)
-        assert steps * CODE.unit >= mechanism.share_deviation(3)
+        steps = math.ceil(mechanism.share_deviation(3) / ENCODING.unit)
+        assert steps * ENCODING.unit >= mechanism.share_deviation(3)
 
 
 def test_a_sum_has_the_exact_probabilities_of_summed_integer_noise():
     """Shares of 9 steps: the sum of two against the convolution of their probabilities."""
-    mechanism, unit = DiscreteGaussian(1.0, 9 * math.sqrt(2) * CODE.unit), CODE.unit
+    mechanism, unit = DiscreteGaussian(1.0, 9 * math.sqrt(2) * ENCODING.unit), ENCODING.unit
     rng = np.random.default_rng(1)
-    total = sum(mechanism.noise_share(200_000, 2, rng, code=CODE) for _ in range(2)) / unit
+    total = sum(mechanism.noise_share(200_000, 2, rng, encoding=ENCODING) for _ in range(2)) / unit
     k = np.arange(-200, 201)
     one = np.exp(-(k**2) / (2 * 81.0))
     two = np.convolve(one / one.sum(), one / one.sum(), mode="same")
@@ -72,14 +75,23 @@ def test_events_follow_sensitivity_and_missing_shares():
 def test_a_grid_too_coarse_for_the_noise_is_refused(mechanism):
     coarse = FixedPoint(32, 1e7, 5)
     with pytest.raises(ConfigError, match=r"aggregation\.bits=32: .* grid steps"):
-        mechanism(0.1, 1.0).check_grid(5, coarse)
-    mechanism(0.1, 1.0).check_grid(5, CODE)
-    mechanism(0.1, 0.0).check_grid(5, coarse)
+        mechanism(0.1, 1.0).check_encoding(5, coarse)
+    mechanism(0.1, 1.0).check_encoding(5, ENCODING)
+    mechanism(0.1, 0.0).check_encoding(5, coarse)
 
 
 def test_a_grid_too_fine_for_the_sampler_is_refused():
     with pytest.raises(ConfigError, match=r"aggregation\.range=1e-12"):
-        DiscreteGaussian(100.0, 50.0).check_grid(1, FixedPoint(64, 1e-12, 1))
+        DiscreteGaussian(100.0, 50.0).check_encoding(1, FixedPoint(64, 1e-12, 1))
+
+
+def test_it_can_be_told_in_slots_as_far_as_their_precision_goes():
+    layout = SlotLayout(512, 20, 20, users=5, silos=2, bound=0.1, noise=10.0)
+    DiscreteGaussian(0.1, 5.0).check_encoding(2, SlotEncoding(layout))
+    with pytest.raises(ConfigError, match=r"aggregation\.precision=2: too few"):
+        DiscreteGaussian(1.0, 1.0).check_encoding(2, SlotEncoding(replace(layout, precision=2, bound=1.0)))
+    with pytest.raises(ConfigError, match=r"aggregation\.precision=55: too many"):
+        DiscreteGaussian(0.1, 5.0).check_encoding(2, SlotEncoding(replace(layout, precision=55)))
 
 
 def test_gradients_cannot_have_integer_noise():

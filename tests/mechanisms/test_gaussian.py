@@ -1,4 +1,5 @@
 import math
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedpriv.errors import ConfigError
+from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
 
@@ -52,6 +54,32 @@ def test_events_follow_sensitivity_and_missing_shares():
 def test_impossible_values_are_refused(clip, sigma):
     with pytest.raises(ConfigError, match=r"algo\.(clip|noise_multiplier)="):
         Gaussian(clip, sigma)
+
+
+@pytest.mark.parametrize("mechanism", [Gaussian, DiscreteGaussian])
+def test_clip_and_noise_have_no_defaults_and_do_not_change(mechanism):
+    for missing in ({}, {"clip": 1.0}, {"noise_multiplier": 1.0}):
+        with pytest.raises(TypeError, match="required"):
+            mechanism(**missing)
+    one = mechanism(0.1, 5.0)
+    with pytest.raises(FrozenInstanceError):
+        one.clip = 2.0
+    assert (one.clip, one.noise_multiplier, one.clips) == (0.1, 5.0, True)
+
+
+@pytest.mark.parametrize("mechanism", [Gaussian, DiscreteGaussian])
+def test_noise_is_replaced_alone(mechanism):
+    one = mechanism(0.1, 5.0)
+    assert one.with_noise(7.5) == mechanism(0.1, 7.5)
+    assert one == mechanism(0.1, 5.0)
+    with pytest.raises(ConfigError, match=r"algo\.noise_multiplier=-1"):
+        one.with_noise(-1)
+
+
+def test_without_a_mechanism_there_is_no_noise_to_set():
+    assert (NoMechanism().clip, NoMechanism().noise_multiplier, NoMechanism().clips) == (math.inf, 0.0, False)
+    with pytest.raises(ConfigError, match=r"mechanism=none: .* to set it to 2"):
+        NoMechanism().with_noise(2.0)
 
 
 def test_no_mechanism_changes_nothing_and_certifies_nothing():

@@ -36,7 +36,7 @@ def test_longer_rounds_and_more_devices_are_worse(steps, silos, epsilon):
 
 def test_convex_losses_run_far_apart():
     """T6: 200,000 copies of the system itself; Theorem 1 implies a gap of 1.907 standard deviations."""
-    one, two = hu.run_convex(10, 10, 10.0, 200_000, np.random.default_rng(0))
+    one, two = hu.run_convex(10, 10, 10.0, copies=200_000, rng=np.random.default_rng(0))
     gap = (two.mean() - one.mean()) / math.sqrt((one.var() + two.var()) / 2)
     assert gap == pytest.approx(4.37, abs=0.05)
     assert gap == pytest.approx(hu.convex_gap(10, 10, 10.0), abs=0.02)
@@ -60,7 +60,7 @@ def test_clipped_losses_exceed_one_pass():
 @pytest.mark.parametrize("slope", [1.0, -1.0])
 def test_the_clipped_system_has_that_distribution(slope):
     means, stds = hu.mixture(10, 4.0, 1.0)
-    sums = hu.run_clipped(10, 4.0, 1.0, slope, 40_000, np.random.default_rng(1))
+    sums = hu.run_clipped(10, 4.0, 1.0, slope=slope, copies=40_000, rng=np.random.default_rng(1))
 
     def cdf(y):
         return 0.5 * sum(stats.norm.cdf(y, slope * mean, std) for mean, std in zip(means, stds))

@@ -80,7 +80,7 @@ def test_what_is_measured_stays_below_the_bounds(risk, steps, noise):
     gap = float(risk.value(theta0)) - risk.minimum()[1]
     setting = Convergence(0.2, risk.smoothness, 0.1, risk.variance, 10, len(theta0), noise, 3, steps, 200, gap)
     assert setting.applies
-    gaps, squares = measured(risk, setting, 5, np.random.default_rng(0))
+    gaps, squares = measured(risk, setting, 5, rng=np.random.default_rng(0))
     assert 0 < gaps.mean() < setting.gap_bound(printed=False)
     assert 0 < squares.mean() < setting.gradient_bound(printed=False)
 
@@ -89,7 +89,7 @@ def test_full_batches_of_all_devices_are_gradient_descent():
     rng = np.random.default_rng(2)
     risk = LogisticRisk(rng.normal(size=(3, 8, 4)), rng.choice([-1.0, 1.0], (3, 8)), 0.1)
     setting = replace(SETTING, batch_size=8, parameters=4, noise=0.0, cohort=3, iterations=7, lr=0.3)
-    gaps, squares = measured(risk, setting, 2, rng)
+    gaps, squares = measured(risk, setting, 2, rng=rng)
     theta, least, expected = np.zeros(4), risk.minimum()[1], []
     for _ in range(7):
         expected.append((float(risk.value(theta)) - least, float((risk.gradient(theta) ** 2).sum())))

@@ -1,5 +1,7 @@
 """The oracle of local training: one user after another, in plain autograd; and small silos to train on."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import nn
@@ -7,7 +9,14 @@ from torch import nn
 from fedpriv.data.silo import SiloData
 from fedpriv.streams import Streams
 from fedpriv.tasks import BinaryClassification, Classification, CoxRegression
-from fedpriv.training import flatten, load, train_users
+from fedpriv.training import users
+from fedpriv.training.description import Training
+from fedpriv.training.optimizers import Adam, RmsProp, Sgd
+from fedpriv.training.trainers.compile_layers import compile_layers
+from fedpriv.training.trainers.sequential import Sequential
+from fedpriv.training.trainers.stacked import Stacked
+from fedpriv.training.trainers.vmapped import Vmapped
+from fedpriv.training.vectors import flatten, load
 
 STREAMS, ROUND, PARTY = Streams(5), 3, "silo-1"
 
@@ -25,6 +34,17 @@ def cnn(p=0.0):
         nn.Conv2d(1, 3, 3), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(3, 4, 2), nn.Dropout2d(p), nn.MaxPool2d(2),
         nn.ReLU(), nn.Flatten(), nn.Linear(16, 6), nn.ReLU(), nn.Dropout(p), nn.Linear(6, 3),
     )  # fmt: skip
+
+
+class Tokens(nn.Module):
+    """Classes of four token ids below 11, from the mean of their embeddings."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(11, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.head(self.embedding(x).mean(-2))
 
 
 PROBLEMS = {
@@ -49,33 +69,86 @@ def silo(counts, shape, task, seed=0):
     return SiloData(x, torch.from_numpy(y), np.arange(len(counts)) * 3, starts)
 
 
-def one_by_one(model, theta, data, task, recipe):
+def token_silo(counts, seed=0):
+    """A silo whose records are four token ids below 11."""
+    data = silo(counts, (4,), Classification(), seed)
+    ids = np.random.default_rng(seed).integers(0, 11, tuple(data.x.shape))
+    return replace(data, x=torch.from_numpy(ids))
+
+
+def stacked(problem, rows, generator):
+    links = compile_layers(problem.model, problem.shape)
+    return [(Stacked(problem, links, generator), np.arange(len(rows)))]
+
+
+def vmapped(problem, rows, generator):
+    return [(Vmapped(problem), np.arange(len(rows)))]
+
+
+def sequential(problem, rows, generator):
+    return [(Sequential(problem), np.arange(len(rows)))]
+
+
+TRAINERS = {"stacked": stacked, "vmapped": vmapped, "sequential": sequential}
+"""Stand-ins for `select_trainers` that always choose the same."""
+
+
+def torch_optimizer(optimizer, parameters, lr):
+    """torch's own of the same kind."""
+    if isinstance(optimizer, Sgd):
+        return torch.optim.SGD(parameters, lr, optimizer.momentum, weight_decay=optimizer.weight_decay)
+    if isinstance(optimizer, RmsProp):
+        own = {"momentum": optimizer.momentum, "weight_decay": optimizer.weight_decay}
+        return torch.optim.RMSprop(parameters, lr, optimizer.alpha, optimizer.eps, **own)
+    assert isinstance(optimizer, Adam)
+    betas = (optimizer.beta1, optimizer.beta2)
+    return torch.optim.Adam(parameters, lr, betas, optimizer.eps, optimizer.weight_decay)
+
+
+def one_by_one(model, theta, data, task, recipe, correction=None):
     """Deltas (k, d) of all users of `data`; dropout must be off."""
     keys = STREAMS.generator("batches", ROUND, PARTY).random((recipe.epochs, len(data.x)))
     deltas = []
     for start, stop in zip(data.starts[:-1], data.starts[1:]):
         load(model, theta)
         size = recipe.batch_size or int(stop - start)
-        optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr)
+        optimizer = torch_optimizer(recipe.optimizer, model.parameters(), recipe.lr)
         for epoch in range(recipe.epochs):
             order = torch.arange(start, stop)
             if stop - start > size:
                 order = order[np.argsort(keys[epoch, start:stop], kind="stable")]
             for rows in order.split(size):
                 optimizer.zero_grad()
-                task.loss(model(data.x[rows]), data.y[rows], torch.full((len(rows),), 1 / len(rows))).backward()
+                loss = task.loss(model(data.x[rows]), data.y[rows], torch.full((len(rows),), 1 / len(rows)))
+                moved = torch.cat([p.flatten() for p in model.parameters()]) - theta
+                loss = loss + recipe.proximal / 2 * moved @ moved
+                if correction is not None:
+                    loss = loss + moved @ correction
+                loss.backward()
                 optimizer.step()
         deltas.append(flatten(model) - theta)
     load(model, theta)
     return torch.stack(deltas)
 
 
-def trained(model, theta, data, task, recipe, positions=None, round=ROUND):
+def blocks(training, model, data, task, streams=STREAMS, round=ROUND, party=PARTY, prefix=""):
+    """All that `train_users` yields."""
+    place = {"streams": streams, "round": round, "party": party, "prefix": prefix}
+    return list(users.train_users(training, model=model, data=data, task=task, **place))
+
+
+def as_array(vector):
+    return vector.double().numpy()
+
+
+def trained(model, theta, data, task, recipe, positions=None, correction=None, **place):
     """Deltas (k, d) in the order of `positions` (None: of all users)."""
     wanted = np.arange(len(data.users)) if positions is None else positions
     rows = torch.full((len(data.users), len(theta)), torch.nan)
     seen = []
-    for block in train_users(model, theta, data, positions, task, recipe, STREAMS, round, PARTY):
+    correction = None if correction is None else as_array(correction)
+    training = Training(recipe, as_array(theta), positions, correction=correction)
+    for block in blocks(training, model, data, task, **place):
         assert block.deltas.shape == (len(block.positions), len(theta))
         assert block.deltas.dtype == torch.float32
         rows[block.positions] = block.deltas
@@ -87,7 +160,7 @@ def trained(model, theta, data, task, recipe, positions=None, round=ROUND):
 def assert_same(got, want, theta, rows=64):
     """Equal up to 1e-5 of what training changed, and up to float32 rounding of the parameters.
 
-    The stacked road adds the gradients of a batch's `rows` records to the weights one after the other, and each
+    The stacked trainer adds the gradients of a batch's `rows` records to the weights one after the other, and each
     addition rounds by half a unit of the weight: a random walk of sqrt(rows) steps.
     """
     error = (got - want).norm(dim=1)

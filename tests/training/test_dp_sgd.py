@@ -4,15 +4,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
+from one_by_one import Tokens, token_silo
 from scipy.stats import chi2, chisquare
 from torch import nn
 
-from fedpriv.algorithms.base import Tally
 from fedpriv.errors import ConfigError
 from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
 from fedpriv.streams import SystemGenerator
+from fedpriv.tally import Tally
 from fedpriv.tasks import BinaryClassification, Classification, CoxRegression, Task
 from fedpriv.training import dp_sgd as module
 from fedpriv.training.dp_sgd import DpSgd, dp_sgd
@@ -54,6 +55,9 @@ def rng(seed=0):
 def network(kind: str, dropout: float = 0.0):
     """A network with records, labels, task and group size."""
     torch.manual_seed(1)
+    if kind == "tokens":
+        data = token_silo([20])
+        return Tokens(), data.x, data.y, Classification(), 2  # the loss is a mean over the group
     if kind == "mlp":
         model, x, y, task = (
             Mlp([8, 8, 6], True, dropout).build((5,), 3),
@@ -74,7 +78,10 @@ def network(kind: str, dropout: float = 0.0):
 
 def train(model, x, y, task, recipe, group=1, sample=0, noise=1, dropout=2, tally=None):
     generators = (rng(s) if isinstance(s, int) else s for s in (sample, noise))
-    return dp_sgd(model, flatten(model), x, y, task, recipe, *generators, dropout, group, tally)
+    sample_rng, noise_rng = generators
+    random = {"sample_rng": sample_rng, "noise_rng": noise_rng, "dropout_seed": dropout}
+    theta = flatten(model)
+    return dp_sgd(recipe, model=model, theta=theta, x=x, y=y, task=task, group=group, tally=tally, **random)
 
 
 def one_by_one(model, theta, x, y, task, group):
@@ -89,7 +96,7 @@ def one_by_one(model, theta, x, y, task, group):
     return torch.stack(rows)
 
 
-@pytest.mark.parametrize("kind", ["mlp", "cnn", "linear", "cox"])
+@pytest.mark.parametrize("kind", ["mlp", "cnn", "linear", "cox", "tokens"])
 def test_the_update_is_the_sum_of_clipped_gradients_over_the_expected_batch(kind):
     model, x, y, task, group = network(kind)
     theta = flatten(model)
@@ -203,7 +210,7 @@ def test_a_large_batch_is_summed_in_pieces_with_one_noise_draw(monkeypatch):
     model, x, y, task, _ = network("mlp")
     recipe = DpSgd(4, 0.6, clip=0.5, noise_multiplier=1.0, lr=0.3, expected_batch=7.0)
     whole = train(model, x, y, task, recipe)
-    monkeypatch.setattr(module, "HELD", 3 * len(flatten(model)))
+    monkeypatch.setattr(module, "MAX_NUMBERS_IN_MEMORY", 3 * len(flatten(model)))
     torch.testing.assert_close(train(model, x, y, task, recipe), whole, rtol=1e-4, atol=1e-6)
 
 

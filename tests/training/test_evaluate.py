@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from one_by_one import PROBLEMS, silo
+from one_by_one import PROBLEMS, Tokens, silo, token_silo
 from torch import nn
 
 from fedpriv.tasks import Classification
-from fedpriv.training import evaluate, flatten, load, objective, unflatten
+from fedpriv.training.evaluate import evaluate, objective
+from fedpriv.training.vectors import flatten, load, unflatten
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -16,10 +17,10 @@ def test_batches_do_not_matter_and_the_model_is_left_alone(name):
     model = build().train()
     data, theta = silo([50], shape, task), flatten(build())
     before = flatten(model)
-    loss, metrics = evaluate(model, theta, data.x, data.y, task)
+    loss, metrics = evaluate(model, theta, x=data.x, y=data.y, task=task)
     assert torch.equal(flatten(model), before)
     assert all(part.training for part in model.modules())
-    again, same = evaluate(model, theta, data.x, data.y, task, batch=7)
+    again, same = evaluate(model, theta, x=data.x, y=data.y, task=task, batch=7)
     assert loss == pytest.approx(again, rel=1e-5)
     assert metrics == pytest.approx(same)
     load(model, theta)
@@ -31,8 +32,9 @@ def test_batches_do_not_matter_and_the_model_is_left_alone(name):
 def test_dropout_is_off():
     model = nn.Sequential(nn.Linear(6, 40), nn.Dropout(0.5), nn.Linear(40, 3))
     data = silo([20], (6,), Classification())
-    loss, _ = evaluate(model, flatten(model), data.x, data.y, Classification())
-    assert loss == evaluate(model, flatten(model), data.x, data.y, Classification())[0]
+    theta, task = flatten(model), Classification()
+    loss, _ = evaluate(model, theta, x=data.x, y=data.y, task=task)
+    assert loss == evaluate(model, theta, x=data.x, y=data.y, task=task)[0]
 
 
 def test_vectors_follow_named_parameters():
@@ -50,15 +52,28 @@ def test_vectors_follow_named_parameters():
     assert torch.equal(flatten(model), vector + 1)
 
 
+def test_token_ids_are_evaluated_as_they_are():
+    torch.manual_seed(3)
+    model, task = Tokens(), Classification()
+    silos, theta = [token_silo([n], seed=n) for n in (5, 30)], flatten(model)
+    losses = [torch.nn.functional.cross_entropy(model(data.x), data.y) for data in silos]
+    for data, loss in zip(silos, losses):
+        assert evaluate(model, theta, x=data.x, y=data.y, task=task)[0] == pytest.approx(float(loss.detach()), rel=1e-5)
+    mean, norm = objective(model, theta, silos=[(data.x, data.y) for data in silos], task=task)
+    assert mean == pytest.approx(float(sum(losses).detach()) / 2, rel=1e-5)
+    gradients = torch.autograd.grad(sum(losses) / 2, list(model.parameters()))
+    assert norm == pytest.approx(float(torch.cat([g.flatten() for g in gradients]).norm()), rel=1e-4)
+
+
 def test_the_objective_is_the_mean_of_the_silos_means():
     build, shape, task = PROBLEMS["mlp"]
     model = build()
     silos = [silo([n], shape, task, seed=n) for n in (5, 30)]
     theta = flatten(build())
-    loss, norm = objective(model, theta, [(data.x, data.y) for data in silos], task)
+    loss, norm = objective(model, theta, silos=[(data.x, data.y) for data in silos], task=task)
     load(model, theta)
     parts = [torch.nn.functional.cross_entropy(model(data.x), data.y) for data in silos]
     mean = sum(parts) / 2
     gradients = torch.autograd.grad(mean, list(model.parameters()))
-    assert loss == pytest.approx(float(mean), rel=1e-5)
+    assert loss == pytest.approx(float(mean.detach()), rel=1e-5)
     assert norm == pytest.approx(float(torch.cat([g.flatten() for g in gradients]).norm()), rel=1e-4)

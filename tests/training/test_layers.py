@@ -6,17 +6,18 @@ import torch
 from one_by_one import assert_same, one_by_one, silo, trained
 from torch import nn
 
+from fedpriv.models.l2_projection import L2Projection
 from fedpriv.tasks import Classification
-from fedpriv.training import LocalSgd, flatten
-from fedpriv.training.ball import Ball
-from fedpriv.training.chain import links
-from fedpriv.training.space import Masks, Space
+from fedpriv.training.description import Recipe
+from fedpriv.training.trainers.buffers import BufferPool, Masks
+from fedpriv.training.trainers.compile_layers import compile_layers
+from fedpriv.training.vectors import flatten
 
 FEATURES = {
     "linear": nn.Linear(7, 3),
     "linear without bias": nn.Linear(7, 3, bias=False),
     "two linear": nn.Sequential(nn.Linear(7, 5), nn.Linear(5, 3)),
-    "ball": nn.Sequential(Ball(1.5), nn.Linear(7, 3)),
+    "projection": nn.Sequential(L2Projection(1.5), nn.Linear(7, 3)),
     "relu first": nn.Sequential(nn.ReLU(), nn.Linear(7, 3)),
     "relu twice": nn.Sequential(nn.Linear(7, 5), nn.ReLU(), nn.ReLU(), nn.Linear(5, 3)),
     "group norm": nn.Sequential(nn.Linear(7, 5), nn.GroupNorm(1, 5), nn.Linear(5, 3)),
@@ -26,7 +27,7 @@ FEATURES = {
     "nested": nn.Sequential(nn.Sequential(nn.Linear(7, 5), nn.Identity()), nn.Sequential(nn.ReLU(), nn.Linear(5, 3))),
 }
 IMAGES = {
-    "ball on images": nn.Sequential(nn.Flatten(), Ball(5.0), nn.Linear(2 * 8 * 10, 3)),
+    "projection on images": nn.Sequential(nn.Flatten(), L2Projection(5.0), nn.Linear(2 * 8 * 10, 3)),
     "flatten": nn.Sequential(nn.Flatten(), nn.ReLU(), nn.Linear(2 * 8 * 10, 3)),
     "convolution": nn.Sequential(nn.Conv2d(2, 3, 3), nn.Flatten(), nn.Linear(3 * 6 * 8, 3)),
     "padding": nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Flatten(), nn.Linear(3 * 8 * 10, 3)),
@@ -48,11 +49,11 @@ IMAGES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("recipe", [LocalSgd(1, None, 0.1), LocalSgd(2, 4, 0.1)], ids=["gradient", "steps"])
+@pytest.mark.parametrize("recipe", [Recipe(1, None, 0.1), Recipe(2, 4, 0.1)], ids=["gradient", "steps"])
 @pytest.mark.parametrize("name", [*FEATURES, *IMAGES])
 def test_layer_against_autograd(name, recipe):
     module, shape = (FEATURES[name], (7,)) if name in FEATURES else (IMAGES[name], (2, 8, 10))
-    assert links(module, shape) is not None
+    assert compile_layers(module, shape) is not None
     task, theta = Classification(), flatten(module)
     data = silo([3, 9, 1, 6], shape, task)
     assert_same(trained(module, theta, data, task, recipe), one_by_one(module, theta, data, task, recipe), theta)
@@ -66,7 +67,7 @@ def test_equal_maxima_send_the_gradient_to_the_first():
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.copy_(torch.randint(-1, 2, parameter.shape))
-    theta, recipe = flatten(module), LocalSgd(1, None, 0.5)
+    theta, recipe = flatten(module), Recipe(1, None, 0.5)
     assert_same(trained(module, theta, data, task, recipe), one_by_one(module, theta, data, task, recipe), theta)
 
 
@@ -76,7 +77,7 @@ def test_equal_maxima_send_the_gradient_to_the_first():
         (nn.Sequential(nn.Linear(4, 4), nn.Tanh()), (4,)),
         (nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4)), (4,)),
         (nn.Sequential(nn.Linear(4, 4)), (2, 4)),
-        (nn.Sequential(nn.Linear(4, 4), Ball(1.0)), (4,)),
+        (nn.Sequential(nn.Linear(4, 4), L2Projection(1.0)), (4,)),
         (nn.Sequential(nn.ReLU()), (4,)),
         (nn.Sequential(nn.Conv2d(2, 2, 3, groups=2), nn.Flatten()), (2, 8, 8)),
         (nn.Sequential(nn.Conv2d(2, 2, 3, padding="same"), nn.Flatten()), (2, 8, 8)),
@@ -89,13 +90,13 @@ def test_equal_maxima_send_the_gradient_to_the_first():
         (nn.Sequential(nn.Conv2d(2, 2, 3)), (2, 8, 8)),
     ],
 )
-def test_unknown_chains_are_left_to_the_other_roads(module, shape):
-    assert links(module, shape) is None
+def test_unknown_chains_are_left_to_the_other_trainers(module, shape):
+    assert compile_layers(module, shape) is None
 
 
-def test_a_module_used_twice_is_left_to_the_other_roads():
+def test_a_module_used_twice_is_left_to_the_other_trainers():
     layer = nn.Linear(4, 4)
-    assert links(nn.Sequential(layer, nn.ReLU(), layer), (4,)) is None
+    assert compile_layers(nn.Sequential(layer, nn.ReLU(), layer), (4,)) is None
 
 
 @pytest.mark.parametrize("p", [0.5, 0.3, 0.9, 1.0])
@@ -113,13 +114,13 @@ def test_masks_keep_with_the_right_probability_and_are_independent(p):
     assert abs(float(neighbours)) <= 5 * p * (1 - p) / (n * draws) ** 0.5
 
 
-def test_space_reuses_memory_and_keeps_orders():
-    space = Space(torch.device("cpu"))
-    first = space.take("a", (4, 5))
-    assert space.take("a", (2, 3)).data_ptr() == first.data_ptr()
-    assert space.nbytes == 80
+def test_buffers_reuse_memory_and_keeps_orders():
+    pool = BufferPool(torch.device("cpu"))
+    first = pool.take("a", (4, 5))
+    assert pool.take("a", (2, 3)).data_ptr() == first.data_ptr()
+    assert pool.nbytes == 80
     permuted = torch.empty(2, 3, 4, 5).permute(0, 3, 1, 2)
-    assert space.like("b", permuted).stride() == permuted.stride()
-    pair = [space.gradient_like(first), space.gradient_like(first), space.gradient_like(first)]
+    assert pool.like("b", permuted).stride() == permuted.stride()
+    pair = [pool.gradient_like(first), pool.gradient_like(first), pool.gradient_like(first)]
     assert pair[0].data_ptr() == pair[2].data_ptr() != pair[1].data_ptr()
-    assert np.isclose(space.nbytes, 80 + 480 + 160)
+    assert np.isclose(pool.nbytes, 80 + 480 + 160)

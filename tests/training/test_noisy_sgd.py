@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 import torch
+from one_by_one import Tokens, token_silo
 from scipy.stats import chi2
 
-from fedpriv.algorithms.base import Tally
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
+from fedpriv.tally import Tally
 from fedpriv.tasks import Classification
 from fedpriv.training.clipped import clipped_gradients
 from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, partition_batches, scaled_to
@@ -16,15 +17,20 @@ def quiet(size):
     return np.zeros(size)
 
 
+def run(gradients, theta, x, y, recipe, noise, order, dropout_seed, tally=None):
+    random = {"noise": noise, "order": order, "dropout_seed": dropout_seed}
+    return noisy_sgd(gradients, recipe, theta=theta, x=x, y=y, tally=tally, **random)
+
+
 def problem(model=None, n=20, features=5, clip=0.4):
     torch.manual_seed(2)
     net = (model or Mlp([6], False, 0.0)).build((features,), 3)
     x, y = torch.randn(n, features), torch.arange(n) % 3
-    return clipped_gradients(net, Classification(), clip, (features,)), flatten(net).double().numpy(), x, y
+    return clipped_gradients(net, Classification(), clip, shape=(features,)), flatten(net).double().numpy(), x, y
 
 
 def test_a_pass_is_a_partition_into_batches_of_one_size():
-    batches = list(partition_batches(11, 3, 7, np.random.default_rng(0)))
+    batches = list(partition_batches(11, 3, 7, order=np.random.default_rng(0)))
     assert [len(batch) for batch in batches] == [3] * 7
     passes = [np.concatenate(batches[i : i + 3]) for i in (0, 3)]
     for one in passes:
@@ -35,7 +41,7 @@ def test_a_pass_is_a_partition_into_batches_of_one_size():
 def test_every_record_is_equally_likely_in_every_batch():
     rng, seen = np.random.default_rng(1), np.zeros((2, 7))
     for _ in range(4000):
-        for step, batch in enumerate(partition_batches(7, 3, 2, rng)):
+        for step, batch in enumerate(partition_batches(7, 3, 2, order=rng)):
             seen[step, batch] += 1
     statistic = ((seen - 4000 * 3 / 7) ** 2).sum() / (4000 * 3 / 7 * 4 / 7) * 6 / 7
     assert chi2.sf(statistic, 12) > 1e-6
@@ -48,9 +54,9 @@ def test_it_is_a_slow_loop_over_records(steps):
     noise = [rng.standard_normal(len(theta)) for _ in range(steps - 1)] + [0.0]
     tally = Tally()
     draws = iter(noise)
-    change = noisy_sgd(gradients, theta, x, y, recipe, lambda _: next(draws), np.random.default_rng(4), 0, tally)
+    change = run(gradients, theta, x, y, recipe, lambda _: next(draws), np.random.default_rng(4), 0, tally)
     expected = theta.copy()
-    for batch, extra in zip(partition_batches(20, 8, steps, np.random.default_rng(4)), noise):
+    for batch, extra in zip(partition_batches(20, 8, steps, order=np.random.default_rng(4)), noise):
         start = torch.from_numpy(expected).float()
         mean = sum(gradients.sum(start, x[i : i + 1], y[i : i + 1]).numpy() for i in batch) / 8
         expected = expected - 0.7 * (mean + extra)
@@ -64,14 +70,14 @@ def test_the_noise_of_all_steps_but_the_last_adds_up():
     rng, steps, total = np.random.default_rng(5), 6, 0.0
     for _ in range(4):
         recipe = NoisySgd(steps, 4, 0.3)
-        change = noisy_sgd(gradients, theta, 0 * x, y, recipe, lambda d: 1.7 * rng.standard_normal(d), rng, 0)
+        change = run(gradients, theta, 0 * x, y, recipe, lambda d: 1.7 * rng.standard_normal(d), rng, 0)
         total += float((change**2).sum()) / ((steps - 1) * (0.3 * 1.7) ** 2)
     assert min(chi2.cdf(total, 4 * 2400), chi2.sf(total, 4 * 2400)) > 1e-6
 
 
 def test_without_noise_and_clipping_a_full_batch_is_gradient_descent():
     gradients, theta, x, y = problem(clip=float("inf"))
-    change = noisy_sgd(gradients, theta, x, y, NoisySgd(3, 20, 0.5), quiet, np.random.default_rng(0), 0)
+    change = run(gradients, theta, x, y, NoisySgd(3, 20, 0.5), quiet, np.random.default_rng(0), 0)
     optimizer = torch.optim.SGD(gradients.model.parameters(), lr=0.5)
     for _ in range(3):
         optimizer.zero_grad()
@@ -80,11 +86,22 @@ def test_without_noise_and_clipping_a_full_batch_is_gradient_descent():
     np.testing.assert_allclose(change, flatten(gradients.model).double().numpy() - theta, rtol=1e-4, atol=1e-6)
 
 
+def test_token_ids_train_as_they_are():
+    torch.manual_seed(2)
+    model, data = Tokens(), token_silo([20])
+    gradients, theta = clipped_gradients(model, Classification(), float("inf"), shape=(4,)), flatten(model)
+    recipe, order = NoisySgd(1, 20, 0.5), np.random.default_rng(0)
+    change = run(gradients, theta.double().numpy(), data.x, data.y, recipe, quiet, order, 0)
+    torch.nn.functional.cross_entropy(model(data.x), data.y).backward()
+    gradient = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+    np.testing.assert_allclose(change, -0.5 * gradient.numpy(), rtol=1e-4, atol=1e-6)
+
+
 def test_dropout_comes_from_its_seed():
     gradients, theta, x, y = problem(Mlp([6, 6], False, 0.5))
     recipe = NoisySgd(2, 10, 0.5)
     one, again, other = (
-        noisy_sgd(gradients, theta, x, y, recipe, quiet, np.random.default_rng(0), seed) for seed in (1, 1, 2)
+        run(gradients, theta, x, y, recipe, quiet, np.random.default_rng(0), seed) for seed in (1, 1, 2)
     )
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
@@ -94,7 +111,7 @@ def test_dropout_comes_from_its_seed():
 def test_a_batch_that_cannot_be_filled_is_refused(size):
     gradients, theta, x, y = problem()
     with pytest.raises(ValueError, match=f"batches of {size} from 20 records"):
-        noisy_sgd(gradients, theta, x, y, NoisySgd(1, size, 0.5), quiet, np.random.default_rng(0), 0)
+        run(gradients, theta, x, y, NoisySgd(1, size, 0.5), quiet, np.random.default_rng(0), 0)
 
 
 def test_long_records_are_scaled_and_short_ones_stay():

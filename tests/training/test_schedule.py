@@ -52,7 +52,7 @@ def test_an_epoch_takes_every_record_once(counts, size, epochs):
     keys = np.random.default_rng(0).random((epochs, n))
     taken = np.zeros((epochs, n))
     steps, longest = -(-int(counts[0]) // size), 0
-    for i, batch in enumerate(batches(data, np.arange(len(counts)), size, epochs, keys)):
+    for i, batch in enumerate(batches(data, np.arange(len(counts)), size, epochs=epochs, keys=keys)):
         real = batch.weight > 0
         users = torch.from_numpy(np.searchsorted(starts, batch.x.numpy(), side="right") - 1)
         assert bool((users == torch.arange(len(batch.x))[:, None]).all())  # padding is the user's own, too
@@ -68,10 +68,10 @@ def test_an_epoch_takes_every_record_once(counts, size, epochs):
 def test_orders_differ_between_epochs_and_single_batches_are_reused():
     data = SiloData(torch.arange(30), torch.arange(30), np.arange(2), np.array([0, 20, 30]))
     keys = np.random.default_rng(0).random((2, 30))
-    steps = list(batches(data, np.array([0, 1]), 10, 2, keys))
+    steps = list(batches(data, np.array([0, 1]), 10, epochs=2, keys=keys))
     assert not torch.equal(steps[0].x[0], steps[2].x[0])
     assert torch.equal(steps[0].x[1], torch.arange(20, 30))  # one batch: the order does not matter, and is kept
-    once = list(batches(data, np.array([0, 1]), 20, 3, None))
+    once = list(batches(data, np.array([0, 1]), 20, epochs=3, keys=None))
     assert len(once) == 3
     assert once[0] is once[2]
 

@@ -1,5 +1,6 @@
 """Training all users at once equals training them one by one."""
 
+import copy
 import dataclasses
 
 import numpy as np
@@ -8,15 +9,19 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from one_by_one import (
-    PARTY,
     PROBLEMS,
     ROUND,
-    STREAMS,
+    TRAINERS,
+    Tokens,
+    as_array,
     assert_same,
+    blocks,
     cnn,
     mlp,
     one_by_one,
     silo,
+    stacked,
+    token_silo,
     trained,
 )
 from torch import nn
@@ -24,28 +29,28 @@ from torch import nn
 from fedpriv.errors import ConfigError
 from fedpriv.streams import Streams
 from fedpriv.tasks import Classification
-from fedpriv.training import LocalSgd, flatten, train_users, users
-from fedpriv.training.loop import Loop
-from fedpriv.training.size import measure
-from fedpriv.training.stacked import Stacked
-from fedpriv.training.vmapped import Vmapped
+from fedpriv.training import users
+from fedpriv.training.description import Recipe, Training
+from fedpriv.training.optimizers import Adam, Sgd
+from fedpriv.training.trainers.stacked import Stacked
+from fedpriv.training.vectors import flatten
 
 COUNTS = [5, 1, 9, 16, 17, 3, 3, 40, 8]
 
 
-def stacked(model, theta, shape, task, rows, generator):
-    return [(Stacked(model, theta, shape, task, generator), np.arange(len(rows)))]
+def stacked_within(**limits):
+    """A stand-in for `select_trainers`: stacked trainers with other limits, each a function of the trainer's own; and
+    the list of those it has made."""
+    made = []
 
+    def select(*args):
+        [(trainer, indices)] = stacked(*args)
+        own = {name: value(trainer.limits) for name, value in limits.items()}
+        trainer.limits = dataclasses.replace(trainer.limits, **own)
+        made.append(trainer)
+        return [(trainer, indices)]
 
-def vmapped(model, theta, shape, task, rows, generator):
-    return [(Vmapped(model, theta, measure(model, shape), task), np.arange(len(rows)))]
-
-
-def loop(model, theta, shape, task, rows, generator):
-    return [(Loop(model, theta, task), np.arange(len(rows)))]
-
-
-ROADS = {"stacked": stacked, "vmapped": vmapped, "loop": loop}
+    return select, made
 
 
 def problem(name):
@@ -55,11 +60,11 @@ def problem(name):
     return model, flatten(model), silo(COUNTS, shape, task), task
 
 
-@pytest.mark.parametrize("recipe", [LocalSgd(3, 8, 0.1), LocalSgd(2, 64, 0.1), LocalSgd(2, None, 0.05)], ids=str)
+@pytest.mark.parametrize("recipe", [Recipe(3, 8, 0.1), Recipe(2, 64, 0.1), Recipe(2, None, 0.05)], ids=str)
 @pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("road", ROADS)
-def test_every_road_equals_one_by_one(road, name, recipe, monkeypatch):
-    monkeypatch.setattr(users, "choose", ROADS[road])
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_every_trainer_equals_one_by_one(trainer, name, recipe, monkeypatch):
+    monkeypatch.setattr(users, "select_trainers", TRAINERS[trainer])
     model, theta, data, task = problem(name)
     got = trained(model, theta, data, task, recipe)
     assert torch.equal(flatten(model), theta)  # the caller's model is only a template
@@ -78,7 +83,7 @@ def test_any_record_counts(counts, size, epochs, name):
     torch.manual_seed(2)
     build, shape, task = PROBLEMS[name]
     model = build()
-    theta, data, recipe = flatten(model), silo(counts, shape, task), LocalSgd(epochs, size, 0.01)
+    theta, data, recipe = flatten(model), silo(counts, shape, task), Recipe(epochs, size, 0.01)
     got = trained(model, theta, data, task, recipe)
     assert_same(got, one_by_one(model, theta, data, task, recipe), theta, rows=max(64, *counts))
 
@@ -86,18 +91,11 @@ def test_any_record_counts(counts, size, epochs, name):
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
 def test_blocks_do_not_change_results(name, monkeypatch):
     model, theta, data, task = problem(name)
-    recipe = LocalSgd(2, 8, 0.1)
+    recipe = Recipe(2, 8, 0.1)
     want = trained(model, theta, data, task, recipe)
-    blocks = []
-
-    def small(*args):
-        [(road, indices)] = stacked(*args)
-        road.limits = dataclasses.replace(road.limits, budget=3 * road.limits.user_bytes)
-        blocks.append(road)
-        return [(road, indices)]
-
-    monkeypatch.setattr(users, "choose", small)
-    got = list(train_users(model, theta, data, None, task, recipe, STREAMS, ROUND, PARTY))
+    small, _ = stacked_within(budget=lambda own: 3 * own.user_bytes)
+    monkeypatch.setattr(users, "select_trainers", small)
+    got = blocks(Training(recipe, as_array(theta)), model, data, task)
     assert len(got) > len(COUNTS) // 3
     rows = torch.empty_like(want)
     for block in got:
@@ -105,14 +103,14 @@ def test_blocks_do_not_change_results(name, monkeypatch):
     assert_same(rows, want, theta)
 
 
-@pytest.mark.parametrize("road", ROADS)
-def test_a_sample_of_users_trains_as_in_the_full_run(road, monkeypatch):
-    monkeypatch.setattr(users, "choose", ROADS[road])
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_a_sample_of_users_trains_as_in_the_full_run(trainer, monkeypatch):
+    monkeypatch.setattr(users, "select_trainers", TRAINERS[trainer])
     model, theta, data, task = problem("mlp")
-    recipe, positions = LocalSgd(3, 4, 0.1), np.array([7, 0, 4, 1])
+    recipe, positions = Recipe(3, 4, 0.1), np.array([7, 0, 4, 1])
     full = trained(model, theta, data, task, recipe)
     assert_same(trained(model, theta, data, task, recipe, positions), full[positions], theta)
-    assert list(train_users(model, theta, data, np.array([], int), task, recipe, STREAMS, 0, PARTY)) == []
+    assert blocks(Training(recipe, as_array(theta), np.array([], int)), model, data, task) == []
 
 
 @pytest.mark.parametrize(
@@ -123,7 +121,7 @@ def test_dropout_repeats_bit_for_bit_and_leaves_torch_alone(build, counts):
     torch.manual_seed(3)
     model = build()
     shape = (1, 12, 12) if isinstance(model[0], nn.Conv2d) else (6,)
-    theta, task, recipe = flatten(model), Classification(), LocalSgd(2, 8, 0.1)
+    theta, task, recipe = flatten(model), Classification(), Recipe(2, 8, 0.1)
     data = silo(counts, shape, task)
     before, modes = torch.get_rng_state(), [part.training for part in model.modules()]
     first = trained(model, theta, data, task, recipe)
@@ -135,29 +133,29 @@ def test_dropout_repeats_bit_for_bit_and_leaves_torch_alone(build, counts):
     assert not torch.allclose(other, first)
 
 
-@pytest.mark.parametrize("road", ROADS)
-def test_dropout_is_active_and_differs_between_users_and_steps(road, monkeypatch):
-    monkeypatch.setattr(users, "choose", ROADS[road])
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_dropout_is_active_and_differs_between_users_and_steps(trainer, monkeypatch):
+    monkeypatch.setattr(users, "select_trainers", TRAINERS[trainer])
     model, task = nn.Sequential(nn.Dropout(0.5), nn.Linear(400, 3, bias=False)), Classification()
     theta, data = torch.zeros(1200), silo([1] * 60, (400,), task)
     data = dataclasses.replace(data, x=torch.ones_like(data.x), y=torch.zeros_like(data.y))
     # With zero weights, the first step moves class 0's weights by lr (1 - 1/3) times the scaled mask.
-    once = trained(model, theta, data, task, LocalSgd(1, 4, 2.0**-10))[:, :400] * 1.5 * 2.0**10
+    once = trained(model, theta, data, task, Recipe(1, 4, 2.0**-10))[:, :400] * 1.5 * 2.0**10
     assert set(once.round(decimals=5).unique().tolist()) == {0.0, 2.0}
     # 24,000 fair coins with values 0 and 2: mean 1, standard error 1 / sqrt(24,000)
     assert abs(float(once.mean()) - 1) < 5 / 24_000**0.5
     agreement = (once[:-1] == once[1:]).float().mean()  # neighbours agree on half of the units
     assert abs(float(agreement) - 0.5) < 5 * 0.5 / 23_600**0.5
-    twice = trained(model, theta, data, task, LocalSgd(2, 4, 2.0**-10))[:, :400]
+    twice = trained(model, theta, data, task, Recipe(2, 4, 2.0**-10))[:, :400]
     kept = (twice > 1e-5).float().mean()  # a unit stays at zero only if both masks drop it
     assert abs(float(kept) - 0.75) < 5 * (0.75 * 0.25 / 24_000) ** 0.5
 
 
-@pytest.mark.parametrize("road", ROADS)
-def test_a_user_that_diverges_stays_alone(road, monkeypatch):
-    monkeypatch.setattr(users, "choose", ROADS[road])
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_a_user_that_diverges_stays_alone(trainer, monkeypatch):
+    monkeypatch.setattr(users, "select_trainers", TRAINERS[trainer])
     model, theta, data, task = problem("mlp")
-    recipe = LocalSgd(3, 8, 0.1)
+    recipe = Recipe(3, 8, 0.1)
     want = one_by_one(model, theta, data, task, recipe)
     data.x[data.starts[4] : data.starts[5]] = torch.nan
     got = trained(model, theta, data, task, recipe)
@@ -168,25 +166,21 @@ def test_a_user_that_diverges_stays_alone(road, monkeypatch):
 
 def test_one_full_step_of_rate_one_is_minus_the_gradient():
     model, theta, data, task = problem("linear-binary")
-    got = trained(model, theta, data, task, LocalSgd(1, None, 1.0))
+    got = trained(model, theta, data, task, Recipe(1, None, 1.0))
     x, y = data.x[: COUNTS[0]], data.y[: COUNTS[0]]
     gradient = ((torch.sigmoid(x @ theta) - y)[:, None] * x).mean(0)  # closed form of logistic regression
     torch.testing.assert_close(got[0], -gradient, rtol=1e-5, atol=1e-6)
 
 
-def test_a_large_batch_in_pieces_is_the_same_step(monkeypatch):
+@pytest.mark.parametrize("recipe", [Recipe(2, None, 0.1), Recipe(2, None, 0.1, Adam(eps=0.1), 0.5)], ids=str)
+def test_a_large_batch_in_pieces_is_the_same_step(recipe, monkeypatch):
     for name in ("cnn", "linear-cox"):
         model, theta, data, task = problem(name)
-        recipe = LocalSgd(2, None, 0.1)
         want = one_by_one(model, theta, data, task, recipe)
 
-        def tiny(*args):
-            [(road, indices)] = stacked(*args)
-            road.limits = dataclasses.replace(road.limits, budget=2 * road.limits.row_bytes)
-            return [(road, indices)]
-
-        monkeypatch.setattr(users, "choose", tiny)
-        monkeypatch.setattr("fedpriv.training.stacked.PIECES_FROM", 1)
+        tiny, _ = stacked_within(budget=lambda own: 2 * own.row_bytes)
+        monkeypatch.setattr(users, "select_trainers", tiny)
+        monkeypatch.setattr("fedpriv.training.trainers.stacked.PIECES_FROM", 1)
         assert_same(trained(model, theta, data, task, recipe), want, theta)
 
 
@@ -197,14 +191,10 @@ def test_pieces_see_the_same_masks_in_both_passes(monkeypatch):
     data = silo([64], (1,), task)
     data = dataclasses.replace(data, x=torch.ones_like(data.x), y=torch.zeros_like(data.y))
 
-    def tiny(*args):
-        [(road, indices)] = stacked(*args)
-        road.limits = dataclasses.replace(road.limits, budget=5 * road.limits.row_bytes)
-        return [(road, indices)]
-
-    monkeypatch.setattr(users, "choose", tiny)
-    monkeypatch.setattr("fedpriv.training.stacked.PIECES_FROM", 1)
-    [delta] = trained(model, theta, data, task, LocalSgd(1, None, 1.0))
+    tiny, _ = stacked_within(budget=lambda own: 5 * own.row_bytes)
+    monkeypatch.setattr(users, "select_trainers", tiny)
+    monkeypatch.setattr("fedpriv.training.trainers.stacked.PIECES_FROM", 1)
+    [delta] = trained(model, theta, data, task, Recipe(1, None, 1.0))
     # kept: logits (1, -1), error e = sigmoid(-2); dropped: logits 0, error 1/2 reaches only the last bias.
     e = torch.sigmoid(torch.tensor(-2.0))
     kept = float((0.5 - delta[3]) / (0.5 - e))
@@ -214,26 +204,125 @@ def test_pieces_see_the_same_masks_in_both_passes(monkeypatch):
     torch.testing.assert_close(delta[0], 2 * kept * e, rtol=1e-4, atol=1e-6)
 
 
-def test_memory_stays_within_the_budget(monkeypatch):
-    roads = []
+@pytest.mark.parametrize("optimizer", [Sgd(), Adam()], ids=str)
+def test_memory_stays_within_the_budget(optimizer, monkeypatch):
+    small, made = stacked_within(budget=lambda own: 200_000)
+    monkeypatch.setattr(users, "select_trainers", small)
+    sizes, init = [], Stacked.init
 
-    def small(*args):
-        [(road, indices)] = stacked(*args)
-        road.limits = dataclasses.replace(road.limits, budget=200_000)
-        roads.append(road)
-        return [(road, indices)]
+    def remembered(trainer, number):
+        state = init(trainer, number)
+        states.append(state)
+        return state
 
-    monkeypatch.setattr(users, "choose", small)
+    monkeypatch.setattr(Stacked, "init", remembered)
     for name, most in (("mlp", 3000), ("cnn", 300)):
         build, shape, task = PROBLEMS[name]
-        model = build()
+        model, states = build(), []
         counts = np.random.default_rng(0).integers(1, 20, most)
-        trained(model, flatten(model), silo(counts, shape, task), task, LocalSgd(1, 8, 0.1))
-        assert roads[-1].space.nbytes <= 200_000
+        trained(model, flatten(model), silo(counts, shape, task), task, Recipe(1, 8, 0.1, optimizer))
+        for state in states:
+            stacks = [*state.parameters, *state.gradients, *(s for slot in state.slots.values() for s in slot)]
+            sizes.append(sum(stack.nbytes for stack in stacks) + made[-1].buffers.nbytes)
+        assert len(states) > 2
+    assert max(sizes) <= 200_000
 
 
-def test_batch_norm_is_refused():
-    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+def test_integers_train_as_they_are():
+    """Token ids reach the embedding as integers, on the trainer that is selected for few users and for many."""
+    torch.manual_seed(5)
+    model, task, recipe = Tokens(), Classification(), Recipe(2, 4, 0.5)
+    theta = flatten(model)
+    for counts in ([5, 9], COUNTS):
+        data = token_silo(counts)
+        assert_same(trained(model, theta, data, task, recipe), one_by_one(model, theta, data, task, recipe), theta)
+
+
+def test_integers_are_not_cast_for_a_network_that_takes_none():
+    model, theta, data, task = problem("mlp")
+    data = dataclasses.replace(data, x=data.x.round().long())
+    with pytest.raises(RuntimeError, match="dtype"):
+        blocks(Training(Recipe(1, 8, 0.1), as_array(theta)), model, data, task)
+
+
+def test_streams_have_the_prefix():
+    model, theta, data, task = problem("mlp")
+    model = mlp(p=0.5)
+    asked = []
+
+    class Heard(Streams):
+        def _key(self, purpose, round, party):
+            asked.append((purpose, round, party))
+            return super()._key(purpose, round, party)
+
+    place = {"streams": Heard(5), "round": 2, "party": "silo4"}
+    training = Training(Recipe(1, 8, 0.1), as_array(theta))
+    plain = blocks(training, model, data, task, **place)
+    assert asked == [("batches", 2, "silo4"), ("dropout", 2, "silo4")]
+    other = blocks(training, model, data, task, **place, prefix="anchor")
+    assert asked[2:] == [("anchor batches", 2, "silo4"), ("anchor dropout", 2, "silo4")]
+    assert not torch.equal(plain[0].deltas, other[0].deltas)
+
+
+def test_pooled_records_train_as_one_user():
+    model, theta, data, task = problem("mlp")
+    recipe = Recipe(2, 8, 0.1)
+    [block] = blocks(Training(recipe, as_array(theta), pooled=True), model, data, task)
+    assert block.positions.tolist() == [0]
+    assert_same(block.deltas, one_by_one(model, theta, data.pooled(), task, recipe), theta)
+
+
+def batch_norm():
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def test_batch_norm_is_refused_where_users_are_bounded():
+    model = batch_norm()
     data = silo([4, 5], (6,), Classification())
-    with pytest.raises(ConfigError, match="BatchNorm1d"):
-        next(train_users(model, flatten(model), data, None, Classification(), LocalSgd(1, 8, 0.1), Streams(0), 0, "s"))
+    for positions in (None, np.array([0])):
+        with pytest.raises(ConfigError, match="BatchNorm1d"):
+            blocks(Training(Recipe(1, 8, 0.1), as_array(flatten(model)), positions), model, data, Classification())
+
+
+def test_a_whole_silo_trains_with_batch_norm_from_the_models_own_statistics():
+    torch.manual_seed(6)
+    model, task, recipe = batch_norm(), Classification(), Recipe(2, 8, 0.1)
+    model(torch.randn(20, 6) + 2)  # statistics that are not those of a fresh layer
+    theta, buffers = flatten(model), {name: buffer.clone() for name, buffer in model.named_buffers()}
+    data = silo([16, 4, 20], (6,), task)
+    training = Training(recipe, as_array(theta), pooled=True)
+    [first] = blocks(training, model, data, task)
+    assert all(torch.equal(buffer, buffers[name]) for name, buffer in model.named_buffers())
+    assert torch.equal(flatten(model), theta)
+    oracle = one_by_one(copy.deepcopy(model).train(), theta, data.pooled(), task, recipe)
+    assert_same(first.deltas, oracle, theta)
+    other = silo([30], (6,), task, seed=1)
+    blocks(training, model, other, task)  # another silo in between leaves no trace
+    [again] = blocks(training, model, data, task)
+    assert torch.equal(first.deltas, again.deltas)
+
+
+class Drifting(nn.Module):
+    """Remembers how many batches it has seen, and scales by that."""
+
+    track_running_stats = True
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x):
+        if self.training:
+            self.seen += 1
+        return x * self.seen
+
+
+def test_what_a_layer_remembers_starts_afresh_in_every_training():
+    torch.manual_seed(7)
+    model, task = nn.Sequential(Drifting(), nn.Linear(6, 3)), Classification()
+    theta, data = flatten(model), silo([16], (6,), task)
+    training = Training(Recipe(2, 8, 0.1), as_array(theta), pooled=True)
+    [first], [again] = (blocks(training, model, data, task) for _ in range(2))
+    assert float(model[0].seen) == 0
+    assert torch.equal(first.deltas, again.deltas)
+    assert_same(first.deltas, one_by_one(copy.deepcopy(model).train(), theta, data, task, training.recipe), theta)

@@ -1,0 +1,46 @@
+"""From components to a deployment: how many silos a sum covers, how messages are encoded, who sees what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fedpriv.aggregation.base import Aggregation
+from fedpriv.algorithms.base import Algorithm
+from fedpriv.deployment import Channel, Deployment, Federation
+from fedpriv.mechanisms.base import Mechanism
+from fedpriv.streams import Streams
+from fedpriv.training.optimizers import LocalOptimizer
+
+
+@dataclass(frozen=True)
+class Deployer:
+    """The components that a deployment is made of."""
+
+    algo: Algorithm
+    aggregation: Aggregation
+    mechanism: Mechanism
+    optimizer: LocalOptimizer
+    streams: Streams
+
+    def draft(self, federation: Federation) -> Deployment:
+        """The deployment with mechanisms as configured, checked as far as `federation` is known. Raises ConfigError for
+        settings that cannot work together."""
+        return self._checked(federation, self.algo.mechanisms(self.mechanism))
+
+    def deploy(self, federation: Federation) -> Deployment:
+        """The deployment with all noise a number, once records are allocated. Raises as `draft` does."""
+        return self._checked(federation, self.algo.calibrated(self.draft(federation)))
+
+    def _checked(self, federation: Federation, mechanisms: Mapping[str, Mechanism]) -> Deployment:
+        channels = {name: self._channel(name, mechanism, federation) for name, mechanism in mechanisms.items()}
+        deployment = Deployment(federation, channels, self.aggregation.trust(), self.streams, self.optimizer)
+        self.algo.check(deployment)
+        return deployment
+
+    def _channel(self, name: str, mechanism: Mechanism, federation: Federation) -> Channel:
+        n_invited = self.algo.n_invited(federation)
+        n_summed = self.aggregation.n_summed(n_invited)
+        bound = self.algo.message_bound(name, mechanism, n_summed, federation)
+        encoding = self.aggregation.encoding(n_summed, bound, federation, mechanism)
+        return Channel(mechanism, n_invited, n_summed, encoding or mechanism.encoding(n_summed, bound))

@@ -1,0 +1,53 @@
+"""Which record counts private weighting can serve: 1 <= N_u <= N_max for every user, though nobody knows N_u.
+
+A total above N_max may not divide C_LCM, and would decrypt to a garbage number as large as n. Nothing could be done
+about it then: the server would already hold a function of the counts without noise. So each silo bounds its own part
+before it sends anything. That a silo refuses, and so that some user has many records there, is seen by all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedpriv.errors import FedprivError, require
+
+NAMED = 10
+"""Users named in an error."""
+
+
+class CountsRefusedError(FedprivError):
+    """Record counts that cannot be served; the set-up ends and nothing is released."""
+
+
+def count_limit(n_max: int, count_cap: int | None, n_silos: int) -> int:
+    """Most records of a user that may count in one silo, so that the user cannot have more than `n_max` in all. Raises
+    ConfigError when there is no such number, or when the cap lies above it."""
+    most = n_max // n_silos
+    require(most >= 1, "aggregation.n_max", n_max, f"{n_silos} or more: one record of a user in each silo")
+    if count_cap is None:
+        return most
+    allowed = f"null, or 1 to {most}: aggregation.n_max={n_max} over {n_silos} silos"
+    require(1 <= count_cap <= most, "aggregation.count_cap", count_cap, allowed)
+    return count_cap
+
+
+def refuse_many(name: str, counts: np.ndarray, limit: int) -> None:
+    """At a silo. Raises CountsRefusedError for a count above `limit`; says no more about it than what is public."""
+    if counts.max(initial=0) > limit:
+        raise CountsRefusedError(
+            f"{name} has a user with more than {limit} records, aggregation.n_max over the number of silos: raise "
+            "aggregation.n_max, or set aggregation.count_cap to weigh by counts that are cut there"
+        )
+
+
+def refuse_none(totals: Sequence[int]) -> None:
+    """At the server. Raises CountsRefusedError for users whose blinded total is zero."""
+    absent = [str(user) for user, total in enumerate(totals) if total == 0]
+    if absent:
+        names = ", ".join(absent[:NAMED]) + (" and others" if len(absent) > NAMED else "")
+        raise CountsRefusedError(
+            f"no silo has a record of user {names}: aggregation=private_weighting shows this to the server; leave such "
+            "users out of the list when linking records (allocator.n_users)"
+        )

@@ -1,0 +1,49 @@
+"""Numbers modulo n in private weighting: the silos' blinds and cancelling masks, and how messages are read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from fedpriv.crypto.digest import digest
+from fedpriv.crypto.uniform_integers import integers_below, shared_bytes, shared_integers
+from fedpriv.encoding.slots import SlotEncoding
+from fedpriv.errors import AggregationAbortedError
+from fedpriv.query import Query
+
+
+def blind(n: int, seed: bytes, user: int) -> int:
+    """r_u: uniform among 1..n-1 without a divisor in common with n."""
+    read = shared_bytes(seed, digest("private weighting blind", n, user))
+    while math.gcd(r := integers_below(n, 1, read)[0], n) != 1:
+        pass
+    return r
+
+
+def cancelling_masks(*, n: int, count: int, name: str, seeds: Mapping[str, bytes], purpose: bytes) -> list[int]:
+    """What silo `name` adds, modulo n, to `count` numbers: uniform for who lacks one of its pairs' seeds, and zero in
+    the sum over all silos. seeds: by peer. The same purpose must never mask two different lists."""
+    sums = [0] * count
+    for peer, seed in seeds.items():
+        masks = shared_integers(n, count, seed=seed, purpose=purpose)
+        sums = [s + m if peer > name else s - m for s, m in zip(sums, masks)]
+    return sums
+
+
+def slot_encoding(query: Query) -> SlotEncoding:
+    """How the query's messages are placed in plaintexts."""
+    if not isinstance(query.encoding, SlotEncoding):
+        raise ValueError(f"private weighting encodes messages in slots, not as {query.encoding}")
+    return query.encoding
+
+
+@contextmanager
+def reading(sender: str) -> Iterator[None]:
+    """Turn what is wrong with a message, its length, a number in it or its seal, into the exchange's end."""
+    try:
+        yield
+    except ValueError as error:
+        raise AggregationAbortedError(
+            f"a message of {sender} is unreadable: {error or type(error).__name__}"
+        ) from error

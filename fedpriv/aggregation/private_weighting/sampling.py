@@ -1,0 +1,63 @@
+"""Which users a query samples when nobody may know: the server orders ciphertexts, the silos choose a place.
+
+For a rate a / b the server offers b ciphertexts for each user, a of them real, in a uniformly random order, and all
+silos take the one at the same uniformly random place. Server and silos each know half of what decides; a user is
+sampled with probability a / b, independently of other users and queries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from fedpriv.crypto.digest import digest
+from fedpriv.crypto.uniform_integers import shared_integers
+from fedpriv.errors import ConfigError
+from fedpriv.query import Query
+
+MOST_OFFERED = 100
+
+
+@dataclass(frozen=True)
+class Options:
+    """real (a) of offered (b) ciphertexts for a user hold the inverse, the others zero."""
+
+    real: int
+    offered: int
+
+
+def as_options(rate: float) -> Options:
+    """The fraction that `rate` is. Raises ConfigError unless one with a denominator up to `MOST_OFFERED` is."""
+    fraction = Fraction(rate).limit_denominator(MOST_OFFERED)
+    if float(fraction) != rate:
+        allowed = f"with aggregation.oblivious=true a fraction a / b with b up to {MOST_OFFERED}, such as 0.25 or 0.3"
+        raise ConfigError("algo.user_rate", rate, allowed)
+    return Options(fraction.numerator, fraction.denominator)
+
+
+def options_to_hide(rate: float, oblivious: bool) -> Options | None:
+    """What the server offers a silo to choose from; None where it may know the sample, or where everybody is in it."""
+    return as_options(rate) if oblivious and rate < 1 else None
+
+
+def orders(options: Options, n_users: int, query: Query) -> np.ndarray:
+    """The server's half: (n_users, offered) bool, `real` of every row true."""
+    drawn = query.streams.secret(query.stream("oblivious order"), query.round).random(n_users * options.offered)
+    return np.argsort(drawn.reshape(n_users, options.offered), axis=1) < options.real
+
+
+def choices(options: Options, n_users: int, query: Query, *, seed: bytes) -> list[int]:
+    """The silos' half: a place 0..offered-1 for each user, the same in every silo, from the seed that they share. A
+    seeded simulation draws it from its own stream, so that the sample repeats."""
+    if query.streams.system:
+        purpose = digest("private weighting choice", *query.serial)
+        return shared_integers(options.offered, n_users, seed=seed, purpose=purpose)
+    stream = query.streams.generator(query.stream("oblivious choice"), query.round)
+    return [int(place) for place in stream.integers(0, options.offered, n_users)]
+
+
+def transfer_session(silo: str, query: Query) -> bytes:
+    """Names the oblivious transfers between the server and a silo in a query."""
+    return digest("private weighting transfer", silo, *query.serial)

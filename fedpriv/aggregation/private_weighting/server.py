@@ -1,0 +1,123 @@
+"""The server's part in private weighting: a key pair, the inverses of blinded totals, and the decryption of sums."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from gmpy2 import invert, mpz
+
+from fedpriv.aggregation.base import HelperProtocol
+from fedpriv.aggregation.private_weighting.counts import refuse_none
+from fedpriv.aggregation.private_weighting.integers import reading, slot_encoding
+from fedpriv.aggregation.private_weighting.sampling import Options, options_to_hide, orders, transfer_session
+from fedpriv.aggregation.private_weighting.weighted_product import multiply
+from fedpriv.aggregation.weighted import require_all
+from fedpriv.crypto.oblivious_transfer import Sender
+from fedpriv.crypto.paillier.keys import PrivateKey, generate_key
+from fedpriv.crypto.paillier.parallel import even_ranges, map_in_processes
+from fedpriv.crypto.uniform_integers import from_bytes, width
+from fedpriv.parties.party import Mail, Party
+from fedpriv.query import Broadcast, Query, Total
+
+
+@dataclass(repr=False)
+class PrivateWeightingServer(HelperProtocol):
+    """silos: sorted; the first one leads the set-up. key_bits, oblivious, workers: as in `PrivateWeighting`.
+
+    key: of the silos' sums; None before the set-up. inverses: of the blinded totals, by user. encrypted: all inverses
+    under the key, since the first query in which everybody takes part.
+    """
+
+    silos: tuple[str, ...]
+    key_bits: int
+    oblivious: bool
+    workers: int
+    key: PrivateKey | None = None
+    inverses: list[int] = field(default_factory=list)
+    encrypted: bytes | None = None
+
+    def setup(self) -> Party:
+        """Steps 1a to 1f: publish n, pass public keys and the sealed seed on, add up blinded counts, invert the totals.
+
+        Raises CountsRefusedError for users whose blinded total is zero, AggregationAbortedError when somebody is
+        silent.
+        """
+        key, leader = generate_key(self.key_bits), self.silos[0]
+        n = key.public.n
+        keys = yield {}
+        require_all(self.silos, keys)
+        raw = n.to_bytes(width(n), "little")
+        inbox = yield {name: (raw, dict(keys)) for name in self.silos}
+        require_all([leader], inbox)
+        sealed = inbox[leader]
+        inbox = yield {name: sealed.get(name, b"") for name in self.silos}
+        require_all(self.silos, inbox)
+        n_users = len(inbox[leader]) // width(n)  # public, and the same at all silos
+        totals = [0] * n_users
+        for name in self.silos:
+            with reading(name):
+                totals = [(t + b) % n for t, b in zip(totals, from_bytes(inbox[name], n, n_users))]
+        refuse_none(totals)
+        self.key, self.inverses, self.encrypted = key, [int(invert(total, n)) for total in totals], None
+
+    def query(self, query: Query, broadcast: Broadcast) -> Party:
+        """Steps 2a and 2c: send encrypted inverses, obliviously where nobody may know the sample; add up the messages
+        and decrypt. Returns the Total.
+
+        Raises AggregationAbortedError when a message is missing or no list of ciphertexts, SlotOverflowError when the
+        sum lies beyond its public bound.
+        """
+        key, layout = self.key, slot_encoding(query).layout
+        if key is None:
+            raise RuntimeError("private weighting needs a set-up before the first query")
+        down = replace(broadcast, sampled=None)  # who is sampled is told by what the ciphertexts hold alone
+        options = options_to_hide(query.user_rate, self.oblivious)
+        if options is None:
+            inverses = self._encrypted_inverses(key, query)
+            inbox = yield dict.fromkeys(self.silos, (down, inverses))
+        else:
+            inbox = yield from self._transfer(key, query, down, options=options)
+        require_all(self.silos, inbox)
+        messages = []
+        for name in self.silos:
+            with reading(name):
+                messages.append(key.public.from_bytes(inbox[name], layout.columns(query.size)))
+        products = multiply(key.public, messages)
+        parts = [products[part.start : part.stop] for part in even_ranges(len(products), self.workers)]
+        totals = [t for part in map_in_processes(partial(_decrypted, key), parts, self.workers) for t in part]
+        return Total(layout.decode(layout.unpack(totals, key.public.n, query.size)), self.silos)
+
+    def _encrypted_inverses(self, key: PrivateKey, query: Query) -> bytes:
+        """Enc(1 / (r_u N_u)) for every sampled user and Enc(0) for the others: freshly encrypted for a sample, and once
+        for all queries in which everybody takes part, so that silos can go on with what they have computed from it."""
+        if query.sampled is not None:
+            sample = zip(self.inverses, query.sampled, strict=True)
+            return key.public.to_bytes(key.encrypt(inverse if here else 0) for inverse, here in sample)
+        if self.encrypted is None:
+            self.encrypted = key.public.to_bytes(map(key.encrypt, self.inverses))
+        return self.encrypted
+
+    def _transfer(
+        self, key: PrivateKey, query: Query, down: Broadcast, *, options: Options
+    ) -> Generator[Mail, Mail, Mail]:
+        """The inverses by oblivious transfer: for every user `options.offered` ciphertexts, of which `options.real`
+        hold the inverse, in an order that the server draws. All silos are offered the same; each gets the one that all
+        of them choose alike. Returns the mail that follows."""
+        senders = {name: Sender(transfer_session(name, query)) for name in self.silos}
+        inbox = yield {name: (down, sender.element) for name, sender in senders.items()}
+        require_all(self.silos, inbox)
+        offers = [
+            [key.public.to_bytes([key.encrypt(inverse if real else 0)]) for real in row]
+            for inverse, row in zip(self.inverses, orders(options, len(self.inverses), query), strict=True)
+        ]
+        sealed = {}
+        for name, sender in senders.items():
+            with reading(name):
+                sealed[name] = sender.seal(inbox[name], offers)
+        return (yield sealed)
+
+
+def _decrypted(key: PrivateKey, ciphertexts: list[mpz]) -> list[int]:
+    return [key.decrypt(c) for c in ciphertexts]

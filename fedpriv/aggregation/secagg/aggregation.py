@@ -1,0 +1,144 @@
+"""Secure sums that survive dropouts, over a random part of the silos.
+
+K. Bonawitz et al., Practical secure aggregation for privacy-preserving machine learning (CCS 2017), with the two random
+draws that Huang et al. add for partial participation. A silo's vector is hidden under pairwise masks
+that cancel and under a mask of its own; both masks' secrets are shared among the candidates, and the survivors reveal
+one of the two for each silo, never both. Wrong shares end the query: they must give the public key or the commitment
+that the silo sent along with them. The server draws the candidates U2 among those who answer, and the set U5
+whose vectors make up the sum among those who delivered.
+
+    symbol           here            meaning
+    E0               candidates      most silos that are invited to share keys (U2)
+    E                cohort          silos in the sum (U5), and fewest that must be left in the first phases
+    Th               threshold       shares that reveal a secret, signatures that a set needs
+    U1 .. U7         `_senders`      who has answered in each phase
+
+Phases: AdvertiseKeys, ShareKeys, MaskedInputCollection, ConsistencyCheck, Unmasking. Too few answers in any of them end
+the query without a sum. As printed, Unmasking reconstructs keys over U5 \\ U3 and counts another list; here it is
+U3 \\ U5 and U6.
+
+Trust: verification keys handed out at set-up are genuine. Then the server, and fewer than `threshold` silos with it,
+learn nothing but the sum, as long as 2 * threshold > candidates + colluding silos: no two sets can then both be
+unmasked (the default, above two thirds, covers a server that cheats together with up to a third). Nothing proves that
+the server's draws are random. With weights made of record counts the server learns the counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fedpriv.aggregation.base import SERVER, awaited_broadcast, invited_silos
+from fedpriv.aggregation.ring import RingAggregation, RingSilo, ring_encoding
+from fedpriv.aggregation.secagg.messages import Terms
+from fedpriv.aggregation.secagg.server import Collector
+from fedpriv.aggregation.secagg.silo import Member
+from fedpriv.aggregation.weighted import KeyPassingServer, require_all
+from fedpriv.crypto.signatures import SigningKey, VerificationKey
+from fedpriv.errors import require
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from fedpriv.aggregation.base import Respond
+    from fedpriv.parties.party import Party
+    from fedpriv.query import Broadcast, Query
+    from fedpriv.weighting import Weighting
+
+
+@dataclass(frozen=True)
+class SecAgg(RingAggregation):
+    """Sums modulo 2^bits over exactly `cohort` silos, for which noise shares are sized (`n_summed`).
+
+    candidates: null = all silos. cohort: null = all candidates. threshold: null = more than two thirds of the
+    candidates.
+    """
+
+    threshold: int | None = None
+    cohort: int | None = None
+    candidates: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for key in ("threshold", "cohort", "candidates"):
+            value = getattr(self, key)
+            require(value is None or value >= 1, f"aggregation.{key}", value, "a positive integer, or null")
+        for low, high in (("threshold", "cohort"), ("cohort", "candidates"), ("threshold", "candidates")):
+            small, large = getattr(self, low), getattr(self, high)
+            fits = small is None or large is None or small <= large
+            require(fits, f"aggregation.{low}", small, f"at most aggregation.{high}={large}")
+
+    def n_summed(self, n_invited: int) -> int:
+        return self._numbers(n_invited)[1]
+
+    def terms(self, query: Query) -> Terms:
+        """What all parties go by in a query. Raises ConfigError when it does not fit the silos that are invited."""
+        threshold, cohort, candidates = self._numbers(len(query.invited))
+        return Terms(
+            serial=query.serial,
+            threshold=threshold,
+            cohort=cohort,
+            candidates=candidates,
+            encoding=ring_encoding(query),
+        )
+
+    def _numbers(self, silos: int) -> tuple[int, int, int]:
+        """Threshold, cohort and candidates."""
+        candidates = silos if self.candidates is None else self.candidates
+        cohort = candidates if self.cohort is None else self.cohort
+        threshold = 2 * candidates // 3 + 1 if self.threshold is None else self.threshold
+        require(candidates <= silos, "aggregation.candidates", candidates, f"at most the {silos} silos")
+        require(cohort <= candidates, "aggregation.cohort", cohort, f"at most the {candidates} candidates")
+        require(threshold <= cohort, "aggregation.threshold", threshold, f"at most aggregation.cohort={cohort}")
+        require(2 * threshold > candidates, "aggregation.threshold", threshold, f"more than half of {candidates}")
+        return threshold, cohort, candidates
+
+    def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> SecAggSilo:
+        return SecAggSilo(name, weighting, self)
+
+    def helper(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> SecAggServer:
+        return SecAggServer(silos, weighting, self)
+
+
+@dataclass(repr=False)
+class SecAggSilo(RingSilo):
+    """Signs with one key as long as the run; all other keys serve for one query.
+
+    registry: every silo's verification key, by name.
+    """
+
+    aggregation: SecAgg
+    signing_key: SigningKey = field(init=False)
+    registry: dict[str, VerificationKey] = field(init=False)
+
+    def setup(self, counts: np.ndarray) -> Party:
+        yield from super().setup(counts)
+        self.signing_key = SigningKey.generate()
+        mail = yield {SERVER: self.signing_key.verification_key.raw}
+        require_all([SERVER], mail)
+        self.registry = {name: VerificationKey(raw) for name, raw in mail[SERVER].items()}
+
+    def query(self, query: Query, respond: Respond) -> Party:
+        broadcast = yield from awaited_broadcast()
+        if broadcast is None:
+            return
+        update, terms = respond(broadcast), self.aggregation.terms(query)
+        yield from Member(
+            name=self.name,
+            terms=terms,
+            signing_key=self.signing_key,
+            registry=self.registry,
+            vector=lambda: self.encoded(update, terms.encoding),
+        ).run()
+
+
+@dataclass
+class SecAggServer(KeyPassingServer):
+    """Remembers nothing from one query to the next."""
+
+    aggregation: SecAgg
+
+    def query(self, query: Query, broadcast: Broadcast) -> Party:
+        draws = query.streams.secret(query.stream("silo sample"), query.round, SERVER)
+        collector = Collector(self.aggregation.terms(query), sorted(invited_silos(query)), draws)
+        return (yield from collector.run(broadcast))

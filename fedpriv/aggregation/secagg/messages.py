@@ -1,0 +1,103 @@
+"""What silos and server of a secure sum say to each other, what they sign, and how shares travel.
+
+Every message is (phase, content). The session, a digest of the query's serial and of all candidates' fresh public keys,
+enters every signature of a set, every encryption and every mask, so nothing of one query means anything in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from fedpriv.crypto.digest import digest
+from fedpriv.crypto.sealing import seal, unseal
+from fedpriv.crypto.x25519 import PrivateKey, PublicKey
+from fedpriv.encoding.fixed_point import FixedPoint
+
+ADVERTISE = "AdvertiseKeys"
+SHARE = "ShareKeys"
+COLLECT = "MaskedInputCollection"
+CHECK = "ConsistencyCheck"
+UNMASK = "Unmasking"
+
+Advert = tuple[bytes, bytes, bytes]
+"""A silo's public keys for this query, of the channel (c_u) and of the masks (s_u), and its signature on them."""
+
+Sharing = tuple[bytes, dict[str, bytes]]
+"""A silo's commitment to its own mask's seed, and its shares of both secrets, sealed, by receiver."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """The public numbers of one query: its serial, Th, E, E0, and how sums are decoded."""
+
+    serial: tuple[int, int]
+    threshold: int
+    cohort: int
+    candidates: int
+    encoding: FixedPoint
+
+
+@dataclass(frozen=True, kw_only=True)
+class Envelope:
+    """What one silo's shares travel in to another, past the server.
+
+    own, peer: the channel keys of whoever holds the envelope and of the other side.
+    """
+
+    own: PrivateKey
+    peer: PublicKey
+    session: bytes
+    sender: str
+    receiver: str
+
+    def seal(self, shares: bytes) -> bytes:
+        """Both names (as a digest) and the shares, encrypted for the receiver. Raises ValueError for a peer's key of
+        low order."""
+        return seal(self._key(), self._names() + shares)
+
+    def unseal(self, sealed: bytes) -> bytes:
+        """The shares. Raises SealBrokenError for an altered message, ValueError for one that names others."""
+        opened, names = unseal(self._key(), sealed), self._names()
+        if opened[: len(names)] != names:
+            raise ValueError("it names others")
+        return opened[len(names) :]
+
+    def _key(self) -> bytes:
+        """Serves for this one message, since it depends on the direction."""
+        purpose = digest("secagg channel", self.session, self.sender, self.receiver)
+        return self.own.derive_shared_seed(self.peer, purpose)
+
+    def _names(self) -> bytes:
+        return digest(self.sender, self.receiver)
+
+
+def keys_statement(serial: tuple[int, int], name: str, keys: tuple[bytes, bytes]) -> bytes:
+    """What a silo signs about its keys: the channel's and the masks'."""
+    return digest("secagg keys", *serial, name, *keys)
+
+
+def set_statement(session: bytes, members: Iterable[str]) -> bytes:
+    """What a silo signs about the set whose sum is to be revealed."""
+    return digest("secagg set", session, *sorted(members))
+
+
+def session_of(serial: tuple[int, int], roster: Mapping[str, Advert]) -> bytes:
+    """The digest that ties a message to this query and these keys."""
+    keys = [part for name in sorted(roster) for part in (name, *roster[name][:2])]
+    return digest("secagg session", *serial, *keys)
+
+
+def points(roster: Iterable[str]) -> dict[str, int]:
+    """Each candidate's point on the polynomials."""
+    return {name: index + 1 for index, name in enumerate(sorted(roster))}
+
+
+def pair_seed(own: PrivateKey, peer: PublicKey, session: bytes) -> bytes:
+    """The seed of a pair's mask, the same for both. Raises ValueError for a peer's key of low order."""
+    return own.derive_shared_seed(peer, digest("secagg mask", session))
+
+
+def seed_commitment(session: bytes, name: str, seed: bytes) -> bytes:
+    """What shows later that a seed is the one this silo shared in this query; 256 random bits cannot be guessed."""
+    return digest("secagg seed", session, name, seed)

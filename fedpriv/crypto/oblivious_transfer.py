@@ -1,0 +1,128 @@
+"""Oblivious transfer, 1 out of b: the receiver gets the message that it chooses, the sender does not learn which.
+
+T. Chou and C. Orlandi, The simplest protocol for oblivious transfer (LATINCRYPT 2015), in the squares modulo the prime
+p of group 15 of RFC 3526, a group of prime order q = (p - 1) / 2. The sender publishes S = g^y. For choice c the
+receiver sends R = S^c g^x with x uniform below q: R is uniform in the group whatever c is, so the choice is hidden
+perfectly. The key of message j is a hash of R^y S^(-jy) and of what was said before; the receiver can compute it for
+j = c alone, as S^x. One S serves for all transfers of a session, so that the receiver's powers have two fixed bases;
+y has 512 bits, above the 420 that RFC 3526 asks for in this group.
+
+Security: against parties that follow the protocol, under the computational Diffie-Hellman assumption with SHA-256 as a
+random oracle. A session is bytes that name who talks to whom and when; no two pairs of parties, and no two exchanges of
+a pair, may have the same.
+
+    S -> `element`      R -> `requests`      x, y -> exponents
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from functools import cache
+
+import gmpy2
+from gmpy2 import invert, mpz, powmod
+
+from fedpriv.crypto import sealing
+from fedpriv.crypto.digest import digest
+from fedpriv.crypto.uniform_integers import from_bytes, to_bytes
+
+GENERATOR = 4
+"""A square, and so a generator of the squares, whose number is prime."""
+SENDER_BITS = 512
+WINDOW = 4
+"""Bits of an exponent that one multiplication takes care of."""
+
+
+@cache
+def prime() -> int:
+    """p = 2^3072 - 2^3008 - 1 + 2^64 (floor(2^2942 pi) + 1690314), RFC 3526, section 4."""
+    with gmpy2.context(precision=3100, round=gmpy2.RoundDown):
+        digits = int(gmpy2.floor(gmpy2.const_pi() * mpz(2) ** 2942))
+    return 2**3072 - 2**3008 - 1 + 2**64 * (digits + 1690314)
+
+
+def order() -> int:
+    """q, how many squares there are."""
+    return (prime() - 1) // 2
+
+
+class Sender:
+    """Who offers messages, in one session."""
+
+    def __init__(self, session: bytes) -> None:
+        self.session = session
+        self._exponent = secrets.randbits(SENDER_BITS)
+        self._own = powmod(GENERATOR, self._exponent, prime())
+        self.element = to_bytes([int(self._own)], prime())
+
+    def seal(self, requests: bytes, messages: Sequence[Sequence[bytes]]) -> list[bytes]:
+        """All messages of every transfer, sealed, in order; a transfer's are equally long and together in one piece.
+        Raises ValueError for requests that are no squares."""
+        p = prime()
+        step = invert(powmod(self._own, self._exponent, p), p)
+        sealed = []
+        for index, (request, offered) in enumerate(zip(_elements(requests, len(messages)), messages, strict=True)):
+            secret, pieces = powmod(request, self._exponent, p), []
+            for message in offered:
+                key = _key(self.session, self.element, index, request=request, secret=secret)
+                pieces.append(sealing.seal(key, message))
+                secret = secret * step % p
+            sealed.append(b"".join(pieces))
+        return sealed
+
+
+class Receiver:
+    """Who has chosen, in one session. choices: for each transfer, which message it wants. Raises ValueError for an
+    element that is no square."""
+
+    def __init__(self, session: bytes, element: bytes, choices: Sequence[int]) -> None:
+        p = prime()
+        [other] = _elements(element, 1)
+        of_generator, of_other = _windows(mpz(GENERATOR), p), _windows(other, p)
+        self.choices = choices
+        self._keys: list[bytes] = []
+        requests = []
+        for index, choice in enumerate(choices):
+            exponent = secrets.randbelow(order())
+            request = powmod(other, choice, p) * _power(of_generator, exponent, p) % p
+            requests.append(int(request))
+            secret = _power(of_other, exponent, p)
+            self._keys.append(_key(session, element, index, request=request, secret=secret))
+        self.requests = to_bytes(requests, p)
+
+    def unseal(self, sealed: Sequence[bytes], size: int) -> list[bytes]:
+        """The chosen messages, `size` bytes each. Raises SealBrokenError for an altered one."""
+        whole = size + sealing.TAG_BYTES
+        pieces = [raw[choice * whole : (choice + 1) * whole] for raw, choice in zip(sealed, self.choices, strict=True)]
+        return [sealing.unseal(key, piece) for key, piece in zip(self._keys, pieces, strict=True)]
+
+
+def _elements(raw: bytes, count: int) -> list[mpz]:
+    elements = [mpz(number) for number in from_bytes(raw, prime(), count)]
+    if any(gmpy2.jacobi(element, prime()) != 1 for element in elements):
+        raise ValueError("not an element of the group")
+    return elements
+
+
+def _windows(base: mpz, p: int) -> list[list[mpz]]:
+    """base^(digit * 2^(WINDOW * place)) for every place of an exponent below p and every digit."""
+    tables = []
+    for _ in range(0, p.bit_length(), WINDOW):
+        table = [mpz(1)]
+        for _ in range(2**WINDOW):
+            table.append(table[-1] * base % p)
+        base = table.pop()
+        tables.append(table)
+    return tables
+
+
+def _power(tables: list[list[mpz]], exponent: int, p: int) -> mpz:
+    result = mpz(1)
+    for place, table in enumerate(tables):
+        result = result * table[exponent >> (WINDOW * place) & (2**WINDOW - 1)] % p
+    return result
+
+
+def _key(session: bytes, element: bytes, index: int, *, request: mpz, secret: mpz) -> bytes:
+    return digest(session, index, element, to_bytes([int(request), int(secret)], prime()))

@@ -1,0 +1,40 @@
+"""Messages that only the holders of a key can read or make: AES-256 in Galois/counter mode (NIST SP 800-38D).
+
+A key must serve for one message alone, since the nonce is the same for all: two messages under one key give their
+difference away, and let anybody forge more. Every key here is derived for a single message.
+"""
+
+from __future__ import annotations
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+KEY_BYTES = 32
+TAG_BYTES = 16
+"""How much longer a sealed message is."""
+NONCE = bytes(12)
+
+
+class SealBrokenError(ValueError):
+    """A sealed message was altered, or was sealed with another key."""
+
+
+def seal(key: bytes, content: bytes) -> bytes:
+    """`content` encrypted and authenticated, `TAG_BYTES` longer. key: 32 bytes that seal nothing else; ValueError
+    for another length."""
+    return _cipher(key).encrypt(NONCE, content, None)
+
+
+def unseal(key: bytes, sealed: bytes) -> bytes:
+    """What was sealed. Raises SealBrokenError for a message that this key has not sealed, and ValueError for a key
+    that has not 32 bytes."""
+    try:
+        return _cipher(key).decrypt(NONCE, sealed, None)
+    except InvalidTag as error:
+        raise SealBrokenError("its seal is broken") from error
+
+
+def _cipher(key: bytes) -> AESGCM:
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"a key has {KEY_BYTES} bytes, not {len(key)}")
+    return AESGCM(key)

@@ -1,0 +1,57 @@
+"""Signatures: Ed25519 (RFC 8032)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+KEY_BYTES = 32
+
+
+@dataclass(frozen=True)
+class VerificationKey:
+    """What everybody may know of a key, 32 bytes. Raises ValueError for another length."""
+
+    raw: bytes
+
+    def __post_init__(self) -> None:
+        _check_length(self.raw)
+
+    def verifies(self, signature: bytes, statement: bytes) -> bool:
+        """Whether the owner of the signing key has signed the statement."""
+        try:
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, statement)
+        except InvalidSignature:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class SigningKey:
+    """What its owner alone may know, 32 bytes. Raises ValueError for another length."""
+
+    raw: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        _check_length(self.raw)
+
+    @classmethod
+    def generate(cls) -> SigningKey:
+        """A fresh key, from the operating system's randomness."""
+        return cls(Ed25519PrivateKey.generate().private_bytes_raw())
+
+    @property
+    def verification_key(self) -> VerificationKey:
+        """What checks this key's signatures."""
+        return VerificationKey(Ed25519PrivateKey.from_private_bytes(self.raw).public_key().public_bytes_raw())
+
+    def sign(self, statement: bytes) -> bytes:
+        """A signature, 64 bytes."""
+        return Ed25519PrivateKey.from_private_bytes(self.raw).sign(statement)
+
+
+def _check_length(raw: bytes) -> None:
+    if len(raw) != KEY_BYTES:
+        raise ValueError(f"an Ed25519 key has {KEY_BYTES} bytes, not {len(raw)}")

@@ -1,0 +1,1 @@
+"""Real vectors as integers whose sums are exact."""

@@ -1,0 +1,37 @@
+"""Messages made of integers, as far as noise and sensitivities depend on them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from fedpriv.errors import ConfigError
+
+LEAST_STEPS = 8
+"""Grid steps that the standard deviation of a noise share must span."""
+
+
+class Encoding(ABC):
+    """How real vectors become integers whose sum is exact; a frozen, picklable value that all parties agree on."""
+
+    @property
+    @abstractmethod
+    def unit(self) -> float:
+        """The grid step, 2^-f."""
+
+    @property
+    @abstractmethod
+    def rounding(self) -> float:
+        """Largest distance of a decoded sum's coordinate from the sum of the real ones."""
+
+    @abstractmethod
+    def shift(self, size: int) -> float:
+        """How much further than without rounding, in L2 norm, the sum of (size,) signals moves at most when one unit's
+        data change in every silo."""
+
+    @abstractmethod
+    def too_coarse(self, steps: float) -> ConfigError:
+        """The error when the standard deviation of a noise share spans only `steps` grid steps."""
+
+    @abstractmethod
+    def too_fine(self, steps: float) -> ConfigError:
+        """The error when it spans `steps` grid steps, more than can be sampled or fit an integer."""

@@ -1,0 +1,81 @@
+"""One actor of Ray a party, silos and helpers alike, on this machine or on a cluster's.
+
+The coordinator holds nothing of a party but its description. A party's process is given that description alone, and
+then its tasks and its mail; messages travel through the coordinator, in the same steps as in one process.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from fedpriv.engines.base import Engine, Session
+from fedpriv.errors import ConfigError, require
+from fedpriv.parties.party import Memory, PartySpec
+
+
+@dataclass(frozen=True)
+class RayEngine(Engine):
+    """Parties as actors.
+
+    address: of a cluster that this machine belongs to, "host:port" or "auto"; None: a private instance on this machine,
+    which ends with the session. timeout: seconds without an answer after which a party that is not computing is lost;
+    how long local training may take is not bounded. cpus_per_party, gpus_per_party: what Ray reserves for each party,
+    which may be fractions; 0 reserves nothing, so that there may be more parties than cores, and each sees all GPUs of
+    its machine. threads: that a party computes on; with one, results are those of one process on one thread to the bit.
+    """
+
+    address: str | None = None
+    timeout: float = 60.0
+    cpus_per_party: float = 0.0
+    gpus_per_party: float = 0.0
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        require(0 < self.timeout < math.inf, "engine.timeout", self.timeout, "a positive number of seconds")
+        for key in ("cpus_per_party", "gpus_per_party"):
+            share = getattr(self, key)
+            fits = 0 <= share < math.inf and (share <= 1 or share == math.floor(share))
+            require(fits, f"engine.{key}", share, "0, a fraction of 1, or a whole number")
+        require(self.threads >= 1, "engine.threads", self.threads, "a positive number of threads")
+
+    def check(self, device: str) -> None:
+        if self.gpus_per_party and device not in ("cpu", "cuda", "cuda:0"):
+            allowed = "with engine.gpus_per_party each party sees its own GPUs only; allowed: cpu, cuda"
+            raise ConfigError("device", device, allowed)
+        self._require_ray()
+
+    def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
+        self._require_ray()
+        os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")  # read on import; parties need nothing installed
+        from fedpriv.engines.ray_session import RaySession
+
+        return RaySession(
+            specs,
+            memories,
+            address=self.address,
+            timeout=self.timeout,
+            cpus=self.cpus_per_party,
+            gpus=self.gpus_per_party,
+            threads=self.threads,
+        )
+
+    def _require_ray(self) -> None:
+        """Raise ConfigError unless Ray is installed and something listens at the address; Ray would try for long."""
+        if find_spec("ray") is None:
+            raise ConfigError("engine", "ray", "Ray is not installed; pip install 'fedpriv[ray]'")
+        if self.address in (None, "auto"):
+            return
+        host, _, port = str(self.address).rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=10):
+                pass
+        except (OSError, ValueError, OverflowError) as error:
+            allowed = "null, auto or host:port of a cluster that this machine belongs to"
+            raise ConfigError(
+                "engine.address", self.address, f"no cluster there ({error}); allowed: {allowed}"
+            ) from error

@@ -1,0 +1,116 @@
+"""A party's process under Ray, and how anything gets in and out of it.
+
+Everything crosses as bytes in pieces so small that they travel inside Ray's calls. What is larger Ray keeps in its
+object store, which is memory that every process of a machine maps: each party could read there what the others were
+given and have said.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ray
+import ray.cloudpickle
+
+from fedpriv.engines.base import Sent
+from fedpriv.engines.failures import failure_of
+from fedpriv.engines.inprocess import answer
+from fedpriv.parties.messages import decode, encode
+from fedpriv.parties.party import Participant, Party
+
+pickled: Callable[[Any], bytes] = ray.cloudpickle.dumps
+"""Also of what a script defines, which no other process could import."""
+
+PIECE = 96 * 1024
+"""Bytes; from 100 KiB on Ray uses its object store."""
+
+PER_CALL = 16
+"""Pieces in one call; with more, Ray spends longer on each."""
+
+HEAD = 8
+"""Bytes in front of a reply, which say how long it is."""
+
+
+def batches(content: bytes) -> Iterator[tuple[bytes, ...]]:
+    """The pieces of `content`, those of one call at a time; at least one call."""
+    for start in range(0, max(len(content), 1), PIECE * PER_CALL):
+        end = min(len(content), start + PIECE * PER_CALL)
+        yield tuple(content[at : min(at + PIECE, end)] for at in range(start, end, PIECE))
+
+
+class PartyProcess:
+    """What runs there, for one party. A request is a verb (open, begin, wake, checkpoint) and bytes, a reply is bytes.
+
+    Descriptions, tasks and what an exchange returns are pickled, as they come from the coordinator's own code; messages
+    and checkpoints that come back are `parties.messages`, which run no code.
+    """
+
+    def __init__(self) -> None:
+        self.participant: Participant | None = None
+        self.party: Party | None = None
+        self.request: list[bytes] = []
+        self.reply = b""
+        self.answering = False
+
+    def prepare(self, folder: str, path: list[str], threads: int) -> None:
+        """Look for modules and files where the coordinator does; before anything is loaded."""
+        if os.path.isdir(folder):
+            os.chdir(folder)
+        sys.path += [entry for entry in path if entry not in sys.path]
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # for libraries that are yet to be loaded
+
+    def take(self, *pieces: bytes) -> None:
+        """The next pieces of a request."""
+        self.request += pieces
+
+    def serve(self, verb: str, *pieces: bytes) -> bytes:
+        """The last pieces of a request; returns the length of the reply, `HEAD` bytes, and the reply's first piece."""
+        request = b"".join([*self.request, *pieces])
+        self.request.clear()
+        self.answering = True
+        try:
+            self.reply = self._reply(verb, request)
+        finally:
+            self.answering = False
+        return len(self.reply).to_bytes(HEAD, "little") + self.reply[:PIECE]
+
+    def give(self, start: int) -> bytes:
+        """The piece of the reply that begins at byte `start`."""
+        return self.reply[start : start + PIECE]
+
+    @ray.method(concurrency_group="watch")
+    def patience(self) -> bool:
+        """Whether silence does not mean that the party is gone: it computes, or waits for more of a request."""
+        return not self.answering or self.participant is None or self.participant.computing
+
+    def _reply(self, verb: str, request: bytes) -> bytes:
+        act = {"open": self._open, "begin": self._begin, "wake": self._wake, "checkpoint": self._checkpoint}[verb]
+        try:
+            return encode(act(request))
+        except Exception as error:
+            return encode(("raised", failure_of(error)))
+
+    def _open(self, request: bytes) -> tuple[str, Any]:
+        self.party, self.participant = None, None
+        spec, memory = pickle.loads(request)
+        self.participant = spec.open(memory)
+        return "done", None
+
+    def _begin(self, request: bytes) -> tuple[str, Any]:
+        assert self.participant is not None
+        self.party = None
+        self.party = self.participant.take_part(pickle.loads(request))
+        return "done", None
+
+    def _wake(self, request: bytes) -> tuple[str, Any]:
+        assert self.party is not None
+        said = answer(self.party, decode(request))
+        return ("sent", said.messages) if isinstance(said, Sent) else ("returned", pickled(said.learned))
+
+    def _checkpoint(self, request: bytes) -> tuple[str, Any]:
+        assert self.participant is not None
+        return "done", dict(self.participant.checkpoint())

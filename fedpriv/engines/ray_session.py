@@ -1,0 +1,208 @@
+"""The parties of a run as actors of Ray."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import ray
+
+from fedpriv.engines.base import Returned, Sent, Session
+from fedpriv.engines.failures import raise_failure
+from fedpriv.engines.ray_cluster import CONNECTION
+from fedpriv.engines.ray_party import HEAD, PIECE, PartyProcess, batches, pickled
+from fedpriv.errors import ConfigError
+from fedpriv.parties.messages import decode, encode
+from fedpriv.parties.party import Mail, Memory, PartySpec
+
+STARTING = 600.0
+"""Seconds that starting the processes and making the parties may take: on a small machine they load their libraries
+one after the other."""
+
+AT_ONCE = 64
+"""Pieces of a reply that are asked for together."""
+
+
+class RaySession(Session):
+    """One actor a party, made from its description alone. Arguments: see `RayEngine`."""
+
+    def __init__(
+        self,
+        specs: Mapping[str, PartySpec],
+        memories: Mapping[str, Memory],
+        *,
+        address: str | None,
+        timeout: float,
+        cpus: float,
+        gpus: float,
+        threads: int,
+    ) -> None:
+        self.specs = dict(specs)
+        self.timeout = timeout
+        self.threads = threads
+        self.actors: dict[str, Any] = {}
+        self.reasons: dict[str, str] = {}
+        CONNECTION.enter(address)
+        self.closed = False
+        try:
+            _require_resources(len(specs), cpus, gpus)
+            options = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
+            remote: Any = ray.remote  # its annotations leave out options of actors
+            self.actor_class = remote(concurrency_groups={"watch": 1}, **options)(PartyProcess)
+            self.reopen({name: memories.get(name, {}) for name in specs})
+            if self.reasons:
+                name, why = min(self.reasons.items())
+                raise RuntimeError(f"{name} could not be started: {why}")
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def lost(self) -> frozenset[str]:
+        return frozenset(self.reasons)
+
+    def elapsed(self, seconds: Iterable[float]) -> float:
+        return max(seconds, default=0.0)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        try:
+            for actor in self.actors.values() if ray.is_initialized() else ():
+                ray.kill(actor)
+        finally:
+            self.actors.clear()
+            CONNECTION.leave()
+
+    def reopen(self, memories: Mapping[str, Memory]) -> None:
+        for name in memories:
+            if name in self.actors:
+                ray.kill(self.actors[name])
+            self.reasons.pop(name, None)
+            self.actors[name] = self.actor_class.remote()
+        place = (os.getcwd(), [os.path.abspath(entry) for entry in sys.path], self.threads)
+        self._replies({name: self.actors[name].prepare.remote(*place) for name in memories}, STARTING)
+        requests = {name: pickled((self.specs[name], dict(memories[name]))) for name in memories}
+        self._ask("open", requests, STARTING)
+
+    def begin(self, tasks: Mapping[str, Any]) -> None:
+        self._ask("begin", {name: pickled(task) for name, task in tasks.items()}, self.timeout)
+
+    def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
+        said = self._ask("wake", {name: encode(letters) for name, letters in mail.items()}, self.timeout)
+        return {name: _said(*said[name]) if name in said else None for name in sorted(mail)}
+
+    def checkpoints(self, names: Iterable[str]) -> dict[str, Memory]:
+        memories = self._ask("checkpoint", dict.fromkeys(names, b""), self.timeout)
+        return {name: memory for name, (_, memory) in memories.items()}
+
+    def _ask(self, verb: str, requests: Mapping[str, bytes], timeout: float) -> dict[str, tuple[str, Any]]:
+        """Everybody's reply to its request; who is lost, before or meanwhile, is missing. Raises the first by name of
+        what parties raise."""
+        pending = {}
+        for name, request in requests.items():
+            if name not in self.reasons:
+                *early, last = batches(request)
+                for pieces in early:
+                    self.actors[name].take.remote(*pieces)
+                pending[name] = self.actors[name].serve.remote(verb, *last)
+        replies = {}
+        for name, start in sorted(self._replies(pending, timeout).items()):
+            reply = self._rest(name, start, timeout)
+            if reply is not None:
+                replies[name] = decode(reply)
+        for name, (kind, content) in replies.items():
+            if kind == "raised":
+                raise_failure(name, content)
+        return replies
+
+    def _replies(self, pending: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+        """The results of one call a party. Those of which nothing is heard for `timeout` seconds, though they are not
+        busy, are lost."""
+        results: dict[str, Any] = {}
+        calls, probes = {ref: name for name, ref in pending.items()}, dict[Any, str]()
+        silence = dict.fromkeys(pending, 0.0)
+        tick = min(1.0, timeout / 4)
+        while calls:
+            began = time.monotonic()
+            ready, _ = ray.wait([*calls], num_returns=len(calls), timeout=tick)
+            passed = min(tick, time.monotonic() - began)  # not what this process has slept through
+            for ref in ready:
+                name = calls.pop(ref)
+                answered, result = self._result(name, ref)
+                if answered:
+                    results[name] = result
+            for name in calls.values():
+                silence[name] += passed
+            for name in self._busy(probes):
+                silence[name] = 0.0
+            for ref, name in list(calls.items()):
+                if silence[name] > timeout:
+                    self._lose(name, f"no answer within engine.timeout={self.timeout:g} seconds")
+                if name in self.reasons:
+                    del calls[ref]
+            unasked = set(calls.values()) - set(probes.values())
+            probes |= {self.actors[name].patience.remote(): name for name in unasked}
+        return results
+
+    def _busy(self, probes: dict[Any, str]) -> set[str]:
+        """Who says that its silence means nothing; takes the probes that are answered out of `probes`."""
+        ready, _ = ray.wait([*probes], num_returns=len(probes), timeout=0) if probes else ([], [])
+        names = [(probes.pop(ref), ref) for ref in ready]
+        return {name for name, ref in names if self._result(name, ref) == (True, True)}
+
+    def _rest(self, name: str, start: bytes, timeout: float) -> bytes | None:
+        """A whole reply by its start; None if the party is lost over it."""
+        length, parts = int.from_bytes(start[:HEAD], "little"), [start[HEAD:]]
+        places = range(PIECE, length, PIECE)
+        for first in range(0, len(places), AT_ONCE):
+            refs = [self.actors[name].give.remote(place) for place in places[first : first + AT_ONCE]]
+            answered, pieces = self._result(name, refs, timeout)
+            if not answered:
+                return None
+            parts += pieces
+        return b"".join(parts)
+
+    def _result(self, name: str, refs: Any, timeout: float | None = None) -> tuple[bool, Any]:
+        """Whether there is a result, and what it is; a party that has none is lost."""
+        try:
+            return True, ray.get(refs, timeout=timeout)
+        except ray.exceptions.RayTaskError:
+            raise
+        except ray.exceptions.GetTimeoutError:
+            self._lose(name, f"no answer within engine.timeout={self.timeout:g} seconds")
+        except ray.exceptions.RayError as error:
+            self._lose(name, f"its process died ({_reason(error)})")
+        return False, None
+
+    def _lose(self, name: str, why: str) -> None:
+        if name not in self.reasons:
+            self.reasons[name] = why
+            ray.kill(self.actors[name])
+            warnings.warn(f"{name} is silent from now on: {why}", RuntimeWarning, stacklevel=2)
+
+
+def _said(kind: str, content: Any) -> Sent | Returned:
+    return Sent(content) if kind == "sent" else Returned(pickle.loads(content))
+
+
+def _require_resources(parties: int, cpus: float, gpus: float) -> None:
+    resources: Callable[[], dict[str, float]] = ray.cluster_resources
+    present = resources()
+    for key, kind, each in (("cpus", "CPU", cpus), ("gpus", "GPU", gpus)):
+        if parties * each > present.get(kind, 0.0):
+            allowed = f"that is {parties * each:g} {kind}s for all parties, and Ray has {present.get(kind, 0.0):g}"
+            raise ConfigError(f"engine.{key}_per_party", each, allowed)
+
+
+def _reason(error: Exception) -> str:
+    """One line of what Ray says of a dead actor."""
+    kind = re.search(r"Worker exit type: (\w+)", str(error))
+    return kind[1] if kind else str(error).strip().split("\n")[-1]

@@ -1,0 +1,17 @@
+"""A layer that keeps records within an L2 ball."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+class L2Projection(nn.Module):
+    """Rows (..., features) longer than `radius` are scaled down to it; the others pass unchanged."""
+
+    def __init__(self, radius: float) -> None:
+        super().__init__()
+        self.radius = radius
+
+    def forward(self, x: Tensor) -> Tensor:
+        norm: Tensor = x.norm(dim=-1, keepdim=True)
+        return x * (self.radius / norm.clamp_min(self.radius))

@@ -1,0 +1,229 @@
+"""Messages as bytes, with a closed set of types: reading foreign bytes can run no code and take no more memory than
+their own length.
+
+A message is None, a bool, an int of any size, a float, a str, bytes, a tuple, list or dict (keys: str or int) of
+messages, a numpy array or scalar of booleans or numbers, or a registered dataclass of messages. Equal bytes mean equal
+messages: each message has exactly one encoding, `decode` refuses all others, and types come back as they were (a tuple
+as a tuple, float32 as float32).
+
+Layout: one letter for the type, then its content. Lengths and counts are 4 bytes, everything is little-endian.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import numpy as np
+
+LIMIT = 2**30
+"""Largest encoded message in bytes."""
+
+DEPTH = 32
+"""Deepest nesting of tuples, lists and dicts."""
+
+DTYPES = tuple(
+    np.dtype(code)
+    for code in ("?", "<i1", "<i2", "<i4", "<i8", "<u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "<c8", "<c16")
+)
+
+T = TypeVar("T")
+_REGISTERED: dict[str, type] = {}
+
+
+class MessageError(ValueError):
+    """Not a message: a type outside the schema, too large, or bytes that no message encodes to."""
+
+
+def register(cls: type[T]) -> type[T]:
+    """Class decorator: instances of this dataclass, told by its name and its fields' values, may be in a message."""
+    if _REGISTERED.setdefault(cls.__name__, cls) is not cls:
+        raise ValueError(f"two classes of messages are named {cls.__name__}")
+    return cls
+
+
+def encode(message: Any) -> bytes:
+    """The bytes of a message. Raises MessageError."""
+    size_of(message)
+    return b"".join(part.tobytes() if isinstance(part, np.ndarray) else part for part in _parts(message, 0))
+
+
+def size_of(message: Any) -> int:
+    """len(encode(message)), without copying arrays. Raises MessageError when it has no encoding."""
+    size = 0
+    for part in _parts(message, 0):
+        size += part.nbytes if isinstance(part, np.ndarray) else len(part)
+        if size > LIMIT:
+            raise MessageError(f"a message of more than {LIMIT} bytes")
+    return size
+
+
+def decode(data: bytes) -> Any:
+    """The message that encodes to `data`; arrays are new and writable. Raises MessageError."""
+    if len(data) > LIMIT:
+        raise MessageError(f"a message of more than {LIMIT} bytes")
+    reader = _Reader(data)
+    message = reader.message(0)
+    if reader.at != len(data):
+        raise MessageError("bytes after the end of a message")
+    return message
+
+
+def _parts(message: Any, depth: int) -> Iterator[bytes | np.ndarray]:
+    """The encoding in pieces; an array with the layout and byte order it is sent in stands for its bytes."""
+    if depth > DEPTH:
+        raise MessageError(f"nested more than {DEPTH} deep")
+    kind = type(message)
+    if message is None:
+        yield b"N"
+    elif kind is bool:
+        yield b"T" if message else b"F"
+    elif kind is int:
+        yield _sized(b"i", _int_bytes(message))
+    elif kind is float:
+        yield b"f" + struct.pack("<d", message)
+    elif kind is str:
+        try:
+            yield _sized(b"s", message.encode())
+        except UnicodeEncodeError as error:
+            raise MessageError(str(error)) from error
+    elif kind is bytes:
+        yield _sized(b"b", message)
+    elif kind in (tuple, list):
+        yield (b"t" if kind is tuple else b"l") + _length(len(message))
+        for item in message:
+            yield from _parts(item, depth + 1)
+    elif kind is dict:
+        yield b"d" + _length(len(message))
+        for key, value in message.items():
+            if type(key) not in (str, int):
+                raise MessageError(f"a key of type {type(key).__name__}; allowed: str, int")
+            yield from _parts(key, depth + 1)
+            yield from _parts(value, depth + 1)
+    elif kind is np.ndarray or isinstance(message, np.generic):
+        yield from _array_parts(b"a" if kind is np.ndarray else b"g", np.asarray(message))
+    elif _REGISTERED.get(kind.__name__) is kind:
+        yield _sized(b"o", kind.__name__.encode())
+        yield from _parts(tuple(getattr(message, field.name) for field in fields(kind)), depth + 1)
+    else:
+        raise MessageError(f"a message cannot hold {kind.__module__}.{kind.__qualname__}")
+
+
+def _array_parts(letter: bytes, array: np.ndarray) -> Iterator[bytes | np.ndarray]:
+    dtype = array.dtype.newbyteorder("<")
+    if dtype not in DTYPES:
+        raise MessageError(f"an array cannot hold {array.dtype}; allowed: booleans and numbers")
+    if math.prod(max(size, 1) for size in array.shape) > LIMIT:
+        raise MessageError(f"an array of shape {array.shape}")
+    yield letter + bytes([DTYPES.index(dtype), array.ndim]) + b"".join(map(_length, array.shape))
+    yield array.astype(dtype, copy=False)
+
+
+def _int_bytes(value: int) -> bytes:
+    """Two's complement, as short as it can be."""
+    return value.to_bytes((value if value >= 0 else ~value).bit_length() // 8 + 1, "little", signed=True)
+
+
+def _length(value: int) -> bytes:
+    if value > LIMIT:
+        raise MessageError(f"a length of {value}")
+    return struct.pack("<I", value)
+
+
+def _sized(letter: bytes, content: bytes) -> bytes:
+    return letter + _length(len(content)) + content
+
+
+class _Reader:
+    """Takes a message off a buffer; every length is held against what is left of it before anything is allocated."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def take(self, size: int) -> bytes:
+        if size > len(self.data) - self.at:
+            raise MessageError("a message that ends too early")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def count(self) -> int:
+        """A number of things that follow and take at least one byte each."""
+        count = int.from_bytes(self.take(4), "little")
+        if count > len(self.data) - self.at:
+            raise MessageError("a message that ends too early")
+        return count
+
+    def message(self, depth: int) -> Any:
+        if depth > DEPTH:
+            raise MessageError(f"nested more than {DEPTH} deep")
+        letter = self.take(1)
+        if letter in (b"N", b"T", b"F"):
+            return {b"N": None, b"T": True, b"F": False}[letter]
+        if letter == b"f":
+            return struct.unpack("<d", self.take(8))[0]
+        if letter == b"i":
+            return self.integer()
+        if letter == b"s":
+            return self.text()
+        if letter == b"b":
+            return self.take(self.count())
+        if letter in (b"t", b"l"):
+            items = [self.message(depth + 1) for _ in range(self.count())]
+            return tuple(items) if letter == b"t" else items
+        if letter == b"d":
+            return self.pairs(depth)
+        if letter in (b"a", b"g"):
+            return self.array(scalar=letter == b"g")
+        if letter == b"o":
+            return self.instance(depth)
+        raise MessageError(f"no type has the letter {letter!r}")
+
+    def integer(self) -> int:
+        content = self.take(self.count())
+        value = int.from_bytes(content, "little", signed=True)
+        if _int_bytes(value) != content:
+            raise MessageError("an int with needless bytes")
+        return value
+
+    def text(self) -> str:
+        try:
+            return self.take(self.count()).decode()
+        except UnicodeDecodeError as error:
+            raise MessageError(str(error)) from error
+
+    def instance(self, depth: int) -> Any:
+        cls = _REGISTERED.get(self.text())
+        values = self.message(depth + 1)
+        if cls is None or type(values) is not tuple or len(values) != len(fields(cls)):
+            raise MessageError("not the fields of a registered class")
+        try:
+            return cls(*values)
+        except Exception as error:
+            raise MessageError(f"{cls.__name__} refuses its values: {error}") from error
+
+    def pairs(self, depth: int) -> dict[str | int, Any]:
+        pairs: dict[str | int, Any] = {}
+        for _ in range(self.count()):
+            key = self.message(depth + 1)
+            if type(key) not in (str, int) or key in pairs:
+                raise MessageError("a key that is not a str or int, or comes twice")
+            pairs[key] = self.message(depth + 1)
+        return pairs
+
+    def array(self, scalar: bool) -> Any:
+        code, dimensions = self.take(2)
+        if code >= len(DTYPES) or dimensions > (0 if scalar else DEPTH):
+            raise MessageError("an array of unknown type or with too many dimensions")
+        shape = struct.unpack(f"<{dimensions}I", self.take(4 * dimensions))
+        if math.prod(max(size, 1) for size in shape) > LIMIT:
+            raise MessageError(f"an array of shape {shape}")
+        content = self.take(math.prod(shape) * DTYPES[code].itemsize)
+        flat = np.frombuffer(content, DTYPES[code])
+        if code == 0 and flat.view(np.uint8).max(initial=0) > 1:
+            raise MessageError("a boolean that is neither 0 nor 1")
+        array = flat.reshape(shape).astype(DTYPES[code].newbyteorder("="))
+        return array[()] if scalar else array

@@ -1,0 +1,44 @@
+"""What the parties of one exchange have sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+from fedpriv.parties.messages import size_of
+
+
+class Letter(NamedTuple):
+    """A message on its way, sent in `step` (the first is 0)."""
+
+    step: int
+    sender: str
+    receiver: str
+    message: Any
+
+
+class Traffic:
+    """Messages and bytes by step and sender, counted when they are sent, whether or not they arrive.
+
+    keep: keep the letters too, as `transcript`, in the order they were sent (within a step, by sender).
+    """
+
+    def __init__(self, keep: bool = False) -> None:
+        self.messages: Counter[tuple[int, str]] = Counter()
+        self.bytes: Counter[tuple[int, str]] = Counter()
+        self.transcript: list[Letter] | None = [] if keep else None
+
+    def record(self, letter: Letter) -> None:
+        """Count a letter. Raises MessageError when its message has no encoding."""
+        self.messages[letter.step, letter.sender] += 1
+        self.bytes[letter.step, letter.sender] += size_of(letter.message)
+        if self.transcript is not None:
+            self.transcript.append(letter)
+
+    def rows(self, round: int, query: str) -> list[dict[str, Any]]:
+        """Lines of traffic.csv; `query` names the exchange."""
+        return [
+            {"round": round, "query": query, "step": step, "party": name, "messages": count}
+            | {"bytes": self.bytes[step, name]}
+            for (step, name), count in self.messages.items()
+        ]

@@ -1,0 +1,140 @@
+"""One exchange of a round: what is asked of whom, what is sent down for it, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.errors import AggregationAbortedError
+from fedpriv.parties.messages import register
+from fedpriv.tally import Tally
+
+if TYPE_CHECKING:
+    import torch
+
+    from fedpriv.accountants.events import Event
+    from fedpriv.encoding.base import Encoding
+    from fedpriv.mechanisms.base import Mechanism
+    from fedpriv.streams import Streams
+
+
+@dataclass(frozen=True)
+class Query:
+    """One exchange, fixed before anybody looks at data.
+
+    name: its kind; two queries of a round have different names. round, place: the round, and the query's place in it.
+    invited: silos that are asked. n_summed: how many of them the sum covers; their noise shares make up the noise.
+    size: coordinates of a message. encoding: how messages are made of integers; None: they are real numbers.
+    events: what each observer will have seen once it is over; charged whether or not there is a sum.
+    sampled: (n_users,) bool, who is sampled, or None for everyone; None also where the parties sample in the exchange,
+    so that nobody knows. user_rate: the probability that a user is.
+    enforced: whether the framework bounds contributions by the mechanism and adds the noise share; False where both
+    happen inside local training. sensitivity: of the sum, that the noise is made for, in units of the bound.
+    stateful: whether silos remember something of it; they are then told who is in the sum. streams: for draws of the
+    parties.
+    """
+
+    name: str
+    round: int
+    invited: tuple[int, ...]
+    n_summed: int
+    size: int
+    mechanism: Mechanism
+    encoding: Encoding | None
+    events: tuple[Event, ...]
+    streams: Streams
+    place: int = 0
+    sampled: np.ndarray | None = None
+    user_rate: float = 1.0
+    enforced: bool = True
+    sensitivity: float = 1.0
+    stateful: bool = False
+
+    @property
+    def serial(self) -> tuple[int, int]:
+        """Grows from query to query: what must serve for one query alone is held against it."""
+        return self.round, self.place
+
+    def stream(self, purpose: str) -> str:
+        """The name of a random stream for this query; the first of a round has the plain name."""
+        return f"{self.name} {purpose}" if self.place else purpose
+
+    def covered(self, total: Total) -> Total:
+        """The total, if it covers exactly `n_summed` silos. Raises AggregationAbortedError: with fewer noise shares the
+        sum is less private than declared."""
+        if len(set(total.silos)) != self.n_summed:
+            raise AggregationAbortedError(f"the sum covers {len(set(total.silos))} silos instead of {self.n_summed}")
+        return total
+
+    def silo_query(self) -> Query:
+        """What silos know of it beforehand. Who is sampled they learn from the broadcast, where they may."""
+        return replace(self, sampled=None, events=())
+
+
+@register
+@dataclass(frozen=True)
+class Broadcast:
+    """What is sent down to a silo for a query.
+
+    vectors: by name, what the algorithm needs there. sampled: as in `Query`, None where silos are not told.
+    """
+
+    vectors: dict[str, np.ndarray]
+    sampled: np.ndarray | None = None
+
+
+@register
+@dataclass(frozen=True)
+class Total:
+    """What a query's exchange gives to whoever learns it: the sum (size,) float64, and the silos that are in it."""
+
+    vector: np.ndarray
+    silos: tuple[str, ...]
+
+
+@register
+@dataclass(frozen=True)
+class Summed:
+    """Tells silos that keep a state which of them are in the sum, so that each knows what to go on from."""
+
+    silos: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """Some units' vectors, streamed in blocks so that memory does not grow with the number of units.
+
+    units: (k,) int64 ids. vectors: (k, size) on the training device; raw float32 or float64 from an algorithm, bounded
+    float64 once the framework has them.
+    """
+
+    units: np.ndarray
+    vectors: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Update:
+    """One silo's part of a query as the aggregation takes it: a stream of contributions, each within the mechanism's
+    bound, and the silo's noise share (size,) float64."""
+
+    blocks: Iterator[Contributions]
+    noise: np.ndarray
+
+
+SiloState = Mapping[str, np.ndarray]
+"""What a silo remembers between rounds, by name; an algorithm decides."""
+
+PendingState = dict[str, np.ndarray]
+"""What a silo will remember if the query ends with a sum."""
+
+
+@dataclass(frozen=True)
+class SiloReport:
+    """How a query ended at one silo: the total if silos learn it, diagnostics, and seconds of local training."""
+
+    total: Total | None
+    tally: Tally
+    seconds: float

@@ -1,0 +1,163 @@
+"""From a checked experiment to a prepared run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.algorithms.base import silo_name
+from fedpriv.data.allocation import Allocation
+from fedpriv.data.base import Corpus, Records
+from fedpriv.deployment import Deployment, Federation
+from fedpriv.errors import ConfigError
+from fedpriv.parties.party import PartySpec
+from fedpriv.query import SiloState
+from fedpriv.simulation.evaluation import Evaluation
+from fedpriv.simulation.helper import HelperSpec
+from fedpriv.simulation.rounds import SILO, Simulation
+from fedpriv.simulation.silo import SiloSpec
+from fedpriv.state import State
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from fedpriv.config import Experiment
+    from fedpriv.data.silo import SiloData
+
+
+def resolve_device(device: str) -> str:
+    """`auto` is the first CUDA device if there is one. Raises ConfigError for a device this machine lacks."""
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device.startswith("cuda"):
+        index = int(device.partition(":")[2] or 0)
+        if not torch.cuda.is_available() or index >= torch.cuda.device_count():
+            raise ConfigError("device", device, "this machine has no such CUDA device; allowed: auto, cpu")
+    return device
+
+
+def prepare(
+    exp: Experiment,
+    checkpoint: Mapping[str, np.ndarray] | None = None,
+    *,
+    revise: Callable[[Deployment], Deployment] = lambda deployment: deployment,
+) -> Simulation:
+    """Build the model, load and allocate the data, make the parties, and run the aggregation's set-up.
+
+    checkpoint: what `Simulation.arrays` gave for an earlier round of the same run. revise: what a check changes in the
+    deployment before the parties are made, such as taking the noise away. Raises FedprivError for whatever the user can
+    mend; nothing is written. The result is a context that ends the parties.
+    """
+    from fedpriv.data.silo import split_by_silo
+
+    device = resolve_device(exp.options.device)
+    exp.engine.check(device)
+    model, params = _initial_model(exp)
+    corpus, allocation, federation = allocate(exp)
+    deployment = revise(exp.deployer.deploy(federation))
+    silo_data = split_by_silo(corpus.train, allocation, "cpu")
+    silo_states = _silo_states(checkpoint or {})
+    session = exp.engine.open(_specs(exp, deployment, silo_data, model, device=device), silo_states)
+    state = State.from_arrays(checkpoint) if checkpoint else exp.algo.init(params, deployment)
+    simulation = Simulation(
+        algo=exp.algo,
+        aggregation=exp.aggregation,
+        deployment=deployment,
+        session=session,
+        state=state,
+        model=model.to(device),
+        task=exp.data.task,
+        silo_data=silo_data,
+        evaluation=_evaluation(exp, corpus, allocation, silo_data, model=model, device=device),
+        device=device,
+        silo_states=silo_states,
+    )
+    try:
+        simulation.set_up(0, simulation.setup)
+    except BaseException:
+        session.close()
+        raise
+    return simulation
+
+
+def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:
+    """Load the data, say who owns what, and let the algorithm choose what it trains on. Needs no torch."""
+    corpus = exp.data.load(exp.streams)
+    allocation = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
+    allocation = exp.algo.training_records(allocation, exp.data)
+    sizes = tuple(int(count) for count in allocation.counts().sum(axis=1))
+    bound = allocation.records_per_user
+    return corpus, allocation, replace(exp.federation, silo_records=sizes, records_per_user=bound)
+
+
+def _specs(
+    exp: Experiment, deployment: Deployment, silo_data: list[SiloData], model: nn.Module, *, device: str
+) -> dict[str, PartySpec]:
+    """Every party by name. A silo's description holds its own records and nobody else's."""
+    silos = tuple(map(silo_name, range(len(silo_data))))
+    specs: dict[str, PartySpec] = {}
+    for index, data in enumerate(silo_data):
+        specs[silos[index]] = SiloSpec(
+            index=index,
+            data=data,
+            model=model,
+            task=exp.data.task,
+            algo=exp.algo,
+            aggregation=exp.aggregation,
+            deployment=deployment,
+            device=device,
+            silos=silos,
+        )
+    for place, name in enumerate(exp.aggregation.helpers):
+        specs[name] = HelperSpec(name, exp.aggregation, silos, exp.algo.unit_weighting, tells=place == 0)
+    return specs
+
+
+def _silo_states(checkpoint: Mapping[str, np.ndarray]) -> dict[str, SiloState]:
+    states: dict[str, dict[str, np.ndarray]] = {}
+    for place, value in checkpoint.items():
+        if place.startswith(SILO):
+            silo, _, key = place.removeprefix(SILO).partition("/")
+            states.setdefault(silo, {})[key] = value
+    return dict(states)
+
+
+def _evaluation(
+    exp: Experiment,
+    corpus: Corpus,
+    allocation: Allocation,
+    silo_data: list[SiloData],
+    *,
+    model: nn.Module,
+    device: str,
+) -> Evaluation:
+    held_out = None
+    if not allocation.trains.all():
+        rows = ~allocation.trains
+        held_out = Records(corpus.train.x[rows], corpus.train.y[rows], allocation.silo[rows])
+    training = silo_data if exp.options.evaluate_training else None
+    return Evaluation(model, exp.data.task, device, corpus.test, held_out, training)
+
+
+def _initial_model(exp: Experiment) -> tuple[nn.Module, np.ndarray]:
+    """The network with its seeded initial weights, always drawn on the CPU so that every device starts alike.
+
+    Raises ConfigError unless it has as many parameters as its configuration says: noise and rounding count on it.
+    """
+    import torch
+
+    from fedpriv.training.vectors import flatten
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(exp.streams.torch_seed("initial weights"))
+        model = exp.model.build(exp.data.shape, exp.data.outputs)
+    params = flatten(model).double().numpy()
+    stated, name = exp.federation.n_parameters, type(exp.model).__name__
+    if len(params) != stated:
+        raise ConfigError("model", name, f"size() says {stated} parameters, and build() makes {len(params)}")
+    return model, params

@@ -1,0 +1,181 @@
+"""A prepared run, and one round of it: its queries, one after the other."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedpriv.aggregation.base import Aggregation, Estimate
+from fedpriv.algorithms.base import Algorithm, silo_name
+from fedpriv.deployment import Deployment
+from fedpriv.engines.base import Session
+from fedpriv.errors import AggregationAbortedError, FedprivError
+from fedpriv.parties.traffic import Traffic
+from fedpriv.query import Broadcast, Query, SiloReport, SiloState, Total
+from fedpriv.simulation.evaluation import Evaluation
+from fedpriv.state import State
+from fedpriv.stopwatch import Stopwatch
+from fedpriv.tally import Tally
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from fedpriv.data.silo import SiloData
+    from fedpriv.tasks import Task
+
+SILO = "silo/"
+"""What a silo's arrays begin with in a checkpoint."""
+
+
+class DivergedError(FedprivError):
+    """The global model is no longer finite."""
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """What a round left behind: the new state, the tally of all silos, and lines of traffic.csv.
+
+    aborted: why a query had no sum; the state is then the one before that query.
+    """
+
+    state: State
+    tally: Tally
+    traffic: list[dict[str, Any]]
+    aborted: str | None = None
+
+
+@dataclass
+class Simulation(AbstractContextManager["Simulation"]):
+    """A run with its data loaded and its parties ready. Leaving it ends the parties.
+
+    state: before the first round, or after the last one of the checkpoint that it goes on from. setup: lines of
+    traffic.csv for the set-up. silo_states: what silos gave out after the last round. ready: whether a set-up has
+    ended since the last loss.
+    """
+
+    algo: Algorithm
+    aggregation: Aggregation
+    deployment: Deployment
+    session: Session
+    state: State
+    model: nn.Module
+    task: Task
+    silo_data: list[SiloData]
+    evaluation: Evaluation
+    device: str
+    setup: list[dict[str, Any]] = field(default_factory=list)
+    silo_states: dict[str, SiloState] = field(default_factory=dict)
+    ready: bool = False
+
+    def __exit__(self, *failure: object) -> None:
+        self.session.close()
+
+    @property
+    def silos(self) -> tuple[str, ...]:
+        return tuple(map(silo_name, range(self.deployment.federation.n_silos)))
+
+    def set_up(self, round: int, lines: list[dict[str, Any]]) -> None:
+        """Run the aggregation's set-up with everybody; adds its traffic to `lines`.
+
+        Lost parties are made anew, each from what it gave out last. Their keys are gone, and a set-up that ended early
+        leaves some parties with old keys and others with new ones: until one has ended no query may begin. Raises
+        AggregationAbortedError when somebody is missing.
+        """
+        self.ready, traffic = False, Traffic()
+        self.session.reopen({name: self.silo_states.get(name, {}) for name in self.session.lost})
+        everybody = [*self.aggregation.helpers, *self.silos]
+        try:
+            self.session.run(dict.fromkeys(everybody), traffic)
+        finally:
+            lines += traffic.rows(round, "setup")
+        if self.session.lost:
+            raise AggregationAbortedError(f"the set-up has lost {', '.join(sorted(self.session.lost))}")
+        self.ready = True
+
+    def queries(self, round: int) -> tuple[Query, ...]:
+        """What will be asked in a round; looks at no data."""
+        return self.algo.queries(round, self.deployment)
+
+    def estimate(self, round: int, rounds: int) -> Estimate | None:
+        """What the exchanges of `rounds` rounds from `round` on will take, if the aggregation can tell."""
+        return self.aggregation.estimate(self.queries(round)[0], self.deployment.federation, rounds)
+
+    def run_round(self, queries: tuple[Query, ...], state: State, watch: Stopwatch | None = None) -> RoundResult:
+        """Broadcasts, local updates, exchanges and global updates of a round.
+
+        A query without a sum, or with one over fewer silos than the noise shares are sized for, releases nothing and
+        ends the round. Raises DivergedError when the new parameters are not finite.
+        """
+        watch, tally = watch or Stopwatch(), Tally()
+        lines: list[dict[str, Any]] = []
+        for query in queries:
+            try:
+                total, tally = self.exchange(query, state, watch=watch, lines=lines)
+            except AggregationAbortedError as abort:
+                return RoundResult(state, tally, lines, str(abort))
+            if query.stateful:
+                self.silo_states |= self.session.checkpoints(self.silos)
+            with watch.phase("global_update"):
+                state = self.algo.global_update(state, query, total, self.deployment)
+            if not all(np.isfinite(array).all() for array in state.arrays().values()):
+                raise DivergedError(
+                    f"round {query.round}: the global model is not finite; lower algo.local_lr or algo.global_lr"
+                )
+        return RoundResult(state, tally, lines)
+
+    def exchange(
+        self, query: Query, state: State, *, watch: Stopwatch, lines: list[dict[str, Any]]
+    ) -> tuple[Total, Tally]:
+        """One query: broadcast, local updates and sum. Returns the total, and the tally of all silos; adds its traffic
+        to `lines`. Raises AggregationAbortedError when there is no sum over `n_summed` silos."""
+        with watch.phase("aggregation"):
+            if self.session.lost or not self.ready:
+                self.set_up(query.round, lines)
+            traffic, asked = Traffic(), query.silo_query()
+            broadcast = Broadcast(self.algo.broadcast(state, query), query.sampled)
+            tasks: dict[str, Any] = dict.fromkeys(self.aggregation.helpers, (query, broadcast))
+            tasks |= {silo_name(silo): asked for silo in query.invited}
+            try:
+                learned = self.session.run(tasks, traffic)
+            finally:
+                lines += traffic.rows(query.round, query.name)
+            reports = [report for report in learned.values() if isinstance(report, SiloReport)]
+            watch.add("local_training", self.session.elapsed(report.seconds for report in reports))
+        return self._agreed(query, learned), sum((report.tally for report in reports), Tally())
+
+    def _agreed(self, query: Query, learned: dict[str, Any]) -> Total:
+        """The total, which everybody who should has learned alike. Raises AggregationAbortedError when the sum was lost
+        with somebody, and RuntimeError when parties disagree."""
+        totals = []
+        for name in self.deployment.trust.learners or map(silo_name, query.invited):
+            known = learned.get(name)
+            total = known.total if isinstance(known, SiloReport) else known
+            if total is None:
+                raise AggregationAbortedError(f"the {name} was lost and with it the sum")
+            totals.append(query.covered(total))
+        first = totals[0]
+        if any(t.silos != first.silos or not np.array_equal(t.vector, first.vector) for t in totals[1:]):
+            raise RuntimeError(f"round {query.round}: the parties have learned different totals")
+        return first
+
+    def arrays(self, state: State) -> dict[str, np.ndarray]:
+        """What a checkpoint holds; `prepare` takes it back."""
+        kept = self.silo_states.items()
+        silos = {f"{SILO}{silo}/{key}": value for silo, own in kept for key, value in own.items()}
+        return state.arrays() | silos
+
+    def evaluate(self, state: State) -> dict[str, float]:
+        """A row of metrics: see `Evaluation`."""
+        return self.evaluation.row(self.algo.evaluated(state, self.silo_states))
+
+    def parameters(self, state: State) -> dict[str, np.ndarray]:
+        """The released model, cut into the network's named float32 tensors."""
+        flat, pieces, start = self.algo.output(state), {}, 0
+        for name, parameter in self.model.named_parameters():
+            stop = start + parameter.numel()
+            pieces[name] = flat[start:stop].astype(np.float32).reshape(tuple(parameter.shape))
+            start = stop
+        return pieces

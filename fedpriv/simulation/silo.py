@@ -1,0 +1,181 @@
+"""A silo as a participant: it trains what it is asked to, bounds and noises it, and takes part in the sum.
+
+Bounding and noising are done here, where contributions are consumed, and not by the algorithm: a contribution reaches
+the aggregation only within the mechanism's bound, and with the noise share that the query declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.aggregation.base import Aggregation
+from fedpriv.algorithms.base import Algorithm, LocalUpdate, Silo
+from fedpriv.deployment import Deployment
+from fedpriv.parties.party import Memory, Party, PartySpec, WorkingParticipant
+from fedpriv.query import Broadcast, Contributions, PendingState, Query, SiloReport, Summed, Update
+from fedpriv.stopwatch import Stopwatch
+from fedpriv.tally import Tally
+from fedpriv.training.description import Training
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from fedpriv.data.silo import SiloData
+    from fedpriv.tasks import Task
+
+
+@dataclass(frozen=True)
+class SiloSpec(PartySpec):
+    """One silo with its own records. device: where it trains; silos: the names of all of them."""
+
+    index: int
+    data: SiloData
+    model: nn.Module
+    task: Task
+    algo: Algorithm
+    aggregation: Aggregation
+    deployment: Deployment
+    device: str
+    silos: tuple[str, ...]
+
+    def open(self, memory: Memory) -> SiloParticipant:
+        return SiloParticipant(self, memory)
+
+
+class SiloParticipant(WorkingParticipant):
+    """A silo where it lives. Its task is a query, or None for the set-up."""
+
+    def __init__(self, spec: SiloSpec, memory: Memory) -> None:
+        data, model = spec.data.to(spec.device), spec.model.to(spec.device)
+        self.silo = Silo(spec.index, data, model, spec.task, spec.deployment, dict(memory))
+        self.algo = spec.algo
+        self.protocol = spec.aggregation.silo(self.silo.name, spec.silos, spec.algo.unit_weighting)
+        self.watch = Stopwatch()
+
+    def checkpoint(self) -> dict[str, np.ndarray]:
+        return dict(self.silo.state)
+
+    def take_part(self, task: Query | None) -> Party:
+        if task is None:
+            federation = self.silo.deployment.federation
+            counts = self.algo.unit_counts(self.silo.index, self.silo.data, federation)
+            return self.working(self.protocol.setup(counts))
+        return self.working(self._query(task))
+
+    def _query(self, query: Query) -> Party:
+        self.watch, work, told = Stopwatch(), _Work(self, query), list[Summed]()
+        total = yield from _overhearing(self.protocol.query(query, work.respond), told)
+        if work.pending is not None:
+            work.finish()
+            if total is not None:
+                told.append(Summed(query.covered(total).silos))
+            if not told:
+                _overhear((yield {}), told)
+            if told:
+                state = self.algo.silo_state(self.silo, work.pending, self.silo.name in told[-1].silos)
+                self.silo = replace(self.silo, state=state)
+        return SiloReport(total, work.tally, self.watch.seconds.get("local_training", 0.0))
+
+
+class _Work:
+    """What one silo computes for one query."""
+
+    def __init__(self, participant: SiloParticipant, query: Query) -> None:
+        self.participant, self.query = participant, query
+        self.tally = Tally()
+        self.pending: PendingState | None = None
+        self.blocks: Iterator[Contributions] = iter(())
+
+    def respond(self, broadcast: Broadcast) -> Update:
+        """The update to what was sent down; its blocks are computed when they are asked for."""
+        participant, query = self.participant, replace(self.query, sampled=broadcast.sampled)
+        local = participant.algo.local_update(participant.silo, query, broadcast.vectors)
+        self.pending = local.pending
+        if not query.enforced:
+            self.tally = local.tally
+        blocks = bounded(contributions(local, participant.silo, query), query, self.tally)
+        self.blocks = participant.watch.timed("local_training", blocks)
+        return Update(self.blocks, self._noise(local, query))
+
+    def finish(self) -> None:
+        """Compute whatever no message needed, for the sake of what the silo remembers."""
+        for _ in self.blocks:
+            pass
+
+    def _noise(self, local: LocalUpdate, query: Query) -> np.ndarray:
+        if not query.enforced:
+            return np.zeros(query.size) if local.noise is None else local.noise
+        silo = self.participant.silo
+        rng = silo.streams.secret(query.stream("noise"), query.round, silo.name)
+        return query.mechanism.noise_share(
+            query.size, query.n_summed, rng, sensitivity=query.sensitivity, encoding=query.encoding
+        )
+
+
+def contributions(local: LocalUpdate, silo: Silo, query: Query) -> Iterator[Contributions]:
+    """The raw contributions of a local update: those it computes itself, or those of the training it describes."""
+    if local.blocks is not None:
+        yield from local.blocks
+    if local.training is None:
+        return
+    from fedpriv.training.users import train_users
+
+    prefix = query.name if query.place else ""
+    blocks = train_users(
+        local.training,
+        model=silo.model,
+        data=silo.data,
+        task=silo.task,
+        streams=silo.streams,
+        round=query.round,
+        party=silo.name,
+        prefix=prefix,
+    )
+    for block in blocks:
+        yield Contributions(_units(local.training, silo)[block.positions], local.vectors(block))
+
+
+def _units(training: Training, silo: Silo) -> np.ndarray:
+    return np.array([silo.index]) if training.pooled else silo.data.users
+
+
+def bounded(blocks: Iterator[Contributions], query: Query, tally: Tally) -> Iterator[Contributions]:
+    """The contributions within the mechanism's bound, in float64; as they are where the query does not enforce it.
+
+    A unit whose contribution holds NaN or infinity contributes nothing, so that it cannot destroy the sum;
+    `tally.nonfinite` records it. Dropping it depends on this unit alone, so the sensitivity is unchanged.
+    """
+    for block in blocks:
+        if not query.enforced:
+            yield block
+            continue
+        vectors, norms = query.mechanism.bound(block.vectors)
+        finite = norms.isfinite()
+        if not bool(finite.all()):
+            vectors, norms = vectors[finite], norms[finite]
+        kept = finite.cpu().numpy()
+        tally.units += len(kept)
+        tally.nonfinite += int((~kept).sum())
+        tally.norm_sum += float(norms.sum())
+        tally.clipped += int((vectors.norm(dim=1) < norms * (1 - 1e-9)).sum())
+        yield Contributions(block.units[kept], vectors)
+
+
+def _overhearing(party: Party, told: list[Summed]) -> Party:
+    """The same party, which never sees what tells a silo who is in the sum; it is added to `told`."""
+    mail = None
+    while True:
+        try:
+            sent = next(party) if mail is None else party.send(mail)
+        except StopIteration as end:
+            return end.value
+        mail = _overhear((yield sent), told)
+
+
+def _overhear(mail: dict[str, object], told: list[Summed]) -> dict[str, object]:
+    told += [message for message in mail.values() if isinstance(message, Summed)]
+    return {sender: message for sender, message in mail.items() if not isinstance(message, Summed)}

@@ -1,0 +1,201 @@
+"""What every algorithm must do, checked on a small federation with real training.
+
+The heart of it is one inequality. The event of a query declares a noise multiplier z: the released sum's noise has at
+least z times the standard deviation of how far one unit moves it. Both are measured: the sum with noise against the
+same sum without, over several seeds, and the sum without noise with and without a unit. What is measured on one data
+set can only show that a declaration is false, never that it is true for all data.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL, Event
+from fedpriv.algorithms.base import Algorithm, silo_name
+from fedpriv.config import Experiment
+from fedpriv.deployment import Deployment
+from fedpriv.query import Query
+from fedpriv.simulation import Simulation, allocate, prepare
+from fedpriv.stopwatch import Stopwatch
+from fedpriv.streams import Streams
+from fedpriv.testing.worlds import SMALL, experiment, with_flipped_record, without_user
+
+SEEDS = 30
+"""Sums whose noise is measured; with 62 parameters its standard deviation is then known to 2 %."""
+SLACK = 0.1
+"""How much less noise than declared is put down to chance; six standard deviations."""
+RECORDS = 5
+"""Records of a silo that are exchanged one by one."""
+
+
+class ConformanceError(AssertionError):
+    """A component breaks a rule that every component of its kind must keep."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What has been checked; declared: claims of noise that the measurement cannot judge, by unit and mechanism."""
+
+    checked: tuple[str, ...]
+    declared: tuple[str, ...]
+
+
+def check_algorithm(algo: Algorithm, *words: str) -> Checked:
+    """Hold `algo` against all rules, in a world of eight users in three silos and of `words` (overrides of a command).
+
+    Raises ConformanceError with what is broken, and FedprivError for a configuration that no command would accept.
+    """
+    exp = experiment(*SMALL, *words, algo=algo)
+    checked, declared = [], []
+    for rule in (_is_configuration, _weights, _queries, _rounds):
+        rule(exp)
+        checked.append(rule.__name__.strip("_"))
+    for query, event in _declarations(exp):
+        name = f"{query.name}: {event.unit}, {event.adjacency}"
+        if (declared_noise := noise_multiplier(event)) is None:
+            declared.append(f"{name}, {type(event.certified).__name__}")
+        elif math.isfinite(declared_noise):
+            _noise_hides(exp, query.name, event, declared_noise)
+            checked.append(name)
+    return Checked(tuple(dict.fromkeys(checked)), tuple(dict.fromkeys(declared)))
+
+
+def noise_multiplier(event: Event) -> float | None:
+    """The noise multiplier of one Gaussian release, sampled or not, inf for no guarantee; None for anything else."""
+    import dp_accounting as dp
+
+    inner = event.certified
+    while isinstance(inner, dp.PoissonSampledDpEvent):
+        inner = inner.event
+    if isinstance(inner, dp.NonPrivateDpEvent):
+        return math.inf
+    if isinstance(inner, dp.GaussianDpEvent):
+        return float(inner.noise_multiplier)
+    return (2 * inner.rho) ** -0.5 if isinstance(inner, dp.ZCDpEvent) else None
+
+
+def _demand(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ConformanceError(otherwise)
+
+
+def _is_configuration(exp: Experiment) -> None:
+    """Frozen, comparable, picklable, with a name."""
+    algo = exp.algo
+    _demand(pickle.loads(pickle.dumps(algo)) == algo, "does not come back from pickle as it was")
+    _demand(bool(algo.label), "has no label")
+    frozen = type(algo).__dataclass_params__.frozen  # type: ignore[attr-defined]
+    _demand(frozen, "is no frozen dataclass")
+
+
+def _weights(exp: Experiment) -> None:
+    """The weights of a unit add up to at most 1 and are never negative."""
+    weighting, rng = exp.algo.unit_weighting, np.random.default_rng(0)
+    for most in (1, 5, 2000):
+        counts = rng.integers(0, most + 1, (4, 4))
+        weights = weighting.weights(counts)
+        worst = weights.sum(axis=0).max()
+        _demand(weights.shape == counts.shape, f"weights of shape {weights.shape} for counts of {counts.shape}")
+        _demand(bool(weights.min() >= 0) and worst <= 1 + 1e-12, f"weights of a unit add up to {worst:g}: at most 1")
+
+
+def _deployment(exp: Experiment) -> Deployment:
+    _, _, federation = allocate(exp)
+    return exp.deployer.deploy(federation)
+
+
+def _queries(exp: Experiment) -> None:
+    """Planning repeats, names its queries apart, and says what every observer sees."""
+    deployment = _deployment(exp)
+    observers = {observer.name for observer in deployment.trust.observers}
+    for number in (1, 2):
+        one, two = (exp.algo.queries(number, deployment) for _ in range(2))
+        _demand([q.events for q in one] == [q.events for q in two], "planning the same round twice differs")
+        names = [query.name for query in one]
+        _demand(len(set(names)) == len(names), f"queries of a round share a name: {', '.join(names)}")
+        _demand(set(names) <= set(deployment.channels), f"queries {names} without a mechanism of their own")
+        for query in one:
+            missing = observers - {event.observer for event in query.events}
+            _demand(not missing, f"query {query.name} says nothing of {', '.join(sorted(missing))}")
+            _demand(0 < query.n_summed <= len(query.invited), f"a sum over {query.n_summed} of {query.invited}")
+
+
+def _rounds(exp: Experiment) -> None:
+    """Rounds repeat to the bit, also from a checkpoint in between, and leave finite numbers."""
+    with prepare(exp) as whole:
+        first = _round(whole, 1)
+        arrays = whole.arrays(whole.state)
+        second = _round(whole, 2)
+    with prepare(exp, arrays) as resumed:
+        again = _round(resumed, 2)
+    _demand(bool(np.isfinite(first).all() and np.isfinite(second).all()), "parameters are not finite")
+    _demand(np.array_equal(second, again), "a resumed run differs from one in one go")
+
+
+def _round(simulation: Simulation, number: int) -> np.ndarray:
+    result = simulation.run_round(simulation.queries(number), simulation.state)
+    _demand(result.aborted is None, f"round {number} has no sum: {result.aborted}")
+    simulation.state = result.state
+    return simulation.algo.output(result.state)
+
+
+def _declarations(exp: Experiment) -> Iterator[tuple[Query, Event]]:
+    """Queries of the first round with what each says of the released model, one event a unit and mechanism."""
+    for query in exp.algo.queries(1, _deployment(exp)):
+        seen: dict[tuple[str, str], Event] = {}
+        for event in query.events:
+            if event.observer == RELEASED_MODEL:
+                seen.setdefault((event.unit, event.adjacency), event)
+        for event in seen.values():
+            yield query, event
+
+
+def total(exp: Experiment, name: str, *, noisy: bool, seed: int = 0) -> np.ndarray:
+    """The sum (size,) of the first round's query `name`, with or without noise.
+
+    seed: of everything that is drawn in the round; who owns which record does not depend on it.
+    """
+
+    def revise(deployment: Deployment) -> Deployment:
+        channels = dict(deployment.channels)
+        if not noisy:
+            channels = {key: replace(c, mechanism=c.mechanism.with_noise(0.0)) for key, c in channels.items()}
+        return replace(deployment, channels=channels, streams=Streams(seed))
+
+    with prepare(exp, revise=revise) as simulation:
+        state = simulation.state
+        for query in simulation.queries(1):
+            found, _ = simulation.exchange(query, state, watch=Stopwatch(), lines=[])
+            if query.name == name:
+                return found.vector
+            state = simulation.algo.global_update(state, query, found, simulation.deployment)
+    raise ConformanceError(f"round 1 has no query {name}")
+
+
+def _noise_hides(exp: Experiment, name: str, event: Event, declared: float) -> None:
+    """The noise that is added is at least `declared` times what a unit moves the sum."""
+    quiet = [total(exp, name, noisy=False, seed=seed) for seed in range(SEEDS)]
+    noise = [total(exp, name, noisy=True, seed=seed) - quiet[seed] for seed in range(SEEDS)]
+    deviation = float(np.std(noise))
+    moved = max(float(np.linalg.norm(total(near, name, noisy=False) - quiet[0])) for near in neighbours(exp, event))
+    _demand(moved > 0, f"no {event.unit} moves the sum at all")
+    enough = deviation >= (1 - SLACK) * declared * moved
+    measured = f"noise {deviation:.4g} on a sum that a {event.unit} moves by {moved:.4g}"
+    _demand(enough, f"query {name}: {measured}; its event declares at least {declared:.4g} times that")
+
+
+def neighbours(exp: Experiment, event: Event) -> Iterator[Experiment]:
+    """Experiments that differ from `exp` in one unit of the event."""
+    if event.unit == "user" and event.adjacency == ADD_REMOVE:
+        for user in range(exp.allocator.n_users):
+            yield without_user(exp, user)
+        return
+    _, allocation, _ = allocate(exp)
+    here = np.array([event.scope in ("", silo_name(int(silo))) for silo in allocation.silo])
+    for row in np.flatnonzero(here & allocation.trains)[:RECORDS]:
+        yield with_flipped_record(exp, int(row))

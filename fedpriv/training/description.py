@@ -1,0 +1,59 @@
+"""Local training, described before it is run: which users, from which parameters, by which recipe. Needs no torch.
+
+Whoever runs a description decides where and together with whom; the result is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.training.optimizers import LocalOptimizer, Sgd
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`epochs` passes over a user's records in fresh random orders, in batches of `batch_size` (None: all of a user's
+    records in one batch), steps of rate `lr` by `optimizer`.
+
+    proximal: mu, which adds mu (w - start) to every gradient (FedProx: Li et al., MLSys 2020).
+    """
+
+    epochs: int
+    batch_size: int | None
+    lr: float
+    optimizer: LocalOptimizer = field(default_factory=Sgd)
+    proximal: float = 0.0
+
+
+@dataclass(frozen=True)
+class Training:
+    """One silo's local training for one query.
+
+    start: parameters (d,) float64 that everybody starts from. users: positions in `SiloData.users`; None: all.
+    pooled: the silo's records train as if one user owned them. correction: (d,) float64 added to every gradient
+    (SCAFFOLD's c - c_i).
+    """
+
+    recipe: Recipe
+    start: np.ndarray
+    users: np.ndarray | None = None
+    pooled: bool = False
+    correction: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Block:
+    """The result of some users.
+
+    positions: (k,) indices into `SiloData.users` (of the pooled data, if they are). deltas: (k, d) float32, final minus
+    starting parameters; not finite where a user's training diverged.
+    """
+
+    positions: np.ndarray
+    deltas: Tensor

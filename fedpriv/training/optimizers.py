@@ -1,0 +1,175 @@
+"""How a local step follows a gradient. Frozen configuration; what an optimiser remembers is made by `init`.
+
+Every optimiser works on stacks: tensors (users, ...) whose rows are different users' parameters, of which a prefix is
+active in a step. Torch is imported only where it is used.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedpriv.errors import require
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Slots = dict[str, list[Tensor]]
+    """What an optimiser remembers of one block of users: named lists of stacks (users, ...)."""
+
+
+@dataclass(frozen=True)
+class LocalOptimizer(ABC):
+    """A first-order optimiser; every user and every round starts with fresh slots."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether a step is w -= lr * gradient and nothing else, which trainers may fuse with the backward pass."""
+        return False
+
+    @property
+    @abstractmethod
+    def numbers_kept(self) -> int:
+        """How many numbers it remembers for each parameter of each user."""
+
+    @abstractmethod
+    def init(self, parameters: Sequence[Tensor]) -> Slots:
+        """Slots for stacks (users, ...)."""
+
+    @abstractmethod
+    def step(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float) -> None:
+        """Move the first len(gradients[i]) users of every stack, in place. The gradients stay as they are."""
+
+
+@dataclass(frozen=True)
+class Sgd(LocalOptimizer):
+    """Stochastic gradient descent as torch.optim.SGD has it: v <- momentum v + g, w <- w - lr v, with weight_decay * w
+    added to every gradient."""
+
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _require_fraction("momentum", self.momentum)
+        _require_weight_decay(self.weight_decay)
+
+    @property
+    def plain(self) -> bool:
+        return not self.momentum and not self.weight_decay
+
+    @property
+    def numbers_kept(self) -> int:
+        return int(self.momentum > 0)
+
+    def init(self, parameters: Sequence[Tensor]) -> Slots:
+        return {"velocity": _zeros(parameters)} if self.momentum else {}
+
+    def step(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float) -> None:
+        for i, (stack, gradient) in enumerate(zip(parameters, gradients)):
+            active = stack[: len(gradient)]
+            change = _decayed(gradient, active, self.weight_decay)
+            if self.momentum:
+                change = slots["velocity"][i][: len(gradient)].mul_(self.momentum).add_(change)
+            active.sub_(change, alpha=lr)
+
+
+@dataclass(frozen=True)
+class RmsProp(LocalOptimizer):
+    """RMSprop as torch.optim.RMSprop has it: s <- alpha s + (1 - alpha) g^2, v <- momentum v + g / (sqrt(s) + eps),
+    w <- w - lr v, with weight_decay * w added to every gradient (Hinton: lecture 6e of Neural Networks, 2012)."""
+
+    alpha: float = 0.99
+    eps: float = 1e-8
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _require_fraction("alpha", self.alpha)
+        _require_eps(self.eps)
+        _require_fraction("momentum", self.momentum)
+        _require_weight_decay(self.weight_decay)
+
+    @property
+    def numbers_kept(self) -> int:
+        return 1 + (self.momentum > 0)
+
+    def init(self, parameters: Sequence[Tensor]) -> Slots:
+        slots = {"square": _zeros(parameters)}
+        return slots | {"velocity": _zeros(parameters)} if self.momentum else slots
+
+    def step(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float) -> None:
+        for i, (stack, gradient) in enumerate(zip(parameters, gradients)):
+            active = stack[: len(gradient)]
+            change = _decayed(gradient, active, self.weight_decay)
+            square = slots["square"][i][: len(gradient)]
+            square.mul_(self.alpha).addcmul_(change, change, value=1 - self.alpha)
+            root = square.sqrt().add_(self.eps)
+            if self.momentum:
+                velocity = slots["velocity"][i][: len(gradient)]
+                active.sub_(velocity.mul_(self.momentum).addcdiv_(change, root), alpha=lr)
+            else:
+                active.addcdiv_(change, root, value=-lr)
+
+
+@dataclass(frozen=True)
+class Adam(LocalOptimizer):
+    """Adam (Kingma, Ba: ICLR 2015, Algorithm 1) as torch.optim.Adam has it, with weight_decay * w added to every
+    gradient. A user's bias correction follows the user's own number of steps."""
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _require_fraction("beta1", self.beta1)
+        _require_fraction("beta2", self.beta2)
+        _require_eps(self.eps)
+        _require_weight_decay(self.weight_decay)
+
+    @property
+    def numbers_kept(self) -> int:
+        return 2
+
+    def init(self, parameters: Sequence[Tensor]) -> Slots:
+        import torch
+
+        steps = parameters[0].new_zeros(len(parameters[0]), dtype=torch.float64)
+        return {"mean": _zeros(parameters), "square": _zeros(parameters), "steps": [steps]}
+
+    def step(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float) -> None:
+        steps = slots["steps"][0][: len(gradients[0])].add_(1)
+        rates = lr / (1 - self.beta1**steps)
+        roots = (1 - self.beta2**steps).sqrt()
+        for i, (stack, gradient) in enumerate(zip(parameters, gradients)):
+            active = stack[: len(gradient)]
+            change = _decayed(gradient, active, self.weight_decay)
+            mean, square = (slots[name][i][: len(gradient)] for name in ("mean", "square"))
+            mean.lerp_(change, 1 - self.beta1)
+            square.mul_(self.beta2).addcmul_(change, change, value=1 - self.beta2)
+            rate, root = (each.to(stack.dtype).view(-1, *[1] * (stack.dim() - 1)) for each in (rates, roots))
+            active.sub_(mean.mul(rate).div_(square.sqrt().div_(root).add_(self.eps)))
+
+
+def _decayed(gradient: Tensor, active: Tensor, weight_decay: float) -> Tensor:
+    """The gradient of the loss and of weight_decay / 2 |w|^2."""
+    return gradient.add(active, alpha=weight_decay) if weight_decay else gradient
+
+
+def _zeros(parameters: Sequence[Tensor]) -> list[Tensor]:
+    return [stack.new_zeros(stack.shape) for stack in parameters]
+
+
+def _require_fraction(field: str, value: float) -> None:
+    require(0 <= value < 1, f"optimizer.{field}", value, "a number from 0 to below 1")
+
+
+def _require_eps(value: float) -> None:
+    require(0 < value < math.inf, "optimizer.eps", value, "a positive finite number")
+
+
+def _require_weight_decay(value: float) -> None:
+    require(0 <= value < math.inf, "optimizer.weight_decay", value, "a finite number of at least 0")

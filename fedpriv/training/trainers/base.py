@@ -1,0 +1,123 @@
+"""The contract of the three ways to train a block of users."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from fedpriv.tasks import Task
+from fedpriv.training.cost import ModelCost
+from fedpriv.training.description import Recipe
+from fedpriv.training.schedule import Batch, Limits
+
+if TYPE_CHECKING:
+    from fedpriv.training.optimizers import Slots
+
+
+@dataclass(frozen=True)
+class LocalProblem:
+    """What everybody who trains together shares.
+
+    model: a template that is never changed. cost: of `model`. shape: of one record's features.
+    start: (d,) float32 on the training device. correction: likewise, added to every gradient, or None.
+    """
+
+    model: nn.Module
+    cost: ModelCost
+    shape: tuple[int, ...]
+    task: Task
+    recipe: Recipe
+    start: Tensor
+    correction: Tensor | None = None
+
+    @property
+    def fused(self) -> bool:
+        """Whether a step is w -= lr * (gradient of the loss) and nothing else."""
+        return self.recipe.optimizer.plain and not self.recipe.proximal and self.correction is None
+
+    @property
+    def numbers_kept(self) -> int:
+        """Numbers that a step needs for each parameter of each user, beside those of a fused one."""
+        return 0 if self.fused else 2 + self.recipe.optimizer.numbers_kept
+
+
+@dataclass
+class TrainerState:
+    """Where a block's training has got to; `UserTrainer.step` moves it on, in place.
+
+    parameters: stacks (users, ...), in the pieces and the order of dimensions that the trainer works with.
+    slots: what the optimiser remembers of them.
+    """
+
+    parameters: list[Tensor]
+    slots: Slots
+
+
+State = TypeVar("State", bound=TrainerState)
+
+
+class UserTrainer(ABC, Generic[State]):
+    """Trains the users of one block, all from the same starting parameters, one batch step at a time.
+
+    Everything that a block's training changes is in its state, but for caches, and for the generator of the dropout
+    masks, which moves on. `limits` says how large a block may be.
+    """
+
+    limits: Limits
+
+    def __init__(self, problem: LocalProblem) -> None:
+        self.problem = problem
+        self.starts = self.arranged(problem.start)
+        self.corrections = None if problem.correction is None else self.arranged(problem.correction)
+
+    def train(self, users: int, batches: Iterable[Batch]) -> Tensor:
+        """Final minus starting parameters of `users` users, (users, d), a tensor of its own."""
+        state = self.init(users)
+        for batch in batches:
+            self.step(state, batch)
+        return self.deltas(state)
+
+    @abstractmethod
+    def arranged(self, vector: Tensor) -> list[Tensor]:
+        """`vector` (d,) cut and turned as one user's part of each stack of parameters."""
+
+    @abstractmethod
+    def init(self, users: int) -> State:
+        """Networks with the starting parameters for `users` users."""
+
+    @abstractmethod
+    def step(self, state: State, batch: Batch) -> None:
+        """One step of the first len(batch.x) users."""
+
+    @abstractmethod
+    def deltas(self, state: State) -> Tensor:
+        """Final minus starting parameters, (users, d), a tensor of its own."""
+
+    def _stacks(self, users: int) -> list[Tensor]:
+        """The starting parameters of every user, contiguous."""
+        contiguous = torch.contiguous_format
+        return [start.expand(users, *start.shape).clone(memory_format=contiguous) for start in self.starts]
+
+    def _descend(self, state: TrainerState, gradients: Sequence[Tensor]) -> None:
+        """The optimiser's step, given the loss's gradients (a, ...) of the first a users, which stay as they are."""
+        mu, recipe = self.problem.recipe.proximal, self.problem.recipe
+        if mu:
+            pairs = zip(gradients, state.parameters, self.starts)
+            gradients = [g.add(stack[: len(g)] - start, alpha=mu) for g, stack, start in pairs]
+        if self.corrections is not None:
+            gradients = [gradient + correction for gradient, correction in zip(gradients, self.corrections)]
+        recipe.optimizer.step(state.parameters, gradients, state.slots, lr=recipe.lr)
+
+
+def memory_budget(device: torch.device) -> int:
+    """Bytes of a block: on a processor near its outer cache, else a small share of an accelerator's memory.
+
+    Measured on one core: 32 MiB trains the MNIST CNN 20% faster than 16 MiB and as fast as 64; the MLP does not care
+    from 8 MiB on.
+    """
+    return 2**30 if device.type == "cuda" else 2**25

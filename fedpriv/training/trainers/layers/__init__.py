@@ -1,0 +1,1 @@
+"""Layers of many users at once, for the stacked trainer."""

@@ -1,0 +1,94 @@
+"""What every layer of many users at once has, with hand-written backward passes.
+
+A layer is bound to a step's shape: a users (a prefix of the block's k), b rows each, activations (a, b, features). Its
+views into the parameters and into reused buffers are made once; `forward` and `backward` then only run kernels, each
+of which is one operation for all users. `backward` adds a multiple of the gradients to the layer's targets. For plain
+SGD these are the parameters themselves and the multiple is -lr, so there is no gradient tensor: the outer product
+lands on the weights.
+
+No layer mixes users or rows. A padding row, whose loss gradient is zero, changes nothing, and a user that diverges
+stays alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from fedpriv.training.trainers.buffers import BufferPool, Masks
+
+mask_where = torch.ops.aten.threshold_backward.grad_input
+"""mask_where(g, v, t, grad_input=out): out = g where v > t, else 0. The only masking kernel that is one fast pass."""
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a layer may use while it is bound, and what is known of its place.
+
+    in_place: whether x may be overwritten. first: whether nothing before this layer has parameters, so that nobody
+    needs x's gradient. pool: window of the max-pooling that follows a convolution, (1, 1) without one.
+    """
+
+    buffers: BufferPool
+    masks: Masks
+    index: int
+    in_place: bool
+    first: bool
+    pool: tuple[int, int]
+
+    def take(self, name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
+        """A contiguous buffer of this layer."""
+        return self.buffers.take((self.index, name), shape, dtype)
+
+    def like(self, name: str, x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """A buffer of this layer with x's shape and order of dimensions in memory."""
+        return self.buffers.like((self.index, name), x, dtype)
+
+    def output_like(self, x: Tensor) -> Tensor:
+        """The buffer of an elementwise layer's output: x's own, if it may be overwritten."""
+        return x if self.in_place else self.like("y", x)
+
+
+class Layer(ABC, Generic[Module]):
+    """A layer bound to the activations `x` it reads; it writes `y`."""
+
+    stored: ClassVar[dict[int, tuple[int, ...]]] = {}
+    """By number of dimensions, the order in which the dimensions of one user's parameters are kept in `parameters`."""
+    keeps_output = False
+    """Whether `backward` needs y as `forward` left it, so that the next layer must not work in place."""
+
+    def __init__(
+        self, module: Module, x: Tensor, *, parameters: Sequence[Tensor], targets: Sequence[Tensor], context: Context
+    ) -> None:
+        """parameters: of the a active users, (a, ...) each, contiguous, in the module's order. targets: shaped like
+        them, where gradients are added; they may be the parameters themselves."""
+        self.module, self.x, self.context = module, x, context
+        self.parameters, self.targets = parameters, targets
+        self.y = self.bind()
+
+    @abstractmethod
+    def bind(self) -> Tensor:
+        """Make all views and buffers; return y."""
+
+    def attach(self, grad: Tensor) -> Tensor:
+        """Receive the buffer of y's gradient; return the buffer where x's gradient will be."""
+        self.grad = grad
+        return grad
+
+    def prepare(self) -> None:
+        """New input records arrived in x; called on the first layer only."""
+
+    @abstractmethod
+    def forward(self) -> None:
+        """Compute y."""
+
+    @abstractmethod
+    def backward(self, scale: float) -> None:
+        """Add `scale` times the gradients of the parameters to the targets, and compute x's gradient."""

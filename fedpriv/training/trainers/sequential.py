@@ -1,0 +1,49 @@
+"""One user after another by autograd, for networks so large that a single user fills the machine, and for any other."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fedpriv.training.schedule import Batch, Limits
+from fedpriv.training.trainers.base import TrainerState, UserTrainer
+from fedpriv.training.vectors import flatten, load, unflatten
+
+
+@dataclass
+class SequentialState(TrainerState):
+    """module: the user's network, whose buffers (such as running statistics) are its own. leaves: its parameters,
+    which share their memory with the stacks."""
+
+    module: nn.Module
+    leaves: list[nn.Parameter]
+
+
+class Sequential(UserTrainer[SequentialState]):
+    """Trains blocks of a single user."""
+
+    limits = Limits(step_cost=0.0, user_bytes=1, row_bytes=0, budget=1)
+
+    def arranged(self, vector: Tensor) -> list[Tensor]:
+        return list(unflatten(self.problem.model, vector).values())
+
+    def init(self, users: int) -> SequentialState:
+        assert users == 1
+        module = copy.deepcopy(self.problem.model).train()
+        load(module, self.problem.start)
+        leaves = list(module.parameters())
+        parameters = [leaf.detach().unsqueeze(0) for leaf in leaves]
+        return SequentialState(parameters, self.problem.recipe.optimizer.init(parameters), module, leaves)
+
+    def step(self, state: SequentialState, batch: Batch) -> None:
+        with torch.enable_grad():
+            loss = self.problem.task.loss(state.module(batch.x[0]), batch.y[0], batch.weight[0])
+            gradients = torch.autograd.grad(loss, state.leaves, materialize_grads=True)
+        with torch.no_grad():
+            self._descend(state, [gradient.unsqueeze(0) for gradient in gradients])
+
+    def deltas(self, state: SequentialState) -> Tensor:
+        return (flatten(state.module) - self.problem.start).unsqueeze(0)

@@ -1,0 +1,51 @@
+"""All users of a block at once by torch.func.vmap, for any module whose forward pass it can batch."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.func import functional_call, grad, vmap
+
+from fedpriv.training.modes import in_mode
+from fedpriv.training.schedule import Batch, Limits
+from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
+from fedpriv.training.vectors import unflatten
+
+STEP_TIME = 2e5
+"""Nanoseconds that one layer's kernels and transforms take in a step whatever their size; measured on one core."""
+COPIES = 5
+"""How many times the activations of a row autograd holds at its peak; measured."""
+
+
+class Vmapped(UserTrainer[TrainerState]):
+    """Trains the users of a block in lockstep by transforming one user's gradient into that of all. The only stack is
+    that of the flat vectors."""
+
+    def __init__(self, problem: LocalProblem) -> None:
+        super().__init__(problem)
+        model, task, cost = problem.model, problem.task, problem.cost
+        self.limits = Limits(
+            step_cost=STEP_TIME * cost.layers / cost.row_time,
+            user_bytes=4 * (4 + problem.numbers_kept) * cost.parameters,
+            row_bytes=4 * COPIES * cost.activations,
+            budget=memory_budget(problem.start.device),
+        )
+
+        def loss(vector: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+            return task.loss(functional_call(model, unflatten(model, vector), (x,)), y, weight)
+
+        self.gradients = vmap(grad(loss), randomness="different")
+
+    def arranged(self, vector: Tensor) -> list[Tensor]:
+        return [vector]
+
+    def init(self, users: int) -> TrainerState:
+        parameters = self._stacks(users)
+        return TrainerState(parameters, self.problem.recipe.optimizer.init(parameters))
+
+    def step(self, state: TrainerState, batch: Batch) -> None:
+        active = state.parameters[0][: len(batch.x)]
+        with in_mode(self.problem.model, train=True):
+            self._descend(state, [self.gradients(active, batch.x, batch.y, batch.weight)])
+
+    def deltas(self, state: TrainerState) -> Tensor:
+        return state.parameters[0] - self.problem.start

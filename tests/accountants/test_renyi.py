@@ -1,0 +1,73 @@
+"""Renyi curves against Opacus, mpmath and the binomial sum."""
+
+from __future__ import annotations
+
+import dp_accounting as dp
+import mpmath
+import numpy as np
+import pytest
+from accounting_oracles import balle_epsilon, integer_epsilon, integer_rdp
+
+from fedpriv.accountants.events import ADD_REMOVE, REPLACE
+from fedpriv.accountants.renyi import ORDERS, PAPER_ORDERS, convert, event_curve, rdp_curve
+
+
+def release(q: float, sigma: float) -> dp.DpEvent:
+    return dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(sigma))
+
+
+def test_integer_orders_equal_the_binomial_sum():
+    orders = tuple(float(a) for a in (2, 3, 8, 64, 512))
+    curve = rdp_curve([(release(0.01, 5.0), 100_000)], ADD_REMOVE, orders)
+    assert curve == pytest.approx([100_000 * integer_rdp(0.01, 5.0, int(a)) for a in orders], rel=1e-6)
+    # row 7, integer orders: 2.8506
+    assert integer_epsilon(0.01, 5.0, 100_000) == pytest.approx(2.8506, abs=2e-3)
+    assert balle_epsilon(float(curve[2]), 8) == pytest.approx(2.8506, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("q", "sigma"), [(0.001, 200.0), (0.1, 5.0), (0.5, 5.0), (0.5, 0.3), (0.9, 1.0), (0.999, 50.0)]
+)
+def test_fractional_orders_equal_opacus(q, sigma):
+    from opacus.accountants.analysis.rdp import compute_rdp
+
+    orders = tuple(order for order in PAPER_ORDERS if not order.is_integer())
+    opacus = compute_rdp(q=q, noise_multiplier=sigma, steps=1, orders=orders)
+    assert rdp_curve([(release(q, sigma), 1)], ADD_REMOVE, orders) == pytest.approx(opacus, rel=1e-6, abs=2e-12)
+
+
+@pytest.mark.parametrize(
+    ("q", "sigma", "order"), [(0.5, 200.0, 1.1), (0.001, 200.0, 1.02), (0.3, 0.3, 10.9), (0.7, 0.05, 2.5)]
+)
+def test_fractional_orders_equal_the_integral(q, sigma, order):
+    with mpmath.workdps(40):
+        s, a = mpmath.mpf(sigma), mpmath.mpf(order)
+
+        def integrand(u):
+            return mpmath.npdf(u) * (1 - q + q * mpmath.exp(u / s - 1 / (2 * s**2))) ** a
+
+        cuts = [-14, -7, 0, order / sigma / 2, order / sigma, order / sigma + 7, order / sigma + 14]
+        exact = float(mpmath.log(mpmath.quad(integrand, sorted(set(cuts)))) / (a - 1))
+    ours = rdp_curve([(release(q, sigma), 1)], ADD_REMOVE, (order,))[0]
+    assert exact <= ours <= exact * (1 + 1e-9) + 2e-11
+
+
+def test_curves_grow_with_the_order():
+    # dp_accounting's own fractional orders do not
+    for q, sigma in [(0.1, 5.0), (0.3, 5.0), (0.5, 1.0), (0.9, 0.5)]:
+        assert np.all(np.diff(rdp_curve([(release(q, sigma), 1)], ADD_REMOVE)) > -1e-11)
+
+
+def test_curves_add_up_and_an_open_release_has_none():
+    parts = [(release(0.1, 5.0), 3), (dp.GaussianDpEvent(2.0), 2)]
+    total = 3 * event_curve(parts[0][0], ADD_REMOVE, ORDERS) + 2 * event_curve(parts[1][0], ADD_REMOVE, ORDERS)
+    np.testing.assert_array_equal(rdp_curve(parts, ADD_REMOVE), total)
+    assert np.isinf(rdp_curve([*parts, (dp.NonPrivateDpEvent(), 1)], ADD_REMOVE)).all()
+    assert convert(ORDERS, np.full(len(ORDERS), np.inf), 1e-5) == np.inf
+    assert convert((), np.zeros(0), 1e-5) == np.inf
+
+
+def test_a_gaussian_has_the_same_curve_under_both_adjacencies():
+    curves = [event_curve(dp.GaussianDpEvent(3.0), adjacency, ORDERS) for adjacency in (ADD_REMOVE, REPLACE)]
+    np.testing.assert_array_equal(*curves)
+    np.testing.assert_allclose(curves[0], np.array(ORDERS) / (2 * 3.0**2), rtol=1e-12)

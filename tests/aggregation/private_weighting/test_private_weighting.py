@@ -1,0 +1,317 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from parties_of_generators import changed, dropping, run
+from phe import PaillierPrivateKey, PaillierPublicKey
+from private_sums import World, random_world, small
+
+from fedpriv.aggregation.base import SERVER
+from fedpriv.aggregation.private_weighting import silo as silo_module
+from fedpriv.aggregation.private_weighting.counts import CountsRefusedError
+from fedpriv.encoding.fixed_point import OutOfRangeError
+from fedpriv.encoding.slot_layout import SlotOverflowError
+from fedpriv.errors import AggregationAbortedError
+from fedpriv.streams import Streams
+
+
+@st.composite
+def worlds(draw):
+    silos, users = draw(st.integers(1, 4)), draw(st.integers(1, 5))
+    n_max = draw(st.sampled_from([10, 100]))
+    clip = draw(st.sampled_from([0.1, 1.0, 3.0]))
+    aggregation = small(n_max=n_max)
+    blank = World(aggregation, np.ones((silos, users), int), np.zeros((silos, users, 1)), np.zeros((silos, 1)), clip)
+    slots = blank.encoding.layout.slots
+    size = draw(st.sampled_from([1, slots - 1, slots, slots + 1, 2 * slots + 1]).filter(lambda size: size > 0))
+    counts = draw(arrays(np.int64, (silos, users), elements=st.integers(0, n_max // silos)))
+    counts[draw(st.integers(0, silos - 1)), counts.sum(axis=0) == 0] = 1
+    bound = clip / np.sqrt(size)
+    values = st.one_of(st.just(0.0), st.just(bound), st.just(-bound), st.floats(-bound, bound))
+    vectors = draw(arrays(np.float64, (silos, users, size), elements=values))
+    noise = draw(arrays(np.float64, (silos, size), elements=st.floats(-5 * clip, 5 * clip)))
+    return World(aggregation, counts, vectors, noise, clip, streams=Streams(draw(st.integers(0, 9))))
+
+
+@settings(max_examples=40)
+@given(worlds())
+def test_the_total_is_the_weighted_sum_exact_in_integers_and_near_in_reals(world):
+    total = world.ready().run()
+    layout = world.encoding.layout
+    assert total.vector.tolist() == layout.decode(world.exact()).tolist()
+    most = 2.0**-layout.precision * (world.counts.shape[1] + len(world.silos))
+    np.testing.assert_allclose(total.vector, world.weighted(), rtol=1e-12, atol=most)
+    assert world.encoding.rounding == most
+    assert set(total.silos) == set(world.silos)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_papers_cap_of_2000_records_with_a_long_key(size):
+    world = random_world(silos=2, users=2, size=size, most=999, n_max=2000, key_bits=3072, streams=Streams(1))
+    assert world.encoding.layout.lcm.bit_length() == 2878  # log2 lcm(1..2000) = 2877.385
+    total = world.ready().run()
+    assert total.vector.tolist() == world.encoding.layout.decode(world.exact()).tolist()
+    np.testing.assert_allclose(total.vector, world.weighted(), rtol=1e-12, atol=world.encoding.rounding)
+
+
+def test_workers_change_nothing():
+    one, two = (random_world(size=40, workers=w, streams=Streams(5)).ready().run().vector.tolist() for w in (1, 2))
+    assert one == two
+
+
+def test_python_paillier_decrypts_the_same_total():
+    world = random_world(size=30, streams=Streams(0)).ready()
+    world.run()
+    public, layout = world.key.public, world.encoding.layout
+    phe = PaillierPrivateKey(PaillierPublicKey(public.n), world.key.p, world.key.q)
+    products = [1] * layout.columns(30)
+    for message in world.messages().values():
+        products = [p * int(c) % public.n**2 for p, c in zip(products, message)]
+    assert layout.unpack([phe.raw_decrypt(p) for p in products], public.n, 30) == world.exact()
+
+
+def test_a_toy_federation_is_off_by_less_than_the_published_bound():
+    # S = 3, U = 4, d = 3, grid near 1e-6, N_max = 20: error at most 1.5e-5.
+    world = random_world(silos=3, users=4, size=3, most=6)
+    assert np.abs(world.ready().run().vector - world.weighted()).max() <= 1.5e-5
+
+
+def test_powers_serve_for_all_rounds_in_which_everybody_takes_part(monkeypatch):
+    raised, raise_to_factors = [], silo_module.raise_to_factors
+
+    def counting(public, ciphertexts, *arguments, **details):
+        raised.append(len(ciphertexts))
+        return raise_to_factors(public, ciphertexts, *arguments, **details)
+
+    monkeypatch.setattr(silo_module, "raise_to_factors", counting)
+    world = random_world(streams=Streams(6)).ready()
+    for round in (1, 2, 3):
+        assert world.run(round).vector.tolist() == world.encoding.layout.decode(world.exact(round)).tolist()
+    assert len(raised) == len(world.silos)
+    # A sample has ciphertexts of its own, and so has what follows it.
+    everybody = np.ones(world.counts.shape[1], dtype=bool)
+    world.run(4, everybody, 0.5)
+    assert len(raised) == 2 * len(world.silos)
+    assert world.run(5).vector.tolist() == world.encoding.layout.decode(world.exact(5)).tolist()
+
+
+def test_users_outside_the_sample_count_nothing_and_silos_are_not_told():
+    world = random_world(users=6, streams=Streams(2)).ready()
+    sampled = np.array([True, False, True, False, False, True])
+    assert world.run(1, sampled, 0.5).vector.tolist() == world.encoding.layout.decode(world.exact(1, sampled)).tolist()
+    nobody = np.zeros(6, dtype=bool)
+    np.testing.assert_allclose(world.run(2, nobody, 0.5).vector, world.noise.sum(0), atol=world.encoding.rounding)
+    letters = [letter.message for letter in world.said.transcript if (letter.sender, letter.step) == (SERVER, 0)]
+    broadcasts, inverses = zip(*[message for message in letters if isinstance(message[1], bytes)])
+    assert len(broadcasts) == 6
+    assert all(broadcast.sampled is None for broadcast in broadcasts)
+    assert len({len(raw) for raw in inverses}) == 1
+
+
+def test_a_silo_without_users_and_one_silo_alone():
+    world = random_world(users=3, streams=Streams(3))
+    world.counts[1] = 0
+    world.counts[0] = 2
+    assert world.ready().run().vector.tolist() == world.encoding.layout.decode(world.exact()).tolist()
+    alone = random_world(silos=1, most=5)
+    np.testing.assert_allclose(alone.ready().run().vector, alone.weighted(), atol=alone.encoding.rounding)
+
+
+def test_a_seeded_run_repeats_to_the_bit_whatever_the_keys():
+    one, two = (random_world(streams=Streams(4)).ready().run().vector.tolist() for _ in range(2))
+    assert one == two
+    assert random_world().ready().run().vector.tolist() != one
+
+
+def test_cut_counts_make_the_weights():
+    world = random_world(most=15, n_max=20, count_cap=4)
+    total = world.ready().run().vector
+    world.counts = np.minimum(world.counts, 4)
+    np.testing.assert_allclose(total, world.weighted(), atol=world.encoding.rounding)
+    assert all(world.protocols[name].counts.max() <= 4 for name in world.silos)
+
+
+def test_too_many_records_are_refused_by_their_silo_before_it_sends_anything():
+    # N_u > N_max would decode to garbage without bound.
+    world = random_world(silos=2, n_max=20)
+    world.counts[1, 2] = 11
+    with pytest.raises(CountsRefusedError, match=r"silo1 has a user with more than 10 records.*count_cap") as refusal:
+        world.ready()
+    assert "11" not in str(refusal.value)
+    assert "silo1" not in {letter.sender for letter in world.said.transcript}
+
+
+def test_a_user_without_records_is_refused_by_the_server_and_named():
+    world = random_world(users=14)
+    world.counts[:, [2, 5]] = 0
+    with pytest.raises(CountsRefusedError, match=r"no silo has a record of user 2, 5:"):
+        world.ready()
+    assert world.server.key is None
+    assert not world.server.inverses
+    world.counts[:, 1:] = 0
+    with pytest.raises(CountsRefusedError, match="and others"):
+        world.ready()
+
+
+@pytest.mark.parametrize("name", ["silo0", "silo1", "silo2"])
+def test_a_silent_silo_ends_set_up_and_round(name):
+    for step in range(3):
+        if (name, step) in {("silo1", 1), ("silo2", 1)}:
+            continue  # only the leader speaks in this step
+        world = random_world()
+        setup = world.setup()
+        setup[name] = dropping(setup[name], steps=step)
+        with pytest.raises(AggregationAbortedError, match=name):
+            run(setup)
+    world = random_world().ready()
+    parties = world.parties()
+    parties[name] = dropping(parties[name], steps=1)
+    with pytest.raises(AggregationAbortedError, match=name):
+        run(parties)
+    np.testing.assert_allclose(world.run(2).vector, world.weighted(), atol=world.encoding.rounding)
+
+
+def test_a_silo_that_hears_nothing_ends_the_round():
+    world = random_world().ready()
+    parties = world.parties()
+    parties[SERVER] = dropping(parties[SERVER], steps=0)
+    with pytest.raises(AggregationAbortedError, match="no message from server"):
+        run(parties)
+
+
+def test_no_mask_serves_twice():
+    world = random_world().ready()
+    world.run(2)
+    for round in (1, 2):
+        with pytest.raises(RuntimeError, match="already"):
+            world.run(round)
+    assert world.run(3) is not None
+
+
+def test_the_queries_of_a_round_have_masks_and_dithers_of_their_own():
+    world = random_world(streams=Streams(7)).ready()
+    for place, purpose in ((0, "dither"), (1, "update dither")):
+        assert (
+            world.run(2, place=place).vector.tolist()
+            == world.encoding.layout.decode(world.exact(2, purpose=purpose)).tolist()
+        )
+    for place in (1, 0):
+        with pytest.raises(RuntimeError, match="already"):
+            world.run(2, place=place)
+    alike = random_world(variant="paper").ready()  # without a dither the masks alone make two messages differ
+    hidden = []
+    for place in (0, 1):
+        assert (
+            alike.run(place=place).vector.tolist() == alike.encoding.layout.decode(alike.exact(dithered=False)).tolist()
+        )
+        hidden.append([alike.key.decrypt(c) for c in alike.messages()["silo0"]])
+    assert all(one != other for one, other in zip(*hidden))
+
+
+def test_a_second_set_up_replaces_the_first():
+    world = random_world(streams=Streams(8)).ready()
+    world.run(3)
+    before, seed = world.key, world.protocols["silo0"].common_seed
+    world.ready()
+    assert world.key != before
+    assert world.protocols["silo0"].common_seed != seed
+    assert world.run(1).vector.tolist() == world.encoding.layout.decode(world.exact(1)).tolist()
+
+
+def test_without_a_set_up_there_is_no_query():
+    with pytest.raises(RuntimeError, match="set-up"):
+        random_world().run()
+
+
+def test_a_round_without_some_silo_is_refused():
+    world = random_world().ready()
+    updates = world.updates()
+    updates.pop("silo2")
+    query = replace(world.query(), invited=(0, 1), n_summed=2)
+    with pytest.raises(RuntimeError, match="every silo"):
+        run(world.protocols.query(query, updates))
+
+
+def test_an_altered_message_is_found():
+    def other_bytes(sent):
+        return {SERVER: bytes([sent[SERVER][0] ^ 1]) + sent[SERVER][1:]}
+
+    def too_short(sent):
+        return {SERVER: sent[SERVER][:-1]}
+
+    def too_large(sent):
+        return {SERVER: b"\xff" * len(sent[SERVER])}
+
+    wrongs = (
+        (other_bytes, SlotOverflowError),
+        (too_short, AggregationAbortedError),
+        (too_large, AggregationAbortedError),
+    )
+    for change, error in wrongs:
+        world = random_world(size=3).ready()
+        parties = world.parties()
+        parties["silo1"] = changed(parties["silo1"], 1, change)
+        with pytest.raises(error):
+            run(parties)
+
+
+def test_an_altered_set_up_ends_it():
+    def flipped(sent):
+        return {SERVER: {peer: bytes([raw[0] ^ 1]) + raw[1:] for peer, raw in sent[SERVER].items()}}
+
+    def too_large(sent):
+        return {SERVER: b"\xff" * len(sent[SERVER])}
+
+    def too_short(sent):
+        return {SERVER: sent[SERVER][:-1]}
+
+    for name, step, change in (("silo0", 1, flipped), ("silo2", 2, too_large), ("silo0", 2, too_short)):
+        world = random_world()
+        setup = world.setup()
+        setup[name] = changed(setup[name], step, change)
+        with pytest.raises(AggregationAbortedError, match=f"a message of {name} is unreadable"):
+            run(setup)
+
+
+def test_a_public_key_that_everybody_agrees_with_ends_the_set_up():
+    world = random_world()
+    setup = world.setup()
+    setup["silo1"] = changed(setup["silo1"], 0, lambda sent: {SERVER: bytes(32)})
+    with pytest.raises(AggregationAbortedError, match="unreadable"):
+        run(setup)
+
+
+def test_contributions_and_noise_beyond_their_bounds_are_errors():
+    world = random_world(clip=0.5).ready()
+    with pytest.raises(OutOfRangeError):
+        world.run()
+    world = random_world().ready()
+    world.noise[0, 0] = 1e3
+    with pytest.raises(OutOfRangeError):
+        world.run()
+
+
+def test_a_clipped_coordinate_may_exceed_its_bound_by_the_error_of_clipping():
+    world = random_world(clip=0.1)
+    world.vectors[:] = 0
+    world.vectors[:, :, 0] = np.nextafter(0.1, 1)
+    np.testing.assert_allclose(world.ready().run().vector, world.weighted(), atol=world.encoding.rounding)
+
+
+def test_what_each_party_remembers():
+    world = random_world().ready()
+    world.run()
+    server, silos = world.server, [world.protocols[name] for name in world.silos]
+    [seed] = {silo.common_seed for silo in silos}
+    assert len(seed) == 32
+    pairs = {silo.pair_seeds[peer] for silo in silos for peer in world.silos if peer != silo.name}
+    assert len(pairs) == 3
+    configured = {"silos", "oblivious", "workers"}
+    assert set(vars(server)) == configured | {"key_bits", "key", "inverses", "encrypted"}
+    kept = {"public", "counts", "pair_seeds", "common_seed", "spent", "powers", "powers_of"}
+    for silo in silos:
+        assert set(vars(silo)) == configured | {"name", "limit", "cut", "sound"} | kept
+        assert silo.public == server.key.public

@@ -1,0 +1,114 @@
+"""What the protocol as published gives to its server, and this one does not: every attack here must succeed against
+variant=paper, so that its failure against variant=sound says something. The server uses what it has: the key, the
+silos' messages, and the total that it decrypts."""
+
+import numpy as np
+import pytest
+from private_sums import World, random_world, small
+from scipy.stats import kstest
+
+from fedpriv.aggregation.private_weighting.integers import blind
+from fedpriv.aggregation.private_weighting.weighted_product import multiply
+from fedpriv.crypto.paillier.keys import PrivateKey
+
+SIZE = 300
+
+
+def fractions(world, round=1):
+    """The total's fractional parts, which no multiple of C_LCM changes, as integers 0..C_LCM-1."""
+    world.run(round)
+    layout, key = world.encoding.layout, world.key
+    totals = [key.decrypt(c) for c in multiply(key.public, list(world.messages().values()))]
+    size = world.noise.shape[1]
+    values = layout.unpack(totals, key.public.n, size)
+    return [value % layout.lcm for value in values], layout.lcm
+
+
+def membership_world(variant, records_elsewhere):
+    """One user with a record in silo 0, and so many more in silo 1; another user to keep them company."""
+    rng = np.random.default_rng(records_elsewhere)
+    vectors = rng.uniform(-0.05, 0.05, (2, 2, SIZE))
+    counts = np.array([[1, 1], [records_elsewhere, 0]])
+    return World(small(variant=variant), counts, vectors, 5 * rng.normal(size=(2, SIZE))).ready()
+
+
+@pytest.mark.parametrize("total", [1, 3, 7])
+def test_noise_that_is_a_multiple_of_the_lcm_tells_a_users_count(total):
+    parts, lcm = fractions(membership_world("paper", total - 1))
+    denominators = [d for d in range(1, 21) if all(d * part % lcm == 0 for part in parts)]
+    assert denominators[0] == total
+
+
+@pytest.mark.parametrize("total", [1, 3, 7])
+def test_dithered_totals_have_uniform_fractions_whatever_the_counts(total):
+    parts, lcm = fractions(membership_world("sound", total - 1))
+    assert kstest([part / lcm for part in parts], "uniform").pvalue > 1e-6
+    assert not any(all(d * part % lcm == 0 for part in parts) for d in range(1, 21))
+
+
+def modulo_n(world, silo, round, noise=None):
+    world.run(round, noise=noise)
+    n = world.key.public.modulus
+    world.said.transcript[:] = [letter for letter in world.said.transcript if letter.step == 1][-len(world.silos) :]
+    return [int(c % n) for c in world.messages()[silo]]
+
+
+def attack_world(variant, size=6):
+    """One parameter a ciphertext, coarse coordinates, one user in silo 0."""
+    world = random_world(silos=2, users=3, size=size, n_max=170, precision=8, variant=variant)
+    world.counts[0] = [4, 0, 0]
+    world.counts[1] = [1, 2, 3]
+    assert world.encoding.layout.slots == 1
+    return world
+
+
+def readable(variant):
+    """Whether ciphertexts modulo n stay the same when noise, masks and round change."""
+    world = random_world(size=20, variant=variant).ready()
+    first = modulo_n(world, "silo0", 1)
+    return [a == b for a, b in zip(first, modulo_n(world, "silo0", 2, noise=world.noise + 1))]
+
+
+def test_without_fresh_residues_noise_and_masks_do_not_touch_ciphertexts_modulo_n(monkeypatch):
+    fix_broadcast(monkeypatch)
+    assert all(readable("paper"))
+    assert not any(readable("sound"))
+
+
+def fix_broadcast(monkeypatch):
+    """The same residue in every encryption of the server: a server may well choose so."""
+    monkeypatch.setattr(PrivateKey, "residue", lambda self: pow(7, self.p * self.q, (self.p * self.q) ** 2))
+
+
+@pytest.mark.parametrize(("variant", "visible"), [("paper", True), ("sound", False)])
+def test_parameters_that_are_zero_or_equal_show_only_without_fresh_residues(variant, visible):
+    world = attack_world(variant)
+    world.vectors[0, 0] = [0.0, 0.25, 0.5, 0.25, 0.0, -0.5]
+    seen = modulo_n(world.ready(), "silo0", 1)
+    assert (seen[0] == seen[4] == 1) == visible
+    assert (seen[1] == seen[3]) == visible
+    n = world.key.public.n
+    assert (seen[2] * seen[5] % n == 1) == visible
+
+
+@pytest.mark.parametrize(("variant", "found"), [("paper", True), ("sound", False)])
+def test_ratios_of_a_lone_users_update_show_only_without_fresh_residues(variant, found):
+    world = attack_world(variant, size=2)
+    world.vectors[0, 0] = [51 / 256, -119 / 256]
+    first, second = modulo_n(world.ready(), "silo0", 1)
+    n = world.key.public.n
+    # first^x = second^y modulo n exactly when x * 51 = y * -119 (up to the order of the base).
+    powers = {pow(first, x, n): x for x in range(1, 257)}
+    ratios = [(powers[v], y) for y in range(-256, 257) if y and (v := pow(second, y, n)) in powers]
+    assert bool(ratios) == found
+    if found:
+        x, y = ratios[0]
+        assert x * 51 == y * -119
+
+
+def test_server_and_one_silo_together_learn_every_count():
+    """The limit of the trust that is asked for, and a check that counts are there to be hidden."""
+    world = random_world(users=5).ready()
+    n, seed = world.key.public.n, world.protocols["silo1"].common_seed
+    totals = [pow(inverse * blind(n, seed, user), -1, n) for user, inverse in enumerate(world.server.inverses)]
+    assert totals == world.counts.sum(axis=0).tolist()

@@ -1,0 +1,138 @@
+"""What private weighting serves, what it refuses in one line, and what it certifies against whom."""
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
+from private_sums import random_world, small
+
+from fedpriv.aggregation.deploy import Deployer
+from fedpriv.algorithms.uldp import UldpAvg
+from fedpriv.deployment import Federation
+from fedpriv.errors import ConfigError
+from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.streams import Streams
+from fedpriv.training.optimizers import Sgd
+from fedpriv.weighting import UniformWeighting
+
+FEDERATION = Federation(100, 5, 1000)
+
+
+def algorithm(**changes):
+    settings = {"clip": 1.0, "noise_multiplier": 5.0, "user_rate": 1.0, "weighting": "records", "global_lr": 10.0}
+    return UldpAvg(**(settings | {"local_epochs": 1, "batch_size": 4, "local_lr": 0.1} | changes))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"key_bits": 100}, r"aggregation\.key_bits=100"),
+        ({"n_max": 0}, r"aggregation\.n_max=0"),
+        ({"n_max": 4}, r"aggregation\.n_max=4: 5 or more"),
+        ({"n_max": 1000}, r"aggregation\.n_max=1000: one slot needs .* take a longer key"),
+        ({"precision": 80}, r"aggregation\.precision=80"),
+        ({"precision": 1}, r"aggregation\.precision=1: too few digits"),
+        ({"count_cap": 0}, r"aggregation\.count_cap=0"),
+        ({"count_cap": 9, "n_max": 40}, r"aggregation\.count_cap=9: null, or 1 to 8"),
+        ({"workers": 0}, r"aggregation\.workers=0"),
+        ({"variant": "fast"}, r"aggregation\.variant=fast: sound or paper"),
+        ({"oblivious": True, "user_rate": 0.123}, r"algo\.user_rate=0\.123"),
+        ({"weighting": "uniform"}, r"aggregation=private_weighting: .*algo\.weighting=records"),
+    ],
+)
+def test_impossible_settings_are_refused_in_one_line(wrong, text):
+    algo = {key: wrong.pop(key) for key in ("user_rate", "weighting") if key in wrong}
+    with pytest.raises(ConfigError, match=text) as error:
+        check(small(**wrong), algorithm(**algo), Gaussian(1.0, 5.0))
+    assert "\n" not in str(error.value)
+
+
+def check(aggregation, algo, mechanism):
+    aggregation.check(algo)
+    deployed(aggregation, algo, mechanism)
+
+
+def deployed(aggregation, algo, mechanism):
+    return Deployer(algo, aggregation, mechanism, Sgd(), Streams(0)).draft(FEDERATION)
+
+
+def events(aggregation, algo, mechanism=Gaussian(1.0, 5.0)):  # noqa: B008
+    [query] = algo.queries(1, deployed(aggregation, algo, mechanism))
+    return {event.observer: event for event in query.events}
+
+
+def test_it_needs_clipping_and_weights_by_records():
+    with pytest.raises(ConfigError, match="mechanism=none"):
+        check(small(), algorithm(), NoMechanism())
+    for make in (small().silo, small().helper):
+        with pytest.raises(ValueError, match="n_su / N_u"):
+            make("silo0", ("silo0", "silo1"), UniformWeighting())
+
+
+def test_discrete_noise_is_drawn_on_the_grid_and_arrives_whole():
+    world, mechanism = random_world(streams=Streams(9)).ready(), DiscreteGaussian(1.0, 5.0)
+    check(world.aggregation, algorithm(), mechanism)
+    for s, name in enumerate(world.silos):
+        rng = world.streams.secret("noise", 1, name)
+        world.noise[s] = mechanism.noise_share(5, len(world.silos), rng, encoding=world.encoding)
+    steps = world.noise / world.encoding.unit
+    assert (steps == np.rint(steps)).all()
+    assert (np.abs(steps) > 1).all()
+    total = world.run().vector
+    assert total.tolist() == world.encoding.layout.decode(world.exact()).tolist()
+    most = world.encoding.rounding
+    np.testing.assert_allclose(total, world.weighted(), rtol=1e-12, atol=most)
+
+
+def test_digits_beyond_what_discrete_noise_can_have_are_refused():
+    fine = small(key_bits=2048, precision=52)
+    check(fine, algorithm(), Gaussian(1.0, 5.0))
+    with pytest.raises(ConfigError, match=r"aggregation\.precision=52: too many digits"):
+        check(fine, algorithm(), DiscreteGaussian(1.0, 5.0))
+
+
+@pytest.mark.parametrize("mechanism", [Gaussian(1.0, 5.0), DiscreteGaussian(1.0, 5.0)])
+def test_events_charge_a_grid_step_in_every_coordinate(mechanism):
+    seen = events(small(key_bits=2048), algorithm(), mechanism)
+    moved = 1 + np.sqrt(FEDERATION.n_parameters) * 2.0**-20
+    plain = mechanism.event(sensitivity=moved)
+    assert seen["released model"].certified == seen["server"].certified == plain
+    assert seen["silo"].certified == mechanism.event(sensitivity=moved, shares=4 / 5)
+    assert any("colludes with no silo" in text for text in seen["server"].assumptions)
+
+
+def test_sub_sampling_amplifies_for_who_does_not_see_the_sample():
+    algo = algorithm(user_rate=0.1)
+    known, hidden = (events(small(key_bits=2048, oblivious=oblivious), algo) for oblivious in (False, True))
+    for seen in (known, hidden):
+        assert isinstance(seen["silo"].certified, PoissonSampledDpEvent)
+        assert isinstance(seen["released model"].certified, PoissonSampledDpEvent)
+    assert isinstance(known["server"].certified, GaussianDpEvent)
+    assert known["server"].claimed is None
+    assert hidden["server"].certified == hidden["released model"].certified
+    assert hidden["server"].claimed == PoissonSampledDpEvent(0.1, GaussianDpEvent(5.0))
+
+
+def test_flaws_certify_nothing_and_say_why():
+    paper = events(small(variant="paper", key_bits=2048), algorithm())
+    short = events(small(key_bits=1024), algorithm())
+    assert all(event.certified == NonPrivateDpEvent() for event in paper.values())
+    assert all(any(text.startswith("FAILS: aggregation.variant") for text in e.assumptions) for e in paper.values())
+    assert short["silo"].certified == NonPrivateDpEvent()
+    assert short["server"].certified != NonPrivateDpEvent()
+
+
+def test_the_estimate_tells_sizes_and_seconds():
+    world = random_world(size=50)
+    estimate = world.aggregation.estimate(world.query(), Federation(4, 3, 50), rounds=3)
+    first, second, later = estimate.lines
+    assert "after the first" in later
+    layout = world.encoding.layout
+    assert f"{layout.slots} slots of {layout.width} bits" in first
+    assert "MB" in second
+    assert " s " in second
+    assert estimate.seconds > 0
+    hidden = random_world(size=50, oblivious=True)
+    third = hidden.aggregation.estimate(hidden.query(rate=0.3), Federation(4, 3, 50), rounds=3).lines[2]
+    assert "encrypts 40 numbers" in third

@@ -1,0 +1,172 @@
+import numpy as np
+import pytest
+from private_sums import random_world, small
+from queries import SYSTEM, query_for
+from scipy.stats import binomtest, chisquare, fisher_exact, ks_2samp
+
+from fedpriv.aggregation.base import SERVER
+from fedpriv.aggregation.deploy import Deployer
+from fedpriv.aggregation.private_weighting.sampling import (
+    Options,
+    as_options,
+    choices,
+    options_to_hide,
+    orders,
+    transfer_session,
+)
+from fedpriv.algorithms.uldp import UldpSgd
+from fedpriv.crypto.uniform_integers import from_bytes
+from fedpriv.deployment import Federation
+from fedpriv.errors import ConfigError
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.streams import Streams
+from fedpriv.training.optimizers import Sgd
+
+SEED = bytes(range(32))
+SMALL_SAFE_PRIME = 2**255 + 196479
+
+
+def query(round, streams=SYSTEM, place=0):
+    return query_for(small(), 3, round, place=place, streams=streams)
+
+
+def samples(options, users, rounds, streams=SYSTEM):
+    """Who is sampled in each round, (rounds, users)."""
+    rows = []
+    for round in range(1, rounds + 1):
+        order = orders(options, users, query(round, streams))
+        rows.append(order[np.arange(users), choices(options, users, query(round, streams), seed=SEED)])
+    return np.array(rows)
+
+
+@pytest.mark.parametrize(
+    ("rate", "fraction"), [(0.1, (1, 10)), (0.3, (3, 10)), (1 / 3, (1, 3)), (0.99, (99, 100)), (1.0, (1, 1))]
+)
+def test_rates_are_fractions(rate, fraction):
+    assert as_options(rate) == Options(*fraction)
+
+
+@pytest.mark.parametrize("rate", [0.123, 0.005, 0.30000001])
+def test_other_rates_are_refused(rate):
+    with pytest.raises(ConfigError, match=r"algo\.user_rate=.* a fraction a / b"):
+        as_options(rate)
+
+
+@pytest.mark.parametrize("streams", [Streams(0, system=True), Streams(1)])
+def test_every_user_is_sampled_at_the_rate_and_independently(streams):
+    sampled = samples(Options(3, 10), 40, 500, streams)
+    assert binomtest(int(sampled.sum()), sampled.size, 0.3).pvalue > 1e-6
+    sizes = np.bincount(np.minimum(np.abs(sampled.sum(axis=1) - 12), 6), minlength=7)
+    law = np.array([abs_law(k) for k in range(7)])
+    assert chisquare(sizes, law * 500).pvalue > 1e-6
+    first, second = sampled[:, 0], sampled[:, 1]
+    table = [[(first & second).sum(), (first & ~second).sum()], [(~first & second).sum(), (~first & ~second).sum()]]
+    assert fisher_exact(table).pvalue > 1e-6
+
+
+def abs_law(distance):
+    """Probability that a binomial of 40 draws at 0.3 is so far from 12, or at least 6 away."""
+    from scipy.stats import binom
+
+    if distance == 6:
+        return 1 - sum(abs_law(k) for k in range(6))
+    return sum(binom.pmf(k, 40, 0.3) for k in {12 - distance, 12 + distance})
+
+
+def test_places_and_orders_are_uniform():
+    order = np.concatenate([orders(Options(1, 4), 500, query(round)) for round in (1, 2)])
+    assert (order.sum(axis=1) == 1).all()
+    assert chisquare(order.sum(axis=0)).pvalue > 1e-6
+    places = [place for round in range(1, 5) for place in choices(Options(1, 4), 500, query(round), seed=SEED)]
+    assert chisquare(np.bincount(places, minlength=4)).pvalue > 1e-6
+
+
+def test_a_seeded_sample_repeats_and_a_private_one_depends_on_the_silos_seed():
+    options = Options(1, 2)
+    assert np.array_equal(samples(options, 50, 3, Streams(5)), samples(options, 50, 3, Streams(5)))
+    assert choices(options, 50, query(1), seed=SEED) == choices(options, 50, query(1), seed=SEED)
+    assert choices(options, 50, query(1), seed=SEED) != choices(options, 50, query(1), seed=bytes(32))
+    assert choices(options, 50, query(1), seed=SEED) != choices(options, 50, query(2), seed=SEED)
+
+
+@pytest.mark.parametrize("streams", [SYSTEM, Streams(1)])
+def test_the_queries_of_a_round_draw_samples_of_their_own(streams):
+    options, asked = Options(1, 2), [query(3, streams, place) for place in (0, 1)]
+    one, two = (choices(options, 60, each, seed=SEED) for each in asked)
+    assert one != two
+    one, two = (orders(options, 60, each) for each in asked)
+    assert not np.array_equal(one, two)
+
+
+def test_transfers_of_different_silos_and_queries_never_share_a_session():
+    asked = [query(round, place=place) for round in (1, 2) for place in (0, 1)]
+    assert len({transfer_session(name, each) for name in ("silo0", "silo1") for each in asked}) == 8
+
+
+def test_there_is_something_to_hide_only_from_a_server_that_samples():
+    assert options_to_hide(0.25, oblivious=True) == Options(1, 4)
+    assert options_to_hide(0.25, oblivious=False) is None
+    assert options_to_hide(0.123, oblivious=False) is None
+    assert options_to_hide(1.0, oblivious=True) is None
+
+
+@pytest.fixture
+def small_group(monkeypatch):
+    """Transfers in a group of 256 bits instead of 3072, for tests of many."""
+    monkeypatch.setattr("fedpriv.crypto.oblivious_transfer.prime", lambda: SMALL_SAFE_PRIME)
+
+
+def one_hot_world(users=12, **changes):
+    """User u alone moves parameter u, and there is no noise: the total shows the sample."""
+    world = random_world(silos=3, users=users, size=users, oblivious=True, **changes)
+    world.vectors[:] = np.eye(users)
+    world.noise[:] = 0
+    return world.ready()
+
+
+def sampled_of(total):
+    values = np.round(total.vector, 3)
+    assert set(values) <= {0.0, 1.0}  # never half a user: all silos chose the same place
+    return values == 1
+
+
+def test_all_silos_take_the_same_users_and_no_others(small_group):
+    world = one_hot_world()
+    seen = np.array([sampled_of(world.run(round, rate=0.25)) for round in range(1, 11)])
+    assert binomtest(int(seen.sum()), seen.size, 0.25).pvalue > 1e-6
+    assert len({row.tobytes() for row in seen}) > 1
+
+
+def test_what_the_server_sees_tells_nothing_about_the_sample(small_group):
+    # The server's own order fixes who would be sampled for each place; the requests must not tell the place.
+    world, p = one_hot_world(users=8, streams=Streams(6, system=True)), SMALL_SAFE_PRIME
+    parts, chosen = [], []
+    for round in range(1, 26):
+        world.said.transcript.clear()
+        sampled = sampled_of(world.run(round, rate=0.5))
+        requests = [x.message for x in world.said.transcript if x.receiver == SERVER and x.step == 1]
+        assert len(requests) == 3
+        parts += [from_bytes(raw, p, 8) for raw in requests]
+        chosen += [sampled] * 3
+    parts, chosen = np.array(parts, dtype=object).ravel() / p, np.array(chosen).ravel()
+    assert ks_2samp(parts[chosen].astype(float), parts[~chosen].astype(float)).pvalue > 1e-6
+
+
+def test_a_rate_of_one_needs_no_transfer():
+    world = one_hot_world(users=4)
+    assert sampled_of(world.run(1, rate=1.0)).all()
+    assert {letter.step for letter in world.said.transcript[-7:]} >= {0, 1}
+
+
+def test_a_seeded_oblivious_run_repeats():
+    one, two = (one_hot_world(users=6, streams=Streams(8)).run(1, rate=0.5).vector.tolist() for _ in range(2))
+    assert one == two
+
+
+def test_the_query_of_an_oblivious_run_holds_no_sample():
+    algo = UldpSgd(clip=1.0, noise_multiplier=5.0, user_rate=0.5, weighting="records", global_lr=1.0)
+    for oblivious in (False, True):
+        deployer = Deployer(algo, small(oblivious=oblivious), Gaussian(1.0, 5.0), Sgd(), Streams(0))
+        [made] = algo.queries(1, deployer.draft(Federation(9, 2, 3)))
+        assert (made.sampled is None) == oblivious
+        assert made.user_rate == 0.5

@@ -1,0 +1,231 @@
+import json
+
+import command
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from parties_of_generators import noting
+from queries import query_for
+from scipy.stats import chisquare
+from secure_sums import PHASES, leaving, names, parties, ready, total_of
+
+from fedpriv.accountants.pld import gaussian_epsilon
+from fedpriv.aggregation.base import SERVER
+from fedpriv.aggregation.secagg.aggregation import SecAgg
+from fedpriv.aggregation.secagg.messages import pair_seed, points, session_of
+from fedpriv.crypto.prg import add_masks
+from fedpriv.crypto.secret_sharing import Reconstruction
+from fedpriv.crypto.x25519 import PrivateKey, PublicKey
+from fedpriv.errors import AggregationAbortedError, ConfigError
+from fedpriv.streams import Streams
+
+
+@st.composite
+def schedules(draw):
+    """Terms, who sends how many messages before dropping out, and the seed of the server's draws."""
+    silos = draw(st.integers(1, 6))
+    candidates = draw(st.integers(1, silos))
+    cohort = draw(st.integers(candidates // 2 + 1, candidates))
+    threshold = draw(st.integers(candidates // 2 + 1, cohort))
+    sends = draw(st.lists(st.sampled_from([5, 5, 5, 5, 5, 4, 3, 2, 1, 0]), min_size=silos, max_size=silos))
+    return SecAgg(threshold=threshold, cohort=cohort, candidates=candidates), sends, draw(st.integers(0, 2**20))
+
+
+def expected(aggregation, sends, seed):
+    """The set in the sum, or the phase that has too few; the protocol's table, without any cryptography."""
+    rng = Streams(seed).secret("silo sample", 1, SERVER)
+    sent = dict(zip(names(len(sends)), sends))
+    left = {name for name in sent if sent[name] > 0}
+    if len(left) < aggregation.cohort:
+        return PHASES[0]
+    left = drawn(rng, left, min(aggregation.candidates, len(left)))
+    for phase, least in ((1, aggregation.cohort), (2, aggregation.cohort)):
+        left = [name for name in left if sent[name] > phase]
+        if len(left) < least:
+            return PHASES[phase]
+    chosen = drawn(rng, left, aggregation.cohort)
+    for phase in (3, 4):
+        left = [name for name in left if sent[name] > phase]
+        if len(left) < aggregation.threshold:
+            return PHASES[phase]
+    return chosen
+
+
+def drawn(rng, names, size):
+    """Those with the smallest of as many uniform numbers."""
+    number = dict(zip(sorted(names), rng.random(len(names))))
+    return set(sorted(names, key=number.get)[:size])
+
+
+def check_schedule(schedule):
+    aggregation, sends, seed = schedule
+    # Whole numbers have exact codes and exact float64 sums.
+    vectors = np.random.default_rng(seed).integers(-10_000, 10_001, (len(sends), 3))
+    cast = parties(ready(aggregation, len(sends)), vectors, streams=Streams(seed))
+    for name, count in zip(names(len(sends)), sends):
+        cast[name] = leaving(cast[name], count)
+    outcome = expected(aggregation, sends, seed)
+    if isinstance(outcome, str):
+        with pytest.raises(AggregationAbortedError, match=outcome):
+            total_of(cast)
+    else:
+        total = total_of(cast)
+        assert set(total.silos) == outcome
+        picked = [int(name.removeprefix("silo")) for name in outcome]
+        np.testing.assert_array_equal(total.vector, vectors[picked].sum(0))
+
+
+@settings(max_examples=1000)
+@given(schedules())
+def test_any_dropouts_give_the_exact_sum_over_the_set_or_no_sum(schedule):
+    check_schedule(schedule)
+
+
+@pytest.mark.slow
+@settings(max_examples=10_000)
+@given(schedules())
+def test_ten_thousand_dropout_schedules(schedule):
+    check_schedule(schedule)
+
+
+@pytest.mark.parametrize("sends", range(5))
+def test_one_dropout_in_each_phase(sends):
+    aggregation = SecAgg(threshold=3, cohort=4)
+    vectors = np.arange(10.0).reshape(5, 2)
+    cast = parties(ready(aggregation, 5), vectors)
+    cast["silo2"] = leaving(cast["silo2"], sends)
+    total = total_of(cast)
+    np.testing.assert_array_equal(total.vector, sum(vectors[int(name[-1])] for name in total.silos))
+    assert len(total.silos) == 4
+    assert sends > 2 or "silo2" not in total.silos
+
+
+def transcript(vectors, aggregation, gone):
+    """Everything that each party sent in a round in which `gone` shared its keys and then dropped out."""
+    cast = parties(ready(aggregation, len(vectors)), vectors)
+    cast[gone] = leaving(cast[gone], 2)
+    seen = {name: [] for name in cast}
+    total = total_of({name: noting(party, seen[name]) for name, party in cast.items()})
+    return total, seen
+
+
+def test_a_dropped_silo_and_one_that_was_not_drawn_stay_hidden():
+    # T13: U3 \ U4 = {silo4}, |U4| = 4, |U5| = 3.
+    aggregation = SecAgg(threshold=3, cohort=3, candidates=5)
+    vectors = np.full((5, 60_000), 7.0)
+    total, seen = transcript(vectors, aggregation, "silo4")
+    assert (total.vector == 21.0).all()
+    assert len(total.silos) == 3
+    assert "silo4" not in total.silos
+    (spared,) = set(names(4)) - set(total.silos)
+    roster = seen[SERVER][1]["silo0"][1]
+    place = points(roster)
+    survivors = names(3)
+    shares = np.array([[seen[name][4][SERVER][1][spared] for name in survivors]])
+    (key,) = Reconstruction.at([place[name] for name in survivors]).secrets(shares)
+    # The server does get the mask key of the silo that was not drawn, takes off all its pairwise masks, and still sees
+    # nothing, because the silo's own mask is never revealed.
+    assert PrivateKey(key).public.raw == roster[spared][1]
+    session = session_of((1, 0), roster)
+    peers = [peer for peer in roster if peer != spared]
+    seeds = {peer: pair_seed(PrivateKey(key), PublicKey(roster[peer][1]), session) for peer in peers}
+    remainder = seen[spared][2][SERVER][1].copy()
+    add_masks(
+        remainder,
+        [seed for peer, seed in seeds.items() if peer > spared],
+        [seed for peer, seed in seeds.items() if peer < spared],
+        purpose=session,
+    )
+    assert chisquare(np.bincount(remainder.view(np.uint8), minlength=256)).pvalue > 1e-6
+
+
+def test_masked_vectors_are_uniform():
+    _, seen = transcript(np.zeros((4, 60_000)), SecAgg(threshold=3, cohort=3), "silo3")
+    for name in names(3):
+        message = seen[name][2][SERVER][1]
+        assert chisquare(np.bincount(message.view(np.uint8), minlength=256)).pvalue > 1e-6
+
+
+def test_survivors_reveal_one_secret_of_each_silo():
+    _, seen = transcript(np.zeros((5, 2)), SecAgg(threshold=3, cohort=3), "silo1")
+    for name in set(names(5)) - {"silo1"}:
+        revealed = seen[name][4][SERVER][1]
+        assert set(revealed) == set(names(5))
+        assert all(share.shape == (9,) for share in revealed.values())
+
+
+def test_no_message_of_two_queries_is_the_same():
+    protocols, said = ready(SecAgg(), 3), []
+    for round, place in [(1, 0), (1, 1), (2, 0)]:
+        seen = []
+        cast = parties(protocols, np.ones((3, 4)), round, place=place)
+        cast["silo0"] = noting(cast["silo0"], seen)
+        total_of(cast)
+        said.append(seen)
+    for messages in zip(*said, strict=True):
+        assert len({str(message) for message in messages}) == 3
+
+
+def test_each_silo_remembers_its_own_key_alone():
+    protocols = ready(SecAgg(), 3)
+    assert set(vars(protocols[SERVER])) == {"silos", "weighting", "aggregation"}
+    keys = {name: protocols[name].signing_key for name in names(3)}
+    assert len(set(keys.values())) == 3
+    for name in names(3):
+        assert set(vars(protocols[name])) == {"name", "weighting", "weights", "aggregation", "signing_key", "registry"}
+        assert protocols[name].registry == {peer: key.verification_key for peer, key in keys.items()}
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"threshold": 0}, "threshold"),
+        ({"threshold": 4, "cohort": 3, "candidates": 5}, "threshold"),
+        ({"threshold": 2, "candidates": 4}, "threshold"),
+        ({"cohort": 5, "candidates": 4}, "cohort"),
+        ({"candidates": 6}, "candidates"),
+        ({"cohort": 2}, "threshold"),
+        ({"bits": 8}, "bits"),
+        ({"bits": 32, "range": 1e9}, "range"),
+    ],
+)
+def test_impossible_terms_end_before_data_are_loaded(settings, key):
+    with pytest.raises(ConfigError, match=rf"^aggregation\.{key}="):
+        query_for(SecAgg(**settings), 5)
+
+
+def fedpriv(folder, *words):
+    words = [*words, "rounds=1", "algo.local_epochs=1", "allocator.n_users=8", f"hydra.run.dir={folder}"]
+    return command.run(*words, cwd=folder.parent)
+
+
+def test_command_line_gives_what_plain_gives(tmp_path):
+    losses = []
+    for name in ("plain", "secagg"):
+        done = fedpriv(tmp_path / name, f"aggregation={name}")
+        assert done.returncode == 0, done.stderr
+        assert json.loads((tmp_path / name / "status.json").read_text())["state"] == "done"
+        losses.append(pd.read_csv(tmp_path / name / "metrics.csv")["loss"].to_numpy())
+    np.testing.assert_allclose(*losses, rtol=1e-6)
+
+
+def test_command_line_refuses_impossible_terms_before_it_looks_for_data(tmp_path):
+    done = fedpriv(tmp_path / "out", "aggregation=secagg", "aggregation.candidates=9", "data=creditcard")
+    assert done.returncode == 2
+    assert done.stderr == "fedpriv: aggregation.candidates=9: at most the 5 silos\n"
+
+
+def test_command_line_repeats_a_run_over_part_of_the_silos(tmp_path):
+    words = ["aggregation=secagg", "aggregation.cohort=2", "aggregation.threshold=2", "aggregation.candidates=2"]
+    models = []
+    for name in ("one", "two"):
+        done = fedpriv(tmp_path / name, *words)
+        assert done.returncode == 0, done.stderr
+        models.append((tmp_path / name / "model.safetensors").read_bytes())
+    assert models[0] == models[1]
+    epsilon = pd.read_csv(tmp_path / "one" / "epsilon.csv").set_index(["observer", "method"])["certified"]
+    assert epsilon["released model", "pld"] == pytest.approx(0.72552, 1e-4)
+    # One of the two shares that make up the noise is known to a silo.
+    assert epsilon["silo", "pld"] == pytest.approx(gaussian_epsilon(np.sqrt(2) / 5, 1e-5), 1e-4)

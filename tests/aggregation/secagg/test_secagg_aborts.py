@@ -1,0 +1,307 @@
+"""Every check of the protocol: one message is wrong, and the round ends without a sum."""
+
+import os
+
+import numpy as np
+import pytest
+from parties_of_generators import changed, noting, run
+from secure_sums import PHASES, leaving, names, parties, ready
+
+from fedpriv.aggregation.base import SERVER
+from fedpriv.aggregation.secagg.aggregation import SecAgg
+from fedpriv.aggregation.secagg.messages import Envelope, keys_statement, seed_commitment
+from fedpriv.crypto.digest import digest
+from fedpriv.crypto.sealing import seal
+from fedpriv.crypto.secret_sharing import PRIME, Reconstruction
+from fedpriv.crypto.x25519 import PrivateKey
+from fedpriv.errors import AggregationAbortedError
+from fedpriv.query import Broadcast
+
+VECTORS = np.ones((5, 4))
+FIRST, LATER = (1, 0), [(1, 1), (2, 0)]
+"""Serials of queries: a first one, the next in the same round, and one of the next round."""
+
+
+@pytest.fixture
+def protocols():
+    return ready(SecAgg(threshold=3, cohort=3), 5)
+
+
+@pytest.fixture
+def everybody():
+    """Those whose sum covers every silo."""
+    return ready(SecAgg(threshold=3), 5)
+
+
+def new_key():
+    return PrivateKey.generate().public.raw
+
+
+def refused(cast, match):
+    with pytest.raises(AggregationAbortedError, match=match):
+        run(cast)
+
+
+def server_says(protocols, step, change, serial=FIRST):
+    """A query in which `change` edits the contents, by receiver, of the server's step-th message; the broadcast is its
+    first (0)."""
+
+    def edit(sent):
+        return {name: (phase, change(name, content)) for name, (phase, content) in sent.items()}
+
+    cast = parties(protocols, VECTORS, serial[0], place=serial[1])
+    cast[SERVER] = changed(cast[SERVER], step, edit)
+    return cast
+
+
+def silo_says(protocols, name, phase, change, serial=FIRST):
+    """A query in which `change` edits the content of what the silo says in a phase."""
+
+    def edit(sent):
+        said, content = sent[SERVER]
+        assert said == PHASES[phase]
+        return {SERVER: (said, change(content))}
+
+    cast = parties(protocols, VECTORS, serial[0], place=serial[1])
+    cast[name] = changed(cast[name], 1 + phase, edit)  # first it waits for the broadcast
+    return cast
+
+
+def seen_in(protocols, serial):
+    """What silo1 and the server sent in an undisturbed query."""
+    silo, server = [], []
+    cast = parties(protocols, VECTORS, serial[0], place=serial[1])
+    cast["silo1"], cast[SERVER] = noting(cast["silo1"], silo), noting(cast[SERVER], server)
+    run(cast)
+    return silo, server
+
+
+@pytest.mark.parametrize("sends", range(5))
+def test_too_few_in_a_phase(protocols, sends):
+    cast = parties(protocols, VECTORS)
+    for name in ("silo0", "silo2", "silo4"):
+        cast[name] = leaving(cast[name], sends)
+    refused(cast, f"{PHASES[sends]}: 2 of at least 3 silos; no message from silo0")
+
+
+def test_everybody_gone(protocols):
+    cast = parties(protocols, VECTORS)
+    refused({name: leaving(party, 1) if name != SERVER else party for name, party in cast.items()}, "ShareKeys: 0")
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_a_key_twice(protocols, position):
+    def copy(content):
+        keys = [*content[:2]]
+        keys[position] = keys[1 - position]
+        return (*keys, protocols["silo4"].signing_key.sign(keys_statement(FIRST, "silo4", tuple(keys))))
+
+    refused(silo_says(protocols, "silo4", 0, copy), "ShareKeys: .*two keys are the same")
+
+
+def test_an_unsigned_key(protocols):
+    def swap(_, roster):
+        return roster | {"silo3": (roster["silo3"][0], new_key(), roster["silo3"][2])}
+
+    refused(server_says(protocols, 1, swap), "ShareKeys: silo0 refuses: silo3 has not signed its keys")
+
+
+def test_keys_signed_by_somebody_else(protocols):
+    def forge(content):
+        return (*content[:2], protocols["silo1"].signing_key.sign(keys_statement(FIRST, "silo4", content[:2])))
+
+    refused(silo_says(protocols, "silo4", 0, forge), "silo4 has not signed its keys")
+
+
+def test_a_silo_that_nobody_knows(protocols):
+    def invite(_, roster):
+        keys = new_key(), new_key()
+        stranger = (*keys, protocols["silo1"].signing_key.sign(keys_statement(FIRST, "silo9", keys)))
+        return {name: advert for name, advert in roster.items() if name != "silo4"} | {"silo9": stranger}
+
+    refused(server_says(protocols, 1, invite), "silo9 has not signed its keys")
+
+
+@pytest.mark.parametrize("serial", LATER)
+def test_own_keys_replaced_by_those_of_an_earlier_query(protocols, serial):
+    _, (_, first, *_) = seen_in(protocols, FIRST)
+    old = first["silo0"][1]["silo0"]
+    replaced = server_says(protocols, 1, lambda _, roster: roster | {"silo0": old}, serial)
+    refused(replaced, "own keys are missing or changed")
+
+
+@pytest.mark.parametrize("serial", LATER)
+def test_keys_replayed_from_an_earlier_query(protocols, serial):
+    (advert, *_), _ = seen_in(protocols, FIRST)
+    old = advert[SERVER][1]
+    replayed = server_says(protocols, 1, lambda _, roster: roster | {"silo1": old}, serial)
+    refused(replayed, "silo1 has not signed its keys")
+
+
+@pytest.mark.parametrize("serial", LATER)
+def test_shares_replayed_from_an_earlier_query(protocols, serial):
+    (_, sealed, *_), _ = seen_in(protocols, FIRST)
+    _, old = sealed[SERVER][1]
+
+    def replay(name, letters):
+        return letters | {"silo1": old[name]} if name != "silo1" else letters
+
+    refused(server_says(protocols, 2, replay, serial), "Unmasking: .*shares from silo1 are not for it")
+
+
+@pytest.mark.parametrize("serial", LATER)
+def test_a_signature_of_an_earlier_query(protocols, serial):
+    old = seen_in(protocols, FIRST)[0][3][SERVER][1]
+    replayed = server_says(protocols, 4, lambda _, signatures: signatures | {"silo1": old}, serial)
+    refused(replayed, "Unmasking: .*silo1 signed another set")
+
+
+def test_too_few_candidates(protocols):
+    def cut(_, roster):
+        return {name: roster[name] for name in ("silo0", "silo1")}
+
+    refused(server_says(protocols, 1, cut), "ShareKeys: silo0 refuses: 2 candidates")
+
+
+def test_shares_of_too_few(protocols):
+    refused(server_says(protocols, 2, lambda name, letters: dict([*letters.items()][:1])), "shares of 2 silos")
+
+
+def test_shares_from_outside_the_candidates(protocols):
+    refused(server_says(protocols, 2, lambda name, letters: letters | {"silo9": b""}), "from outside the candidates")
+
+
+def test_shares_for_some_candidates_only(protocols):
+    cut = silo_says(protocols, "silo2", 1, lambda said: (said[0], dict([*said[1].items()][:2])))
+    refused(cut, "for some candidates only")
+
+
+def test_ciphertexts_given_to_the_wrong_sender(protocols):
+    def swap(name, letters):
+        return letters | {"silo3": letters["silo4"], "silo4": letters["silo3"]} if name == "silo0" else letters
+
+    refused(server_says(protocols, 2, swap), "Unmasking: silo0 refuses: the shares from silo3 are not for it")
+
+
+def test_a_ciphertext_with_swapped_names_inside(protocols, monkeypatch):
+    def sealed_with_swapped_names(envelope, shares):
+        return seal(envelope._key(), digest(envelope.receiver, envelope.sender) + shares)
+
+    one, other = PrivateKey.generate(), PrivateKey.generate()
+    way = {"session": b"s", "sender": "silo0", "receiver": "silo1"}
+    there, here = Envelope(own=one, peer=other.public, **way), Envelope(own=other, peer=one.public, **way)
+    assert here.unseal(there.seal(b"shares")) == b"shares"
+    monkeypatch.setattr(Envelope, "seal", sealed_with_swapped_names)
+    with pytest.raises(ValueError, match="names others"):
+        here.unseal(there.seal(b"shares"))
+    refused(parties(protocols, VECTORS), r"Unmasking: .* are not for it")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda chosen: chosen[:2], "a set of 2 silos instead of 3"),
+        (lambda chosen: [*chosen, chosen[0]], "a set of 3 silos instead of 3"),
+        (lambda chosen: names(4), "a set of 4 silos instead of 3"),
+        (lambda chosen: [*chosen[:2], "silo9"], "silos that have not shared"),
+    ],
+)
+def test_a_wrong_set(protocols, change, why):
+    refused(server_says(protocols, 3, lambda _, sets: (sets[0], change(sets[1]))), f"ConsistencyCheck: .*{why}")
+
+
+def test_a_set_with_a_silo_that_shared_no_secrets(protocols):
+    cast = server_says(protocols, 3, lambda _, sets: ([*sets[0], "silo4"], ["silo0", "silo1", "silo4"]))
+    cast["silo4"] = leaving(cast["silo4"], 1)
+    refused(cast, "ConsistencyCheck: silo0 refuses: the set holds silos that have not shared")
+
+
+def test_two_sets_cannot_both_be_unmasked(protocols):
+    def two(name, sets):
+        return sets[0], ["silo0", "silo1", "silo2"] if name == "silo0" else ["silo1", "silo2", "silo3"]
+
+    refused(server_says(protocols, 3, two), "Unmasking: silo0 refuses: silo1 signed another set")
+
+
+def test_too_few_signatures_passed_on(protocols):
+    refused(server_says(protocols, 4, lambda _, signatures: dict([*signatures.items()][:2])), "2 signatures")
+
+
+def test_a_signature_of_a_silo_that_has_not_delivered(protocols):
+    def add(_, signatures):
+        return signatures | {"silo4": bytes(64)}
+
+    cast = server_says(protocols, 4, add)
+    cast["silo4"] = leaving(cast["silo4"], 2)
+    refused(cast, "signatures of silos that have not delivered")
+
+
+def test_a_forged_signature(protocols):
+    refused(silo_says(protocols, "silo2", 3, lambda _: bytes(64)), "silo2 signed another set")
+
+
+def test_vectors_of_different_lengths(everybody):
+    cast = parties(everybody, [[1.0, 2.0]] * 4 + [[1.0]])
+    refused(cast, "Unmasking: vectors of different lengths")
+
+
+def test_a_wrong_share_of_a_mask_key(protocols):
+    def change(revealed):
+        return revealed | {"silo4": revealed["silo4"] ^ np.uint32(1)}
+
+    cast = silo_says(protocols, "silo0", 4, change)
+    cast["silo4"] = leaving(cast["silo4"], 2)
+    refused(cast, "Unmasking: the shares do not (give silo4's mask key|come from one secret)")
+
+
+def test_a_wrong_share_of_an_own_mask(everybody):
+    # Shifted by what makes the secret larger by one, so that nothing but the commitment tells.
+    weight = int(Reconstruction.at([1, 2, 3]).weights[0])
+
+    def change(revealed):
+        shifted = revealed["silo1"].copy()
+        shifted[0] = (int(shifted[0]) + pow(weight, -1, PRIME)) % PRIME
+        return revealed | {"silo1": shifted}
+
+    cast = silo_says(everybody, "silo0", 4, change)
+    refused(cast, "Unmasking: the shares do not give silo1's own mask")
+
+
+def test_shares_of_another_seed_than_the_one_committed_to(everybody):
+    cast = silo_says(everybody, "silo2", 1, lambda said: (digest("another seed"), said[1]))
+    refused(cast, "Unmasking: the shares do not give silo2's own mask")
+
+
+@pytest.mark.parametrize("serial", LATER)
+def test_a_commitment_of_another_silo_or_an_earlier_query(everybody, serial):
+    first, _ = seen_in(everybody, FIRST)
+    (old, _) = first[1][SERVER][1]
+    replayed = silo_says(everybody, "silo1", 1, lambda said: (old, said[1]), serial)
+    refused(replayed, "the shares do not give silo1's own mask")
+    seed = os.urandom(32)
+    stated = [(b"one", "silo1", seed), (b"two", "silo1", seed), (b"one", "silo2", seed), (b"one", "silo1", bytes(32))]
+    assert len({seed_commitment(*statement) for statement in stated}) == 4
+
+
+def test_a_missing_share(protocols):
+    refused(silo_says(protocols, "silo0", 4, lambda _: {}), "Unmasking: shares are missing")
+
+
+@pytest.mark.parametrize("position", [0, 1])
+@pytest.mark.parametrize("key", [bytes(31), bytes(32)], ids=["too short", "of low order"])
+def test_a_key_that_is_none(protocols, position, key):
+    def swap(content):
+        keys = [*content[:2]]
+        keys[position] = key
+        return (*keys, protocols["silo4"].signing_key.sign(keys_statement(FIRST, "silo4", tuple(keys))))
+
+    refused(silo_says(protocols, "silo4", 0, swap), "ShareKeys: silo0 refuses: ")
+
+
+def test_a_silo_leaves_when_it_hears_what_belongs_to_no_phase(protocols):
+    for said in ({}, {SERVER: Broadcast({})}, {SERVER: (PHASES[3], {})}):
+        silo = parties(protocols, VECTORS)["silo0"]
+        assert next(silo) == {}
+        assert silo.send({SERVER: Broadcast({})})[SERVER][0] == PHASES[0]
+        with pytest.raises(StopIteration):
+            silo.send(said)

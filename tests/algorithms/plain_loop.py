@@ -1,0 +1,55 @@
+"""Federated training as a plain loop over silos with torch's own optimiser, for methods to be held against."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import torch
+
+from fedpriv.simulation import prepare
+from fedpriv.testing import experiment
+from fedpriv.testing.worlds import SMALL
+
+EPOCHS, RATE = 3, 0.2
+WORDS = [*SMALL, f"algo.local_epochs={EPOCHS}", f"algo.local_lr={RATE}", "mechanism=none"]
+"""Batches hold all records of a silo, so that an epoch is one step."""
+
+
+def fedpriv_rounds(rounds, *words):
+    """The first parameters, those after each round, and the run, which has collected what its silos remember."""
+    with prepare(experiment(*WORDS, *words)) as simulation:
+        start, after = simulation.state.params, []
+        for number in range(1, rounds + 1):
+            result = simulation.run_round(simulation.queries(number), simulation.state)
+            simulation.state = result.state
+            after.append(simulation.state.params)
+        simulation.arrays(simulation.state)
+        return start, after, simulation
+
+
+def local_change(simulation, silo, start, *, pull=0.0, correction=None):
+    """EPOCHS full-batch steps from `start` (d,), every gradient with a proximal term and a correction added: the change
+    of the parameters (d,)."""
+    network = copy.deepcopy(simulation.model)
+    anchor = torch.from_numpy(start).float()
+    torch.nn.utils.vector_to_parameters(anchor.clone(), network.parameters())
+    optimizer = torch.optim.SGD(network.parameters(), lr=RATE)
+    data = simulation.silo_data[silo]
+    for _ in range(EPOCHS):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(network(data.x), data.y).backward()
+        at = torch.nn.utils.parameters_to_vector(network.parameters()).detach()
+        extra = pull * (at - anchor)
+        if correction is not None:
+            extra = extra + torch.from_numpy(correction).float()
+        pieces = extra.split([p.numel() for p in network.parameters()])
+        for parameter, piece in zip(network.parameters(), pieces):
+            parameter.grad += piece.view_as(parameter)
+        optimizer.step()
+    end = torch.nn.utils.parameters_to_vector(network.parameters()).detach()
+    return (end - anchor).double().numpy()
+
+
+def close(one, other):
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-6)

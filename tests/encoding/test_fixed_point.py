@@ -1,0 +1,72 @@
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fedpriv.encoding.fixed_point import FixedPoint, OutOfRangeError, precision
+from fedpriv.errors import ConfigError
+
+RINGS = st.sampled_from([32, 64])
+SPANS = st.floats(1e-6, 1e5)
+
+
+@given(RINGS, SPANS, st.integers(1, 10_000))
+def test_precision_is_the_largest_that_cannot_wrap(bits, span, parties):
+    try:
+        f = precision(bits, span, parties)
+    except ConfigError:
+        f = -1
+
+    def fits(f):
+        return parties * (Fraction(span) * Fraction(2) ** f + 1) < min(2 ** (bits - 1), 2**53)
+
+    assert f == -1 or fits(f)
+    assert f == bits or not fits(f + 1)
+
+
+@given(RINGS, SPANS, st.integers(1, 40), st.data())
+def test_sum_is_within_the_stated_rounding(bits, span, parties, data):
+    encoding = FixedPoint(bits, span, parties)
+    halves = arrays(np.float64, (2, parties, 3), elements=st.floats(-span / 2, span / 2))
+    signals, noises = data.draw(halves)
+    total = np.zeros(3, dtype=encoding.dtype)
+    for signal, noise in zip(signals, noises):
+        total += encoding.encode(signal, "silo0", noise)
+    for column, value in zip(np.concatenate([signals, noises]).T, encoding.decode(total)):
+        # Exactly: below 2^53 grid steps, decoding rounds nothing.
+        assert abs(Fraction(float(value)) - sum(map(Fraction, column))) <= Fraction(encoding.rounding)
+
+
+@given(SPANS, st.integers(1, 40), st.integers(0, 2**32 - 1))
+def test_rounding_moves_signals_apart_by_no_more_than_the_shift(span, parties, seed):
+    # 32 bits: there float64's own rounding is nothing beside a grid step.
+    encoding, rng = FixedPoint(32, span, parties), np.random.default_rng(seed)
+    near = rng.uniform(-span, span, (2, parties, 30))
+    one, two = (encoding.decode(sum(encoding.encode(vector, "silo0") for vector in side)) for side in near)
+    apart = np.linalg.norm(near[0].sum(0) - near[1].sum(0))
+    assert abs(np.linalg.norm(one - two) - apart) <= encoding.shift(30) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_everyone_at_the_edge_of_the_range_does_not_wrap(bits):
+    encoding = FixedPoint(bits, 12.0, 1000)
+    for edge in (12.0, -12.0):
+        total = np.zeros(1, dtype=encoding.dtype)
+        for _ in range(1000):
+            total += encoding.encode(np.array([edge]), "silo0")
+        assert encoding.decode(total) == 1000 * edge
+
+
+@pytest.mark.parametrize("value", [1.0001, -1.0001, np.inf, np.nan])
+def test_out_of_range_is_an_error_that_names_the_key(value):
+    with pytest.raises(OutOfRangeError, match=r"aggregation\.range=1: .*silo2"):
+        FixedPoint(64, 1.0, 2).encode(np.array([0.0, value]), "silo2")
+
+
+@pytest.mark.parametrize(("bits", "span"), [(16, 1.0), (64, 0.0), (64, np.inf), (32, 2.0**31)])
+def test_impossible_rings_are_refused(bits, span):
+    with pytest.raises(ConfigError, match=r"aggregation\.(bits|range)"):
+        precision(bits, span, 2)

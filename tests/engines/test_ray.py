@@ -1,0 +1,346 @@
+"""Parties as actors of Ray: that die, hang or compute for long, what their processes hold, and what is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scripted_parties as play
+from ray_clusters import STORE, ray_cluster
+
+from fedpriv.engines import ray as engine_module
+from fedpriv.engines.ray import RayEngine
+from fedpriv.errors import ConfigError
+
+pytestmark = [
+    pytest.mark.xdist_group("ray"),
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
+
+NAMES = ("a", "b", "c", "server")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with ray_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def session(cluster):
+    """Parties with belongings, on one cluster for the whole module."""
+    roles = {name: play.Role(np.random.default_rng(i).bytes(10**6)) for i, name in enumerate(NAMES)}
+    with RayEngine(address=cluster.address).open(roles, {}) as session:
+        yield session
+
+
+def everybody(*task):
+    return dict.fromkeys(NAMES, task)
+
+
+def wait_until(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "took too long"
+        time.sleep(0.05)
+
+
+def running(pid):
+    """Whether the process exists and is not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_each_party_has_its_own_process_without_torch(session):
+    assert len({os.getpid(), *session.run(everybody(play.pid)).values()}) == 1 + len(NAMES)
+    for described in session.run(everybody(play.describes_its_process)).values():
+        assert described == {"threads": "1", "folder": os.getcwd(), "torch": False}
+
+
+def test_parties_import_what_the_coordinator_can(session, tmp_path, monkeypatch):
+    (tmp_path / "module_of_a_user.py").write_text("ANSWER = 42\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    session.reopen({"c": {}})
+    assert session.run({"c": (play.imports, "module_of_a_user")}) == {"c": 42}
+
+
+def test_a_killed_party_is_silent_and_the_others_go_on(session):
+    tasks = {"a": (play.speaks_twice, "dies"), "b": (play.speaks_twice,), "server": (play.listens_twice,)}
+    with pytest.warns(RuntimeWarning, match=r"^a is silent from now on: its process died \(SYSTEM_ERROR\)"):
+        learned = session.run(tasks)
+    assert learned == {"b": None, "server": (["a", "b"], ["b"])}
+    assert session.lost == {"a"}
+    again = dict.fromkeys("abc", (play.speaks_twice,)) | {"server": (play.listens_twice,)}
+    assert session.run(again) == {"b": None, "c": None, "server": (["b", "c"], ["b", "c"])}
+    assert session.checkpoints(NAMES) == {"b": {}, "c": {}, "server": {}}
+    session.reopen({"a": {"model": np.ones(2)}})
+    assert session.lost == frozenset()
+    assert set(session.run({"a": (play.tells_notes,)})["a"]) == {"model"}
+    assert session.run(again)["server"] == (["a", "b", "c"], ["a", "b", "c"])
+
+
+def test_a_killed_server_ends_the_exchange(session):
+    with pytest.warns(RuntimeWarning, match="server is silent"):
+        assert session.run({"a": (play.speaks_twice,), "server": (play.speaks_twice, "dies")}) == {"a": None}
+    session.reopen({"server": {}})
+
+
+def test_a_party_that_leaves_its_process_is_silent(session):
+    tasks = {"a": (play.speaks_twice, "exits"), "b": (play.speaks_twice,), "server": (play.listens_twice,)}
+    with pytest.warns(RuntimeWarning, match="a is silent from now on: its process died"):
+        assert session.run(tasks)["server"] == (["a", "b"], ["b"])
+    session.reopen({"a": {}})
+
+
+def test_what_a_party_raises_has_its_name_and_its_traceback(session):
+    with pytest.raises(RuntimeError) as caught:
+        session.run({"server": (play.fails, KeyError, "nothing here"), "a": (play.speaks_twice,)})
+    assert str(caught.value) == "server: KeyError: 'nothing here'"
+    assert "in fails" in caught.value.__notes__[0]
+
+
+def test_a_class_that_only_the_party_knows_comes_as_its_nearest_known_ancestor(session):
+    with pytest.raises(ConfigError) as caught:
+        session.run({"a": (play.fails_with_a_class_of_its_own,)})
+    assert str(caught.value) == "key=3: less than 3"
+    assert type(caught.value) is ConfigError
+
+
+def test_what_cannot_be_sent_or_returned_is_named(session):
+    with pytest.raises(RuntimeError, match=r"^a: .*MessageError: a message cannot hold builtins\.set"):
+        session.run({"a": (play.tells, {1})})
+    with pytest.raises(RuntimeError, match=r"^a: TypeError: cannot pickle"):
+        session.run({"a": (play.returns_a_lock,)})
+
+
+def test_secrets_and_records_are_in_no_other_process(session):
+    """Each party draws a secret, is given records of its own and sends all of them: a to the server, the others to
+    themselves. Then all processes search all of their memory. Whoever drew it finds it, so the search works."""
+    needles = []
+    for script in (play.hides, play.hides_belongings):
+        told = session.run(everybody(script))
+        needles += [told[name] for name in NAMES]
+    session.run({name: (play.says_belongings, "server" if name == "a" else name) for name in NAMES})
+    found = session.run(everybody(play.finds, needles))
+    held = {name: [owner for owner, count in zip(2 * NAMES, counts) if count] for name, counts in found.items()}
+    assert held == {"a": ["a", "a"], "b": ["b", "b"], "c": ["c", "c"], "server": ["server", "a", "server"]}
+    assert play.occurrences(needles[: len(NAMES)]) == [0] * len(NAMES)  # the coordinator has no secret
+
+
+def test_a_silent_party_is_lost_and_one_that_computes_is_not(cluster):
+    """a sleeps, b computes for longer than the timeout, c is stopped as a whole."""
+    timeout = 2.0
+    with RayEngine(address=cluster.address, timeout=timeout).open(dict.fromkeys(NAMES, play.Role()), {}) as session:
+        stopped = session.run({"c": (play.pid,)})["c"]
+        tasks = {
+            "a": (play.speaks_twice, "sleeps", 60),
+            "b": (play.speaks_twice, "computes", 2.5 * timeout),
+            "c": (play.speaks_twice, "dies", signal.SIGSTOP),
+            "server": (play.listens_twice,),
+        }
+        began = time.monotonic()
+        with pytest.warns(RuntimeWarning, match="is silent from now on: no answer within engine.timeout=2 s") as told:
+            learned = session.run(tasks)
+        assert 2.5 * timeout <= time.monotonic() - began < 20
+        assert learned == {"b": None, "server": (["a", "b", "c"], ["b"])}
+        assert sorted(str(warning.message)[:2] for warning in told) == ["a ", "c "]
+        assert session.lost == {"a", "c"}
+    wait_until(lambda: not running(stopped))
+
+
+def test_nothing_is_left_when_a_session_ends(cluster):
+    with RayEngine(address=cluster.address).open({"a": play.Role(), "b": play.Role()}, {}) as session:
+        pids = [*session.run({"a": (play.pid,), "b": (play.pid,)}).values()]
+        pids.append(session.run({"a": (play.starts_a_child,)})["a"])
+        assert all(map(running, pids))
+    wait_until(lambda: not any(map(running, pids)))
+    session.close()  # once more is no mistake
+
+
+def test_a_cluster_of_two_nodes(cluster):
+    node = cluster.add_node(num_cpus=2, num_gpus=2, object_store_memory=STORE)
+    try:
+        cluster.wait_for_nodes()
+        with RayEngine(address=cluster.address, cpus_per_party=1).open(
+            dict.fromkeys(NAMES, play.Role()), {}
+        ) as session:
+            assert len(set(session.run(everybody(play.runs_on)).values())) == 2
+            tasks = {name: (play.multiplies, i) for i, name in enumerate("abc", 1)} | {"server": (play.adds,)}
+            assert session.run(tasks) == {"a": 6, "b": 12, "c": 18, "server": None}
+        with RayEngine(address=cluster.address, gpus_per_party=0.5).open(
+            dict.fromkeys(NAMES, play.Role()), {}
+        ) as session:
+            assert sorted(session.run(everybody(play.sees_gpus)).values()) == ["0", "0", "1", "1"]
+    finally:
+        cluster.remove_node(node)
+
+
+@pytest.mark.parametrize(
+    ("key", "each", "needs"),
+    [
+        ("cpus_per_party", 100, "400 CPUs for all parties, and Ray has 2"),
+        ("gpus_per_party", 0.5, "2 GPUs for all parties, and Ray has 0"),
+    ],
+)
+def test_what_a_cluster_does_not_have_is_refused(cluster, key, each, needs):
+    with pytest.raises(ConfigError, match=rf"^engine\.{key}={each}: that is {needs}$"):
+        RayEngine(address=cluster.address, **{key: each}).open(dict.fromkeys(NAMES, play.Role()), {})
+
+
+def test_a_second_cluster_is_refused(session):
+    with pytest.raises(ConfigError, match=r"^engine\.address=None: this process already uses engine.address="):
+        RayEngine().open({}, {})
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "no.such.host.invalid:6379", "somewhere", "ray://127.0.0.1:10001"])
+def test_addresses_that_cannot_be_reached_are_refused(address):
+    for use in (lambda engine: engine.check("cpu"), lambda engine: engine.open({"a": play.Role()}, {})):
+        with pytest.raises(ConfigError) as caught:
+            use(RayEngine(address=address))
+        assert str(caught.value).startswith(f"engine.address={address}: no cluster there (")
+        assert "\n" not in str(caught.value)
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch):
+    RayEngine().check("cpu")
+    monkeypatch.setattr(engine_module, "find_spec", lambda name: None)
+    for use in (lambda: RayEngine().check("cpu"), lambda: RayEngine().open({}, {})):
+        with pytest.raises(ConfigError, match=r"^engine=ray: Ray is not installed; pip install 'fedpriv\[ray\]'$"):
+            use()
+
+
+def test_a_party_with_its_own_gpu_has_no_second(monkeypatch):
+    RayEngine().check("cuda:1")
+    RayEngine(gpus_per_party=0.5).check("cuda")
+    with pytest.raises(ConfigError, match=r"^device=cuda:1: .*allowed: cpu, cuda$"):
+        RayEngine(gpus_per_party=0.5).check("cuda:1")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("timeout", value) for value in (0, -1, float("inf"), float("nan"))]
+    + [(f"{kind}_per_party", value) for kind in ("cpus", "gpus") for value in (-1, 1.5, float("inf"), float("nan"))]
+    + [("threads", 0)],
+)
+def test_impossible_values_are_refused(key, value):
+    with pytest.raises(ConfigError, match=rf"^engine\.{key}="):
+        RayEngine(**{key: value})
+
+
+# -- a private instance -----------------------------------------------------------------------------------------------
+
+MARK = "FEDPRIV_TEST_MARK"
+
+
+class Program:
+    """A program with a private instance, as a terminal would start it; `roles` are those of two parties."""
+
+    def __init__(self, folder, body):
+        self.folder, self.mark = folder, f"{MARK}={uuid.uuid4().hex}".encode()
+        code = f"""
+            import os, sys, time
+            sys.path.insert(0, {os.path.dirname(play.__file__)!r})
+            import scripted_parties as play
+            from fedpriv.engines.ray import RayEngine
+            roles = dict.fromkeys(("a", "b"), play.Role())
+        """
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        environment |= {"HOME": folder, "TMPDIR": folder} | dict([self.mark.decode().split("=")])
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(code) + textwrap.dedent(body)],
+            env=environment,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def processes(self, kind=""):
+        """Ids of all processes that it has started, itself included. kind: part of their command."""
+        return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and self._started(path, kind)]
+
+    def _started(self, path, kind):
+        try:
+            mine = self.mark in (path / "environ").read_bytes().split(b"\0")
+            return mine and kind in (path / "cmdline").read_text()
+        except OSError:
+            return False
+
+
+@pytest.fixture
+def program():
+    """Starts a `Program`."""
+    programs = []
+    # Not pytest's folder: names of sockets must be short.
+    with tempfile.TemporaryDirectory(prefix="t", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield lambda body: programs.append(Program(folder, body)) or programs[0]
+        for pid in programs[0].processes():
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_private_instance_ends_with_its_session(program):
+    started = program(
+        """
+        def defined_here(player):
+            return "defined here"
+            yield
+
+        try:
+            with RayEngine(threads=2).open(roles, {}) as session:
+                print(session.run({"a": (play.computes_on,), "b": (play.describes_its_process,)}))
+                print(session.run({"a": (defined_here,)}))
+                raise ZeroDivisionError
+        except ZeroDivisionError:
+            print(os.listdir(os.environ["TMPDIR"]))
+            print("end", flush=True)
+            time.sleep(60)
+        """
+    )
+    lines = [started.process.stdout.readline() for _ in range(4)]
+    described = {"threads": "2", "folder": os.path.realpath(started.folder), "torch": False}
+    learned = [{"a": 2, "b": described}, {"a": "defined here"}]
+    assert lines == [f"{learned[0]}\n", f"{learned[1]}\n", "[]\n", "end\n"]
+    wait_until(lambda: started.processes() == [started.process.pid], 5)
+    started.process.kill()
+    assert started.process.communicate()[1] == ""
+
+
+SLEEPING = """
+    try:
+        with RayEngine().open(roles, {}) as session:
+            print("begins", flush=True)
+            session.run(dict.fromkeys(roles, (play.sleeps_on,)))
+    except KeyboardInterrupt:
+        print("interrupted", os.listdir(os.environ["TMPDIR"]), flush=True)
+"""
+
+
+def test_nothing_is_left_of_an_interrupted_program(program):
+    """An interrupt reaches the whole group, as from a terminal; what happens then is for the program to decide."""
+    started = program(SLEEPING)
+    assert started.process.stdout.readline() == "begins\n", started.process.stderr.read()
+    assert len(started.processes()) > 3
+    os.killpg(started.process.pid, signal.SIGINT)
+    assert started.process.communicate(timeout=60) == ("interrupted []\n", "")
+    assert started.process.returncode == 0
+    wait_until(lambda: not started.processes())
+
+
+def test_no_party_is_left_of_a_killed_program(program):
+    """Ray's two agents try for a minute to reach what died with the program, and then end as well."""
+    started = program(SLEEPING)
+    assert started.process.stdout.readline() == "begins\n", started.process.stderr.read()
+    assert started.processes("PartyProcess")
+    started.process.kill()
+    assert started.process.communicate(timeout=60) == ("", "")
+    wait_until(lambda: started.processes() == started.processes("Agent"))

@@ -1,0 +1,45 @@
+"""A method at which one silo's process ends in the middle of its local training. A party's process imports it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedpriv.algorithms.base import LocalUpdate, Silo
+from fedpriv.algorithms.scaffold import Scaffold
+from fedpriv.algorithms.uldp import UldpAvg
+from fedpriv.query import Query
+from fedpriv.simulation.silo import contributions
+
+SICK = "silo1"
+
+
+def dying(update: LocalUpdate, silo: Silo, query: Query, sick_round: int) -> LocalUpdate:
+    if silo.name != SICK or query.round != sick_round:
+        return update
+
+    def blocks():
+        yield next(contributions(update, silo, query))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return replace(update, training=None, blocks=blocks())
+
+
+@dataclass(frozen=True)
+class MortalAvg(UldpAvg):
+    sick_round: int = 2
+
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+        return dying(super().local_update(silo, query, down), silo, query, self.sick_round)
+
+
+@dataclass(frozen=True)
+class MortalScaffold(Scaffold):
+    sick_round: int = 2
+
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+        return dying(super().local_update(silo, query, down), silo, query, self.sick_round)

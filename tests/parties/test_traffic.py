@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+import scripted_parties as play
+
+from fedpriv.engines.inprocess import InProcess
+from fedpriv.parties.messages import MessageError, encode
+from fedpriv.parties.traffic import Letter, Traffic
+
+SIZE = len(encode(np.ones(3)))
+
+
+def traffic_of(tasks, **keep):
+    traffic = Traffic(**keep)
+    with InProcess().open(dict.fromkeys(tasks, play.Role()), {}) as session:
+        session.run(tasks, traffic)
+    return traffic
+
+
+def a_sum():
+    """Two values go up, their sum comes down; one party has nothing to say."""
+    tasks = {"b": (play.multiplies, np.ones(3)), "a": (play.multiplies, 2 * np.ones(3))}
+    return tasks | {"server": (play.adds,), "quiet": (play.leaves,)}
+
+
+def test_counts_what_each_party_sends_in_each_step():
+    traffic = traffic_of(a_sum())
+    assert traffic.messages == {(0, "a"): 1, (0, "b"): 1, (1, "server"): 2}
+    assert traffic.bytes == {(0, "a"): SIZE, (0, "b"): SIZE, (1, "server"): 2 * SIZE}
+    assert traffic.transcript is None
+    columns = ("round", "query", "step", "party", "messages", "bytes")
+    assert traffic.rows(4, "update") == [
+        dict(zip(columns, (4, "update", 0, "a", 1, SIZE))),
+        dict(zip(columns, (4, "update", 0, "b", 1, SIZE))),
+        dict(zip(columns, (4, "update", 1, "server", 2, 2 * SIZE))),
+    ]
+
+
+def test_keeps_a_transcript():
+    traffic = traffic_of(a_sum(), keep=True)
+    assert [letter[:3] for letter in traffic.transcript] == [
+        (0, "a", "server"),
+        (0, "b", "server"),
+        (1, "server", "a"),
+        (1, "server", "b"),
+    ]
+    assert isinstance(traffic.transcript[0], Letter)
+    np.testing.assert_array_equal(traffic.transcript[2].message, 3 * np.ones(3))
+
+
+def test_one_traffic_may_count_several_exchanges():
+    traffic = Traffic()
+    with InProcess().open(dict.fromkeys(a_sum(), play.Role()), {}) as session:
+        for _ in range(2):
+            session.run(a_sum(), traffic)
+    assert traffic.messages == {(0, "a"): 2, (0, "b"): 2, (1, "server"): 4}
+    assert traffic.bytes == {(0, "a"): 2 * SIZE, (0, "b"): 2 * SIZE, (1, "server"): 4 * SIZE}
+
+
+def test_what_is_counted_must_have_an_encoding():
+    with pytest.raises(MessageError, match="object"):
+        traffic_of({"a": (play.tells, object())})

@@ -1,0 +1,75 @@
+import pytest
+from dp_accounting import GaussianDpEvent, NonPrivateDpEvent
+
+from fedpriv.accountants.events import ADD_REMOVE
+from fedpriv.deployment import Channel, Deployment, Federation, Observer, Trust, View
+from fedpriv.errors import ConfigError
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.streams import Streams
+
+OBSERVERS = (
+    Observer("released model", sees_sample=False),
+    Observer("server", sees_counts="counts are shown"),
+    Observer("silo", own_shares=1, why_uncertified="its key is short"),
+)
+
+
+def deployment(*observers, assumptions=("nobody colludes",)):
+    channel = Channel(Gaussian(1.0, 5.0), 3, 3, None)
+    trust = Trust(observers or OBSERVERS, ("server",), assumptions)
+    return Deployment(Federation(10, 3, 5), {"update": channel}, trust, Streams(0))
+
+
+def views(made, **details):
+    def see(observer):
+        return View(GaussianDpEvent(5.0), GaussianDpEvent(7.0), (f"seen by {observer.name}",))
+
+    events = made.views(see, unit="user", adjacency=ADD_REMOVE, assumptions=("weights are bounded",), **details)
+    return {event.observer: event for event in events}
+
+
+def test_what_the_aggregation_assumes_and_where_it_fails_is_in_every_event():
+    seen = views(deployment())
+    assert list(seen) == ["released model", "server", "silo"]
+    for event in seen.values():
+        assert event.assumptions[:3] == (
+            "Gaussian noise drawn in floating point",
+            "nobody colludes",
+            "weights are bounded",
+        )
+        assert event.claimed == GaussianDpEvent(7.0)
+    assert seen["server"].certified == GaussianDpEvent(5.0)
+    assert seen["server"].assumptions[-1] == "seen by server"
+    assert seen["silo"].certified == NonPrivateDpEvent()
+    assert seen["silo"].assumptions[-1] == "FAILS: its key is short"
+
+
+def test_counts_that_reach_an_observer_end_its_certificate_only_where_weights_depend_on_them():
+    seen = views(deployment(), weights_from_counts=True)
+    assert seen["server"].certified == NonPrivateDpEvent()
+    assert seen["server"].assumptions[-1] == "FAILS: counts are shown"
+    assert seen["released model"].certified == GaussianDpEvent(5.0)
+
+
+def test_who_hides_what():
+    made = deployment()
+    assert made.hides_messages
+    assert not made.hides_sample
+    open_server = Observer("server", sees_messages=True)
+    assert not deployment(OBSERVERS[0], open_server).hides_messages
+    blind = [Observer(name, sees_sample=False) for name in ("released model", "server", "silo")]
+    assert deployment(*blind).hides_sample
+
+
+def test_an_observer_that_does_not_exist_is_named():
+    with pytest.raises(ConfigError, match=r"algo\.observer=shuffler: .*released model, server, silo"):
+        deployment().observer("shuffler")
+
+
+def test_a_query_takes_the_numbers_of_its_channel():
+    query = deployment().query(4, events=(), sensitivity=2.0)
+    assert (query.round, query.invited, query.n_summed, query.size, query.sensitivity) == (4, (0, 1, 2), 3, 5, 2.0)
+    assert query.stream("noise") == "noise"
+    later = deployment().query(4, events=(), place=1)
+    assert later.stream("noise") == "update noise"
+    assert query.serial < later.serial < deployment().query(5, events=()).serial

@@ -1,0 +1,57 @@
+"""The rule that picks the trainer."""
+
+import numpy as np
+import torch
+from one_by_one import Tokens
+from torch import nn
+
+from fedpriv.models.cnn import MnistCnn
+from fedpriv.tasks import Classification
+from fedpriv.training.cost import measure_cost
+from fedpriv.training.description import Recipe
+from fedpriv.training.select import select_trainers
+from fedpriv.training.trainers.base import LocalProblem
+from fedpriv.training.vectors import flatten
+
+
+def selected(model, shape, rows, dtype=torch.float32):
+    cost = measure_cost(model, shape, dtype)
+    problem = LocalProblem(model, cost, shape, Classification(), Recipe(1, None, 0.1), flatten(model))
+    selection = select_trainers(problem, np.asarray(rows), torch.Generator())
+    assert sorted(np.concatenate([users for _, users in selection])) == list(range(len(rows)))
+    return {type(trainer).__name__: users.tolist() for trainer, users in selection}
+
+
+def test_known_chains_are_stacked():
+    assert list(selected(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), (4,), [64] * 3)) == ["Stacked"]
+
+
+def test_others_are_mapped_when_small_and_looped_when_large():
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    assert list(selected(model, (4,), [64] * 6)) == ["Vmapped"]
+    assert list(selected(model, (4,), [64] * 5)) == ["Sequential"]  # too few to pay for vmap
+    assert selected(model, (4,), [10**6, 10**6, *[9] * 6]) == {"Vmapped": [2, 3, 4, 5, 6, 7], "Sequential": [0, 1]}
+    wide = nn.Sequential(nn.Linear(500, 500), nn.Tanh(), nn.Linear(500, 2))
+    assert list(selected(wide, (500,), [1] * 50)) == ["Sequential"]
+
+
+def test_layers_that_remember_batches_train_one_user_after_another():
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+    assert list(selected(model, (4,), [64] * 20)) == ["Sequential"]
+
+
+def test_embeddings_are_not_stacked():
+    assert list(selected(Tokens(), (4,), [64] * 20, torch.int64)) == ["Vmapped"]
+    assert list(selected(Tokens(), (4,), [64], torch.int64)) == ["Sequential"]
+
+
+def test_cost_of_the_published_cnn():
+    cost = measure_cost(MnistCnn([10, 20], 50, 0.5).build((1, 28, 28), 10), (1, 28, 28))
+    assert cost.parameters == 21840
+    # 10 x 24 x 24 x 25 + 20 x 8 x 8 x 250 + 320 x 50 + 50 x 10 multiply-adds
+    assert cost.products == 144_000 + 320_000 + 16_000 + 500
+
+
+def test_an_embedding_multiplies_nothing():
+    cost = measure_cost(Tokens(), (4,), torch.int64)
+    assert (cost.parameters, cost.products) == (11 * 5 + 6 * 3, 5 * 3)
