@@ -1,0 +1,36 @@
+"""FedProx: federated averaging whose local steps are pulled back towards the global model.
+
+Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: Federated optimization in heterogeneous networks, MLSys 2020, Algorithm 2.
+Symbols: mu -> proximal, w^t -> the parameters that silos start from, p_k -> equal weights, E -> local_epochs. A silo
+minimises its loss plus mu/2 |w - w^t|^2 inexactly, by local_epochs passes of the local optimiser.
+
+Privacy: none.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from fedpriv.algorithms.base import Silo
+from fedpriv.algorithms.fedavg import FedAvg
+from fedpriv.errors import require
+from fedpriv.training.description import Recipe
+
+
+@dataclass(frozen=True)
+class FedProx(FedAvg):
+    """FedAvg with a proximal term of weight `proximal`; 0 is FedAvg."""
+
+    proximal: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 <= self.proximal < math.inf, "algo.proximal", self.proximal, "zero or a positive number")
+
+    @property
+    def label(self) -> str:
+        return f"FedProx mu={self.proximal:g}"
+
+    def recipe(self, silo: Silo) -> Recipe:
+        return replace(super().recipe(silo), proximal=self.proximal)
