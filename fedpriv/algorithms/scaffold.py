@@ -1,0 +1,78 @@
+"""SCAFFOLD: federated averaging whose local steps are corrected for the drift of each silo.
+
+Karimireddy, Kale, Mohri, Reddi, Stich, Suresh: SCAFFOLD: Stochastic controlled averaging for federated learning, ICML
+2020, Algorithm 1 with option II. Symbols: x -> State.params, c -> slot "control", c_i -> Silo.state["control"], K ->
+local steps of a silo, eta_l -> local_lr, eta_g -> global_lr, N -> Federation.n_silos, S -> the silos in the sum.
+
+A silo steps along g - c_i + c, and then takes c_i+ = c_i - c + (x - y_i) / (K eta_l). Its message (2d,) is its model's
+change and that of its control variate; a silo whose message is not in the sum keeps the control variate that it had.
+
+Privacy: none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.algorithms.base import LocalUpdate, Silo, require_plain_sgd
+from fedpriv.algorithms.fedavg import FedAvg
+from fedpriv.deployment import Deployment
+from fedpriv.query import PendingState, Query, SiloState, Total
+from fedpriv.state import State
+from fedpriv.training.description import Block, Training
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Scaffold(FedAvg):
+    """Local plain SGD with control variates."""
+
+    @property
+    def label(self) -> str:
+        return "SCAFFOLD"
+
+    def check(self, deployment: Deployment) -> None:
+        super().check(deployment)
+        require_plain_sgd(deployment)
+
+    def init(self, params: np.ndarray, deployment: Deployment) -> State:
+        return State(params, {"control": np.zeros_like(params)})
+
+    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
+        (query,) = super().queries(round, deployment)
+        return (replace(query, size=2 * query.size, stateful=True),)
+
+    def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
+        return {"params": state.params, "control": state.slots["control"]}
+
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+        control = down["control"]
+        own = silo.state.get("control", np.zeros_like(control))
+        distance = self.local_epochs * -(-len(silo.data.x) // self.batch_size) * self.local_lr  # K eta_l
+        pending: PendingState = {}
+
+        def vectors(block: Block) -> Tensor:
+            import torch
+
+            change = block.deltas.double()
+            drift = -torch.from_numpy(control).to(change.device) - change / distance
+            if bool(drift.isfinite().all()):
+                pending["control"] = own + drift[0].cpu().numpy()
+            return torch.cat([change, drift], dim=1)
+
+        training = Training(self.recipe(silo), down["params"], pooled=True, correction=control - own)
+        return LocalUpdate(training, vectors, pending=pending)
+
+    def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:
+        return pending if summed and pending else silo.state
+
+    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+        change, drift = np.split(total.vector, 2)
+        params = state.params + self.global_lr / len(total.silos) * change
+        return state.with_params(params, control=state.slots["control"] + drift / deployment.federation.n_silos)
