@@ -68,6 +68,8 @@ def compose_jobs(line: CommandLine, config_dir: Path) -> list[DictConfig]:
             if swept and not line.multirun and config.hydra.mode is None:
                 key, values = next(iter(swept.items()))
                 raise ConfigError(key, ",".join(values), "several values need -m (multirun)")
+            if not swept:
+                return [config]
             combinations = itertools.product(*([f"{key}={value}" for value in swept[key]] for key in swept))
             return [compose("config", [*search, *fixed, *job], return_hydra_config=True) for job in combinations]
 
