@@ -36,7 +36,7 @@ class DivergedError(FedprivError):
 
 @dataclass(frozen=True)
 class RoundResult:
-    """What a round left behind: the new state, the tally of all silos, and lines of traffic.csv.
+    """What a round left behind: the new state, the tally of all silos and queries, and lines of traffic.csv.
 
     aborted: why a query had no sum; the state is then the one before that query.
     """
@@ -113,9 +113,10 @@ class Simulation(AbstractContextManager["Simulation"]):
         lines: list[dict[str, Any]] = []
         for query in queries:
             try:
-                total, tally = self.exchange(query, state, watch=watch, lines=lines)
+                total, of_query = self.exchange(query, state, watch=watch, lines=lines)
             except AggregationAbortedError as abort:
                 return RoundResult(state, tally, lines, str(abort))
+            tally += of_query
             if query.stateful:
                 self.silo_states |= self.session.checkpoints(self.silos)
             with watch.phase("global_update"):

@@ -36,6 +36,7 @@ def test_two_queries_a_round_have_mechanisms_messages_and_noise_of_their_own(agg
     lines = {(line["query"], line["party"]) for line in first.traffic}
     assert {query for query, _ in lines} == {ANCHOR, DIFFERENCE}
     assert (ANCHOR, "server") in lines
+    assert first.tally.units == 2 * 3  # three silos, two queries
     anchor, difference = simulation.queries(1)
     assert (anchor.mechanism.clip, difference.mechanism.clip) == (0.5, 0.1)
     assert anchor.serial < difference.serial < simulation.queries(2)[0].serial
