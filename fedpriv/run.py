@@ -130,6 +130,7 @@ class _Run:
                     rows_after = after.rows(number + 1) if shown else rows
                 if budget is not None and headline(rows_after) > budget:
                     ending = f"round {number + 1} would exceed accountant.budget={budget:g}"
+                    self._save(number, state)
                     break
                 number, ledger, rows, before = number + 1, after, rows_after, state
                 with watch.phase("accounting"):
