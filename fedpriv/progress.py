@@ -64,8 +64,13 @@ class Progress:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def summary(folder: Path, experiment: Experiment, epsilons: list[EpsilonRow], ending: str | None) -> None:
-    """Print the run's result: first and last metrics, epsilon for each observer, where the files are."""
+def summary(
+    folder: Path, experiment: Experiment, epsilons: list[EpsilonRow], *, ending: str | None, repeated: int
+) -> None:
+    """Print the run's result: first and last metrics, epsilon for each observer, where the files are.
+
+    ending: why it ended early, if it did. repeated: how many rounds are charged beside those that it has recorded.
+    """
     from rich.console import Console
     from rich.table import Table
 
@@ -83,6 +88,8 @@ def summary(folder: Path, experiment: Experiment, epsilons: list[EpsilonRow], en
             table.add_row(name, f"{float(start):.4f}", f"{float(rows[-1][name]):.4f}")
     console.print(table)
     console.print(epsilon_table(epsilons, experiment.accountant.delta))
+    if repeated:
+        console.print(f"{repeated} rounds were begun again after an interruption and are charged")
     if ending:
         console.print(f"Ended early: {ending}")
     if experiment.options.randomness == "simulation":

@@ -6,10 +6,12 @@ timings.csv     round, seconds per phase, why the round released nothing (empty 
 traffic.csv     round (0 for the first set-up), query or setup, step, party, messages and bytes it sent in this step
 epsilon.csv     round, observer, unit, adjacency, method, certified, claimed
 status.json     running, done or failed with the reason; assumptions and labels of the epsilons
+begun.csv       a line each time that a round begins, see `fedpriv.begun`
 model.safetensors, checkpoint.safetensors
 
 Tables grow by whole lines. A checkpoint is written after its round's lines, so a resumed run cuts the tables back to
-the checkpoint and repeats what came later; files that are replaced are written beside their place and renamed.
+the checkpoint and repeats what came later; what was begun is never cut. Files that are replaced are written beside
+their place and renamed.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from fedpriv.begun import NAME as BEGUN
+from fedpriv.begun import Begun
+from fedpriv.checkpoint import Checkpoint, Origin
 from fedpriv.errors import FedprivError
 
 TABLES = ("metrics.csv", "timings.csv", "epsilon.csv", "traffic.csv")
@@ -49,7 +54,7 @@ class RunFolder:
 
     def create(self, config_yaml: str) -> None:
         """Start a new run here. Raises FedprivError when the folder cannot be written or already holds a run."""
-        if (self.path / "status.json").exists():
+        if any((self.path / name).exists() for name in ("status.json", BEGUN)):
             raise FedprivError(f"hydra.run.dir={self.path}: holds a run already; resume={self.path} continues it")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -88,37 +93,56 @@ class RunFolder:
         known |= {"updated": datetime.now(UTC).isoformat(timespec="seconds"), **facts}
         replace_file(path, (json.dumps(known, indent=2) + "\n").encode())
 
-    def save_checkpoint(self, round: int, state: dict[str, np.ndarray]) -> None:
-        """Keep the state after `round`, bit for bit."""
-        from safetensors.numpy import save
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Keep it in place of the last one."""
+        replace_file(self.path / CHECKPOINT, checkpoint.packed())
 
-        replace_file(self.path / CHECKPOINT, save(state, metadata={"round": str(round)}))
-
-    def load_checkpoint(self) -> tuple[int, dict[str, np.ndarray]] | None:
-        """The last (round, state), or None when the run ended before its first checkpoint."""
-        from safetensors import SafetensorError, safe_open
-
+    def load_checkpoint(self) -> Checkpoint | None:
+        """The last one, or None when the run ended before its first. Raises FedprivError when it is damaged."""
         path = self.path / CHECKPOINT
-        if not path.exists():
-            return None
+        return Checkpoint.read(path) if path.exists() else None
+
+    def going_on(self, origin: Origin) -> tuple[Checkpoint | None, Begun]:
+        """What a run of this origin goes on from, and the rounds that were begun here, locked for it.
+
+        Raises FedprivError, naming the file, when the checkpoint is another configuration's, or when fewer rounds are
+        known to have begun than were recorded: what they showed could not be charged.
+        """
+        saved = self.load_checkpoint()
+        path = self.path / BEGUN
+        if saved:
+            saved.check(self.path / CHECKPOINT, origin)
+            if not path.exists():
+                raise FedprivError(f"{path} is missing: what the run has shown so far is not known")
+        begun = Begun(self.path)
         try:
-            with safe_open(path, framework="numpy") as file:
-                return int(file.metadata()["round"]), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise FedprivError(f"resume={self.path}: {CHECKPOINT} is damaged ({error})") from error
+            recorded = {int(row["round"]) for row in self.rows("timings.csv")}
+            recorded |= set(range(1, saved.round + 1)) if saved else set()
+            if recorded - set(begun.attempts) or begun.total < (saved.begun if saved else 0):
+                raise FedprivError(f"{path} was cut: it lists fewer rounds than the run has recorded")
+            if begun.total and not saved:
+                raise FedprivError(f"{self.path / CHECKPOINT} is missing, and rounds were begun ({path})")
+        except BaseException:
+            begun.close()
+            raise
+        return saved, begun
 
     def rewind(self, round: int) -> None:
         """Cut every table back to its whole lines of rounds up to `round`; -1 empties them."""
         for table in TABLES:
-            path = self.path / table
-            if not path.exists():
-                continue
-            if round < 0:
-                path.unlink()
-                continue
-            header, *lines = path.read_text().splitlines(keepends=True)
-            whole = [line for line in lines if line.endswith("\n") and int(line.split(",", 1)[0]) <= round]
-            replace_file(path, "".join([header, *whole]).encode())
+            self.cut(table, round)
+
+    def cut(self, table: str, round: int) -> None:
+        """Cut one table back as `rewind` does."""
+        path = self.path / table
+        if not path.exists():
+            return
+        if round < 0:
+            path.unlink()
+            return
+        header, *lines = path.read_text().splitlines(keepends=True)
+        whole = [line for line in lines if line.endswith("\n") and int(line.split(",", 1)[0]) <= round]
+        replace_file(path, "".join([header, *whole]).encode())
 
     def save_model(self, parameters: dict[str, np.ndarray]) -> None:
         """The model under the names of its parameters, readable by any safetensors library."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
+from fedpriv.begun import Begun
+from fedpriv.checkpoint import Checkpoint, Origin
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.progress import Progress, summary
 from fedpriv.results import RunFolder
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
     from fedpriv.accountants.events import Event
     from fedpriv.config import Experiment, RunOptions
     from fedpriv.query import Query
-    from fedpriv.simulation import Simulation
+    from fedpriv.simulation import RoundResult, Simulation
     from fedpriv.state import State
 
 PHASES = ("plan", "accounting", "local_training", "aggregation", "global_update", "evaluation")
@@ -34,70 +39,106 @@ ALWAYS_UNCOVERED = (
 
 
 def train(experiment: Experiment, config_yaml: str, path: Path, resume: bool = False) -> None:
-    """Run an experiment into folder `path`, or go on from its last checkpoint.
+    """Run an experiment into folder `path`, or go on from its last checkpoint. config_yaml: the experiment's resolved
+    configuration, which a checkpoint is tied to.
 
     Whatever can be wrong with the settings or the data is raised before the folder is
     touched; after that, a failure is recorded in status.json and raised again.
     """
     from fedpriv.simulation import prepare
 
-    folder = RunFolder(path)
-    saved = folder.load_checkpoint() if resume else None
-    with prepare(experiment, saved[1] if saved else None) as simulation:
-        if not resume:
+    folder, origin = RunFolder(path), Origin.of(config_yaml)
+    with contextlib.ExitStack() as stack:
+        saved, begun = None, None
+        if resume:
+            saved, begun = folder.going_on(origin)
+            stack.enter_context(begun)
+        simulation = stack.enter_context(prepare(experiment, saved.arrays if saved else None))
+        if begun is None:
             folder.create(config_yaml)
-        run = _Run(experiment, simulation, folder)
+            begun = stack.enter_context(Begun(path))
+        run = _Run(experiment, simulation, folder, origin, begun, saved)
         try:
-            rows, ending = run.loop(saved[0] if saved else None)
+            rows, ending = run.loop()
         except KeyboardInterrupt:
             folder.status(state="failed", reason=f"interrupted; resume={path} goes on")
             raise
         except Exception as error:
             folder.status(state="failed", reason=str(error) or type(error).__name__, traceback=traceback.format_exc())
             raise
-    folder.status(state="done", reason=ending)
-    summary(path, experiment, rows, ending)
+    folder.status(state="done", reason=ending, dp_valid=run.is_private(rows))
+    summary(path, experiment, rows, ending=ending, repeated=sum(run.charged_again.values()))
 
 
 @dataclass
 class _Run:
-    """One run on its way: what it was started with, and where its records go."""
+    """One run on its way: what it was started with, where its records go, and what an earlier process left. saved: the
+    checkpoint that it goes on from."""
 
     experiment: Experiment
     simulation: Simulation
     folder: RunFolder
+    origin: Origin
+    begun: Begun
+    saved: Checkpoint | None
 
     @property
     def options(self) -> RunOptions:
         return self.experiment.options
 
-    def loop(self, saved: int | None) -> tuple[list[EpsilonRow], str | None]:
+    @property
+    def done(self) -> int:
+        """Rounds that the checkpoint has behind it."""
+        return self.saved.round if self.saved else 0
+
+    @property
+    def repeated(self) -> dict[int, int]:
+        """How often each round was begun by an earlier process besides the time that this run records."""
+        times = {number: count - (number <= self.done) for number, count in sorted(self.begun.attempts.items())}
+        return {number: count for number, count in times.items() if count}
+
+    @property
+    def charged_again(self) -> dict[int, int]:
+        """Those of `repeated` that have shown something new: seeded, a round begun again is the same bits."""
+        return self.repeated if self.options.randomness == "system" else {}
+
+    def is_private(self, rows: list[EpsilonRow]) -> bool:
+        """Whether the released model has a certificate at all: real noise on bounded contributions, a finite epsilon.
+        rows: those of the last round."""
+        clips = all(channel.mechanism.clips for channel in self.simulation.deployment.channels.values())
+        finite = any(row.observer == RELEASED_MODEL and math.isfinite(row.certified) for row in rows)
+        return self.options.randomness == "system" and clips and finite
+
+    def loop(self) -> tuple[list[EpsilonRow], str | None]:
         """Rounds until the last one, or until the next would break the budget. Returns the last epsilon rows, and why
-        the run ended early if it did. saved: the round of the checkpoint that the run goes on from."""
+        the run ended early if it did."""
         options, budget, simulation = self.options, self.experiment.accountant.budget, self.simulation
-        ledger, state, done = self._start(saved), simulation.state, saved or 0
-        rows = ledger.rows(done)
-        with Progress(options.rounds, done, simulation.task.metric) as progress:
-            if done < options.rounds and (estimate := simulation.estimate(done + 1, options.rounds - done)):
+        ledger, state, number, ending = self._start(), simulation.state, self.done, None
+        rows = ledger.rows(number)
+        with Progress(options.rounds, number, simulation.task.metric) as progress:
+            if number < options.rounds and (estimate := simulation.estimate(number + 1, options.rounds - number)):
                 progress.expect(estimate)
-            for number in range(done + 1, options.rounds + 1):
+            while number < options.rounds:
                 watch = Stopwatch()
                 with watch.phase("plan"):
-                    queries = simulation.queries(number)
+                    queries = simulation.queries(number + 1)
                 # With a budget any round may turn out to be the last.
-                shown = number % options.evaluate_every == 0 or number == options.rounds or budget is not None
+                shown = self._shown(number + 1) or budget is not None
                 with watch.phase("accounting"):
                     after = ledger.copy()
                     after.record(events_of(queries))
-                    rows_after = after.rows(number) if shown else rows
+                    rows_after = after.rows(number + 1) if shown else rows
                 if budget is not None and headline(rows_after) > budget:
-                    ending = f"round {number} would exceed accountant.budget={budget:g}"
+                    ending = f"round {number + 1} would exceed accountant.budget={budget:g}"
+                    self._save(number, state)
                     break
-                before, result = state, simulation.run_round(queries, state, watch)
+                number, ledger, rows, before = number + 1, after, rows_after, state
+                with watch.phase("accounting"):
+                    self.begun.append(number)
+                result = self._round(number, queries, state, ledger=ledger, watch=watch)
                 state = result.state
                 if result.aborted:
                     progress.say(f"round {number} released nothing: {result.aborted}")
-                ledger, rows = after, rows_after
                 step = float(np.linalg.norm(state.params - before.params))
                 row: dict[str, Any] = {}
                 if shown:
@@ -105,31 +146,59 @@ class _Run:
                         row = self._evaluated(number, state, result.tally, step)
                     self.folder.append("metrics.csv", [row])
                     self.folder.append("epsilon.csv", [_columns(row) for row in rows])
-                seconds = {phase: watch.seconds.get(phase, 0.0) for phase in PHASES}
-                self.folder.append("timings.csv", [{"round": number, **seconds, "aborted": result.aborted}])
-                self.folder.append("traffic.csv", result.traffic)
-                if number % options.checkpoint_every == 0 or number == options.rounds:
-                    self.folder.save_checkpoint(number, simulation.arrays(state))
+                self._record(number, result, watch)
                 progress.update(number, row, headline(rows) if shown else None)
-            else:
-                ending = None
-        _account_for_aborts(self.folder)
-        self.folder.save_model(simulation.parameters(state))
+        self._finish(number, state, rows)
         return rows, ending
 
-    def _start(self, saved: int | None) -> Ledger:
-        """The ledger of all rounds so far; opens the run's records or cuts them back to the checkpoint."""
+    def _shown(self, number: int) -> bool:
+        return number % self.options.evaluate_every == 0 or number == self.options.rounds
+
+    def _start(self) -> Ledger:
+        """The ledger of everything begun so far; opens the run's records or cuts them back to the checkpoint."""
         simulation, folder = self.simulation, self.folder
-        folder.rewind(-1 if saved is None else saved)
+        folder.rewind(-1 if self.saved is None else self.saved.round)
         ledger = Ledger(self.experiment.accountant)
-        for past in range(1, (saved or 0) + 1):
+        for past in range(1, self.done + 1):
             ledger.record(events_of(simulation.queries(past)))
+        for past, times in self.charged_again.items():
+            ledger.record(events_of(simulation.queries(past)), times)
         self._opening_status()
-        if saved is None:
+        if self.saved is None:
             folder.append("metrics.csv", [self._evaluated(0, simulation.state)])
             folder.append("traffic.csv", simulation.setup)
-            folder.save_checkpoint(0, simulation.arrays(simulation.state))
+            self._save(0, simulation.state)
         return ledger
+
+    def _round(
+        self, number: int, queries: tuple[Query, ...], state: State, *, ledger: Ledger, watch: Stopwatch
+    ) -> RoundResult:
+        """Run a round. However it fails, epsilon.csv has its cost: its messages may have been seen."""
+        try:
+            return self.simulation.run_round(queries, state, watch)
+        except BaseException:
+            self.folder.append("epsilon.csv", [_columns(row) for row in ledger.rows(number)])
+            raise
+
+    def _record(self, number: int, result: RoundResult, watch: Stopwatch) -> None:
+        """A round's times and traffic, and a checkpoint if it is time for one."""
+        seconds = {phase: watch.seconds.get(phase, 0.0) for phase in PHASES}
+        self.folder.append("timings.csv", [{"round": number, **seconds, "aborted": result.aborted}])
+        self.folder.append("traffic.csv", result.traffic)
+        if number % self.options.checkpoint_every == 0 or number == self.options.rounds:
+            self._save(number, result.state)
+
+    def _save(self, number: int, state: State) -> None:
+        arrays = self.simulation.arrays(state)
+        self.folder.save_checkpoint(Checkpoint(number, arrays, self.begun.total, self.origin))
+
+    def _finish(self, number: int, state: State, rows: list[EpsilonRow]) -> None:
+        """The last records of a run that ends after round `number`."""
+        if number == self.done and self.charged_again:  # no round has come to put their cost into the table
+            self.folder.cut("epsilon.csv", number - 1)
+            self.folder.append("epsilon.csv", [_columns(row) for row in rows])
+        _account_for_aborts(self.folder)
+        self.folder.save_model(self.simulation.parameters(state))
 
     def _evaluated(
         self, number: int, state: State, tally: Tally | None = None, step: float | None = None
@@ -148,16 +217,11 @@ class _Run:
         }
 
     def _opening_status(self) -> None:
-        import torch
-
-        import fedpriv
-
         exp, simulation = self.experiment, self.simulation
-        private = self.options.randomness == "system"
-        clips = all(channel.mechanism.clips for channel in simulation.deployment.channels.values())
         seeded = (
             "seeded noise and sampling: whoever knows the seed can subtract them; randomness=system draws real ones"
         )
+        not_covered = [*ALWAYS_UNCOVERED, *([] if self.options.randomness == "system" else [seeded])]
         self.folder.status(
             state="running",
             rounds=self.options.rounds,
@@ -165,11 +229,13 @@ class _Run:
             metric=simulation.task.metric,
             delta=exp.accountant.delta,
             randomness=self.options.randomness,
-            dp_valid=private and clips,
-            not_covered=[*ALWAYS_UNCOVERED, *([] if private else [seeded])],
+            dp_valid=None,
+            not_covered=not_covered,
+            repeated_rounds=self.repeated,
             device=simulation.device,
             parameters=simulation.deployment.federation.n_parameters,
-            versions={"fedpriv": fedpriv.__version__, "torch": torch.__version__},
+            versions=self.origin.versions,
+            warnings=self.saved.origin.changes(self.origin) if self.saved else [],
             reason=None,
             traceback=None,
         )

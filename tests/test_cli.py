@@ -198,6 +198,20 @@ def test_system_randomness_is_private_and_differs(tmp_path):
     assert json.loads((tmp_path / "one" / "status.json").read_text())["dp_valid"] is True
 
 
+@pytest.mark.parametrize(
+    ("words", "private"),
+    [([], True), (["algo.weighting=records"], True), (["algo.noise_multiplier=0"], False), (["algo=fedavg"], False)],
+)
+def test_private_is_a_run_that_certifies_something(words, private, tmp_path):
+    """To whoever gets the model: under `plain` the server, which sees record counts, is certified nothing."""
+    done = run(*TINY, "rounds=1", "randomness=system", *words, "hydra.run.dir=run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    epsilon = pd.read_csv(tmp_path / "run" / "epsilon.csv")
+    released = epsilon[epsilon["observer"] == "released model"]["certified"]
+    assert np.isfinite(released).any() == private
+    assert json.loads((tmp_path / "run" / "status.json").read_text())["dp_valid"] is private
+
+
 def test_another_local_optimizer_trains(finished, tmp_path):
     for optimizer in ("sgd", "adam"):
         done = run(*TINY, "rounds=1", f"optimizer={optimizer}", f"hydra.run.dir={optimizer}", cwd=tmp_path)

@@ -38,20 +38,6 @@ def test_rewind_cuts_later_and_half_written_lines(folder):
     assert not (folder.path / "epsilon.csv").exists()
 
 
-def test_checkpoint_is_bit_exact(folder):
-    params = np.random.default_rng(0).normal(size=100)
-    folder.save_checkpoint(7, {"params": params})
-    number, state = folder.load_checkpoint()
-    assert number == 7
-    assert state["params"].tobytes() == params.tobytes()
-
-
-def test_damaged_checkpoint_is_named(folder):
-    (folder.path / "checkpoint.safetensors").write_bytes(b"half")
-    with pytest.raises(FedprivError, match="checkpoint"):
-        folder.load_checkpoint()
-
-
 def test_a_folder_holds_one_run(folder):
     folder.status(state="running")
     with pytest.raises(FedprivError, match="resume="):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -58,8 +59,9 @@ def test_whatever_is_forgotten_changes_the_end(runs, cut):
     """So a resumed run that ends with the same bits has brought all of it back."""
     algo, folder = runs
     checkpoint, whole = RunFolder(cut), (folder / "whole" / "model.safetensors").read_bytes()
-    number, state = checkpoint.load_checkpoint()
+    saved = checkpoint.load_checkpoint()
     for key in REMEMBERED[algo]:
-        checkpoint.save_checkpoint(number, state | {key: np.zeros_like(state[key])})
+        forgotten = {**saved.arrays, key: np.zeros_like(saved.arrays[key])}
+        checkpoint.save_checkpoint(replace(saved, arrays=forgotten))
         train(f"resume={cut}", "rounds=2", cwd=cut.parent)
         assert (cut / "model.safetensors").read_bytes() != whole, key

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.aggregation.weighted import WeightedSilo, server_trust
 from fedpriv.encoding.fixed_point import FixedPoint, check_ring
+from fedpriv.errors import ConfigError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +28,7 @@ class RingAggregation(Aggregation):
 
     range: largest size of a coordinate of a silo's noised, weighted vector, a public bound; OutOfRangeError beyond it.
     null: chosen from the clip bound, the noise and the number of silos, `UNBOUNDED_RANGE` where nothing is clipped.
+    Where messages are bounded a range below their bound is refused: whether a run fails would depend on its data.
     """
 
     bits: int = 64
@@ -39,6 +41,10 @@ class RingAggregation(Aggregation):
         return server_trust(sees_messages=False)
 
     def encoding(self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism) -> FixedPoint:
+        if self.range is not None and self.range < bound < math.inf:
+            raise ConfigError(
+                "aggregation.range", self.range, f"at least {float(bound)!r}, which messages can reach, or null"
+            )
         derived = UNBOUNDED_RANGE if bound == math.inf else bound
         encoding = FixedPoint(self.bits, derived if self.range is None else self.range, n_summed)
         _ = encoding.precision  # raises when nothing fits

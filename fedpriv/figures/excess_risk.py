@@ -102,7 +102,7 @@ def measure(runs: list[Run], optima: dict[int, Optimum]) -> dict[str, tuple[floa
             start, deployment = simulation.state.params, simulation.deployment
         if seed not in optima:
             optima[seed] = objective.optimum(start)
-        risk = objective.value(State.from_arrays(checkpoint[1]).params)
+        risk = objective.value(State.from_arrays(checkpoint.arrays).params)
         found.setdefault(algo.calibration, []).append(risk - optima[seed].value)
         if algo.calibration == "certified":
             theorem = theorem4(algo, deployment, start=start, optimum=optima[seed])

@@ -56,7 +56,7 @@ def draw(runs: list[Run], out: Path, *, observer: str = RELEASED_MODEL, method: 
     left.legend(ncol=2, **BELOW)
     left.grid(alpha=0.3)
     _epsilon_panel(right, {label: by_label[label] for label in labels}, observer=observer, method=method)
-    if not all(run.dp_valid for run in runs):
+    if any(run.randomness == "simulation" for run in runs):
         figure.supxlabel(
             "simulation: noise is seeded, the epsilons are those of the same run with real noise", fontsize=7
         )

@@ -22,7 +22,7 @@ class Run:
     label: str
     metric: str
     delta: float
-    dp_valid: bool
+    randomness: str
     metrics: pd.DataFrame
     epsilon: pd.DataFrame
     config: dict[str, Any] = field(default_factory=dict)
@@ -43,7 +43,7 @@ def find_runs(roots: list[Path]) -> list[Run]:
             if status["state"] != "done":
                 print(f"left out: {folder} ({status['state']})", file=sys.stderr)
                 continue
-            described = {key: status[key] for key in ("label", "metric", "delta", "dp_valid")}
+            described = {key: status[key] for key in ("label", "metric", "delta", "randomness")}
             metrics, epsilon = (pd.read_csv(folder / name) for name in ("metrics.csv", "epsilon.csv"))
             config = yaml.safe_load((folder / "config.yaml").read_text()) or {}
             runs.append(Run(folder, **described, metrics=metrics, epsilon=epsilon, config=config))

@@ -1,4 +1,5 @@
 import json
+import re
 from itertools import combinations
 
 import command
@@ -146,8 +147,26 @@ def test_command_line_agrees_with_plain(tmp_path):
     np.testing.assert_allclose(*losses, rtol=1e-6)
 
 
+@pytest.mark.parametrize("aggregation", ["masked", "secagg"])
+def test_a_range_that_messages_can_exceed_is_refused_before_data_are_read(aggregation, tmp_path):
+    """Otherwise whether a run fails, and who sees that, depends on the data."""
+    word, nowhere = f"aggregation={aggregation}", ("data=creditcard", "data.root=nowhere")
+    done = fedpriv(tmp_path / "out", word, *nowhere, "aggregation.range=0.001")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "aggregation.range=0.001" in done.stderr
+    assert "nowhere" in fedpriv(tmp_path / "out", word, *nowhere).stderr
+    refused = fedpriv(tmp_path / "out", word, "aggregation.range=0.001").stderr
+    least = float(re.search(r"at least (\S+), which messages can reach", refused)[1])
+    below = float(np.nextafter(least, 0))
+    assert f"at least {least!r}," in fedpriv(tmp_path / "out", word, f"aggregation.range={below!r}").stderr
+    assert not (tmp_path / "out").exists()
+    assert fedpriv(tmp_path / "out", word, f"aggregation.range={least!r}").returncode == 0
+
+
 def test_command_line_tells_an_overflow_in_one_line(tmp_path):
-    done = fedpriv(tmp_path / "out", "aggregation=masked", "aggregation.range=0.001")
+    """Nothing bounds the messages of federated averaging."""
+    done = fedpriv(tmp_path / "out", "algo=fedavg", "aggregation=masked", "aggregation.range=0.001")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "aggregation.range=0.001" in done.stderr

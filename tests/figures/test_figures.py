@@ -23,7 +23,7 @@ def fake_run(path, label, values, epsilon, state="done"):
                 {"round": r, **names, "unit": unit, "method": method, "certified": certified, "claimed": claimed}
             )
     folder.append("epsilon.csv", rows)
-    folder.status(state=state, label=label, metric="accuracy", delta=1e-5, dp_valid=False)
+    folder.status(state=state, label=label, metric="accuracy", delta=1e-5, randomness="simulation")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ def fake_run(path, label, accuracy, aggregation="Masked", seed=0, claimed=10.0, 
     folder.append("metrics.csv", rows)
     names = {"round": len(accuracy) - 1, "observer": "server", "adjacency": "replace", "unit": "record"}
     folder.append("epsilon.csv", [names | {"method": "pld", "certified": certified, "claimed": claimed}])
-    folder.status(state="done", label=label, metric="accuracy", delta=1e-4, dp_valid=False)
+    folder.status(state="done", label=label, metric="accuracy", delta=1e-4, randomness="simulation")
 
 
 @pytest.fixture

@@ -1,0 +1,92 @@
+"""begun.csv: a line for each time that a round was begun, on disk before the round's first message leaves.
+
+Whatever ends a process, the lines tell what its parties may have shown. They are never cut back: a round that is begun
+again after an interruption has two lines. A line without its end was being written when the process died, so that
+nothing had left yet.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from fedpriv.errors import FedprivError
+
+NAME = "begun.csv"
+HEADER = b"round,time\n"
+
+
+class Begun:
+    """The file of one run, open and locked: one process at a time begins rounds. A context that closes it.
+
+    attempts: how often each round was begun when the file was opened. total: how many lines it has by now.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Open the folder's file, which is made if need be. Raises FedprivError when another process has it open, or
+        when it is not what this class writes."""
+        self.path = folder / NAME
+        new = not self.path.exists()
+        self._file: BinaryIO = open(self.path, "a+b", buffering=0)  # noqa: SIM115  (as long as the run)
+        try:
+            self._lock()
+            self.attempts = self._read()
+        except BaseException:
+            self.close()
+            raise
+        self.total = self.attempts.total()
+        if new:
+            _sync_folder(folder)
+
+    def __enter__(self) -> Begun:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the lock back."""
+        self._file.close()
+
+    def append(self, round: int) -> None:
+        """Note that a round begins; once this returns, no end of the process or the machine takes it back."""
+        self._write(f"{round},{datetime.now(UTC).isoformat(timespec='microseconds')}\n".encode())
+        self.total += 1
+
+    def _write(self, line: bytes) -> None:
+        self._file.write(line)
+        os.fsync(self._file.fileno())
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FedprivError(f"{self.path.parent}: another process runs there") from error
+
+    def _read(self) -> Counter[int]:
+        self._file.seek(0)
+        content = self._file.read()
+        whole = content[: content.rfind(b"\n") + 1]
+        self._file.truncate(len(whole))
+        if not whole:
+            self._write(HEADER)
+            return Counter()
+        header, *lines = whole.splitlines(keepends=True)
+        try:
+            if header != HEADER:
+                raise ValueError(f"its first line is {header!r}")
+            return Counter(int(line.split(b",")[0]) for line in lines)
+        except ValueError as error:
+            raise FedprivError(f"{self.path} is damaged ({error})") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

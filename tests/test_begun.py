@@ -1,0 +1,190 @@
+"""Everything that was begun is charged, whatever ends a run."""
+
+import json
+import multiprocessing
+import random
+import time
+
+import pytest
+from interrupted import WORDS, Death, certified, child, cost, dies_in, expected, go, watched
+from runs import experiment
+
+from fedpriv.begun import Begun
+from fedpriv.errors import FedprivError
+from fedpriv.results import RunFolder
+from fedpriv.simulation import DivergedError
+
+
+def status(folder):
+    return json.loads((folder / "status.json").read_text())
+
+
+def died(folder, *words, after):
+    """A run of 20 rounds that has died `after` so many; the rounds whose sums were seen."""
+    sums = []
+    with dies_in(after, sums=sums), pytest.raises(Death):
+        go(folder, *words, "rounds=20")
+    return sums
+
+
+def test_rounds_that_are_begun_again_are_charged_again(tmp_path, capsys):
+    """12 of 20 rounds, none of them in a checkpoint; then all 20."""
+    words, folder = (*WORDS, "checkpoint_every=100"), tmp_path / "run"
+    sums = died(folder, *words, after=12)
+    with dies_in(0, sums=sums):
+        go(folder, *words, "rounds=20", resume=True)
+    assert len(sums) == 32
+    rows = RunFolder(folder).rows("epsilon.csv")
+    exp = experiment(*words)
+    assert certified(rows) == expected(cost(exp, 32)) != expected(cost(exp, 20))
+    first = [row for row in rows if row["round"] == "1"]
+    assert certified(first) == expected(cost(exp, 13))
+    assert status(folder)["repeated_rounds"] == {str(number): 1 for number in range(1, 13)}
+    assert "12 rounds were begun again after an interruption and are charged" in capsys.readouterr().out
+
+
+def test_every_interruption_is_charged(tmp_path):
+    """With a checkpoint after each round: one round more each time. Once it is over, another end changes nothing."""
+    words, folder, sums = (*WORDS, "rounds=4"), tmp_path / "run", []
+    for number in (2, 2, 3):
+        with dies_in(number, sums=sums), pytest.raises(Death):
+            go(folder, *words, resume=bool(sums))
+    for rounds in (4, 4, 5):
+        with dies_in(0, sums=sums):
+            go(folder, *WORDS, f"rounds={rounds}", resume=True)
+        assert certified(RunFolder(folder).rows("epsilon.csv")) == expected(cost(experiment(*WORDS), len(sums)))
+        assert status(folder)["repeated_rounds"] == {"2": 2, "3": 1}
+    assert sums == [1, 2, 2, 2, 3, 3, 4, 5]
+
+
+def test_a_seeded_round_that_is_repeated_shows_nothing_new(tmp_path, capsys):
+    words = ("accountant=rdp", "preset.n_silos=2", "checkpoint_every=100")
+    died(tmp_path / "run", *words, after=3)
+    go(tmp_path / "run", *words, "rounds=4", resume=True)
+    assert "begun again" not in capsys.readouterr().out
+    go(tmp_path / "whole", *words, "rounds=4")
+    for name in ("epsilon.csv", "metrics.csv", "model.safetensors"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_repeated_rounds_are_on_the_budget(tmp_path):
+    """Room for 14 rounds: after 12 that were lost, two are left. A third try finds nothing left and loses nothing."""
+    [budget] = {row.certified for row in cost(experiment(*WORDS), 14) if row.observer == "released model"}
+    words = (*WORDS, "checkpoint_every=100", "rounds=20", f"accountant.budget={budget}")
+    folder, table = tmp_path / "run", RunFolder(tmp_path / "run")
+    died(folder, *words, after=12)
+    for _ in range(2):
+        go(folder, *words, resume=True)
+        assert certified(table.rows("epsilon.csv")) == expected(cost(experiment(*WORDS), 14))
+        assert status(folder)["reason"].startswith("round ")
+        assert [row["round"] for row in table.rows("timings.csv")] == ["1", "2"]
+
+
+def test_lost_rounds_are_in_the_table_even_if_no_other_fits(tmp_path):
+    [budget] = {row.certified for row in cost(experiment(*WORDS), 3) if row.observer == "released model"}
+    words = (*WORDS, "checkpoint_every=100", "rounds=20", f"accountant.budget={budget}")
+    died(tmp_path / "run", *words, after=3)
+    go(tmp_path / "run", *words, resume=True)
+    rows = RunFolder(tmp_path / "run").rows("epsilon.csv")
+    assert {row["round"] for row in rows} == {"0"}
+    assert certified(rows) == expected(cost(experiment(*WORDS), 3))
+
+
+def test_a_round_that_fails_is_in_the_table(tmp_path):
+    def fails(number):
+        if number == 2:
+            raise DivergedError("too far")
+
+    with watched(fails, lambda number: None), pytest.raises(DivergedError):
+        go(tmp_path / "run", *WORDS, "rounds=3", "evaluate_every=3")
+    rows = RunFolder(tmp_path / "run").rows("epsilon.csv")
+    assert certified(rows) == expected(cost(experiment(*WORDS), 2))
+    assert status(tmp_path / "run")["dp_valid"] is None
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory):
+    """A run that has died in its third round; its begun.csv is put back after each test."""
+    folder = tmp_path_factory.mktemp("three") / "run"
+    died(folder, *WORDS, after=3)
+    return folder
+
+
+@pytest.fixture
+def cut(three):
+    lines = (three / "begun.csv").read_bytes()
+    yield three
+    (three / "begun.csv").write_bytes(lines)
+
+
+def test_what_was_begun_cannot_be_cut(cut):
+    path = cut / "begun.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    assert [line.split(",")[0] for line in lines] == ["round", "1", "2", "3"]
+    for kept in (lines[:2], [*lines[:2], lines[3]], ["1,\n", "2,\n"], lines[:1], ["round,time\n", "x\n"]):
+        path.write_text("".join(kept))
+        with pytest.raises(FedprivError, match=r"begun\.csv (was cut|is damaged)"):
+            go(cut, *WORDS, "rounds=4", resume=True)
+    path.unlink()
+    with pytest.raises(FedprivError, match=r"begun\.csv is missing"):
+        go(cut, *WORDS, "rounds=4", resume=True)
+
+
+def test_a_lost_checkpoint_does_not_begin_a_new_run(cut):
+    (cut / "checkpoint.safetensors").rename(cut / "elsewhere")
+    try:
+        with pytest.raises(FedprivError, match=r"checkpoint\.safetensors is missing"):
+            go(cut, *WORDS, "rounds=4", resume=True)
+    finally:
+        (cut / "elsewhere").rename(cut / "checkpoint.safetensors")
+
+
+def test_one_process_at_a_time(cut):
+    with Begun(cut), pytest.raises(FedprivError, match="another process"):
+        go(cut, *WORDS, "rounds=4", resume=True)
+
+
+def test_half_a_line_was_no_beginning(tmp_path):
+    with Begun(tmp_path) as begun:
+        begun.append(1)
+        begun.append(1)
+        assert begun.total == 2
+    with open(tmp_path / "begun.csv", "a") as file:
+        file.write("2,2026-01")  # the machine went off
+    with Begun(tmp_path) as begun:
+        assert begun.attempts == {1: 2}
+        begun.append(2)
+    with Begun(tmp_path) as begun:
+        assert begun.attempts == {1: 2, 2: 1}
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.slow)])
+def test_killed_at_random_moments_nothing_that_was_seen_goes_uncharged(tmp_path, kills):
+    """Whatever moment the kills hit: no more rounds were seen to begin, and no more sums, than are charged; no more
+    than one for each kill is charged that was not seen; and the certificate is that of all rounds that are charged."""
+    folder, log, words = tmp_path / "run", tmp_path / "log", (*WORDS, "checkpoint_every=3", "rounds=100000")
+    context, moments = multiprocessing.get_context("forkserver"), random.Random(kills)
+    context.set_forkserver_preload(["torch", "interrupted"])
+    hit = 0
+    while hit < kills:
+        resumes = (folder / "config.yaml").exists()
+        before = log.stat().st_size if log.exists() else 0
+        process = context.Process(target=child, args=(folder, log, words, resumes))
+        process.start()
+        while process.is_alive() and (not log.exists() or log.stat().st_size == before):
+            time.sleep(0.005)
+        time.sleep(moments.uniform(0, 0.2))
+        assert process.is_alive(), "ended before it could be killed"
+        process.kill()
+        process.join()
+        hit += 1
+    saved = RunFolder(folder).load_checkpoint()
+    with Begun(folder) as begun:
+        killed = begun.total
+    noted = [line.split()[0] for line in log.read_text().splitlines()]
+    begins, sums = noted.count("begins"), noted.count("sum")
+    assert 0 < sums <= begins <= killed
+    assert killed - begins <= kills
+    assert killed - sums <= kills
+    go(folder, *words[:-1], f"rounds={saved.round + 1}", resume=True)
+    assert certified(RunFolder(folder).rows("epsilon.csv")) == expected(cost(experiment(*WORDS), killed + 1))
