@@ -56,8 +56,8 @@ class Event:
     claimed: DpEvent | None
     """What the paper says it is; None when the paper claims nothing for this observer."""
     scope: str = ""
-    """A disjoint part of the data, such as a silo: no unit may touch two. Epsilon is the maximum over scopes; an event
-    without a scope touches all of them."""
+    """A disjoint part of the data, such as a silo: no unit may touch two, though the records of a group may (see
+    `Ledger`). Epsilon is the maximum over scopes; an event without a scope touches all of them."""
     assumptions: tuple[str, ...] = ()
     """What `certified` rests on, or which assumption fails."""
     group_size: int = 1

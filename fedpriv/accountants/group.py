@@ -36,15 +36,23 @@ def group_event(event: DpEvent, group_size: int) -> DpEvent:
     from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
     from scipy.stats import binom
 
+    q, sigma = sampled_gaussian(event, group_size)
+    if q == 1:
+        return dp.GaussianDpEvent(sigma / group_size)
+    sampled = np.arange(group_size + 1)
+    shares = binom.pmf(sampled, group_size, q)
+    return MixtureOfGaussiansDpEvent(sigma, tuple(sampled.astype(float).tolist()), tuple(shares.tolist()))
+
+
+def sampled_gaussian(event: DpEvent, group_size: int) -> tuple[float, float]:
+    """Sampling rate and noise multiplier of a release. Raises ConfigError for one that no group bound is known for."""
+    import dp_accounting as dp
+
     _check_size(group_size)
     if isinstance(event, dp.GaussianDpEvent):
-        return dp.GaussianDpEvent(event.noise_multiplier / group_size)
+        return 1.0, event.noise_multiplier
     if isinstance(event, dp.PoissonSampledDpEvent) and isinstance(event.event, dp.GaussianDpEvent):
-        sampled = np.arange(group_size + 1)
-        shares = binom.pmf(sampled, group_size, event.sampling_probability)
-        return MixtureOfGaussiansDpEvent(
-            event.event.noise_multiplier, tuple(sampled.astype(float).tolist()), tuple(shares.tolist())
-        )
+        return event.sampling_probability, event.event.noise_multiplier
     raise ConfigError(
         "group_size", group_size, f"group privacy is known for Gaussian and Poisson events, not for {event}"
     )

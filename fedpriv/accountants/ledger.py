@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.events import Event
 from fedpriv.accountants.group import paper_group_claim
 from fedpriv.accountants.rdp import claimed_epsilon
+from fedpriv.accountants.split import split_epsilon
 from fedpriv.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class Ledger:
     """Keeps how often each event happened, and nothing else; a resumed run records its past queries again.
 
     Events compose whatever their order. Epsilon is the maximum over scopes, because a unit lives in one of them; events
-    without a scope are composed with those of every scope.
+    without a scope are composed with those of every scope. A group of records may lie in several scopes: its epsilon is
+    the larger of that maximum, all records in one scope, and `split_epsilon`'s bound for all other allocations.
     """
 
     def __init__(self, accountant: Accountant) -> None:
@@ -78,6 +80,9 @@ class Ledger:
             everywhere = scopes.pop("", [])
             parts = [everywhere + runs for runs in scopes.values()] or [everywhere]
             certified = _largest([epsilons.certified(runs, adjacency, size) for runs in parts])
+            if size > 1 and len(scopes) > 1:
+                spread = epsilons.spread(list(scopes.values()), everywhere, size)
+                certified = {method: max(epsilon, spread) for method, epsilon in certified.items()}
             claims = [epsilons.claimed(runs, size) for runs in parts]
             numbers = [claim for claim in claims if claim is not None]
             claimed = max(numbers) if len(numbers) == len(claims) else None
@@ -94,6 +99,7 @@ class _Epsilons:
         self._accountant = accountant
         self._certified: dict[tuple[str, int, frozenset[tuple[DpEvent, int]]], dict[str, float]] = {}
         self._claimed: dict[tuple[int, frozenset[tuple[DpEvent, int]]], float] = {}
+        self._spread: dict[Hashable, float] = {}
 
     def certified(self, runs: list[tuple[Event, int]], adjacency: str, size: int) -> dict[str, float]:
         total = _merged((event.certified, count) for event, count in runs)
@@ -101,6 +107,15 @@ class _Epsilons:
         if key not in self._certified:
             self._certified[key] = self._accountant.epsilons(total, adjacency, size)
         return self._certified[key]
+
+    def spread(self, scopes: list[list[tuple[Event, int]]], everywhere: list[tuple[Event, int]], size: int) -> float:
+        """Of a group of records of which no scope has all."""
+        parts = [_merged((event.certified, count) for event, count in runs) for runs in scopes]
+        common = _merged((event.certified, count) for event, count in everywhere)
+        key = (size, frozenset(common), frozenset(Counter(map(frozenset, parts)).items()))
+        if key not in self._spread:
+            self._spread[key] = split_epsilon(parts, size, self._accountant.delta, everywhere=common)
+        return self._spread[key]
 
     def claimed(self, runs: list[tuple[Event, int]], size: int) -> float | None:
         """None as soon as one event has no claim: a claim about some of the rounds is none about the run."""

@@ -5,7 +5,8 @@ noise_multiplier, eta_g -> global_lr, eta_l -> local_lr, Q -> local_epochs, B ->
 Federation.silo_records.
 
 Privacy: a record lives in one silo, so one record meets that silo's releases only (scopes). A user owns at most k
-records over all silos; the accountant converts. The number of records that a silo trains on is public here.
+records over all silos; the accountant converts, for the worst way of splitting them. The number of records that a silo
+trains on is public here.
 """
 
 from __future__ import annotations
