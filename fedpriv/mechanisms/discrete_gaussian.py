@@ -52,7 +52,7 @@ class DiscreteGaussian(Gaussian):
         if steps > MAX_SIGMA:
             raise encoding.too_fine(steps)
 
-    def assumptions(self, encoding: Encoding | None) -> tuple[str, ...]:
+    def assumptions(self, encoding: Encoding | None, *, real: bool) -> tuple[str, ...]:
         return ("integer noise, exactly sampled",)
 
     def noise_share(
