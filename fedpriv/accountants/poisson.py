@@ -6,7 +6,7 @@ order a and a mechanism with divergences R(2), ..., R(a), sampling at rate q giv
     1 / (a - 1) * ln( (1-q)^(a-1) (1 - q + a q) + C(a,2) q^2 (1-q)^(a-2) e^R(2)
                       + 3 * sum over l = 3 .. a of C(a,l) q^l (1-q)^(a-l) e^((l-1) R(l)) ).
 
-For Gaussian noise the factor 3 can be left out, and `rdp` does so; nothing says that it can for integer noise.
+For Gaussian noise the factor 3 can be left out, and `rdp` does so.
 """
 
 from __future__ import annotations
