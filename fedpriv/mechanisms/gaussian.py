@@ -97,11 +97,21 @@ class Gaussian(Mechanism):
         deviation = self.share_deviation(shares, sensitivity)
         if not isinstance(rng, SystemGenerator):
             return rng.standard_normal(size) * deviation
-        if not deviation:
-            return np.zeros(size)
+        return self.whole_share(size, deviation, rng, encoding=encoding) if deviation else np.zeros(size)
+
+    def whole_share(
+        self,
+        size: int,
+        deviation: float,
+        rng: np.random.Generator | SystemGenerator,
+        *,
+        encoding: Encoding | None,
+    ) -> np.ndarray:
+        """A noise share (size,) float64 of whole grid steps, worth Gaussian noise of standard deviation `deviation`."""
         if encoding is None:
-            raise ValueError("noise that protects needs the grid that messages lie on, or `noised`")
-        return discrete_gaussian(whole_steps(deviation / encoding.unit), size, rng) * encoding.unit
+            raise ValueError("integer noise needs the grid that messages lie on; without one there is `noised`")
+        steps = whole_steps(deviation / encoding.unit)
+        return discrete_gaussian(steps, size, rng) * encoding.unit if steps else np.zeros(size)
 
     def noised(
         self,
