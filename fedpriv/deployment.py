@@ -178,7 +178,8 @@ class Deployment:
         counts, which then must reach no observer. The rest as in `Event`.
         """
         channel = channel or self.channel
-        base = (*channel.mechanism.assumptions(channel.encoding), *self.trust.assumptions, *assumptions)
+        noise = channel.mechanism.assumptions(channel.encoding, real=self.streams.system)
+        base = (*noise, *self.trust.assumptions, *assumptions)
         events = []
         for observer in self.trust.observers:
             view = see(observer)

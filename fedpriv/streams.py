@@ -16,6 +16,9 @@ import numpy as np
 SETUP = -1
 """The round number of everything that happens before the first round."""
 
+DIRECT_BYTES = 4096
+"""As many bytes come from the operating system itself; for more, a cipher is faster."""
+
 
 @dataclass(frozen=True)
 class Streams:
@@ -45,26 +48,27 @@ class Streams:
 
 
 class SystemGenerator:
-    """Uniform and Gaussian numbers from the operating system's generator, with numpy's names for the methods.
+    """Uniform numbers from the operating system's generator, with numpy's names for the methods; `integers` are exact.
 
-    `integers` are exact. The Gaussian is the inverse normal CDF of a uniform with 52 bits: its tails end near 8.2
-    standard deviations, and like every floating-point Gaussian its low-order bits are not those of a real one.
+    Many bytes at once are the key stream of AES-256 in counter mode under a key from the operating system, made for
+    them alone. There is no Gaussian: one in floating point has too few values to hide anything (see
+    `fedpriv.mechanisms.grid_noise`).
     """
 
     def bytes(self, length: int) -> bytes:
         """`length` random bytes."""
-        return os.urandom(length)
+        if length <= DIRECT_BYTES:
+            return os.urandom(length)
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        # A key for every call: nothing to keep secret afterwards, and nothing that a forked process could repeat.
+        stream = Cipher(algorithms.AES256(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
+        return stream.update(bytes(length))
 
     def random(self, size: int) -> np.ndarray:
         """(size,) float64, uniform on the open interval (0, 1)."""
-        bits = np.frombuffer(os.urandom(8 * size), dtype=np.uint64) >> np.uint64(12)
+        bits = np.frombuffer(self.bytes(8 * size), dtype=np.uint64) >> np.uint64(12)
         return (bits.astype(np.float64) + 0.5) * 2.0**-52
-
-    def standard_normal(self, size: int) -> np.ndarray:
-        """(size,) float64, standard normal."""
-        from scipy.special import ndtri
-
-        return ndtri(self.random(size))
 
     def integers(
         self, low: int, high: int | np.ndarray, size: int, dtype: type[np.int64] | type[np.uint64] = np.int64
@@ -76,12 +80,17 @@ class SystemGenerator:
         # In the ring of 64 bits last - low is right even where it is too large for int64.
         widest = np.asarray(high - 1).astype(np.uint64) - np.uint64(low % 2**64)
         widest, mask = (np.broadcast_to(bound, size) for bound in (widest, _all_ones(widest)))
-        drawn = _random_words(size, mask)
+        drawn = self._words(size, mask)
         rejected = np.flatnonzero(drawn > widest)
         while len(rejected):
-            drawn[rejected] = _random_words(len(rejected), mask[rejected])
+            drawn[rejected] = self._words(len(rejected), mask[rejected])
             rejected = rejected[drawn[rejected] > widest[rejected]]
         return (drawn + np.uint64(low % 2**64)).astype(dtype)
+
+    def _words(self, size: int, mask: np.ndarray) -> np.ndarray:
+        """(size,) uint64: random bits where the mask has ones, of no more bytes than the largest mask fills."""
+        width = next(width for width in (1, 2, 4, 8) if int(mask.max(initial=0)) < 2 ** (8 * width))
+        return np.asarray(np.frombuffer(self.bytes(width * size), dtype=f"u{width}") & mask)
 
 
 def _all_ones(numbers: np.ndarray) -> np.ndarray:
@@ -89,9 +98,3 @@ def _all_ones(numbers: np.ndarray) -> np.ndarray:
     for shift in (1, 2, 4, 8, 16, 32):
         numbers = numbers | numbers >> np.uint64(shift)
     return numbers
-
-
-def _random_words(size: int, mask: np.ndarray) -> np.ndarray:
-    """(size,) uint64: random bits where the mask has ones. Reads no more bytes a word than the largest mask fills."""
-    width = next(width for width in (1, 2, 4, 8) if int(mask.max(initial=0)) < 2 ** (8 * width))
-    return np.asarray(np.frombuffer(os.urandom(width * size), dtype=f"u{width}") & mask)

@@ -1,10 +1,13 @@
+import os
+from multiprocessing import get_context
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedpriv.streams import Streams, SystemGenerator
+from fedpriv.streams import DIRECT_BYTES, Streams, SystemGenerator
 
 
 def test_same_name_same_stream_and_any_other_name_another():
@@ -27,16 +30,35 @@ def test_torch_seeds_fit_and_differ():
 
 
 def test_secret_draws_are_seeded_only_in_simulation():
-    simulated = [Streams(1).secret("noise", 1, "silo0").standard_normal(4) for _ in range(2)]
+    simulated = [Streams(1).secret("noise", 1, "silo0").random(4) for _ in range(2)]
     assert np.array_equal(*simulated)
-    real = [Streams(1, system=True).secret("noise", 1, "silo0").standard_normal(4) for _ in range(2)]
+    real = [Streams(1, system=True).secret("noise", 1, "silo0").random(4) for _ in range(2)]
     assert not np.array_equal(*real)
 
 
-def test_system_generator_is_standard_normal_and_finite():
-    draws = SystemGenerator().standard_normal(200_000)
-    assert np.isfinite(draws).all()
-    assert stats.kstest(draws, "norm").pvalue > 1e-6
+def test_system_generator_draws_no_gaussian_in_floating_point():
+    assert not hasattr(SystemGenerator(), "standard_normal")
+
+
+@pytest.mark.parametrize("length", [0, 1, DIRECT_BYTES, DIRECT_BYTES + 1, 300_001])
+def test_system_bytes_are_uniform_and_never_the_same(length):
+    one, two = (np.frombuffer(SystemGenerator().bytes(length), dtype=np.uint8) for _ in range(2))
+    assert len(one) == len(two) == length
+    if length >= DIRECT_BYTES:
+        assert stats.chisquare(np.bincount(one, minlength=256)).pvalue > 1e-6
+        assert stats.chisquare(np.bincount(one ^ two, minlength=256)).pvalue > 1e-6
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes that fork")
+def test_a_forked_process_draws_its_own_bytes():
+    generator = SystemGenerator()
+    generator.bytes(2 * DIRECT_BYTES)
+    with get_context("fork").Pool(2) as pool:
+        drawn = pool.map(generator.bytes, [2 * DIRECT_BYTES] * 8, chunksize=1)
+    assert len({*drawn, generator.bytes(2 * DIRECT_BYTES)}) == 9
+
+
+def test_system_uniform_numbers_lie_inside_the_unit_interval():
     uniform = SystemGenerator().random(200_000)
     assert 0 < uniform.min() < uniform.max() < 1
 

@@ -43,4 +43,7 @@ class Deployer:
         n_summed = self.aggregation.n_summed(n_invited)
         bound = self.algo.message_bound(name, mechanism, n_summed, federation)
         encoding = self.aggregation.encoding(n_summed, bound, federation, mechanism)
-        return Channel(mechanism, n_invited, n_summed, encoding or mechanism.encoding(n_summed, bound))
+        if encoding is None:
+            encode = mechanism.real_encoding if self.streams.system else mechanism.encoding
+            encoding = encode(n_summed, bound)
+        return Channel(mechanism, n_invited, n_summed, encoding)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.aggregation.weighted import WeightedSilo, server_trust
-from fedpriv.encoding.fixed_point import FixedPoint, check_ring
+from fedpriv.encoding.fixed_point import UNBOUNDED_RANGE, FixedPoint, check_ring
 from fedpriv.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from fedpriv.deployment import Federation, Trust
     from fedpriv.mechanisms.base import Mechanism
     from fedpriv.query import Query, Update
-
-UNBOUNDED_RANGE = 1e4
-"""Range for methods that bound no message, such as federated averaging; far above any update that still trains."""
 
 
 @dataclass(frozen=True)

@@ -248,11 +248,14 @@ class DpErm(SiloAlgorithm):
                 at = torch.from_numpy(model).to(x.device, torch.float32)
                 mean = gradients.sum(at, x, y, tally=tally).cpu().numpy() / len(x)
                 rate = self.rate(before + step)
-                model -= rate * (mean + self.strong_convexity * model)
+                noise: np.ndarray | float = 0.0
                 if step < self.local_steps:
-                    model -= rate * mechanism.noise_share(len(model), 1, rng, sensitivity=1 / self._made_for(silo))
+                    mean, noise = mechanism.noised(mean, rng, sensitivity=1 / self._made_for(silo))
+                model -= rate * (mean + self.strong_convexity * model)
+                model -= rate * noise
         if pending is not None:
-            pending["model"] = model + last_noise
+            kept = query.encoding.nearest(model) if streams.system and query.encoding is not None else model
+            pending["model"] = kept + last_noise
         yield Contributions(np.array([silo.index]), torch.from_numpy(model).unsqueeze(0).to(x.device))
 
     def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:

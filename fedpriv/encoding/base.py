@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import numpy as np
+
 from fedpriv.errors import ConfigError
 
 LEAST_STEPS = 8
@@ -22,6 +24,10 @@ class Encoding(ABC):
     @abstractmethod
     def rounding(self) -> float:
         """Largest distance of a decoded sum's coordinate from the sum of the real ones."""
+
+    def nearest(self, vector: np.ndarray) -> np.ndarray:
+        """`vector` float64 with every coordinate on the grid."""
+        return np.rint(vector / self.unit) * self.unit
 
     @abstractmethod
     def shift(self, size: int) -> float:

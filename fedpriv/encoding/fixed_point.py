@@ -10,7 +10,8 @@ at most one grid step more, in every coordinate, than the signal itself: `FixedP
 the algorithms add it to the sensitivity. The sum of rounded Gaussian shares has the distribution, on the grid, of the
 declared Gaussian plus independent uniform errors of half a step each, up to a total variation distance below
 2^54 exp(-pi^2 s^2) per coordinate for shares whose standard deviation spans s steps (Poisson summation): with
-s >= `LEAST_STEPS` that is below 1e-250. Errors added afterwards take nothing away from the Gaussian's guarantee.
+s >= `LEAST_STEPS` that is below 1e-250. Errors added afterwards take nothing away from the Gaussian's guarantee. That
+is for a true Gaussian; noise that protects somebody consists of whole steps already (`fedpriv.mechanisms.grid_noise`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from fedpriv.errors import ConfigError, FedprivError, require
 SIGNED: dict[int, type[np.signedinteger]] = {32: np.int32, 64: np.int64}
 RING: dict[int, type[np.unsignedinteger]] = {32: np.uint32, 64: np.uint64}
 """The integers modulo R. Their addition wraps by itself, which is what makes these two sizes fast."""
+
+UNBOUNDED_RANGE = 1e4
+"""Range for methods that bound no message, such as federated averaging; far above any update that still trains."""
 
 EXACT_BITS = 53
 """Integers up to 2^53 are float64s."""

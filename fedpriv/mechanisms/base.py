@@ -51,14 +51,19 @@ class Mechanism(ABC):
         """
         return None
 
+    def real_encoding(self, n_summed: int, bound: float) -> Encoding | None:
+        """`encoding` where noise must protect somebody, so that no message may have it in floating point; an infinite
+        bound is taken for `UNBOUNDED_RANGE`."""
+        return self.encoding(n_summed, bound)
+
     def check_encoding(self, shares: int, encoding: Encoding | None, sensitivity: float = 1.0) -> None:  # noqa: B027
         """Raise ConfigError when noise in `shares` shares cannot be told in whole grid steps."""
 
     def check_inside_training(self) -> None:  # noqa: B027
         """Raise ConfigError when this mechanism cannot noise the gradients of local training."""
 
-    def assumptions(self, encoding: Encoding | None) -> tuple[str, ...]:
-        """What the events rest on as far as this mechanism's noise goes."""
+    def assumptions(self, encoding: Encoding | None, *, real: bool) -> tuple[str, ...]:
+        """What the events rest on as far as this mechanism's noise goes. real: it is the operating system's."""
         return ()
 
     def rounding(self, encoding: Encoding | None, size: int) -> float:
@@ -82,8 +87,22 @@ class Mechanism(ABC):
         """One party's noise, (size,) float64, such that `shares` independent shares add up to the whole noise.
 
         sensitivity: largest change of the sum that the noise is made for, in units of the bound on one contribution.
-        encoding: the grid that messages lie on; None: they are real numbers.
+        encoding: the grid that messages lie on; None: they are real numbers. Raises ValueError for noise that is to
+        protect somebody without a grid.
         """
+
+    def noised(
+        self,
+        total: np.ndarray,
+        rng: np.random.Generator | SystemGenerator,
+        *,
+        sensitivity: float = 1.0,
+        divisor: int = 1,
+    ) -> tuple[np.ndarray, np.ndarray | float]:
+        """A sum (d,) float64 inside local training, and noise for total / divisor: a step goes along
+        total / divisor + noise. Real noise is in the total already, since the two are integers as long as they are
+        apart, and zero remains. sensitivity: as for `noise_share`, of the quotient."""
+        return total, 0.0
 
     @abstractmethod
     def event(self, *, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:

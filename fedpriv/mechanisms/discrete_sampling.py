@@ -1,22 +1,24 @@
-"""Exact samples from the discrete Gaussian over the integers, by integer arithmetic alone.
+"""Exact samples from the discrete Gaussian over the integers: a table, random bits, and rejection.
 
-C. Canonne, G. Kamath, T. Steinke, The discrete Gaussian for differential privacy (NeurIPS 2020), Algorithms 1 to 3: a
-candidate is accepted by Bernoulli trials whose probabilities are exp(-x) for rational x, and such a trial is made of
-trials with rational probabilities (Algorithm 1, after von Neumann and Forsythe). Their candidate is a discrete Laplace
-number, cut into a multiple V of the scale and a remainder U (Algorithm 2). Here V already carries its part of the
-Gaussian weight, as in C. Karney, Sampling exactly from the normal distribution (ACM TOMS 2016), which needs half as
-many trials:
+|Y| = a w + u with w = 2^m: the number a of a bin is drawn with probability proportional to exp(-(a w)^2 / (2 sigma^2)),
+the place u in it is m random bits, and the candidate is accepted with probability
 
-    |Y| = V sigma + U,  0 <= U < sigma
-    exp(-Y^2 / (2 sigma^2)) = exp(-V^2 / 2) * exp(-U / sigma)^V * exp(-(U / sigma)^2 / 2).
+    exp(-((a w + u)^2 - (a w)^2) / (2 sigma^2)),
 
-V is the inverse of its distribution function at a uniform number of which 62 bits are drawn; the few values of these
-bits that leave V open get further bits, as many as it takes. So no probability is ever rounded, and every number drawn
-is one of `rng.integers`, which is exact too.
+which is near 1, since a standard deviation spans `LEAST_BINS` bins or more (below, w = 1 and all are accepted). A sign
+is drawn as well, and a zero with a minus is rejected: zero has one sign. What is rejected is drawn anew in its place.
+
+Both random choices compare a uniform number with a real one that is only known between bounds, and draw more of its
+bits as long as they leave the answer open (lazy bits, as in C. Karney, Sampling exactly from the normal distribution,
+ACM TOMS 2016). Tables answer most for 16 bits. For more there are integers for the bin; for the acceptance float64's
+exponential, given an error of `FLOAT_ERROR` where its own is below 2^-50, and integers where that is not enough. So no
+probability is ever rounded. C. Canonne, G. Kamath, T. Steinke, The discrete Gaussian for differential privacy (NeurIPS
+2020), have what such noise guarantees, and an exact sampler made of Bernoulli trials.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -28,131 +30,199 @@ if TYPE_CHECKING:
     Generator = np.random.Generator | SystemGenerator
 
 MAX_SIGMA = 2**50
-MAX_MULTIPLE = 2**63 // MAX_SIGMA
-"""V + 1 must stay below, so that V sigma + U fits int64. It fails with probability below exp(-2^24)."""
+LEAST_BINS = 64
+FARTHEST = 64
+"""A sample beyond so many standard deviations is an OverflowError; its probability is below exp(-2000)."""
 
+PREFIX_BITS = 16
+TRIAL_BITS = 53
 WORD_BITS = 62
-GUARD_BITS = 64
+GUARD_BITS = 128
+FLOAT_ERROR = 2.0**-45
 BLOCK = 2**16
 """Candidates made at a time, few enough for the processor's cache."""
+OPEN = 2**PREFIX_BITS - 1
+"""In place of a bin: the first bits leave it open."""
 
 
 def discrete_gaussian(sigma: int, size: int, rng: Generator) -> np.ndarray:
     """(size,) int64 independent samples, k with probability proportional to exp(-k^2 / (2 sigma^2)).
 
-    sigma: from 1 to 2^50. The only products are V sigma; numbers drawn stay below 2 sigma or 2^62. Raises
-    ValueError for another sigma, and OverflowError should a sample not fit.
+    sigma: from 1 to 2^50. Raises ValueError for another, and OverflowError beyond `FARTHEST` standard deviations.
     """
     if not 1 <= sigma <= MAX_SIGMA or sigma != int(sigma):
         raise ValueError(f"sigma={sigma}: an integer from 1 to {MAX_SIGMA}")
-    samples, filled = np.empty(size, dtype=np.int64), 0
-    while filled < size:
-        # 71 of 100 candidates survive for a large sigma; a second helping makes up for bad luck.
-        block = _accepted(int(sigma), min(BLOCK, (size - filled) * 3 // 2 + 16), rng)[: size - filled]
-        samples[filled : filled + len(block)] = block
-        filled += len(block)
+    bins, samples = bins_of(int(sigma)), np.empty(size, dtype=np.int64)
+    rejected = _fill(bins, samples, rng)
+    while len(rejected):
+        again = np.empty(len(rejected), dtype=np.int64)
+        still = _fill(bins, again, rng)
+        samples[rejected] = again
+        rejected = rejected[still]
     return samples
 
 
-def _accepted(sigma: int, candidates: int, rng: Generator) -> np.ndarray:
-    """The samples that are left of `candidates` candidates."""
-    multiple = multiples(candidates, rng)
-    if multiple.max() + 1 >= MAX_MULTIPLE:
-        raise OverflowError("a sample beyond 2^63")
-    drawn = rng.integers(0, 2 * sigma, size=candidates)
-    negative, remainder = (drawn & 1).astype(bool), drawn >> 1
-    left = np.flatnonzero(bernoulli_exp(candidates, rng, (remainder, remainder), sigma, divisor=2))
-    left = left[~negative[left] | (multiple[left] > 0) | (remainder[left] > 0)]  # zero has one sign
-    accepted = np.zeros(candidates, dtype=bool)
-    done = 0
-    while len(left):
-        passed = multiple[left] == done
-        accepted[left[passed]] = True
-        left, done = left[~passed], done + 1
-        left = np.compress(bernoulli_exp(len(left), rng, (remainder[left],), sigma), left)
-    samples: np.ndarray = multiple * sigma + remainder
-    np.negative(samples, out=samples, where=negative)
-    return samples[accepted]
+def _fill(bins: Bins, samples: np.ndarray, rng: Generator) -> np.ndarray:
+    """Candidates for all of `samples`, block by block; returns the positions of those that are rejected."""
+    rejected = [start + bins.fill(samples[start : start + BLOCK], rng) for start in range(0, len(samples), BLOCK)]
+    return np.concatenate(rejected) if rejected else np.empty(0, dtype=np.int64)
 
 
-def bernoulli_exp(
-    size: int, rng: Generator, numerators: tuple[np.ndarray, ...] = (), denominator: int = 1, divisor: int = 1
-) -> np.ndarray:
-    """(size,) bool, true with probability exp(-x), where x is the product of the fractions numerator / denominator,
-    over the divisor (Algorithm 1).
+@dataclass(frozen=True)
+class Bins:
+    """Everything about one sigma that does not depend on random numbers.
 
-    numerators: (size,) integers from 0 to denominator each.
+    shift: m, bins are 2^m integers wide. low, high: for a = 1, 2, ..., low <= 2^62 P(bin >= a) <= high, int64, falling.
+    by_prefix: the bin for each value of the first 16 bits, or `OPEN`. accepted: below it the first 16 bits of an
+    acceptance are certain to accept, whatever the place in the bin; zero for `OPEN`.
     """
-    # Trial k succeeds with probability x / k; the number of the first trial that fails is odd with probability exp(-x).
-    odd, left, k = np.ones(size, dtype=bool), np.arange(size), 1
-    while len(left):
-        if divisor * k > 1:
-            left = np.compress(rng.integers(0, divisor * k, size=len(left)) == 0, left)
-        for numerator in numerators:
-            left = np.compress(rng.integers(0, denominator, size=len(left)) < numerator[left], left)
-        k += 1
-        odd[left] = k % 2 == 1
-    return odd
+
+    sigma: int
+    shift: int
+    low: np.ndarray
+    high: np.ndarray
+    by_prefix: np.ndarray
+    accepted: np.ndarray
+
+    def fill(self, samples: np.ndarray, rng: Generator) -> np.ndarray:
+        """Put a candidate into each of `samples`, (size,) int64. Returns the positions of those that are rejected."""
+        # A word holds a bin's first bits at its top, and the sign and the place at its bottom.
+        size = len(samples)
+        drawn = rng.bytes(10 * size)
+        words = np.frombuffer(drawn, dtype="<i8", count=size)
+        prefix = np.frombuffer(drawn, dtype="<u2", count=4 * size)[3::4].astype(np.intp)
+        trial = np.frombuffer(drawn, dtype="<u2", offset=8 * size)
+        found = self.by_prefix.take(prefix)
+        slow = np.flatnonzero(trial >= self.accepted.take(prefix))
+        unknown = slow[found[slow] == OPEN]
+        found[unknown] = self._drawn(prefix[unknown], rng)
+        np.left_shift(found, self.shift, out=samples, dtype=np.int64)
+        samples |= words & (2**self.shift - 1)
+        rejected = slow[~self._accepts(samples[slow], found[slow], trial[slow], rng)]
+        minus = words >> self.shift
+        minus &= 1
+        zeros = np.flatnonzero(samples == 0)
+        np.negative(minus, out=minus)
+        samples ^= minus  # -y is y with all its bits turned, plus one
+        samples -= minus
+        return np.union1d(rejected, zeros[minus[zeros] < 0])
+
+    def _drawn(self, prefix: np.ndarray, rng: Generator) -> np.ndarray:
+        """(k,) bins for uniform numbers that begin with the bits of `prefix` (k,) int64."""
+        more = WORD_BITS - PREFIX_BITS
+        words = prefix << more | rng.integers(0, 2**more, size=len(prefix))
+        least, most = _reached(self.low, words), _reached(self.high, words)
+        for index in np.flatnonzero(least != most):
+            least[index] = self._refined(int(words[index]), rng)
+        return least
+
+    def _refined(self, word: int, rng: Generator) -> int:
+        """The bin for a uniform number that begins with the 62 bits of `word` and goes on as far as needed."""
+        bits, found = WORD_BITS, None
+        while found is None:
+            word, bits = _longer(word, rng), bits + WORD_BITS
+            found = bin_at(word, thresholds(self.sigma, self.shift, bits))
+        if found << self.shift >= FARTHEST * self.sigma:
+            raise OverflowError(f"a sample beyond {FARTHEST} standard deviations")
+        return found
+
+    def _accepts(self, y: np.ndarray, found: np.ndarray, trial: np.ndarray, rng: Generator) -> np.ndarray:
+        """Whether the candidates y (k,) int64 in bins `found` are accepted, by numbers whose first bits are `trial`."""
+        more = TRIAL_BITS - PREFIX_BITS
+        words = trial.astype(np.int64) << more | rng.integers(0, 2**more, size=len(trial))
+        start = found.astype(np.int64) << self.shift
+        place = (y - start).astype(float)
+        likely = np.exp(-(place / self.sigma) * ((y + start) / (2 * self.sigma)))
+        distance = np.ldexp(words.astype(float), -TRIAL_BITS) - likely
+        accepted: np.ndarray = (distance < 0) | (place == 0)
+        for index in np.flatnonzero((abs(distance) < FLOAT_ERROR) & (place > 0)):
+            squares = int(y[index]) ** 2 - int(start[index]) ** 2
+            accepted[index] = below_exponential(int(words[index]), TRIAL_BITS, squares, 2 * self.sigma**2, rng)
+        return accepted
 
 
-def multiples(size: int, rng: Generator, bits: int = WORD_BITS) -> np.ndarray:
-    """(size,) int64, v = 0, 1, ... with probability proportional to exp(-v^2 / 2).
-
-    bits: drawn for each at first; any number of them gives the same distribution.
-    """
-    words = rng.integers(0, 2**bits, size=size)
-    result, left, above, unsure = np.zeros(size, dtype=np.int64), np.arange(size), words, []
-    for low, high in thresholds(bits):
-        unsure.append(np.compress((above >= low) & (above < high), left))
-        below = above < low
-        left, above = np.compress(below, left), np.compress(below, above)
-        result[left] += 1
-    for index in np.concatenate(unsure):
-        result[index] = _refined(int(words[index]), bits, rng)
-    return result
+def _reached(falling: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """How many of the thresholds each word lies below."""
+    return len(falling) - np.searchsorted(falling[::-1], words, side="right")
 
 
-def _refined(word: int, bits: int, rng: Generator) -> int:
-    """V for a uniform number that begins with the word's bits and goes on as far as needed."""
-    value = None
-    while value is None:
-        word, bits = word << WORD_BITS | int(rng.integers(0, 2**WORD_BITS, size=1)[0]), bits + WORD_BITS
-        value = _multiple_at(word, bits)
-    return value
+def _longer(word: int, rng: Generator) -> int:
+    return word << WORD_BITS | int(rng.integers(0, 2**WORD_BITS, size=1)[0])
 
 
-def _multiple_at(word: int, bits: int) -> int | None:
-    """V for every uniform number that begins with the word's bits; None if they do not all have the same."""
-    for value, (low, high) in enumerate(thresholds(bits)):
+@lru_cache(maxsize=8)
+def bins_of(sigma: int) -> Bins:
+    """The bins for `sigma`, a few milliseconds' work."""
+    shift = max(0, sigma.bit_length() - LEAST_BINS.bit_length())
+    low, high = np.array(thresholds(sigma, shift, WORD_BITS), dtype=np.int64).T
+    first = np.arange(2**PREFIX_BITS, dtype=np.int64) << (WORD_BITS - PREFIX_BITS)
+    last = first | (1 << (WORD_BITS - PREFIX_BITS)) - 1
+    least, most = _reached(low, last), _reached(high, first)
+    # The least likely place of a bin is its end.
+    ends = np.exp(-(2 * most + 1) * (2.0**shift / sigma) ** 2 / 2) if shift else np.ones(len(most))
+    accepted = np.floor(2**PREFIX_BITS * (ends - 2 * FLOAT_ERROR))
+    known = least == most
+    by_prefix = np.where(known, most, OPEN).astype(np.uint16)
+    return Bins(sigma, shift, low, high, by_prefix, np.where(known, accepted, 0).astype(np.uint16))
+
+
+def bin_at(word: int, bounds: tuple[tuple[int, int], ...]) -> int | None:
+    """The bin for every uniform number that begins with the word's bits; None if they do not all have the same."""
+    for number, (low, high) in enumerate(bounds):
         if word >= high:
-            return value
+            return number
         if word >= low:
             return None
     raise AssertionError("the last lower bound is zero")
 
 
 @lru_cache(maxsize=8)
-def thresholds(bits: int) -> tuple[tuple[int, int], ...]:
-    """Integers low <= 2^bits P(V >= v) <= high for v = 1, 2, ... up to the first low that is zero.
+def thresholds(sigma: int, shift: int, bits: int) -> tuple[tuple[int, int], ...]:
+    """Integers low <= 2^bits P(bin >= a) <= high for a = 1, 2, ... up to the first low that is zero.
 
-    A uniform number that begins with the `bits` bits of w lies below P(V >= v) if w < low, and not if w >= high.
+    A uniform number that begins with the `bits` bits of w lies below P(bin >= a) if w < low, and not if w >= high.
     """
-    # In units of 2^-digits every quotient and product loses less than one. The root has fewer terms than digits, and so
-    # has the sum of weights: all losses together stay below 2^5 digits^2, far below `error`.
+    # In units of 2^-digits the root is off by less than 2^4 digits, weight a by less than that times (a + 1)^2. So all
+    # together, with those that are left out, are off by less than that times the cube of their number, some 10^4 for a
+    # thousand bits: far below `error`.
     digits = bits + GUARD_BITS
-    root, term, terms = 0, 1 << digits, 0
-    while term:  # exp(-1/2) = 1 - 1/2 + 1/(2 * 4) - ...
-        root += -term if terms % 2 else term
-        terms += 1
-        term //= 2 * terms
-    weights, factor, inverse_e = [1 << digits], root, root * root >> digits
-    while weights[-1]:  # exp(-v^2 / 2) = exp(-(v - 1)^2 / 2) * exp(-(v - 1/2))
+    root = exponential(4**shift, 2 * sigma**2, digits)
+    weights, factor, square = [1 << digits], root, root * root >> digits
+    while weights[-1]:  # exp(-x a^2) = exp(-x (a - 1)^2) * exp(-x (2 a - 1))
         weights.append(weights[-1] * factor >> digits)
-        factor = factor * inverse_e >> digits
+        factor = factor * square >> digits
     total, error = sum(weights), 1 << (GUARD_BITS // 2)
-    bounds: list[tuple[int, int]] = []
-    while not bounds or bounds[-1][0]:
-        tail = sum(weights[len(bounds) + 1 :])
+    tail, bounds = total, list[tuple[int, int]]()
+    for weight in weights:
+        tail -= weight
         low = (max(tail - error, 0) << bits) // (total + error)
         bounds.append((low, -((-(tail + error) << bits) // (total - error))))
+        if not low:
+            break
     return tuple(bounds)
+
+
+def below_exponential(word: int, bits: int, numerator: int, denominator: int, rng: Generator) -> bool:
+    """Whether a uniform number that begins with the `bits` bits of `word` is below exp(-numerator / denominator).
+
+    The fraction is above 0 and below 2; further bits are drawn as needed.
+    """
+    while True:
+        error = 1 << (GUARD_BITS // 2)
+        middle = exponential(numerator, denominator, bits + GUARD_BITS)
+        if word + 1 << GUARD_BITS <= middle - error:
+            return True
+        if word << GUARD_BITS >= middle + error:
+            return False
+        word, bits = _longer(word, rng), bits + WORD_BITS
+
+
+def exponential(numerator: int, denominator: int, digits: int) -> int:
+    """2^digits exp(-numerator / denominator) for a fraction from 0 to 2, off by less than 8 a term of its series, of
+    which there are fewer than 2 * digits."""
+    total, term, terms = 0, 1 << digits, 0
+    while term:  # exp(-x) = 1 - x + x^2 / 2 - ...
+        total += -term if terms % 2 else term
+        terms += 1
+        term = term * numerator // (denominator * terms)
+    return total

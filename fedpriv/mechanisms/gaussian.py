@@ -1,4 +1,7 @@
-"""The Gaussian mechanism on clipped vectors, its noise spread over the parties."""
+"""The Gaussian mechanism on clipped vectors, its noise spread over the parties.
+
+Simulated noise is numpy's Gaussian. Noise that protects somebody is discrete and costs the same: see `grid_noise`.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,24 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from fedpriv.encoding.base import LEAST_STEPS
+from fedpriv.encoding.fixed_point import UNBOUNDED_RANGE, FixedPoint
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
+from fedpriv.mechanisms.discrete_sampling import discrete_gaussian
+from fedpriv.mechanisms.grid_noise import MOST_NOISE, noised, whole_steps
+from fedpriv.streams import SystemGenerator
 
 if TYPE_CHECKING:
     import torch
     from dp_accounting import DpEvent
 
     from fedpriv.encoding.base import Encoding
-    from fedpriv.streams import SystemGenerator
 
 TAIL = 16.0
 """Standard deviations that bound a share for choosing ranges; a Gaussian goes beyond with probability 1e-57, and then
 the range is found exceeded."""
+MOST_STEPS = 2**49
+"""Grid steps that a share's deviation may span: within `TAIL` of them every number of steps is a float64."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +65,22 @@ class Gaussian(Mechanism):
         """Standard deviation of one share; arguments as for `noise_share`."""
         return self.noise_multiplier * self.clip * sensitivity / math.sqrt(shares)
 
+    def real_encoding(self, n_summed: int, bound: float) -> FixedPoint | None:
+        if not self.noise_multiplier:
+            return None
+        return FixedPoint(64, UNBOUNDED_RANGE if bound == math.inf else bound, n_summed)
+
     def check_encoding(self, shares: int, encoding: Encoding | None, sensitivity: float = 1.0) -> None:
         if encoding is None or not self.noise_multiplier:
             return
         steps = self.share_deviation(shares, sensitivity) / encoding.unit
         if steps < LEAST_STEPS:
             raise encoding.too_coarse(steps)
+        if steps > MOST_STEPS:
+            raise encoding.too_fine(steps)
 
-    def assumptions(self, encoding: Encoding | None) -> tuple[str, ...]:
-        return ("Gaussian noise drawn in floating point",)
+    def assumptions(self, encoding: Encoding | None, *, real: bool) -> tuple[str, ...]:
+        return ("integer noise, exactly sampled" if real else "Gaussian noise drawn in floating point",)
 
     def noise_bound(self, shares: int, sensitivity: float = 1.0) -> float:
         return TAIL * self.share_deviation(shares, sensitivity)
@@ -79,10 +94,40 @@ class Gaussian(Mechanism):
         sensitivity: float = 1.0,
         encoding: Encoding | None = None,
     ) -> np.ndarray:
-        return rng.standard_normal(size) * self.share_deviation(shares, sensitivity)
+        deviation = self.share_deviation(shares, sensitivity)
+        if not isinstance(rng, SystemGenerator):
+            return rng.standard_normal(size) * deviation
+        return self.whole_share(size, deviation, rng, encoding=encoding) if deviation else np.zeros(size)
+
+    def whole_share(
+        self,
+        size: int,
+        deviation: float,
+        rng: np.random.Generator | SystemGenerator,
+        *,
+        encoding: Encoding | None,
+    ) -> np.ndarray:
+        """A noise share (size,) float64 of whole grid steps, worth Gaussian noise of standard deviation `deviation`."""
+        if encoding is None:
+            raise ValueError("integer noise needs the grid that messages lie on; without one there is `noised`")
+        steps = whole_steps(deviation / encoding.unit)
+        return discrete_gaussian(steps, size, rng) * encoding.unit if steps else np.zeros(size)
+
+    def noised(
+        self,
+        total: np.ndarray,
+        rng: np.random.Generator | SystemGenerator,
+        *,
+        sensitivity: float = 1.0,
+        divisor: int = 1,
+    ) -> tuple[np.ndarray, np.ndarray | float]:
+        deviation = self.share_deviation(1, sensitivity)
+        if isinstance(rng, SystemGenerator):
+            return noised(total, deviation * divisor, rng), 0.0
+        return total, rng.standard_normal(len(total)) * deviation
 
     def event(self, *, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
         from dp_accounting import GaussianDpEvent, NonPrivateDpEvent
 
-        effective = self.noise_multiplier * math.sqrt(shares) / sensitivity
+        effective = min(self.noise_multiplier * math.sqrt(shares) / sensitivity, MOST_NOISE)
         return GaussianDpEvent(effective) if effective > 0 else NonPrivateDpEvent()

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from fedpriv.mechanisms.grid_noise import noised
 from fedpriv.streams import SystemGenerator
 from fedpriv.tally import Tally
 from fedpriv.tasks import Task
@@ -167,8 +168,8 @@ def _flat_noise_optimizer() -> Any:
             (vector,) = self.params
             vector.grad = vector.summed_grad
             if self.noise_multiplier:
-                noise = torch.from_numpy(self.rng.standard_normal(vector.numel())).to(vector.device)
-                noise *= self.noise_multiplier * self.max_grad_norm
-                vector.grad = (vector.summed_grad.double() + noise).to(vector.dtype)
+                total = vector.summed_grad.double().cpu().numpy()
+                total = noised(total, self.noise_multiplier * self.max_grad_norm, self.rng)
+                vector.grad = torch.from_numpy(total).to(vector)
 
     return FlatNoiseOptimizer

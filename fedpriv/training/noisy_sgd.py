@@ -38,7 +38,7 @@ def noisy_sgd(
     theta: np.ndarray,
     x: Tensor,
     y: Tensor,
-    noise: Callable[[int], np.ndarray],
+    noised: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | float]],
     order: np.random.Generator,
     dropout_seed: int,
     tally: Tally | None = None,
@@ -46,10 +46,10 @@ def noisy_sgd(
     """Final minus starting parameters (d,) float64 after training from `theta` (d,) float64, but for the last step's
     noise: `-lr` times a fresh draw of it is the caller's to add, so that it can be told apart from what it hides.
 
-    x: (m, ...), y: (m, ...) on the training device. noise: a fresh draw of d numbers for each step but the last, added
-    to the mean of the batch's clipped gradients. order: shuffles the records. Gradients are computed in float32,
-    everything that is noised is float64. The result is a deterministic function of the arguments and the states of both
-    generators.
+    x: (m, ...), y: (m, ...) on the training device. noised: of the sum (d,) of a batch's clipped gradients, a sum and
+    noise for its mean (`Mechanism.noised`), at each step but the last. order: shuffles the records. Gradients are
+    computed in float32, everything that is noised is float64. The result is a deterministic function of the arguments
+    and the states of both generators.
 
     tally: see `ClippedGradients.sum`; not private. Raises ValueError for batches that the records cannot fill.
     """
@@ -61,10 +61,12 @@ def noisy_sgd(
         for step, rows in enumerate(batches, start=1):
             index = torch.from_numpy(rows).to(x.device)
             start = torch.from_numpy(current).to(x.device, torch.float32)
-            total = gradients.sum(start, x[index], y[index], tally=tally)
-            current -= recipe.lr * total.cpu().numpy() / recipe.batch_size
+            total = gradients.sum(start, x[index], y[index], tally=tally).cpu().numpy()
+            noise: np.ndarray | float = 0.0
             if step < recipe.steps:
-                current -= recipe.lr * noise(len(theta))
+                total, noise = noised(total)
+            current -= recipe.lr * total / recipe.batch_size
+            current -= recipe.lr * noise
     change: np.ndarray = current - theta
     return change
 

@@ -13,8 +13,9 @@ from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.encoding.slot_layout import SlotLayout
 from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.errors import ConfigError
-from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian, whole_steps
+from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.mechanisms.grid_noise import whole_steps
 from fedpriv.streams import Streams
 
 ENCODING = FixedPoint(32, 3.0, 5)

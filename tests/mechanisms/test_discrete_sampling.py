@@ -6,8 +6,15 @@ import pytest
 from dp_accounting.pld.privacy_loss_mechanism import DiscreteGaussianPrivacyLoss
 from scipy import stats
 
-from fedpriv.mechanisms import discrete_sampling
-from fedpriv.mechanisms.discrete_sampling import MAX_SIGMA, bernoulli_exp, discrete_gaussian, multiples, thresholds
+from fedpriv.mechanisms.discrete_sampling import (
+    MAX_SIGMA,
+    OPEN,
+    below_exponential,
+    bin_at,
+    bins_of,
+    discrete_gaussian,
+    thresholds,
+)
 from fedpriv.streams import Streams, SystemGenerator
 
 SIZE = 400_000
@@ -87,68 +94,81 @@ def test_other_sigmas_are_refused(sigma):
         discrete_gaussian(sigma, 3, stream("refused"))
 
 
-@pytest.mark.parametrize("multiple", [2**13 - 1, 2**62])
-def test_a_sample_that_does_not_fit_is_an_error(monkeypatch, multiple):
-    monkeypatch.setattr(discrete_sampling, "multiples", lambda size, rng: np.full(size, multiple))
-    with pytest.raises(OverflowError):
-        discrete_gaussian(MAX_SIGMA, 3, stream("overflow"))
-
-
-@pytest.mark.parametrize("divisor", [1, 2, 3])
-@pytest.mark.parametrize(
-    ("numerators", "denominator"), [((), 1), ((1,), 3), ((2,), 3), ((7,), 7), ((0,), 5), ((3, 4), 5)]
-)
-def test_trials_succeed_with_probability_exp_minus_x(divisor, numerators, denominator):
-    x = math.prod(numerator / denominator for numerator in numerators) / divisor
-    arrays = tuple(np.full(SIZE, numerator) for numerator in numerators)
-    successes = bernoulli_exp(SIZE, stream(f"trials {x}"), arrays, denominator, divisor)
-    assert stats.binomtest(int(successes.sum()), SIZE, math.exp(-x)).pvalue > 1e-6
-
-
-def test_each_trial_has_its_own_probability():
-    numerators = np.arange(SIZE) % 5
-    successes = bernoulli_exp(SIZE, stream("own"), (numerators,), 4)
-    for numerator in range(5):
-        own = successes[numerators == numerator]
-        assert stats.binomtest(int(own.sum()), len(own), math.exp(-numerator / 4)).pvalue > 1e-6
-
-
-@pytest.mark.parametrize("bits", [1, 2, 3, 5, 8, 62])
-def test_multiples_have_the_same_distribution_for_any_bits_drawn_at_first(bits):
-    size = 20_000 if bits < 8 else SIZE
-    drawn = multiples(size, stream(f"multiples {bits}"), bits)
-    assert fits(drawn, lambda v: np.where(v < 0, -np.inf, -(v**2) / 2), 0, 3) > 1e-6
-
-
-@pytest.mark.parametrize("bits", [1, 8, 62, 124, 310])
-def test_thresholds_enclose_the_exact_probabilities(bits):
-    bounds = thresholds(bits)
-    with localcontext() as context:
-        context.prec = 300
-        weights = [(-Decimal(v * v) / 2).exp() for v in range(40)]
-        exact = [2**bits * sum(weights[v:]) / sum(weights) for v in range(1, len(bounds) + 1)]
-    assert all(low <= probability <= high <= low + 2 for (low, high), probability in zip(bounds, exact))
-    assert bounds[-1][0] == 0
-    assert all(low > 0 for low, _ in bounds[:-1])
-
-
 class Script:
-    """Gives the numbers it was told to, and knows how many were asked for."""
+    """Gives the numbers it was told to, and no others."""
 
     def __init__(self, *numbers):
         self.numbers = list(numbers)
 
     def integers(self, low, high, size):
         drawn, self.numbers = self.numbers[:size], self.numbers[size:]
+        assert len(drawn) == size
         return np.array(drawn)
 
 
-def test_bits_that_leave_the_multiple_open_are_followed_by_more():
-    (low, high), *_ = thresholds(62)
+def exact_tails(sigma, shift, bits, count):
+    """2^bits P(bin >= a) for a = 1 .. count, to more digits than 310 bits need."""
+    weights = [(-Decimal((a << shift) ** 2) / (2 * sigma**2)).exp() for a in range(25 * sigma >> shift)]
+    total = sum(weights)
+    tails, tail = [], total
+    for weight in weights[:count]:
+        tail -= weight
+        tails.append(2**bits * tail / total)
+    return tails
+
+
+@pytest.mark.parametrize("bits", [1, 8, 62, 124, 310])
+@pytest.mark.parametrize(("sigma", "shift"), [(1, 0), (7, 0), (1000, 3), (3**31, 43)])
+def test_thresholds_enclose_the_exact_probabilities(sigma, shift, bits):
+    bounds = thresholds(sigma, shift, bits)
+    with localcontext() as context:
+        context.prec = 130
+        exact = exact_tails(sigma, shift, bits, len(bounds))
+        assert all(
+            low <= probability <= high <= low + 2 for (low, high), probability in zip(bounds, exact, strict=True)
+        )
+    assert bounds[-1][0] == 0
+    assert all(low > 0 for low, _ in bounds[:-1])
+
+
+@pytest.mark.parametrize("sigma", [1, 9, 64, 1000, 2**40 + 1, MAX_SIGMA])
+def test_tables_say_only_what_is_certain(sigma):
+    bins, bounds = bins_of(sigma), thresholds(sigma, bins_of(sigma).shift, 62)
+    assert bins.shift == 0 or 64 <= sigma / 2**bins.shift <= 128
+    for prefix in [*range(0, 2**16, 97), 0, 2**16 - 1]:
+        first, last = (bin_at(word, bounds) for word in (prefix << 46, ((prefix + 1) << 46) - 1))
+        assert bins.by_prefix[prefix] == (first if first == last is not None else OPEN)
+        if first == last is not None:
+            end = Decimal((2 * first + 1) << 2 * bins.shift if bins.shift else 0) / (2 * sigma**2)
+            assert (-end).exp() - Decimal(2) ** -15 <= Decimal(int(bins.accepted[prefix])) / 2**16 <= (-end).exp()
+        else:
+            assert bins.accepted[prefix] == 0
+
+
+@pytest.mark.parametrize(("number", "place"), [(0, 2**34 - 1), (3, 1), (80, 2**33), (500, 2**34 - 1)])
+def test_candidates_are_accepted_with_their_own_probability(number, place):
+    sigma = 2**40 + 5
+    bins, start = bins_of(sigma), number << bins_of(sigma).shift
+    rng = stream(f"trials {number}")
+    found, y = np.full(SIZE, number, dtype=np.uint16), np.full(SIZE, start + place)
+    accepted = bins._accepts(y, found, rng.integers(0, 2**16, size=SIZE), rng)
+    exact = math.exp(-((start + place) ** 2 - start**2) / (2 * sigma**2))
+    assert stats.binomtest(int(accepted.sum()), SIZE, exact).pvalue > 1e-6
+
+
+def test_every_number_of_first_bits_left_open_gives_the_same_bins():
+    """Bins by 62 bits against their probabilities, whatever the table says of the first 16."""
+    bins, rng = bins_of(9), stream("open")
+    drawn = bins._drawn(rng.integers(0, 2**16, size=SIZE), rng)
+    assert fits(drawn, lambda a: np.where(a < 0, -np.inf, -(a**2) / 162), 0, 36) > 1e-6
+
+
+def test_bits_that_leave_the_bin_open_are_followed_by_more():
+    bins, (low, high) = bins_of(1), thresholds(1, 0, 62)[0]
     assert high == low + 1
-    for decided, expected in ((low - 1, 1), (high, 0)):
-        assert multiples(1, Script(decided), 62).tolist() == [expected]
-    (longer, _), *_ = thresholds(124)
+    for word, expected in ((low - 1, 1), (high, 0)):
+        assert bins._drawn(np.array([word >> 46]), Script(word % 2**46)).tolist() == [expected]
+    longer = thresholds(1, 0, 124)[0][0]
     assert longer >> 62 == low
     next_bits = longer % 2**62
     for more, expected in (
@@ -157,9 +177,31 @@ def test_bits_that_leave_the_multiple_open_are_followed_by_more():
         ([next_bits, 0], 1),
         ([next_bits, 2**62 - 1], 0),
     ):
-        script = Script(low, *more)
-        assert multiples(1, script, 62).tolist() == [expected]
+        script = Script(low % 2**46, *more)
+        assert bins._drawn(np.array([low >> 46]), script).tolist() == [expected]
         assert not script.numbers
     # The smallest number of all lies in a tail without end.
-    assert multiples(1, Script(0, 2**62 - 1), 62).tolist() == [9]
-    assert multiples(1, Script(0, 1), 62).tolist() == [13]
+    assert bins._drawn(np.array([0]), Script(0, 2**62 - 1)).tolist() == [9]
+    assert bins._drawn(np.array([0]), Script(0, 1)).tolist() == [13]
+
+
+def test_a_sample_beyond_the_farthest_is_an_error():
+    with pytest.raises(OverflowError, match="64 standard deviations"):
+        bins_of(1)._drawn(np.array([0]), Script(*[0] * 50, 1))
+
+
+@pytest.mark.parametrize(("numerator", "denominator"), [(1, 1), (1, 3), (7, 5), (1, 2**80)])
+def test_a_uniform_number_is_compared_with_an_exponential_to_the_last_bit(numerator, denominator):
+    with localcontext() as context:
+        context.prec = 200
+        exact = (-Decimal(numerator) / denominator).exp()
+        first, longer = int(exact * 2**53), int(exact * 2**115)
+    for word, more, expected in (
+        (first - 1, [], True),
+        (min(first + 1, 2**53), [], False),
+        (first, [longer % 2**62 - 1], True),
+        (first, [longer % 2**62 + 1], False),
+    ):
+        script = Script(*more)
+        assert below_exponential(word, 53, numerator, denominator, script) == expected
+        assert not script.numbers

@@ -13,12 +13,12 @@ from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, partition_batches, s
 from fedpriv.training.vectors import flatten
 
 
-def quiet(size):
-    return np.zeros(size)
+def quiet(total):
+    return total, 0.0
 
 
 def run(gradients, theta, x, y, recipe, noise, order, dropout_seed, tally=None):
-    random = {"noise": noise, "order": order, "dropout_seed": dropout_seed}
+    random = {"noised": noise, "order": order, "dropout_seed": dropout_seed}
     return noisy_sgd(gradients, recipe, theta=theta, x=x, y=y, tally=tally, **random)
 
 
@@ -54,7 +54,7 @@ def test_it_is_a_slow_loop_over_records(steps):
     noise = [rng.standard_normal(len(theta)) for _ in range(steps - 1)] + [0.0]
     tally = Tally()
     draws = iter(noise)
-    change = run(gradients, theta, x, y, recipe, lambda _: next(draws), np.random.default_rng(4), 0, tally)
+    change = run(gradients, theta, x, y, recipe, lambda total: (total, next(draws)), np.random.default_rng(4), 0, tally)
     expected = theta.copy()
     for batch, extra in zip(partition_batches(20, 8, steps, order=np.random.default_rng(4)), noise):
         start = torch.from_numpy(expected).float()
@@ -70,7 +70,7 @@ def test_the_noise_of_all_steps_but_the_last_adds_up():
     rng, steps, total = np.random.default_rng(5), 6, 0.0
     for _ in range(4):
         recipe = NoisySgd(steps, 4, 0.3)
-        change = run(gradients, theta, 0 * x, y, recipe, lambda d: 1.7 * rng.standard_normal(d), rng, 0)
+        change = run(gradients, theta, 0 * x, y, recipe, lambda g: (g, 1.7 * rng.standard_normal(len(g))), rng, 0)
         total += float((change**2).sum()) / ((steps - 1) * (0.3 * 1.7) ** 2)
     assert min(chi2.cdf(total, 4 * 2400), chi2.sf(total, 4 * 2400)) > 1e-6
 

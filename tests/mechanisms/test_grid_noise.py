@@ -1,0 +1,202 @@
+"""Noise that protects: its distribution, and that no observation excludes a candidate."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from deployments import deployed
+from dp_accounting import GaussianDpEvent
+from runs import experiment
+from scipy import stats
+from scipy.special import ndtr, ndtri
+
+from fedpriv.aggregation.masked import Masked, MaskedSilo
+from fedpriv.aggregation.plain import Plain, PlainSilo
+from fedpriv.deployment import Federation
+from fedpriv.errors import ConfigError
+from fedpriv.mechanisms import grid_noise
+from fedpriv.mechanisms.gaussian import MOST_STEPS, Gaussian
+from fedpriv.mechanisms.grid_noise import MOST_NOISE, SLACK, noised
+from fedpriv.query import Broadcast, Contributions, Update
+from fedpriv.streams import Streams, SystemGenerator
+from fedpriv.weighting import WEIGHTINGS
+
+TRIALS = 100_000
+TRUTH, NEIGHBOUR = 0.0712345678, 0.0712335678
+"""The same coordinate of a sum, with and without somebody: too near to be told apart by how large the noise is."""
+
+
+def observed(aggregation, silos):
+    """One honest silo's message about `TRUTH` in every coordinate, as its weighted sum and noise make it, under
+    randomness=system; with the deployment. The other silos' shares are the observer's own."""
+    algo = experiment("algo=uldp_avg").algo
+    made = deployed(
+        algo,
+        Gaussian(0.1, 5.0),
+        aggregation,
+        federation=Federation(n_users=8, n_silos=silos, n_parameters=TRIALS),
+        streams=Streams(0, system=True),
+    )
+    query = made.query(1, events=())
+    noise = query.mechanism.noise_share(
+        TRIALS, silos, made.streams.secret("noise", 1, "silo0"), encoding=query.encoding
+    )
+    block = Contributions(np.array([0]), torch.full((1, TRIALS), TRUTH, dtype=torch.float64))
+    update = Update(iter([block]), noise)
+    silo = {Plain: PlainSilo, Masked: MaskedSilo}[type(aggregation)]("silo0", WEIGHTINGS["uniform"])
+    silo.weights = np.ones(1)
+    if isinstance(aggregation, Masked):
+        return query.encoding.decode(silo.encoded(update, query.encoding)), query
+    party = silo.query(query, lambda _: update)
+    next(party)
+    message = party.send({"server": Broadcast({})})["server"]
+    return (message if query.encoding is None else query.encoding.decode(message)), query
+
+
+def inverted(noise, deviation):
+    """The 52-bit uniform numbers (3, d) whose inverse normal distribution function comes next to `noise`."""
+    nearest = np.floor(ndtr(noise / deviation) * 2.0**52)
+    return (np.clip(nearest + np.array([[-1], [0], [1]]), 0, 2**52 - 1) + 0.5) * 2.0**-52
+
+
+def floats(seen, candidate, query):
+    """Whether what remains is the float64 that a 52-bit Gaussian makes of a uniform number, added as a float."""
+    deviation = query.mechanism.share_deviation(query.n_summed)
+    return (candidate + ndtri(inverted(seen - candidate, deviation)) * deviation == seen).any(axis=0)
+
+
+def steps(seen, candidate, query):
+    """The same where noise is rounded to the messages' grid: whether any uniform number leads to this step."""
+    if query.encoding is None:
+        return np.zeros(len(seen), dtype=bool)
+    unit, deviation = query.encoding.unit, query.mechanism.share_deviation(query.n_summed)
+    k = (seen - candidate) / unit
+    uniform = inverted(k * unit, deviation)
+    return (np.rint(ndtri(uniform) * deviation / unit) == k).any(axis=0) & (abs(k) > 1.5 * deviation / unit)
+
+
+def whole(seen, candidate, query):
+    """Whether what remains is a whole number of the messages' grid steps."""
+    if query.encoding is None:
+        return np.zeros(len(seen), dtype=bool)
+    unit = query.encoding.unit
+    return np.fmod(seen - candidate, unit) == 0
+
+
+@pytest.mark.parametrize("question", [floats, steps, whole])
+@pytest.mark.parametrize(("aggregation", "silos"), [(Plain(), 1), (Plain(), 3), (Masked(range=9.0), 2)], ids=str)
+def test_no_observation_excludes_the_neighbour(aggregation, silos, question):
+    """Two proportions, of the trials that call the truth possible and of those that call the neighbour possible."""
+    seen, query = observed(aggregation, silos)
+    unit = query.encoding.unit if query.encoding is not None else 0.0
+    candidates = [round(value / unit) * unit if unit else value for value in (TRUTH, NEIGHBOUR)]
+    passed = [int(question(seen, candidate, query).sum()) for candidate in candidates]
+    pooled = sum(passed) / (2 * TRIALS)
+    spread = math.sqrt(2 * pooled * (1 - pooled) / TRIALS)
+    assert abs(passed[0] - passed[1]) / TRIALS <= 5 * spread
+
+
+@pytest.mark.parametrize("question", [floats, whole])
+def test_noise_inside_training_excludes_no_neighbour_either(question):
+    """What a step of local training goes along, in 10^5 coordinates, beside the candidates on its grid."""
+    mechanism = Gaussian(0.1, 5.0)
+    seen, rest = mechanism.noised(np.full(TRIALS, TRUTH), SystemGenerator())
+    assert rest == 0
+    query = Released(mechanism, Grid(2.0**-49))
+    candidates = [round(value * 2**49) / 2**49 for value in (TRUTH, NEIGHBOUR)]
+    passed = [int(question(seen, candidate, query).sum()) for candidate in candidates]
+    spread = math.sqrt(max(passed) * (1 - max(passed) / TRIALS) * 2)
+    assert abs(passed[0] - passed[1]) <= 5 * spread
+    assert not whole(seen, candidates[0] + 2.0**-51, query).any()
+
+
+@dataclass(frozen=True)
+class Grid:
+    unit: float
+
+
+@dataclass(frozen=True)
+class Released:
+    mechanism: Gaussian
+    encoding: Grid
+    n_summed: int = 1
+
+
+@pytest.mark.parametrize("deviation", [1e-9, 0.37, 1.0, 4096.0])
+def test_real_noise_is_gaussian(deviation):
+    noise = noised(np.zeros(400_000), deviation, SystemGenerator()) / (deviation * (1 + SLACK))
+    edges = ndtri(np.arange(1, 100) / 100)
+    assert stats.chisquare(np.bincount(np.searchsorted(edges, noise), minlength=100)).pvalue > 1e-6
+    for moment, expected, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
+        assert abs((noise**moment).mean() - expected) < 5 * math.sqrt(variance / len(noise))
+    for tail in (3.0, 4.0):
+        for side in (noise, -noise):
+            assert stats.binomtest(int((side > tail).sum()), len(noise), stats.norm.sf(tail)).pvalue > 1e-6
+    # Its low-order bits are as good as the others: even and odd steps.
+    steps = np.ldexp(noised(np.zeros(100_000), 1.0, SystemGenerator()), 48)
+    assert (steps == np.rint(steps)).all()
+    assert stats.binomtest(int((np.fmod(steps, 2) == 0).sum()), len(steps)).pvalue > 1e-6
+
+
+def test_the_signal_arrives_and_a_huge_one_is_cut():
+    signal = np.array([-1e300, -5.0, 0.0, 3.25, 1e300])
+    seen = noised(signal, 1e-3, SystemGenerator())
+    assert abs(seen[1:4] - signal[1:4]).max() < 0.02
+    assert seen[[0, 4]] == pytest.approx([-8.0, 8.0], rel=0.01)  # 2^61 steps of 2^-58
+    assert np.array_equal(noised(signal, 0.0, SystemGenerator()), signal)
+
+
+def test_seeded_noise_is_numpys_own():
+    signal, one = np.linspace(-1, 1, 50), Gaussian(0.5, 3.0)
+    expected = np.random.default_rng(3).standard_normal(50) * 1.5
+    assert np.array_equal(noised(signal, 1.5, np.random.default_rng(3)), signal + expected)
+    total, noise = one.noised(signal, np.random.default_rng(3), divisor=7)
+    assert np.array_equal(total, signal)
+    assert np.array_equal(noise, expected)
+
+
+def test_real_noise_of_a_sum_is_that_of_its_mean_times_the_divisor():
+    total, rest = Gaussian(0.5, 3.0).noised(np.zeros(100_000), SystemGenerator(), sensitivity=0.1, divisor=20)
+    assert rest == 0
+    assert stats.kstest(total / 20, "norm", (0, 0.15)).pvalue > 1e-6
+
+
+def test_more_coordinates_than_the_slack_pays_for_are_refused(monkeypatch):
+    monkeypatch.setattr(grid_noise, "MOST_SIZE", 3)
+    with pytest.raises(ValueError, match="4 coordinates"):
+        noised(np.zeros(4), 1.0, SystemGenerator())
+
+
+def test_the_slack_pays_for_the_rounding_of_the_largest_signal():
+    """Against the step of the finest and coarsest grids that a deviation can have."""
+    for deviation in (1.0, 1.999):
+        step = 2.0 ** -(grid_noise.FINE_BITS + 1 - math.frexp(deviation)[1])
+        moved = deviation / (32 * MOST_NOISE)
+        assert deviation * (1 + SLACK) / (moved + math.sqrt(grid_noise.MOST_SIZE) * step) > deviation / moved
+    assert Gaussian(1.0, 1e9).event() == GaussianDpEvent(MOST_NOISE)
+
+
+def test_real_noise_of_a_message_needs_its_grid():
+    with pytest.raises(ValueError, match="needs the grid"):
+        Gaussian(1.0, 1.0).noise_share(3, 1, SystemGenerator())
+    assert not Gaussian(1.0, 0.0).noise_share(3, 1, SystemGenerator()).any()
+
+
+@pytest.mark.parametrize("system", [False, True])
+def test_messages_in_the_clear_are_integers_only_where_their_noise_protects(system):
+    randomness = Streams(0, system=system)
+    federation = Federation(n_users=8, n_silos=2, n_parameters=5)
+    for mechanism, integers in ((Gaussian(0.1, 5.0), system), (Gaussian(0.1, 0.0), False)):
+        algo = replace(experiment("algo=uldp_avg").algo, noise_multiplier=mechanism.noise_multiplier)
+        made = deployed(algo, mechanism, federation=federation, streams=randomness)
+        assert (made.encoding is not None) == integers
+        if integers:
+            assert made.query(1, events=algo.events(made)).events[0].assumptions[0] == "integer noise, exactly sampled"
+
+
+def test_a_grid_too_fine_for_float64_is_refused():
+    encoding = Gaussian(1.0, 1.0).real_encoding(1, 1.0)
+    with pytest.raises(ConfigError, match="grid steps"):
+        Gaussian(1.0, 2 * MOST_STEPS * encoding.unit).check_encoding(1, encoding)
