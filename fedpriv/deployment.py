@@ -104,13 +104,15 @@ class View:
 
 @dataclass(frozen=True)
 class Deployment:
-    """channels: one for each kind of query that the algorithm makes, by its name. optimizer: of local training."""
+    """channels: one for each kind of query that the algorithm makes, by its name. optimizer: of local training.
+    checked: whether the algorithm's class has passed `fedpriv.testing` as it stands."""
 
     federation: Federation
     channels: Mapping[str, Channel]
     trust: Trust
     streams: Streams
     optimizer: LocalOptimizer = Sgd()
+    checked: bool = False
 
     @property
     def channel(self) -> Channel:
@@ -156,6 +158,7 @@ class Deployment:
             "mechanism": channel.mechanism,
             "encoding": channel.encoding,
             "streams": self.streams,
+            "checked": self.checked,
         }
         return Query(name=name, round=round, events=events, **(numbers | details))
 

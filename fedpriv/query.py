@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.accountants.events import CHECKED, DECLARED, Event
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import register
 from fedpriv.tally import Tally
@@ -15,7 +16,6 @@ from fedpriv.tally import Tally
 if TYPE_CHECKING:
     import torch
 
-    from fedpriv.accountants.events import Event
     from fedpriv.encoding.base import Encoding
     from fedpriv.mechanisms.base import Mechanism
     from fedpriv.streams import Streams
@@ -32,9 +32,10 @@ class Query:
     sampled: (n_users,) bool, who is sampled, or None for everyone; None also where the parties sample in the exchange,
     so that nobody knows. user_rate: the probability that a user is.
     enforced: whether the framework bounds contributions by the mechanism and adds the noise share; False where both
-    happen inside local training. sensitivity: of the sum, that the noise is made for, in units of the bound.
-    stateful: whether silos remember something of it; they are then told who is in the sum. streams: for draws of the
-    parties.
+    happen inside local training, so that `events` are the algorithm's word. checked: whether `fedpriv.testing` has held
+    its class to it. Together they are the events' status.
+    sensitivity: of the sum, that the noise is made for, in units of the bound. stateful: whether silos remember
+    something of it; they are then told who is in the sum. streams: for draws of the parties.
     """
 
     name: str
@@ -50,8 +51,15 @@ class Query:
     sampled: np.ndarray | None = None
     user_rate: float = 1.0
     enforced: bool = True
+    checked: bool = False
     sensitivity: float = 1.0
     stateful: bool = False
+
+    def __post_init__(self) -> None:
+        # Here, since every query comes by, however it was made or changed: what is not enforced cannot pass for it.
+        if not self.enforced:
+            status = CHECKED if self.checked else DECLARED
+            object.__setattr__(self, "events", tuple(replace(event, status=status) for event in self.events))
 
     @property
     def serial(self) -> tuple[int, int]:

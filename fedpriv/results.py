@@ -4,7 +4,7 @@ config.yaml     the resolved configuration
 metrics.csv     round, loss, metrics, norms: non-private diagnostics
 timings.csv     round, seconds per phase, why the round released nothing (empty if it did)
 traffic.csv     round (0 for the first set-up), query or setup, step, party, messages and bytes it sent in this step
-epsilon.csv     round, observer, unit, adjacency, method, certified, claimed
+epsilon.csv     round, observer, unit, adjacency, method, certified, claimed, assumptions, status
 status.json     running, done or failed with the reason; assumptions and labels of the epsilons
 begun.csv       a line each time that a round begins, see `fedpriv.begun`
 model.safetensors, checkpoint.safetensors

@@ -88,7 +88,7 @@ def set_ups(folder):
 @pytest.mark.parametrize("aggregation", ["plain", "masked", "secagg"])
 def test_a_round_without_a_silo_releases_nothing_and_the_run_goes_on(aggregation, dying, tmp_path):
     dying += [2]
-    sick_run(tmp_path / "run", f"aggregation={aggregation}")
+    sick_run(tmp_path / "run", f"aggregation={aggregation}", "algo.weighting=records")
     status = json.loads((tmp_path / "run" / "status.json").read_text())
     assert status["state"] == "done"
     assert list(status["aborted_rounds"]) == ["2"]
@@ -115,7 +115,7 @@ def test_a_sum_over_fewer_silos_does_without_the_dead_one(dying, tmp_path):
 
 def test_a_silo_that_died_comes_back_with_what_it_gave_out_last():
     """So the next round is that of a healthy run, in which what a silo remembers moves all of its steps."""
-    exp, after = replace(experiment("algo=scaffold"), engine=Mortal()), []
+    exp, after = replace(experiment("algo=scaffold", "aggregation=masked"), engine=Mortal()), []
     for dies in (False, True):
         with prepare(exp) as simulation:
             state = simulation.run_round(simulation.queries(1), simulation.state).state
@@ -144,7 +144,7 @@ def test_a_run_without_any_sum_has_failed(dying, tmp_path):
 )
 def test_a_set_up_that_ended_early_is_repeated_before_anything_is_summed(aggregation, fault, dying):
     """A silo dies in round 1; in the set-up that follows a message is lost, so that some have new keys and some old."""
-    words = ["rounds=4", f"aggregation={aggregation}"]
+    words = ["rounds=4", f"aggregation={aggregation}", "algo.weighting=records"]
     dying += [1]
     with prepare(replace(experiment(*words), engine=Faulty(Mortal(), (fault,)))) as simulation:
         start, results = simulation.state, []

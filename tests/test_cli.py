@@ -118,10 +118,11 @@ def test_a_run_leaves_its_folder(finished):
     assert list(metrics["round"]) == [0, 1, 2, 3]
     assert {"loss", "accuracy", "update_norm", "contribution_norm"} <= set(metrics.columns)
     epsilon = pd.read_csv(out / "epsilon.csv")
-    columns = "round observer unit adjacency method certified claimed assumptions"
+    columns = "round observer unit adjacency method certified claimed assumptions status"
     assert list(epsilon.columns) == columns.split()
     assert set(epsilon["observer"]) == {"released model", "server", "silo"}
     assert set(epsilon["method"]) == {"rdp", "pld"}
+    assert set(epsilon["status"]) == {"enforced"}
     assert list(pd.read_csv(out / "timings.csv")["round"]) == [1, 2, 3]
     status = json.loads((out / "status.json").read_text())
     assert status["state"] == "done"
@@ -144,9 +145,7 @@ def test_everything_that_is_sent_is_counted(finished):
         sent = traffic[(traffic["round"] == number) & (traffic["bytes"] > 0)]
         rows = [tuple(row) for row in sent[["query", "step", "party", "messages", "bytes"]].to_numpy()]
         assert rows == [("update", 0, "server", 3, 3 * down), *(("update", 1, silo, 1, up) for silo in silos)]
-    setup = traffic[traffic["round"] == 0]
-    assert set(setup["query"]) == {"setup"}
-    assert setup.groupby("party")["messages"].sum().to_dict() == {"server": 3} | dict.fromkeys(silos, 1)
+    assert set(traffic["round"]) == {1, 2, 3}  # uniform weights need no set-up
 
 
 def test_the_same_seed_repeats_bit_for_bit_and_another_differs(finished, tmp_path):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from dp_accounting import GaussianDpEvent, NonPrivateDpEvent
 
@@ -73,3 +75,18 @@ def test_a_query_takes_the_numbers_of_its_channel():
     later = deployment().query(4, events=(), place=1)
     assert later.stream("noise") == "update noise"
     assert query.serial < later.serial < deployment().query(5, events=()).serial
+
+
+def test_events_of_a_query_that_is_not_enforced_are_the_methods_word_however_it_was_made():
+    events = tuple(views(deployment()).values())
+    queries = {
+        "enforced": deployment().query(1, events=events),
+        "declared": deployment().query(1, events=events, enforced=False),
+        "checked": replace(deployment(), checked=True).query(1, events=events, enforced=False),
+    }
+    for status, query in queries.items():
+        assert {event.status for event in query.events} == {status}
+    later = replace(queries["enforced"], enforced=False)
+    assert {event.status for event in later.events} == {"declared"}
+    assert {event.status for event in replace(later, events=events).events} == {"declared"}
+    assert {event.status for event in replace(later, enforced=True).events} == {"declared"}

@@ -34,6 +34,10 @@ RELEASED_MODEL, SERVER, SILO = "released model", "server", "silo"
 OBSERVERS = (RELEASED_MODEL, SERVER, SILO)
 """Who may look: anyone who gets the model, the server, and a curious silo."""
 
+DECLARED, CHECKED, ENFORCED = STATUSES = ("declared", "checked", "enforced")
+"""What stands behind an event, the weakest first: the method's word alone; its word, and measurements of its class in a
+small world (`fedpriv.testing`); bounding and noise by the framework."""
+
 Runs = Sequence[tuple["DpEvent", int]]
 """A composition: each event, and how many times it happened."""
 
@@ -63,8 +67,12 @@ class Event:
     group_size: int = 1
     """How many records one unit owns at most, all scopes together, when `certified` and `claimed` describe what one
     record meets; the accountant then answers for the whole group."""
+    status: str = ENFORCED
+    """What stands behind `certified`: one of `STATUSES`. A query sets it, not the algorithm."""
 
     def __post_init__(self) -> None:
+        if self.status not in STATUSES:
+            raise ValueError(f"status {self.status!r} is none of {', '.join(STATUSES)}")
         if self.adjacency not in (ADD_REMOVE, REPLACE):
             raise ValueError(f"adjacency {self.adjacency!r} is neither {ADD_REMOVE!r} nor {REPLACE!r}")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.base import Accountant
-from fedpriv.accountants.events import Event
+from fedpriv.accountants.events import ENFORCED, STATUSES, Event
 from fedpriv.accountants.group import paper_group_claim
 from fedpriv.accountants.rdp import claimed_epsilon
 from fedpriv.accountants.split import split_epsilon
@@ -33,6 +33,8 @@ class EpsilonRow:
     """What the paper's formula gives; None when the paper claims nothing for this observer."""
     assumptions: tuple[str, ...] = ()
     """What `certified` rests on, or which assumption fails."""
+    status: str = ENFORCED
+    """The weakest of the events' (`STATUSES`)."""
 
 
 def headline(rows: Iterable[EpsilonRow]) -> float:
@@ -88,7 +90,9 @@ class Ledger:
             claimed = max(numbers) if len(numbers) == len(claims) else None
             texts = (text for runs in parts for event, _ in runs for text in event.assumptions)
             why = tuple(dict.fromkeys(texts))
-            rows += [EpsilonRow(round, observer, unit, adjacency, m, eps, claimed, why) for m, eps in certified.items()]
+            status = min((event.status for runs in parts for event, _ in runs), key=STATUSES.index)
+            named = (observer, unit, adjacency)
+            rows += [EpsilonRow(round, *named, m, eps, claimed, why, status) for m, eps in certified.items()]
         return rows
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.algorithms.base import Algorithm
+from fedpriv.checked import has_passed
 from fedpriv.deployment import Channel, Deployment, Federation
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.streams import Streams
@@ -34,7 +35,14 @@ class Deployer:
 
     def _checked(self, federation: Federation, mechanisms: Mapping[str, Mechanism]) -> Deployment:
         channels = {name: self._channel(name, mechanism, federation) for name, mechanism in mechanisms.items()}
-        deployment = Deployment(federation, channels, self.aggregation.trust(), self.streams, self.optimizer)
+        deployment = Deployment(
+            federation,
+            channels,
+            self.aggregation.trust(),
+            self.streams,
+            self.optimizer,
+            checked=has_passed(type(self.algo), Algorithm),
+        )
         self.algo.check(deployment)
         return deployment
 

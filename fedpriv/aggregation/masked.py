@@ -42,7 +42,7 @@ class Masked(RingAggregation):
     """The sum of masked messages modulo 2^bits; the query's `encoding` turns vectors into integers."""
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> MaskedSilo:
-        return MaskedSilo(name, weighting)
+        return MaskedSilo(name, silos, weighting)
 
     def helper(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> MaskedServer:
         return MaskedServer(silos, weighting)

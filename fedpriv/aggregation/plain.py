@@ -29,7 +29,7 @@ class Plain(Aggregation):
         return server_trust(sees_messages=True)
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> PlainSilo:
-        return PlainSilo(name, weighting)
+        return PlainSilo(name, silos, weighting)
 
     def helper(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> PlainServer:
         return PlainServer(silos, weighting)

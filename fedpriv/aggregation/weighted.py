@@ -1,6 +1,8 @@
-"""What every aggregation whose server hands out the weights has in common: the set-up, and a silo's weighted sum.
+"""What aggregations have in common in which a silo knows its weights: the set-up, and a silo's weighted sum.
 
-Trust: with weights that depend on record counts the server learns all counts, and each silo its own users' weights.
+Trust: weights that depend on no record count each silo computes itself, from public numbers. With weights that do, the
+server learns all counts, and each silo its own users' weights. A silo refuses weights that cannot be right; a server
+that tells several silos too much of one user, each time less than 1, can still move the sum by more than the bound.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from fedpriv.aggregation.base import SERVER, HelperProtocol, SiloProtocol
 from fedpriv.deployment import Observer, Trust
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.party import Mail, Party
-from fedpriv.weighting import WEIGHT_TOLERANCE
+from fedpriv.weighting import bounded_weights
 
 if TYPE_CHECKING:
     from fedpriv.query import Broadcast, Update
@@ -39,16 +41,25 @@ def server_trust(*, sees_messages: bool) -> Trust:
 
 @dataclass(repr=False)
 class WeightedSilo(SiloProtocol):
-    """A silo that the server tells its weights, (n_units,) float64."""
+    """A silo, one of `silos`, with weights (n_units,) float64."""
 
     name: str
+    silos: tuple[str, ...]
     weighting: Weighting
     weights: np.ndarray = field(init=False)
 
     def setup(self, counts: np.ndarray) -> Party:
-        """Show the counts, or zeros when no weight depends on them, and remember the weights."""
-        mail = yield {SERVER: counts if self.weighting.needs_counts else np.zeros_like(counts)}
+        """Compute the weights, or show the counts and be told. Raises AggregationAbortedError for weights that cannot
+        be right."""
+        if not self.weighting.needs_counts:
+            self.weights = self.weighting.own_weights(self.silos.index(self.name), (len(self.silos), len(counts)))
+            return
+        mail = yield {SERVER: counts}
         require_all([SERVER], mail)
+        try:
+            self.weighting.check_row(mail[SERVER], counts)
+        except ValueError as wrong:
+            raise AggregationAbortedError(f"{self.name} refuses the weights of the {SERVER}: {wrong}") from wrong
         self.weights = mail[SERVER]
 
     def weighted_sum(self, update: Update) -> np.ndarray:
@@ -64,31 +75,32 @@ class WeightedSilo(SiloProtocol):
 
 @dataclass
 class WeighingServer(HelperProtocol):
-    """A server that makes the weights of all `silos` from what they show."""
+    """A server that makes the weights of all `silos` from the counts that they show, if any depends on counts."""
 
     silos: tuple[str, ...]
     weighting: Weighting
 
     def setup(self) -> Party:
-        yield from self.hand_out_weights()
+        weights = yield from self.weights_of_silos()
+        if weights:
+            yield weights
 
-    def hand_out_weights(self) -> Generator[Mail, Mail, Mail]:
-        """Collect counts and send weights; returns the mail that answers them. Raises ValueError for weights beyond
-        the sensitivity bound."""
+    def weights_of_silos(self) -> Generator[Mail, Mail, Mail]:
+        """Each silo's weights, made of the counts of all; none where silos compute them. Raises ValueError for weights
+        beyond the sensitivity bound."""
+        if not self.weighting.needs_counts:
+            return {}
         counts = yield {}
         require_all(self.silos, counts)
-        weights = self.weighting.weights(np.stack([counts[name] for name in self.silos]))
-        worst = weights.sum(axis=0).max()
-        if weights.min() < 0 or worst > 1 + WEIGHT_TOLERANCE:
-            raise ValueError(f"weights of a unit add up to {worst}: the sensitivity bound needs at most 1")
-        return (yield dict(zip(self.silos, weights)))
+        table = self.weighting.weights(np.stack([counts[name] for name in self.silos]))
+        return dict(zip(self.silos, bounded_weights(table)))
 
 
 class KeyPassingServer(WeighingServer):
-    """A server whose silos answer their weights with a public key each: everybody gets all of them."""
+    """A server whose silos send a public key each once they have weights: everybody gets all keys."""
 
     def setup(self) -> Party:
-        keys = yield from self.hand_out_weights()
+        keys = yield (yield from self.weights_of_silos())
         require_all(self.silos, keys)
         yield dict.fromkeys(self.silos, keys)
 

@@ -147,12 +147,18 @@ def bounded(blocks: Iterator[Contributions], query: Query, tally: Tally) -> Iter
     """The contributions within the mechanism's bound, in float64; as they are where the query does not enforce it.
 
     A unit whose contribution holds NaN or infinity contributes nothing, so that it cannot destroy the sum;
-    `tally.nonfinite` records it. Dropping it depends on this unit alone, so the sensitivity is unchanged.
+    `tally.nonfinite` records it. Dropping it depends on this unit alone, so the sensitivity is unchanged. Raises
+    ValueError for a unit that comes twice: it would move the sum by twice the bound.
     """
+    known: set[int] = set()
     for block in blocks:
         if not query.enforced:
             yield block
             continue
+        before = len(known)
+        known.update(block.units.tolist())
+        if len(known) < before + len(block.vectors):
+            raise ValueError(f"query {query.name}: a unit contributes twice at one silo")
         vectors, norms = query.mechanism.bound(block.vectors)
         finite = norms.isfinite()
         if not bool(finite.all()):

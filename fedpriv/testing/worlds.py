@@ -73,6 +73,18 @@ def with_training_records(exp: Experiment, change: Callable[[Records], Records])
     return replace(exp, data=Changed(**{field.name: getattr(exp.data, field.name) for field in fields(exp.data)}))
 
 
+def without_rows(exp: Experiment, rows: np.ndarray) -> Experiment:
+    """The neighbouring experiment in which training records `rows` (k,) count as absent, while how many there are stays
+    public: their features are not numbers, so that they have no gradient and contribute nothing."""
+
+    def blank(records: Records) -> Records:
+        x = np.array(records.x)
+        x[rows] = np.nan
+        return replace(records, x=x)
+
+    return with_training_records(exp, blank)
+
+
 def with_flipped_record(exp: Experiment, row: int) -> Experiment:
     """The neighbouring experiment in which training record `row` has the other one of two labels."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import math
 import time
+from dataclasses import replace
 
 import dp_accounting as dp
 import pytest
 from rich.console import Console
 
 from fedpriv.accountants.combined import RdpAndPld
-from fedpriv.accountants.events import ADD_REMOVE, REPLACE, Event
+from fedpriv.accountants.events import ADD_REMOVE, CHECKED, DECLARED, ENFORCED, REPLACE, STATUSES, Event
 from fedpriv.accountants.ledger import EpsilonRow, Ledger
 from fedpriv.accountants.pld import Pld
 from fedpriv.accountants.rdp import Rdp
@@ -134,6 +135,30 @@ def test_table_shows_blank_and_infinity():
     first, second = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
     assert first == ["1", "server", "user", ADD_REMOVE, "rdp", "∞", "10.7255"]
     assert second == ["100", "released model", "record", REPLACE, "pld", "9.9973", ""]
+
+
+def test_a_row_is_as_weak_as_the_weakest_of_its_events():
+    ledger, seen = Ledger(Rdp()), []
+    for status in reversed(STATUSES):
+        ledger.record([replace(SERVER, status=status)])
+        seen.append(row(ledger).status)
+    ledger.record([SERVER])
+    assert [*seen, row(ledger).status] == [ENFORCED, CHECKED, DECLARED, DECLARED]
+    with pytest.raises(ValueError, match="none of declared, checked, enforced"):
+        replace(SERVER, status="certain")
+
+
+def test_the_table_marks_what_is_not_enforced():
+    def shown(*statuses):
+        rows = [EpsilonRow(1, "server", "user", ADD_REMOVE, "rdp", 2.0, None, status=status) for status in statuses]
+        console = Console(file=io.StringIO(), width=80)
+        console.print(epsilon_table([*rows, replace(rows[0], certified=math.inf)], 1e-5))
+        return console.file.getvalue()
+
+    assert [cell for cell in shown(*STATUSES).split() if cell.startswith("2.0")] == ["2.0000*", "2.0000†", "2.0000"]
+    assert "∞ " in shown(DECLARED)
+    assert "declared by the method, neither enforced nor checked" in shown(DECLARED)
+    assert "declared" not in shown(ENFORCED)
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_each_seed_is_known_to_its_pair_alone():
     assert set(vars(protocols[SERVER])) == {"silos", "weighting"}
     seeds = {name: protocols[name].seeds for name in SILOS}
     for i in SILOS:
-        assert set(vars(protocols[i])) == {"name", "weighting", "weights", "seeds", "spent"}
+        assert set(vars(protocols[i])) == {"name", "silos", "weighting", "weights", "seeds", "spent"}
         assert set(seeds[i]) == set(SILOS) - {i}
         for j in seeds[i]:
             assert seeds[i][j] == seeds[j][i]

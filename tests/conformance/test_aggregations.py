@@ -1,12 +1,12 @@
 """What every aggregation must do. Add a new one to AGGREGATIONS."""
 
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
-from parties_of_generators import Protocols, noting, run
+from parties_of_generators import Protocols, changed, noting, run
 from queries import query_for
 
 from fedpriv.aggregation.masked import Masked
@@ -129,10 +129,15 @@ def test_silos_hear_the_broadcast_first_and_without_it_take_no_part(aggregation)
     assert heard == []
 
 
+@pytest.mark.parametrize("counted", [False, True], ids=["made by silos", "made by the server"])
 @pytest.mark.parametrize("table", [np.full((SILOS, USERS), 0.4), np.array([[0.7], [0.7], [-0.4]]) * np.ones(USERS)])
-def test_weights_above_one_or_below_zero_are_refused(weighing, table):
+def test_weights_above_one_or_below_zero_are_refused(weighing, table, counted):
     @dataclass(frozen=True)
     class Given(Weighting):
+        @property
+        def needs_counts(self):
+            return counted
+
         def weights(self, counts):
             return table
 
@@ -157,17 +162,61 @@ def test_says_who_may_look_and_who_learns(aggregation):
     assert released.own_shares == 0
 
 
-def test_counts_stay_home_when_no_weight_needs_them(weighing):
-    @dataclass(frozen=True)
-    class Spying(UniformWeighting):
-        seen: list = field(default_factory=list)
+@dataclass(frozen=True)
+class Outside(Weighting):
+    """Weights of a rule that is not ours, which needs no counts."""
 
-        def weights(self, counts):
-            self.seen.append(counts.copy())
-            return super().weights(counts)
+    def weights(self, counts):
+        assert not np.any(counts)
+        return np.outer(np.arange(1, 1 + len(counts)), np.ones(counts.shape[1])) / 10
 
-    spy = Spying()
-    random_world().ready(weighing, spy)
-    assert len(spy.seen) == 1
-    assert spy.seen[0].shape == (SILOS, USERS)
-    assert not np.any(spy.seen[0])
+
+@pytest.mark.parametrize("weighting", [UniformWeighting(), Outside()], ids=str)
+def test_weights_that_need_no_counts_stay_home_with_them(weighing, weighting):
+    """Nothing about units is sent, so nothing that a server sends can change a weight."""
+    world, sent = random_world(), []
+    protocols = Protocols(weighing, tuple(range(SILOS)), weighting)
+    run({name: noting(party, sent) for name, party in protocols.setup(world.counts).items()})
+    assert not any(isinstance(message, np.ndarray) for mail in sent for message in mail.values())
+    for own, name in zip(weighting.weights(np.zeros_like(world.counts)), NAMES):
+        np.testing.assert_array_equal(protocols[name].weights, own)
+
+
+def at(place, value):
+    def change(weights):
+        weights = weights.copy()
+        weights[place] = value
+        return weights
+
+    return change
+
+
+HAS, LACKS = 2, 1
+LIES = {
+    "a thousand": (at(HAS, 1000.0), "between 0 and 1"),
+    "just above one": (at(HAS, np.nextafter(1, 2)), "between 0 and 1"),
+    "negative": (at(HAS, -1e-300), "between 0 and 1"),
+    "not a number": (at(HAS, np.nan), "between 0 and 1"),
+    "infinite": (at(HAS, np.inf), "between 0 and 1"),
+    "for no records": (at(LACKS, 0.5), "without records"),
+    "too few": (lambda weights: weights[:-1], "not 6 numbers"),
+    "a table": (lambda weights: weights[None], "not 6 numbers"),
+    "float32": (lambda weights: weights.astype(np.float32), "not 6 numbers"),
+    "a list": (lambda weights: weights.tolist(), "not 6 numbers"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_silo_refuses_weights_that_cannot_be_right(weighing, lie):
+    """A weight of 1000 would move the sum by a thousand times the bound."""
+    change, why = LIES[lie]
+    world = random_world()
+    world.counts[0, [HAS, LACKS]] = 3, 0
+    protocols = Protocols(weighing, tuple(range(SILOS)), RecordWeighting())
+    parties = protocols.setup(world.counts)
+
+    def lying(sent):
+        return sent | {"silo0": change(sent["silo0"])}
+
+    with pytest.raises(AggregationAbortedError, match=f"silo0 refuses the weights of the server: .*{why}"):
+        run(parties | {"server": changed(parties["server"], 1, lying)})

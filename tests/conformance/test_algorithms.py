@@ -1,6 +1,7 @@
 """What every algorithm must do. Files in conf/algo are found by themselves; the twins below are named."""
 
 import copy
+import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,9 @@ import pytest
 import torch
 from scipy import stats
 
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.uldp import UldpBase
+from fedpriv.checked import SHIPPED, class_name, source_digest
 from fedpriv.errors import ConfigError
 from fedpriv.simulation import allocate, prepare
 from fedpriv.stopwatch import Stopwatch
@@ -64,9 +67,16 @@ def accepted(methods, aggregations=AGGREGATIONS):
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_keeps_every_rule(algo):
-    checked = check_algorithm(small(f"algo={algo}").algo)
+    exp = small(f"algo={algo}")
+    checked = check_algorithm(exp.algo)
     assert {"is_configuration", "weights", "queries", "rounds"} <= set(checked.checked)
     assert len(checked.checked) == 4 + (algo in ENFORCED) or algo not in ENFORCED
+    assert checked.declared == ()
+    _, _, federation = allocate(exp)
+    if not all(query.enforced for query in exp.algo.queries(1, exp.deployer.deploy(federation))):
+        cls, recorded = type(exp.algo), json.loads(SHIPPED.read_text())
+        why = f"{cls.__name__} or a base of it has changed since: `python -m scripts.checked` checks and records it"
+        assert recorded.get(class_name(cls)) == source_digest(cls, Algorithm), why
 
 
 GIVEN = {

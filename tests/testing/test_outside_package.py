@@ -1,6 +1,7 @@
 """A package outside this repository adds a method, a data set, a model and an allocator, and is held to the rules."""
 
 import importlib
+import json
 import sys
 from pathlib import Path
 
@@ -69,8 +70,10 @@ class Mine(Algorithm):
 
 
 @dataclass(frozen=True)
-class HundredTimes(Mine):
-    """Bounds by itself, and badly."""
+class Itself(Mine):
+    """Bounds and noises by itself, and well."""
+
+    times = 1
 
     def details(self):
         return {"enforced": False}
@@ -81,9 +84,16 @@ class HundredTimes(Mine):
         noise = query.mechanism.noise_share(query.size, query.n_summed, rng, encoding=query.encoding)
 
         def vectors(block):
-            return 100 * query.mechanism.bound(block.deltas)[0]
+            return self.times * query.mechanism.bound(block.deltas)[0]
 
         return LocalUpdate(update.training, vectors, noise=noise)
+
+
+@dataclass(frozen=True)
+class HundredTimes(Itself):
+    """Bounds by itself, and badly."""
+
+    times = 100
 
 
 @dataclass(frozen=True)
@@ -248,6 +258,43 @@ def test_an_honest_method_passes(outside, words):
 def test_a_method_that_promises_too_much_fails(outside, name, why):
     with pytest.raises(ConformanceError, match=why):
         check_algorithm(getattr(outside[1], name)())
+
+
+def test_what_an_outside_method_says_of_its_own_noise_is_declared_until_it_has_been_checked(
+    outside, tmp_path, monkeypatch
+):
+    """And again as soon as its source is another."""
+    folder, method, _ = outside
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["fedpriv"])
+
+    def status(name, cls="Itself"):
+        words = ["data=rings", "algo=mine", f"algo._target_=outside.method.{cls}", "rounds=1", f"hydra.run.dir={name}"]
+        main(["--config-dir", str(folder / "conf"), *words])
+        return set(pd.read_csv(Path(name) / "epsilon.csv")["status"])
+
+    assert status("enforced", "Mine") == {"enforced"}
+    assert status("new") == {"declared"}
+    check_algorithm(method.Itself())
+    assert status("unrecorded") == {"declared"}
+    check_algorithm(method.Itself(), record=True)
+    assert status("recorded") == {"checked"}
+    assert status("other", "HundredTimes") == {"declared"}
+    with open(folder / "outside" / "method.py", "a") as source:
+        source.write("\n# changed\n")
+    assert status("changed") == {"declared"}
+
+
+def test_a_method_that_fails_or_was_not_measured_is_not_recorded(outside, tmp_path):
+    record = tmp_path / "checked.json"
+    with pytest.raises(ConformanceError, match="its event declares at least"):
+        check_algorithm(outside[1].HundredTimes(), record=record)
+    with pytest.raises(ConformanceError, match="not recorded: unmeasured update"):
+        check_algorithm(outside[1].Itself(), "mechanism=none", record=record)
+    assert not record.exists()
+    check_algorithm(outside[1].Itself(), record=record)
+    assert list(json.loads(record.read_text())) == ["outside.method.Itself"]
 
 
 def test_a_model_that_is_wrong_about_its_size_is_refused(outside):

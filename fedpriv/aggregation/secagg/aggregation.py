@@ -94,7 +94,7 @@ class SecAgg(RingAggregation):
         return threshold, cohort, candidates
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> SecAggSilo:
-        return SecAggSilo(name, weighting, self)
+        return SecAggSilo(name, silos, weighting, self)
 
     def helper(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> SecAggServer:
         return SecAggServer(silos, weighting, self)

@@ -174,7 +174,8 @@ def test_each_silo_remembers_its_own_key_alone():
     keys = {name: protocols[name].signing_key for name in names(3)}
     assert len(set(keys.values())) == 3
     for name in names(3):
-        assert set(vars(protocols[name])) == {"name", "weighting", "weights", "aggregation", "signing_key", "registry"}
+        own = {"name", "silos", "weighting", "weights", "aggregation", "signing_key", "registry"}
+        assert set(vars(protocols[name])) == own
         assert protocols[name].registry == {peer: key.verification_key for peer, key in keys.items()}
 
 
