@@ -78,7 +78,7 @@ def _about(row: dict[str, str]) -> tuple[str, ...]:
 
 
 def child(folder: Path, log: Path, words: tuple[str, ...], resume: bool) -> None:
-    """A process of its own: runs, and notes on disk every round whose first message is about to leave (`begins`) and
+    """A process of its own: runs, and notes in a file every round whose first message is about to leave (`begins`) and
     every sum that was seen (`sum`)."""
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
@@ -86,8 +86,7 @@ def child(folder: Path, log: Path, words: tuple[str, ...], resume: bool) -> None
     with open(log, "ab", buffering=0) as file:
 
         def note(what: str, round: int) -> None:
-            file.write(f"{what} {round}\n".encode())
-            os.fsync(file.fileno())
+            file.write(f"{what} {round}\n".encode())  # unbuffered: it outlives the process
 
         with watched(lambda number: note("begins", number), lambda number: note("sum", number)):
             go(folder, *words, resume=resume)

@@ -162,14 +162,13 @@ def test_half_a_line_was_no_beginning(tmp_path):
 def test_killed_at_random_moments_nothing_that_was_seen_goes_uncharged(tmp_path, kills):
     """Whatever moment the kills hit: no more rounds were seen to begin, and no more sums, than are charged; no more
     than one for each kill is charged that was not seen; and the certificate is that of all rounds that are charged."""
-    folder, log, words = tmp_path / "run", tmp_path / "log", (*WORDS, "checkpoint_every=3", "rounds=100000")
+    folder, log, words = tmp_path / "run", tmp_path / "log", (*WORDS, "checkpoint_every=3", "rounds=5000")
     context, moments = multiprocessing.get_context("forkserver"), random.Random(kills)
-    context.set_forkserver_preload(["torch", "interrupted"])
-    hit = 0
-    while hit < kills:
+    context.set_forkserver_preload(["torch", "fedpriv.testing.worlds", "fedpriv.simulation"])
+    for _ in range(kills):
         resumes = (folder / "config.yaml").exists()
         before = log.stat().st_size if log.exists() else 0
-        process = context.Process(target=child, args=(folder, log, words, resumes))
+        process = context.Process(target=child, args=(folder, log, words, resumes), daemon=True)
         process.start()
         while process.is_alive() and (not log.exists() or log.stat().st_size == before):
             time.sleep(0.005)
@@ -177,7 +176,6 @@ def test_killed_at_random_moments_nothing_that_was_seen_goes_uncharged(tmp_path,
         assert process.is_alive(), "ended before it could be killed"
         process.kill()
         process.join()
-        hit += 1
     saved = RunFolder(folder).load_checkpoint()
     with Begun(folder) as begun:
         killed = begun.total
