@@ -12,8 +12,8 @@ from runs import experiment
 from scipy import stats
 from scipy.special import ndtr, ndtri
 
-from fedpriv.aggregation.masked import Masked, MaskedSilo
-from fedpriv.aggregation.plain import Plain, PlainSilo
+from fedpriv.aggregation.masked import Masked
+from fedpriv.aggregation.plain import Plain
 from fedpriv.deployment import Federation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms import grid_noise
@@ -45,7 +45,7 @@ def observed(aggregation, silos):
     )
     block = Contributions(np.array([0]), torch.full((1, TRIALS), TRUTH, dtype=torch.float64))
     update = Update(iter([block]), noise)
-    silo = {Plain: PlainSilo, Masked: MaskedSilo}[type(aggregation)]("silo0", WEIGHTINGS["uniform"])
+    silo = aggregation.silo("silo0", tuple(f"silo{i}" for i in range(silos)), WEIGHTINGS["uniform"])
     silo.weights = np.ones(1)
     if isinstance(aggregation, Masked):
         return query.encoding.decode(silo.encoded(update, query.encoding)), query

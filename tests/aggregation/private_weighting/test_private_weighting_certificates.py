@@ -85,11 +85,11 @@ def test_discrete_noise_is_drawn_on_the_grid_and_arrives_whole():
     np.testing.assert_allclose(total, world.weighted(), rtol=1e-12, atol=most)
 
 
-def test_digits_beyond_what_discrete_noise_can_have_are_refused():
-    fine = small(key_bits=2048, precision=52)
-    check(fine, algorithm(), Gaussian(1.0, 5.0))
+@pytest.mark.parametrize("mechanism", [Gaussian(1.0, 5.0), DiscreteGaussian(1.0, 5.0)])
+def test_digits_beyond_what_integer_noise_can_have_are_refused(mechanism):
+    check(small(key_bits=2048, precision=47), algorithm(), mechanism)
     with pytest.raises(ConfigError, match=r"aggregation\.precision=52: too many digits"):
-        check(fine, algorithm(), DiscreteGaussian(1.0, 5.0))
+        check(small(key_bits=2048, precision=52), algorithm(), mechanism)
 
 
 @pytest.mark.parametrize("mechanism", [Gaussian(1.0, 5.0), DiscreteGaussian(1.0, 5.0)])
