@@ -18,7 +18,7 @@ from fedpriv.training.trainers.stacked import Stacked
 from fedpriv.training.trainers.vmapped import Vmapped
 from fedpriv.training.vectors import flatten, load
 
-STREAMS, ROUND, PARTY = Streams(6), 3, "silo-1"
+STREAMS, ROUND, PARTY = Streams(7), 3, "silo-1"
 
 
 def mlp(inputs=6, hidden=(8, 8), outputs=3, p=0.0):
