@@ -3,18 +3,27 @@
 A simulation never shares a generator between two uses, so the order in which parties run, a resumed run, or a new
 consumer of randomness cannot shift anybody else's numbers. Streams are seedable and therefore public knowledge to
 whoever knows the seed: never draw a key, a mask or a share from one.
+
+What a unit of privacy (a user, a record) draws comes from a key of its own, `unit_keys`, and not from its place in a
+generator's output: there, removing one unit would shift the draws of all later ones, and the sensitivity of their sum
+would be that of all of them. Numbers below a key are named by counters, `branch`, and need no state.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 SETUP = -1
 """The round number of everything that happens before the first round."""
+GAMMA = 0x9E3779B97F4A7C15
+"""SplitMix64's step from one counter to the next."""
+FACTORS = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+"""SplitMix64's multipliers."""
 
 DIRECT_BYTES = 4096
 """As many bytes come from the operating system itself; for more, a cipher is faster."""
@@ -42,9 +51,49 @@ class Streams:
         """A 63-bit seed for a `torch.Generator`, for draws that must happen on the training device."""
         return self._key(purpose, round, party) >> 65
 
+    def unit_keys(self, purpose: str, round: int, party: str, units: np.ndarray) -> np.ndarray:
+        """(k,) uint64: a key for each of `units` (k,) int64, the same whoever else is asked for; distinct for distinct
+        units. With `system`, what they are made of is read from the operating system in every call.
+
+        SplitMix64 is no cipher: keys serve batch orders, dropout and simulated sampling, never noise or masks.
+        """
+        base = int.from_bytes(os.urandom(16), "little") if self.system else self._key(purpose, round, party)
+        low, high = np.uint64(base % 2**64), np.uint64(base >> 64)
+        return mix64(mix64(units.astype(np.uint64) + low) + high)
+
+    def unit_coins(self, purpose: str, round: int, party: str, units: np.ndarray) -> Callable[[int], np.ndarray]:
+        """A function of the step's number that gives each of `units` (k,) int64 a uniform number from [0, 1), (k,)
+        float64. With `system` all of them are the operating system's; else each is of (unit, step) alone."""
+        if self.system:
+            generator = SystemGenerator()
+            return lambda step: generator.random(len(units))
+        keys = self.unit_keys(purpose, round, party, units)
+
+        def coins(step: int) -> np.ndarray:
+            numbers: np.ndarray = (branch(keys, step) >> np.uint64(11)) * 2.0**-53
+            return numbers
+
+        return coins
+
     def secret(self, purpose: str, round: int, party: str = "") -> np.random.Generator | SystemGenerator:
         """The generator for draws that must stay unknown for privacy to hold: DP noise, the sample of users."""
         return SystemGenerator() if self.system else self.generator(purpose, round, party)
+
+
+def mix64(z: np.ndarray) -> np.ndarray:
+    """Each uint64 of `z` scrambled, one to one: the finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable
+    pseudorandom number generators, OOPSLA 2014; Stafford's variant 13)."""
+    z = (z ^ z >> np.uint64(30)) * np.uint64(FACTORS[0])
+    z = (z ^ z >> np.uint64(27)) * np.uint64(FACTORS[1])
+    mixed: np.ndarray = z ^ z >> np.uint64(31)
+    return mixed
+
+
+def branch(keys: np.ndarray, counters: np.ndarray | int) -> np.ndarray:
+    """The uint64 numbers that `counters` (integers from 0 on) name below `keys` (uint64), broadcast against each other;
+    each is a key in its turn."""
+    steps = np.atleast_1d(np.asarray(counters, dtype=np.uint64)) + np.uint64(1)
+    return mix64(keys + np.uint64(GAMMA) * steps)
 
 
 class SystemGenerator:

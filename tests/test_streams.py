@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedpriv.streams import DIRECT_BYTES, Streams, SystemGenerator
+from fedpriv.streams import DIRECT_BYTES, GAMMA, Streams, SystemGenerator, branch, mix64
 
 
 def test_same_name_same_stream_and_any_other_name_another():
@@ -21,6 +21,48 @@ def test_same_name_same_stream_and_any_other_name_another():
         Streams(3).generator("noise", 51, "silo"),
     ]
     assert all(not np.array_equal(base, other.random(8)) for other in others)
+
+
+def test_a_units_key_does_not_depend_on_the_other_units():
+    units = np.array([4, 0, 900, 17])
+    keys = Streams(3).unit_keys("dropout", 5, "silo1", units)
+    assert keys.dtype == np.uint64
+    np.testing.assert_array_equal(Streams(3).unit_keys("dropout", 5, "silo1", units[[2]]), keys[[2]])
+    others = [(3, "batches", 5, "silo1"), (4, "dropout", 5, "silo1"), (3, "dropout", 6, "silo1")]
+    others.append((3, "dropout", 5, "silo2"))
+    for seed, *name in others:
+        assert not np.intersect1d(Streams(seed).unit_keys(*name, units), keys).size
+    assert len(np.unique(Streams(0).unit_keys("dropout", 0, "", np.arange(100_000)))) == 100_000
+
+
+def test_the_systems_keys_are_new_in_every_call():
+    units, streams = np.arange(50), Streams(3, system=True)
+    first, second = (streams.unit_keys("dropout", 5, "silo1", units) for _ in range(2))
+    assert len(np.unique(np.concatenate([first, second]))) == 100
+    coins = [streams.unit_coins("record sample", 5, "silo1", units)(0) for _ in range(2)]
+    assert not np.array_equal(*coins)
+
+
+def test_a_units_coins_are_uniform_and_its_own():
+    units = np.arange(2000)
+    coins = Streams(3).unit_coins("record sample", 5, "silo1", units)
+    drawn = np.stack([coins(step) for step in range(100)])
+    assert 0 <= drawn.min() < drawn.max() < 1
+    assert stats.kstest(drawn.ravel(), "uniform").pvalue > 1e-6
+    assert stats.chisquare((drawn < 0.3).sum(0)).pvalue > 1e-6
+    for one, other in ((drawn[1:], drawn[:-1]), (drawn[:, 1:], drawn[:, :-1])):
+        assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 5 / one.size**0.5
+    some = Streams(3).unit_coins("record sample", 5, "silo1", units[7::100])
+    np.testing.assert_array_equal(some(99), drawn[99, 7::100])
+
+
+def test_branches_of_a_key_are_splitmix64():
+    """The first outputs of SplitMix64 from seed 1234567, as listed on Rosetta Code."""
+    known = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821]
+    keys = np.array([1234567], dtype=np.uint64)
+    assert branch(keys, np.arange(5)).tolist() == known
+    assert branch(keys, 3).tolist() == known[3:4]
+    assert mix64(keys + np.uint64(GAMMA)).tolist() == known[:1]
 
 
 def test_torch_seeds_fit_and_differ():

@@ -128,17 +128,19 @@ class UldpGroup(WholeSilo):
         from fedpriv.training.dp_sgd import DpSgd, dp_sgd
 
         data, mechanism, streams = silo.data, query.mechanism, silo.streams
-        steps, rate = self._steps(len(data.x))
+        federation = silo.deployment.federation
+        records, group = federation.silo_records[silo.index], federation.records_per_draw
+        steps, rate = self._steps(records)
         if not steps:
             return
-        group = silo.deployment.federation.records_per_draw
+        units = data.records[::group]  # a group draws as its first record
         recipe = DpSgd(
             steps=steps,
             sampling_rate=rate,
             clip=mechanism.clip,
             noise_multiplier=mechanism.noise_multiplier,
             lr=self.local_lr,
-            expected_batch=len(data.x) // group * rate,
+            expected_batch=records // group * rate,
         )
         delta = dp_sgd(
             recipe,
@@ -147,9 +149,9 @@ class UldpGroup(WholeSilo):
             x=data.x,
             y=data.y,
             task=silo.task,
-            sample_rng=streams.secret(query.stream("record sample"), query.round, silo.name),
+            coins=streams.unit_coins(query.stream("record sample"), query.round, silo.name, units),
             noise_rng=streams.secret(query.stream("noise"), query.round, silo.name),
-            dropout_seed=streams.torch_seed(query.stream("dropout"), query.round, silo.name),
+            dropout_keys=streams.unit_keys(query.stream("dropout"), query.round, silo.name, units),
             group=group,
             tally=tally,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,12 +21,22 @@ class SiloData:
     x: (n, ...) tensor of floats or integers, y: (n, ...) tensor, both on one device.
     users: (k,) int64, the global ids of the users with at least one record here, ascending.
     starts: (k + 1,) int64; user users[i] owns rows starts[i]:starts[i + 1].
+    records: (n,) int64, the records' row numbers in the data set, by which they draw; by default 0 to n - 1.
+
+    Raises ValueError unless every row has a number.
     """
 
     x: torch.Tensor
     y: torch.Tensor
     users: np.ndarray
     starts: np.ndarray
+    records: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    def __post_init__(self) -> None:
+        if not len(self.records):
+            object.__setattr__(self, "records", np.arange(len(self.x)))
+        if len(self.records) != len(self.x):
+            raise ValueError(f"{len(self.records)} numbers for {len(self.x)} records")
 
     @property
     def counts(self) -> np.ndarray:
@@ -40,7 +50,8 @@ class SiloData:
     def pooled(self) -> SiloData:
         """The same records as if one user (id 0) owned them all, for algorithms that train on the whole silo."""
         rows = len(self.x)
-        return SiloData(self.x, self.y, np.zeros(min(rows, 1), dtype=np.int64), np.unique([0, rows]).astype(np.int64))
+        users, starts = np.zeros(min(rows, 1), dtype=np.int64), np.unique([0, rows]).astype(np.int64)
+        return replace(self, users=users, starts=starts)
 
 
 def split_by_silo(records: Records, allocation: Allocation, device: str) -> list[SiloData]:
@@ -55,5 +66,5 @@ def split_by_silo(records: Records, allocation: Allocation, device: str) -> list
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         x = torch.from_numpy(np.ascontiguousarray(records.x[rows])).to(device)
         y = torch.from_numpy(np.ascontiguousarray(records.y[rows])).to(device)
-        silos.append(SiloData(x, y, users.astype(np.int64), starts))
+        silos.append(SiloData(x, y, users.astype(np.int64), starts, rows))
     return silos

@@ -117,7 +117,7 @@ class _PerRecord(ClippedGradients):
         return max(1, MAX_NUMBERS_IN_MEMORY // parameters)
 
     def _sum(self, theta: Tensor, x: Tensor, y: Tensor, *, tally: Tally | None) -> Tensor:
-        gradients = self.gradients(theta, x.unsqueeze(1), y.unsqueeze(1))
+        gradients = self.gradients(theta, x.unsqueeze(1), y.unsqueeze(1), {})
         factors = self._factors(gradients.norm(dim=1), tally)
         return factors @ torch.where(factors.unsqueeze(1) > 0, gradients, 0.0)
 

@@ -24,11 +24,12 @@ from fedpriv.mechanisms.grid_noise import noised
 from fedpriv.streams import SystemGenerator
 from fedpriv.tally import Tally
 from fedpriv.tasks import Task
-from fedpriv.training.modes import in_mode, seeded_dropout
+from fedpriv.training.record_dropout import RecordDropout
 from fedpriv.training.shared_state import refuse_shared_state
 from fedpriv.training.vectors import unflatten
 
 Generator = np.random.Generator | SystemGenerator
+Gradients = Callable[[Tensor, Tensor, Tensor, dict[str, Tensor]], Tensor]
 
 MAX_NUMBERS_IN_MEMORY = 2**24
 """Numbers of per-record gradients in memory at once; a larger batch is summed in pieces."""
@@ -58,16 +59,20 @@ def dp_sgd(
     x: Tensor,
     y: Tensor,
     task: Task,
-    sample_rng: Generator,
+    coins: Callable[[int], np.ndarray],
     noise_rng: Generator,
-    dropout_seed: int,
+    dropout_keys: np.ndarray,
     group: int = 1,
     tally: Tally | None = None,
 ) -> Tensor:
     """Final minus starting parameters (d,) float32 after training from `theta` (d,) float32 on one silo's records.
 
-    x: (n, ...), y: (n, ...), on the device of `theta`. The result is a deterministic function of the arguments and the
-    states of the two generators; torch's global generators and `model` are left as they were.
+    x: (n, ...), y: (n, ...), on the device of `theta`. The result is a deterministic function of the arguments, the
+    coins and the state of the generator; torch's global generators and `model` are left as they were.
+
+    coins: of a step's number, a uniform number from [0, 1) for each group, (n / group,). dropout_keys: (n / group,)
+    uint64, from which each group draws its dropout in every step. What a group gets of either must not depend on which
+    others are there: else removing one would change the others' gradients, and the sensitivity would not be `clip`.
 
     group: for losses that compare records (Cox): every `group` consecutive rows are one draw of the sampler, with one
     gradient, that of the mean loss of these rows, clipped as one. The unit of privacy is then the group. A record is in
@@ -77,42 +82,51 @@ def dp_sgd(
     A gradient with NaN or infinity counts as zero: that depends on its record and the public model alone, so the
     sensitivity stays `clip`. tally: counts them, all sampled gradients (`units`) and the clipped ones; not private.
 
-    Raises ConfigError for networks with BatchNorm, ValueError for rows that do not fill whole groups.
+    Raises ConfigError for networks with BatchNorm or with random numbers of other layers than dropout, ValueError for
+    rows that do not fill whole groups.
     """
     refuse_shared_state(model)
     if len(x) % group or recipe.expected_batch <= 0:
         raise ValueError(f"{len(x)} rows in groups of {group}, expected batch {recipe.expected_batch}")
-    gradients = per_group_gradients(model, task, group)
     x, y = (torch.unflatten(rows, 0, (len(rows) // group, group)) for rows in (x, y))
+    dropout = RecordDropout(model, torch.zeros(x.shape[1:], dtype=x.dtype, device=x.device))
+    gradients = per_group_gradients(dropout.model, task, group)
     vector = nn.Parameter(theta.clone())
     optimizer = _optimizer(vector, recipe, noise_rng)
     rows_at_once = max(1, MAX_NUMBERS_IN_MEMORY // len(theta))
-    with in_mode(model, train=True), seeded_dropout(theta.device, dropout_seed):
-        for _ in range(recipe.steps):
-            batch = torch.from_numpy(np.flatnonzero(sample_rng.random(len(x)) < recipe.sampling_rate)).to(theta.device)
-            pieces = torch.split(batch, rows_at_once)  # an empty batch is one empty piece
-            for i, rows in enumerate(pieces):
-                per_record = gradients(vector.detach(), x[rows], y[rows])
-                optimizer.take(_zero_unless_finite(per_record, recipe.clip, tally))
-                optimizer.signal_skip_step(i + 1 < len(pieces))
-                optimizer.step()
-                optimizer.zero_grad()
+    for step in range(recipe.steps):
+        batch = np.flatnonzero(coins(step) < recipe.sampling_rate)
+        # An empty batch is one empty piece.
+        pieces = [batch[start : start + rows_at_once] for start in range(0, max(1, len(batch)), rows_at_once)]
+        for i, rows in enumerate(pieces):
+            index = torch.from_numpy(rows).to(theta.device)
+            masks = dropout.masks(dropout_keys[rows], step)
+            per_record = gradients(vector.detach(), x[index], y[index], masks)
+            optimizer.take(_zero_unless_finite(per_record, recipe.clip, tally))
+            optimizer.signal_skip_step(i + 1 < len(pieces))
+            optimizer.step()
+            optimizer.zero_grad()
     return vector.detach() - theta
 
 
-def per_group_gradients(model: nn.Module, task: Task, group: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """A function of theta (d,), x (b, group, ...) and y (b, group, ...) that gives each group's gradient, (b, d)."""
+def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
+    """A function of theta (d,), x (b, group, ...), y (b, group, ...) and each group's own buffers (b, ...) by name, {}
+    for none, that gives the gradient of each group's mean loss, (b, d).
 
-    def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        outputs = functional_call(model, parameters, (x,))
+    Random numbers that the network itself draws depend on a group's place among the others: good where a record is
+    replaced by another, not where one is removed.
+    """
+
+    def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> Tensor:
+        outputs = functional_call(model, {**parameters, **buffers}, (x,))
         return task.loss(outputs, y, torch.full((group,), 1 / group, device=x.device))
 
-    one_each = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
+    one_each = vmap(grad(loss), in_dims=(None, 0, 0, 0), randomness="different")
 
-    def gradients(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    def gradients(theta: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> Tensor:
         if not len(x):
             return theta.new_zeros((0, len(theta)))
-        named = one_each(unflatten(model, theta), x, y)
+        named = one_each(unflatten(model, theta), x, y, buffers)
         return torch.cat([piece.flatten(1) for piece in named.values()], dim=1)
 
     return gradients

@@ -26,14 +26,10 @@ def seeded_dropout(device: torch.device, seed: int) -> Iterator[None]:
     """Context in which `device` draws dropout from `seed`; its global generator comes back as it was."""
     if device.type == "cuda":
         with torch.random.fork_rng([device]), torch.cuda.device(device):
+            torch.default_generator.manual_seed(seed)
             torch.cuda.manual_seed(seed)
             yield
     else:
         with torch.random.fork_rng([]):
             torch.default_generator.manual_seed(seed)
             yield
-
-
-def draw_seed(generator: torch.Generator) -> int:
-    """A seed from `generator`, for another generator on its device."""
-    return int(torch.randint(2**62, (1,), generator=generator, device=generator.device))

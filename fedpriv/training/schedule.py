@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.data.silo import SiloData
+from fedpriv.streams import branch
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,15 @@ class Batch:
     x: Tensor
     y: Tensor
     weight: Tensor
+
+
+@dataclass(frozen=True)
+class Step:
+    """A batch step, and its place in a user's own training: the epoch, and the batch's place in it."""
+
+    batch: Batch
+    epoch: int
+    place: int
 
 
 @dataclass(frozen=True)
@@ -75,35 +85,38 @@ def cut(counts: np.ndarray, size: int, limits: Limits) -> list[tuple[int, int]]:
 
 def batches(
     data: SiloData, positions: np.ndarray, size: int, *, epochs: int, keys: np.ndarray | None
-) -> Iterator[Batch]:
+) -> Iterator[Step]:
     """The batch steps of the users at `positions` (k,), sorted by records, descending.
 
-    size: rows of a batch. keys: (epochs, n) one random number a record of the silo and epoch; a user's records are
-    taken in the order of their keys. A user whose records fit in one batch keeps their order; if that holds for all,
-    no keys are needed and every step is the very same Batch object.
+    size: rows of a batch. keys: (k,) uint64, one a user, that its orders come from: in every epoch each of its records
+    has a random number by its rank among the user's, and they are taken in that order. A user whose records fit in one
+    batch keeps their order; if that holds for all, no keys are needed and every step has the very same Batch object.
     """
     counts, starts = data.counts[positions], data.starts[positions]
     if counts[0] <= size:
         rows = starts[:, None] + np.minimum(np.arange(counts[0]), counts[:, None] - 1)
         batch = _take(data, rows, _weights(data, counts, int(counts[0])))
-        for _ in range(epochs):
-            yield batch
+        for epoch in range(epochs):
+            yield Step(batch, epoch, 0)
         return
     assert keys is not None
     local = np.arange(counts[0])
-    real, rows = local < counts[:, None], starts[:, None] + np.minimum(local, counts[:, None] - 1)
+    rows = starts[:, None] + np.minimum(local, counts[:, None] - 1)
     offsets = range(0, int(counts[0]), size)
     active = [int((counts > offset).sum()) for offset in offsets]
     weights = [
         _weights(data, np.minimum(size, counts[:a] - offset), min(size, int(counts[0]) - offset))
         for a, offset in zip(active, offsets)
     ]
+    mixed = active[1]  # users of several batches come first
+    padding = local >= counts[:mixed, None]
     for epoch in range(epochs):
-        key = np.where(counts[:, None] > size, keys[epoch][rows], local)
-        order = np.where(real, key, np.inf).argsort(axis=1, kind="stable")
-        shuffled = np.take_along_axis(rows, order, axis=1)
-        for a, offset, weight in zip(active, offsets, weights):
-            yield _take(data, shuffled[:a, offset : offset + size], weight)
+        numbers = branch(branch(keys[:mixed], epoch)[:, None], local)
+        numbers[padding] = np.iinfo(np.uint64).max
+        order = numbers.argsort(axis=1, kind="stable")
+        shuffled = np.concatenate([np.take_along_axis(rows[:mixed], order, axis=1), rows[mixed:]])
+        for place, (a, offset, weight) in enumerate(zip(active, offsets, weights)):
+            yield Step(_take(data, shuffled[:a, offset : offset + size], weight), epoch, place)
 
 
 def _weights(data: SiloData, counts: np.ndarray, width: int) -> Tensor:

@@ -15,7 +15,7 @@ Measured on one core (milliseconds a user and batch step; stacked and vmapped wi
                                      64     3.5          5.8       2.8       2.6
 
 The stacked trainer, where it knows the layers, wins everywhere. Of the other two, the vmapped one wins while the fixed
-cost of a step dominates: several users, small networks, few products a step.
+cost of a step dominates: several users, small networks, few products a step. It cannot train what draws random numbers.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 
 from fedpriv.training.shared_state import mixing_layer
 from fedpriv.training.trainers.base import LocalProblem, UserTrainer
 from fedpriv.training.trainers.compile_layers import compile_layers
 from fedpriv.training.trainers.sequential import Sequential
 from fedpriv.training.trainers.stacked import Stacked
-from fedpriv.training.trainers.vmapped import Vmapped
+from fedpriv.training.trainers.vmapped import Vmapped, can_be_vmapped
 
 MIN_VMAPPED_USERS = 6
 """With fewer users than this, vmap costs more than it saves."""
@@ -42,15 +41,17 @@ PARAMETERS_LIMIT = 250_000
 Selection = list[tuple[UserTrainer[Any], np.ndarray]]
 
 
-def select_trainers(problem: LocalProblem, rows: np.ndarray, generator: torch.Generator) -> Selection:
-    """Trainers for users whose largest batches have `rows` (k,) records, each with the indices of the users it trains.
-    generator: draws dropout masks; on the training device."""
+def select_trainers(problem: LocalProblem, rows: np.ndarray) -> Selection:
+    """Trainers for users whose largest batches have `rows` (k,) records, each with the indices of the users it
+    trains."""
     links = compile_layers(problem.model, problem.shape)
     if links is not None:
-        return [(Stacked(problem, links, generator), np.arange(len(rows)))]
+        return [(Stacked(problem, links), np.arange(len(rows)))]
     light = (rows * problem.cost.products < PRODUCTS_LIMIT) & (problem.cost.parameters < PARAMETERS_LIMIT)
     # A layer that mixes records remembers them in buffers, which only the sequential trainer gives to each user.
     if light.sum() < MIN_VMAPPED_USERS or mixing_layer(problem.model) is not None:
+        light[:] = False
+    if light.any() and not can_be_vmapped(problem):
         light[:] = False
     selection: Selection = []
     if light.any():

@@ -14,7 +14,6 @@ from fedpriv.streams import Streams
 from fedpriv.tasks import Task
 from fedpriv.training.cost import measure_cost
 from fedpriv.training.description import Block, Training
-from fedpriv.training.modes import draw_seed, seeded_dropout
 from fedpriv.training.schedule import batches, cut
 from fedpriv.training.select import select_trainers
 from fedpriv.training.shared_state import refuse_shared_state
@@ -39,9 +38,12 @@ def train_users(
 
     LocalTrain of Kato et al. (Uldp-FL, PVLDB 2024): the loss is averaged inside each batch, the last batch of a pass
     may be smaller, dropout is active. Every user comes exactly once, in no particular order, in blocks that fit a fixed
-    memory budget. A user's batches do not depend on who else trains; with dropout, results are a deterministic function
-    of (seed, round, party, prefix, users). `model` is a template and stays as it is; its buffers, such as running
-    statistics, are what every training starts from.
+    memory budget. `model` is a template and stays as it is; its buffers, such as running statistics, are what every
+    training starts from.
+
+    A user's batches and dropout depend on (seed, round, party, prefix, user) alone, whoever else trains and in
+    whichever blocks: removing a user leaves the results of all others as they were, up to float32 rounding, since
+    kernels may add in another order when blocks have another shape. With system randomness nothing can be repeated.
 
     prefix: put in front of the names of the random streams. Features of integers reach the model as they are.
 
@@ -57,20 +59,21 @@ def train_users(
         return
     batches_stream, dropout_stream = (f"{prefix} {name}".lstrip() for name in ("batches", "dropout"))
     size = recipe.batch_size or int(counts.max())
-    keys = None
+    orders = None
     if counts.max() > size:
-        keys = streams.generator(batches_stream, round, party).random((recipe.epochs, int(counts.sum())))
+        orders = streams.unit_keys(batches_stream, round, party, data.users)
+    dropout = streams.unit_keys(dropout_stream, round, party, data.users)
     chosen = chosen[np.argsort(-counts[chosen], kind="stable")]
-    generator = torch.Generator(data.x.device).manual_seed(streams.torch_seed(dropout_stream, round, party))
     problem = _problem(training, model, data, task=task)
-    for trainer, users in select_trainers(problem, np.minimum(counts[chosen], size), generator):
+    for trainer, users in select_trainers(problem, np.minimum(counts[chosen], size)):
         group = chosen[users]
         for start, stop in cut(counts[group], size, trainer.limits):
             block = group[start:stop]
             work = int(counts[block].clip(max=size).sum()) * problem.cost.products
-            with seeded_dropout(data.x.device, draw_seed(generator)), _threads(work):
+            keys = None if orders is None else orders[block]
+            with _threads(work):
                 steps = batches(data, block, size, epochs=recipe.epochs, keys=keys)
-                deltas = trainer.train(len(block), steps)
+                deltas = trainer.train(dropout[block], steps)
             yield Block(block, deltas)
 
 
@@ -87,6 +90,7 @@ def _problem(training: Training, model: nn.Module, data: SiloData, *, task: Task
         recipe=training.recipe,
         start=on_device(training.start),
         correction=None if training.correction is None else on_device(training.correction),
+        dtype=data.x.dtype,
     )
 
 

@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Records
-from fedpriv.data.silo import split_by_silo
+from fedpriv.data.silo import SiloData, split_by_silo
 
 
 def example():
@@ -20,6 +22,17 @@ def test_a_silos_records_are_sorted_by_user_and_keep_their_order():
     assert first.starts.tolist() == [0, 1, 3]
     assert first.counts.tolist() == [1, 2]
     assert second.y.tolist() == [4, 3]
+
+
+def test_records_keep_their_numbers_in_the_data_set():
+    first, second = split_by_silo(*example(), "cpu")
+    assert first.records.tolist() == [1, 0, 2]
+    assert second.records.tolist() == [4, 3]
+    assert first.pooled().to("cpu").records.tolist() == [1, 0, 2]
+    fresh = SiloData(first.x, first.y, first.users, first.starts)
+    assert fresh.records.tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="2 numbers for 3 records"):
+        replace(first, records=np.arange(2))
 
 
 def test_counts_agree_with_the_allocation():

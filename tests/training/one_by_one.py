@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fedpriv.data.silo import SiloData
-from fedpriv.streams import Streams
+from fedpriv.streams import Streams, branch
 from fedpriv.tasks import BinaryClassification, Classification, CoxRegression
 from fedpriv.training import users
 from fedpriv.training.description import Training
@@ -18,7 +18,7 @@ from fedpriv.training.trainers.stacked import Stacked
 from fedpriv.training.trainers.vmapped import Vmapped
 from fedpriv.training.vectors import flatten, load
 
-STREAMS, ROUND, PARTY = Streams(5), 3, "silo-1"
+STREAMS, ROUND, PARTY = Streams(7), 3, "silo-1"
 
 
 def mlp(inputs=6, hidden=(8, 8), outputs=3, p=0.0):
@@ -76,16 +76,16 @@ def token_silo(counts, seed=0):
     return replace(data, x=torch.from_numpy(ids))
 
 
-def stacked(problem, rows, generator):
+def stacked(problem, rows):
     links = compile_layers(problem.model, problem.shape)
-    return [(Stacked(problem, links, generator), np.arange(len(rows)))]
+    return [(Stacked(problem, links), np.arange(len(rows)))]
 
 
-def vmapped(problem, rows, generator):
+def vmapped(problem, rows):
     return [(Vmapped(problem), np.arange(len(rows)))]
 
 
-def sequential(problem, rows, generator):
+def sequential(problem, rows):
     return [(Sequential(problem), np.arange(len(rows)))]
 
 
@@ -107,16 +107,16 @@ def torch_optimizer(optimizer, parameters, lr):
 
 def one_by_one(model, theta, data, task, recipe, correction=None):
     """Deltas (k, d) of all users of `data`; dropout must be off."""
-    keys = STREAMS.generator("batches", ROUND, PARTY).random((recipe.epochs, len(data.x)))
+    keys = STREAMS.unit_keys("batches", ROUND, PARTY, data.users)
     deltas = []
-    for start, stop in zip(data.starts[:-1], data.starts[1:]):
+    for key, start, stop in zip(keys, data.starts[:-1], data.starts[1:]):
         load(model, theta)
         size = recipe.batch_size or int(stop - start)
         optimizer = torch_optimizer(recipe.optimizer, model.parameters(), recipe.lr)
         for epoch in range(recipe.epochs):
             order = torch.arange(start, stop)
             if stop - start > size:
-                order = order[np.argsort(keys[epoch, start:stop], kind="stable")]
+                order = order[np.argsort(branch(branch(key[None], epoch), np.arange(stop - start)))]
             for rows in order.split(size):
                 optimizer.zero_grad()
                 loss = task.loss(model(data.x[rows]), data.y[rows], torch.full((len(rows),), 1 / len(rows)))

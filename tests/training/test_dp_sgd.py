@@ -12,11 +12,12 @@ from fedpriv.errors import ConfigError
 from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
-from fedpriv.streams import SystemGenerator
+from fedpriv.streams import Streams, SystemGenerator
 from fedpriv.tally import Tally
 from fedpriv.tasks import BinaryClassification, Classification, CoxRegression, Task
 from fedpriv.training import dp_sgd as module
 from fedpriv.training.dp_sgd import DpSgd, dp_sgd
+from fedpriv.training.record_dropout import RecordDropout
 from fedpriv.training.vectors import flatten, load
 
 WHOLE = DpSgd(steps=1, sampling_rate=1.0, clip=1.0, noise_multiplier=0.0, lr=0.5, expected_batch=7.0)
@@ -77,9 +78,10 @@ def network(kind: str, dropout: float = 0.0):
 
 
 def train(model, x, y, task, recipe, group=1, sample=0, noise=1, dropout=2, tally=None):
-    generators = (rng(s) if isinstance(s, int) else s for s in (sample, noise))
-    sample_rng, noise_rng = generators
-    random = {"sample_rng": sample_rng, "noise_rng": noise_rng, "dropout_seed": dropout}
+    noise_rng, sampler = rng(noise) if isinstance(noise, int) else noise, rng(sample)
+    units = len(x) // group
+    keys = Streams(dropout).unit_keys("dropout", 1, "silo0", np.arange(units))
+    random = {"coins": lambda step: sampler.random(units), "noise_rng": noise_rng, "dropout_keys": keys}
     theta = flatten(model)
     return dp_sgd(recipe, model=model, theta=theta, x=x, y=y, task=task, group=group, tally=tally, **random)
 
@@ -231,11 +233,91 @@ def test_dropout_comes_from_its_seed_and_the_caller_sees_no_trace(kind):
     assert not torch.equal(first, other)
 
 
-def test_records_drop_units_of_their_own():
-    model, x, y, task, _ = network("mlp", dropout=0.5)
-    same_x, same_y = x[:1].expand(20, 1, -1), y[:1].expand(20, 1)
-    gradients = module.per_group_gradients(model.train(), task, 1)(flatten(model), same_x, same_y)
-    assert len(gradients.unique(dim=0)) > 10
+def dropping(kind):
+    """A network whose dropout layers are of all kinds that it may have, with records and labels."""
+    torch.manual_seed(1)
+    if kind == "channels":
+        model = nn.Sequential(
+            nn.Conv2d(1, 3, 3), nn.Dropout2d(0.4), nn.Dropout(0.0), nn.Flatten(), nn.Linear(48, 8), nn.Tanh(),
+            nn.Dropout(0.5), nn.Linear(8, 3),
+        )  # fmt: skip
+        return model, torch.randn(20, 1, 6, 6), torch.arange(20) % 3
+    model, x, y, _, _ = network("mlp", dropout=0.5)
+    return model, x, y
+
+
+@pytest.mark.parametrize("kind", ["mlp", "channels"])
+@pytest.mark.parametrize("group", [1, 2])
+def test_removing_a_record_leaves_the_dropout_and_the_coins_of_all_others(kind, group):
+    model, x, y = dropping(kind)
+    recipe = DpSgd(1, 0.6, clip=0.05, noise_multiplier=0.0, lr=1.0, expected_batch=1.0)
+    streams, theta = Streams(4), flatten(model)
+
+    def total(units):
+        place = {"round": 1, "party": "silo0", "units": units}
+        coins, keys = streams.unit_coins("record sample", **place), streams.unit_keys("dropout", **place)
+        rows = (units[:, None] + np.arange(group)).ravel()
+        return -dp_sgd(
+            recipe,
+            model=model,
+            theta=theta,
+            x=x[rows],
+            y=y[rows],
+            task=Classification(),
+            coins=coins,
+            noise_rng=rng(),
+            dropout_keys=keys,
+            group=group,
+        )
+
+    everybody = np.arange(0, 20, group)
+    whole = total(everybody)
+    alone = torch.stack([total(np.array([unit])) for unit in everybody])
+    torch.testing.assert_close(alone.sum(0), whole, rtol=1e-4, atol=1e-6)
+    assert 0 < int((alone.norm(dim=1) > 0).sum()) < len(alone)
+    assert float(alone.norm(dim=1).max()) <= 0.05 * (1 + 1e-4)
+    torch.testing.assert_close(total(everybody[::-1]), whole, rtol=1e-4, atol=1e-6)
+
+
+def test_records_drop_units_of_their_own_and_others_in_every_step():
+    model, x, _ = dropping("channels")
+    dropout = RecordDropout(model, x[:1])
+    keys = Streams(0).unit_keys("dropout", 1, "silo0", np.arange(4000))
+    first, second = (dropout.masks(keys, step) for step in (0, 1))
+    assert [mask.shape[1:] for mask in first.values()] == [(1, 3, 1, 1), (1, 8)]
+    for name, p in zip(first, (0.4, 0.5)):
+        mask = first[name]
+        assert mask.unique().tolist() == pytest.approx([0.0, 1 / (1 - p)])
+        kept, again = (part[name] > 0 for part in (first, second))
+        assert abs(float(kept.double().mean()) - (1 - p)) < 5 * (p * (1 - p) / kept.numel()) ** 0.5
+        same, agree = float((kept == again).double().mean()), p * p + (1 - p) * (1 - p)
+        assert abs(same - agree) < 5 * (agree * (1 - agree) / kept.numel()) ** 0.5
+        assert len(kept.flatten(1).unique(dim=0)) > 5
+    one, other = RecordDropout(model, x[:1]).masks(keys[:7], 0), {name: mask[:7] for name, mask in first.items()}
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+class Jitter(nn.Linear):
+    def __init__(self):
+        super().__init__(5, 1)
+
+    def forward(self, x):
+        return super().forward(x + torch.rand_like(x))
+
+
+class TwiceDropped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.dropout = nn.Linear(5, 5), nn.Dropout(0.5)
+
+    def forward(self, x):
+        return self.dropout(self.linear(self.dropout(x))).sum(-1)
+
+
+@pytest.mark.parametrize("model", [Jitter(), TwiceDropped()], ids=["jitter", "twice"])
+def test_random_numbers_that_no_record_has_a_key_for_are_refused(model):
+    with pytest.raises(ConfigError, match="random numbers in training only from"):
+        train(model, torch.randn(4, 5), torch.zeros(4), Score(), WHOLE)
 
 
 @pytest.mark.parametrize("layer", [nn.BatchNorm1d(5), nn.BatchNorm1d(5, affine=False, track_running_stats=False)])

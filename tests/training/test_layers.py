@@ -7,6 +7,7 @@ from one_by_one import assert_same, one_by_one, silo, trained
 from torch import nn
 
 from fedpriv.models.l2_projection import L2Projection
+from fedpriv.streams import Streams
 from fedpriv.tasks import Classification
 from fedpriv.training.description import Recipe
 from fedpriv.training.trainers.buffers import BufferPool, Masks
@@ -99,19 +100,68 @@ def test_a_module_used_twice_is_left_to_the_other_trainers():
     assert compile_layers(nn.Sequential(layer, nn.ReLU(), layer), (4,)) is None
 
 
+def masks_of(users, layers=(0,), budget=2**25):
+    keys = Streams(0).unit_keys("dropout", 0, "", np.asarray(users))
+    return Masks(keys, layers=layers, budget=budget, device=torch.device("cpu"))
+
+
+def kept_by(masks, shape, p, rows=1, layer=0):
+    words = torch.empty(shape, dtype=torch.int32)
+    return words > masks.draw(layer, words, p, rows)
+
+
+@pytest.mark.parametrize("varied", ["epoch", "place", "layer"])
 @pytest.mark.parametrize("p", [0.5, 0.3, 0.9, 1.0])
-def test_masks_keep_with_the_right_probability_and_are_independent(p):
-    masks, n, draws = Masks(torch.Generator().manual_seed(0)), 40_000, 40
-    words = torch.empty(draws, n, dtype=torch.int32)
-    kept = torch.stack([row > masks.draw(row, p) for row in words]).double()
+def test_masks_keep_with_the_right_probability_and_are_independent(p, varied):
+    draws, users, rows, features = 40, 20, 20, 101
+    masks = masks_of(range(users), range(draws if varied == "layer" else 3))
+    kept = []
+    for i in range(draws):
+        masks.at(i if varied == "epoch" else 0, i if varied == "place" else 0)
+        kept.append(kept_by(masks, (users, rows, features), p, layer=i if varied == "layer" else 0).double())
+    kept, n = torch.stack(kept), users * rows * features
     # Standard error of a mean of n * draws coins, and of the mean product of two independent centred ones.
     assert abs(float(kept.mean()) - (1 - p)) <= 5 * (p * (1 - p) / (n * draws)) ** 0.5
     centred = kept - (1 - p)
-    for lag in (1, 2, 31, 32):
+    for lag in (1, 2, 10, 11, 31, 32):
         product = (centred[lag:] * centred[:-lag]).mean()
         assert abs(float(product)) <= 5 * p * (1 - p) / (n * (draws - lag)) ** 0.5
-    neighbours = (centred[:, 1:] * centred[:, :-1]).mean()
-    assert abs(float(neighbours)) <= 5 * p * (1 - p) / (n * draws) ** 0.5
+    for dim in (1, 2, 3):  # users, rows, features
+        first, second = (centred.narrow(dim, start, centred.shape[dim] - 1) for start in (0, 1))
+        assert abs(float((first * second).mean())) <= 5 * p * (1 - p) / first.numel() ** 0.5
+
+
+@pytest.mark.parametrize("p", [0.5, 0.3])
+@pytest.mark.parametrize("budget", [0, 2**25])
+def test_a_mask_is_a_users_own_whatever_the_block_the_padding_and_the_order(p, budget):
+    """Users, rows, pieces, what was drawn before and what is kept in memory make no difference."""
+    whole = masks_of(range(9), (0, 1), budget)
+    steps = [(epoch, place, layer) for epoch in (0, 1, 17) for place in (0, 3) for layer in (0, 1)]
+    want = {}
+    for step in steps:
+        whole.at(*step[:2])
+        want[step] = kept_by(whole, (9, 12, 7), p, layer=step[2])
+    some = masks_of([7, 2, 4], (0, 1), budget)
+    for epoch, place, layer in reversed(steps):
+        of_them = want[epoch, place, layer][[7, 2, 4]]
+        some.at(epoch, place)
+        assert torch.equal(kept_by(some, (3, 5, 7), p, layer=layer), of_them[:, :5])
+        assert torch.equal(kept_by(some, (2, 12, 7), p, layer=layer), of_them[:2])
+        some.at(epoch, place, row=4)
+        assert torch.equal(kept_by(some, (3, 8, 7), p, layer=layer), of_them[:, 4:])
+        some.at(epoch, place)
+        images = kept_by(some, (3, 1, 12, 1, 1, 7), p, rows=2, layer=layer)
+        assert torch.equal(images.view(3, 12, 7), of_them)
+
+
+def test_words_are_kept_within_the_budget():
+    masks = masks_of(range(4), (0, 1), budget=2 * 4 * 6 * 8 * 4)
+    for place in range(5):
+        masks.at(0, place)
+        kept_by(masks, (4, 6, 8), 0.5)
+    assert sum(words.nbytes for words in masks._kept.values()) == 2 * 4 * 6 * 8 * 4
+    masks.at(16, 0)
+    assert not masks._kept
 
 
 def test_buffers_reuse_memory_and_keeps_orders():

@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpriv.data.silo import SiloData
+from fedpriv.streams import Streams
 from fedpriv.training.schedule import Limits, batches, cut
 
+STREAMS = Streams(0)
 counts_lists = st.lists(st.integers(1, 300), min_size=1, max_size=60).map(lambda c: np.sort(c)[::-1])
 
 
@@ -49,10 +51,12 @@ def test_an_epoch_takes_every_record_once(counts, size, epochs):
     starts = np.concatenate([[0], np.cumsum(counts)])
     n = int(starts[-1])
     data = SiloData(torch.arange(n), torch.arange(n) * 2, np.arange(len(counts)), starts)
-    keys = np.random.default_rng(0).random((epochs, n))
+    keys = STREAMS.unit_keys("batches", 0, "", np.arange(len(counts)))
     taken = np.zeros((epochs, n))
     steps, longest = -(-int(counts[0]) // size), 0
-    for i, batch in enumerate(batches(data, np.arange(len(counts)), size, epochs=epochs, keys=keys)):
+    for i, step in enumerate(batches(data, np.arange(len(counts)), size, epochs=epochs, keys=keys)):
+        batch = step.batch
+        assert (step.epoch, step.place) == divmod(i, steps)
         real = batch.weight > 0
         users = torch.from_numpy(np.searchsorted(starts, batch.x.numpy(), side="right") - 1)
         assert bool((users == torch.arange(len(batch.x))[:, None]).all())  # padding is the user's own, too
@@ -67,11 +71,11 @@ def test_an_epoch_takes_every_record_once(counts, size, epochs):
 
 def test_orders_differ_between_epochs_and_single_batches_are_reused():
     data = SiloData(torch.arange(30), torch.arange(30), np.arange(2), np.array([0, 20, 30]))
-    keys = np.random.default_rng(0).random((2, 30))
-    steps = list(batches(data, np.array([0, 1]), 10, epochs=2, keys=keys))
+    keys = STREAMS.unit_keys("batches", 0, "", data.users)
+    steps = [step.batch for step in batches(data, np.array([0, 1]), 10, epochs=2, keys=keys)]
     assert not torch.equal(steps[0].x[0], steps[2].x[0])
     assert torch.equal(steps[0].x[1], torch.arange(20, 30))  # one batch: the order does not matter, and is kept
-    once = list(batches(data, np.array([0, 1]), 20, epochs=3, keys=None))
+    once = [step.batch for step in batches(data, np.array([0, 1]), 20, epochs=3, keys=None)]
     assert len(once) == 3
     assert once[0] is once[2]
 

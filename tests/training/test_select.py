@@ -1,6 +1,7 @@
 """The rule that picks the trainer."""
 
 import numpy as np
+import pytest
 import torch
 from one_by_one import Tokens
 from torch import nn
@@ -16,8 +17,8 @@ from fedpriv.training.vectors import flatten
 
 def selected(model, shape, rows, dtype=torch.float32):
     cost = measure_cost(model, shape, dtype)
-    problem = LocalProblem(model, cost, shape, Classification(), Recipe(1, None, 0.1), flatten(model))
-    selection = select_trainers(problem, np.asarray(rows), torch.Generator())
+    problem = LocalProblem(model, cost, shape, Classification(), Recipe(1, None, 0.1), flatten(model), dtype=dtype)
+    selection = select_trainers(problem, np.asarray(rows))
     assert sorted(np.concatenate([users for _, users in selection])) == list(range(len(rows)))
     return {type(trainer).__name__: users.tolist() for trainer, users in selection}
 
@@ -37,6 +38,19 @@ def test_others_are_mapped_when_small_and_looped_when_large():
 
 def test_layers_that_remember_batches_train_one_user_after_another():
     model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+    assert list(selected(model, (4,), [64] * 20)) == ["Sequential"]
+
+
+class Jitter(nn.Module):
+    def forward(self, x):
+        return x + torch.rand_like(x)
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.Dropout(0.5), nn.AlphaDropout(0.5), Jitter()], ids=lambda layer: type(layer).__name__
+)
+def test_networks_that_draw_random_numbers_are_not_mapped(layer):
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), layer, nn.Linear(8, 2))
     assert list(selected(model, (4,), [64] * 20)) == ["Sequential"]
 
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 from one_by_one import PROBLEMS, TRAINERS, Tokens, assert_same, one_by_one, silo, token_silo, trained
 
+from fedpriv.streams import Streams
 from fedpriv.tasks import Classification
 from fedpriv.training import users
 from fedpriv.training.cost import measure_cost
@@ -74,12 +75,12 @@ def test_all_that_a_block_changes_is_in_its_state(trainer, optimizer):
     data = silo([20, 20, 12, 12, 5], shape, task)
     cost, recipe = measure_cost(model, shape), Recipe(2, 8, 0.1, optimizer)
     problem = LocalProblem(model, cost, shape, task, recipe, flatten(model))
-    [(one, _)] = TRAINERS[trainer](problem, COUNTS, torch.Generator())
-    keys = np.random.default_rng(0).random((2, len(data.x)))
+    [(one, _)] = TRAINERS[trainer](problem, COUNTS)
+    keys = Streams(0).unit_keys("batches", 0, "", data.users)
     groups = [np.array([0]), np.array([2])] if trainer == "sequential" else [np.array([3, 4]), np.array([0, 1, 2])]
-    steps = [list(batches(data, group, 8, epochs=2, keys=keys)) for group in groups]
-    alone = [one.train(len(group), taken) for group, taken in zip(groups, steps)]
-    states, rest = [one.init(len(group)) for group in groups], [list(taken) for taken in steps]
+    steps = [list(batches(data, group, 8, epochs=2, keys=keys[group])) for group in groups]
+    alone = [one.train(keys[group], taken) for group, taken in zip(groups, steps)]
+    states, rest = [one.init(keys[group]) for group in groups], [list(taken) for taken in steps]
     while any(rest):
         for state, taken in zip(states, rest):
             if taken:

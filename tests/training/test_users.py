@@ -26,6 +26,7 @@ from one_by_one import (
 )
 from torch import nn
 
+from fedpriv.data.silo import SiloData
 from fedpriv.errors import ConfigError
 from fedpriv.streams import Streams
 from fedpriv.tasks import Classification
@@ -133,7 +134,62 @@ def test_dropout_repeats_bit_for_bit_and_leaves_torch_alone(build, counts):
     assert not torch.allclose(other, first)
 
 
-@pytest.mark.parametrize("trainer", TRAINERS)
+def without_norm(p):
+    """GroupNorm blows rounding up where dropout leaves a row almost constant."""
+    return nn.Sequential(*(layer for layer in mlp(p=p) if not isinstance(layer, nn.GroupNorm)))
+
+
+DROPPING = {
+    "mlp": lambda: without_norm(0.5),
+    "mlp of other odds": lambda: without_norm(0.3),
+    "cnn": lambda: cnn(p=0.5),
+    "cnn with dropped pixels": lambda: nn.Sequential(
+        nn.Conv2d(1, 3, 3), nn.Dropout(0.5), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(75, 3)
+    ),
+    "unknown layers": lambda: nn.Sequential(without_norm(0.5), nn.Tanh()),
+}
+
+
+@pytest.mark.parametrize("size", [4, 8, None])
+@pytest.mark.parametrize("name", DROPPING)
+def test_what_a_user_draws_does_not_depend_on_who_else_trains(name, size, monkeypatch):
+    """Orders and dropout of a user: alone, in a sample, in a smaller silo, in other blocks and in pieces."""
+    torch.manual_seed(3)
+    model, task, recipe = DROPPING[name](), Classification(), Recipe(3, size, 0.02)
+    shape = (1, 12, 12) if isinstance(model[0], nn.Conv2d) else (6,)
+    theta, data = flatten(model), silo(COUNTS, shape, task)
+    full = trained(model, theta, data, task, recipe)
+    for positions in ([7, 0, 4, 1], [2], [8]):
+        assert_same(trained(model, theta, data, task, recipe, np.array(positions)), full[positions], theta)
+    assert_same(trained(model, theta, without_user(data, 7), task, recipe), np.delete(full, 7, 0), theta)
+    if name == "unknown layers":
+        return
+    for budget, pieces_from in ((lambda own: 3 * own.user_bytes, 8), (lambda own: 2 * own.row_bytes, 1)):
+        small, _ = stacked_within(budget=budget)
+        monkeypatch.setattr(users, "select_trainers", small)
+        monkeypatch.setattr("fedpriv.training.trainers.stacked.PIECES_FROM", pieces_from)
+        assert_same(trained(model, theta, data, task, recipe), full, theta)
+
+
+def without_user(data, position):
+    """The silo as if this user had never been there."""
+    start, stop = data.starts[position : position + 2]
+    rows = np.r_[:start, stop : len(data.x)]
+    starts = np.concatenate([[0], np.cumsum(np.delete(data.counts, position))])
+    return SiloData(data.x[rows], data.y[rows], np.delete(data.users, position), starts)
+
+
+def test_system_randomness_is_new_in_every_training():
+    model, (_, shape, task) = mlp(p=0.5), PROBLEMS["mlp"]
+    data, recipe, place = silo([9] * 6, shape, task), Recipe(1, None, 0.1), {"streams": Streams(5, system=True)}
+    one, other = (trained(model, flatten(model), data, task, recipe, **place) for _ in range(2))
+    assert not torch.allclose(one, other)
+    plain = mlp()
+    one, other = (trained(plain, flatten(plain), data, task, Recipe(1, 4, 0.1), **place) for _ in range(2))
+    assert not torch.allclose(one, other)
+
+
+@pytest.mark.parametrize("trainer", ["stacked", "sequential"])
 def test_dropout_is_active_and_differs_between_users_and_steps(trainer, monkeypatch):
     monkeypatch.setattr(users, "select_trainers", TRAINERS[trainer])
     model, task = nn.Sequential(nn.Dropout(0.5), nn.Linear(400, 3, bias=False)), Classification()

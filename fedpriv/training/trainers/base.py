@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fedpriv.tasks import Task
 from fedpriv.training.cost import ModelCost
 from fedpriv.training.description import Recipe
-from fedpriv.training.schedule import Batch, Limits
+from fedpriv.training.schedule import Limits, Step
 
 if TYPE_CHECKING:
     from fedpriv.training.optimizers import Slots
@@ -25,6 +26,7 @@ class LocalProblem:
 
     model: a template that is never changed. cost: of `model`. shape: of one record's features.
     start: (d,) float32 on the training device. correction: likewise, added to every gradient, or None.
+    dtype: of features.
     """
 
     model: nn.Module
@@ -34,6 +36,7 @@ class LocalProblem:
     recipe: Recipe
     start: Tensor
     correction: Tensor | None = None
+    dtype: torch.dtype = torch.float32
 
     @property
     def fused(self) -> bool:
@@ -64,8 +67,7 @@ State = TypeVar("State", bound=TrainerState)
 class UserTrainer(ABC, Generic[State]):
     """Trains the users of one block, all from the same starting parameters, one batch step at a time.
 
-    Everything that a block's training changes is in its state, but for caches, and for the generator of the dropout
-    masks, which moves on. `limits` says how large a block may be.
+    Everything that a block's training changes is in its state, but for caches. `limits` says how large a block may be.
     """
 
     limits: Limits
@@ -75,11 +77,12 @@ class UserTrainer(ABC, Generic[State]):
         self.starts = self.arranged(problem.start)
         self.corrections = None if problem.correction is None else self.arranged(problem.correction)
 
-    def train(self, users: int, batches: Iterable[Batch]) -> Tensor:
-        """Final minus starting parameters of `users` users, (users, d), a tensor of its own."""
-        state = self.init(users)
-        for batch in batches:
-            self.step(state, batch)
+    def train(self, keys: np.ndarray, steps: Iterable[Step]) -> Tensor:
+        """Final minus starting parameters, (k, d), a tensor of its own. keys: (k,) uint64, one a user: its dropout is
+        a function of its key and of the step's place in its training."""
+        state = self.init(keys)
+        for step in steps:
+            self.step(state, step)
         return self.deltas(state)
 
     @abstractmethod
@@ -87,12 +90,12 @@ class UserTrainer(ABC, Generic[State]):
         """`vector` (d,) cut and turned as one user's part of each stack of parameters."""
 
     @abstractmethod
-    def init(self, users: int) -> State:
-        """Networks with the starting parameters for `users` users."""
+    def init(self, keys: np.ndarray) -> State:
+        """Networks with the starting parameters for the users with `keys` (k,) uint64."""
 
     @abstractmethod
-    def step(self, state: State, batch: Batch) -> None:
-        """One step of the first len(batch.x) users."""
+    def step(self, state: State, step: Step) -> None:
+        """One step of the first len(step.batch.x) users."""
 
     @abstractmethod
     def deltas(self, state: State) -> Tensor:

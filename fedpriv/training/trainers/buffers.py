@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from fedpriv.training.random_words import random_words, row_counters, threshold
 
 
 class BufferPool:
@@ -42,37 +46,54 @@ class BufferPool:
 
 
 class Masks:
-    """Bernoulli masks as random int32 words, from one generator on the training device."""
+    """The dropout masks of one block of users, as int32 words.
 
-    def __init__(self, generator: torch.Generator) -> None:
-        self.generator = generator
-        self._pool = torch.empty(0, dtype=torch.int64, device=generator.device)
-        self._shifts = list(torch.arange(32, dtype=torch.int32, device=generator.device))
-        self._views: dict[torch.Size, Tensor] = {}
-        self._used = 32
+    A unit's word depends on (its user's key, epoch, batch's place in the epoch, layer, row within the user's batch,
+    place within the layer's output) alone: neither on other users nor on how many rows a step is padded to.
 
-    def reseed(self, seed: int) -> None:
-        """Start over, so that the same calls of `draw` give the same masks."""
-        self.generator.manual_seed(seed)
-        self._used = 32
+    keys: (k,) uint64, one a user. layers: indices of the dropout layers. budget: bytes of words that are kept. device:
+    where masks are.
+    """
 
-    def draw(self, words: Tensor, p: float) -> int:
-        """Fill int32 `words` so that each is above the returned threshold with probability 1 - p, 0 < p <= 1."""
-        pairs = (words.numel() + 1) // 2
-        if len(self._pool) < pairs:
-            self._pool, self._views, self._used = self._pool.new_empty(pairs), {}, 32
-        if words.shape not in self._views:
-            self._views[words.shape] = self._pool.view(torch.int32)[: words.numel()].view(words.shape)
-        pool = self._views[words.shape]
+    def __init__(self, keys: np.ndarray, *, layers: Sequence[int], budget: int, device: torch.device) -> None:
+        self._keys, self._budget, self._device = keys, budget, device
+        self._ordinals = {index: ordinal for ordinal, index in enumerate(layers)}
+        # The 32 bits of a word are independent coins: every layer, and every epoch of so many, takes one.
+        self._epochs_a_word = max(1, 32 // max(1, len(layers)))
+        self._shifts = list(torch.arange(32, dtype=torch.int32, device=device))
+        self._kept: dict[tuple[object, ...], Tensor] = {}
+        self._kept_bytes = self._group = 0
+        self.at(0, 0)
+
+    def at(self, epoch: int, place: int, row: int = 0) -> None:
+        """What comes next are masks for the rows from `row` on of the batch at `place` in `epoch`."""
+        group = epoch // self._epochs_a_word
+        if self._kept and group != self._group:
+            self._kept, self._kept_bytes = {}, 0
+        self._epoch, self._place, self._row, self._group = epoch, place, row, group
+
+    def draw(self, layer: int, words: Tensor, p: float, rows: int) -> int:
+        """Fill int32 `words`, whose dimension 0 are users and `rows` their rows, so that each is above the returned
+        threshold with probability 1 - p, 0 < p <= 1."""
+        ordinal = self._ordinals[layer]
         if p != 0.5:
-            self._pool[:pairs].random_(-(2**63), None, generator=self.generator)
-            self._used = 32
-            words.copy_(pool)
-            return round(p * 2**32) - 2**31 - 1
-        # The 32 bits of a random word are independent coins: shift a fresh one into the sign each time.
-        if self._used == 32:
-            self._pool.random_(-(2**63), None, generator=self.generator)
-            self._used = 0
-        torch.bitwise_left_shift(pool, self._shifts[self._used], out=words)
-        self._used += 1
+            words.copy_(self._words((1, self._epoch, self._place, ordinal), words.shape, rows))
+            return threshold(p)
+        word, bit = divmod(self._epoch % self._epochs_a_word * len(self._ordinals) + ordinal, 32)
+        path = (0, self._group, self._place, word)
+        key = (*path, self._row, words.shape, rows)
+        source = self._kept.get(key)
+        if source is None:
+            source = self._words(path, words.shape, rows)
+            if self._kept_bytes + words.nbytes <= self._budget:
+                self._kept[key] = source
+                self._kept_bytes += words.nbytes
+        torch.bitwise_left_shift(source, self._shifts[bit], out=words)
         return -1
+
+    def _words(self, path: tuple[int, ...], shape: torch.Size, rows: int) -> Tensor:
+        users, b = shape[0], shape[rows]
+        others = [size for dim, size in enumerate(shape) if dim not in (0, rows)]
+        names = row_counters(path, self._row, b)
+        words = random_words(self._keys[:users], names, math.prod(others), self._device)
+        return words.view(users, b, *others).movedim(1, rows)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedpriv.training.schedule import Batch, Limits
+from fedpriv.streams import branch
+from fedpriv.training.modes import seeded_dropout
+from fedpriv.training.schedule import Limits, Step
 from fedpriv.training.trainers.base import TrainerState, UserTrainer
 from fedpriv.training.vectors import flatten, load, unflatten
 
@@ -16,10 +19,11 @@ from fedpriv.training.vectors import flatten, load, unflatten
 @dataclass
 class SequentialState(TrainerState):
     """module: the user's network, whose buffers (such as running statistics) are its own. leaves: its parameters,
-    which share their memory with the stacks."""
+    which share their memory with the stacks. keys: (1,) uint64, the user's."""
 
     module: nn.Module
     leaves: list[nn.Parameter]
+    keys: np.ndarray
 
 
 class Sequential(UserTrainer[SequentialState]):
@@ -30,16 +34,17 @@ class Sequential(UserTrainer[SequentialState]):
     def arranged(self, vector: Tensor) -> list[Tensor]:
         return list(unflatten(self.problem.model, vector).values())
 
-    def init(self, users: int) -> SequentialState:
-        assert users == 1
+    def init(self, keys: np.ndarray) -> SequentialState:
+        assert len(keys) == 1
         module = copy.deepcopy(self.problem.model).train()
         load(module, self.problem.start)
         leaves = list(module.parameters())
         parameters = [leaf.detach().unsqueeze(0) for leaf in leaves]
-        return SequentialState(parameters, self.problem.recipe.optimizer.init(parameters), module, leaves)
+        return SequentialState(parameters, self.problem.recipe.optimizer.init(parameters), module, leaves, keys)
 
-    def step(self, state: SequentialState, batch: Batch) -> None:
-        with torch.enable_grad():
+    def step(self, state: SequentialState, step: Step) -> None:
+        batch, seed = step.batch, int(branch(branch(state.keys, step.epoch), step.place)[0])
+        with seeded_dropout(batch.x.device, seed >> 1), torch.enable_grad():
             loss = self.problem.task.loss(state.module(batch.x[0]), batch.y[0], batch.weight[0])
             gradients = torch.autograd.grad(loss, state.leaves, materialize_grads=True)
         with torch.no_grad():

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from fedpriv.training.modes import draw_seed
-from fedpriv.training.schedule import Batch, Limits
+from fedpriv.training.schedule import Batch, Limits, Step
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
 from fedpriv.training.trainers.buffers import BufferPool, Masks
 from fedpriv.training.trainers.compile_layers import Link
@@ -78,24 +78,25 @@ class Program:
 
 @dataclass
 class StackedState(TrainerState):
-    """gradients: scratch memory shaped as the parameters, made when a step first needs it. programs: a cache, by
-    (users, rows, whether the targets are the parameters themselves)."""
+    """masks: of the block's users. gradients: scratch memory shaped as the parameters, made when a step first needs it.
+    programs: a cache, by (users, rows, whether the targets are the parameters themselves)."""
 
+    masks: Masks
     gradients: list[Tensor] = field(default_factory=list)
     programs: dict[tuple[int, int, bool], Program] = field(default_factory=dict)
 
 
 class Stacked(UserTrainer[StackedState]):
-    """Trains the users of a block in lockstep. links: how `compile_layers` computes the problem's model. generator:
-    draws the dropout masks; on the training device."""
+    """Trains the users of a block in lockstep. links: how `compile_layers` computes the problem's model."""
 
-    def __init__(self, problem: LocalProblem, links: Sequence[Link], generator: torch.Generator) -> None:
+    def __init__(self, problem: LocalProblem, links: Sequence[Link]) -> None:
         self.links = links
         self.shapes = [p.shape for link in links for p in link.module.parameters()]
         self.orders = [link.order(p) for link in links for p in link.module.parameters()]
         super().__init__(problem)
         device, cost = problem.start.device, problem.cost
-        self.buffers, self.masks = BufferPool(device), Masks(generator)
+        self.buffers = BufferPool(device)
+        self.dropping = [i for i, link in enumerate(links) if isinstance(link.module, nn.Dropout | nn.Dropout2d)]
         self.loaded: tuple[Program, Batch] | None = None
         self.limits = Limits(
             step_cost=STEP_TIME * (1 + cost.layers) / cost.row_time,
@@ -109,18 +110,20 @@ class Stacked(UserTrainer[StackedState]):
         return [piece.view(shape).permute(order) for piece, shape, order in zip(pieces, self.shapes, self.orders)]
 
     @torch.inference_mode()
-    def init(self, users: int) -> StackedState:
+    def init(self, keys: np.ndarray) -> StackedState:
         self.loaded = None  # it would keep the last block's memory
-        parameters = self._stacks(users)
-        return StackedState(parameters, self.problem.recipe.optimizer.init(parameters))
+        parameters = self._stacks(len(keys))
+        masks = Masks(keys, layers=self.dropping, budget=self.limits.budget, device=self.buffers.device)
+        return StackedState(parameters, self.problem.recipe.optimizer.init(parameters), masks)
 
     @torch.inference_mode()
-    def step(self, state: StackedState, batch: Batch) -> None:
-        rows = batch.weight.shape[1]
+    def step(self, state: StackedState, step: Step) -> None:
+        batch, rows = step.batch, step.batch.weight.shape[1]
         if rows * self.limits.row_bytes > PIECES_FROM * self.limits.budget:
             rows_at_once = max(1, self.limits.budget // self.limits.row_bytes)
-            self._descend(state, self._gradients_in_pieces(state, batch, rows_at_once))
+            self._descend(state, self._gradients_in_pieces(state, step, rows_at_once))
             return
+        state.masks.at(step.epoch, step.place)
         program = self._program(state, batch, fused=self.problem.fused)
         gradient = self.problem.task.gradient(program.forward(), batch.y, batch.weight)
         if self.problem.fused:
@@ -143,30 +146,29 @@ class Stacked(UserTrainer[StackedState]):
                 parameters=parameters,
                 targets=parameters if fused else _gradients(state, users),
                 buffers=self.buffers,
-                masks=self.masks,
+                masks=state.masks,
             )
         if self.loaded is None or self.loaded[0] is not program or self.loaded[1] is not batch:
             program.load(batch.x)
             self.loaded = program, batch
         return program
 
-    def _gradients_in_pieces(self, state: StackedState, batch: Batch, rows: int) -> list[Tensor]:
+    def _gradients_in_pieces(self, state: StackedState, step: Step, rows: int) -> list[Tensor]:
         """The gradients of a batch that would not fit in memory: outputs first, then each piece again with its part of
         the outputs' gradient and the same masks."""
+        batch = step.batch
         pieces = [Batch(*parts) for parts in zip(*(torch.split(t, rows, 1) for t in (batch.x, batch.y, batch.weight)))]
-        seeds = [draw_seed(self.masks.generator) for _ in range(len(pieces) + 1)]
         outputs = []
-        for piece, seed in zip(pieces, seeds):
-            self.masks.reseed(seed)
+        for i, piece in enumerate(pieces):
+            state.masks.at(step.epoch, step.place, i * rows)
             outputs.append(self._program(state, piece, fused=False).forward().clone())
         gradient = self.problem.task.gradient(torch.cat(outputs, 1), batch.y, batch.weight)
         gradients = _zeroed_gradients(state, len(batch.x))
-        for piece, seed, part in zip(pieces, seeds, torch.split(gradient, rows, 1)):
-            self.masks.reseed(seed)
+        for i, (piece, part) in enumerate(zip(pieces, torch.split(gradient, rows, 1))):
+            state.masks.at(step.epoch, step.place, i * rows)
             program = self._program(state, piece, fused=False)
             program.forward()
             program.backward(part, 1.0)
-        self.masks.reseed(seeds[-1])
         return gradients
 
     def deltas(self, state: StackedState) -> Tensor:

@@ -1,12 +1,15 @@
-"""All users of a block at once by torch.func.vmap, for any module whose forward pass it can batch."""
+"""All users of a block at once by torch.func.vmap, for any module whose forward pass it can batch and that draws no
+random numbers: vmap would draw them by a user's place in the block."""
 
 from __future__ import annotations
 
+import numpy as np
+import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from fedpriv.training.modes import in_mode
-from fedpriv.training.schedule import Batch, Limits
+from fedpriv.training.schedule import Limits, Step
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
 from fedpriv.training.vectors import unflatten
 
@@ -33,19 +36,38 @@ class Vmapped(UserTrainer[TrainerState]):
         def loss(vector: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
             return task.loss(functional_call(model, unflatten(model, vector), (x,)), y, weight)
 
-        self.gradients = vmap(grad(loss), randomness="different")
+        self.gradients = vmap(grad(loss), randomness="error")
 
     def arranged(self, vector: Tensor) -> list[Tensor]:
         return [vector]
 
-    def init(self, users: int) -> TrainerState:
-        parameters = self._stacks(users)
+    def init(self, keys: np.ndarray) -> TrainerState:
+        parameters = self._stacks(len(keys))
         return TrainerState(parameters, self.problem.recipe.optimizer.init(parameters))
 
-    def step(self, state: TrainerState, batch: Batch) -> None:
+    def step(self, state: TrainerState, step: Step) -> None:
+        batch = step.batch
         active = state.parameters[0][: len(batch.x)]
         with in_mode(self.problem.model, train=True):
             self._descend(state, [self.gradients(active, batch.x, batch.y, batch.weight)])
 
     def deltas(self, state: TrainerState) -> Tensor:
         return state.parameters[0] - self.problem.start
+
+
+def can_be_vmapped(problem: LocalProblem) -> bool:
+    """Whether vmap can run the problem's model in training, tried on records of zeros."""
+    model = problem.model
+    vectors = problem.start.expand(2, -1)
+    x = torch.zeros((2, 1, *problem.shape), dtype=problem.dtype, device=vectors.device)
+
+    def outputs(vector: Tensor, x: Tensor) -> Tensor:
+        found: Tensor = functional_call(model, unflatten(model, vector), (x,))
+        return found
+
+    try:
+        with torch.no_grad(), in_mode(model, train=True):
+            vmap(outputs, randomness="error")(vectors, x)
+    except RuntimeError:
+        return False
+    return True

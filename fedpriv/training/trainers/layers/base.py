@@ -51,6 +51,10 @@ class Context:
         """A buffer of this layer with x's shape and order of dimensions in memory."""
         return self.buffers.like((self.index, name), x, dtype)
 
+    def drop(self, words: Tensor, p: float, rows: int) -> int:
+        """This layer's random `words`, as `Masks.draw`."""
+        return self.masks.draw(self.index, words, p, rows)
+
     def output_like(self, x: Tensor) -> Tensor:
         """The buffer of an elementwise layer's output: x's own, if it may be overwritten."""
         return x if self.in_place else self.like("y", x)

@@ -192,7 +192,7 @@ class Dropout2d(Layer[nn.Dropout2d]):
         return self.context.output_like(self.x)
 
     def forward(self) -> None:
-        torch.gt(self.words, self.context.masks.draw(self.words, self.module.p), out=self.kept)
+        torch.gt(self.words, self.context.drop(self.words, self.module.p, 2), out=self.kept)
         torch.mul(self.kept, self.scale, out=self.mask)
         torch.mul(self.x, self.mask, out=self.y)
 

@@ -106,6 +106,8 @@ class GroupNorm(Layer[nn.GroupNorm]):
 
 
 class Dropout(Layer[nn.Dropout]):
+    """On features (a, b, c) and on images (a, positions, b, h, w, c)."""
+
     def bind(self) -> Tensor:
         p, y = self.module.p, self.context.output_like(self.x)
         self.mask = self.context.like("mask", y, torch.int32)
@@ -118,7 +120,7 @@ class Dropout(Layer[nn.Dropout]):
         return grad
 
     def forward(self) -> None:
-        self.threshold = self.context.masks.draw(self.mask, self.module.p)
+        self.threshold = self.context.drop(self.mask, self.module.p, 1 if self.x.dim() == 3 else 2)
         mask_where(self.x_words, self.mask, self.threshold, grad_input=self.y_words)
         self.y.mul_(self.scale)
 

@@ -1,0 +1,56 @@
+"""Random words on the training device, each a function of a key and of counters: no generator, no order of draws.
+
+The same as `streams.mix64` and `streams.branch` give in numpy, bit for bit, on processors and accelerators.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpriv.streams import FACTORS, GAMMA, branch, mix64
+
+
+def as_tensor(numbers: np.ndarray, device: torch.device) -> Tensor:
+    """uint64 `numbers` as the int64 tensor of the same bits."""
+    return torch.from_numpy(np.ascontiguousarray(numbers).view(np.int64)).to(device)
+
+
+def mix64_(z: Tensor) -> Tensor:
+    """`streams.mix64` on an int64 tensor, in place. Masks turn torch's arithmetic shifts into logical ones."""
+    shifted = torch.empty_like(z)
+    for shift, factor in zip((30, 27, 31), (*FACTORS, 1)):
+        torch.bitwise_right_shift(z, shift, out=shifted)
+        z.bitwise_xor_(shifted.bitwise_and_(2 ** (64 - shift) - 1))
+        if factor != 1:
+            z.mul_(factor - 2**64)
+    return z
+
+
+def row_counters(path: tuple[int, ...], first: int, rows: int) -> np.ndarray:
+    """(rows,) uint64: numbers that name rows `first`, `first` + 1, ... of what `path` names."""
+    name = np.frombuffer(hashlib.blake2b(repr(path).encode(), digest_size=8).digest(), dtype="<u8")
+    return branch(name, np.arange(first, first + rows, dtype=np.uint64))
+
+
+def random_words(keys: np.ndarray, rows: np.ndarray, features: int, device: torch.device) -> Tensor:
+    """(k, b, features) int32 on `device`: random words of each of `keys` (k,) uint64 and each row named in `rows`
+    (b,) uint64. A word depends on its key, the name of its row and its feature's place alone."""
+    row_keys = as_tensor(mix64(keys[:, None] + rows), device)
+    words = mix64_(row_keys.unsqueeze(-1) + _columns((features + 1) // 2, device))
+    return words.view(torch.int32)[..., :features]
+
+
+@cache
+def _columns(pairs: int, device: torch.device) -> Tensor:
+    """What tells pairs of features apart, (pairs,) int64; SplitMix64's steps."""
+    return as_tensor(np.uint64(GAMMA) * np.arange(1, pairs + 1, dtype=np.uint64), device)
+
+
+def threshold(p: float) -> int:
+    """The number that a uniform int32 word is above with probability 1 - p, 0 < p <= 1."""
+    return round(p * 2**32) - 2**31 - 1
