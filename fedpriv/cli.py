@@ -1,6 +1,8 @@
-"""The command line: `fedpriv [run] ...`, `fedpriv epsilon ...`, `fedpriv allocation ...`, `fedpriv figure ...`.
+"""The command line: `fedpriv [run] ...`, `fedpriv epsilon ...`, `fedpriv allocation ...`, `fedpriv figure ...`,
+`fedpriv audit ...`.
 
-Exit codes: 0 done, 1 a defect (with its traceback), 2 a mistake the user can mend (one line), 130 interrupted.
+Exit codes: 0 done, 1 a defect (with its traceback) or a certificate that an audit has refuted, 2 a mistake the
+user can mend (one line), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -198,9 +200,17 @@ def figure(args: list[str]) -> None:
     draw(args)
 
 
+def audit(args: list[str]) -> None:
+    """Attack the settings' own code path: certified and claimed epsilons beside proven lower bounds."""
+    from fedpriv.audit.command import main as attack
+
+    attack(args)
+
+
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "run": run,
     "epsilon": epsilon,
     "allocation": allocation,
     "figure": figure,
+    "audit": audit,
 }

@@ -1,0 +1,79 @@
+"""Lower bounds of epsilon from the rates of an attack."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+from scipy.stats import norm
+
+from fedpriv.accountants.pld import gaussian_epsilon, pld_epsilon
+from fedpriv.audit.bounds import lower_bound
+from fedpriv.audit.families import GaussianFamily, SampledFamily
+from fedpriv.audit.rates import Rates
+
+
+def test_limits_of_rates_without_errors_are_the_rule_of_three():
+    """No hit in n trials: p <= 1 - (error)^(1/n), which is Clopper and Pearson's closed form."""
+    rates = Rates(false=0, negatives=200, true=300, positives=300, confidence=0.95)
+    assert rates.most_false == pytest.approx(1 - 0.025 ** (1 / 200))
+    assert rates.least_true == pytest.approx(0.025 ** (1 / 300))
+    expected = math.log((rates.least_true - 1e-5) / rates.most_false)
+    assert rates.epsilon(1e-5) == pytest.approx(expected)
+    assert rates.mu() == pytest.approx(norm.ppf(rates.least_true) - norm.ppf(rates.most_false))
+
+
+def test_an_attack_that_learns_nothing_proves_nothing():
+    rates = Rates(false=50, negatives=100, true=50, positives=100, confidence=0.95)
+    assert rates.epsilon(1e-5) == rates.mu() == 0.0
+    always = Rates(false=100, negatives=100, true=100, positives=100, confidence=0.95)
+    assert always.epsilon(1e-5) == always.mu() == 0.0
+
+
+def bounds(gap, repetitions, n, seed=0):
+    rng = np.random.default_rng(seed)
+    for _ in range(repetitions):
+        scores = rng.normal(size=n), rng.normal(gap, 1, n)
+        yield lower_bound(*scores, delta=1e-5, confidence=0.95, family=GaussianFamily())
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.5, 1.0, 3.0])
+def test_bounds_of_a_gaussian_exceed_the_truth_no_more_often_than_allowed(gap):
+    """400 attacks on noise whose epsilon is exact; more than 35 exceedances at 5 % have probability 0.1 %."""
+    found = list(bounds(gap, 400, 300))
+    truth = gaussian_epsilon(gap, 1e-5)
+    assert sum(bound.audited > truth for bound in found) <= 35
+
+
+@pytest.mark.parametrize("gap", [1.0, 3.0])
+def test_bounds_of_a_gaussian_come_near_the_truth(gap):
+    found = list(bounds(gap, 20, 2000))
+    assert np.mean([bound.within for bound in found]) >= 0.8 * gaussian_epsilon(gap, 1e-5)
+    assert all(bound.epsilon < bound.within for bound in found)
+
+
+def test_a_leak_in_one_direction_only_is_found_in_either():
+    """The canary's presence shows in one run of ten, its absence never; and the other way round."""
+    rng = np.random.default_rng(1)
+    quiet, leaks = np.zeros(4000), (rng.random(4000) < 0.1) * 1.0
+    for scores in ((quiet, leaks), (-leaks, -quiet)):
+        bound = lower_bound(*scores, delta=1e-5, confidence=0.95, family=None)
+        assert bound.within is None
+        assert bound.epsilon > 3
+
+
+@pytest.mark.slow
+def test_a_sampled_release_is_bounded_below_its_epsilon_and_refuted_where_the_sample_is_kept():
+    """Ten rounds at rate 0.3: with the sample drawn anew each round, and with that of the first round in all."""
+    rate, rounds, rng = 0.3, 10, np.random.default_rng(2)
+    family = SampledFamily(rate, rounds, 1.0)
+    truth = pld_epsilon([(PoissonSampledDpEvent(rate, GaussianDpEvent(1.0)), rounds)], "add/remove", 1e-5)
+
+    def bound(taken):
+        x = rng.normal(size=(2, 1500, rounds))
+        x[1] += taken
+        ratios = np.log1p(rate * np.expm1(x - 0.5)).sum(axis=2)
+        return lower_bound(*ratios, delta=1e-5, confidence=0.95, family=family).audited
+
+    assert 0.25 * truth < bound(rng.random((1500, rounds)) < rate) < truth
+    assert bound(rng.random((1500, 1)) < rate) > truth
