@@ -68,13 +68,13 @@ def floats(seen, candidate, query):
 
 
 def steps(seen, candidate, query):
-    """The same where noise is rounded to the messages' grid: whether any uniform number leads to this step."""
+    """The same for tails that are rounded to the messages' grid: whether any uniform number leads to this step."""
     if query.encoding is None:
         return np.zeros(len(seen), dtype=bool)
     unit, deviation = query.encoding.unit, query.mechanism.share_deviation(query.n_summed)
     k = (seen - candidate) / unit
     uniform = inverted(k * unit, deviation)
-    return (np.rint(ndtri(uniform) * deviation / unit) == k).any(axis=0) & (abs(k) > 1.5 * deviation / unit)
+    return (np.rint(ndtri(uniform) * deviation / unit) == k).any(axis=0) & (abs(k) > 2.7 * deviation / unit)
 
 
 def whole(seen, candidate, query):
