@@ -11,7 +11,7 @@ from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.events import ENFORCED, STATUSES, Event
 from fedpriv.accountants.group import paper_group_claim
 from fedpriv.accountants.rdp import claimed_epsilon
-from fedpriv.accountants.split import split_epsilon
+from fedpriv.accountants.split_users import split_epsilon
 from fedpriv.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ import pytest
 from accounting_oracles import gaussian_epsilon
 from scipy import integrate, stats
 
-from fedpriv.accountants import split
+from fedpriv.accountants import split_users
 from fedpriv.accountants.combined import RdpAndPld
 from fedpriv.accountants.events import ADD_REMOVE, Event
 from fedpriv.accountants.group import group_event
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import group_pld, pld_epsilon
 from fedpriv.accountants.renyi import convert
-from fedpriv.accountants.split import split_epsilon
+from fedpriv.accountants.split_users import split_epsilon
 from fedpriv.errors import ConfigError
 
 
@@ -49,19 +49,19 @@ def moments(q: float, sigma: float, k: int, order: float) -> tuple[float, float]
 @pytest.mark.parametrize(("q", "sigma", "k"), [(0.125, 5.0, 3), (0.02, 1.0, 2), (0.7, 2.0, 4)])
 def test_divergences_are_the_integrals(q, sigma, k):
     event = dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(sigma))
-    curves = split._divergences(event, k)
+    curves = split_users._divergences(event, k)
     for column in (10, 24, 30):  # orders 1.09, 2.4, 5.7
-        assert curves[k, :, column] == pytest.approx(moments(q, sigma, k, split.ORDERS[column]), rel=1e-6)
+        assert curves[k, :, column] == pytest.approx(moments(q, sigma, k, split_users.ORDERS[column]), rel=1e-6)
     assert (np.diff(curves, axis=0) >= 0).all()  # more records never lose less
     assert not curves[0].any()
 
 
 def test_it_is_the_largest_over_all_allocations():
     k, delta = 5, 1e-5
-    curves = [count * split._divergences(event, k) for [(event, count)] in CROSSING]
+    curves = [count * split_users._divergences(event, k) for [(event, count)] in CROSSING]
     sums = np.array([sum(c[n] for c, n in zip(curves, sizes)) for sizes in splits(k, 3)]).max(axis=0)
     known = np.isfinite(sums).all(axis=0)
-    brute = max(convert(np.array(split.ORDERS)[known], direction[known], delta) for direction in sums)
+    brute = max(convert(np.array(split_users.ORDERS)[known], direction[known], delta) for direction in sums)
     assert split_epsilon(CROSSING, k, delta) == pytest.approx(brute, rel=1e-12)
 
 
