@@ -83,9 +83,11 @@ class Streams:
 def mix64(z: np.ndarray) -> np.ndarray:
     """Each uint64 of `z` scrambled, one to one: the finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable
     pseudorandom number generators, OOPSLA 2014; Stafford's variant 13)."""
-    z = (z ^ z >> np.uint64(30)) * np.uint64(FACTORS[0])
-    z = (z ^ z >> np.uint64(27)) * np.uint64(FACTORS[1])
-    mixed: np.ndarray = z ^ z >> np.uint64(31)
+    mixed: np.ndarray = z ^ z >> np.uint64(30)
+    mixed *= np.uint64(FACTORS[0])
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= np.uint64(FACTORS[1])
+    mixed ^= mixed >> np.uint64(31)
     return mixed
 
 

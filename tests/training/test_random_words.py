@@ -4,8 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpriv.streams import branch, mix64
-from fedpriv.training.random_words import as_tensor, mix64_, random_words, row_counters, threshold
+from fedpriv.streams import GAMMA, branch, mix64
+from fedpriv.training.random_words import as_tensor, mix64_, random_words, row_counters, threshold, words_by_torch
 
 CPU = torch.device("cpu")
 WORDS = st.integers(0, 2**64 - 1)
@@ -22,6 +22,13 @@ def test_an_accelerator_draws_what_a_processor_does():
     keys, rows = branch(np.zeros(1, np.uint64), np.arange(9)), row_counters((1, 2), 0, 5)
     there = random_words(keys, rows, 7, torch.device("cuda")).cpu()
     assert torch.equal(there, random_words(keys, rows, 7, CPU))
+
+
+def test_torch_gives_the_words_that_numpy_does():
+    keys, rows = branch(np.zeros(1, np.uint64), np.arange(9)), row_counters((1, 2), 0, 5)
+    columns = np.uint64(GAMMA) * np.arange(1, 5, dtype=np.uint64)
+    there = words_by_torch(mix64(keys[:, None] + rows)[..., None], columns, CPU)
+    assert torch.equal(there, random_words(keys, rows, 8, CPU))
 
 
 @pytest.mark.parametrize("features", [1, 2, 7])
