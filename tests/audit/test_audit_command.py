@@ -1,0 +1,63 @@
+"""`fedpriv audit` as a user sees it: table, file, picture, exit codes."""
+
+import pandas as pd
+import pytest
+import torch
+from command import run
+
+from fedpriv.audit import command
+from fedpriv.audit.audit import Effort
+from fedpriv.mechanisms.gaussian import Gaussian
+
+WORDS = ["algo=uldp_sgd", "algo.noise_multiplier=1", "allocator.n_silos=1", "rounds=1"]
+
+
+@pytest.fixture
+def _short(monkeypatch):
+    monkeypatch.setattr(command, "QUICK", Effort(1e9, 100))
+
+
+@pytest.mark.usefixtures("_short")
+def test_table_file_and_picture(tmp_path):
+    done = run("audit", "--quick", *WORDS, "hydra.run.dir=here", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "at least, with 95% confidence each" in done.stdout
+    assert "Table and picture: here" in done.stdout
+    table = pd.read_csv(tmp_path / "here" / "audit.csv")
+    assert set(table["observer"]) == {"server", "silo", "released model"}
+    assert (table["audited"] <= table["certified"]).all()
+    assert (table["true_positives"] <= table["positives"]).all()
+    assert (table["positives"] > 0).all()
+    assert (tmp_path / "here" / "figure.png").stat().st_size > 1000
+
+
+@pytest.mark.usefixtures("_short")
+def test_a_refuted_certificate_is_an_alarm_and_not_a_success(tmp_path, monkeypatch):
+    bound = Gaussian.bound
+
+    def half(self, vectors):
+        clipped, norms = bound(self, vectors[:, :2])
+        return torch.cat([clipped, vectors[:, 2:].double()], dim=1), norms
+
+    monkeypatch.setattr(Gaussian, "bound", half)
+    done = run("audit", "--quick", *WORDS, "hydra.run.dir=here", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "fedpriv: ALARM: ULDP-SGD, released model, user: at least" in done.stderr
+    assert (tmp_path / "here" / "audit.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("word", "line"),
+    [
+        ("--colluding=0", "--colluding=0: a positive number"),
+        ("--colluding=9", "--colluding=9: at most 1"),
+        ("--colluding=many", "--colluding=many: a positive number"),
+        ("algo=missing", "missing"),
+    ],
+)
+def test_a_mistake_is_one_line(word, line, tmp_path):
+    done = run("audit", *WORDS, word, cwd=tmp_path)
+    assert done.returncode == 2
+    assert line in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
