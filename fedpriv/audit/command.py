@@ -85,17 +85,17 @@ def _folder(config: DictConfig, words: list[str]) -> Path:
 
 
 def show(console: Console, rows: list[AuditRow], delta: float) -> None:
-    """Print the table, and what the bounds rest on."""
+    """Print the table of one experiment, and what the bounds rest on."""
     from rich.table import Table
 
-    table = Table(title=f"epsilon at delta = {delta:g}; audited: at least, with {CONFIDENCE:.0%} confidence each")
-    for header in ("algorithm", "observer", "unit", "T", "certified", "claimed", "audited", "bound", "trials"):
+    about = f"{rows[0].algorithm}, T={rows[0].rounds}: epsilon at delta = {delta:g}"
+    table = Table(title=f"{about}\naudited: at least, with {CONFIDENCE:.0%} confidence each")
+    for header in ("observer", "unit", "certified", "claimed", "audited", "bound", "trials"):
         table.add_column(header)
     for row in rows:
         rates = row.bound.rates
         numbers = [_number(row.certified), _number(row.claimed), _number(row.bound.audited) + " !" * row.alarm]
-        trials = f"{rates.negatives}+{rates.positives}"
-        table.add_row(row.algorithm, row.observer, row.unit, str(row.rounds), *numbers, row.assumed, trials)
+        table.add_row(row.observer, row.unit, *numbers, row.assumed, f"{rates.negatives}+{rates.positives}")
     console.print(table)
 
 

@@ -21,7 +21,8 @@ def _short(monkeypatch):
 def test_table_file_and_picture(tmp_path):
     done = run("audit", "--quick", *WORDS, "hydra.run.dir=here", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "at least, with 95% confidence each" in done.stdout
+    assert "ULDP-SGD, T=1: epsilon at delta = 1e-05" in done.stdout
+    assert "certified ┃ claimed ┃ audited" in done.stdout  # whole, in 80 columns
     assert "Table and picture: here" in done.stdout
     table = pd.read_csv(tmp_path / "here" / "audit.csv")
     assert set(table["observer"]) == {"server", "silo", "released model"}
