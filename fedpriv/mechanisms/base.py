@@ -91,6 +91,7 @@ class Mechanism(ABC):
         protect somebody without a grid.
         """
 
+    @abstractmethod
     def noised(
         self,
         total: np.ndarray,
@@ -102,7 +103,6 @@ class Mechanism(ABC):
         """A sum (d,) float64 inside local training, and noise for total / divisor: a step goes along
         total / divisor + noise. Real noise is in the total already, since the two are integers as long as they are
         apart, and zero remains. sensitivity: as for `noise_share`, of the quotient."""
-        return total, 0.0
 
     @abstractmethod
     def event(self, *, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:

@@ -40,6 +40,16 @@ class NoMechanism(Mechanism):
     ) -> np.ndarray:
         return np.zeros(size)
 
+    def noised(
+        self,
+        total: np.ndarray,
+        rng: np.random.Generator | SystemGenerator,
+        *,
+        sensitivity: float = 1.0,
+        divisor: int = 1,
+    ) -> tuple[np.ndarray, np.ndarray | float]:
+        return total, 0.0
+
     def event(self, *, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
         from dp_accounting import NonPrivateDpEvent
 
