@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.accountants.events import Event
+from fedpriv.accountants.events import ADD_REMOVE, Event
 from fedpriv.errors import require
 from fedpriv.query import Query
 from fedpriv.training.optimizers import LocalOptimizer, Sgd
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 UPDATE = "update"
 """The name of the query that most algorithms make, once a round."""
+ROUNDED_ALIKE = "float32 training rounds a unit's contribution alike whoever else is there"
+"""Kernels may add in another order for another number of rows; where one is replaced, the number stays."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,8 @@ class Deployment:
         """
         channel = channel or self.channel
         noise = channel.mechanism.assumptions(channel.encoding, real=self.streams.system)
-        base = (*noise, *self.trust.assumptions, *assumptions)
+        rounded = (ROUNDED_ALIKE,) if adjacency == ADD_REMOVE else ()
+        base = (*noise, *rounded, *self.trust.assumptions, *assumptions)
         events = []
         for observer in self.trust.observers:
             view = see(observer)

@@ -4,7 +4,7 @@ import pytest
 from dp_accounting import GaussianDpEvent, NonPrivateDpEvent
 
 from fedpriv.accountants.events import ADD_REMOVE
-from fedpriv.deployment import Channel, Deployment, Federation, Observer, Trust, View
+from fedpriv.deployment import ROUNDED_ALIKE, Channel, Deployment, Federation, Observer, Trust, View
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.streams import Streams
@@ -34,8 +34,9 @@ def test_what_the_aggregation_assumes_and_where_it_fails_is_in_every_event():
     seen = views(deployment())
     assert list(seen) == ["released model", "server", "silo"]
     for event in seen.values():
-        assert event.assumptions[:3] == (
+        assert event.assumptions[:4] == (
             "Gaussian noise drawn in floating point",
+            ROUNDED_ALIKE,
             "nobody colludes",
             "weights are bounded",
         )

@@ -155,4 +155,4 @@ class UldpGroup(WholeSilo):
             group=group,
             tally=tally,
         )
-        yield Contributions(np.array([silo.index]), delta.double().unsqueeze(0))
+        yield Contributions(np.array([silo.index]), delta.unsqueeze(0))

@@ -32,8 +32,9 @@ class ClippedGradients(ABC):
         self.model, self.task, self.clip = model, task, clip
 
     def sum(self, theta: Tensor, x: Tensor, y: Tensor, *, tally: Tally | None = None) -> Tensor:
-        """(d,) float64, at `theta` (d,) float32, over the records x (b, ...), y (b, ...).
+        """(d,) float64, at `theta` (d,) over the records x (b, ...), y (b, ...).
 
+        Gradients are computed in the data type of `theta`, mostly float32; they are clipped and summed in float64.
         A gradient with NaN or infinity counts as zero: that depends on its record and the model alone, so replacing a
         record still moves the sum by at most 2 * clip. tally: counts them, all gradients and the clipped ones.
         `model` keeps its parameters and its mode; dropout draws from torch's global generator.
@@ -42,7 +43,7 @@ class ClippedGradients(ABC):
         with in_mode(self.model, train=True):
             for rows in torch.split(torch.arange(len(x), device=x.device), self.rows_at_once(len(theta))):
                 if len(rows):
-                    total += self._sum(theta, x[rows], y[rows], tally=tally).double()
+                    total += self._sum(theta, x[rows], y[rows], tally=tally)
         return total
 
     @abstractmethod
@@ -51,7 +52,7 @@ class ClippedGradients(ABC):
 
     @abstractmethod
     def _sum(self, theta: Tensor, x: Tensor, y: Tensor, *, tally: Tally | None) -> Tensor:
-        """(d,) float32 of one piece."""
+        """(d,) float64 of one piece."""
 
     def _factors(self, norms: Tensor, tally: Tally | None) -> Tensor:
         """By what each gradient is multiplied, (b,): at most 1, and 0 where its norm is not finite."""
@@ -73,8 +74,9 @@ class _Outer(ClippedGradients):
         inputs, outputs = self._run(theta, x)
         one_each = theta.new_ones((len(x), 1))
         losses = self.task.loss(outputs[-1].unsqueeze(1), y.unsqueeze(1), one_each)
-        grads = torch.autograd.grad(losses.sum(), outputs)
-        squares = theta.new_zeros(len(x))
+        grads = [g.double() for g in torch.autograd.grad(losses.sum(), outputs)]
+        inputs = [a.double() for a in inputs]
+        squares = grads[0].new_zeros(len(x))
         for g, a, layer in zip(grads, inputs, self.layers):
             squares += g.square().sum(1) * (a.square().sum(1) + (layer.bias is not None))
         factors = self._factors(squares.sqrt(), tally).unsqueeze(1)
@@ -117,7 +119,7 @@ class _PerRecord(ClippedGradients):
         return max(1, MAX_NUMBERS_IN_MEMORY // parameters)
 
     def _sum(self, theta: Tensor, x: Tensor, y: Tensor, *, tally: Tally | None) -> Tensor:
-        gradients = self.gradients(theta, x.unsqueeze(1), y.unsqueeze(1), {})
+        gradients = self.gradients(theta, x.unsqueeze(1), y.unsqueeze(1), {}).double()
         factors = self._factors(gradients.norm(dim=1), tally)
         return factors @ torch.where(factors.unsqueeze(1) > 0, gradients, 0.0)
 

@@ -65,9 +65,10 @@ def dp_sgd(
     group: int = 1,
     tally: Tally | None = None,
 ) -> Tensor:
-    """Final minus starting parameters (d,) float32 after training from `theta` (d,) float32 on one silo's records.
+    """Final minus starting parameters (d,) float64 after training from `theta` (d,) on one silo's records.
 
-    x: (n, ...), y: (n, ...), on the device of `theta`. The result is a deterministic function of the arguments, the
+    x: (n, ...), y: (n, ...), on the device of `theta`. Gradients are computed in the data type of `theta`, mostly
+    float32; clips, sums, noise and steps are float64. The result is a deterministic function of the arguments, the
     coins and the state of the generator; torch's global generators and `model` are left as they were.
 
     coins: of a step's number, a uniform number from [0, 1) for each group, (n / group,). dropout_keys: (n / group,)
@@ -91,7 +92,7 @@ def dp_sgd(
     x, y = (torch.unflatten(rows, 0, (len(rows) // group, group)) for rows in (x, y))
     dropout = RecordDropout(model, torch.zeros(x.shape[1:], dtype=x.dtype, device=x.device))
     gradients = per_group_gradients(dropout.model, task, group)
-    vector = nn.Parameter(theta.clone())
+    vector = nn.Parameter(theta.to(torch.float64, copy=True))
     optimizer = _optimizer(vector, recipe, noise_rng)
     rows_at_once = max(1, MAX_NUMBERS_IN_MEMORY // len(theta))
     for step in range(recipe.steps):
@@ -101,7 +102,7 @@ def dp_sgd(
         for i, rows in enumerate(pieces):
             index = torch.from_numpy(rows).to(theta.device)
             masks = dropout.masks(dropout_keys[rows], step)
-            per_record = gradients(vector.detach(), x[index], y[index], masks)
+            per_record = gradients(vector.detach().to(theta), x[index], y[index], masks).double()
             optimizer.take(_zero_unless_finite(per_record, recipe.clip, tally))
             optimizer.signal_skip_step(i + 1 < len(pieces))
             optimizer.step()
@@ -168,7 +169,7 @@ def _flat_noise_optimizer() -> Any:
     class FlatNoiseOptimizer(DPOptimizer):  # type: ignore[misc]
         """The whole network is one parameter (d,), so that clipping and noise see the flat vector.
 
-        Only the noise differs from Opacus: it is drawn in float64 from `rng`, and added before rounding to float32.
+        Only the noise differs from Opacus: it is drawn from `rng`.
         """
 
         rng: Generator
@@ -182,7 +183,7 @@ def _flat_noise_optimizer() -> Any:
             (vector,) = self.params
             vector.grad = vector.summed_grad
             if self.noise_multiplier:
-                total = vector.summed_grad.double().cpu().numpy()
+                total = vector.summed_grad.cpu().numpy()
                 total = noised(total, self.noise_multiplier * self.max_grad_norm, self.rng)
                 vector.grad = torch.from_numpy(total).to(vector)
 

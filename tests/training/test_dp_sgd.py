@@ -113,7 +113,7 @@ def test_the_update_is_the_sum_of_clipped_gradients_over_the_expected_batch(kind
         vector = vector - recipe.lr * (factors @ gradients) / recipe.expected_batch
     expected = vector - theta
     update = train(model, x, y, task, recipe, group)
-    assert update.dtype == torch.float32
+    assert update.dtype == torch.float64
     assert (update - expected).norm() < 1e-5 * expected.norm()
 
 
@@ -122,7 +122,7 @@ def test_without_clipping_noise_and_sampling_it_is_gradient_descent():
     update = train(model, x, y, task, replace(WHOLE, clip=float("inf"), expected_batch=float(len(x))))
     loss = task.loss(model(x), y, torch.full((len(x),), 1 / len(x)))
     plain = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
-    torch.testing.assert_close(update, -WHOLE.lr * plain, rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(update, -WHOLE.lr * plain.double(), rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.0], ids=["empty batches", "zero gradients"])
