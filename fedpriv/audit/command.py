@@ -122,16 +122,17 @@ def show(console: Console, rows: list[AuditRow], delta: float) -> None:
     one_run = any(row.estimate is not None for row in rows)
     for header in ("observer", "unit", "certified", "claimed", "audited"):
         table.add_column(header)
-    for header in ("any", "estimate", "correct") if one_run else ("bound", "trials"):
+    for header in ("any", "estimate") if one_run else ("bound", "trials"):
         table.add_column(header)
     for row in rows:
         numbers = [_number(row.certified), _number(row.claimed), _number(row.bound.audited) + " !" * row.alarm]
-        details = [_number(row.bound.epsilon), _number(row.estimate)] if one_run else [row.assumed]
-        table.add_row(row.observer, row.unit, *numbers, *details, row.bound.evidence)
+        in_one_run = [_number(row.bound.epsilon), _number(row.estimate)]
+        table.add_row(row.observer, row.unit, *numbers, *(in_one_run if one_run else [row.assumed, row.bound.evidence]))
     console.print(table)
     if one_run:
         console.print("any: audited without the certificate's family of curves. estimate: no bound, a Gaussian fit.")
-        console.print(f"correct: guesses, of {rows[0].bound.counts['canaries']} canaries in one run.")
+        for row in rows:
+            console.print(f"{row.observer}, {row.unit}: {row.bound.evidence}")
 
 
 def _number(value: float | None) -> str:

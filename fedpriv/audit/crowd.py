@@ -27,8 +27,8 @@ ORDINARY = 20
 """Users beside the canaries where the run's own are not needed."""
 SPARE = 4
 """Dimensions of the model beyond one for each canary."""
-MOST_NUMBERS = 2**27
-"""Features of all records together: half a gigabyte."""
+MOST_NUMBERS = 2**26
+"""Features of all records together: a quarter of a gigabyte."""
 FEWEST = 10
 """Canaries without which nothing can be proven."""
 

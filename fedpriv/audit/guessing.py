@@ -28,6 +28,7 @@ n = r - i + 1, and S = (R + H) m / r.) Where they leave S_0 > 1 the curve is ref
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -112,7 +113,8 @@ class GuessBound:
     @property
     def evidence(self) -> str:
         """In short."""
-        return f"{self.guesses.correct}/{self.guesses.guesses}"
+        known = self.guesses
+        return f"{known.correct} of {known.guesses} guesses about {known.canaries} canaries are right"
 
 
 def guess_bound(
@@ -129,11 +131,12 @@ def guess_bound(
 
 def best_number(canaries: int, certified: float, *, delta: float, confidence: float) -> int:
     """How many guesses would prove most if scores were Gaussian and epsilon as certified: few are surer, many count
-    more. Even."""
+    more. Even, and at least two standard deviations of the number of heads are not guessed, since as many canaries are
+    guessed to be there as to be absent."""
     from dp_accounting import get_sigma_gaussian
     from scipy.special import ndtr
 
-    every = canaries // 2 * 2
+    every = int(canaries - 2 * math.sqrt(canaries)) // 2 * 2
     noise = get_sigma_gaussian(certified, delta)
     if not noise:
         return every

@@ -24,7 +24,7 @@ from fedpriv.errors import AggregationAbortedError, require
 from fedpriv.query import Query
 from fedpriv.weighting import OwnWeighting
 
-QUICK_CANARIES, THOROUGH_CANARIES = 500, 2000
+QUICK_CANARIES, THOROUGH_CANARIES = 400, 2000
 
 
 def audit_in_one_run(exp: Experiment, canaries: int, *, colluding: int = 1) -> list[AuditRow]:
