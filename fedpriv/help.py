@@ -11,7 +11,7 @@ fedpriv [run] [key=value ...]        train; metrics, epsilons and the model go t
 fedpriv epsilon [key=value ...]      the epsilon table of the same settings, without training
 fedpriv allocation [key=value ...]   who owns which records in which silo: a table and a picture
 fedpriv figure folder ...            metric and epsilon against the round, from finished runs
-fedpriv audit [--quick] [--colluding n] [key=value ...]
+fedpriv audit [--quick] [--one-run] [--canaries n] [--colluding n] [key=value ...]
                                      attacks on the same settings: lower bounds beside certificates
 
 Config groups (group=name; --cfg job prints every key with its value):

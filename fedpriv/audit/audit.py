@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import REPLACE, Event, leaves
+from fedpriv.accountants.events import REPLACE, Event
 from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.audit.bounds import Bound, lower_bound
 from fedpriv.audit.canary import canaries
-from fedpriv.audit.families import Family, GaussianFamily, SampledFamily
-from fedpriv.audit.watch import Attack, prepared_attack
+from fedpriv.audit.families import Family, family_of, sampling_of
+from fedpriv.audit.watch import Attack, Revise, prepared_attack
 from fedpriv.config import Experiment
 from fedpriv.deployment import Deployment
 from fedpriv.epsilon import Planned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from fedpriv.audit.guessing import GuessBound
 
 CONFIDENCE = 0.95
 """With which each lower bound holds."""
@@ -42,7 +44,8 @@ class AuditRow:
     """Epsilons against one observer after all rounds, at the accountant's delta.
 
     certified: a guarantee. claimed: by the paper, None where it claims nothing. bound: what the attack
-    proves. assumed: of which mechanisms its larger number holds.
+    proves. assumed: of which mechanisms its larger number holds. estimate: no bound, but what the audit in one run
+    expects epsilon to be.
     """
 
     algorithm: str
@@ -52,8 +55,9 @@ class AuditRow:
     rounds: int
     certified: float
     claimed: float | None
-    bound: Bound
+    bound: Bound | GuessBound
     assumed: str
+    estimate: float | None = None
 
     @property
     def alarm(self) -> bool:
@@ -61,37 +65,62 @@ class AuditRow:
         return self.bound.audited > self.certified
 
 
-def audit(exp: Experiment, effort: Effort, *, colluding: int = 1) -> list[AuditRow]:
-    """Attack every unit that certificates speak of. colluding: curious silos that share what they know."""
+@dataclass(frozen=True)
+class Subject:
+    """One kind of unit that certificates speak of.
+
+    run: the deployment of the experiment itself. events: those of one round that speak of the unit, of all observers.
+    rows: the tightest certificate of each observer after all rounds. families: by observer, what the certificate says
+    the releases are.
+    """
+
+    unit: str
+    adjacency: str
+    run: Deployment
+    events: list[Event]
+    rows: list[EpsilonRow]
+    families: dict[str, Family | None]
+
+
+def subjects(exp: Experiment, colluding: int) -> list[Subject]:
+    """Every unit that certificates speak of, where `colluding` curious silos share what they know."""
     planned = _colluding(Planned.of(exp), colluding)
     rows = _tightest(planned.rows_at([exp.options.rounds]))
-    units = dict.fromkeys((row.unit, row.adjacency) for row in rows)
     events = [event for query in exp.algo.queries(1, planned.deployment) for event in query.events]
     found = []
-    for unit, adjacency in units:
-        share = replace(effort, seconds=effort.seconds / len(units))
-        own = [event for event in events if (event.unit, event.adjacency) == (unit, adjacency)]
-        attack = _attack(exp, planned.deployment, own, colluding)
+    for about in dict.fromkeys((row.unit, row.adjacency) for row in rows):
+        of_unit = [row for row in rows if (row.unit, row.adjacency) == about]
+        own = [event for event in events if (event.unit, event.adjacency) == about]
         families = {
-            row.observer: _family((e for e in own if e.observer == row.observer), exp.options.rounds) for row in rows
+            row.observer: family_of((e for e in own if e.observer == row.observer), exp.options.rounds)
+            for row in of_unit
         }
-        scores = _trials(attack, share, exp.options.seed)
-        for row in rows:
-            if (row.unit, row.adjacency) == (unit, adjacency):
-                bound = lower_bound(
-                    *scores[row.observer],
-                    delta=exp.accountant.delta,
-                    confidence=CONFIDENCE,
-                    family=families[row.observer],
-                )
-                found.append(_row(exp, row, bound, families[row.observer]))
+        found.append(Subject(*about, planned.deployment, own, of_unit, families))
     return found
 
 
-def _row(exp: Experiment, row: EpsilonRow, bound: Bound, family: Family | None) -> AuditRow:
+def audit(exp: Experiment, effort: Effort, *, colluding: int = 1) -> list[AuditRow]:
+    """Attack every unit that certificates speak of. colluding: curious silos that share what they know."""
+    found = []
+    units = subjects(exp, colluding)
+    for subject in units:
+        share = replace(effort, seconds=effort.seconds / len(units))
+        scores = _trials(_attack(exp, subject, colluding), share, exp.options.seed)
+        for row in subject.rows:
+            family = subject.families[row.observer]
+            bound = lower_bound(*scores[row.observer], delta=exp.accountant.delta, confidence=CONFIDENCE, family=family)
+            found.append(audit_row(exp, row, bound, family))
+    return found
+
+
+def audit_row(
+    exp: Experiment, row: EpsilonRow, bound: Bound | GuessBound, family: Family | None, estimate: float | None = None
+) -> AuditRow:
+    """The line of one observer. family: that of its certificate."""
     about = exp.algo.label, row.observer, row.unit, row.adjacency, row.round
     within = family is not None and (bound.within or 0.0) > bound.epsilon
-    return AuditRow(*about, row.certified, row.claimed, bound, family.name if family and within else "any mechanism")
+    assumed = family.name if family and within else "any mechanism"
+    return AuditRow(*about, row.certified, row.claimed, bound, assumed, estimate)
 
 
 def _colluding(planned: Planned, silos: int) -> Planned:
@@ -112,49 +141,24 @@ def _tightest(rows: Iterable[EpsilonRow]) -> list[EpsilonRow]:
     return list(best.values())
 
 
-def _family(events: Iterable[Event], rounds: int) -> Family | None:
-    """What the certificate says the releases to one observer are, if that is Gaussian, sampled or not."""
-    import dp_accounting as dp
-
-    own = list(events)
-    if any(event.group_size > 1 for event in own):
-        return None
-    if len(own) == 1 and (hidden := _sampling(own)):
-        [(rate, noise)] = hidden.values()
-        return SampledFamily(rate, rounds, noise)
-    found = [leaves([(event.certified, 1)]) for event in own]
-    if any(part is None for part in found):
-        return None
-    kinds = {type(leaf) for part in found for leaf in part or ()}
-    return GaussianFamily() if kinds <= {dp.GaussianDpEvent, dp.ZCDpEvent} else None
-
-
-def _sampling(events: Iterable[Event]) -> dict[str, tuple[float, float]]:
-    """Observers from whom a sample of users is hidden, with its rate and the noise multiplier."""
-    import dp_accounting as dp
-
-    hidden = {}
-    for event in events:
-        sampled = event.certified
-        if isinstance(sampled, dp.PoissonSampledDpEvent) and isinstance(sampled.event, dp.GaussianDpEvent):
-            hidden[event.observer] = (sampled.sampling_probability, sampled.event.noise_multiplier)
-    return hidden
-
-
-def _attack(exp: Experiment, run: Deployment, events: list[Event], colluding: int) -> Attack:
-    """The attack with the canary that is farthest from its absence."""
+def noised_like(run: Deployment) -> Revise:
+    """A canary's deployment with the run's mechanisms: noise that is calibrated to what is known of the model must be
+    the run's, not the canary's."""
 
     def revise(deployment: Deployment) -> Deployment:
-        # Noise that is calibrated to what is known of the model must be the run's, not the canary's.
         channels = {n: replace(c, mechanism=run.channels[n].mechanism) for n, c in deployment.channels.items()}
         return replace(deployment, channels=channels)
 
-    first = events[0]
-    candidates = canaries(exp, first.unit, first.adjacency == REPLACE)
-    attacks = [prepared_attack(exp, canary, revise, colluding) for canary in candidates]
+    return revise
+
+
+def _attack(exp: Experiment, subject: Subject, colluding: int) -> Attack:
+    """The attack with the canary that is farthest from its absence."""
+    candidates = canaries(exp, subject.unit, subject.adjacency == REPLACE)
+    attacks = [prepared_attack(exp, canary, noised_like(subject.run), colluding) for canary in candidates]
     farthest = max(attack.length for attack in attacks)
     best = next(attack for attack in attacks if attack.length >= farthest * (1 - 1e-6))
-    return replace(best, sampling=_sampling(events))
+    return replace(best, sampling=sampling_of(subject.events))
 
 
 def _trials(attack: Attack, effort: Effort, seed: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:

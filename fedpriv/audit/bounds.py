@@ -42,6 +42,23 @@ class Bound:
         """The larger one."""
         return max(self.epsilon, self.within or 0.0)
 
+    @property
+    def counts(self) -> dict[str, float]:
+        """For tables."""
+        rates = self.rates
+        return {
+            "confidence": rates.confidence,
+            "negatives": rates.negatives,
+            "false_positives": rates.false,
+            "positives": rates.positives,
+            "true_positives": rates.true,
+        }
+
+    @property
+    def evidence(self) -> str:
+        """In short."""
+        return f"{self.rates.negatives}+{self.rates.positives}"
+
 
 def lower_bound(
     absent: np.ndarray, present: np.ndarray, *, delta: float, confidence: float, family: Family | None

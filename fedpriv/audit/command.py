@@ -1,4 +1,4 @@
-"""`fedpriv audit`: the table, audit.csv and a figure. Exit code 1 where an attack beats a certificate."""
+"""`fedpriv audit`, by trials or in one run: table, audit.csv and figure. Exit code 1 where a certificate is beaten."""
 
 from __future__ import annotations
 
@@ -13,9 +13,24 @@ from fedpriv.audit.audit import CONFIDENCE, QUICK, THOROUGH, AuditRow, audit
 from fedpriv.errors import require
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from omegaconf import DictConfig
     from rich.console import Console
 
+    from fedpriv.config import Experiment
+
+COUNTS = (
+    "confidence",
+    "negatives",
+    "false_positives",
+    "positives",
+    "true_positives",
+    "canaries",
+    "guesses",
+    "correct_guesses",
+)
+"""What bounds rest on; one attack's are empty for the other."""
 COLUMNS = (
     "algorithm",
     "observer",
@@ -28,11 +43,8 @@ COLUMNS = (
     "any_mechanism",
     "within_family",
     "assumed",
-    "confidence",
-    "negatives",
-    "false_positives",
-    "positives",
-    "true_positives",
+    "estimate",
+    *COUNTS,
 )
 
 
@@ -47,9 +59,12 @@ def main(args: list[str]) -> None:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--colluding", default="1")
+    parser.add_argument("--one-run", action="store_true")
+    parser.add_argument("--canaries")
     own, words = parser.parse_known_args(args)
     silos = int(own.colluding) if own.colluding.isdigit() else 0
     require(silos >= 1, "--colluding", own.colluding, "a positive number of silos")
+    attack = _attack(own, silos)
     line = CommandLine.parse(words)
     jobs = compose_jobs(line, conf_dir())
     exps = [build(without_hydra(config)) for config in jobs]
@@ -59,7 +74,7 @@ def main(args: list[str]) -> None:
     console = Console(soft_wrap=True, highlight=False)
     rows: list[AuditRow] = []
     for exp in exps:
-        new = audit(exp, QUICK if own.quick else THOROUGH, colluding=silos)
+        new = attack(exp)
         show(console, new, exp.accountant.delta)
         rows += new
     folder = _folder(jobs[0], line.overrides)
@@ -71,6 +86,20 @@ def main(args: list[str]) -> None:
         print(f"fedpriv: ALARM: {broken}, but certified {row.certified:.4g}", file=sys.stderr)
     if alarms:
         sys.exit(1)
+
+
+def _attack(own: argparse.Namespace, silos: int) -> Callable[[Experiment], list[AuditRow]]:
+    """What one experiment goes through."""
+    from fedpriv.audit.crowd import FEWEST
+    from fedpriv.audit.one_run import QUICK_CANARIES, THOROUGH_CANARIES, audit_in_one_run
+
+    if not own.one_run:
+        require(own.canaries is None, "--canaries", own.canaries, "for --one-run only")
+        return lambda exp: audit(exp, QUICK if own.quick else THOROUGH, colluding=silos)
+    given = own.canaries or str(QUICK_CANARIES if own.quick else THOROUGH_CANARIES)
+    canaries = int(given) if given.isdigit() else 0
+    require(canaries >= FEWEST, "--canaries", given, f"a number from {FEWEST} on")
+    return lambda exp: audit_in_one_run(exp, canaries, colluding=silos)
 
 
 def _folder(config: DictConfig, words: list[str]) -> Path:
@@ -90,13 +119,20 @@ def show(console: Console, rows: list[AuditRow], delta: float) -> None:
 
     about = f"{rows[0].algorithm}, T={rows[0].rounds}: epsilon at delta = {delta:g}"
     table = Table(title=f"{about}\naudited: at least, with {CONFIDENCE:.0%} confidence each")
-    for header in ("observer", "unit", "certified", "claimed", "audited", "bound", "trials"):
+    one_run = any(row.estimate is not None for row in rows)
+    for header in ("observer", "unit", "certified", "claimed", "audited"):
+        table.add_column(header)
+    for header in ("any", "estimate") if one_run else ("bound", "trials"):
         table.add_column(header)
     for row in rows:
-        rates = row.bound.rates
         numbers = [_number(row.certified), _number(row.claimed), _number(row.bound.audited) + " !" * row.alarm]
-        table.add_row(row.observer, row.unit, *numbers, row.assumed, f"{rates.negatives}+{rates.positives}")
+        in_one_run = [_number(row.bound.epsilon), _number(row.estimate)]
+        table.add_row(row.observer, row.unit, *numbers, *(in_one_run if one_run else [row.assumed, row.bound.evidence]))
     console.print(table)
+    if one_run:
+        console.print("any: audited without the certificate's family of curves. estimate: no bound, a Gaussian fit.")
+        for row in rows:
+            console.print(f"{row.observer}, {row.unit}: {row.bound.evidence}")
 
 
 def _number(value: float | None) -> str:
@@ -113,28 +149,29 @@ def write(rows: list[AuditRow], folder: Path) -> None:
 
 
 def _columns(row: AuditRow) -> list[object]:
-    bound, rates = row.bound, row.bound.rates
+    bound, counts = row.bound, row.bound.counts
     about = [row.algorithm, row.observer, row.unit, row.adjacency, row.rounds, row.certified, row.claimed]
-    counts = [rates.negatives, rates.false, rates.positives, rates.true]
-    return [*about, bound.audited, bound.epsilon, bound.within, row.assumed, rates.confidence, *counts]
+    proven = [bound.audited, bound.epsilon, bound.within, row.assumed, row.estimate]
+    return [*about, *proven, *(counts.get(name) for name in COUNTS)]
 
 
 def draw(rows: list[AuditRow], path: Path) -> None:
-    """Audited bounds as bars, certificates and claims as points."""
+    """Audited bounds as bars, certificates, claims and estimates as points."""
     from fedpriv.figures.canvas import plt
 
     figure, axis = plt.subplots(figsize=(8.5, 1.6 + 0.45 * len(rows)), layout="constrained")
     places = range(len(rows))
     axis.barh(places, [row.bound.audited for row in rows], height=0.5, color="0.7", label="audited: at least")
-    for marker, color, name in (("o", "C0", "certified"), ("x", "C3", "claimed")):
+    for marker, color, name in (("o", "C0", "certified"), ("x", "C3", "claimed"), ("^", "C2", "estimate")):
         points = [(getattr(row, name), place) for place, row in enumerate(rows)]
         known = [(value, place) for value, place in points if value is not None and math.isfinite(value)]
-        axis.scatter(*zip(*known) if known else ([], []), marker=marker, color=color, label=name, zorder=3)
+        if known:
+            axis.scatter(*zip(*known), marker=marker, color=color, label=name, zorder=3)
     labels = [f"{row.algorithm}, T={row.rounds}\n{row.observer}, {row.unit}" for row in rows]
     axis.set_yticks(places, labels, fontsize=8)
     axis.invert_yaxis()
     axis.set(xlabel="epsilon", xlim=(0, None))
     axis.grid(alpha=0.3, axis="x")
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncol=3, fontsize=8.5)
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncol=4, fontsize=8.5)
     figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -1,0 +1,129 @@
+"""The audit in one run against code that is right, and faults planted in it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from command import run
+
+from fedpriv.audit.crowd import crowd
+from fedpriv.audit.one_run import audit_in_one_run
+from fedpriv.errors import ConfigError
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.testing import experiment
+
+
+def audited(*words, canaries=300):
+    rows = audit_in_one_run(experiment("accountant=pld", *words), canaries)
+    return {(row.observer, row.unit): row for row in rows}
+
+
+AVG = ["algo=uldp_avg", "algo.noise_multiplier=1", "seed=2"]
+
+
+def test_bounds_are_positive_and_below_the_certificate():
+    rows = audited(*AVG, "rounds=2")
+    assert set(rows) == {("released model", "user"), ("server", "user"), ("silo", "user")}
+    for row in rows.values():
+        assert 0.5 < row.bound.epsilon < row.bound.within < row.certified
+        assert row.assumed == "GDP"
+        assert 0.7 * row.certified < row.estimate < 1.3 * row.certified
+
+
+def test_a_run_without_its_noise_is_caught(monkeypatch):
+    words = ["algo=uldp_avg", "algo.noise_multiplier=5", "rounds=2"]
+    assert not any(row.alarm for row in audited(*words).values())
+    monkeypatch.setattr(Gaussian, "share_deviation", lambda self, shares, sensitivity=1.0: 0.0)
+    row = audited(*words)["released model", "user"]
+    assert row.alarm
+    assert row.bound.guesses.correct == row.bound.guesses.guesses
+    assert row.estimate == np.inf
+
+
+def test_a_sample_that_is_hidden_is_part_of_the_family():
+    rows = audited("algo=uldp_sgd", "algo.noise_multiplier=1", "algo.user_rate=0.5", "rounds=2", canaries=200)
+    hidden, seen = rows["released model", "user"], rows["server", "user"]
+    assert hidden.assumed == "sampled"
+    assert 0 < hidden.bound.audited < hidden.certified < seen.certified
+    assert 0 < seen.bound.audited < seen.certified
+
+
+@pytest.mark.parametrize(
+    ("words", "units", "adjacency"),
+    [
+        (
+            ["algo=uldp_group_2", "algo.noise_multiplier=1", "algo.local_epochs=1", "accountant=rdp"],
+            {"record", "user"},
+            "add/remove",
+        ),
+        (["algo=dp_sgd"], {"record"}, "replace"),
+        (["algo=cdp_fedavg"], {"record"}, "replace"),
+        (["algo=dp_erm", "aggregation=masked"], {"record"}, "replace"),
+    ],
+)
+def test_units_among_records_whose_number_is_public(words, units, adjacency):
+    rows = audited(*words, "rounds=1", canaries=100)
+    assert {unit for _, unit in rows} == units
+    for row in rows.values():
+        assert row.adjacency == adjacency
+        assert row.bound.audited <= row.certified
+        assert row.bound.guesses.canaries <= 100
+
+
+def test_every_canary_has_a_direction_of_its_own_and_leaves_when_its_coin_says_so():
+    exp = experiment("algo=uldp_avg")
+    people = crowd(exp, "user", "add/remove", wanted=30, colluding=1)
+    assert people.directions @ people.directions.T == pytest.approx(np.eye(30), abs=1e-9)
+    coins = np.arange(30) < 10
+    allocation = people.world(coins).allocator.known
+    there = set(allocation.user.tolist())
+    assert set(range(10)) <= there
+    assert not there & set(range(10, 30))
+    assert there >= set(range(30, allocation.n_users))  # ordinary users stay
+
+
+def test_opposite_faces_keep_all_records_and_turn_their_slopes():
+    people = crowd(experiment("algo=cdp_fedavg"), "record", "replace", wanted=20, colluding=1)
+    coins = np.arange(20) % 2 == 0
+    one, other, none = (people.world(who).data.y[:, 0] for who in (coins, ~coins, None))
+    own = people.canary >= 0
+    assert len(one) == len(own)
+    assert (one[own] == -other[own]).all()
+    assert (one[~own] == none[~own]).all()
+    assert (one[own] != 0).all()
+    assert not none[own].any()
+
+
+def test_contributions_that_share_one_bound_are_refused():
+    with pytest.raises(ConfigError, match="--one-run=ULDP-NAIVE: a method that bounds units one by one"):
+        audited("algo=uldp_naive", "rounds=1")
+
+
+def test_the_command_writes_one_schema_for_both_audits(tmp_path):
+    words = ["algo=uldp_sgd", "algo.noise_multiplier=5", "rounds=1", "hydra.run.dir=here"]
+    done = run("audit", "--one-run", "--canaries=60", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "certified ┃ claimed ┃ audited ┃ any" in done.stdout  # whole, in 80 columns
+    assert "guesses about 60 canaries are right" in done.stdout
+    table = pd.read_csv(tmp_path / "here" / "audit.csv")
+    assert (table["canaries"] == 60).all()
+    assert (table["correct_guesses"] <= table["guesses"]).all()
+    assert table["estimate"].notna().all()
+    assert table["positives"].isna().all()
+    assert (tmp_path / "here" / "figure.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--canaries=50"], "--canaries=50: for --one-run only"),
+        (["--one-run", "--canaries=5"], "--canaries=5: a number from 10 on"),
+        (["--one-run", "--canaries=many"], "--canaries=many: a number from 10 on"),
+        (["--one-run", "algo=fedavg"], "--one-run=DEFAULT: a method that bounds units one by one"),
+    ],
+)
+def test_a_mistake_is_one_line_here_too(words, line, tmp_path):
+    done = run("audit", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert line in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
