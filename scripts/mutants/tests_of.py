@@ -1,4 +1,4 @@
-"""Which tests a source file's mutants are run on: its mirror first, then the package's quick ones, the slow ones last."""
+"""Which tests a source file's mutants are run on: those that mirror it, then others that are near and quick."""
 
 from __future__ import annotations
 
@@ -54,8 +54,9 @@ FURTHER = (
     ("fedpriv/weighting.py", "algorithms/test_uldp.py conformance/test_aggregations.py"),
     ("fedpriv/begun.py", "test_resumed_state.py"),
     ("fedpriv/checkpoint.py", "test_resumed_state.py"),
-    ("fedpriv/query.py", "simulation/test_covered.py test_deployment.py conformance/test_aggregations.py"),
+    ("fedpriv/query.py", "test_deployment.py simulation/test_covered.py conformance/test_aggregations.py"),
     ("fedpriv/deployment.py", "aggregation/private_weighting/test_private_weighting_certificates.py simulation"),
+    ("fedpriv/simulation/silo.py", "simulation/test_silo_bounds.py simulation algorithms/test_uldp.py"),
     ("fedpriv/*", "simulation test_deployment.py algorithms/test_uldp.py test_aborted_rounds.py test_resumed_state.py"),
 )
 """Pattern of a source file, first one that fits, and tests beside those that mirror it, quick ones first."""

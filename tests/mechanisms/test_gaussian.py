@@ -15,6 +15,7 @@ from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import MOST_STEPS, TAIL, Gaussian
 from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.streams import SystemGenerator
 
 
 @given(st.integers(0, 2**31), st.floats(1e-3, 1e3), st.integers(1, 5))
@@ -121,7 +122,7 @@ def test_real_noise_keeps_the_range_that_messages_have():
 
 
 def test_a_grid_must_neither_show_nor_lose_the_steps_of_a_share():
-    """At the least and the most number of steps themselves, and next to them; both are what the proofs take for granted:
+    """At the least and the most number of steps themselves, and beyond; both are what the proofs take for granted:
     2^54 exp(-pi^2 s^2) below 1e-250 (`fixed_point`), and exact float64s within the tail."""
     assert 54 * math.log(2) - math.pi**2 * LEAST_STEPS**2 < -250 * math.log(10)
     assert MOST_STEPS * TAIL == 2**53
@@ -139,3 +140,13 @@ def test_a_grid_must_neither_show_nor_lose_the_steps_of_a_share():
 
 def test_little_noise_is_noise():
     assert Gaussian(1.0, 0.5).event() == GaussianDpEvent(0.5)
+
+
+@pytest.mark.parametrize("shares", [1, 5])
+def test_real_shares_are_whole_steps_and_add_up_to_the_declared_noise(shares):
+    mechanism, encoding, size = Gaussian(0.1, 5.0), FixedPoint(32, 3.0, 5), 20_000
+    parts = [mechanism.noise_share(size, shares, SystemGenerator(), encoding=encoding) for _ in range(shares)]
+    for part in parts:
+        assert (part / encoding.unit == np.rint(part / encoding.unit)).all()
+    statistic = float((sum(parts) ** 2).sum()) / 0.5**2
+    assert min(stats.chi2.cdf(statistic, size), stats.chi2.sf(statistic, size)) > 1e-6
