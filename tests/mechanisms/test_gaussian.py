@@ -91,6 +91,8 @@ def test_no_mechanism_changes_nothing_and_certifies_nothing():
     assert bounded.tolist() == [[3.0, 4.0]]
     assert norms.tolist() == [5.0]
     assert not NoMechanism().noise_share(3, 2, np.random.default_rng(0)).any()
+    total, noise = NoMechanism().noised(np.ones(3), np.random.default_rng(0), divisor=4)
+    assert (total.tolist(), noise) == ([1.0, 1.0, 1.0], 0.0)
     assert NoMechanism().event() == NonPrivateDpEvent()
 
 
@@ -118,6 +120,7 @@ def test_real_noise_keeps_the_range_that_messages_have():
     assert Gaussian(1.0, 5.0).real_encoding(3, math.inf) == FixedPoint(64, UNBOUNDED_RANGE, 3)
     assert Gaussian(1.0, 0.0).real_encoding(3, 0.3) is None
     assert Gaussian(1.0, 5.0).encoding(3, 0.3) is None
+    assert DiscreteGaussian(1.0, 5.0).encoding(3, 0.3) == FixedPoint(64, 0.3, 3)
     assert NoMechanism().real_encoding(3, 0.3) is None
 
 
