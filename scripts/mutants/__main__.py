@@ -18,7 +18,7 @@ from pathlib import Path
 
 from scripts.mutants.forks import Fork, scratch_copy, warm_up
 from scripts.mutants.mutate import Mutant, mutants
-from scripts.mutants.tests_of import source_files, tests_of
+from scripts.mutants.tests_of import chosen_tests, source_files
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCEPTED = Path(__file__).with_name("accepted.txt")

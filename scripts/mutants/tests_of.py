@@ -56,7 +56,7 @@ FURTHER = (
     ("fedpriv/checkpoint.py", "test_resumed_state.py"),
     ("fedpriv/query.py", "test_deployment.py simulation/test_covered.py conformance/test_aggregations.py"),
     ("fedpriv/deployment.py", "aggregation/private_weighting/test_private_weighting_certificates.py simulation"),
-    ("fedpriv/simulation/silo.py", "simulation/test_silo_bounds.py simulation algorithms/test_uldp.py"),
+    ("fedpriv/simulation/silo.py", "simulation algorithms/test_uldp.py"),
     ("fedpriv/*", "simulation test_deployment.py algorithms/test_uldp.py test_aborted_rounds.py test_resumed_state.py"),
 )
 """Pattern of a source file, first one that fits, and tests beside those that mirror it, quick ones first."""
@@ -71,13 +71,14 @@ def source_files(root: Path, chosen: list[str]) -> list[str]:
     return [str(path.relative_to(root)) for path in found]
 
 
-def tests_of(root: Path, source: str) -> tuple[tuple[str, ...], ...]:
+def chosen_tests(root: Path, source: str) -> tuple[tuple[str, ...], ...]:
     """Test files for the file `source`: those that mirror it, and those for what these let live. Either may be none."""
     path = Path(source)
     folder = root / Path("tests", *path.parts[1:-1])
-    mirror = [folder / f"test_{path.stem}.py"]
+    exact = folder / f"test_{path.stem}.py"
+    mirror = [exact] if exact.exists() else sorted(folder.glob(f"test_*{path.stem}*.py"))
     further = next(names for pattern, names in FURTHER if fnmatch(source, pattern))
-    if not mirror[0].exists():
+    if not mirror:
         first, _, further = further.partition(" ")
         mirror = [root / "tests" / first]
     found = []
