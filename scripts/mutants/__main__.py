@@ -70,7 +70,7 @@ def results(made: list[Mutant], jobs: int) -> Iterator[tuple[Mutant, str]]:
     with tempfile.TemporaryDirectory(prefix="mutants") as folder, ExitStack() as running:
         free = [scratch_copy(ROOT, Path(folder, str(job))) for job in range(jobs)]
         limits: dict[tuple[str, ...], float] = {}
-        waiting = deque((mutant, tests) for mutant in made for tests in [tests_of(ROOT, mutant.path)])
+        waiting = deque((mutant, tests) for mutant in made for tests in [chosen_tests(ROOT, mutant.path)])
         started = list[tuple[Mutant, tuple[tuple[str, ...], ...], Fork]]()
         running.callback(lambda: [fork.end() for *_, fork in started])
         while waiting or started:

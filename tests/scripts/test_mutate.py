@@ -1,5 +1,6 @@
 """Mutants of source text: what is changed, what is left alone, and that the list of accepted ones does not rot."""
 
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -76,24 +77,29 @@ def test_every_accepted_survivor_is_a_mutant_and_has_a_reason():
     assert all(len(reason) > 10 for reason in accepted.values())
 
 
-WORLD = {
-    "fedpriv/crypto/digest.py": "def half(x):\n    return x // 2\n\n\ndef wait():\n    while half(2) != 1:\n        pass\n",
-    "tests/crypto/test_digest.py": "from fedpriv.crypto.digest import half, wait\n\n\ndef test_it():\n    wait()\n    SHOWN\n",
+SMALL = {
+    "scripts/__init__.py": "",
+    "fedpriv/__init__.py": "",
+    "fedpriv/crypto/__init__.py": "",
+    "fedpriv/crypto/digest.py": "def half(x):\n    return x // 2\n\n\ndef wait(x):\n    while half(x) > x:\n        pass\n",
+    "tests/crypto/test_digest.py": "from fedpriv.crypto.digest import half, wait\n\n\ndef test_it():\n    SHOWN\n",
+    "tests/aggregation/secagg/test_secagg_aborts.py": "def test_it():\n    pass\n",
+    "pyproject.toml": "[tool.pytest.ini_options]\n",
+    "scripts/mutants/accepted.txt": "",
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("shown", "code"), [("assert half(6) == 3", 0), ("pass", 1)])
+@pytest.mark.parametrize(("shown", "code"), [("wait(0), wait(9); assert half(6) == 3", 0), ("wait(0), wait(9)", 1)])
 def test_a_survivor_fails_the_command_and_an_endless_loop_does_not(tmp_path, shown, code):
-    """In a tree of its own, whose one source has four mutants: two loop for ever, and one is noticed by a test alone."""
-    for name in ("scripts/mutants/" + part for part in ("__init__", "__main__", "forks", "mutate", "tests_of")):
-        (tmp_path / f"{name}.py").parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / f"{name}.py").write_text((ROOT / f"{name}.py").read_text())
-    (tmp_path / "scripts/mutants/accepted.txt").write_text("")
-    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
-    for name, text in WORLD.items():
+    """In a tree of its own, whose one source has three mutants: two loop for ever, one is noticed by an assertion."""
+    scripts = [f"scripts/mutants/{name}.py" for name in ("__init__", "__main__", "forks", "mutate", "tests_of")]
+    for name, text in (SMALL | {name: (ROOT / name).read_text() for name in scripts}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text.replace("SHOWN", shown))
+        (tmp_path / name).write_text(text.replace("SHOWN", shown) if name.startswith("tests") else text)
     command = [sys.executable, "-m", "scripts.mutants", "fedpriv/crypto/digest.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == code, done.stdout + done.stderr
+    assert "2 timeout" in done.stdout
+    assert done.stdout.count("survived: ") == code
