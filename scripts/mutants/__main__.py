@@ -65,14 +65,23 @@ def package(path: str) -> str:
     return parts[1] if len(parts) > 2 else path
 
 
+Started = tuple[Mutant, tuple[tuple[str, ...], ...], Fork]
+"""A mutant, the tests that wait for it, and those that run."""
+
+
+def _end(started: list[Started]) -> None:
+    for *_, fork in started:
+        fork.end()
+
+
 def results(made: list[Mutant], jobs: int) -> Iterator[tuple[Mutant, str]]:
     """Each mutant with what became of it. Raises RuntimeError where tests fail on the source as it is."""
     with tempfile.TemporaryDirectory(prefix="mutants") as folder, ExitStack() as running:
         free = [scratch_copy(ROOT, Path(folder, str(job))) for job in range(jobs)]
         limits: dict[tuple[str, ...], float] = {}
         waiting = deque((mutant, tests) for mutant in made for tests in [chosen_tests(ROOT, mutant.path)])
-        started = list[tuple[Mutant, tuple[tuple[str, ...], ...], Fork]]()
-        running.callback(lambda: [fork.end() for *_, fork in started])
+        started = list[Started]()
+        running.callback(_end, started)
         while waiting or started:
             while waiting and free:
                 mutant, (tests, *further) = waiting.popleft()

@@ -82,8 +82,8 @@ def mutants(path: str, text: str) -> list[Mutant]:
         before, after = source[first:].split(b"\n", 1)[0], mutated[first:].split(b"\n", 1)[0]
         if end > first + len(before):  # a statement of several lines
             after = new.encode()
-        line = source.count(b"\n", 0, start) + 1
-        mutant = Mutant(path, scope, line, before.decode().strip(), after.decode().strip(), mutated.decode())
+        place = source.count(b"\n", 0, start) + 1
+        mutant = Mutant(path, scope, place, before.decode().strip(), after.decode().strip(), mutated.decode())
         found.setdefault((start, end, new), mutant)
     return [found[place] for place in sorted(found)]
 
@@ -194,10 +194,13 @@ class _Changes:
         return start, start + len(old), new
 
     def _start(self, node: ast.AST) -> int:
-        return self.starts[node.lineno - 1] + node.col_offset  # type: ignore[attr-defined]
+        return self._byte(node, "lineno", "col_offset")
 
     def _end(self, node: ast.AST) -> int:
-        return self.starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
+        return self._byte(node, "end_lineno", "end_col_offset")
+
+    def _byte(self, node: ast.AST, line: str, column: str) -> int:
+        return self.starts[int(getattr(node, line)) - 1] + int(getattr(node, column))
 
     def _span(self, node: ast.AST) -> tuple[int, int]:
         return self._start(node), self._end(node)

@@ -81,7 +81,7 @@ SMALL = {
     "scripts/__init__.py": "",
     "fedpriv/__init__.py": "",
     "fedpriv/crypto/__init__.py": "",
-    "fedpriv/crypto/digest.py": "def half(x):\n    return x // 2\n\n\ndef wait(x):\n    while half(x) > x:\n        pass\n",
+    "fedpriv/crypto/digest.py": "def half(x):\n    return x // 2\n\ndef wait(x):\n    while half(x) > x: pass\n",
     "tests/crypto/test_digest.py": "from fedpriv.crypto.digest import half, wait\n\n\ndef test_it():\n    SHOWN\n",
     "tests/aggregation/secagg/test_secagg_aborts.py": "def test_it():\n    pass\n",
     "pyproject.toml": "[tool.pytest.ini_options]\n",

@@ -38,7 +38,7 @@ def test_what_everybody_learned_alike_is_the_total():
 @pytest.mark.parametrize("other", [total(1.0, 2.1), total(1.0, 2.0, silos=("silo1", "silo0")), total(1.0)])
 def test_a_total_that_somebody_learned_otherwise_ends_the_run(other):
     for learners in (NAMES, ()):
-        with pytest.raises(RuntimeError, match="round 3: .*different totals"):
+        with pytest.raises(RuntimeError, match=r"round 3: .*different totals"):
             agreed({"silo0": total(1.0, 2.0), "silo1": other}, learners)
 
 
