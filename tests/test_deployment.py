@@ -8,6 +8,7 @@ from fedpriv.deployment import Channel, Deployment, Federation, Observer, Trust,
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.query import Query
 from fedpriv.streams import Streams
 
 OBSERVERS = (
@@ -98,6 +99,8 @@ def test_nothing_is_relaxed_that_nobody_asked_for():
     query = deployment().query(4, events=())
     assert (query.sensitivity, query.user_rate, query.place) == (1.0, 1.0, 0)
     assert (query.enforced, query.checked, query.stateful) == (True, False, False)
+    alone = Query("update", 4, (0,), 1, 5, query.mechanism, None, (), Streams(0))
+    assert (alone.enforced, alone.checked) == (True, False)
     observer = Observer("server")
     assert (observer.sees_messages, observer.sees_sample, observer.own_shares) == (False, True, 0)
     assert Federation(10, 3, 5).records_per_draw == 1
