@@ -70,3 +70,11 @@ def test_out_of_range_is_an_error_that_names_the_key(value):
 def test_impossible_rings_are_refused(bits, span):
     with pytest.raises(ConfigError, match=r"aggregation\.(bits|range)"):
         precision(bits, span, 2)
+
+
+def test_the_nearest_vector_on_the_grid_is_within_half_a_step():
+    encoding = FixedPoint(32, 100.0, 3)
+    vector = np.random.default_rng(0).uniform(-100, 100, 1000)
+    near = encoding.nearest(vector)
+    assert (near / encoding.unit == np.rint(near / encoding.unit)).all()
+    assert 0 < abs(near - vector).max() <= encoding.unit / 2
