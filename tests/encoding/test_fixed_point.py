@@ -27,6 +27,17 @@ def test_precision_is_the_largest_that_cannot_wrap(bits, span, parties):
     assert f == bits or not fits(f + 1)
 
 
+@pytest.mark.parametrize(("bits", "half"), [(32, 2**31), (64, 2**53)])
+def test_precision_leaves_room_for_a_rounding_of_each_party_and_no_more(bits, half):
+    """parties * (bound * 2^f + 1) < half, at the edge: an integer more could wrap, or be no float64."""
+    assert precision(bits, half - 2, 1) == 0
+    assert precision(bits, (half // 4 - 2) / 2, 4) == 1
+    assert precision(bits, 1.0, 1) == half.bit_length() - 2
+    for bound, parties in ((half - 1, 1), (half // 4 - 1, 4)):
+        with pytest.raises(ConfigError, match=f"too large for {parties} parties and aggregation.bits={bits}"):
+            precision(bits, bound, parties)
+
+
 @given(RINGS, SPANS, st.integers(1, 40), st.data())
 def test_sum_is_within_the_stated_rounding(bits, span, parties, data):
     encoding = FixedPoint(bits, span, parties)
