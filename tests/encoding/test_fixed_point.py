@@ -89,3 +89,19 @@ def test_the_nearest_vector_on_the_grid_is_within_half_a_step():
     near = encoding.nearest(vector)
     assert (near / encoding.unit == np.rint(near / encoding.unit)).all()
     assert 0 < abs(near - vector).max() <= encoding.unit / 2
+
+
+def test_the_range_holds_for_signal_and_noise_together():
+    encoding = FixedPoint(64, 1.0, 2)
+    near, far = np.array([0.9]), np.array([-0.9])
+    assert abs(encoding.decode(encoding.encode(near, "silo2", far))) <= encoding.rounding
+    for signal in (near, far):
+        with pytest.raises(OutOfRangeError):
+            encoding.encode(signal, "silo2", signal)
+
+
+def test_the_shift_is_a_step_a_party_in_every_coordinate():
+    """Too large a number is safe, and charges for what nobody sees."""
+    encoding = FixedPoint(32, 1.0, 6)
+    assert encoding.shift(9) == 6 * 3 * encoding.unit
+    assert encoding.rounding == 6 * encoding.unit
