@@ -75,7 +75,7 @@ def mutants(path: str, text: str) -> list[Mutant]:
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    found = {}
+    found: dict[tuple[int, int, str], Mutant] = {}
     for scope, start, end, new in _Changes(source, starts).of(ast.parse(text)):
         first = source.rfind(b"\n", 0, start) + 1
         mutated = source[:start] + new.encode() + source[end:]

@@ -56,7 +56,7 @@ FURTHER = (
     ("fedpriv/checkpoint.py", "test_resumed_state.py"),
     ("fedpriv/query.py", "test_deployment.py simulation/test_covered.py conformance/test_aggregations.py"),
     ("fedpriv/deployment.py", "aggregation/private_weighting/test_private_weighting_certificates.py simulation"),
-    ("fedpriv/simulation/silo.py", "simulation algorithms/test_uldp.py"),
+    ("fedpriv/simulation/silo.py", "simulation algorithms/test_scaffold.py algorithms/test_uldp.py"),
     ("fedpriv/*", "simulation test_deployment.py algorithms/test_uldp.py test_aborted_rounds.py test_resumed_state.py"),
 )
 """Pattern of a source file, first one that fits, and tests beside those that mirror it, quick ones first."""

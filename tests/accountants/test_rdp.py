@@ -90,6 +90,7 @@ def test_claims_of_zcdp_are_converted_by_their_paper_only_where_there_is_nothing
     """ln(1 / delta) = 9: 3 * 1 + 2 * 0.5 = 4 and 4 + 2 sqrt(4 * 9) = 16; a Gaussian of sigma 5 has rho 1 / 50."""
     one, other = ZcdpClaim(1.0), ZcdpClaim(0.5)
     assert claimed_epsilon([(one, 3), (other, 2)], np.exp(-9)) == pytest.approx(16, rel=1e-12)
+    assert claimed_epsilon([(one, 4)], np.exp(-9)) == pytest.approx(16, rel=1e-12)
     gaussian, claim = dp.GaussianDpEvent(5.0), ZcdpClaim(1 / 50)
     mixed = claimed_epsilon([(gaussian, 10), (claim, 10)], 1e-5)
     assert mixed == pytest.approx(claimed_epsilon([(gaussian, 20)], 1e-5), rel=1e-12)
