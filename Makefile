@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test slow check format bench figures clean
+.PHONY: demo test slow mutants check format bench figures clean
 
 demo: $(READY)  ## the main job on embedded data
 	$(BIN)/fedpriv
@@ -14,6 +14,9 @@ test: $(READY)  ## the whole fast suite
 
 slow: $(READY)  ## long experiments
 	$(BIN)/pytest -m slow
+
+mutants: $(READY)  ## hours: break the code that privacy rests on, one place at a time (FILES=fedpriv/mechanisms/gaussian.py)
+	$(BIN)/python -m scripts.mutants $(FILES)
 
 check: $(READY)  ## format, lint, types, who imports whom
 	$(BIN)/ruff format --check .

@@ -7,6 +7,8 @@ from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.deployment import ROUNDED_ALIKE, Channel, Deployment, Federation, Observer, Trust, View
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.query import Query
 from fedpriv.streams import Streams
 
 OBSERVERS = (
@@ -91,3 +93,32 @@ def test_events_of_a_query_that_is_not_enforced_are_the_methods_word_however_it_
     assert {event.status for event in later.events} == {"declared"}
     assert {event.status for event in replace(later, events=events).events} == {"declared"}
     assert {event.status for event in replace(later, enforced=True).events} == {"declared"}
+
+
+def test_nothing_is_relaxed_that_nobody_asked_for():
+    """What is not said is the plain case: one unit's bound, all users, the first query, one record a unit."""
+    query = deployment().query(4, events=())
+    assert (query.sensitivity, query.user_rate, query.place) == (1.0, 1.0, 0)
+    assert (query.enforced, query.checked, query.stateful) == (True, False, False)
+    alone = Query("update", 4, (0,), 1, 5, query.mechanism, None, (), Streams(0))
+    assert (alone.enforced, alone.checked) == (True, False)
+    observer = Observer("server")
+    assert (observer.sees_messages, observer.sees_sample, observer.own_shares) == (False, True, 0)
+    assert Federation(10, 3, 5).records_per_draw == 1
+    assert {event.group_size for event in views(deployment()).values()} == {1}
+
+
+def test_whoever_drew_noise_is_assumed_to_subtract_it():
+    assert Observer("server").subtracts == ()
+    assert Observer("silo", own_shares=1).subtracts == ("one silo subtracts its own noise share and does not collude",)
+
+
+def test_events_describe_the_channel_they_are_asked_for():
+    """Two kinds of query, of which one has no noise, in a run whose noise protects."""
+    made = replace(deployment(), streams=Streams(0, system=True))
+    quiet = Channel(NoMechanism(), 3, 3, None)
+    both = replace(made, channels={**made.channels, "other": quiet})
+    for channel, noise in ((both.channels["update"], ("integer noise, exactly sampled",)), (quiet, ())):
+        event = views(both, channel=channel)["server"]
+        assert event.assumptions == (*noise, "nobody colludes", "weights are bounded", "seen by server")
+    assert both.query(1, events=(), name="other").mechanism == NoMechanism()

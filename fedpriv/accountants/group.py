@@ -116,6 +116,11 @@ def paper_group_claim(runs: Runs, group_size: int, delta: float) -> float:
     return convert(np.array(orders) / rounded_down, 3.0**doublings * curve, delta)
 
 
+def require_add_remove(adjacency: str, group_size: int) -> None:
+    """Raise ConfigError for a group under another adjacency: a Poisson sample's curve would be borrowed for it."""
+    require(adjacency == ADD_REMOVE, "adjacency", adjacency, f"groups of {group_size} are accounted under {ADD_REMOVE}")
+
+
 def _check_size(group_size: int) -> int:
     require(group_size >= 1, "group_size", group_size, "must be at least 1")
     return int(group_size)

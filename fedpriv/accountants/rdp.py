@@ -8,7 +8,7 @@ import numpy as np
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE, Runs, leaves
-from fedpriv.accountants.group import group_rdp_epsilon
+from fedpriv.accountants.group import group_rdp_epsilon, require_add_remove
 from fedpriv.accountants.renyi import ORDERS, PAPER_ORDERS, convert, event_curve, rdp_curve
 
 
@@ -19,6 +19,7 @@ class Rdp(Accountant):
     def epsilons(self, runs: Runs, adjacency: str, group_size: int = 1) -> dict[str, float]:
         """See `Accountant.epsilons`; the method is "rdp"."""
         if group_size > 1:
+            require_add_remove(adjacency, group_size)
             return {"rdp": group_rdp_epsilon(runs, group_size, self.delta)}
         return {"rdp": rdp_epsilon(runs, adjacency, self.delta)}
 

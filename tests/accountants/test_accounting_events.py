@@ -10,7 +10,7 @@ import dp_accounting as dp
 import pytest
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 
-from fedpriv.accountants.events import ADD_REMOVE, Event, leaves
+from fedpriv.accountants.events import ADD_REMOVE, ENFORCED, Event, leaves
 from fedpriv.errors import ConfigError
 
 GAUSSIAN = dp.GaussianDpEvent(5.0)
@@ -45,6 +45,24 @@ def test_leaves_knows_what_reveals_nothing():
     assert leaves([(event, 9) for event in nothing] + [(GAUSSIAN, 0)]) == {}
 
 
+def test_leaves_keeps_whatever_reveals_something():
+    """Little noise, sampling by halves, and a mixture of which one part moves, once each."""
+    something = [
+        dp.GaussianDpEvent(0.5),
+        dp.GaussianDpEvent(1.0),
+        dp.PoissonSampledDpEvent(0.5, GAUSSIAN),
+        dp.SampledWithoutReplacementDpEvent(10, 5, GAUSSIAN),
+        MixtureOfGaussiansDpEvent(1.0, (0.0, 1.0), (0.5, 0.5)),
+    ]
+    assert leaves([(event, 1) for event in something]) == dict.fromkeys(something, 1)
+
+
+def test_what_never_happened_reveals_nothing_and_less_than_never_is_refused():
+    assert leaves([(dp.NonPrivateDpEvent(), 0), (dp.SampledWithoutReplacementDpEvent(10, 0, GAUSSIAN), 1)]) == {}
+    with pytest.raises(ValueError, match="cannot happen -1 times"):
+        leaves([(GAUSSIAN, 2), (GAUSSIAN, -1)])
+
+
 @pytest.mark.parametrize(
     "event",
     [dp.NonPrivateDpEvent(), dp.GaussianDpEvent(0.0), dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(0.0))],
@@ -70,6 +88,11 @@ def test_sampling_everything_is_no_sampling():
 def test_impossible_mechanisms_end_in_one_line(event):
     with pytest.raises(ConfigError, match=r"^[^\n]+$"):
         leaves([(event, 1)])
+
+
+def test_an_event_speaks_of_one_record_that_is_bounded_by_the_framework():
+    event = Event("s", "record", ADD_REMOVE, GAUSSIAN, None)
+    assert (event.group_size, event.status) == (1, ENFORCED)
 
 
 def test_equal_events_are_one():

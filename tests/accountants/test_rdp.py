@@ -9,8 +9,10 @@ from accounting_oracles import integer_epsilon
 from dp_accounting.rdp import rdp_privacy_accountant
 
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
+from fedpriv.accountants.group import group_rdp_epsilon
 from fedpriv.accountants.rdp import Rdp, claimed_epsilon, rdp_epsilon
 from fedpriv.accountants.renyi import ORDERS
+from fedpriv.accountants.zcdp import ZcdpClaim
 
 # Golden: Opacus on its default orders, delta 1e-5 (q, sigma, rounds, epsilon, tolerance).
 OPACUS = [
@@ -82,3 +84,19 @@ def test_a_claim_takes_any_event_under_any_adjacency():
     mixed = [(release(0.1, 5.0), 50), (without_replacement(0.1, 2.5), 50)]
     assert 2 < claimed_epsilon(mixed, 1e-5) < 4.0249
     assert claimed_epsilon([(dp.NonPrivateDpEvent(), 1)], 1e-5) == np.inf
+
+
+def test_claims_of_zcdp_are_converted_by_their_paper_only_where_there_is_nothing_else():
+    """ln(1 / delta) = 9: 3 * 1 + 2 * 0.5 = 4 and 4 + 2 sqrt(4 * 9) = 16; a Gaussian of sigma 5 has rho 1 / 50."""
+    one, other = ZcdpClaim(1.0), ZcdpClaim(0.5)
+    assert claimed_epsilon([(one, 3), (other, 2)], np.exp(-9)) == pytest.approx(16, rel=1e-12)
+    assert claimed_epsilon([(one, 4)], np.exp(-9)) == pytest.approx(16, rel=1e-12)
+    gaussian, claim = dp.GaussianDpEvent(5.0), ZcdpClaim(1 / 50)
+    mixed = claimed_epsilon([(gaussian, 10), (claim, 10)], 1e-5)
+    assert mixed == pytest.approx(claimed_epsilon([(gaussian, 20)], 1e-5), rel=1e-12)
+
+
+def test_two_records_are_a_group_here_too():
+    runs = [(release(0.1, 5.0), 50)]
+    assert Rdp().epsilons(runs, ADD_REMOVE, 2) == {"rdp": group_rdp_epsilon(runs, 2, 1e-5)}
+    assert Rdp().epsilons(runs, ADD_REMOVE, 1) == {"rdp": rdp_epsilon(runs, ADD_REMOVE, 1e-5)}

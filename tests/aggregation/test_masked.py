@@ -14,7 +14,7 @@ from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.masked import Masked, mask
 from fedpriv.crypto.prg import add_masks
 from fedpriv.encoding.fixed_point import FixedPoint, OutOfRangeError
-from fedpriv.errors import ConfigError
+from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.query import Update
 
 INDICES = (0, 1, 10, 2)
@@ -170,3 +170,15 @@ def test_command_line_tells_an_overflow_in_one_line(tmp_path):
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "aggregation.range=0.001" in done.stderr
+
+
+def test_a_set_up_without_the_others_keys_is_given_up():
+    """Where weights need no server, its silence is first heard when keys are passed on."""
+
+    def silent():
+        while True:
+            yield {}
+
+    parties = Protocols(Masked(), INDICES).setup(np.ones((4, 3), dtype=np.int64))
+    with pytest.raises(AggregationAbortedError, match="no message from server"):
+        run(parties | {SERVER: silent()})

@@ -160,6 +160,20 @@ def test_t15_a_sampling_scheme_never_borrows_the_other_adjacency(accountant, eve
         accountant.epsilons([(GAUSSIAN, 1), (event, 1)], adjacency)
 
 
+@pytest.mark.parametrize("size", [2, 32])
+def test_nor_does_a_group_of_records(accountant, size):
+    """The routes from records to groups are add/remove's; under replace a Poisson sample would have got its curve."""
+    for event in (POISSON, GAUSSIAN):
+        with pytest.raises(ConfigError, match=rf"adjacency={REPLACE}: groups of {size} are accounted under add/remove"):
+            accountant.epsilons([(event, 1)], REPLACE, size)
+
+
+def test_two_records_are_a_group(accountant):
+    alone, both = (accountant.epsilons([(POISSON, 10)], ADD_REMOVE, size) for size in (1, 2))
+    assert alone.keys() == both.keys()
+    assert all(both[method] > 1.5 * alone[method] for method in alone)
+
+
 @pytest.mark.parametrize(
     "event",
     [dp.SampledWithReplacementDpEvent(100, 10, GAUSSIAN), dp.UnsupportedDpEvent(), DiscreteLaplaceDpEvent(1.0, 1)],

@@ -1,7 +1,7 @@
 """What every aggregation must do. Add a new one to AGGREGATIONS."""
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from queries import query_for
 
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
-from fedpriv.aggregation.ring import UNBOUNDED_RANGE
+from fedpriv.aggregation.ring import UNBOUNDED_RANGE, ring_encoding
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.errors import AggregationAbortedError
@@ -220,3 +220,22 @@ def test_a_silo_refuses_weights_that_cannot_be_right(weighing, lie):
 
     with pytest.raises(AggregationAbortedError, match=f"silo0 refuses the weights of the server: .*{why}"):
         run(parties | {"server": changed(parties["server"], 1, lying)})
+
+
+@pytest.mark.parametrize("missing", ["server", "silo1"])
+def test_a_set_up_in_which_somebody_says_nothing_is_given_up(weighing, missing):
+    """By an error that lets the run go on, in every step of it."""
+    protocols = Protocols(weighing, tuple(range(SILOS)), RecordWeighting())
+    parties = protocols.setup(random_world().counts)
+    with pytest.raises(AggregationAbortedError, match=f"no message from .*{missing}"):
+        run(parties | {missing: silent()})
+
+
+def test_a_silo_is_taken_to_know_its_own_share_of_the_noise(weighing):
+    shares = {observer.name: observer.own_shares for observer in weighing.trust().observers}
+    assert shares == {"released model": 0, "server": 0, "silo": 1}
+
+
+def test_a_ring_takes_no_other_integers():
+    with pytest.raises(ValueError, match="fixed-point numbers, not as None"):
+        ring_encoding(replace(query_for(Masked(), SILOS, 1, users=USERS, size=SIZE), encoding=None))

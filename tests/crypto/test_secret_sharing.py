@@ -76,13 +76,40 @@ def test_elements_are_drawn_by_rejection(monkeypatch):
     assert random_elements((3,)).tolist() == [7, 3, PRIME - 1]
 
 
+def of_one(*limbs):
+    """What a single share of threshold 1 reconstructs: the limbs themselves."""
+    return Reconstruction.at([1]).secrets(np.array([[list(limbs) + [0] * (LIMBS - len(limbs))]], dtype=np.uint32))
+
+
+def test_what_is_no_secret_of_32_bytes_is_refused():
+    """256 bits are eight limbs of 30 and one of 16; the largest of each, and one more."""
+    full = [2**30 - 1] * 8
+    assert of_one(*full, 2**16 - 1) == [b"\xff" * 32]
+    assert of_one(1) == [(1).to_bytes(32, "little")]
+    for limbs in ([2**30], [PRIME - 1], [0] * 8 + [2**16], [0] * 8 + [2**30 - 1]):
+        with pytest.raises(BadSharesError, match="one secret"):
+            of_one(*limbs)
+
+
+def test_shares_of_another_shape_or_field_are_refused():
+    known = Reconstruction.at([1, 2])
+    for shares in (np.zeros((1, 3, LIMBS)), np.zeros((1, 1, LIMBS)), np.zeros((1, 2, LIMBS - 1))):
+        with pytest.raises(BadSharesError, match="shares of shape"):
+            known.secrets(shares.astype(np.uint32))
+    assert known.secrets(np.zeros((2, 2, LIMBS), dtype=np.uint32)) == [bytes(32)] * 2
+    with pytest.raises(BadSharesError, match="shares of shape"):
+        of_one(PRIME)
+
+
 @pytest.mark.parametrize("points", [[], [1, 1], [0, 2], [1, PRIME]])
 def test_impossible_points_are_refused(points):
     with pytest.raises(ValueError, match="points"):
         Reconstruction.at(points)
 
 
-@pytest.mark.parametrize("arguments", [(bytes(31), 2, 3), (bytes(32), 4, 3), (bytes(32), 0, 3)])
+@pytest.mark.parametrize(
+    "arguments", [(bytes(31), 2, 3), (bytes(33), 2, 3), (bytes(32), 4, 3), (bytes(32), 0, 3), (bytes(32), 1, 2**20)]
+)
 def test_impossible_sharings_are_refused(arguments):
     with pytest.raises(ValueError, match=r"bytes|threshold"):
         share(*arguments)

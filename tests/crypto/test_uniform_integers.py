@@ -43,7 +43,15 @@ def test_numbers_survive_their_bytes(bound, data):
     assert from_bytes(to_bytes(numbers, bound), bound, len(numbers)) == numbers
 
 
-@pytest.mark.parametrize(("raw", "message"), [(b"\1\2\3", "3 bytes for 1 numbers of 2"), (b"\xff\xff", "out of range")])
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"\1\2\3", "3 bytes for 1 numbers of 2"),
+        (b"\1", "1 bytes for 1 numbers of 2"),
+        (b"\xff\xff", "out of range"),
+        ((1000).to_bytes(2, "little"), "out of range"),
+    ],
+)
 def test_what_is_no_list_of_numbers_is_refused(raw, message):
     with pytest.raises(ValueError, match=message):
         from_bytes(raw, 1000, 1)

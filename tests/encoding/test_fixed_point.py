@@ -27,6 +27,17 @@ def test_precision_is_the_largest_that_cannot_wrap(bits, span, parties):
     assert f == bits or not fits(f + 1)
 
 
+@pytest.mark.parametrize(("bits", "half"), [(32, 2**31), (64, 2**53)])
+def test_precision_leaves_room_for_a_rounding_of_each_party_and_no_more(bits, half):
+    """parties * (bound * 2^f + 1) < half, at the edge: an integer more could wrap, or be no float64."""
+    assert precision(bits, half - 2, 1) == 0
+    assert precision(bits, (half // 4 - 2) / 2, 4) == 1
+    assert precision(bits, 1.0, 1) == half.bit_length() - 2
+    for bound, parties in ((half - 1, 1), (half // 4 - 1, 4)):
+        with pytest.raises(ConfigError, match=f"too large for {parties} parties and aggregation.bits={bits}"):
+            precision(bits, bound, parties)
+
+
 @given(RINGS, SPANS, st.integers(1, 40), st.data())
 def test_sum_is_within_the_stated_rounding(bits, span, parties, data):
     encoding = FixedPoint(bits, span, parties)
@@ -70,3 +81,27 @@ def test_out_of_range_is_an_error_that_names_the_key(value):
 def test_impossible_rings_are_refused(bits, span):
     with pytest.raises(ConfigError, match=r"aggregation\.(bits|range)"):
         precision(bits, span, 2)
+
+
+def test_the_nearest_vector_on_the_grid_is_within_half_a_step():
+    encoding = FixedPoint(32, 100.0, 3)
+    vector = np.random.default_rng(0).uniform(-100, 100, 1000)
+    near = encoding.nearest(vector)
+    assert (near / encoding.unit == np.rint(near / encoding.unit)).all()
+    assert 0 < abs(near - vector).max() <= encoding.unit / 2
+
+
+def test_the_range_holds_for_signal_and_noise_together():
+    encoding = FixedPoint(64, 1.0, 2)
+    near, far = np.array([0.9]), np.array([-0.9])
+    assert abs(encoding.decode(encoding.encode(near, "silo2", far))) <= encoding.rounding
+    for signal in (near, far):
+        with pytest.raises(OutOfRangeError):
+            encoding.encode(signal, "silo2", signal)
+
+
+def test_the_shift_is_a_step_a_party_in_every_coordinate():
+    """Too large a number is safe, and charges for what nobody sees."""
+    encoding = FixedPoint(32, 1.0, 6)
+    assert encoding.shift(9) == 6 * 3 * encoding.unit
+    assert encoding.rounding == 6 * encoding.unit

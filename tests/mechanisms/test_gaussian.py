@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from fedpriv.encoding.base import LEAST_STEPS
+from fedpriv.encoding.fixed_point import UNBOUNDED_RANGE, FixedPoint
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
-from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.mechanisms.gaussian import MOST_STEPS, TAIL, Gaussian
 from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.streams import SystemGenerator
 
 
 @given(st.integers(0, 2**31), st.floats(1e-3, 1e3), st.integers(1, 5))
@@ -88,4 +91,65 @@ def test_no_mechanism_changes_nothing_and_certifies_nothing():
     assert bounded.tolist() == [[3.0, 4.0]]
     assert norms.tolist() == [5.0]
     assert not NoMechanism().noise_share(3, 2, np.random.default_rng(0)).any()
+    total, noise = NoMechanism().noised(np.ones(3), np.random.default_rng(0), divisor=4)
+    assert (total.tolist(), noise) == ([1.0, 1.0, 1.0], 0.0)
     assert NoMechanism().event() == NonPrivateDpEvent()
+
+
+def test_what_rounding_moves_a_sum_is_told_in_clip_bounds():
+    """A sensitivity is one bound plus this: too small a number is noise for less than what one unit moves."""
+    encoding = FixedPoint(32, 1.0, 3)
+    assert Gaussian(0.25, 5.0).rounding(encoding, 9) == 4 * encoding.shift(9) > 0
+    assert Gaussian(0.25, 5.0).rounding(None, 9) == 0
+
+
+def test_a_share_is_made_for_one_bound_unless_told_otherwise():
+    one = Gaussian(0.5, 3.0)
+    assert one.share_deviation(1) == one.share_deviation(4, 2.0) == 1.5
+    assert one.noise_bound(1) == 16 * 1.5
+    assert NoMechanism().noise_bound(1) == 0
+    seen, noise = one.noised(np.zeros(4), np.random.default_rng(0))
+    np.testing.assert_array_equal(noise, one.noise_share(4, 1, np.random.default_rng(0)))
+    assert not seen.any()
+
+
+def test_real_noise_keeps_the_range_that_messages_have():
+    """A wider one makes the grid coarser for nothing; an unbounded message has no grid of its own."""
+    encoding = Gaussian(1.0, 5.0).real_encoding(3, 0.3)
+    assert encoding == FixedPoint(64, 0.3, 3)
+    assert Gaussian(1.0, 5.0).real_encoding(3, math.inf) == FixedPoint(64, UNBOUNDED_RANGE, 3)
+    assert Gaussian(1.0, 0.0).real_encoding(3, 0.3) is None
+    assert Gaussian(1.0, 5.0).encoding(3, 0.3) is None
+    assert DiscreteGaussian(1.0, 5.0).encoding(3, 0.3) == FixedPoint(64, 0.3, 3)
+    assert NoMechanism().real_encoding(3, 0.3) is None
+
+
+def test_a_grid_must_neither_show_nor_lose_the_steps_of_a_share():
+    """At the least and the most number of steps themselves, and beyond; both are what the proofs take for granted:
+    2^54 exp(-pi^2 s^2) below 1e-250 (`fixed_point`), and exact float64s within the tail."""
+    assert 54 * math.log(2) - math.pi**2 * LEAST_STEPS**2 < -250 * math.log(10)
+    assert MOST_STEPS * TAIL == 2**53
+    encoding = FixedPoint(64, 1.0, 4)
+    for steps, refused in ((LEAST_STEPS, "aggregation.bits"), (MOST_STEPS, "aggregation.range")):
+        mechanism = Gaussian(2.0, steps * encoding.unit / 2.0)
+        mechanism.check_encoding(1, encoding)
+        mechanism.check_encoding(4, encoding, 2.0)
+        beyond = (4, 1.0) if steps == LEAST_STEPS else (1, 2.0)
+        with pytest.raises(ConfigError, match=refused):
+            mechanism.check_encoding(beyond[0], encoding, beyond[1])
+    Gaussian(2.0, 0.0).check_encoding(1, encoding)
+    Gaussian(1e-30, 1.0).check_encoding(1, None)
+
+
+def test_little_noise_is_noise():
+    assert Gaussian(1.0, 0.5).event() == GaussianDpEvent(0.5)
+
+
+@pytest.mark.parametrize("shares", [1, 5])
+def test_real_shares_are_whole_steps_and_add_up_to_the_declared_noise(shares):
+    mechanism, encoding, size = Gaussian(0.1, 5.0), FixedPoint(32, 3.0, 5), 20_000
+    parts = [mechanism.noise_share(size, shares, SystemGenerator(), encoding=encoding) for _ in range(shares)]
+    for part in parts:
+        assert (part / encoding.unit == np.rint(part / encoding.unit)).all()
+    statistic = float((sum(parts) ** 2).sum()) / 0.5**2
+    assert min(stats.chi2.cdf(statistic, size), stats.chi2.sf(statistic, size)) > 1e-6

@@ -18,7 +18,7 @@ from fedpriv.deployment import Federation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms import grid_noise
 from fedpriv.mechanisms.gaussian import MOST_STEPS, Gaussian
-from fedpriv.mechanisms.grid_noise import MOST_NOISE, SLACK, noised
+from fedpriv.mechanisms.grid_noise import MOST_NOISE, SLACK, noised, whole_steps
 from fedpriv.query import Broadcast, Contributions, Update
 from fedpriv.streams import Streams, SystemGenerator
 from fedpriv.weighting import WEIGHTINGS
@@ -167,6 +167,26 @@ def test_more_coordinates_than_the_slack_pays_for_are_refused(monkeypatch):
     monkeypatch.setattr(grid_noise, "MOST_SIZE", 3)
     with pytest.raises(ValueError, match="4 coordinates"):
         noised(np.zeros(4), 1.0, SystemGenerator())
+    assert noised(np.zeros(3), 1.0, SystemGenerator()).all()
+
+
+@pytest.mark.parametrize("deviation", [1e-9, 0.37, 1.0, 4096.0])
+def test_noise_in_training_spans_its_steps_with_the_slack(monkeypatch, deviation):
+    """Too small a difference for any number of draws to show, so what is asked of the sampler is looked at."""
+    asked = []
+
+    def nothing(steps, size, rng):
+        asked.append(steps)
+        return np.zeros(size, dtype=np.int64)
+
+    monkeypatch.setattr(grid_noise, "discrete_gaussian", nothing)
+    signal = np.linspace(-3, 3, 1001) * deviation
+    rounded = noised(signal, deviation, SystemGenerator())
+    (steps,) = asked
+    step = deviation * (1 + 2**-14) / steps
+    assert 2**48 <= deviation / step < 2**49 + 1
+    np.testing.assert_allclose(rounded, signal, rtol=0, atol=0.5 * step * (1 + 1e-9))
+    assert steps * 2.0 ** round(math.log2(step)) >= deviation * (1 + 2**-14)
 
 
 def test_the_slack_pays_for_the_rounding_of_the_largest_signal():
@@ -175,7 +195,15 @@ def test_the_slack_pays_for_the_rounding_of_the_largest_signal():
         step = 2.0 ** -(grid_noise.FINE_BITS + 1 - math.frexp(deviation)[1])
         moved = deviation / (32 * MOST_NOISE)
         assert deviation * (1 + SLACK) / (moved + math.sqrt(grid_noise.MOST_SIZE) * step) > deviation / moved
+    # As the docstring of `noised` has it, with as much to spare.
+    assert math.sqrt(grid_noise.MOST_SIZE) * 2**-grid_noise.FINE_BITS * 32 * MOST_NOISE <= SLACK / 2
     assert Gaussian(1.0, 1e9).event() == GaussianDpEvent(MOST_NOISE)
+    assert Gaussian(1.0, 6e4).event() == GaussianDpEvent(6e4)
+
+
+def test_shares_have_two_steps_more_and_are_rounded_up():
+    """As variances add: sqrt(3^2 + 2^2) = 3.6 is four steps, never three; no noise stays none."""
+    assert [whole_steps(declared) for declared in (0.0, 3.0, 8.0)] == [0, 4, 9]
 
 
 def test_real_noise_of_a_message_needs_its_grid():

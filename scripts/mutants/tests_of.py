@@ -1,0 +1,92 @@
+"""Which tests a source file's mutants are run on: those that mirror it, then others that are near and quick."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from pathlib import Path
+
+SOURCES = (
+    "fedpriv/mechanisms",
+    "fedpriv/accountants",
+    "fedpriv/encoding",
+    "fedpriv/simulation",
+    "fedpriv/begun.py",
+    "fedpriv/checkpoint.py",
+    "fedpriv/deployment.py",
+    "fedpriv/query.py",
+    "fedpriv/weighting.py",
+    "fedpriv/aggregation",
+    "fedpriv/crypto",
+)
+FURTHER = (
+    ("fedpriv/mechanisms/calibration.py", "algorithms/test_dp_erm.py algorithms/test_cdp_fedavg.py"),
+    ("fedpriv/mechanisms/huang.py", "algorithms/test_dp_erm.py algorithms/test_dp_erm_privacy.py"),
+    ("fedpriv/mechanisms/discrete_sampling.py", "mechanisms/test_grid_noise.py"),
+    ("fedpriv/mechanisms/*", "mechanisms/test_gaussian.py mechanisms/test_grid_noise.py test_deployment.py"),
+    (
+        "fedpriv/accountants/*",
+        "accountants/test_ledger.py accountants/test_accounting_events.py accountants/test_renyi.py "
+        "accountants/test_poisson.py accountants/test_rdp.py accountants/test_split_users.py",
+    ),
+    ("fedpriv/encoding/slot*", "encoding aggregation/private_weighting/test_weighted_product.py"),
+    ("fedpriv/encoding/*", "encoding mechanisms/test_grid_noise.py"),
+    (
+        "fedpriv/aggregation/private_weighting/*",
+        "aggregation/private_weighting/test_private_weighting.py "
+        "aggregation/private_weighting/test_private_weighting_integers.py "
+        "aggregation/private_weighting/test_weighted_product.py "
+        "aggregation/private_weighting/test_private_weighting_attacks.py "
+        "aggregation/private_weighting/test_private_weighting_certificates.py "
+        "aggregation/private_weighting/test_private_weighting_sampling.py",
+    ),
+    (
+        "fedpriv/aggregation/secagg/*",
+        "aggregation/secagg/test_secagg_aborts.py aggregation/secagg/test_secagg_knowledge.py "
+        "conformance/test_aggregations.py",
+    ),
+    (
+        "fedpriv/aggregation/*",
+        "conformance/test_aggregations.py test_deployment.py "
+        "aggregation/private_weighting/test_private_weighting_certificates.py aggregation/test_masked.py",
+    ),
+    ("fedpriv/crypto/paillier/*", "crypto/paillier aggregation/private_weighting/test_weighted_product.py"),
+    ("fedpriv/crypto/*", "crypto aggregation/secagg/test_secagg_aborts.py"),
+    ("fedpriv/weighting.py", "algorithms/test_uldp.py conformance/test_aggregations.py"),
+    ("fedpriv/begun.py", "test_resumed_state.py"),
+    ("fedpriv/checkpoint.py", "test_resumed_state.py"),
+    ("fedpriv/query.py", "test_deployment.py simulation/test_covered.py conformance/test_aggregations.py"),
+    ("fedpriv/deployment.py", "aggregation/private_weighting/test_private_weighting_certificates.py simulation"),
+    ("fedpriv/simulation/silo.py", "simulation algorithms/test_scaffold.py algorithms/test_uldp.py"),
+    ("fedpriv/*", "simulation test_deployment.py algorithms/test_uldp.py test_aborted_rounds.py test_resumed_state.py"),
+)
+"""Pattern of a source file, first one that fits, and tests beside those that mirror it, quick ones first."""
+
+
+def source_files(root: Path, chosen: list[str]) -> list[str]:
+    """The files below `root` whose mutants are run: those of `SOURCES`, or those of the files and folders `chosen`."""
+    found = []
+    for place in chosen or SOURCES:
+        path = root / place
+        found += [path] if path.is_file() else sorted(path.rglob("*.py"))
+    return [str(path.relative_to(root)) for path in found]
+
+
+def chosen_tests(root: Path, source: str) -> tuple[tuple[str, ...], ...]:
+    """Test files for the file `source`: those that mirror it, and those for what these let live. Either may be none."""
+    path = Path(source)
+    folder = root / Path("tests", *path.parts[1:-1])
+    exact = folder / f"test_{path.stem}.py"
+    mirror = [exact] if exact.exists() else sorted(folder.glob(f"test_*{path.stem}*.py"))
+    further = next(names for pattern, names in FURTHER if fnmatch(source, pattern))
+    if not mirror:
+        first, _, further = further.partition(" ")
+        mirror = [root / "tests" / first]
+    found = []
+    for name in further.split():
+        place = root / "tests" / name
+        found += sorted(place.rglob("test_*.py")) if place.is_dir() else [place]
+    return _names(root, mirror), _names(root, [file for file in found if file not in mirror])
+
+
+def _names(root: Path, files: list[Path]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(str(file.relative_to(root)) for file in files))

@@ -1,0 +1,22 @@
+"""zCDP's conversion at a delta whose logarithm is a whole number: ln(1 / delta) = 9."""
+
+import math
+
+import pytest
+
+from fedpriv.accountants.zcdp import LeadingTermClaim, ZcdpClaim, zcdp_epsilon, zcdp_rho
+
+DELTA = math.exp(-9)
+
+
+def test_the_conversion_is_bun_and_steinkes():
+    """Proposition 1.3: 4 + 2 sqrt(4 * 9) = 16; the paper that leaves out the first term has 12."""
+    assert zcdp_epsilon(4.0, DELTA) == pytest.approx(16, rel=1e-12)
+    assert ZcdpClaim.epsilon(4.0, DELTA) == pytest.approx(16, rel=1e-12)
+    assert LeadingTermClaim.epsilon(4.0, DELTA) == pytest.approx(12, rel=1e-12)
+
+
+def test_rho_is_what_turns_into_epsilon():
+    assert zcdp_rho(16.0, DELTA) == pytest.approx(4, rel=1e-12)
+    for epsilon in (1e-9, 0.1, 7.0, 300.0):
+        assert zcdp_epsilon(zcdp_rho(epsilon, 1e-5), 1e-5) == pytest.approx(epsilon, rel=1e-12)

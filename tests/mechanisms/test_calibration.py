@@ -1,0 +1,31 @@
+"""Noise for a given epsilon, against arithmetic with 50 digits."""
+
+import mpmath
+import pytest
+
+from fedpriv.mechanisms.calibration import gaussian_noise, zcdp_noise
+
+POINTS = [(0.1, 1e-5), (1.0, 1e-5), (1.0, 1e-9), (8.0, 1e-3), (30.0, 1e-6)]
+
+
+def delta_of(gap, epsilon):
+    """Balle, Wang, ICML 2018, Theorem 8, of two Gaussians that are `gap` standard deviations apart."""
+    with mpmath.workdps(50):
+        gap, epsilon = mpmath.mpf(gap), mpmath.mpf(epsilon)
+        return mpmath.ncdf(gap / 2 - epsilon / gap) - mpmath.exp(epsilon) * mpmath.ncdf(-gap / 2 - epsilon / gap)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), POINTS)
+@pytest.mark.parametrize("mean_gap", [0.3, 1.0, 17.0])
+def test_the_noise_is_enough_and_hardly_more(epsilon, delta, mean_gap):
+    """Never too little, not by the last digits either: the root that dp_accounting finds may lie on either side."""
+    noise = gaussian_noise(mean_gap, epsilon, delta)
+    assert delta_of(mpmath.mpf(mean_gap) / mpmath.mpf(noise), epsilon) <= delta
+    assert delta_of(mpmath.mpf(mean_gap) / mpmath.mpf(noise * (1 - 1e-9)), epsilon) > delta
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), POINTS)
+def test_zcdp_noise_turns_rho_into_epsilon(epsilon, delta):
+    """Noise z makes rho / z^2 of a formula that gives rho at 1 (Bun, Steinke 2016, Proposition 1.3)."""
+    rho = 3.7 / zcdp_noise(3.7, epsilon, delta) ** 2
+    assert rho + 2 * mpmath.sqrt(rho * mpmath.log(1 / delta)) == pytest.approx(epsilon, rel=1e-12)

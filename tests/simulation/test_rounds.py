@@ -1,0 +1,86 @@
+"""What ends a round, or a run, instead of a model: lost parties, sums that differ, parameters that are not numbers."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from runs import experiment
+
+from fedpriv.algorithms.uldp import UldpAvg
+from fedpriv.errors import AggregationAbortedError
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.query import Query, SiloReport, Total
+from fedpriv.simulation import DivergedError, Simulation, prepare
+from fedpriv.streams import Streams
+from fedpriv.tally import Tally
+
+NAMES = ("silo0", "silo1")
+QUERY = Query("update", 3, (0, 1), 2, 2, Gaussian(1.0, 5.0), None, (), Streams(0))
+
+
+def agreed(learned, learners=NAMES):
+    """What `learners` have, or all silos where none are named."""
+    known = SimpleNamespace(deployment=SimpleNamespace(trust=SimpleNamespace(learners=learners)))
+    return Simulation._agreed(known, QUERY, learned)
+
+
+def total(*numbers, silos=NAMES):
+    return Total(np.array(numbers), silos)
+
+
+def test_what_everybody_learned_alike_is_the_total():
+    same = {"silo0": total(1.0, 2.0), "silo1": SiloReport(total(1.0, 2.0), Tally(), 0.0)}
+    for learners in (NAMES, ()):
+        assert agreed(same, learners) is same["silo0"]
+
+
+@pytest.mark.parametrize("other", [total(1.0, 2.1), total(1.0, 2.0, silos=("silo1", "silo0")), total(1.0)])
+def test_a_total_that_somebody_learned_otherwise_ends_the_run(other):
+    for learners in (NAMES, ()):
+        with pytest.raises(RuntimeError, match=r"round 3: .*different totals"):
+            agreed({"silo0": total(1.0, 2.0), "silo1": other}, learners)
+
+
+@pytest.mark.parametrize("missing", [{}, {"silo1": None}, {"silo1": SiloReport(None, Tally(), 0.0)}])
+def test_a_total_that_somebody_lacks_is_none(missing):
+    with pytest.raises(AggregationAbortedError, match="silo1 was lost"):
+        agreed({"silo0": total(1.0, 2.0)} | missing)
+
+
+def test_each_of_them_must_cover_the_noise_shares():
+    with pytest.raises(AggregationAbortedError, match="covers 1 silos instead of 2"):
+        agreed({"silo0": total(1.0, 2.0), "silo1": total(1.0, 2.0, silos=("silo1",))})
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_one_parameter_that_is_no_number_ends_the_run(value, monkeypatch):
+    def spoiled(self, state, query, total, deployment):
+        params = state.params.copy()
+        params[-1] = value
+        return replace(state, params=params)
+
+    monkeypatch.setattr(UldpAvg, "global_update", spoiled)
+    with prepare(experiment("algo=uldp_avg")) as simulation, pytest.raises(DivergedError, match="round 1: "):
+        simulation.run_round(simulation.queries(1), simulation.state)
+
+
+def test_no_query_begins_before_a_set_up_that_everybody_has_ended():
+    """Some silos would have new keys, and some old ones."""
+    with prepare(experiment("algo=uldp_avg", "algo.weighting=records")) as simulation:
+        assert simulation.ready
+        session, asked = simulation.session, []
+        simulation.session = SimpleNamespace(
+            lost=frozenset({"silo1"}), reopen=asked.append, run=lambda tasks, traffic: asked.append(set(tasks))
+        )
+        lines = []
+        with pytest.raises(AggregationAbortedError, match="the set-up has lost silo1"):
+            simulation.set_up(4, lines)
+        assert asked == [{"silo1": {}}, {"server", *simulation.silos}]
+        assert not simulation.ready
+        simulation.session = session
+        result = simulation.run_round(simulation.queries(5), simulation.state)
+        assert {line["query"] for line in result.traffic} == {"setup", "update"}
+        assert simulation.ready
+        again = simulation.run_round(simulation.queries(6), result.state)
+        assert {line["query"] for line in again.traffic} == {"update"}
