@@ -11,7 +11,7 @@ from fedpriv.aggregation.base import Aggregation
 from fedpriv.algorithms.base import silo_name
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.parties.party import Participant, Party, PartySpec
-from fedpriv.query import Broadcast
+from fedpriv.query import Broadcast, SetUp
 from fedpriv.weighting import UniformWeighting, Weighting
 
 
@@ -54,8 +54,9 @@ class Protocols:
 
     def setup(self, counts: np.ndarray) -> dict[str, Party]:
         """The set-up's parties. counts: (n_silos, n_units) int64."""
-        parties = {name: self.members[name].setup(own) for name, own in zip(self.names, counts)}
-        return parties | {name: self.members[name].setup() for name in self.aggregation.helpers}
+        task = SetUp(b"s" * 16, counts.shape[1])
+        parties = {name: self.members[name].setup(task, own) for name, own in zip(self.names, counts)}
+        return parties | {name: self.members[name].setup(task) for name in self.aggregation.helpers}
 
     def query(self, query, updates, broadcast=Broadcast({})) -> dict[str, Party]:  # noqa: B008
         """A query's parties. updates: each invited silo's, by name, or a function from the broadcast to it."""

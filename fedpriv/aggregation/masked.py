@@ -20,12 +20,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fedpriv.aggregation.base import SERVER, awaited_broadcast, invited_silos
-from fedpriv.aggregation.ring import RingAggregation, RingSilo, ring_encoding
-from fedpriv.aggregation.weighted import KeyPassingServer, require_all, sum_of_answers
+from fedpriv.aggregation.base import MESSAGE, SERVER, awaited_broadcast, invited_silos
+from fedpriv.aggregation.ring import RingAggregation, RingSilo, ring_encoding, ring_message
+from fedpriv.aggregation.weighted import KeyPassingServer, exchanged_keys, sum_of_answers
 from fedpriv.crypto.digest import digest
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
+from fedpriv.parties.post import blaming
 from fedpriv.query import Total
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from fedpriv.aggregation.base import Respond
     from fedpriv.parties.party import Party
-    from fedpriv.query import Broadcast, Query
+    from fedpriv.query import Broadcast, Query, SetUp
     from fedpriv.weighting import Weighting
 
 
@@ -58,21 +59,25 @@ class MaskedSilo(RingSilo):
     seeds: dict[str, bytes] = field(init=False)
     spent: tuple[int, int] = field(init=False)
 
-    def setup(self, counts: np.ndarray) -> Party:
-        yield from super().setup(counts)
-        private = PrivateKey.generate()
-        mail = yield {SERVER: private.public.raw}
-        require_all([SERVER], mail)
-        peers = {peer: PublicKey(raw) for peer, raw in mail[SERVER].items() if peer != self.name}
-        self.seeds = {peer: private.derive_shared_seed(key, _pair(self.name, peer)) for peer, key in peers.items()}
+    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
+        yield from super().setup(task, counts)
+        post, private = task.post(self.name), PrivateKey.generate()
+        keys = yield from exchanged_keys(post, private.public.raw, self.silos)
+        self.seeds = {}
+        for peer in keys.keys() - {self.name}:
+            with blaming(peer):
+                self.seeds[peer] = private.derive_shared_seed(PublicKey(keys[peer]), _pair(self.name, peer))
         self.spent = (0, 0)  # these seeds have made no mask yet; the private key is forgotten
 
     def query(self, query: Query, respond: Respond) -> Party:
-        broadcast = yield from awaited_broadcast()
-        if broadcast is not None:
-            self.spend(query.serial)
-            encoded = self.encoded(respond(broadcast), ring_encoding(query))
-            yield {SERVER: mask(encoded, self.name, invited_silos(query), seeds=self.seeds, serial=query.serial)}
+        post = query.post(self.name)
+        broadcast = yield from awaited_broadcast(post, query)
+        if broadcast is None:
+            return
+        self.spend(query.serial)
+        encoded = self.encoded(respond(broadcast), ring_encoding(query))
+        masked = mask(encoded, self.name, invited_silos(query), seeds=self.seeds, serial=query.serial)
+        yield from post.tell(MESSAGE, {SERVER: masked})
 
     def spend(self, serial: tuple[int, int]) -> None:
         """Note that the masks of a query are spent. Raises RuntimeError when they, or those of a later query, were
@@ -87,7 +92,8 @@ class MaskedServer(KeyPassingServer):
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         silos, encoding = tuple(sorted(invited_silos(query))), ring_encoding(query)
-        return Total(encoding.decode((yield from sum_of_answers(silos, broadcast))), silos)
+        total = yield from sum_of_answers(query, silos, broadcast, ring_message(query))
+        return Total(encoding.decode(total), silos)
 
 
 def mask(

@@ -8,9 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedpriv.aggregation.base import SERVER, Aggregation, awaited_broadcast, invited_silos
-from fedpriv.aggregation.ring import RingSilo, ring_encoding
+import numpy as np
+
+from fedpriv.aggregation.base import MESSAGE, SERVER, Aggregation, awaited_broadcast, invited_silos
+from fedpriv.aggregation.ring import RingSilo, ring_encoding, ring_message
 from fedpriv.aggregation.weighted import WeighingServer, server_trust, sum_of_answers
+from fedpriv.parties.schema import Array
 from fedpriv.query import Total
 
 if TYPE_CHECKING:
@@ -39,13 +42,16 @@ class PlainSilo(RingSilo):
     """Answers a broadcast with its message, as integers where the mechanism's noise is one."""
 
     def query(self, query: Query, respond: Respond) -> Party:
-        broadcast = yield from awaited_broadcast()
-        if broadcast is not None:
-            update = respond(broadcast)
-            if query.encoding is None:
-                yield {SERVER: self.weighted_sum(update) + update.noise}
-            else:
-                yield {SERVER: self.encoded(update, ring_encoding(query))}
+        post = query.post(self.name)
+        broadcast = yield from awaited_broadcast(post, query)
+        if broadcast is None:
+            return
+        update = respond(broadcast)
+        if query.encoding is None:
+            message = self.weighted_sum(update) + update.noise
+        else:
+            message = self.encoded(update, ring_encoding(query))
+        yield from post.tell(MESSAGE, {SERVER: message})
 
 
 class PlainServer(WeighingServer):
@@ -53,5 +59,7 @@ class PlainServer(WeighingServer):
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         silos = invited_silos(query)
-        total = yield from sum_of_answers(silos, broadcast)
-        return Total(total if query.encoding is None else ring_encoding(query).decode(total), silos)
+        real = query.encoding is None
+        kind = Array(np.float64, (query.size,), finite=True) if real else ring_message(query)
+        total = yield from sum_of_answers(query, silos, broadcast, kind)
+        return Total(total if real else ring_encoding(query).decode(total), silos)

@@ -10,6 +10,7 @@ from fedpriv.aggregation.base import Aggregation
 from fedpriv.aggregation.weighted import WeightedSilo, server_trust
 from fedpriv.encoding.fixed_point import UNBOUNDED_RANGE, FixedPoint, check_ring
 from fedpriv.errors import ConfigError
+from fedpriv.parties.schema import Array
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,6 +56,11 @@ class RingSilo(WeightedSilo):
     def encoded(self, update: Update, encoding: FixedPoint) -> np.ndarray:
         """The silo's message in the clear, (size,) integers modulo R: its weighted sum and its noise share."""
         return encoding.encode(self.weighted_sum(update), self.name, update.noise)
+
+
+def ring_message(query: Query) -> Array:
+    """A silo's message: any integers modulo R, as many as the model has parameters."""
+    return Array(ring_encoding(query).dtype, (query.size,))
 
 
 def ring_encoding(query: Query) -> FixedPoint:

@@ -166,6 +166,7 @@ class PrivateWeighting(Aggregation):
             silos=tuple(sorted(silos)),
             limit=self.count_limit(len(silos)),
             cut=self.count_cap is not None,
+            key_bits=self.key_bits,
             oblivious=self.oblivious,
             workers=self.workers,
             sound=self.variant == "sound",

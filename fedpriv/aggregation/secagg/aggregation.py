@@ -29,12 +29,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fedpriv.aggregation.base import SERVER, awaited_broadcast, invited_silos
-from fedpriv.aggregation.ring import RingAggregation, RingSilo, ring_encoding
+from fedpriv.aggregation.ring import RingAggregation, RingSilo, ring_encoding, ring_message
 from fedpriv.aggregation.secagg.messages import Terms
 from fedpriv.aggregation.secagg.server import Collector
 from fedpriv.aggregation.secagg.silo import Member
-from fedpriv.aggregation.weighted import KeyPassingServer, require_all
-from fedpriv.crypto.signatures import SigningKey, VerificationKey
+from fedpriv.aggregation.weighted import WeighingServer, exchanged_keys, passed_keys
+from fedpriv.crypto.signatures import Ed25519Signer, SigningKey, VerificationKey
 from fedpriv.errors import require
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from fedpriv.aggregation.base import Respond
     from fedpriv.parties.party import Party
-    from fedpriv.query import Broadcast, Query
+    from fedpriv.query import Broadcast, Query, SetUp
     from fedpriv.weighting import Weighting
 
 
@@ -102,43 +102,47 @@ class SecAgg(RingAggregation):
 
 @dataclass(repr=False)
 class SecAggSilo(RingSilo):
-    """Signs with one key as long as the run; all other keys serve for one query.
-
-    registry: every silo's verification key, by name.
-    """
+    """Signs with one key from set-up to set-up; all other keys serve for one query."""
 
     aggregation: SecAgg
-    signing_key: SigningKey = field(init=False)
-    registry: dict[str, VerificationKey] = field(init=False)
+    signer: Ed25519Signer = field(init=False)
 
-    def setup(self, counts: np.ndarray) -> Party:
-        yield from super().setup(counts)
-        self.signing_key = SigningKey.generate()
-        mail = yield {SERVER: self.signing_key.verification_key.raw}
-        require_all([SERVER], mail)
-        self.registry = {name: VerificationKey(raw) for name, raw in mail[SERVER].items()}
+    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
+        yield from super().setup(task, counts)
+        key = SigningKey.generate()
+        keys = yield from exchanged_keys(task.post(self.name), key.verification_key.raw, (*self.silos, SERVER))
+        self.signer = Ed25519Signer(key, {name: VerificationKey(raw) for name, raw in keys.items()})
 
     def query(self, query: Query, respond: Respond) -> Party:
-        broadcast = yield from awaited_broadcast()
+        post = query.post(self.name, self.signer)
+        broadcast = yield from awaited_broadcast(post, query)
         if broadcast is None:
             return
         update, terms = respond(broadcast), self.aggregation.terms(query)
         yield from Member(
-            name=self.name,
+            post=post,
             terms=terms,
-            signing_key=self.signing_key,
-            registry=self.registry,
+            signer=self.signer,
             vector=lambda: self.encoded(update, terms.encoding),
+            invited=invited_silos(query),
         ).run()
 
 
 @dataclass
-class SecAggServer(KeyPassingServer):
-    """Remembers nothing from one query to the next."""
+class SecAggServer(WeighingServer):
+    """Signs too, so that nobody on the way can speak in its name. Remembers nothing else from one query to the next."""
 
     aggregation: SecAgg
+    signer: Ed25519Signer = field(init=False)
+
+    def setup(self, task: SetUp) -> Party:
+        post, own = task.post(SERVER), SigningKey.generate()
+        weights = yield from self.weights_of_silos(task, post)
+        keys = yield from passed_keys(post, weights, self.silos, {SERVER: own.verification_key.raw})
+        self.signer = Ed25519Signer(own, {name: VerificationKey(raw) for name, raw in keys.items()})
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         draws = query.streams.secret(query.stream("silo sample"), query.round, SERVER)
-        collector = Collector(self.aggregation.terms(query), sorted(invited_silos(query)), draws)
+        post, silos = query.post(SERVER, self.signer), sorted(invited_silos(query))
+        collector = Collector(post, self.aggregation.terms(query), silos, draws, ring_message(query))
         return (yield from collector.run(broadcast))
