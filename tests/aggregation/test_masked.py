@@ -29,7 +29,7 @@ def ready(aggregation=Masked()):  # noqa: B008
 
 def exchange(protocols, serial, vectors, invited=INDICES):
     """The server's total, and every message that it saw."""
-    query = query_for(protocols.aggregation, invited, serial[0], place=serial[1])
+    query = query_for(protocols.aggregation, invited, serial[0], place=serial[1], size=len(vectors[0]))
     updates = {f"silo{i}": Update(iter(()), np.asarray(vector)) for i, vector in zip(invited, vectors)}
     parties, seen = protocols.query(query, updates), {name: [] for name in updates}
     total = run({SERVER: parties[SERVER]} | {name: noting(parties[name], seen[name]) for name in updates})[SERVER]
