@@ -88,14 +88,17 @@ class Post:
 
     def require_all(self, names: Iterable[str], heard: Mail) -> None:
         """Raise AggregationAbortedError unless every one of them has been heard."""
-        missing = [self._missing(name) for name in names if name not in heard]
-        if missing:
+        silent = [name for name in names if name not in heard]
+        if silent:
             # Without its noise share the sum would be less private than declared.
-            raise AggregationAbortedError(f"no message from {', '.join(missing)}")
+            raise AggregationAbortedError(self.nothing_from(silent))
 
-    def _missing(self, name: str) -> str:
-        strays = self.strays.get(name, 0)
-        return f"{name} ({strays} of another session, round or phase)" if strays else name
+    def nothing_from(self, names: Iterable[str]) -> str:
+        """Whose message is missing, and how much of theirs was left aside, for a person to read."""
+        left_aside = " ({} of another session, round or phase)"
+        strays = {name: self.strays.get(name, 0) for name in names}
+        told = (name + (left_aside.format(count) if count else "") for name, count in strays.items())
+        return f"no message from {', '.join(told)}"
 
     def _stamped(self, phase: str, mail: Mail) -> Mail:
         digests: dict[int, bytes] = {}  # what goes to many is read once
@@ -117,7 +120,7 @@ class Post:
             if type(message) is not Stamped:
                 raise SchemaError(f"{type(message).__name__} without a stamp")
             stamp = message.session, message.round, message.place, message.phase
-            if sender not in hear.senders or stamp != (self.session, *self.serial, hear.phase):
+            if sender not in hear.senders or not _same(stamp, (self.session, *self.serial, hear.phase)):
                 self.strays[sender] = self.strays.get(sender, 0) + 1
                 return _STRAY
             if self.signer is not None:
@@ -129,6 +132,16 @@ class Post:
 
 
 _STRAY = object()
+
+
+def _same(stamp: tuple[Any, ...], awaited: tuple[bytes | int | str, ...]) -> bool:
+    """Types first: a foreign stamp may hold anything, such as an array."""
+    return all(type(one) is type(other) and one == other for one, other in zip(stamp, awaited, strict=True))
+
+
+def claims(message: Any, phase: str) -> bool:
+    """Whether a message says that it belongs to the phase; nothing is checked by that."""
+    return type(message) is Stamped and _same((message.phase,), (phase,))
 
 
 @contextmanager

@@ -37,17 +37,13 @@ def _kind(message: Any) -> str:
 
 @dataclass(frozen=True)
 class Raw(Schema):
-    """Bytes: exactly `size` of them, or at least one and at most `most`."""
+    """Exactly `size` bytes."""
 
-    size: int | None = None
-    most: int | None = None
+    size: int
 
     def check(self, message: Any) -> None:
         _demand(type(message) is bytes, f"{_kind(message)} instead of bytes")
-        if self.size is not None:
-            _demand(len(message) == self.size, f"{len(message)} bytes instead of {self.size}")
-        if self.most is not None:
-            _demand(1 <= len(message) <= self.most, f"{len(message)} bytes, at most {self.most}")
+        _demand(len(message) == self.size, f"{len(message)} bytes instead of {self.size}")
 
 
 @dataclass(frozen=True)

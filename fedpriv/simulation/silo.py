@@ -16,7 +16,7 @@ from fedpriv.aggregation.base import Aggregation
 from fedpriv.algorithms.base import Algorithm, LocalUpdate, Silo
 from fedpriv.deployment import Deployment
 from fedpriv.parties.party import Mail, Memory, Party, PartySpec, WorkingParticipant
-from fedpriv.parties.post import Hear, Post, Stamped
+from fedpriv.parties.post import Hear, Post, claims
 from fedpriv.query import SUMMED, Broadcast, Contributions, PendingState, Query, SetUp, SiloReport, Update
 from fedpriv.stopwatch import Stopwatch
 from fedpriv.tally import Tally
@@ -195,11 +195,16 @@ class _Told:
     def summed(self) -> Generator[Mail, Mail, tuple[str, ...] | None]:
         """The silos of the sum; None when nobody says."""
         if self.silos is None:
-            self._without((yield {}))
+            self._learn((yield from self.post.hear(self.hear)))
         return self.silos
 
     def _without(self, mail: Mail) -> Mail:
-        ours = {name: said for name, said in mail.items() if type(said) is Stamped and said.phase == SUMMED}
-        for summed in self.post.opened(ours, self.hear).values():
+        """What the party is to see; a letter of this phase from another round it leaves aside itself."""
+        ours = {name: said for name, said in mail.items() if claims(said, SUMMED)}
+        heard = self.post.opened(ours, self.hear)
+        self._learn(heard)
+        return {name: said for name, said in mail.items() if name not in heard}
+
+    def _learn(self, heard: Mail) -> None:
+        for summed in heard.values():
             self.silos = summed.silos
-        return {name: said for name, said in mail.items() if name not in ours}

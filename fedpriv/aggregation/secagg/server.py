@@ -99,10 +99,8 @@ class Collector:
         """Send `said`, and wait for answers. Raises AggregationAbortedError when fewer than `least` come."""
         heard = yield from self.post.exchange(phase, said, hear)
         if len(heard) < least:
-            silent = ", ".join(sorted(set(hear.senders) - set(heard)))
-            raise AggregationAbortedError(
-                f"{hear.phase}: {len(heard)} of at least {least} silos; no message from {silent}"
-            )
+            silent = self.post.nothing_from(sorted(set(hear.senders) - set(heard)))
+            raise AggregationAbortedError(f"{hear.phase}: {len(heard)} of at least {least} silos; {silent}")
         return heard
 
     def unmask(
@@ -134,7 +132,8 @@ class Collector:
             self._demand(UNMASK, right, f"the shares do not give {gone}'s mask key")
             for name in chosen:
                 # `name` has added the mask of the pair if its own name is the larger one, and subtracted it otherwise.
-                (minus if name > gone else plus).append(pair_seed(private, PublicKey(roster[name][1]), session))
+                with blaming(name):
+                    (minus if name > gone else plus).append(pair_seed(private, PublicKey(roster[name][1]), session))
         total = np.zeros_like(vectors[0])
         for vector in vectors:
             total += vector
