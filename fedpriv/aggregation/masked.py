@@ -8,10 +8,14 @@ low communication overhead"). Each pair of silos agrees once on a seed. In query
 The paper prints r_ij - r_ji with r_ij = PRF(seed_ij, t); with one agreed seed for a pair both terms are the same and
 nothing is hidden, hence the sign. Masks cost two exchanges of public keys once, and no traffic in a query.
 
-Trust: the server follows the protocol (it passes the public keys on, so it could otherwise put its own in between) and
-sees uniformly random integers, the sum of all of them, and counts if weights depend on them. If it colludes with some
-silos, it learns the sum of the others. A message that never arrives ends the query: no sum is released, but what the
-server did receive stays hidden, since the missing silo's masks do not cancel.
+Trust. A server that follows the protocol sees uniformly random integers, the sum of all of them, and counts if weights
+depend on them. With some silos it learns the sum of the others. A server that cheats at the set-up, where it passes the
+public keys on, can put its own in between, and then reads every message; a silo notices only when its own key comes
+back changed, or is told another than 0 to 1 as a weight. A silo can send any vector; nothing but a sum beyond what honest
+messages can reach is found. On the network, too, messages can be changed unseen: channels must be authentic (TLS). A
+message that never arrives ends the query: no sum is released, but what the server did receive stays hidden, since the
+missing silo's masks do not cancel. A late, repeated or foreign message is left aside, a malformed one ends the query
+with its sender's name.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.aggregation.base import MESSAGE, SERVER, awaited_broadcast, invited_silos
 from fedpriv.aggregation.ring import RingAggregation, RingSilo, ring_encoding, ring_message
-from fedpriv.aggregation.weighted import KeyPassingServer, exchanged_keys, sum_of_answers
+from fedpriv.aggregation.weighted import AUTHENTIC, KeyPassingServer, exchanged_keys, server_trust, sum_of_answers
 from fedpriv.crypto.digest import digest
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from fedpriv.aggregation.base import Respond
+    from fedpriv.deployment import Trust
     from fedpriv.parties.party import Party
     from fedpriv.query import Broadcast, Query, SetUp
     from fedpriv.weighting import Weighting
@@ -41,6 +46,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Masked(RingAggregation):
     """The sum of masked messages modulo 2^bits; the query's `encoding` turns vectors into integers."""
+
+    def trust(self) -> Trust:
+        return server_trust(sees_messages=False, assumptions=(AUTHENTIC,))
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> MaskedSilo:
         return MaskedSilo(name, silos, weighting)

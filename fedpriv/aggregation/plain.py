@@ -1,6 +1,11 @@
 """Summation in the clear: each silo sends its weighted, noised vector to the server.
 
-Trust: the server sees every silo's message, and with weights that depend on record counts it sees the counts too.
+Trust. The server sees every silo's message, and with weights that depend on record counts it sees the counts too; of
+what it releases nothing is checked. A silo refuses weights outside 0 to 1. Silos that collude with it learn nothing
+that it does not see. A silo can send any vector: the noise it owes may be missing, and one silo can move the sum as far
+as it likes; infinite numbers and NaN are refused. Whoever is on the network reads everything and can change it unseen:
+channels must be secret and authentic (TLS). What is not of the declared kind, or no message, ends the query with its
+sender's name; what is late, repeated or of another query is left aside.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ import numpy as np
 
 from fedpriv.aggregation.base import MESSAGE, SERVER, Aggregation, awaited_broadcast, invited_silos
 from fedpriv.aggregation.ring import RingSilo, ring_encoding, ring_message
-from fedpriv.aggregation.weighted import WeighingServer, server_trust, sum_of_answers
+from fedpriv.aggregation.weighted import AUTHENTIC, WeighingServer, server_trust, sum_of_answers
 from fedpriv.parties.schema import Array
 from fedpriv.query import Total
 
@@ -29,7 +34,7 @@ class Plain(Aggregation):
     """The sum of the silos' messages, added in the order of their invitation."""
 
     def trust(self) -> Trust:
-        return server_trust(sees_messages=True)
+        return server_trust(sees_messages=True, assumptions=(AUTHENTIC,))
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> PlainSilo:
         return PlainSilo(name, silos, weighting)

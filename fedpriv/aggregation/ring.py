@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedpriv.aggregation.base import Aggregation
-from fedpriv.aggregation.weighted import WeightedSilo, server_trust
+from fedpriv.aggregation.weighted import WeightedSilo
 from fedpriv.encoding.fixed_point import UNBOUNDED_RANGE, FixedPoint, check_ring
 from fedpriv.errors import ConfigError
 from fedpriv.parties.schema import Array
@@ -15,7 +15,7 @@ from fedpriv.parties.schema import Array
 if TYPE_CHECKING:
     import numpy as np
 
-    from fedpriv.deployment import Federation, Trust
+    from fedpriv.deployment import Federation
     from fedpriv.mechanisms.base import Mechanism
     from fedpriv.query import Query, Update
 
@@ -34,9 +34,6 @@ class RingAggregation(Aggregation):
 
     def __post_init__(self) -> None:
         check_ring(self.bits, self.range)
-
-    def trust(self) -> Trust:
-        return server_trust(sees_messages=False)
 
     def encoding(self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism) -> FixedPoint:
         if self.range is not None and self.range < bound < math.inf:

@@ -34,10 +34,14 @@ KEY_BYTES = 32
 """Of a public key, to agree on a seed or to check signatures."""
 
 
-def server_trust(*, sees_messages: bool) -> Trust:
+AUTHENTIC = "channels are authentic (TLS): messages are not signed"
+"""What rests on the network where nobody signs."""
+
+
+def server_trust(*, sees_messages: bool, assumptions: tuple[str, ...]) -> Trust:
     """Who sees what where the server hands out weights, samples users and learns the sum.
 
-    sees_messages: whether the server sees every silo's message too.
+    sees_messages: whether the server sees every silo's message too. assumptions: what all of it rests on.
     """
     released, server, silo = OBSERVERS
     observers = (
@@ -45,7 +49,7 @@ def server_trust(*, sees_messages: bool) -> Trust:
         Observer(server, sees_messages=sees_messages, sees_counts="the server learns every user's record counts"),
         Observer(silo, sees_counts="a silo's weights reveal its users' records elsewhere", own_shares=1),
     )
-    return Trust(observers, learners=(SERVER,))
+    return Trust(observers, learners=(SERVER,), assumptions=assumptions)
 
 
 @dataclass(repr=False)

@@ -150,7 +150,9 @@ def blaming(sender: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, MessageError) as error:
-        raise AggregationAbortedError(f"a message of {sender} is refused: {error or type(error).__name__}") from error
+        raise AggregationAbortedError(
+            f"a message of {sender} is refused: {str(error) or type(error).__name__}"
+        ) from error
 
 
 def contents(mail: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,10 +17,16 @@ Phases: AdvertiseKeys, ShareKeys, MaskedInputCollection, ConsistencyCheck, Unmas
 the query without a sum. As printed, Unmasking reconstructs keys over U5 \\ U3 and counts another list; here it is
 U3 \\ U5 and U6.
 
-Trust: verification keys handed out at set-up are genuine. Then the server, and fewer than `threshold` silos with it,
-learn nothing but the sum, as long as 2 * threshold > candidates + colluding silos: no two sets can then both be
-unmasked (the default, above two thirds, covers a server that cheats together with up to a third). Nothing proves that
-the server's draws are random. With weights made of record counts the server learns the counts.
+Trust. Verification keys handed out at the set-up are genuine; a silo notices when its own comes back changed, and the
+set-up itself is not signed. From then on every message is. A server that follows the protocol, and fewer than
+`threshold` silos with it, learn nothing but the sum. So does a server that cheats together with some silos, as long as
+2 * threshold > candidates + colluding silos: no two sets can then both be unmasked (the default, above two thirds,
+covers up to a third). Keys, shares, sets and signatures that are not what they should be end the query, with the name
+of who passed them on or, where it can be told, of whose they are. As many silos as the threshold, with the server, read
+every input. A silo can send any vector; nothing but a sum beyond what honest messages can reach is found. Whoever is on
+the network can stop messages, and so a query; one that is changed, redirected or signed by another is found, one that
+comes late or again is left aside. Nothing proves that the server's draws are random, or that the sum it tells is the
+one it had. With weights made of record counts the server learns the counts.
 """
 
 from __future__ import annotations
@@ -33,7 +39,7 @@ from fedpriv.aggregation.ring import RingAggregation, RingSilo, ring_encoding, r
 from fedpriv.aggregation.secagg.messages import Terms
 from fedpriv.aggregation.secagg.server import Collector
 from fedpriv.aggregation.secagg.silo import Member
-from fedpriv.aggregation.weighted import WeighingServer, exchanged_keys, passed_keys
+from fedpriv.aggregation.weighted import WeighingServer, exchanged_keys, passed_keys, server_trust
 from fedpriv.crypto.signatures import Ed25519Signer, SigningKey, VerificationKey
 from fedpriv.errors import require
 
@@ -41,9 +47,13 @@ if TYPE_CHECKING:
     import numpy as np
 
     from fedpriv.aggregation.base import Respond
+    from fedpriv.deployment import Trust
     from fedpriv.parties.party import Party
     from fedpriv.query import Broadcast, Query, SetUp
     from fedpriv.weighting import Weighting
+
+
+GENUINE = "verification keys handed out at the set-up are genuine: that exchange is not signed"
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,9 @@ class SecAgg(RingAggregation):
             small, large = getattr(self, low), getattr(self, high)
             fits = small is None or large is None or small <= large
             require(fits, f"aggregation.{low}", small, f"at most aggregation.{high}={large}")
+
+    def trust(self) -> Trust:
+        return server_trust(sees_messages=False, assumptions=(GENUINE,))
 
     def n_summed(self, n_invited: int) -> int:
         return self._numbers(n_invited)[1]
