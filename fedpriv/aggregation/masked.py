@@ -10,12 +10,11 @@ nothing is hidden, hence the sign. Masks cost two exchanges of public keys once,
 
 Trust. A server that follows the protocol sees uniformly random integers, the sum of all of them, and counts if weights
 depend on them. With some silos it learns the sum of the others. A server that cheats at the set-up, where it passes the
-public keys on, can put its own in between, and then reads every message; a silo notices only when its own key comes
-back changed, or is told another than 0 to 1 as a weight. A silo can send any vector; nothing but a sum beyond what honest
-messages can reach is found. On the network, too, messages can be changed unseen: channels must be authentic (TLS). A
-message that never arrives ends the query: no sum is released, but what the server did receive stays hidden, since the
-missing silo's masks do not cancel. A late, repeated or foreign message is left aside, a malformed one ends the query
-with its sender's name.
+public keys on, can put its own in between, and then reads every message; a silo notices only a change of its own key,
+and refuses weights outside 0 to 1. A silo can send any vector; nothing but a sum beyond what honest messages can reach
+is found. On the network, too, messages can be changed unseen: channels must be authentic (TLS). A message that never
+arrives ends the query: no sum is released, but what the server did receive stays hidden, since the missing silo's masks
+do not cancel. A late, repeated or foreign message is left aside, a malformed one ends the query with its sender's name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Summation in the clear: each silo sends its weighted, noised vector to the server.
 
-Trust. The server sees every silo's message, and with weights that depend on record counts it sees the counts too; of
-what it releases nothing is checked. A silo refuses weights outside 0 to 1. Silos that collude with it learn nothing
+Trust. The server sees every silo's message, and with weights that depend on record counts it sees the counts too; and
+nobody checks the sum that it tells. A silo refuses weights outside 0 to 1. Silos that collude with it learn nothing
 that it does not see. A silo can send any vector: the noise it owes may be missing, and one silo can move the sum as far
 as it likes; infinite numbers and NaN are refused. Whoever is on the network reads everything and can change it unseen:
 channels must be secret and authentic (TLS). What is not of the declared kind, or no message, ends the query with its

@@ -13,7 +13,7 @@ from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.ring import UNBOUNDED_RANGE
 from fedpriv.aggregation.secagg.aggregation import SecAgg
-from fedpriv.aggregation.weighted import WEIGHTS
+from fedpriv.aggregation.weighted import KEYS, WEIGHTS
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.traffic import Traffic
@@ -221,3 +221,18 @@ def test_a_silo_refuses_weights_that_cannot_be_right(weighing, lie):
 
     with pytest.raises(AggregationAbortedError, match=f"a message of server is refused: .*{why}"):
         run(parties | {"server": changed(parties["server"], WEIGHTS, lying)})
+
+
+@pytest.mark.parametrize("aggregation", [Masked(), SecAgg()], ids=str)
+@pytest.mark.parametrize("change", [bytes(32), None], ids=["another", "none"])
+def test_a_silo_finds_its_own_key_changed(aggregation, change):
+    """The server passes everybody's public keys on."""
+
+    def cheat(sent):
+        keys = {name: key for name, key in sent["silo1"].items() if name != "silo1"}
+        return sent | {"silo1": keys if change is None else keys | {"silo1": change}}
+
+    parties = Protocols(aggregation, tuple(range(SILOS))).setup(random_world().counts)
+    why = "no entry for silo1" if change is None else "it holds another key for silo1"
+    with pytest.raises(AggregationAbortedError, match=f"a message of server is refused: {why}"):
+        run(parties | {"server": changed(parties["server"], KEYS, cheat)})

@@ -25,10 +25,10 @@ Where this departs from the paper, since its text lets counts through:
 Trust. All follow the protocol. The server sees uniformly random numbers, the noisy sum, and whether a user has no
 records. A silo sees ciphertexts. The server together with any one silo learns all counts, since all silos share the
 blinds. A server that cheats at the set-up, where it passes the public keys on, could put its own in between; a silo
-refuses a changed key of its own, a modulus of another length, and seeds that were not sealed for it. A silo's message
-that is no list of ciphertexts, or brings the sum beyond its bound, ends the query; other wrong ones go unseen, and so do
-changes on the network: channels must be authentic (TLS). Nobody may drop out: masks would not cancel, and the query ends
-without a sum. `oblivious` hides the sample from the server too (`crypto.oblivious_transfer`). Arithmetic is not
+refuses a changed key of its own, a modulus of another length, and a seed that was not sealed for it. A silo's message
+that is no list of ciphertexts, or brings the sum beyond its bound, ends the query; other wrong ones go unseen, and so
+do changes on the network: channels must be authentic (TLS). Nobody may drop out: masks would not cancel, and the query
+ends without a sum. `oblivious` hides the sample from the server too (`crypto.oblivious_transfer`). Arithmetic is not
 constant-time: who can time a silo is not covered.
 """
 

@@ -13,7 +13,7 @@ from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER
 from fedpriv.aggregation.private_weighting import silo as silo_module
 from fedpriv.aggregation.private_weighting.counts import CountsRefusedError
 from fedpriv.aggregation.private_weighting.phases import SEED
-from fedpriv.aggregation.weighted import COUNTS, KEY
+from fedpriv.aggregation.weighted import COUNTS, KEY, KEYS
 from fedpriv.encoding.fixed_point import OutOfRangeError
 from fedpriv.encoding.slot_layout import SlotOverflowError
 from fedpriv.errors import AggregationAbortedError
@@ -274,6 +274,32 @@ def test_an_altered_set_up_ends_it():
         setup = world.setup()
         setup[name] = changed(setup[name], phase, change)
         with pytest.raises(AggregationAbortedError, match=f"a message of {name} is refused"):
+            run(setup)
+
+
+def test_a_server_that_changes_keys_or_seeds_ends_the_set_up():
+    def own_key(sent):
+        raw, keys = sent["silo1"]
+        return sent | {"silo1": (raw, keys | {"silo1": bytes(31) + b"\x01"})}
+
+    def short_modulus(sent):
+        return {name: (raw[:-8] + bytes(8), keys) for name, (raw, keys) in sent.items()}
+
+    def even_modulus(sent):
+        return {name: (bytes([raw[0] & 0xFE]) + raw[1:], keys) for name, (raw, keys) in sent.items()}
+
+    def swapped_seeds(sent):
+        return sent | {"silo1": sent["silo2"], "silo2": sent["silo1"]}
+
+    for phase, change, why in (
+        (KEYS, own_key, "server is refused: it holds another key for silo1"),
+        (KEYS, short_modulus, r"server is refused: a modulus of \d+ bits, not an odd one of 512"),
+        (KEYS, even_modulus, r"server is refused: a modulus of 512 bits, not an odd one"),
+        (SEED, swapped_seeds, "silo0 is refused"),
+    ):
+        setup = random_world().setup()
+        setup[SERVER] = changed(setup[SERVER], phase, change)
+        with pytest.raises(AggregationAbortedError, match=f"a message of {why}"):
             run(setup)
 
 
