@@ -81,12 +81,24 @@ def main() -> None:
 
 def measure(case: Case) -> dict[str, float]:
     """Seconds of each phase for one silo, and of the server's unmasking; megabytes that the silo sends."""
+    from fedpriv.aggregation.base import SERVER
     from fedpriv.aggregation.masked import mask
-    from fedpriv.aggregation.secagg.messages import Terms, seed_commitment, set_statement
+    from fedpriv.aggregation.secagg.messages import (
+        ADVERTISE,
+        CHECK,
+        COLLECT,
+        SHARE,
+        UNMASK,
+        Terms,
+        seed_commitment,
+        set_statement,
+    )
     from fedpriv.aggregation.secagg.server import Collector
     from fedpriv.aggregation.secagg.silo import Member
-    from fedpriv.crypto.signatures import SigningKey
+    from fedpriv.crypto.signatures import Ed25519Signer, SigningKey
     from fedpriv.encoding.fixed_point import FixedPoint
+    from fedpriv.parties.post import Post
+    from fedpriv.parties.schema import Array
     from fedpriv.streams import SystemGenerator
 
     silos, cohort, threshold = case.silos, case.silos - case.dropped, two_thirds(case.silos)
@@ -97,6 +109,8 @@ def measure(case: Case) -> dict[str, float]:
     vector, clock = np.random.default_rng(0).normal(size=case.parameters), Clock()
     signing = {name: SigningKey.generate() for name in names}
     registry = {name: key.verification_key for name, key in signing.items()}
+    signers = {name: Ed25519Signer(key, registry) for name, key in signing.items()}
+    session = os.urandom(16)
 
     def encoded() -> np.ndarray:
         return encoding.encode(vector, one)
@@ -104,16 +118,18 @@ def measure(case: Case) -> dict[str, float]:
     seeds = {name: os.urandom(32) for name in names if name != one}
     clock.time("masked", lambda: mask(encoded(), one, names, seeds=seeds, serial=terms.serial), turns=TURNS)
     members = {
-        name: Member(name=name, terms=terms, signing_key=key, registry=registry, vector=encoded)
-        for name, key in signing.items()
+        name: Member(
+            post=Post(name, session, terms.serial, signer), terms=terms, signer=signer, vector=encoded, invited=names
+        )
+        for name, signer in signers.items()
     }
     roster = {name: member.advertise(None) for name, member in members.items()}
     sharing = clock.time("shares", members[one].share_keys, roster)
     key_shares, seed_shares, letters = deal(members, one, threshold)
     message = clock.time("mask", members[one].masked_input, letters, turns=TURNS)
     clock.time("bare", bare_masks, silos, message, turns=TURNS)
-    consent, session = members[one].consent((chosen, chosen)), members[one].session
-    statement = set_statement(session, chosen)
+    consent, drawn = members[one].consent((chosen, chosen)), members[one].session
+    statement = set_statement(drawn, chosen)
     signatures = {name: signing[name].sign(statement) for name in chosen[-threshold:]}
     answer = clock.time("reveal", members[one].reveal, signatures)
     revealed = {
@@ -121,17 +137,18 @@ def measure(case: Case) -> dict[str, float]:
         for row, name in enumerate(names)
         if name in signatures
     }
-    commitments = {name: seed_commitment(session, name, member.seed) for name, member in members.items()}
+    commitments = {name: seed_commitment(drawn, name, member.seed) for name, member in members.items()}
     # The same message stands for everybody's: the server's work does not depend on the numbers.
     clock.time(
         "unmask",
-        Collector(terms, names, SystemGenerator()).unmask,
+        Collector(Post(SERVER, session), terms, names, SystemGenerator(), Array(encoding.dtype, vector.shape)).unmask,
         roster=roster,
         commitments=commitments,
         masked=dict.fromkeys(chosen, message),
         revealed=revealed,
     )
-    sent = sum(map(size_of, [roster[one], sharing, message, consent, answer]))
+    said = {ADVERTISE: roster[one], SHARE: sharing, COLLECT: message, CHECK: consent, UNMASK: answer}
+    sent = sum(size_of(next(members[one].post.tell(phase, {SERVER: content}))) for phase, content in said.items())
     return clock.seconds | {"sent": sent / 1e6, "vector": message.nbytes / 1e6, "plain": vector.nbytes / 1e6}
 
 

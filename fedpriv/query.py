@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,9 @@ import numpy as np
 from fedpriv.accountants.events import CHECKED, DECLARED, Event
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import register
+from fedpriv.parties.post import Post
+from fedpriv.parties.schema import Array, Entries, Instance, Maybe, Names, Schema
+from fedpriv.parties.signer import Signer
 from fedpriv.tally import Tally
 
 if TYPE_CHECKING:
@@ -19,6 +22,19 @@ if TYPE_CHECKING:
     from fedpriv.encoding.base import Encoding
     from fedpriv.mechanisms.base import Mechanism
     from fedpriv.streams import Streams
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """The exchange before the first query, and after parties were lost. session: 16 bytes that name everything up to
+    the next one. n_units: users or silos, as the algorithm's contributions have them."""
+
+    session: bytes
+    n_units: int
+
+    def post(self, name: str, signer: Signer | None = None) -> Post:
+        """Party `name`'s gate."""
+        return Post(name, self.session, signer=signer)
 
 
 @dataclass(frozen=True)
@@ -36,6 +52,8 @@ class Query:
     its class to it. Together they are the events' status.
     sensitivity: of the sum, that the noise is made for, in units of the bound. stateful: whether silos remember
     something of it; they are then told who is in the sum. streams: for draws of the parties.
+    session: that of the last set-up. down: names and shapes of the vectors that are sent down. n_units: users
+    or silos, as contributions have them.
     """
 
     name: str
@@ -54,6 +72,9 @@ class Query:
     checked: bool = False
     sensitivity: float = 1.0
     stateful: bool = False
+    session: bytes = b""
+    down: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    n_units: int = 0
 
     def __post_init__(self) -> None:
         # Here, since every query comes by, however it was made or changed: what is not enforced cannot pass for it.
@@ -65,6 +86,20 @@ class Query:
     def serial(self) -> tuple[int, int]:
         """Grows from query to query: what must serve for one query alone is held against it."""
         return self.round, self.place
+
+    def post(self, name: str, signer: Signer | None = None) -> Post:
+        """Party `name`'s gate."""
+        return Post(name, self.session, self.serial, signer=signer)
+
+    @property
+    def broadcast_kind(self) -> Schema:
+        """What a silo may be sent down."""
+        vectors = {name: Array(np.float64, shape, finite=True) for name, shape in self.down}
+        return Instance(Broadcast, {"vectors": Entries(vectors), "sampled": Maybe(Array(np.bool_, (self.n_units,)))})
+
+    def summed_kind(self, silos: Collection[str]) -> Schema:
+        """What silos that keep a state may be told at the end."""
+        return Instance(Summed, {"silos": Names(silos, size=self.n_summed, kind=tuple)})
 
     def stream(self, purpose: str) -> str:
         """The name of a random stream for this query; the first of a round has the plain name."""
@@ -101,6 +136,10 @@ class Total:
 
     vector: np.ndarray
     silos: tuple[str, ...]
+
+
+SUMMED = "summed"
+"""The last phase of a stateful query."""
 
 
 @register

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,11 @@ from fedpriv.aggregation.base import Aggregation
 from fedpriv.algorithms.base import silo_name
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.parties.party import Participant, Party, PartySpec
-from fedpriv.query import Broadcast
+from fedpriv.parties.post import Post, contents
+from fedpriv.query import Broadcast, SetUp
 from fedpriv.weighting import UniformWeighting, Weighting
+
+SESSION = b"s" * 16
 
 
 @dataclass(frozen=True)
@@ -54,16 +57,34 @@ class Protocols:
 
     def setup(self, counts: np.ndarray) -> dict[str, Party]:
         """The set-up's parties. counts: (n_silos, n_units) int64."""
-        parties = {name: self.members[name].setup(own) for name, own in zip(self.names, counts)}
-        return parties | {name: self.members[name].setup() for name in self.aggregation.helpers}
+        task = SetUp(SESSION, counts.shape[1])
+        parties = {name: self.members[name].setup(task, own) for name, own in zip(self.names, counts)}
+        return parties | {name: self.members[name].setup(task) for name in self.aggregation.helpers}
 
     def query(self, query, updates, broadcast=Broadcast({})) -> dict[str, Party]:  # noqa: B008
         """A query's parties. updates: each invited silo's, by name, or a function from the broadcast to it."""
-        parties = {}
+        query, parties = addressed(query, broadcast), {}
         for name, update in updates.items():
             respond = update if callable(update) else lambda _, update=update: update
             parties[name] = self.members[name].query(query.silo_query(), respond)
         return parties | {name: self.members[name].query(query, broadcast) for name in self.aggregation.helpers}
+
+    def says(self, parties, name, phase, change) -> None:
+        """Make a party of a query say something else in a phase: `change` edits the contents by receiver, and the party
+        stamps and signs what comes out, as a cheat would."""
+        parties[name] = changed(parties[name], phase, change, name=name, signer=self.members[name].signer)
+
+    def letter(self, query, phase, sender, receiver, content):
+        """A message of a query as its sender stamps and signs it."""
+        post = addressed(query, Broadcast({})).post(sender, self.members[sender].signer)
+        return next(post.tell(phase, {receiver: content}))[receiver]
+
+
+def addressed(query, broadcast):
+    """The query with what its messages are checked by, as a simulation fills it in."""
+    down = tuple((name, vector.shape) for name, vector in broadcast.vectors.items())
+    n_units = 0 if broadcast.sampled is None else len(broadcast.sampled)
+    return replace(query, session=SESSION, down=down, n_units=n_units)
 
 
 def dropping(party, steps):
@@ -76,19 +97,33 @@ def dropping(party, steps):
             return
 
 
-def changed(party, step, change):
-    """`change` edits what the party sends in its step-th step (from 0): a dictionary by receiver."""
-    mail, at = None, 0
+def changed(party, phase, change, *, name="", signer=None):
+    """`change` edits the contents, by receiver, of what the party sends in a phase. What comes out gets the same stamp,
+    and `name`'s signature if there is a signer."""
+
+    def restamped(sent):
+        stamp = next(iter(sent.values()))
+        post = Post(name, stamp.session, (stamp.round, stamp.place), signer)
+        return next(post.tell(phase, change(contents(sent))))
+
+    return on_its_way(party, phase, restamped)
+
+
+def on_its_way(party, phase, change):
+    """`change` edits what the party has sent in a phase, stamps and signatures and all, as somebody on the way would: a
+    dictionary by receiver."""
+    mail = None
     while True:
         try:
             sent = party.send(mail)
         except StopIteration as end:
             return end.value
-        mail, at = (yield change(sent) if at == step else sent), at + 1
+        mail = yield change(sent) if {message.phase for message in sent.values()} == {phase} else sent
 
 
-def noting(party, seen):
-    """Appends everything the party sends to `seen`: dictionaries by receiver, without the steps in which it waits."""
+def noting(party, seen, note=contents):
+    """Appends everything the party sends to `seen`: dictionaries of contents by receiver, without the steps in which it
+    waits. note: what is kept of each."""
     mail = None
     while True:
         try:
@@ -96,5 +131,5 @@ def noting(party, seen):
         except StopIteration as end:
             return end.value
         if sent:
-            seen.append(sent)
+            seen.append(note(sent))
         mail = yield sent

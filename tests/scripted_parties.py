@@ -89,6 +89,26 @@ def hears(player, steps=1):
     return heard
 
 
+def garbles(player, reply):
+    """From now on its process answers every request with these bytes."""
+    globals_of_its_process()["encode"] = lambda _: reply
+    yield {"server": "first"}
+
+
+def garbles_the_length(player):
+    """From now on its process announces more than there is."""
+    globals_of_its_process()["len"] = lambda _: 2**62
+    yield {"server": "first"}
+
+
+def globals_of_its_process():
+    """What the code around the party sees; Ray may have made a copy of its module."""
+    frame = sys._getframe()
+    while frame.f_code.co_name != "_reply":
+        frame = frame.f_back
+    return frame.f_globals
+
+
 def leaves(player, word=None):
     return word
     yield

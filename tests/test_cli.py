@@ -11,6 +11,7 @@ from command import run
 from safetensors.numpy import load_file
 
 from fedpriv.parties.messages import size_of
+from fedpriv.parties.post import Stamped
 from fedpriv.query import Broadcast
 
 TINY = ["rounds=3", "algo.local_epochs=1", "allocator.n_users=8"]
@@ -139,7 +140,11 @@ def test_everything_that_is_sent_is_counted(finished):
     traffic = pd.read_csv(out / "traffic.csv")
     assert list(traffic.columns) == ["round", "query", "step", "party", "messages", "bytes"]
     size = sum(tensor.size for tensor in load_file(out / "model.safetensors").values())
-    down, up = size_of(Broadcast({"params": np.zeros(size)})), 8 * size + 7  # type and length take seven bytes
+    # The content and its stamp: a session of 16 bytes, a round below 128 and a place, and the phase; no signature.
+    broadcast = Broadcast({"params": np.zeros(size)})
+    down = size_of(Stamped(bytes(16), 1, 0, "broadcast", broadcast))
+    up = size_of(Stamped(bytes(16), 1, 0, "message", np.zeros(size)))
+    assert (down - size_of(broadcast), up - (8 * size + 7)) == (71, 69)
     silos = ["silo0", "silo1", "silo2"]
     for number in (1, 2, 3):
         sent = traffic[(traffic["round"] == number) & (traffic["bytes"] > 0)]

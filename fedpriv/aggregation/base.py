@@ -16,7 +16,9 @@ import numpy as np
 from fedpriv.algorithms.base import silo_name
 from fedpriv.deployment import Trust
 from fedpriv.parties.party import Mail, Party
-from fedpriv.query import Broadcast, Query, Update
+from fedpriv.parties.post import Hear, Post
+from fedpriv.parties.signer import Signer
+from fedpriv.query import Broadcast, Query, SetUp, Update
 from fedpriv.weighting import Weighting
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from fedpriv.mechanisms.base import Mechanism
 
 SERVER = "server"
+BROADCAST = "broadcast"
+MESSAGE = "message"
+"""Phases of most queries: what goes down to the silos, and what comes back."""
 
 Respond = Callable[[Broadcast], Update]
 """What a silo does once it has what was sent down: trains when the update's blocks are asked for."""
@@ -40,10 +45,15 @@ class Estimate:
 
 
 class SiloProtocol(ABC):
-    """One silo's part in the sums of a run; its attributes are the silo's memory."""
+    """One silo's part in the sums of a run; its attributes are the silo's memory.
+
+    signer: signs its messages since the set-up; None where nobody signs.
+    """
+
+    signer: Signer | None = None
 
     @abstractmethod
-    def setup(self, counts: np.ndarray) -> Party:
+    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
         """Before the first round. counts: this silo's records per unit, (n_units,) int64."""
 
     @abstractmethod
@@ -55,10 +65,12 @@ class SiloProtocol(ABC):
 
 
 class HelperProtocol(ABC):
-    """The part of a party without records, such as a server, in the sums of a run."""
+    """The part of a party without records, such as a server, in the sums of a run. signer: as in `SiloProtocol`."""
+
+    signer: Signer | None = None
 
     @abstractmethod
-    def setup(self) -> Party:
+    def setup(self, task: SetUp) -> Party:
         """Before the first round."""
 
     @abstractmethod
@@ -116,7 +128,7 @@ def invited_silos(query: Query) -> tuple[str, ...]:
     return tuple(silo_name(index) for index in query.invited)
 
 
-def awaited_broadcast(sender: str = SERVER) -> Generator[Mail, Mail, Broadcast | None]:
+def awaited_broadcast(post: Post, query: Query) -> Generator[Mail, Mail, Broadcast | None]:
     """A silo's first step of a query: what is sent down to it; None when nothing is, and then it takes no part."""
-    said = (yield {}).get(sender)
-    return said if isinstance(said, Broadcast) else None
+    heard = yield from post.hear(Hear(BROADCAST, query.broadcast_kind, (SERVER,)))
+    return heard.get(SERVER)

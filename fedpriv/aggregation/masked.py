@@ -8,10 +8,13 @@ low communication overhead"). Each pair of silos agrees once on a seed. In query
 The paper prints r_ij - r_ji with r_ij = PRF(seed_ij, t); with one agreed seed for a pair both terms are the same and
 nothing is hidden, hence the sign. Masks cost two exchanges of public keys once, and no traffic in a query.
 
-Trust: the server follows the protocol (it passes the public keys on, so it could otherwise put its own in between) and
-sees uniformly random integers, the sum of all of them, and counts if weights depend on them. If it colludes with some
-silos, it learns the sum of the others. A message that never arrives ends the query: no sum is released, but what the
-server did receive stays hidden, since the missing silo's masks do not cancel.
+Trust. A server that follows the protocol sees uniformly random integers, the sum of all of them, and counts if weights
+depend on them. With some silos it learns the sum of the others. A server that cheats at the set-up, where it passes the
+public keys on, can put its own in between, and then reads every message; a silo notices only a change of its own key,
+and refuses weights outside 0 to 1. A silo can send any vector; nothing but a sum beyond what honest messages can reach
+is found. On the network, too, messages can be changed unseen: channels must be authentic (TLS). A message that never
+arrives ends the query: no sum is released, but what the server did receive stays hidden, since the missing silo's masks
+do not cancel. A late, repeated or foreign message is left aside, a malformed one ends the query with its sender's name.
 """
 
 from __future__ import annotations
@@ -20,26 +23,31 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fedpriv.aggregation.base import SERVER, awaited_broadcast, invited_silos
-from fedpriv.aggregation.ring import RingAggregation, RingSilo, ring_encoding
-from fedpriv.aggregation.weighted import KeyPassingServer, require_all, sum_of_answers
+from fedpriv.aggregation.base import MESSAGE, SERVER, awaited_broadcast, invited_silos
+from fedpriv.aggregation.ring import RingAggregation, RingSilo, ring_encoding, ring_message
+from fedpriv.aggregation.weighted import AUTHENTIC, KeyPassingServer, exchanged_keys, server_trust, sum_of_answers
 from fedpriv.crypto.digest import digest
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
+from fedpriv.parties.post import blaming
 from fedpriv.query import Total
 
 if TYPE_CHECKING:
     import numpy as np
 
     from fedpriv.aggregation.base import Respond
+    from fedpriv.deployment import Trust
     from fedpriv.parties.party import Party
-    from fedpriv.query import Broadcast, Query
+    from fedpriv.query import Broadcast, Query, SetUp
     from fedpriv.weighting import Weighting
 
 
 @dataclass(frozen=True)
 class Masked(RingAggregation):
     """The sum of masked messages modulo 2^bits; the query's `encoding` turns vectors into integers."""
+
+    def trust(self) -> Trust:
+        return server_trust(sees_messages=False, assumptions=(AUTHENTIC,))
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> MaskedSilo:
         return MaskedSilo(name, silos, weighting)
@@ -58,21 +66,25 @@ class MaskedSilo(RingSilo):
     seeds: dict[str, bytes] = field(init=False)
     spent: tuple[int, int] = field(init=False)
 
-    def setup(self, counts: np.ndarray) -> Party:
-        yield from super().setup(counts)
-        private = PrivateKey.generate()
-        mail = yield {SERVER: private.public.raw}
-        require_all([SERVER], mail)
-        peers = {peer: PublicKey(raw) for peer, raw in mail[SERVER].items() if peer != self.name}
-        self.seeds = {peer: private.derive_shared_seed(key, _pair(self.name, peer)) for peer, key in peers.items()}
+    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
+        yield from super().setup(task, counts)
+        post, private = task.post(self.name), PrivateKey.generate()
+        keys = yield from exchanged_keys(post, private.public.raw, self.silos)
+        self.seeds = {}
+        for peer in keys.keys() - {self.name}:
+            with blaming(peer):
+                self.seeds[peer] = private.derive_shared_seed(PublicKey(keys[peer]), _pair(self.name, peer))
         self.spent = (0, 0)  # these seeds have made no mask yet; the private key is forgotten
 
     def query(self, query: Query, respond: Respond) -> Party:
-        broadcast = yield from awaited_broadcast()
-        if broadcast is not None:
-            self.spend(query.serial)
-            encoded = self.encoded(respond(broadcast), ring_encoding(query))
-            yield {SERVER: mask(encoded, self.name, invited_silos(query), seeds=self.seeds, serial=query.serial)}
+        post = query.post(self.name)
+        broadcast = yield from awaited_broadcast(post, query)
+        if broadcast is None:
+            return
+        self.spend(query.serial)
+        encoded = self.encoded(respond(broadcast), ring_encoding(query))
+        masked = mask(encoded, self.name, invited_silos(query), seeds=self.seeds, serial=query.serial)
+        yield from post.tell(MESSAGE, {SERVER: masked})
 
     def spend(self, serial: tuple[int, int]) -> None:
         """Note that the masks of a query are spent. Raises RuntimeError when they, or those of a later query, were
@@ -87,7 +99,8 @@ class MaskedServer(KeyPassingServer):
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         silos, encoding = tuple(sorted(invited_silos(query))), ring_encoding(query)
-        return Total(encoding.decode((yield from sum_of_answers(silos, broadcast))), silos)
+        total = yield from sum_of_answers(query, silos, broadcast, ring_message(query))
+        return Total(encoding.decode(total), silos)
 
 
 def mask(

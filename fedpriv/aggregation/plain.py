@@ -1,6 +1,11 @@
 """Summation in the clear: each silo sends its weighted, noised vector to the server.
 
-Trust: the server sees every silo's message, and with weights that depend on record counts it sees the counts too.
+Trust. The server sees every silo's message, and with weights that depend on record counts it sees the counts too; and
+nobody checks the sum that it tells. A silo refuses weights outside 0 to 1. Silos that collude with it learn nothing
+that it does not see. A silo can send any vector: the noise it owes may be missing, and one silo can move the sum as far
+as it likes; infinite numbers and NaN are refused. Whoever is on the network reads everything and can change it unseen:
+channels must be secret and authentic (TLS). What is not of the declared kind, or no message, ends the query with its
+sender's name; what is late, repeated or of another query is left aside.
 """
 
 from __future__ import annotations
@@ -8,9 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedpriv.aggregation.base import SERVER, Aggregation, awaited_broadcast, invited_silos
-from fedpriv.aggregation.ring import RingSilo, ring_encoding
-from fedpriv.aggregation.weighted import WeighingServer, server_trust, sum_of_answers
+import numpy as np
+
+from fedpriv.aggregation.base import MESSAGE, SERVER, Aggregation, awaited_broadcast, invited_silos
+from fedpriv.aggregation.ring import RingSilo, ring_encoding, ring_message
+from fedpriv.aggregation.weighted import AUTHENTIC, WeighingServer, server_trust, sum_of_answers
+from fedpriv.parties.schema import Array
 from fedpriv.query import Total
 
 if TYPE_CHECKING:
@@ -26,7 +34,7 @@ class Plain(Aggregation):
     """The sum of the silos' messages, added in the order of their invitation."""
 
     def trust(self) -> Trust:
-        return server_trust(sees_messages=True)
+        return server_trust(sees_messages=True, assumptions=(AUTHENTIC,))
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> PlainSilo:
         return PlainSilo(name, silos, weighting)
@@ -39,13 +47,16 @@ class PlainSilo(RingSilo):
     """Answers a broadcast with its message, as integers where the mechanism's noise is one."""
 
     def query(self, query: Query, respond: Respond) -> Party:
-        broadcast = yield from awaited_broadcast()
-        if broadcast is not None:
-            update = respond(broadcast)
-            if query.encoding is None:
-                yield {SERVER: self.weighted_sum(update) + update.noise}
-            else:
-                yield {SERVER: self.encoded(update, ring_encoding(query))}
+        post = query.post(self.name)
+        broadcast = yield from awaited_broadcast(post, query)
+        if broadcast is None:
+            return
+        update = respond(broadcast)
+        if query.encoding is None:
+            message = self.weighted_sum(update) + update.noise
+        else:
+            message = self.encoded(update, ring_encoding(query))
+        yield from post.tell(MESSAGE, {SERVER: message})
 
 
 class PlainServer(WeighingServer):
@@ -53,5 +64,7 @@ class PlainServer(WeighingServer):
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         silos = invited_silos(query)
-        total = yield from sum_of_answers(silos, broadcast)
-        return Total(total if query.encoding is None else ring_encoding(query).decode(total), silos)
+        real = query.encoding is None
+        kind = Array(np.float64, (query.size,), finite=True) if real else ring_message(query)
+        total = yield from sum_of_answers(query, silos, broadcast, kind)
+        return Total(total if real else ring_encoding(query).decode(total), silos)

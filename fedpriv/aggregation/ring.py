@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedpriv.aggregation.base import Aggregation
-from fedpriv.aggregation.weighted import WeightedSilo, server_trust
+from fedpriv.aggregation.weighted import WeightedSilo
 from fedpriv.encoding.fixed_point import UNBOUNDED_RANGE, FixedPoint, check_ring
 from fedpriv.errors import ConfigError
+from fedpriv.parties.schema import Array
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from fedpriv.deployment import Federation, Trust
+    from fedpriv.deployment import Federation
     from fedpriv.mechanisms.base import Mechanism
     from fedpriv.query import Query, Update
 
@@ -34,9 +35,6 @@ class RingAggregation(Aggregation):
     def __post_init__(self) -> None:
         check_ring(self.bits, self.range)
 
-    def trust(self) -> Trust:
-        return server_trust(sees_messages=False)
-
     def encoding(self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism) -> FixedPoint:
         if self.range is not None and self.range < bound < math.inf:
             raise ConfigError(
@@ -55,6 +53,11 @@ class RingSilo(WeightedSilo):
     def encoded(self, update: Update, encoding: FixedPoint) -> np.ndarray:
         """The silo's message in the clear, (size,) integers modulo R: its weighted sum and its noise share."""
         return encoding.encode(self.weighted_sum(update), self.name, update.noise)
+
+
+def ring_message(query: Query) -> Array:
+    """A silo's message: any integers modulo R, as many as the model has parameters."""
+    return Array(ring_encoding(query).dtype, (query.size,))
 
 
 def ring_encoding(query: Query) -> FixedPoint:

@@ -7,28 +7,41 @@ that tells several silos too much of one user, each time less than 1, can still 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.accountants.events import OBSERVERS
-from fedpriv.aggregation.base import SERVER, HelperProtocol, SiloProtocol
+from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, HelperProtocol, SiloProtocol
 from fedpriv.deployment import Observer, Trust
-from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.party import Mail, Party
+from fedpriv.parties.post import Hear, Post, blaming
+from fedpriv.parties.schema import Array, Raw, Schema, Table
 from fedpriv.weighting import bounded_weights
 
 if TYPE_CHECKING:
-    from fedpriv.query import Broadcast, Update
+    from fedpriv.query import Broadcast, Query, SetUp, Update
     from fedpriv.weighting import Weighting
 
 
-def server_trust(*, sees_messages: bool) -> Trust:
+COUNTS, WEIGHTS, KEY, KEYS = "counts", "weights", "key", "keys"
+"""Phases of set-ups."""
+MOST = 2**53
+"""Records of a unit in a silo."""
+KEY_BYTES = 32
+"""Of a public key, to agree on a seed or to check signatures."""
+
+
+AUTHENTIC = "channels are authentic (TLS): messages are not signed"
+"""What rests on the network where nobody signs."""
+
+
+def server_trust(*, sees_messages: bool, assumptions: tuple[str, ...]) -> Trust:
     """Who sees what where the server hands out weights, samples users and learns the sum.
 
-    sees_messages: whether the server sees every silo's message too.
+    sees_messages: whether the server sees every silo's message too. assumptions: what all of it rests on.
     """
     released, server, silo = OBSERVERS
     observers = (
@@ -36,7 +49,7 @@ def server_trust(*, sees_messages: bool) -> Trust:
         Observer(server, sees_messages=sees_messages, sees_counts="the server learns every user's record counts"),
         Observer(silo, sees_counts="a silo's weights reveal its users' records elsewhere", own_shares=1),
     )
-    return Trust(observers, learners=(SERVER,))
+    return Trust(observers, learners=(SERVER,), assumptions=assumptions)
 
 
 @dataclass(repr=False)
@@ -48,19 +61,18 @@ class WeightedSilo(SiloProtocol):
     weighting: Weighting
     weights: np.ndarray = field(init=False)
 
-    def setup(self, counts: np.ndarray) -> Party:
+    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
         """Compute the weights, or show the counts and be told. Raises AggregationAbortedError for weights that cannot
         be right."""
         if not self.weighting.needs_counts:
             self.weights = self.weighting.own_weights(self.silos.index(self.name), (len(self.silos), len(counts)))
             return
-        mail = yield {SERVER: counts}
-        require_all([SERVER], mail)
-        try:
-            self.weighting.check_row(mail[SERVER], counts)
-        except ValueError as wrong:
-            raise AggregationAbortedError(f"{self.name} refuses the weights of the {SERVER}: {wrong}") from wrong
-        self.weights = mail[SERVER]
+        post, row = task.post(self.name), Array(np.float64, counts.shape, low=0.0, high=1.0)
+        heard = yield from post.exchange(COUNTS, {SERVER: counts}, Hear(WEIGHTS, row, (SERVER,)))
+        post.require_all([SERVER], heard)
+        with blaming(SERVER):
+            self.weighting.check_row(heard[SERVER], counts)
+        self.weights = heard[SERVER]
 
     def weighted_sum(self, update: Update) -> np.ndarray:
         """The silo's contributions times their weights, without noise: (size,) float64."""
@@ -80,18 +92,19 @@ class WeighingServer(HelperProtocol):
     silos: tuple[str, ...]
     weighting: Weighting
 
-    def setup(self) -> Party:
-        weights = yield from self.weights_of_silos()
+    def setup(self, task: SetUp) -> Party:
+        post = task.post(SERVER)
+        weights = yield from self.weights_of_silos(task, post)
         if weights:
-            yield weights
+            yield from post.tell(WEIGHTS, weights)
 
-    def weights_of_silos(self) -> Generator[Mail, Mail, Mail]:
+    def weights_of_silos(self, task: SetUp, post: Post) -> Generator[Mail, Mail, Mail]:
         """Each silo's weights, made of the counts of all; none where silos compute them. Raises ValueError for weights
         beyond the sensitivity bound."""
         if not self.weighting.needs_counts:
             return {}
-        counts = yield {}
-        require_all(self.silos, counts)
+        counts = yield from post.hear(Hear(COUNTS, Array(np.int64, (task.n_units,), low=0, high=MOST), self.silos))
+        post.require_all(self.silos, counts)
         table = self.weighting.weights(np.stack([counts[name] for name in self.silos]))
         return dict(zip(self.silos, bounded_weights(table)))
 
@@ -99,24 +112,44 @@ class WeighingServer(HelperProtocol):
 class KeyPassingServer(WeighingServer):
     """A server whose silos send a public key each once they have weights: everybody gets all keys."""
 
-    def setup(self) -> Party:
-        keys = yield (yield from self.weights_of_silos())
-        require_all(self.silos, keys)
-        yield dict.fromkeys(self.silos, keys)
+    def setup(self, task: SetUp) -> Party:
+        post = task.post(SERVER)
+        weights = yield from self.weights_of_silos(task, post)
+        yield from passed_keys(post, weights, self.silos)
 
 
-def require_all(names: Iterable[str], mail: Mail) -> None:
-    """Raise AggregationAbortedError unless every one of them has sent something."""
-    missing = [name for name in names if name not in mail]
-    if missing:
-        # Without its noise share the sum would be less private than declared.
-        raise AggregationAbortedError(f"no message from {', '.join(missing)}")
+def passed_keys(
+    post: Post, weights: Mail, silos: tuple[str, ...], own: Mapping[str, bytes] | None = None
+) -> Generator[Mail, Mail, dict[str, bytes]]:
+    """The server's part in the exchange of public keys, after it has sent `weights`: everybody's, by name, its `own`
+    too if it has one."""
+    keys = yield from post.exchange(WEIGHTS, weights, Hear(KEY, Raw(KEY_BYTES), silos))
+    post.require_all(silos, keys)
+    keys |= own or {}
+    yield from post.tell(KEYS, dict.fromkeys(silos, keys))
+    return keys
 
 
-def sum_of_answers(silos: tuple[str, ...], broadcast: Broadcast) -> Generator[Mail, Mail, np.ndarray]:
+def exchanged_keys(post: Post, own: bytes, silos: Collection[str]) -> Generator[Mail, Mail, dict[str, bytes]]:
+    """A silo's part in the exchange of public keys: everybody's, by name. Raises AggregationAbortedError when its own
+    is not among them."""
+    hear = Hear(KEYS, Table(silos, Raw(KEY_BYTES)), (SERVER,))
+    heard = yield from post.exchange(KEY, {SERVER: own}, hear)
+    post.require_all([SERVER], heard)
+    keys: dict[str, bytes] = heard[SERVER]
+    with blaming(SERVER):
+        if keys[post.name] != own:
+            raise ValueError(f"it holds another key for {post.name}")
+    return keys
+
+
+def sum_of_answers(
+    query: Query, silos: tuple[str, ...], broadcast: Broadcast, kind: Schema
+) -> Generator[Mail, Mail, np.ndarray]:
     """The server's part where the messages' own sum, in the order of `silos`, is the total: nobody may be missing."""
-    answers = yield dict.fromkeys(silos, broadcast)
-    require_all(silos, answers)
+    post = query.post(SERVER)
+    answers = yield from post.exchange(BROADCAST, dict.fromkeys(silos, broadcast), Hear(MESSAGE, kind, silos))
+    post.require_all(silos, answers)
     total: np.ndarray = np.zeros_like(answers[silos[0]])
     for name in silos:
         total += answers[name]

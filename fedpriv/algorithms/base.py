@@ -105,8 +105,12 @@ class Algorithm(ABC):
         """How much each unit's contribution in each silo counts."""
 
     @abstractmethod
+    def n_units(self, federation: Federation) -> int:
+        """How many units there are that contribute: users or silos."""
+
+    @abstractmethod
     def unit_counts(self, silo: int, data: SiloData, federation: Federation) -> np.ndarray:
-        """Records of each unit that contributes, user or silo, in this silo: (n_units,) int64."""
+        """Records of each unit in this silo: (n_units,) int64."""
 
     def check(self, deployment: Deployment) -> None:  # noqa: B027
         """Raise ConfigError for combinations that cannot work. Called before data are loaded, when `silo_records` is

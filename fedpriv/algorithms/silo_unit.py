@@ -24,6 +24,9 @@ class SiloAlgorithm(Algorithm, ABC):
     def unit_weighting(self) -> Weighting:
         return OwnWeighting()
 
+    def n_units(self, federation: Federation) -> int:
+        return federation.n_silos
+
     def unit_counts(self, silo: int, data: SiloData, federation: Federation) -> np.ndarray:
         counts = np.zeros(federation.n_silos, dtype=np.int64)
         counts[silo] = len(data.x)

@@ -79,6 +79,9 @@ class UldpBase(Algorithm):
     def unit_weighting(self) -> Weighting:
         return WEIGHTINGS[self.weighting]
 
+    def n_units(self, federation: Federation) -> int:
+        return federation.n_users
+
     def unit_counts(self, silo: int, data: SiloData, federation: Federation) -> np.ndarray:
         counts = np.zeros(federation.n_users, dtype=np.int64)
         counts[data.users] = data.counts

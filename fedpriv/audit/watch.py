@@ -21,7 +21,7 @@ from fedpriv.config import Experiment
 from fedpriv.deployment import Deployment, Observer
 from fedpriv.engines.base import Network
 from fedpriv.errors import AggregationAbortedError
-from fedpriv.query import Contributions, Query, Total, Update
+from fedpriv.query import Contributions, Query, SetUp, Total, Update
 from fedpriv.simulation import Simulation, prepare
 from fedpriv.stopwatch import Stopwatch
 from fedpriv.streams import Streams
@@ -29,6 +29,7 @@ from fedpriv.streams import Streams
 if TYPE_CHECKING:
     from fedpriv.aggregation.base import Respond
     from fedpriv.parties.party import Party
+    from fedpriv.parties.signer import Signer
     from fedpriv.parties.traffic import Letter
     from fedpriv.state import State
 
@@ -43,8 +44,13 @@ class Tap:
         self.protocol = protocol
         self.noise = self.own = np.zeros(0)
 
-    def setup(self, counts: np.ndarray) -> Party:
-        return (yield from self.protocol.setup(counts))
+    @property
+    def signer(self) -> Signer | None:
+        signer: Signer | None = self.protocol.signer
+        return signer
+
+    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
+        return (yield from self.protocol.setup(task, counts))
 
     def query(self, query: Query, respond: Respond) -> Party:
         def heard(broadcast: Any) -> Update:
@@ -71,7 +77,7 @@ class _Wire(Network):
         self.kept = kept
 
     def carry(self, step: int, letters: list[Letter]) -> list[Letter]:
-        self.kept |= {letter.sender: letter.message for letter in letters if letter.receiver == SERVER}
+        self.kept |= {letter.sender: letter.message.content for letter in letters if letter.receiver == SERVER}
         return letters
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+DIGEST_BYTES = 32
+
 
 def digest(*parts: str | bytes | int) -> bytes:
     """32 bytes that stand for a list of values; no two lists run together to the same bytes."""

@@ -30,6 +30,8 @@ from fedpriv.crypto.uniform_integers import from_bytes, to_bytes
 GENERATOR = 4
 """A square, and so a generator of the squares, whose number is prime."""
 SENDER_BITS = 512
+ELEMENT_BYTES = 384
+"""Of a number below p on the wire."""
 WINDOW = 4
 """Bits of an exponent that one multiplication takes care of."""
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from fedpriv.crypto.digest import digest
+from fedpriv.parties.signer import Statement
+
 KEY_BYTES = 32
+SIGNATURE_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,23 @@ class SigningKey:
     def sign(self, statement: bytes) -> bytes:
         """A signature, 64 bytes."""
         return Ed25519PrivateKey.from_private_bytes(self.raw).sign(statement)
+
+
+@dataclass(frozen=True, repr=False)
+class Ed25519Signer:
+    """Signs a party's messages, and checks those of whoever is in `registry`, by name."""
+
+    key: SigningKey
+    registry: Mapping[str, VerificationKey]
+
+    def sign(self, statement: Statement) -> bytes:
+        """64 bytes."""
+        return self.key.sign(digest(*statement))
+
+    def verifies(self, signer: str, signature: Any, statement: Statement) -> bool:
+        """Whether `signature`, which may be anything, is that of `signer`."""
+        known = self.registry.get(signer)
+        return known is not None and type(signature) is bytes and known.verifies(signature, digest(*statement))
 
 
 def _check_length(raw: bytes) -> None:

@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from fedpriv.encoding.base import LEAST_STEPS, Encoding
-from fedpriv.errors import ConfigError, FedprivError, require
+from fedpriv.errors import AggregationAbortedError, ConfigError, require
 
 SIGNED: dict[int, type[np.signedinteger]] = {32: np.int32, 64: np.int64}
 RING: dict[int, type[np.unsignedinteger]] = {32: np.uint32, 64: np.uint64}
@@ -37,8 +37,8 @@ EXACT_BITS = 53
 """Integers up to 2^53 are float64s."""
 
 
-class OutOfRangeError(FedprivError):
-    """A coordinate of a party's vector lies outside the public range."""
+class OutOfRangeError(AggregationAbortedError):
+    """A coordinate of a party's vector, or of a sum, lies outside its public range."""
 
 
 def check_ring(bits: int, bound: float | None) -> None:
@@ -119,6 +119,15 @@ class FixedPoint(Encoding):
         return total.astype(np.int64).view(np.uint64).astype(self.dtype, copy=False)
 
     def decode(self, total: np.ndarray) -> np.ndarray:
-        """(d,) integers modulo R to (d,) float64, the upper half of the ring as negative numbers."""
-        decoded: np.ndarray = np.ldexp(total.view(SIGNED[self.bits]).astype(np.float64), -self.precision)
+        """The sum (d,) of messages modulo R as (d,) float64, the upper half of the ring as negative numbers.
+
+        Raises OutOfRangeError for a sum that `parties` honest ones cannot reach: somebody's message was not its own.
+        """
+        signed = total.view(SIGNED[self.bits])
+        most = int(self.parties * (self.bound * 2**self.precision + 1))
+        if signed.min(initial=0) < -most or signed.max(initial=0) > most:
+            raise OutOfRangeError(
+                f"a coordinate of the sum lies beyond {self.parties} times {self.bound:g}: a message was altered"
+            )
+        decoded: np.ndarray = np.ldexp(signed.astype(np.float64), -self.precision)
         return decoded

@@ -21,13 +21,13 @@ from functools import cached_property
 import numpy as np
 
 from fedpriv.encoding.fixed_point import OutOfRangeError
-from fedpriv.errors import FedprivError, require
+from fedpriv.errors import AggregationAbortedError, require
 
 MAX_INTEGER_BITS = 62
 """Coordinates and noise, in units of 2^-f, stay below 2^62 and so in int64."""
 
 
-class SlotOverflowError(FedprivError):
+class SlotOverflowError(AggregationAbortedError):
     """A slot's total lies outside its public bound."""
 
 

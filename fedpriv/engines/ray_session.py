@@ -14,16 +14,24 @@ from typing import Any
 import ray
 
 from fedpriv.engines.base import Returned, Sent, Session
-from fedpriv.engines.failures import raise_failure
+from fedpriv.engines.failures import PartyFailure, raise_failure
 from fedpriv.engines.ray_cluster import CONNECTION
 from fedpriv.engines.ray_party import HEAD, PIECE, PartyProcess, batches, pickled
 from fedpriv.errors import ConfigError
-from fedpriv.parties.messages import decode, encode
+from fedpriv.parties.messages import LIMIT, decode, encode
 from fedpriv.parties.party import Mail, Memory, PartySpec
 
 STARTING = 600.0
 """Seconds that starting the processes and making the parties may take: on a small machine they load their libraries
 one after the other."""
+
+REPLIES: dict[str, dict[str, type]] = {
+    "open": {"done": type(None)},
+    "begin": {"done": type(None)},
+    "wake": {"sent": dict, "returned": bytes},
+    "checkpoint": {"done": dict},
+}
+"""The kinds of replies to each request, with what they hold; to any of them also what the party raises."""
 
 AT_ONCE = 64
 """Pieces of a reply that are asked for together."""
@@ -97,7 +105,16 @@ class RaySession(Session):
 
     def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
         said = self._ask("wake", {name: encode(letters) for name, letters in mail.items()}, self.timeout)
-        return {name: _said(*said[name]) if name in said else None for name in sorted(mail)}
+        return {name: self._said(name, *said[name]) if name in said else None for name in sorted(mail)}
+
+    def _said(self, name: str, kind: str, content: Any) -> Sent | Returned | None:
+        if kind == "sent":
+            return Sent(content)
+        try:
+            return Returned(pickle.loads(content))
+        except Exception as error:  # which one, what is no pickle decides
+            self._lose(name, f"what it has returned cannot be read ({error!r})")
+            return None
 
     def checkpoints(self, names: Iterable[str]) -> dict[str, Memory]:
         memories = self._ask("checkpoint", dict.fromkeys(names, b""), self.timeout)
@@ -115,9 +132,13 @@ class RaySession(Session):
                 pending[name] = self.actors[name].serve.remote(verb, *last)
         replies = {}
         for name, start in sorted(self._replies(pending, timeout).items()):
-            reply = self._rest(name, start, timeout)
-            if reply is not None:
-                replies[name] = decode(reply)
+            raw = self._rest(name, start, timeout)
+            if raw is None:
+                continue
+            try:
+                replies[name] = _reply(verb, raw)
+            except ValueError as error:
+                self._lose(name, f"its reply cannot be read ({error})")
         for name, (kind, content) in replies.items():
             if kind == "raised":
                 raise_failure(name, content)
@@ -161,6 +182,9 @@ class RaySession(Session):
     def _rest(self, name: str, start: bytes, timeout: float) -> bytes | None:
         """A whole reply by its start; None if the party is lost over it."""
         length, parts = int.from_bytes(start[:HEAD], "little"), [start[HEAD:]]
+        if length > LIMIT:
+            self._lose(name, f"a reply of {length} bytes, more than any message has")
+            return None
         places = range(PIECE, length, PIECE)
         for first in range(0, len(places), AT_ONCE):
             refs = [self.actors[name].give.remote(place) for place in places[first : first + AT_ONCE]]
@@ -189,8 +213,16 @@ class RaySession(Session):
             warnings.warn(f"{name} is silent from now on: {why}", RuntimeWarning, stacklevel=2)
 
 
-def _said(kind: str, content: Any) -> Sent | Returned:
-    return Sent(content) if kind == "sent" else Returned(pickle.loads(content))
+def _reply(verb: str, raw: bytes) -> tuple[str, Any]:
+    """What a party has answered. Raises ValueError, of which MessageError is one, for what no `PartyProcess` does."""
+    reply = decode(raw)
+    kinds = {"raised": PartyFailure} | REPLIES[verb]
+    if type(reply) is not tuple or len(reply) != 2 or type(reply[0]) is not str:
+        raise ValueError("not a kind and a content")
+    kind, content = reply
+    if kind not in kinds or type(content) is not kinds[kind]:
+        raise ValueError(f"{kind[:20]!r} with {type(content).__name__} to {verb}")
+    return kind, content
 
 
 def _require_resources(parties: int, cpus: float, gpus: float) -> None:

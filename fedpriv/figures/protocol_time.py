@@ -27,7 +27,7 @@ from fedpriv.figures.canvas import Axes, Figure, plt
 from fedpriv.figures.tables import write_table
 from fedpriv.help import conf_dir
 from fedpriv.parties.party import Mail, Memory, Party, PartySpec
-from fedpriv.query import Broadcast, Contributions, Query, Update
+from fedpriv.query import Broadcast, Contributions, Query, SetUp, Update
 from fedpriv.weighting import Weighting
 
 KEYS, BLINDING, TRAINING, WEIGHTING, DECRYPTION = PHASES = (
@@ -105,8 +105,8 @@ class TimedSilo(SiloProtocol):
     protocol: SiloProtocol
     exchanges: list[Seconds]
 
-    def setup(self, counts: np.ndarray) -> Party:
-        return self.protocol.setup(counts)
+    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
+        return self.protocol.setup(task, counts)
 
     def query(self, query: Query, respond: Respond) -> Party:
         def timed(broadcast: Broadcast) -> Update:

@@ -11,6 +11,7 @@ Layout: one letter for the type, then its content. Lengths and counts are 4 byte
 
 from __future__ import annotations
 
+import hashlib
 import math
 import struct
 from collections.abc import Iterator
@@ -59,6 +60,14 @@ def size_of(message: Any) -> int:
         if size > LIMIT:
             raise MessageError(f"a message of more than {LIMIT} bytes")
     return size
+
+
+def digest_of(message: Any) -> bytes:
+    """SHA-256 of encode(message), without copying arrays. Raises MessageError."""
+    state = hashlib.sha256()
+    for part in _parts(message, 0):
+        state.update(np.ascontiguousarray(part).data if isinstance(part, np.ndarray) else part)
+    return state.digest()
 
 
 def decode(data: bytes) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.algorithms.base import silo_name
 from fedpriv.parties.party import Memory, Party, PartySpec, WorkingParticipant
-from fedpriv.query import Broadcast, Query, Summed
+from fedpriv.query import SUMMED, Broadcast, Query, SetUp, Summed
 from fedpriv.weighting import Weighting
 
 
@@ -26,19 +26,20 @@ class HelperSpec(PartySpec):
 
 
 class HelperParticipant(WorkingParticipant):
-    """A helper where it lives. Its task is a query and what is sent down for it, or None for the set-up."""
+    """A helper where it lives. Its task is a query and what is sent down for it, or the set-up."""
 
     def __init__(self, spec: HelperSpec) -> None:
-        self.tells = spec.tells
+        self.name, self.tells = spec.name, spec.tells
         self.protocol = spec.aggregation.helper(spec.name, spec.silos, spec.weighting)
 
-    def take_part(self, task: tuple[Query, Broadcast] | None) -> Party:
-        return self.working(self.protocol.setup() if task is None else self._query(*task))
+    def take_part(self, task: SetUp | tuple[Query, Broadcast]) -> Party:
+        return self.working(self.protocol.setup(task) if isinstance(task, SetUp) else self._query(*task))
 
     def _query(self, query: Query, broadcast: Broadcast) -> Party:
         total = yield from self.protocol.query(query, broadcast)
         if total is not None:
             query.covered(total)
             if query.stateful and self.tells:
-                yield dict.fromkeys(map(silo_name, query.invited), Summed(total.silos))
+                post = query.post(self.name, self.protocol.signer)
+                yield from post.tell(SUMMED, dict.fromkeys(map(silo_name, query.invited), Summed(total.silos)))
         return total

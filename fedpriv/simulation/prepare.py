@@ -112,6 +112,7 @@ def _specs(
             deployment=deployment,
             device=device,
             silos=silos,
+            teller=exp.aggregation.helpers[:1],
         )
     for place, name in enumerate(exp.aggregation.helpers):
         specs[name] = HelperSpec(name, exp.aggregation, silos, exp.algo.unit_weighting, tells=place == 0)

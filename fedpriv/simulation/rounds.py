@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from fedpriv.deployment import Deployment
 from fedpriv.engines.base import Session
 from fedpriv.errors import AggregationAbortedError, FedprivError
 from fedpriv.parties.traffic import Traffic
-from fedpriv.query import Broadcast, Query, SiloReport, SiloState, Total
+from fedpriv.query import Broadcast, Query, SetUp, SiloReport, SiloState, Total
 from fedpriv.simulation.evaluation import Evaluation
 from fedpriv.state import State
 from fedpriv.stopwatch import Stopwatch
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fedpriv.data.silo import SiloData
     from fedpriv.tasks import Task
 
+SESSION_BYTES = 16
 SILO = "silo/"
 """What a silo's arrays begin with in a checkpoint."""
 
@@ -53,7 +55,7 @@ class Simulation(AbstractContextManager["Simulation"]):
 
     state: before the first round, or after the last one of the checkpoint that it goes on from. setup: lines of
     traffic.csv for the set-up. silo_states: what silos gave out after the last round. ready: whether a set-up has
-    ended since the last loss.
+    ended since the last loss. session_name: stamps every message since that set-up.
     """
 
     algo: Algorithm
@@ -69,6 +71,7 @@ class Simulation(AbstractContextManager["Simulation"]):
     setup: list[dict[str, Any]] = field(default_factory=list)
     silo_states: dict[str, SiloState] = field(default_factory=dict)
     ready: bool = False
+    session_name: bytes = b""
 
     def __exit__(self, *failure: object) -> None:
         self.session.close()
@@ -85,10 +88,13 @@ class Simulation(AbstractContextManager["Simulation"]):
         AggregationAbortedError when somebody is missing.
         """
         self.ready, traffic = False, Traffic()
+        federation = self.deployment.federation
+        self.session_name = os.urandom(SESSION_BYTES)
+        task = SetUp(self.session_name, self.algo.n_units(federation))
         self.session.reopen({name: self.silo_states.get(name, {}) for name in self.session.lost})
         everybody = [*self.aggregation.helpers, *self.silos]
         try:
-            self.session.run(dict.fromkeys(everybody), traffic)
+            self.session.run(dict.fromkeys(everybody, task), traffic)
         finally:
             lines += traffic.rows(round, "setup")
         if self.session.lost:
@@ -135,8 +141,9 @@ class Simulation(AbstractContextManager["Simulation"]):
         with watch.phase("aggregation"):
             if self.session.lost or not self.ready:
                 self.set_up(query.round, lines)
-            traffic, asked = Traffic(), query.silo_query()
             broadcast = Broadcast(self.algo.broadcast(state, query), query.sampled)
+            query = self._addressed(query, broadcast)
+            traffic, asked = Traffic(), query.silo_query()
             tasks: dict[str, Any] = dict.fromkeys(self.aggregation.helpers, (query, broadcast))
             tasks |= {silo_name(silo): asked for silo in query.invited}
             try:
@@ -146,6 +153,12 @@ class Simulation(AbstractContextManager["Simulation"]):
             reports = [report for report in learned.values() if isinstance(report, SiloReport)]
             watch.add("local_training", self.session.elapsed(report.seconds for report in reports))
         return self._agreed(query, learned), sum((report.tally for report in reports), Tally())
+
+    def _addressed(self, query: Query, broadcast: Broadcast) -> Query:
+        """The query with what its messages are checked by."""
+        down = tuple((name, vector.shape) for name, vector in broadcast.vectors.items())
+        n_units = self.algo.n_units(self.deployment.federation)
+        return replace(query, session=self.session_name, down=down, n_units=n_units)
 
     def _agreed(self, query: Query, learned: dict[str, Any]) -> Total:
         """The total, which everybody who should has learned alike. Raises AggregationAbortedError when the sum was lost

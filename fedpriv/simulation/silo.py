@@ -6,7 +6,7 @@ the aggregation only within the mechanism's bound, and with the noise share that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,9 @@ import numpy as np
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.algorithms.base import Algorithm, LocalUpdate, Silo
 from fedpriv.deployment import Deployment
-from fedpriv.parties.party import Memory, Party, PartySpec, WorkingParticipant
-from fedpriv.query import Broadcast, Contributions, PendingState, Query, SiloReport, Summed, Update
+from fedpriv.parties.party import Mail, Memory, Party, PartySpec, WorkingParticipant
+from fedpriv.parties.post import Hear, Post, claims
+from fedpriv.query import SUMMED, Broadcast, Contributions, PendingState, Query, SetUp, SiloReport, Update
 from fedpriv.stopwatch import Stopwatch
 from fedpriv.tally import Tally
 from fedpriv.training.description import Training
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SiloSpec(PartySpec):
-    """One silo with its own records. device: where it trains; silos: the names of all of them."""
+    """One silo with its own records. device: where it trains; silos: the names of all of them; teller:
+    the helper that says who is in a sum, if there is one."""
 
     index: int
     data: SiloData
@@ -41,42 +43,43 @@ class SiloSpec(PartySpec):
     deployment: Deployment
     device: str
     silos: tuple[str, ...]
+    teller: tuple[str, ...]
 
     def open(self, memory: Memory) -> SiloParticipant:
         return SiloParticipant(self, memory)
 
 
 class SiloParticipant(WorkingParticipant):
-    """A silo where it lives. Its task is a query, or None for the set-up."""
+    """A silo where it lives. Its task is a query or the set-up."""
 
     def __init__(self, spec: SiloSpec, memory: Memory) -> None:
         data, model = spec.data.to(spec.device), spec.model.to(spec.device)
         self.silo = Silo(spec.index, data, model, spec.task, spec.deployment, dict(memory))
         self.algo = spec.algo
         self.protocol = spec.aggregation.silo(self.silo.name, spec.silos, spec.algo.unit_weighting)
+        self.teller, self.silos = spec.teller, spec.silos
         self.watch = Stopwatch()
 
     def checkpoint(self) -> dict[str, np.ndarray]:
         return dict(self.silo.state)
 
-    def take_part(self, task: Query | None) -> Party:
-        if task is None:
+    def take_part(self, task: Query | SetUp) -> Party:
+        if isinstance(task, SetUp):
             federation = self.silo.deployment.federation
             counts = self.algo.unit_counts(self.silo.index, self.silo.data, federation)
-            return self.working(self.protocol.setup(counts))
+            return self.working(self.protocol.setup(task, counts))
         return self.working(self._query(task))
 
     def _query(self, query: Query) -> Party:
-        self.watch, work, told = Stopwatch(), _Work(self, query), list[Summed]()
-        total = yield from _overhearing(self.protocol.query(query, work.respond), told)
+        self.watch, work = Stopwatch(), _Work(self, query)
+        post = query.post(self.silo.name, self.protocol.signer)
+        told = _Told(post, Hear(SUMMED, query.summed_kind(self.silos), self.teller))
+        total = yield from told.overhearing(self.protocol.query(query, work.respond))
         if work.pending is not None:
             work.finish()
-            if total is not None:
-                told.append(Summed(query.covered(total).silos))
-            if not told:
-                _overhear((yield {}), told)
-            if told:
-                state = self.algo.silo_state(self.silo, work.pending, self.silo.name in told[-1].silos)
+            summed = query.covered(total).silos if total is not None else (yield from told.summed())
+            if summed is not None:
+                state = self.algo.silo_state(self.silo, work.pending, self.silo.name in summed)
                 self.silo = replace(self.silo, state=state)
         return SiloReport(total, work.tally, self.watch.seconds.get("local_training", 0.0))
 
@@ -171,17 +174,37 @@ def bounded(blocks: Iterator[Contributions], query: Query, tally: Tally) -> Iter
         yield Contributions(block.units[kept], vectors)
 
 
-def _overhearing(party: Party, told: list[Summed]) -> Party:
-    """The same party, which never sees what tells a silo who is in the sum; it is added to `told`."""
-    mail = None
-    while True:
-        try:
-            sent = next(party) if mail is None else party.send(mail)
-        except StopIteration as end:
-            return end.value
-        mail = _overhear((yield sent), told)
+@dataclass
+class _Told:
+    """What tells a silo who is in the sum, which may come before its protocol has ended."""
 
+    post: Post
+    hear: Hear
+    silos: tuple[str, ...] | None = None
 
-def _overhear(mail: dict[str, object], told: list[Summed]) -> dict[str, object]:
-    told += [message for message in mail.values() if isinstance(message, Summed)]
-    return {sender: message for sender, message in mail.items() if not isinstance(message, Summed)}
+    def overhearing(self, party: Party) -> Party:
+        """The same party, which never sees it."""
+        mail: Mail | None = None
+        while True:
+            try:
+                sent = next(party) if mail is None else party.send(mail)
+            except StopIteration as end:
+                return end.value
+            mail = self._without((yield sent))
+
+    def summed(self) -> Generator[Mail, Mail, tuple[str, ...] | None]:
+        """The silos of the sum; None when nobody says."""
+        if self.silos is None:
+            self._learn((yield from self.post.hear(self.hear)))
+        return self.silos
+
+    def _without(self, mail: Mail) -> Mail:
+        """What the party is to see; a letter of this phase from another round it leaves aside itself."""
+        ours = {name: said for name, said in mail.items() if claims(said, SUMMED)}
+        heard = self.post.opened(ours, self.hear)
+        self._learn(heard)
+        return {name: said for name, said in mail.items() if name not in heard}
+
+    def _learn(self, heard: Mail) -> None:
+        for summed in heard.values():
+            self.silos = summed.silos

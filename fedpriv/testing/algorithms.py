@@ -23,6 +23,7 @@ from fedpriv.algorithms.base import Algorithm, silo_name
 from fedpriv.checked import cached, note_passed
 from fedpriv.config import Experiment
 from fedpriv.deployment import Deployment
+from fedpriv.parties.post import Stamped
 from fedpriv.query import Query
 from fedpriv.simulation import Simulation, allocate, prepare
 from fedpriv.stopwatch import Stopwatch
@@ -189,8 +190,8 @@ def total(exp: Experiment, name: str, *, noisy: bool, seed: int = 0, sender: str
     """
     said: list[np.ndarray] = []
 
-    def overheard(message: np.ndarray) -> np.ndarray:
-        said.append(message)
+    def overheard(message: Stamped) -> Stamped:
+        said.append(message.content)
         return message
 
     if sender:

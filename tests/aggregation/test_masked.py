@@ -6,13 +6,18 @@ import command
 import numpy as np
 import pandas as pd
 import pytest
-from parties_of_generators import Protocols, noting, run
+from parties_of_generators import Protocols, changed, noting, run
 from queries import query_for
 from scipy.stats import chisquare
 
-from fedpriv.aggregation.base import SERVER
+from fedpriv.aggregation.base import MESSAGE, SERVER
 from fedpriv.aggregation.masked import Masked, mask
+from fedpriv.aggregation.secagg.aggregation import SecAgg
+from fedpriv.aggregation.secagg.messages import COLLECT
+from fedpriv.aggregation.weighted import KEYS
+from fedpriv.crypto.digest import digest
 from fedpriv.crypto.prg import add_masks
+from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.encoding.fixed_point import FixedPoint, OutOfRangeError
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.query import Update
@@ -29,7 +34,7 @@ def ready(aggregation=Masked()):  # noqa: B008
 
 def exchange(protocols, serial, vectors, invited=INDICES):
     """The server's total, and every message that it saw."""
-    query = query_for(protocols.aggregation, invited, serial[0], place=serial[1])
+    query = query_for(protocols.aggregation, invited, serial[0], place=serial[1], size=len(vectors[0]))
     updates = {f"silo{i}": Update(iter(()), np.asarray(vector)) for i, vector in zip(invited, vectors)}
     parties, seen = protocols.query(query, updates), {name: [] for name in updates}
     total = run({SERVER: parties[SERVER]} | {name: noting(parties[name], seen[name]) for name in updates})[SERVER]
@@ -126,6 +131,51 @@ def test_a_vector_out_of_range_ends_the_round():
         exchange(ready(Masked(range=5.0)), (1, 0), [[0.0], [5.1], [0.0], [0.0]])
 
 
+def test_a_server_that_puts_its_keys_in_between_reads_a_message():
+    """The limit of the trust that is asked for."""
+    protocols, own = Protocols(Masked(), INDICES), PrivateKey.generate()
+    parties, keys = protocols.setup(np.ones((4, 3), dtype=np.int64)), {}
+
+    def between(sent):
+        keys.update(sent["silo0"])
+        return sent | {"silo0": dict.fromkeys(keys, own.public.raw) | {"silo0": keys["silo0"]}}
+
+    parties[SERVER] = changed(parties[SERVER], KEYS, between)
+    run(parties)
+    vectors, query = np.random.default_rng(0).normal(size=(4, 5)), query_for(Masked(), INDICES, size=5)
+    cast, seen = protocols.query(query, {"silo0": Update(iter(()), vectors[0])}), []
+    cast = {"silo0": noting(cast["silo0"], seen), SERVER: cast[SERVER]}
+    with pytest.raises(AggregationAbortedError, match="silo1"):
+        run(cast)
+    victim = PublicKey(keys["silo0"])
+    pairs = {peer: digest("masked", *sorted(("silo0", peer))) for peer in SILOS[1:]}
+    seeds = {peer: own.derive_shared_seed(victim, pair) for peer, pair in pairs.items()}
+    [message] = seen
+    hidden = mask(np.zeros(5, np.uint64), "silo0", SILOS, seeds=seeds, serial=(1, 0))
+    assert np.array_equal(message[SERVER] - hidden, query.encoding.encode(vectors[0], "silo0"))
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "phase"), [(Masked(range=5.0), MESSAGE), (SecAgg(range=5.0), COLLECT)], ids=str
+)
+def test_a_silo_can_move_the_sum_within_what_honest_messages_reach(aggregation, phase):
+    protocols = ready(aggregation)
+    unit = 2 ** query_for(aggregation, INDICES).encoding.precision
+    for round, far in ((1, 19), (2, 24)):  # four honest silos reach 20
+        cast = protocols.query(query_for(aggregation, INDICES, round), dict.fromkeys(protocols.names, silent_update))
+        step = np.array([far * unit], dtype=np.uint64)
+        protocols.says(cast, "silo1", phase, lambda sent, step=step: {SERVER: sent[SERVER] + step})
+        if far > 20:
+            with pytest.raises(OutOfRangeError, match="beyond 4 times 5: a message was altered"):
+                run(cast)
+        else:
+            assert run(cast)[SERVER].vector == [far]
+
+
+def silent_update(_):
+    return Update(iter(()), np.zeros(1))
+
+
 @pytest.mark.parametrize("settings", [{"bits": 63}, {"range": 0.0}, {"range": -1.0}])
 def test_impossible_settings(settings):
     with pytest.raises(ConfigError, match=r"aggregation\."):
@@ -164,12 +214,14 @@ def test_a_range_that_messages_can_exceed_is_refused_before_data_are_read(aggreg
     assert fedpriv(tmp_path / "out", word, f"aggregation.range={least!r}").returncode == 0
 
 
-def test_command_line_tells_an_overflow_in_one_line(tmp_path):
+def test_command_line_tells_an_overflow_in_one_line_a_round(tmp_path):
     """Nothing bounds the messages of federated averaging."""
     done = fedpriv(tmp_path / "out", "algo=fedavg", "aggregation=masked", "aggregation.range=0.001")
     assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "aggregation.range=0.001" in done.stderr
+    in_round, in_run = [line for line in done.stderr.splitlines() if "aggregation.range=0.001" in line]
+    assert in_round.startswith("round 1 released nothing: ")
+    assert in_run.startswith("fedpriv: no round had a sum; round 1: ")
+    assert "Traceback" not in done.stderr
 
 
 def test_a_set_up_without_the_others_keys_is_given_up():

@@ -13,6 +13,7 @@ from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.ring import UNBOUNDED_RANGE, ring_encoding
 from fedpriv.aggregation.secagg.aggregation import SecAgg
+from fedpriv.aggregation.weighted import KEYS, WEIGHTS
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.traffic import Traffic
@@ -193,16 +194,16 @@ def at(place, value):
 
 HAS, LACKS = 2, 1
 LIES = {
-    "a thousand": (at(HAS, 1000.0), "between 0 and 1"),
-    "just above one": (at(HAS, np.nextafter(1, 2)), "between 0 and 1"),
-    "negative": (at(HAS, -1e-300), "between 0 and 1"),
-    "not a number": (at(HAS, np.nan), "between 0 and 1"),
-    "infinite": (at(HAS, np.inf), "between 0 and 1"),
+    "a thousand": (at(HAS, 1000.0), "a number outside 0.0 to 1.0"),
+    "just above one": (at(HAS, np.nextafter(1, 2)), "a number outside 0.0 to 1.0"),
+    "negative": (at(HAS, -1e-300), "a number outside 0.0 to 1.0"),
+    "not a number": (at(HAS, np.nan), "a number outside 0.0 to 1.0"),
+    "infinite": (at(HAS, np.inf), "a number outside 0.0 to 1.0"),
     "for no records": (at(LACKS, 0.5), "without records"),
-    "too few": (lambda weights: weights[:-1], "not 6 numbers"),
-    "a table": (lambda weights: weights[None], "not 6 numbers"),
-    "float32": (lambda weights: weights.astype(np.float32), "not 6 numbers"),
-    "a list": (lambda weights: weights.tolist(), "not 6 numbers"),
+    "too few": (lambda weights: weights[:-1], r"an array of shape \(5,\) instead of \(6,\)"),
+    "a table": (lambda weights: weights[None], r"an array of shape \(1, 6\) instead of \(6,\)"),
+    "float32": (lambda weights: weights.astype(np.float32), "an array of float32 instead of float64"),
+    "a list": (lambda weights: weights.tolist(), "list instead of an array"),
 }
 
 
@@ -218,8 +219,23 @@ def test_a_silo_refuses_weights_that_cannot_be_right(weighing, lie):
     def lying(sent):
         return sent | {"silo0": change(sent["silo0"])}
 
-    with pytest.raises(AggregationAbortedError, match=f"silo0 refuses the weights of the server: .*{why}"):
-        run(parties | {"server": changed(parties["server"], 1, lying)})
+    with pytest.raises(AggregationAbortedError, match=f"a message of server is refused: .*{why}"):
+        run(parties | {"server": changed(parties["server"], WEIGHTS, lying)})
+
+
+@pytest.mark.parametrize("aggregation", [Masked(), SecAgg()], ids=str)
+@pytest.mark.parametrize("change", [bytes(32), None], ids=["another", "none"])
+def test_a_silo_finds_its_own_key_changed(aggregation, change):
+    """The server passes everybody's public keys on."""
+
+    def cheat(sent):
+        keys = {name: key for name, key in sent["silo1"].items() if name != "silo1"}
+        return sent | {"silo1": keys if change is None else keys | {"silo1": change}}
+
+    parties = Protocols(aggregation, tuple(range(SILOS))).setup(random_world().counts)
+    why = "no entry for silo1" if change is None else "it holds another key for silo1"
+    with pytest.raises(AggregationAbortedError, match=f"a message of server is refused: {why}"):
+        run(parties | {"server": changed(parties["server"], KEYS, cheat)})
 
 
 @pytest.mark.parametrize("missing", ["server", "silo1"])

@@ -18,6 +18,7 @@ from ray_clusters import STORE, ray_cluster
 from fedpriv.engines import ray as engine_module
 from fedpriv.engines.ray import RayEngine
 from fedpriv.errors import ConfigError
+from fedpriv.parties.messages import encode
 
 pytestmark = [
     pytest.mark.xdist_group("ray"),
@@ -99,6 +100,28 @@ def test_a_party_that_leaves_its_process_is_silent(session):
     with pytest.warns(RuntimeWarning, match="a is silent from now on: its process died"):
         assert session.run(tasks)["server"] == (["a", "b"], ["b"])
     session.reopen({"a": {}})
+
+
+@pytest.mark.parametrize(
+    ("garbling", "why"),
+    [
+        ((play.garbles, b""), "cannot be read .*ends too early"),
+        ((play.garbles, b"\xff" * 50), "cannot be read .*no type has the letter"),
+        ((play.garbles, encode(3)), "cannot be read .*not a kind and a content"),
+        ((play.garbles, encode(("sent", None))), "cannot be read .*'sent' with NoneType to wake"),
+        ((play.garbles, encode(("done", None))), "cannot be read .*'done' with NoneType to wake"),
+        ((play.garbles, encode(("raised", "text"))), "cannot be read .*'raised' with str to wake"),
+        ((play.garbles, encode(("returned", b"no pickle"))), "what it has returned cannot be read"),
+        ((play.garbles_the_length,), "more than any message has"),
+    ],
+)
+def test_a_party_whose_replies_are_none_is_silent_and_the_others_go_on(session, garbling, why):
+    tasks = {"a": garbling, "b": (play.speaks_twice,), "server": (play.listens_twice,)}
+    with pytest.warns(RuntimeWarning, match=f"a is silent from now on: .*{why}"):
+        assert session.run(tasks)["server"][1] == ["b"]
+    assert session.lost == {"a"}
+    session.reopen({"a": {}})
+    assert session.run({"a": (play.leaves, "well")}) == {"a": "well"}
 
 
 def test_what_a_party_raises_has_its_name_and_its_traceback(session):

@@ -12,6 +12,7 @@ from runs import experiment
 from scipy import stats
 from scipy.special import ndtr, ndtri
 
+from fedpriv.aggregation.base import BROADCAST
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
 from fedpriv.deployment import Federation
@@ -51,7 +52,8 @@ def observed(aggregation, silos):
         return query.encoding.decode(silo.encoded(update, query.encoding)), query
     party = silo.query(query, lambda _: update)
     next(party)
-    message = party.send({"server": Broadcast({})})["server"]
+    [broadcast] = next(query.post("server").tell(BROADCAST, {"silo0": Broadcast({})})).values()
+    message = party.send({"server": broadcast})["server"].content
     return (message if query.encoding is None else query.encoding.decode(message)), query
 
 

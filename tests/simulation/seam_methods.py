@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL, SILO
-from fedpriv.aggregation.base import Aggregation, HelperProtocol, SiloProtocol, invited_silos
+from fedpriv.aggregation.base import MESSAGE, Aggregation, HelperProtocol, SiloProtocol, invited_silos
 from fedpriv.algorithms.base import LocalUpdate, Silo
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.algorithms.silo_unit import SiloAlgorithm
 from fedpriv.deployment import Deployment, Observer, Trust, View
 from fedpriv.mechanisms.base import Mechanism
+from fedpriv.parties.post import Hear
+from fedpriv.parties.schema import Array
 from fedpriv.query import Broadcast, Query, SiloState, Total
 from fedpriv.state import State
 from fedpriv.training.description import Recipe, Training
@@ -113,7 +115,7 @@ class Peer(SiloProtocol):
     silos: tuple[str, ...]
     wrong: bool
 
-    def setup(self, counts):
+    def setup(self, task, counts):
         self.index = int(np.flatnonzero(counts)[0])
         yield {}
 
@@ -121,7 +123,10 @@ class Peer(SiloProtocol):
         update = respond(Broadcast({"params": self.params} if hasattr(self, "params") else {}))
         vector = sum((block.vectors.sum(0).cpu().numpy() for block in update.blocks), update.noise)
         others = [silo for silo in invited_silos(query) if silo != self.name]
-        mail = yield dict.fromkeys(others, vector)
+        kind = Array(np.float64, vector.shape, finite=True)
+        post = query.post(self.name)
+        mail = yield from post.exchange(MESSAGE, dict.fromkeys(others, vector), Hear(MESSAGE, kind, others))
+        post.require_all(others, mail)
         total = np.zeros_like(vector)
         for name in invited_silos(query):
             total += vector if name == self.name else mail[name]

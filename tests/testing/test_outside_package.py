@@ -41,6 +41,9 @@ class Mine(Algorithm):
     def unit_weighting(self):
         return UniformWeighting()
 
+    def n_units(self, federation):
+        return federation.n_users
+
     def unit_counts(self, silo, data, federation):
         counts = np.zeros(federation.n_users, dtype=np.int64)
         counts[data.users] = data.counts

@@ -22,10 +22,14 @@ Where this departs from the paper, since its text lets counts through:
   makes the server's blinded total zero. It then ends the set-up and names the user: who takes part must be settled
   before (record linkage), and that everybody in the list has a record somewhere is public.
 
-Trust: all follow the protocol. The server sees uniformly random numbers, the noisy sum, and whether a user has no
+Trust. All follow the protocol. The server sees uniformly random numbers, the noisy sum, and whether a user has no
 records. A silo sees ciphertexts. The server together with any one silo learns all counts, since all silos share the
-blinds. Nobody may drop out: masks would not cancel, and the query ends without a sum. `oblivious` hides the sample from
-the server too (`crypto.oblivious_transfer`). Arithmetic is not constant-time: who can time a silo is not covered.
+blinds. A server that cheats at the set-up, where it passes the public keys on, could put its own in between; a silo
+refuses a changed key of its own, a modulus of another length, and a seed that was not sealed for it. A silo's message
+that is no list of ciphertexts, or brings the sum beyond its bound, ends the query; other wrong ones go unseen, and so
+do changes on the network: channels must be authentic (TLS). Nobody may drop out: masks would not cancel, and the query
+ends without a sum. `oblivious` hides the sample from the server too (`crypto.oblivious_transfer`). Arithmetic is not
+constant-time: who can time a silo is not covered.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ from fedpriv.aggregation.base import SERVER, Aggregation, Estimate, HelperProtoc
 from fedpriv.aggregation.private_weighting.counts import count_limit
 from fedpriv.aggregation.private_weighting.integers import slot_encoding
 from fedpriv.aggregation.private_weighting.sampling import as_options, options_to_hide
+from fedpriv.aggregation.weighted import AUTHENTIC
 from fedpriv.crypto.paillier.extra import require_extra
 from fedpriv.deployment import Observer, Trust
 from fedpriv.encoding.slot_layout import SlotLayout
@@ -87,6 +92,7 @@ class PrivateWeighting(Aggregation):
             Observer(silo, sees_sample=False, own_shares=1, why_uncertified=self._gives_away() or self._factored()),
         )
         assumptions = (
+            AUTHENTIC,
             "the server colludes with no silo: together they learn all record counts",
             "every user has a record in some silo, and that is public",
             "Paillier's encryption and the masks are computationally secure",
@@ -166,6 +172,7 @@ class PrivateWeighting(Aggregation):
             silos=tuple(sorted(silos)),
             limit=self.count_limit(len(silos)),
             cut=self.count_cap is not None,
+            key_bits=self.key_bits,
             oblivious=self.oblivious,
             workers=self.workers,
             sound=self.variant == "sound",

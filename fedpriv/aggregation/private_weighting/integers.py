@@ -1,15 +1,13 @@
-"""Numbers modulo n in private weighting: the silos' blinds and cancelling masks, and how messages are read."""
+"""Numbers modulo n in private weighting: the silos' blinds and cancelling masks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from fedpriv.crypto.digest import digest
 from fedpriv.crypto.uniform_integers import integers_below, shared_bytes, shared_integers
 from fedpriv.encoding.slots import SlotEncoding
-from fedpriv.errors import AggregationAbortedError
 from fedpriv.query import Query
 
 
@@ -36,14 +34,3 @@ def slot_encoding(query: Query) -> SlotEncoding:
     if not isinstance(query.encoding, SlotEncoding):
         raise ValueError(f"private weighting encodes messages in slots, not as {query.encoding}")
     return query.encoding
-
-
-@contextmanager
-def reading(sender: str) -> Iterator[None]:
-    """Turn what is wrong with a message, its length, a number in it or its seal, into the exchange's end."""
-    try:
-        yield
-    except ValueError as error:
-        raise AggregationAbortedError(
-            f"a message of {sender} is unreadable: {error or type(error).__name__}"
-        ) from error

@@ -8,18 +8,21 @@ from functools import partial
 
 from gmpy2 import invert, mpz
 
-from fedpriv.aggregation.base import HelperProtocol
+from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, HelperProtocol
 from fedpriv.aggregation.private_weighting.counts import refuse_none
-from fedpriv.aggregation.private_weighting.integers import reading, slot_encoding
+from fedpriv.aggregation.private_weighting.integers import slot_encoding
+from fedpriv.aggregation.private_weighting.phases import OFFERS, REQUESTS, SEALED_SEED, SEED
 from fedpriv.aggregation.private_weighting.sampling import Options, options_to_hide, orders, transfer_session
 from fedpriv.aggregation.private_weighting.weighted_product import multiply
-from fedpriv.aggregation.weighted import require_all
-from fedpriv.crypto.oblivious_transfer import Sender
+from fedpriv.aggregation.weighted import COUNTS, KEY, KEY_BYTES, KEYS
+from fedpriv.crypto.oblivious_transfer import ELEMENT_BYTES, Sender
 from fedpriv.crypto.paillier.keys import PrivateKey, generate_key
 from fedpriv.crypto.paillier.parallel import even_ranges, map_in_processes
 from fedpriv.crypto.uniform_integers import from_bytes, width
 from fedpriv.parties.party import Mail, Party
-from fedpriv.query import Broadcast, Query, Total
+from fedpriv.parties.post import Hear, Post, blaming
+from fedpriv.parties.schema import Raw, Table
+from fedpriv.query import Broadcast, Query, SetUp, Total
 
 
 @dataclass(repr=False)
@@ -38,27 +41,28 @@ class PrivateWeightingServer(HelperProtocol):
     inverses: list[int] = field(default_factory=list)
     encrypted: bytes | None = None
 
-    def setup(self) -> Party:
+    def setup(self, task: SetUp) -> Party:
         """Steps 1a to 1f: publish n, pass public keys and the sealed seed on, add up blinded counts, invert the totals.
 
         Raises CountsRefusedError for users whose blinded total is zero, AggregationAbortedError when somebody is
         silent.
         """
         key, leader = generate_key(self.key_bits), self.silos[0]
-        n = key.public.n
-        keys = yield {}
-        require_all(self.silos, keys)
+        n, n_users, post = key.public.n, task.n_units, task.post(SERVER)
+        keys = yield from post.hear(Hear(KEY, Raw(KEY_BYTES), self.silos))
+        post.require_all(self.silos, keys)
         raw = n.to_bytes(width(n), "little")
-        inbox = yield {name: (raw, dict(keys)) for name in self.silos}
-        require_all([leader], inbox)
-        sealed = inbox[leader]
-        inbox = yield {name: sealed.get(name, b"") for name in self.silos}
-        require_all(self.silos, inbox)
-        n_users = len(inbox[leader]) // width(n)  # public, and the same at all silos
+        seeds = Hear(SEED, Table(self.silos[1:], Raw(SEALED_SEED)), [leader])
+        heard = yield from post.exchange(KEYS, dict.fromkeys(self.silos, (raw, keys)), seeds)
+        post.require_all([leader], heard)
+        for_each = {name: heard[leader].get(name) for name in self.silos}
+        blinded = Hear(COUNTS, Raw(n_users * width(n)), self.silos)
+        heard = yield from post.exchange(SEED, for_each, blinded)
+        post.require_all(self.silos, heard)
         totals = [0] * n_users
         for name in self.silos:
-            with reading(name):
-                totals = [(t + b) % n for t, b in zip(totals, from_bytes(inbox[name], n, n_users))]
+            with blaming(name):
+                totals = [(t + b) % n for t, b in zip(totals, from_bytes(heard[name], n, n_users))]
         refuse_none(totals)
         self.key, self.inverses, self.encrypted = key, [int(invert(total, n)) for total in totals], None
 
@@ -66,24 +70,26 @@ class PrivateWeightingServer(HelperProtocol):
         """Steps 2a and 2c: send encrypted inverses, obliviously where nobody may know the sample; add up the messages
         and decrypt. Returns the Total.
 
-        Raises AggregationAbortedError when a message is missing or no list of ciphertexts, SlotOverflowError when the
-        sum lies beyond its public bound.
+        Raises AggregationAbortedError when a message is missing or no list of ciphertexts, and its SlotOverflowError
+        when the sum lies beyond its public bound.
         """
         key, layout = self.key, slot_encoding(query).layout
         if key is None:
             raise RuntimeError("private weighting needs a set-up before the first query")
         down = replace(broadcast, sampled=None)  # who is sampled is told by what the ciphertexts hold alone
-        options = options_to_hide(query.user_rate, self.oblivious)
+        options, post, columns = options_to_hide(query.user_rate, self.oblivious), query.post(SERVER), layout.columns
+        answers = Hear(MESSAGE, Raw(columns(query.size) * key.public.ciphertext_bytes), self.silos)
         if options is None:
-            inverses = self._encrypted_inverses(key, query)
-            inbox = yield dict.fromkeys(self.silos, (down, inverses))
+            said = dict.fromkeys(self.silos, (down, self._encrypted_inverses(key, query)))
+            heard = yield from post.exchange(BROADCAST, said, answers)
         else:
-            inbox = yield from self._transfer(key, query, down, options=options)
-        require_all(self.silos, inbox)
+            sealed = yield from self._transfer(post, key, query, down, options=options)
+            heard = yield from post.exchange(OFFERS, sealed, answers)
+        post.require_all(self.silos, heard)
         messages = []
         for name in self.silos:
-            with reading(name):
-                messages.append(key.public.from_bytes(inbox[name], layout.columns(query.size)))
+            with blaming(name):
+                messages.append(key.public.from_bytes(heard[name], columns(query.size)))
         products = multiply(key.public, messages)
         parts = [products[part.start : part.stop] for part in even_ranges(len(products), self.workers)]
         totals = [t for part in map_in_processes(partial(_decrypted, key), parts, self.workers) for t in part]
@@ -100,23 +106,25 @@ class PrivateWeightingServer(HelperProtocol):
         return self.encrypted
 
     def _transfer(
-        self, key: PrivateKey, query: Query, down: Broadcast, *, options: Options
+        self, post: Post, key: PrivateKey, query: Query, down: Broadcast, *, options: Options
     ) -> Generator[Mail, Mail, Mail]:
         """The inverses by oblivious transfer: for every user `options.offered` ciphertexts, of which `options.real`
         hold the inverse, in an order that the server draws. All silos are offered the same; each gets the one that all
-        of them choose alike. Returns the mail that follows."""
+        of them choose alike. Returns what is to be sent next."""
         senders = {name: Sender(transfer_session(name, query)) for name in self.silos}
-        inbox = yield {name: (down, sender.element) for name, sender in senders.items()}
-        require_all(self.silos, inbox)
+        said = {name: (down, sender.element) for name, sender in senders.items()}
+        requests = Hear(REQUESTS, Raw(len(self.inverses) * ELEMENT_BYTES), self.silos)
+        heard = yield from post.exchange(BROADCAST, said, requests)
+        post.require_all(self.silos, heard)
         offers = [
             [key.public.to_bytes([key.encrypt(inverse if real else 0)]) for real in row]
             for inverse, row in zip(self.inverses, orders(options, len(self.inverses), query), strict=True)
         ]
         sealed = {}
         for name, sender in senders.items():
-            with reading(name):
-                sealed[name] = sender.seal(inbox[name], offers)
-        return (yield sealed)
+            with blaming(name):
+                sealed[name] = sender.seal(heard[name], offers)
+        return sealed
 
 
 def _decrypted(key: PrivateKey, ciphertexts: list[mpz]) -> list[int]:

@@ -10,33 +10,36 @@ from functools import lru_cache
 import numpy as np
 from gmpy2 import mpz
 
-from fedpriv.aggregation.base import SERVER, Respond, SiloProtocol
+from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, Respond, SiloProtocol
 from fedpriv.aggregation.private_weighting.counts import refuse_many
-from fedpriv.aggregation.private_weighting.integers import blind, cancelling_masks, reading, slot_encoding
+from fedpriv.aggregation.private_weighting.integers import blind, cancelling_masks, slot_encoding
+from fedpriv.aggregation.private_weighting.phases import OFFERS, REQUESTS, SEALED_SEED, SEED
 from fedpriv.aggregation.private_weighting.sampling import Options, choices, options_to_hide, transfer_session
 from fedpriv.aggregation.private_weighting.weighted_product import (
     add_and_rerandomise,
     raise_to_factors,
     weighted_product,
 )
-from fedpriv.aggregation.weighted import require_all
+from fedpriv.aggregation.weighted import COUNTS, KEY, KEYS
 from fedpriv.crypto import sealing, x25519
 from fedpriv.crypto.digest import digest
-from fedpriv.crypto.oblivious_transfer import Receiver
+from fedpriv.crypto.oblivious_transfer import ELEMENT_BYTES, Receiver
 from fedpriv.crypto.paillier.keys import PublicKey
 from fedpriv.crypto.paillier.residues import PublishedResidues, Residues, TableResidues, tables_pay
 from fedpriv.crypto.prg import KEY_BYTES
 from fedpriv.crypto.uniform_integers import integers_below, to_bytes
 from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.parties.party import Mail, Party
-from fedpriv.query import Contributions, Query
+from fedpriv.parties.post import Hear, Post, blaming
+from fedpriv.parties.schema import Maybe, Raw, Row, Series, Table
+from fedpriv.query import Contributions, Query, SetUp
 
 
 @dataclass(repr=False)
 class PrivateWeightingSilo(SiloProtocol):
     """silos: sorted; the first one leads the set-up. limit: most records of a user that count here. cut: counts above
-    it are cut to it; without, they are refused. oblivious, workers: as in `PrivateWeighting`. sound: whether to dither
-    and re-randomise.
+    it are cut to it; without, they are refused. key_bits, oblivious, workers: as in `PrivateWeighting`. sound: whether
+    to dither and re-randomise.
 
     public: the server's key; None before the set-up. counts: records that count, (n_users,) int64. pair_seeds: for
     masks, by the other silo. common_seed: R, which all silos have. spent: the last query whose masks are used up.
@@ -48,6 +51,7 @@ class PrivateWeightingSilo(SiloProtocol):
     silos: tuple[str, ...]
     limit: int
     cut: bool
+    key_bits: int
     oblivious: bool
     workers: int
     sound: bool
@@ -59,7 +63,7 @@ class PrivateWeightingSilo(SiloProtocol):
     powers: dict[int, mpz] = field(default_factory=dict)
     powers_of: bytes = b""
 
-    def setup(self, counts: np.ndarray) -> Party:
+    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
         """Steps 1a to 1e: agree on seeds with every other silo and on the common one, R; send blinded, masked counts.
 
         Raises CountsRefusedError for a count above `limit`, before anything is sent.
@@ -67,19 +71,29 @@ class PrivateWeightingSilo(SiloProtocol):
         counts = np.minimum(counts, self.limit) if self.cut else counts
         refuse_many(self.name, counts, self.limit)
         private = x25519.PrivateKey.generate()
-        inbox = yield {SERVER: private.public.raw}
-        require_all([SERVER], inbox)
-        with reading(SERVER):
-            raw, keys = inbox[SERVER]
-            require_all(self.silos, keys)
-            public = PublicKey(int.from_bytes(raw, "little"))
+        post, own = task.post(self.name), private.public.raw
+        answer = Row((Raw(-(-self.key_bits // 8)), Table(self.silos, Raw(x25519.KEY_BYTES))))
+        heard = yield from post.exchange(KEY, {SERVER: own}, Hear(KEYS, answer, (SERVER,)))
+        post.require_all([SERVER], heard)
+        raw, keys = heard[SERVER]
+        with blaming(SERVER):
+            public = self._checked_key(int.from_bytes(raw, "little"))
+            if keys[self.name] != own:
+                raise ValueError(f"it holds another key for {self.name}")
             peers = {peer: x25519.PublicKey(keys[peer]) for peer in self.silos if peer != self.name}
             seeds = {peer: private.derive_shared_seed(key, self._pair("masks", peer)) for peer, key in peers.items()}
-        common = yield from self._common_seed(private, peers)
+        common = yield from self._common_seed(post, private, peers)
         self.public, self.counts, self.pair_seeds, self.common_seed = public, counts, seeds, common
         self.spent, self.powers_of = (0, 0), b""  # no mask for a query is made of these seeds yet; rounds begin at 1
         blinded = [blind(public.n, common, user) * count if count else 0 for user, count in enumerate(counts.tolist())]
-        yield {SERVER: to_bytes(self._masked(public, blinded, digest("private weighting counts")), public.n)}
+        masked = self._masked(public, blinded, digest("private weighting counts"))
+        yield from post.tell(COUNTS, {SERVER: to_bytes(masked, public.n)})
+
+    def _checked_key(self, n: int) -> PublicKey:
+        """Raises ValueError for a modulus that is not `key_bits` long, or even."""
+        if n.bit_length() != self.key_bits or n % 2 == 0:
+            raise ValueError(f"a modulus of {n.bit_length()} bits, not an odd one of {self.key_bits}")
+        return PublicKey(n)
 
     def query(self, query: Query, respond: Respond) -> Party:
         """Step 2b: train, weigh under the server's encryption, add noise, dither and masks, re-randomise and send.
@@ -91,55 +105,61 @@ class PrivateWeightingSilo(SiloProtocol):
         if public is None or len(query.invited) != len(self.silos):
             raise RuntimeError("private weighting needs every silo in set-up and queries: masks would not cancel")
         self._spend_masks(query)
-        inbox = yield {}
-        require_all([SERVER], inbox)
-        broadcast, said = inbox[SERVER]
+        post, options = query.post(self.name), options_to_hide(query.user_rate, self.oblivious)
+        size = len(self.counts) * public.ciphertext_bytes if options is None else ELEMENT_BYTES
+        kind = Row((query.broadcast_kind, Raw(size)))
+        heard = yield from post.hear(Hear(BROADCAST, kind, (SERVER,)))
+        post.require_all([SERVER], heard)
+        broadcast, said = heard[SERVER]
         update = respond(broadcast)
         users, coefficients = _collect(update.blocks, encoding, query.size)
-        options = options_to_hide(query.user_rate, self.oblivious)
-        raw = said if options is None else (yield from self._choose(public, query, said, options=options))
+        raw = said if options is None else (yield from self._choose(post, public, query, said, options=options))
         self._raise_powers(public, raw, encoding)
         products = self._products(public, users, coefficients, encoding=encoding)
         plaintexts = encoding.plaintexts(update.noise, self._dither(query))
         masked = self._masked(public, plaintexts, digest("private weighting sums", *query.serial))
         residues = _residues(public).draw(len(products)) if self.sound else [mpz(1)] * len(products)
         message = add_and_rerandomise(public, products, plaintexts=masked, residues=residues)
-        yield {SERVER: public.to_bytes(message)}
+        yield from post.tell(MESSAGE, {SERVER: public.to_bytes(message)})
 
     def _common_seed(
-        self, private: x25519.PrivateKey, peers: dict[str, x25519.PublicKey]
+        self, post: Post, private: x25519.PrivateKey, peers: dict[str, x25519.PublicKey]
     ) -> Generator[Mail, Mail, bytes]:
         """R, which the first silo draws and sends to each other one under their own key, through the server."""
         leader = self.silos[0]
         if self.name != leader:
-            inbox = yield {}
-            require_all([SERVER], inbox)
-            channel = private.derive_shared_seed(peers[leader], self._pair("channel", leader))
-            with reading(leader):
-                return sealing.unseal(channel, inbox[SERVER])
+            heard = yield from post.hear(Hear(SEED, Raw(SEALED_SEED), (SERVER,)))
+            post.require_all([SERVER], heard)
+            with blaming(leader):
+                channel = private.derive_shared_seed(peers[leader], self._pair("channel", leader))
+                return sealing.unseal(channel, heard[SERVER])
         seed = secrets.token_bytes(KEY_BYTES)
         channels = {peer: private.derive_shared_seed(key, self._pair("channel", peer)) for peer, key in peers.items()}
-        yield {SERVER: {peer: sealing.seal(key, seed) for peer, key in channels.items()}}
+        sealed = {peer: sealing.seal(key, seed) for peer, key in channels.items()}
+        # The server's answer only tells the leader that the others have theirs.
+        yield from post.exchange(SEED, {SERVER: sealed}, Hear(SEED, Maybe(Raw(0)), (SERVER,)))
         return seed
 
     def _choose(
-        self, public: PublicKey, query: Query, element: bytes, *, options: Options
+        self, post: Post, public: PublicKey, query: Query, element: bytes, *, options: Options
     ) -> Generator[Mail, Mail, bytes]:
         """The ciphertexts of all users, side by side, that this silo takes from those that the server offers."""
         places = choices(options, len(self.counts), query, seed=self.common_seed)
-        with reading(SERVER):
+        with blaming(SERVER):
             receiver = Receiver(transfer_session(self.name, query), element, places)
-        inbox = yield {SERVER: receiver.requests}
-        require_all([SERVER], inbox)
-        with reading(SERVER):
-            return b"".join(receiver.unseal(inbox[SERVER], public.ciphertext_bytes))
+        each = options.offered * (public.ciphertext_bytes + sealing.TAG_BYTES)
+        offers = Hear(OFFERS, Series(len(places), Raw(each)), (SERVER,))
+        heard = yield from post.exchange(REQUESTS, {SERVER: receiver.requests}, offers)
+        post.require_all([SERVER], heard)
+        with blaming(SERVER):
+            return b"".join(receiver.unseal(heard[SERVER], public.ciphertext_bytes))
 
     def _raise_powers(self, public: PublicKey, raw: bytes, encoding: SlotEncoding) -> None:
         """Raise the server's ciphertexts for every user with records here, unless they are those of the last query."""
         stamp = digest("private weighting inverses", raw)
         if stamp == self.powers_of:
             return
-        with reading(SERVER):
+        with blaming(SERVER):
             inverses = public.from_bytes(raw, len(self.counts))
         users = np.flatnonzero(self.counts).tolist()
         lcm = encoding.layout.lcm

@@ -17,10 +17,16 @@ Phases: AdvertiseKeys, ShareKeys, MaskedInputCollection, ConsistencyCheck, Unmas
 the query without a sum. As printed, Unmasking reconstructs keys over U5 \\ U3 and counts another list; here it is
 U3 \\ U5 and U6.
 
-Trust: verification keys handed out at set-up are genuine. Then the server, and fewer than `threshold` silos with it,
-learn nothing but the sum, as long as 2 * threshold > candidates + colluding silos: no two sets can then both be
-unmasked (the default, above two thirds, covers a server that cheats together with up to a third). Nothing proves that
-the server's draws are random. With weights made of record counts the server learns the counts.
+Trust. Verification keys handed out at the set-up are genuine; a silo notices when its own comes back changed, and the
+set-up itself is not signed. From then on every message is. A server that follows the protocol, and fewer than
+`threshold` silos with it, learn nothing but the sum. So does a server that cheats together with some silos, as long as
+2 * threshold > candidates + colluding silos: no two sets can then both be unmasked (the default, above two thirds,
+covers up to a third). Keys, shares, sets and signatures that are not what they should be end the query, with the name
+of who passed them on or, where it can be told, of whose they are. As many silos as the threshold, with the server, read
+every input. A silo can send any vector; nothing but a sum beyond what honest messages can reach is found. Whoever is on
+the network can stop messages, and so a query; one that is changed, redirected or signed by another is found, one that
+comes late or again is left aside. Nothing proves that the server's draws are random, or that the sum it tells is the
+one it had. With weights made of record counts the server learns the counts.
 """
 
 from __future__ import annotations
@@ -29,21 +35,25 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fedpriv.aggregation.base import SERVER, awaited_broadcast, invited_silos
-from fedpriv.aggregation.ring import RingAggregation, RingSilo, ring_encoding
+from fedpriv.aggregation.ring import RingAggregation, RingSilo, ring_encoding, ring_message
 from fedpriv.aggregation.secagg.messages import Terms
 from fedpriv.aggregation.secagg.server import Collector
 from fedpriv.aggregation.secagg.silo import Member
-from fedpriv.aggregation.weighted import KeyPassingServer, require_all
-from fedpriv.crypto.signatures import SigningKey, VerificationKey
+from fedpriv.aggregation.weighted import WeighingServer, exchanged_keys, passed_keys, server_trust
+from fedpriv.crypto.signatures import Ed25519Signer, SigningKey, VerificationKey
 from fedpriv.errors import require
 
 if TYPE_CHECKING:
     import numpy as np
 
     from fedpriv.aggregation.base import Respond
+    from fedpriv.deployment import Trust
     from fedpriv.parties.party import Party
-    from fedpriv.query import Broadcast, Query
+    from fedpriv.query import Broadcast, Query, SetUp
     from fedpriv.weighting import Weighting
+
+
+GENUINE = "verification keys handed out at the set-up are genuine: that exchange is not signed"
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,9 @@ class SecAgg(RingAggregation):
             small, large = getattr(self, low), getattr(self, high)
             fits = small is None or large is None or small <= large
             require(fits, f"aggregation.{low}", small, f"at most aggregation.{high}={large}")
+
+    def trust(self) -> Trust:
+        return server_trust(sees_messages=False, assumptions=(GENUINE,))
 
     def n_summed(self, n_invited: int) -> int:
         return self._numbers(n_invited)[1]
@@ -102,43 +115,47 @@ class SecAgg(RingAggregation):
 
 @dataclass(repr=False)
 class SecAggSilo(RingSilo):
-    """Signs with one key as long as the run; all other keys serve for one query.
-
-    registry: every silo's verification key, by name.
-    """
+    """Signs with one key from set-up to set-up; all other keys serve for one query."""
 
     aggregation: SecAgg
-    signing_key: SigningKey = field(init=False)
-    registry: dict[str, VerificationKey] = field(init=False)
+    signer: Ed25519Signer = field(init=False)
 
-    def setup(self, counts: np.ndarray) -> Party:
-        yield from super().setup(counts)
-        self.signing_key = SigningKey.generate()
-        mail = yield {SERVER: self.signing_key.verification_key.raw}
-        require_all([SERVER], mail)
-        self.registry = {name: VerificationKey(raw) for name, raw in mail[SERVER].items()}
+    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
+        yield from super().setup(task, counts)
+        key = SigningKey.generate()
+        keys = yield from exchanged_keys(task.post(self.name), key.verification_key.raw, (*self.silos, SERVER))
+        self.signer = Ed25519Signer(key, {name: VerificationKey(raw) for name, raw in keys.items()})
 
     def query(self, query: Query, respond: Respond) -> Party:
-        broadcast = yield from awaited_broadcast()
+        post = query.post(self.name, self.signer)
+        broadcast = yield from awaited_broadcast(post, query)
         if broadcast is None:
             return
         update, terms = respond(broadcast), self.aggregation.terms(query)
         yield from Member(
-            name=self.name,
+            post=post,
             terms=terms,
-            signing_key=self.signing_key,
-            registry=self.registry,
+            signer=self.signer,
             vector=lambda: self.encoded(update, terms.encoding),
+            invited=invited_silos(query),
         ).run()
 
 
 @dataclass
-class SecAggServer(KeyPassingServer):
-    """Remembers nothing from one query to the next."""
+class SecAggServer(WeighingServer):
+    """Signs too, so that nobody on the way can speak in its name. Remembers nothing else from one query to the next."""
 
     aggregation: SecAgg
+    signer: Ed25519Signer = field(init=False)
+
+    def setup(self, task: SetUp) -> Party:
+        post, own = task.post(SERVER), SigningKey.generate()
+        weights = yield from self.weights_of_silos(task, post)
+        keys = yield from passed_keys(post, weights, self.silos, {SERVER: own.verification_key.raw})
+        self.signer = Ed25519Signer(own, {name: VerificationKey(raw) for name, raw in keys.items()})
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         draws = query.streams.secret(query.stream("silo sample"), query.round, SERVER)
-        collector = Collector(self.aggregation.terms(query), sorted(invited_silos(query)), draws)
+        post, silos = query.post(SERVER, self.signer), sorted(invited_silos(query))
+        collector = Collector(post, self.aggregation.terms(query), silos, draws, ring_message(query))
         return (yield from collector.run(broadcast))

@@ -1,7 +1,8 @@
 """What silos and server of a secure sum say to each other, what they sign, and how shares travel.
 
-Every message is (phase, content). The session, a digest of the query's serial and of all candidates' fresh public keys,
-enters every signature of a set, every encryption and every mask, so nothing of one query means anything in another.
+Every message is signed by its sender (`parties.post`). A digest of the query's serial and of all candidates' fresh
+public keys, the session, enters every signature of a set, every encryption and every mask, so nothing of one query
+means anything in another.
 """
 
 from __future__ import annotations
@@ -9,16 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fedpriv.crypto.digest import digest
-from fedpriv.crypto.sealing import seal, unseal
-from fedpriv.crypto.x25519 import PrivateKey, PublicKey
+from fedpriv.crypto.digest import DIGEST_BYTES, digest
+from fedpriv.crypto.sealing import TAG_BYTES, seal, unseal
+from fedpriv.crypto.secret_sharing import LIMBS
+from fedpriv.crypto.signatures import SIGNATURE_BYTES
+from fedpriv.crypto.x25519 import KEY_BYTES, PrivateKey, PublicKey
 from fedpriv.encoding.fixed_point import FixedPoint
+from fedpriv.parties.schema import Raw, Row
 
 ADVERTISE = "AdvertiseKeys"
 SHARE = "ShareKeys"
 COLLECT = "MaskedInputCollection"
 CHECK = "ConsistencyCheck"
 UNMASK = "Unmasking"
+
+SEALED = 2 * 4 * LIMBS + DIGEST_BYTES + TAG_BYTES
+"""Bytes in which both shares travel, with both names."""
+
+ADVERT = Row((Raw(KEY_BYTES), Raw(KEY_BYTES), Raw(SIGNATURE_BYTES)))
+"""The kind of an `Advert`."""
 
 Advert = tuple[bytes, bytes, bytes]
 """A silo's public keys for this query, of the channel (c_u) and of the masks (s_u), and its signature on them."""

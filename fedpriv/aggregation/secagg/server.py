@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.aggregation.base import BROADCAST
 from fedpriv.aggregation.secagg.messages import (
+    ADVERT,
     ADVERTISE,
     CHECK,
     COLLECT,
+    SEALED,
     SHARE,
     UNMASK,
     Advert,
@@ -21,10 +24,14 @@ from fedpriv.aggregation.secagg.messages import (
     seed_commitment,
     session_of,
 )
+from fedpriv.crypto.digest import DIGEST_BYTES
 from fedpriv.crypto.prg import add_masks
-from fedpriv.crypto.secret_sharing import LIMBS, BadSharesError, Reconstruction
+from fedpriv.crypto.secret_sharing import LIMBS, PRIME, BadSharesError, Reconstruction
+from fedpriv.crypto.signatures import SIGNATURE_BYTES
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import AggregationAbortedError
+from fedpriv.parties.post import Hear, Post, blaming
+from fedpriv.parties.schema import Array, Raw, Row, Schema, Table
 from fedpriv.query import Total
 
 if TYPE_CHECKING:
@@ -40,38 +47,45 @@ class Collector:
     """The server for one query to the `invited` silos.
 
     draws: for U2 and U5. Whoever could foretell them would know which silos to drop; a simulation's are seeded.
+    message: what a silo's masked vector looks like.
     """
 
+    post: Post
     terms: Terms
     invited: list[str]
     draws: np.random.Generator | SystemGenerator
+    message: Schema
 
     def run(self, broadcast: Broadcast) -> Party:
         """The broadcast and the five phases; returns the Total over U5."""
         terms = self.terms
-        inbox = yield dict.fromkeys(self.invited, broadcast)
-        adverts = self._senders(ADVERTISE, inbox, self.invited, least=terms.cohort)
+        said: Mail = dict.fromkeys(self.invited, broadcast)
+        adverts = yield from self._heard(BROADCAST, said, Hear(ADVERTISE, ADVERT, self.invited), least=terms.cohort)
         drawn = self._draw(adverts, min(terms.candidates, len(adverts)))
         roster = {name: adverts[name] for name in drawn}
 
-        inbox = yield dict.fromkeys(roster, (ADVERTISE, roster))
-        shared = self._senders(SHARE, inbox, roster, least=terms.cohort)
+        sharing = Row((Raw(DIGEST_BYTES), Table(roster, Raw(SEALED), whole=False)))
+        said = dict.fromkeys(roster, roster)
+        shared = yield from self._heard(ADVERTISE, said, Hear(SHARE, sharing, roster), least=terms.cohort)
         commitments = {name: commitment for name, (commitment, _) in shared.items()}
         sealed = {name: letters for name, (_, letters) in shared.items()}
-        whole = all(set(letters) == set(roster) - {name} for name, letters in sealed.items())
-        self._demand(SHARE, whole, "shares for some candidates only")
+        for name, letters in sealed.items():
+            with blaming(name):
+                if set(letters) != set(roster) - {name}:
+                    raise ValueError("shares for some candidates only")
         for_each = {name: {peer: sealed[peer][name] for peer in sealed if peer != name} for name in sealed}
 
-        inbox = yield {name: (SHARE, letters) for name, letters in for_each.items()}
-        masked = self._senders(COLLECT, inbox, sealed, least=terms.cohort)
+        masked = yield from self._heard(SHARE, for_each, Hear(COLLECT, self.message, sealed), least=terms.cohort)
         delivered = sorted(masked)
         chosen = self._draw(delivered, terms.cohort)
 
-        inbox = yield dict.fromkeys(delivered, (COLLECT, (delivered, chosen)))
-        signatures = self._senders(CHECK, inbox, delivered, least=terms.threshold)
+        said = dict.fromkeys(delivered, (delivered, chosen))
+        consent = Hear(CHECK, Raw(SIGNATURE_BYTES), delivered)
+        signatures = yield from self._heard(COLLECT, said, consent, least=terms.threshold)
 
-        inbox = yield dict.fromkeys(signatures, (CHECK, signatures))
-        revealed = self._senders(UNMASK, inbox, signatures, least=terms.threshold)
+        shares = Table(sealed, Array(np.uint32, (LIMBS,), high=PRIME - 1))
+        said = dict.fromkeys(signatures, signatures)
+        revealed = yield from self._heard(CHECK, said, Hear(UNMASK, shares, signatures), least=terms.threshold)
         summed = {name: masked[name] for name in chosen}
         total = self.unmask(roster=roster, commitments=commitments, masked=summed, revealed=revealed)
         return Total(terms.encoding.decode(total), tuple(chosen))
@@ -81,18 +95,13 @@ class Collector:
         ordered = sorted(names)
         return [ordered[i] for i in np.sort(np.argsort(self.draws.random(len(ordered)))[:size])]
 
-    def _senders(self, phase: str, inbox: Mail, expected: Collection[str], *, least: int) -> dict[str, Any]:
-        """Contents of this phase's messages from those who may send one; a late message of another phase is none.
-
-        Raises AggregationAbortedError when fewer than `least` are left.
-        """
-        contents = {name: inbox[name][1] for name in expected if name in inbox and inbox[name][0] == phase}
-        if len(contents) < least:
-            silent = ", ".join(sorted(set(expected) - set(contents)))
-            raise AggregationAbortedError(
-                f"{phase}: {len(contents)} of at least {least} silos; no message from {silent}"
-            )
-        return contents
+    def _heard(self, phase: str, said: Mail, hear: Hear, *, least: int) -> Generator[Mail, Mail, Mail]:
+        """Send `said`, and wait for answers. Raises AggregationAbortedError when fewer than `least` come."""
+        heard = yield from self.post.exchange(phase, said, hear)
+        if len(heard) < least:
+            silent = self.post.nothing_from(sorted(set(hear.senders) - set(heard)))
+            raise AggregationAbortedError(f"{hear.phase}: {len(heard)} of at least {least} silos; {silent}")
+        return heard
 
     def unmask(
         self,
@@ -109,7 +118,6 @@ class Collector:
         """
         chosen, left_out = sorted(masked), sorted(set(commitments) - set(masked))
         vectors = list(masked.values())
-        self._demand(UNMASK, len({vector.shape for vector in vectors}) == 1, "vectors of different lengths")
         seeds = self._secrets(roster, chosen, revealed)
         keys = self._secrets(roster, left_out, revealed)
         session = session_of(self.terms.serial, roster)
@@ -124,7 +132,8 @@ class Collector:
             self._demand(UNMASK, right, f"the shares do not give {gone}'s mask key")
             for name in chosen:
                 # `name` has added the mask of the pair if its own name is the larger one, and subtracted it otherwise.
-                (minus if name > gone else plus).append(pair_seed(private, PublicKey(roster[name][1]), session))
+                with blaming(name):
+                    (minus if name > gone else plus).append(pair_seed(private, PublicKey(roster[name][1]), session))
         total = np.zeros_like(vectors[0])
         for vector in vectors:
             total += vector
@@ -135,9 +144,7 @@ class Collector:
             return {}
         place = points(roster)
         answers = sorted(revealed)[: self.terms.threshold]
-        rows = [[revealed[name].get(owner) for name in answers] for owner in owners]
-        whole = all(row is not None and row.shape == (LIMBS,) for line in rows for row in line)
-        self._demand(UNMASK, whole, "shares are missing")
+        rows = [[revealed[name][owner] for name in answers] for owner in owners]
         try:
             secrets = Reconstruction.at([place[name] for name in answers]).secrets(np.array(rows))
         except BadSharesError as error:

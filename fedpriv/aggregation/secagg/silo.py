@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +11,11 @@ import numpy as np
 
 from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.secagg.messages import (
+    ADVERT,
     ADVERTISE,
     CHECK,
     COLLECT,
+    SEALED,
     SHARE,
     UNMASK,
     Advert,
@@ -29,10 +31,12 @@ from fedpriv.aggregation.secagg.messages import (
 )
 from fedpriv.crypto.prg import KEY_BYTES, add_masks
 from fedpriv.crypto.secret_sharing import LIMBS, share
-from fedpriv.crypto.signatures import SigningKey, VerificationKey
+from fedpriv.crypto.signatures import SIGNATURE_BYTES, Ed25519Signer
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.party import Party
+from fedpriv.parties.post import Hear, Post, blaming
+from fedpriv.parties.schema import Names, Raw, Row, Schema, Table
 
 Shares = tuple[np.ndarray, np.ndarray]
 """One silo's shares of another's mask key and of its own mask's seed, (LIMBS,) uint32 each."""
@@ -42,18 +46,18 @@ Shares = tuple[np.ndarray, np.ndarray]
 class Member:
     """One silo for one query.
 
-    registry: every silo's verification key. vector: its message in the clear, (size,) integers modulo R, asked for
-    once. channel, masking, seed: this query's secrets; nobody ever learns the first. The rest is filled from phase to
-    phase: advert, its public keys; roster, those of U2, with their session; own, its shares of its own secrets; pairs,
-    the seeds of its masks with the others in U2; sealed, what the others in U3 (sharing) have sent it; delivered, U4;
-    chosen, U5.
+    signer: of this silo. vector: its message in the clear, (size,) integers modulo R, asked for once. invited: who may
+    be among the candidates. channel, masking, seed: this query's secrets; nobody ever learns the first. The rest is
+    filled from phase to phase: advert, its public keys; roster, those of U2, with their session; own, its shares of its
+    own secrets; pairs, the seeds of its masks with the others in U2; sealed, what the others in U3 (sharing) have sent
+    it; delivered, U4; chosen, U5.
     """
 
-    name: str
+    post: Post
     terms: Terms
-    signing_key: SigningKey
-    registry: Mapping[str, VerificationKey]
+    signer: Ed25519Signer
     vector: Callable[[], np.ndarray]
+    invited: tuple[str, ...]
     channel: PrivateKey = field(default_factory=PrivateKey.generate)
     masking: PrivateKey = field(default_factory=PrivateKey.generate)
     seed: bytes = field(default_factory=lambda: os.urandom(KEY_BYTES))
@@ -69,24 +73,36 @@ class Member:
 
     def run(self) -> Party:
         """The five phases. Ends early when the server has nothing to say: not drawn, or no longer there."""
-        steps: tuple[tuple[str, Callable[[Any], Any]], ...] = (
-            (ADVERTISE, self.advertise),
-            (SHARE, self.share_keys),
-            (COLLECT, self.masked_input),
-            (CHECK, self.consent),
-            (UNMASK, self.reveal),
+        steps: tuple[tuple[str, Callable[[Any], Any], Callable[[], Schema]], ...] = (
+            (ADVERTISE, self.advertise, lambda: Table(self.invited, ADVERT, whole=False)),
+            (SHARE, self.share_keys, lambda: Table(self._others(), Raw(SEALED), whole=False)),
+            (COLLECT, self.masked_input, self._sets),
+            (CHECK, self.consent, lambda: Table(self.delivered, Raw(SIGNATURE_BYTES), whole=False)),
         )
         answer: Any = None
-        for phase, step in steps:
-            said = (yield {SERVER: (phase, step(answer))}).get(SERVER)
-            if not isinstance(said, tuple) or said[0] != phase:
+        for phase, step, kind in steps:
+            said = step(answer)
+            heard = yield from self.post.exchange(phase, {SERVER: said}, Hear(phase, kind(), (SERVER,)))
+            if SERVER not in heard:
                 return
-            answer = said[1]
+            answer = heard[SERVER]
+        yield from self.post.tell(UNMASK, {SERVER: self.reveal(answer)})
+
+    @property
+    def name(self) -> str:
+        return self.post.name
+
+    def _others(self) -> set[str]:
+        return set(self.roster) - {self.name}
+
+    def _sets(self) -> Schema:
+        """Who has delivered, and who of them is in the sum."""
+        return Row((Names(self.sharing), Names(self.sharing, size=self.terms.cohort)))
 
     def advertise(self, _: None) -> Advert:
         """This query's public keys, signed."""
         keys = self.channel.public.raw, self.masking.public.raw
-        self.advert = *keys, self.signing_key.sign(keys_statement(self.terms.serial, self.name, keys))
+        self.advert = *keys, self.signer.key.sign(keys_statement(self.terms.serial, self.name, keys))
         return self.advert
 
     def share_keys(self, roster: dict[str, Advert]) -> Sharing:
@@ -97,14 +113,12 @@ class Member:
         seed_shares = share(self.seed, self.terms.threshold, len(roster))
         row = {name: point - 1 for name, point in points(roster).items()}
         self.own = key_shares[row[self.name]], seed_shares[row[self.name]]
-        others = [name for name in roster if name != self.name]
-        both = {peer: key_shares[row[peer]].tobytes() + seed_shares[row[peer]].tobytes() for peer in others}
-        try:
-            sealed = {peer: self._envelope(self.name, peer).seal(shares) for peer, shares in both.items()}
-            masking = {peer: PublicKey(roster[peer][1]) for peer in others}
-            self.pairs = {peer: pair_seed(self.masking, key, self.session) for peer, key in masking.items()}
-        except ValueError as error:
-            raise AggregationAbortedError(f"{SHARE}: {self.name} refuses: {error}") from error
+        sealed, self.pairs = {}, {}
+        for peer in sorted(self._others()):
+            shares = key_shares[row[peer]].tobytes() + seed_shares[row[peer]].tobytes()
+            with blaming(peer):
+                sealed[peer] = self._envelope(self.name, peer).seal(shares)
+                self.pairs[peer] = pair_seed(self.masking, PublicKey(roster[peer][1]), self.session)
         return seed_commitment(self.session, self.name, self.seed), sealed
 
     def _check_candidates(self, roster: dict[str, Advert]) -> None:
@@ -115,13 +129,12 @@ class Member:
         self._demand(SHARE, len(set(keys)) == len(keys), "two keys are the same")
         for name, (channel, masking, signature) in roster.items():
             statement = keys_statement(self.terms.serial, name, (channel, masking))
-            known = name in self.registry and self.registry[name].verifies(signature, statement)
-            self._demand(SHARE, known, f"{name} has not signed its keys")
+            right = self.signer.registry[name].verifies(signature, statement)
+            self._demand(SHARE, right, f"{name} has not signed its keys")
 
     def masked_input(self, sealed: dict[str, bytes]) -> np.ndarray:
         """The vector under this silo's own mask and those with everybody in U3, (size,)."""
         self.sealed, self.sharing = sealed, {*sealed, self.name}
-        self._demand(COLLECT, self.sharing <= set(self.roster), "shares from outside the candidates")
         self._demand(COLLECT, len(self.sharing) >= self.terms.threshold, f"shares of {len(self.sharing)} silos")
         smaller = [self.pairs[peer] for peer in self.sharing if peer < self.name]
         larger = [self.pairs[peer] for peer in self.sharing if peer > self.name]
@@ -131,19 +144,16 @@ class Member:
         """Sign the set U5 that the sum shall cover, out of those who delivered, U4. Once, and no other set."""
         delivered, chosen = sets
         self.delivered, self.chosen = set(delivered), set(chosen)
-        right = len(chosen) == len(self.chosen) == self.terms.cohort
-        self._demand(CHECK, right, f"a set of {len(self.chosen)} silos instead of {self.terms.cohort}")
-        inside = self.chosen <= self.delivered <= self.sharing and self.name in self.delivered
-        self._demand(CHECK, inside, "the set holds silos that have not shared their secrets")
-        return self.signing_key.sign(set_statement(self.session, chosen))
+        inside = self.chosen <= self.delivered and self.name in self.delivered
+        self._demand(CHECK, inside, "the set holds silos that have not delivered")
+        return self.signer.key.sign(set_statement(self.session, chosen))
 
     def reveal(self, signatures: dict[str, bytes]) -> dict[str, np.ndarray]:
         """Shares of the own mask of everybody in U5, and of the mask key of everybody else in U3, (LIMBS,) each."""
         self._demand(UNMASK, len(signatures) >= self.terms.threshold, f"{len(signatures)} signatures")
-        self._demand(UNMASK, set(signatures) <= self.delivered, "signatures of silos that have not delivered")
         statement = set_statement(self.session, self.chosen)
         for name, signature in signatures.items():
-            right = self.registry[name].verifies(signature, statement)
+            right = self.signer.registry[name].verifies(signature, statement)
             self._demand(UNMASK, right, f"{name} signed another set")
         held = {peer: self._open(peer, sealed) for peer, sealed in self.sealed.items()} | {self.name: self.own}
         return {peer: shares[1 if peer in self.chosen else 0] for peer, shares in held.items()}

@@ -9,7 +9,7 @@ import torch
 from parties_of_generators import Protocols, run
 from queries import query_for
 
-from fedpriv.aggregation.base import SERVER
+from fedpriv.aggregation.base import MESSAGE, SERVER
 from fedpriv.aggregation.private_weighting.aggregation import PrivateWeighting
 from fedpriv.crypto.uniform_integers import integers_below
 from fedpriv.mechanisms.gaussian import Gaussian
@@ -116,10 +116,15 @@ class World:
                 total += np.array(integers_below(layout.lcm, len(total), read), dtype=object)
         return total.tolist()
 
-    def messages(self, step=1):
+    def heard(self, phase):
+        """Who said what to whom in a phase of all exchanges so far: (sender, receiver, content)."""
+        letters = [letter for letter in self.said.transcript if letter.message.phase == phase]
+        return [(letter.sender, letter.receiver, letter.message.content) for letter in letters]
+
+    def messages(self):
         """The silos' ciphertexts of the last round, by silo, as numbers."""
         public, columns = self.key.public, self.encoding.layout.columns(self.noise.shape[1])
-        raw = {letter.sender: letter.message for letter in self.said.transcript if letter.step == step}
+        raw = {sender: content for sender, _, content in self.heard(MESSAGE)}
         return {name: public.from_bytes(raw[name], columns) for name in self.silos}
 
 

@@ -9,9 +9,11 @@ from parties_of_generators import changed, dropping, run
 from phe import PaillierPrivateKey, PaillierPublicKey
 from private_sums import World, random_world, small
 
-from fedpriv.aggregation.base import SERVER
+from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER
 from fedpriv.aggregation.private_weighting import silo as silo_module
 from fedpriv.aggregation.private_weighting.counts import CountsRefusedError
+from fedpriv.aggregation.private_weighting.phases import SEED
+from fedpriv.aggregation.weighted import COUNTS, KEY, KEYS
 from fedpriv.encoding.fixed_point import OutOfRangeError
 from fedpriv.encoding.slot_layout import SlotOverflowError
 from fedpriv.errors import AggregationAbortedError
@@ -104,8 +106,7 @@ def test_users_outside_the_sample_count_nothing_and_silos_are_not_told():
     assert world.run(1, sampled, 0.5).vector.tolist() == world.encoding.layout.decode(world.exact(1, sampled)).tolist()
     nobody = np.zeros(6, dtype=bool)
     np.testing.assert_allclose(world.run(2, nobody, 0.5).vector, world.noise.sum(0), atol=world.encoding.rounding)
-    letters = [letter.message for letter in world.said.transcript if (letter.sender, letter.step) == (SERVER, 0)]
-    broadcasts, inverses = zip(*[message for message in letters if isinstance(message[1], bytes)])
+    broadcasts, inverses = zip(*[content for _, _, content in world.heard(BROADCAST)])
     assert len(broadcasts) == 6
     assert all(broadcast.sampled is None for broadcast in broadcasts)
     assert len({len(raw) for raw in inverses}) == 1
@@ -246,15 +247,15 @@ def test_an_altered_message_is_found():
         return {SERVER: b"\xff" * len(sent[SERVER])}
 
     wrongs = (
-        (other_bytes, SlotOverflowError),
-        (too_short, AggregationAbortedError),
-        (too_large, AggregationAbortedError),
+        (other_bytes, SlotOverflowError, "slot"),
+        (too_short, AggregationAbortedError, r"a message of silo1 is refused: \d+ bytes instead of"),
+        (too_large, AggregationAbortedError, "a message of silo1 is refused: "),
     )
-    for change, error in wrongs:
+    for change, error, why in wrongs:
         world = random_world(size=3).ready()
         parties = world.parties()
-        parties["silo1"] = changed(parties["silo1"], 1, change)
-        with pytest.raises(error):
+        world.protocols.says(parties, "silo1", MESSAGE, change)
+        with pytest.raises(error, match=why):
             run(parties)
 
 
@@ -268,19 +269,45 @@ def test_an_altered_set_up_ends_it():
     def too_short(sent):
         return {SERVER: sent[SERVER][:-1]}
 
-    for name, step, change in (("silo0", 1, flipped), ("silo2", 2, too_large), ("silo0", 2, too_short)):
+    for name, phase, change in (("silo0", SEED, flipped), ("silo2", COUNTS, too_large), ("silo0", COUNTS, too_short)):
         world = random_world()
         setup = world.setup()
-        setup[name] = changed(setup[name], step, change)
-        with pytest.raises(AggregationAbortedError, match=f"a message of {name} is unreadable"):
+        setup[name] = changed(setup[name], phase, change)
+        with pytest.raises(AggregationAbortedError, match=f"a message of {name} is refused"):
+            run(setup)
+
+
+def test_a_server_that_changes_keys_or_seeds_ends_the_set_up():
+    def own_key(sent):
+        raw, keys = sent["silo1"]
+        return sent | {"silo1": (raw, keys | {"silo1": bytes(31) + b"\x01"})}
+
+    def short_modulus(sent):
+        return {name: (raw[:-8] + bytes(8), keys) for name, (raw, keys) in sent.items()}
+
+    def even_modulus(sent):
+        return {name: (bytes([raw[0] & 0xFE]) + raw[1:], keys) for name, (raw, keys) in sent.items()}
+
+    def swapped_seeds(sent):
+        return sent | {"silo1": sent["silo2"], "silo2": sent["silo1"]}
+
+    for phase, change, why in (
+        (KEYS, own_key, "server is refused: it holds another key for silo1"),
+        (KEYS, short_modulus, r"server is refused: a modulus of \d+ bits, not an odd one of 512"),
+        (KEYS, even_modulus, r"server is refused: a modulus of 512 bits, not an odd one"),
+        (SEED, swapped_seeds, "silo0 is refused"),
+    ):
+        setup = random_world().setup()
+        setup[SERVER] = changed(setup[SERVER], phase, change)
+        with pytest.raises(AggregationAbortedError, match=f"a message of {why}"):
             run(setup)
 
 
 def test_a_public_key_that_everybody_agrees_with_ends_the_set_up():
     world = random_world()
     setup = world.setup()
-    setup["silo1"] = changed(setup["silo1"], 0, lambda sent: {SERVER: bytes(32)})
-    with pytest.raises(AggregationAbortedError, match="unreadable"):
+    setup["silo1"] = changed(setup["silo1"], KEY, lambda sent: {SERVER: bytes(32)})
+    with pytest.raises(AggregationAbortedError, match="a message of server is refused"):
         run(setup)
 
 
@@ -309,8 +336,8 @@ def test_what_each_party_remembers():
     assert len(seed) == 32
     pairs = {silo.pair_seeds[peer] for silo in silos for peer in world.silos if peer != silo.name}
     assert len(pairs) == 3
-    configured = {"silos", "oblivious", "workers"}
-    assert set(vars(server)) == configured | {"key_bits", "key", "inverses", "encrypted"}
+    configured = {"silos", "key_bits", "oblivious", "workers"}
+    assert set(vars(server)) == configured | {"key", "inverses", "encrypted"}
     kept = {"public", "counts", "pair_seeds", "common_seed", "spent", "powers", "powers_of"}
     for silo in silos:
         assert set(vars(silo)) == configured | {"name", "limit", "cut", "sound"} | kept

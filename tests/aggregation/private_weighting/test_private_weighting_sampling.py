@@ -4,8 +4,8 @@ from private_sums import random_world, small
 from queries import SYSTEM, query_for
 from scipy.stats import binomtest, chisquare, fisher_exact, ks_2samp
 
-from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.deploy import Deployer
+from fedpriv.aggregation.private_weighting.phases import REQUESTS
 from fedpriv.aggregation.private_weighting.sampling import (
     Options,
     as_options,
@@ -114,6 +114,8 @@ def test_there_is_something_to_hide_only_from_a_server_that_samples():
 def small_group(monkeypatch):
     """Transfers in a group of 256 bits instead of 3072, for tests of many."""
     monkeypatch.setattr("fedpriv.crypto.oblivious_transfer.prime", lambda: SMALL_SAFE_PRIME)
+    for module in ("server", "silo"):
+        monkeypatch.setattr(f"fedpriv.aggregation.private_weighting.{module}.ELEMENT_BYTES", 32)
 
 
 def one_hot_world(users=12, **changes):
@@ -144,7 +146,7 @@ def test_what_the_server_sees_tells_nothing_about_the_sample(small_group):
     for round in range(1, 26):
         world.said.transcript.clear()
         sampled = sampled_of(world.run(round, rate=0.5))
-        requests = [x.message for x in world.said.transcript if x.receiver == SERVER and x.step == 1]
+        requests = [content for _, _, content in world.heard(REQUESTS)]
         assert len(requests) == 3
         parts += [from_bytes(raw, p, 8) for raw in requests]
         chosen += [sampled] * 3

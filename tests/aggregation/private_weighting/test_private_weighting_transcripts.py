@@ -5,8 +5,10 @@ import pytest
 from private_sums import World, small
 from scipy.stats import ks_2samp, kstest, spearmanr
 
-from fedpriv.aggregation.base import SERVER
+from fedpriv.aggregation.base import BROADCAST, SERVER
 from fedpriv.aggregation.private_weighting.integers import blind
+from fedpriv.aggregation.private_weighting.phases import SEED
+from fedpriv.aggregation.weighted import COUNTS, KEYS
 from fedpriv.crypto.uniform_integers import from_bytes
 
 TRIALS, SILOS, USERS, SIZE = 1000, 2, 2, 2
@@ -23,16 +25,15 @@ def histories():
         # Each user's contributions are alike in all silos: the sum then does not depend on the weights.
         vectors = np.broadcast_to(np.full((USERS, SIZE), 0.5), (SILOS, USERS, SIZE))
         world = World(small(key_bits=256), counts, vectors, rng.normal(size=(SILOS, SIZE))).ready()
-        setup, world.said.transcript[:] = list(world.said.transcript), []
         world.run()
-        rows.append((counts, server_sees(world, setup), silo_sees(world, setup), with_a_silo(world)))
+        rows.append((counts, server_sees(world), silo_sees(world), with_a_silo(world)))
     counts, server, silo, together = (np.array(column) for column in zip(*rows))
     return counts.reshape(TRIALS, -1), server, silo, together
 
 
-def server_sees(world, setup):
+def server_sees(world):
     n, key, layout = world.key.public.n, world.key, world.encoding.layout
-    blinded = [from_bytes(x.message, n, USERS) for x in setup if x.receiver == SERVER and x.step == 4]
+    blinded = [from_bytes(content, n, USERS) for _, _, content in world.heard(COUNTS)]
     assert len(blinded) == SILOS
     messages = list(world.messages().values())
     totals = layout.unpack([key.decrypt(a * b % key.public.square) for a, b in zip(*messages)], n, SIZE)
@@ -46,11 +47,11 @@ def server_sees(world, setup):
     ]
 
 
-def silo_sees(world, setup):
+def silo_sees(world):
     public = world.key.public
-    [(_, said)] = [x.message for x in world.said.transcript if x.sender == SERVER and x.receiver == "silo0"]
-    heard = [x.message for x in setup if x.sender == SERVER and x.receiver == "silo1"]
-    assert len(heard) == 2  # the key with everybody's public keys, and the sealed seed
+    [(_, said)] = [content for _, receiver, content in world.heard(BROADCAST) if receiver == "silo0"]
+    heard = [x for x in world.said.transcript if (x.sender, x.receiver) == (SERVER, "silo1")]
+    assert [x.message.phase for x in heard] == [KEYS, SEED, BROADCAST]  # keys, the sealed seed, and `said`
     inverses = public.from_bytes(said, USERS)
     # Also after taking off the blinds, which a silo knows.
     factors = [blind(public.n, world.protocols["silo0"].common_seed, user) for user in range(USERS)]

@@ -25,7 +25,9 @@ def ready(aggregation, silos):
 
 def parties(protocols, vectors, round=1, *, place=0, streams=SYSTEM):
     updates = {name: Update(iter(()), np.asarray(vector, float)) for name, vector in zip(protocols.names, vectors)}
-    return protocols.query(query_for(protocols.aggregation, len(vectors), round, place=place, streams=streams), updates)
+    size = len(vectors[0])
+    query = query_for(protocols.aggregation, len(vectors), round, place=place, streams=streams, size=size)
+    return protocols.query(query, updates)
 
 
 def leaving(silo, sends):

@@ -120,10 +120,10 @@ def test_a_dropped_silo_and_one_that_was_not_drawn_stay_hidden():
     assert len(total.silos) == 3
     assert "silo4" not in total.silos
     (spared,) = set(names(4)) - set(total.silos)
-    roster = seen[SERVER][1]["silo0"][1]
+    roster = seen[SERVER][1]["silo0"]
     place = points(roster)
     survivors = names(3)
-    shares = np.array([[seen[name][4][SERVER][1][spared] for name in survivors]])
+    shares = np.array([[seen[name][4][SERVER][spared] for name in survivors]])
     (key,) = Reconstruction.at([place[name] for name in survivors]).secrets(shares)
     # The server does get the mask key of the silo that was not drawn, takes off all its pairwise masks, and still sees
     # nothing, because the silo's own mask is never revealed.
@@ -131,7 +131,7 @@ def test_a_dropped_silo_and_one_that_was_not_drawn_stay_hidden():
     session = session_of((1, 0), roster)
     peers = [peer for peer in roster if peer != spared]
     seeds = {peer: pair_seed(PrivateKey(key), PublicKey(roster[peer][1]), session) for peer in peers}
-    remainder = seen[spared][2][SERVER][1].copy()
+    remainder = seen[spared][2][SERVER].copy()
     add_masks(
         remainder,
         [seed for peer, seed in seeds.items() if peer > spared],
@@ -144,14 +144,14 @@ def test_a_dropped_silo_and_one_that_was_not_drawn_stay_hidden():
 def test_masked_vectors_are_uniform():
     _, seen = transcript(np.zeros((4, 60_000)), SecAgg(threshold=3, cohort=3), "silo3")
     for name in names(3):
-        message = seen[name][2][SERVER][1]
+        message = seen[name][2][SERVER]
         assert chisquare(np.bincount(message.view(np.uint8), minlength=256)).pvalue > 1e-6
 
 
 def test_survivors_reveal_one_secret_of_each_silo():
     _, seen = transcript(np.zeros((5, 2)), SecAgg(threshold=3, cohort=3), "silo1")
     for name in set(names(5)) - {"silo1"}:
-        revealed = seen[name][4][SERVER][1]
+        revealed = seen[name][4][SERVER]
         assert set(revealed) == set(names(5))
         assert all(share.shape == (9,) for share in revealed.values())
 
@@ -168,15 +168,17 @@ def test_no_message_of_two_queries_is_the_same():
         assert len({str(message) for message in messages}) == 3
 
 
-def test_each_silo_remembers_its_own_key_alone():
+def test_each_party_remembers_its_own_key_alone():
     protocols = ready(SecAgg(), 3)
-    assert set(vars(protocols[SERVER])) == {"silos", "weighting", "aggregation"}
-    keys = {name: protocols[name].signing_key for name in names(3)}
-    assert len(set(keys.values())) == 3
+    everybody = [*names(3), SERVER]
+    keys = {name: protocols[name].signer.key for name in everybody}
+    assert len(set(keys.values())) == 4
+    assert set(vars(protocols[SERVER])) == {"silos", "weighting", "aggregation", "signer"}
     for name in names(3):
-        own = {"name", "silos", "weighting", "weights", "aggregation", "signing_key", "registry"}
-        assert set(vars(protocols[name])) == own
-        assert protocols[name].registry == {peer: key.verification_key for peer, key in keys.items()}
+        assert set(vars(protocols[name])) == {"name", "silos", "weighting", "weights", "aggregation", "signer"}
+    for name in everybody:
+        assert set(vars(protocols[name].signer)) == {"key", "registry"}
+        assert protocols[name].signer.registry == {peer: key.verification_key for peer, key in keys.items()}
 
 
 @pytest.mark.parametrize(

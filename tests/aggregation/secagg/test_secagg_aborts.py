@@ -1,15 +1,17 @@
 """Every check of the protocol: one message is wrong, and the round ends without a sum."""
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from parties_of_generators import changed, noting, run
+from parties_of_generators import noting, on_its_way, run
+from queries import query_for
 from secure_sums import PHASES, leaving, names, parties, ready
 
-from fedpriv.aggregation.base import SERVER
+from fedpriv.aggregation.base import BROADCAST, SERVER
 from fedpriv.aggregation.secagg.aggregation import SecAgg
-from fedpriv.aggregation.secagg.messages import Envelope, keys_statement, seed_commitment
+from fedpriv.aggregation.secagg.messages import SEALED, Envelope, keys_statement, seed_commitment
 from fedpriv.crypto.digest import digest
 from fedpriv.crypto.sealing import seal
 from fedpriv.crypto.secret_sharing import PRIME, Reconstruction
@@ -42,28 +44,26 @@ def refused(cast, match):
         run(cast)
 
 
+SAID_BY_SERVER = [BROADCAST, *PHASES[:4]]
+"""Phases by what the server says: of each the answers to the one before."""
+
+
 def server_says(protocols, step, change, serial=FIRST):
     """A query in which `change` edits the contents, by receiver, of the server's step-th message; the broadcast is its
     first (0)."""
 
     def edit(sent):
-        return {name: (phase, change(name, content)) for name, (phase, content) in sent.items()}
+        return {name: change(name, content) for name, content in sent.items()}
 
     cast = parties(protocols, VECTORS, serial[0], place=serial[1])
-    cast[SERVER] = changed(cast[SERVER], step, edit)
+    protocols.says(cast, SERVER, SAID_BY_SERVER[step], edit)
     return cast
 
 
 def silo_says(protocols, name, phase, change, serial=FIRST):
     """A query in which `change` edits the content of what the silo says in a phase."""
-
-    def edit(sent):
-        said, content = sent[SERVER]
-        assert said == PHASES[phase]
-        return {SERVER: (said, change(content))}
-
     cast = parties(protocols, VECTORS, serial[0], place=serial[1])
-    cast[name] = changed(cast[name], 1 + phase, edit)  # first it waits for the broadcast
+    protocols.says(cast, name, PHASES[phase], lambda sent: {SERVER: change(sent[SERVER])})
     return cast
 
 
@@ -94,7 +94,7 @@ def test_a_key_twice(protocols, position):
     def copy(content):
         keys = [*content[:2]]
         keys[position] = keys[1 - position]
-        return (*keys, protocols["silo4"].signing_key.sign(keys_statement(FIRST, "silo4", tuple(keys))))
+        return (*keys, protocols["silo4"].signer.key.sign(keys_statement(FIRST, "silo4", tuple(keys))))
 
     refused(silo_says(protocols, "silo4", 0, copy), "ShareKeys: .*two keys are the same")
 
@@ -108,7 +108,7 @@ def test_an_unsigned_key(protocols):
 
 def test_keys_signed_by_somebody_else(protocols):
     def forge(content):
-        return (*content[:2], protocols["silo1"].signing_key.sign(keys_statement(FIRST, "silo4", content[:2])))
+        return (*content[:2], protocols["silo1"].signer.key.sign(keys_statement(FIRST, "silo4", content[:2])))
 
     refused(silo_says(protocols, "silo4", 0, forge), "silo4 has not signed its keys")
 
@@ -116,16 +116,16 @@ def test_keys_signed_by_somebody_else(protocols):
 def test_a_silo_that_nobody_knows(protocols):
     def invite(_, roster):
         keys = new_key(), new_key()
-        stranger = (*keys, protocols["silo1"].signing_key.sign(keys_statement(FIRST, "silo9", keys)))
+        stranger = (*keys, protocols["silo1"].signer.key.sign(keys_statement(FIRST, "silo9", keys)))
         return {name: advert for name, advert in roster.items() if name != "silo4"} | {"silo9": stranger}
 
-    refused(server_says(protocols, 1, invite), "silo9 has not signed its keys")
+    refused(server_says(protocols, 1, invite), "a message of server is refused: an entry for an unknown name")
 
 
 @pytest.mark.parametrize("serial", LATER)
 def test_own_keys_replaced_by_those_of_an_earlier_query(protocols, serial):
     _, (_, first, *_) = seen_in(protocols, FIRST)
-    old = first["silo0"][1]["silo0"]
+    old = first["silo0"]["silo0"]
     replaced = server_says(protocols, 1, lambda _, roster: roster | {"silo0": old}, serial)
     refused(replaced, "own keys are missing or changed")
 
@@ -133,7 +133,7 @@ def test_own_keys_replaced_by_those_of_an_earlier_query(protocols, serial):
 @pytest.mark.parametrize("serial", LATER)
 def test_keys_replayed_from_an_earlier_query(protocols, serial):
     (advert, *_), _ = seen_in(protocols, FIRST)
-    old = advert[SERVER][1]
+    old = advert[SERVER]
     replayed = server_says(protocols, 1, lambda _, roster: roster | {"silo1": old}, serial)
     refused(replayed, "silo1 has not signed its keys")
 
@@ -141,7 +141,7 @@ def test_keys_replayed_from_an_earlier_query(protocols, serial):
 @pytest.mark.parametrize("serial", LATER)
 def test_shares_replayed_from_an_earlier_query(protocols, serial):
     (_, sealed, *_), _ = seen_in(protocols, FIRST)
-    _, old = sealed[SERVER][1]
+    _, old = sealed[SERVER]
 
     def replay(name, letters):
         return letters | {"silo1": old[name]} if name != "silo1" else letters
@@ -151,7 +151,7 @@ def test_shares_replayed_from_an_earlier_query(protocols, serial):
 
 @pytest.mark.parametrize("serial", LATER)
 def test_a_signature_of_an_earlier_query(protocols, serial):
-    old = seen_in(protocols, FIRST)[0][3][SERVER][1]
+    old = seen_in(protocols, FIRST)[0][3][SERVER]
     replayed = server_says(protocols, 4, lambda _, signatures: signatures | {"silo1": old}, serial)
     refused(replayed, "Unmasking: .*silo1 signed another set")
 
@@ -168,12 +168,14 @@ def test_shares_of_too_few(protocols):
 
 
 def test_shares_from_outside_the_candidates(protocols):
-    refused(server_says(protocols, 2, lambda name, letters: letters | {"silo9": b""}), "from outside the candidates")
+    sealed = bytes(SEALED)
+    outside = server_says(protocols, 2, lambda name, letters: letters | {"silo9": sealed})
+    refused(outside, "a message of server is refused: an entry for an unknown name")
 
 
 def test_shares_for_some_candidates_only(protocols):
     cut = silo_says(protocols, "silo2", 1, lambda said: (said[0], dict([*said[1].items()][:2])))
-    refused(cut, "for some candidates only")
+    refused(cut, "a message of silo2 is refused: shares for some candidates only")
 
 
 def test_ciphertexts_given_to_the_wrong_sender(protocols):
@@ -200,20 +202,28 @@ def test_a_ciphertext_with_swapped_names_inside(protocols, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda chosen: chosen[:2], "a set of 2 silos instead of 3"),
-        (lambda chosen: [*chosen, chosen[0]], "a set of 3 silos instead of 3"),
-        (lambda chosen: names(4), "a set of 4 silos instead of 3"),
-        (lambda chosen: [*chosen[:2], "silo9"], "silos that have not shared"),
+        (lambda chosen: chosen[:2], "2 names instead of 3"),
+        (lambda chosen: [*chosen, chosen[0]], "a name twice"),
+        (lambda chosen: names(4), "4 names instead of 3"),
+        (lambda chosen: [*chosen[:2], "silo9"], "a name from outside"),
     ],
 )
 def test_a_wrong_set(protocols, change, why):
-    refused(server_says(protocols, 3, lambda _, sets: (sets[0], change(sets[1]))), f"ConsistencyCheck: .*{why}")
+    refused(
+        server_says(protocols, 3, lambda _, sets: (sets[0], change(sets[1]))), f"of server is refused: part 1: {why}"
+    )
 
 
 def test_a_set_with_a_silo_that_shared_no_secrets(protocols):
     cast = server_says(protocols, 3, lambda _, sets: ([*sets[0], "silo4"], ["silo0", "silo1", "silo4"]))
     cast["silo4"] = leaving(cast["silo4"], 1)
-    refused(cast, "ConsistencyCheck: silo0 refuses: the set holds silos that have not shared")
+    refused(cast, "a message of server is refused: part 0: a name from outside")
+
+
+def test_a_set_with_a_silo_that_has_not_delivered(protocols):
+    cast = server_says(protocols, 3, lambda _, sets: (sets[0], ["silo0", "silo1", "silo4"]))
+    cast["silo4"] = leaving(cast["silo4"], 2)
+    refused(cast, "ConsistencyCheck: silo0 refuses: the set holds silos that have not delivered")
 
 
 def test_two_sets_cannot_both_be_unmasked(protocols):
@@ -233,7 +243,7 @@ def test_a_signature_of_a_silo_that_has_not_delivered(protocols):
 
     cast = server_says(protocols, 4, add)
     cast["silo4"] = leaving(cast["silo4"], 2)
-    refused(cast, "signatures of silos that have not delivered")
+    refused(cast, "a message of server is refused: an entry for an unknown name")
 
 
 def test_a_forged_signature(protocols):
@@ -242,7 +252,7 @@ def test_a_forged_signature(protocols):
 
 def test_vectors_of_different_lengths(everybody):
     cast = parties(everybody, [[1.0, 2.0]] * 4 + [[1.0]])
-    refused(cast, "Unmasking: vectors of different lengths")
+    refused(cast, r"a message of silo4 is refused: an array of shape \(1,\) instead of \(2,\)")
 
 
 def test_a_wrong_share_of_a_mask_key(protocols):
@@ -275,7 +285,7 @@ def test_shares_of_another_seed_than_the_one_committed_to(everybody):
 @pytest.mark.parametrize("serial", LATER)
 def test_a_commitment_of_another_silo_or_an_earlier_query(everybody, serial):
     first, _ = seen_in(everybody, FIRST)
-    (old, _) = first[1][SERVER][1]
+    (old, _) = first[1][SERVER]
     replayed = silo_says(everybody, "silo1", 1, lambda said: (old, said[1]), serial)
     refused(replayed, "the shares do not give silo1's own mask")
     seed = os.urandom(32)
@@ -284,7 +294,7 @@ def test_a_commitment_of_another_silo_or_an_earlier_query(everybody, serial):
 
 
 def test_a_missing_share(protocols):
-    refused(silo_says(protocols, "silo0", 4, lambda _: {}), "Unmasking: shares are missing")
+    refused(silo_says(protocols, "silo0", 4, lambda _: {}), "a message of silo0 is refused: no entry for silo0, silo1")
 
 
 @pytest.mark.parametrize("position", [0, 1])
@@ -293,15 +303,106 @@ def test_a_key_that_is_none(protocols, position, key):
     def swap(content):
         keys = [*content[:2]]
         keys[position] = key
-        return (*keys, protocols["silo4"].signing_key.sign(keys_statement(FIRST, "silo4", tuple(keys))))
+        return (*keys, protocols["silo4"].signer.key.sign(keys_statement(FIRST, "silo4", tuple(keys))))
 
-    refused(silo_says(protocols, "silo4", 0, swap), "ShareKeys: silo0 refuses: ")
+    refused(silo_says(protocols, "silo4", 0, swap), "a message of silo4 is refused: ")
 
 
-def test_a_silo_leaves_when_it_hears_what_belongs_to_no_phase(protocols):
-    for said in ({}, {SERVER: Broadcast({})}, {SERVER: (PHASES[3], {})}):
-        silo = parties(protocols, VECTORS)["silo0"]
-        assert next(silo) == {}
-        assert silo.send({SERVER: Broadcast({})})[SERVER][0] == PHASES[0]
-        with pytest.raises(StopIteration):
-            silo.send(said)
+def at_its_first_answer(protocols):
+    """A silo that waits for the other candidates' keys."""
+    silo, query = parties(protocols, VECTORS)["silo0"], query_for(protocols.aggregation, 5)
+    assert next(silo) == {}
+    sent = silo.send({SERVER: protocols.letter(query, BROADCAST, SERVER, "silo0", Broadcast({}))})
+    assert sent[SERVER].phase == PHASES[0]
+    return silo, query
+
+
+def test_a_silo_leaves_when_nobody_answers(protocols):
+    silo, _ = at_its_first_answer(protocols)
+    with pytest.raises(StopIteration):
+        silo.send({})
+
+
+def test_a_silo_refuses_what_has_no_stamp(protocols):
+    silo, _ = at_its_first_answer(protocols)
+    with pytest.raises(AggregationAbortedError, match="a message of server is refused: Broadcast without a stamp"):
+        silo.send({SERVER: Broadcast({})})
+
+
+def test_a_silo_goes_on_waiting_when_it_hears_what_belongs_to_another_phase(protocols):
+    silo, query = at_its_first_answer(protocols)
+    assert silo.send({SERVER: protocols.letter(query, PHASES[3], SERVER, "silo0", {})}) == {}
+    with pytest.raises(AggregationAbortedError, match="ShareKeys: silo0 refuses: own keys are missing"):
+        silo.send({SERVER: protocols.letter(query, PHASES[0], SERVER, "silo0", {})})
+
+
+def forged(sent):
+    """What somebody makes of messages who has no key: their signatures stay as they were."""
+    return {receiver: replace(message, content=None) for receiver, message in sent.items()}
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_silos_message_changed_on_its_way_is_found(protocols, phase):
+    cast = parties(protocols, VECTORS)
+    cast["silo1"] = on_its_way(cast["silo1"], phase, forged)
+    refused(cast, "a message of silo1 is refused: the signature is not its own")
+
+
+@pytest.mark.parametrize("phase", SAID_BY_SERVER)
+def test_the_servers_message_changed_on_its_way_is_found(protocols, phase):
+    cast = parties(protocols, VECTORS)
+    cast[SERVER] = on_its_way(cast[SERVER], phase, forged)
+    refused(cast, "a message of server is refused: the signature is not its own")
+
+
+def test_a_masked_vector_moved_by_one_on_its_way_is_found(protocols):
+    def move(sent):
+        return {SERVER: replace(sent[SERVER], content=sent[SERVER].content + np.uint64(1))}
+
+    cast = parties(protocols, VECTORS)
+    cast["silo3"] = on_its_way(cast["silo3"], PHASES[2], move)
+    refused(cast, "a message of silo3 is refused: the signature is not its own")
+
+
+@pytest.mark.parametrize("signature", [None, b"", bytes(64), "text"], ids=repr)
+def test_a_signature_that_is_none(protocols, signature):
+    cast = parties(protocols, VECTORS)
+    cast["silo2"] = on_its_way(
+        cast["silo2"], PHASES[2], lambda sent: {SERVER: replace(sent[SERVER], signature=signature)}
+    )
+    refused(cast, "a message of silo2 is refused: the signature is not its own")
+
+
+def test_a_message_for_another_silo_is_found(protocols):
+    def swap(sent):
+        return sent | {"silo0": sent["silo1"], "silo1": sent["silo0"]}
+
+    cast = parties(protocols, VECTORS)
+    cast[SERVER] = on_its_way(cast[SERVER], PHASES[1], swap)
+    refused(cast, "a message of server is refused: the signature is not its own")
+
+
+def test_one_silo_cannot_speak_in_the_name_of_another(protocols):
+    """silo1, or whoever has its key, signs what arrives as silo2's."""
+
+    def by_silo1(sent):
+        return {SERVER: protocols.letter(query_for(protocols.aggregation, 5), PHASES[0], "silo1", SERVER, None)}
+
+    cast = parties(protocols, VECTORS)
+    cast["silo2"] = on_its_way(cast["silo2"], PHASES[0], by_silo1)
+    refused(cast, "a message of silo2 is refused: the signature is not its own")
+
+
+@pytest.mark.parametrize("serial", LATER)
+def test_a_message_replayed_from_an_earlier_query_counts_as_not_sent(everybody, serial):
+    cast, kept = parties(everybody, VECTORS), []
+    cast["silo1"] = noting(cast["silo1"], kept, dict)
+    run(cast)
+    cast = parties(everybody, VECTORS, serial[0], place=serial[1])
+    cast["silo1"] = on_its_way(cast["silo1"], PHASES[2], lambda _: kept[2])
+    refused(cast, "MaskedInputCollection: 4 of at least 5 silos; no message from silo1")
+    cast = parties(everybody, VECTORS, serial[0] + 1)
+    old = kept[2][SERVER]
+    relabelled = replace(old, round=serial[0] + 1, place=0)
+    cast["silo1"] = on_its_way(cast["silo1"], PHASES[2], lambda _: {SERVER: relabelled})
+    refused(cast, "a message of silo1 is refused: the signature is not its own")

@@ -80,8 +80,9 @@ class SecAggRound(Round):
         self.members = {}
 
         def remembered(**parts):
-            self.members[parts["name"]] = member(**parts)
-            return self.members[parts["name"]]
+            made = member(**parts)
+            self.members[made.name] = made
+            return made
 
         with patch.object(secagg, "Member", remembered):
             super().__init__(aggregation, sends, seed)
@@ -94,7 +95,7 @@ class SecAggRound(Round):
         self.in_clear = {blob for said in self.letters.values() for blob in blobs(said)}
         sharing = [u for u, said in self.letters.items() if len(said) > 1]
         self.shares = {(u, v): self._shares(u, v) for u in sharing for v in self.roster}
-        messages = {name: said[2][1] for name, said in self.letters.items() if len(said) > 2}
+        messages = {name: said[2] for name, said in self.letters.items() if len(said) > 2}
         self.view = View(aggregation.bits, self.inputs, messages, self._pads())
 
     def _shares(self, owner, holder):
@@ -103,7 +104,7 @@ class SecAggRound(Round):
             return dict(zip((KEY, SEED), self.members[owner].own))
         keys = {"own": self.members[holder].channel, "peer": PublicKey(self.roster[owner][0])}
         envelope = Envelope(**keys, session=self.session, sender=owner, receiver=holder)
-        both = np.frombuffer(envelope.unseal(self.letters[owner][1][1][1][holder]), dtype=np.uint32)
+        both = np.frombuffer(envelope.unseal(self.letters[owner][1][1][holder]), dtype=np.uint32)
         return {KEY: both[:LIMBS], SEED: both[LIMBS:]}
 
     def _pads(self):

@@ -1,0 +1,321 @@
+"""The gate of messages: what it lets through, what it leaves aside and what ends the exchange."""
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+from parties_of_generators import Protocols, run
+from queries import query_for
+
+from fedpriv.aggregation.masked import Masked
+from fedpriv.aggregation.plain import Plain
+from fedpriv.aggregation.secagg.aggregation import SecAgg
+from fedpriv.crypto.signatures import Ed25519Signer, SigningKey
+from fedpriv.engines.inprocess import InProcess
+from fedpriv.errors import AggregationAbortedError
+from fedpriv.parties.messages import DTYPES, MessageError, decode, digest_of, encode
+from fedpriv.parties.post import Hear, Post, Stamped, blaming, claims, contents
+from fedpriv.parties.schema import Raw
+from fedpriv.parties.traffic import Traffic
+from fedpriv.query import SUMMED, Summed, Update
+from fedpriv.simulation.silo import _Told
+from fedpriv.testing.faults import Faulty, delay, duplicate
+from fedpriv.weighting import RecordWeighting
+
+HERE, ELSEWHERE = b"h" * 16, b"e" * 16
+WORD = Hear("word", Raw(2), ("a", "b"))
+KEYS = {name: SigningKey.generate() for name in ("a", "b", "server")}
+REGISTRY = {name: key.verification_key for name, key in KEYS.items()}
+
+
+def post(name="server", session=HERE, serial=(3, 1), signed=False):
+    return Post(name, session, serial, Ed25519Signer(KEYS[name], REGISTRY) if signed else None)
+
+
+def letter(content=b"ok", sender="a", receiver="server", phase="word", **where):
+    return next(post(sender, **where).tell(phase, {receiver: content}))[receiver]
+
+
+def test_contents_arrive_as_they_were_sent():
+    for signed in (False, True):
+        mail = {sender: letter(sender=sender, content=sender.encode() * 2, signed=signed) for sender in "ab"}
+        mail = {sender: decode(encode(message)) for sender, message in mail.items()}
+        assert post(signed=signed).opened(mail, WORD) == {"a": b"aa", "b": b"bb"}
+        assert contents(mail) == {"a": b"aa", "b": b"bb"}
+
+
+STRAYS = {
+    "another session": letter(session=ELSEWHERE),
+    "another round": letter(serial=(2, 1)),
+    "a later round": letter(serial=(4, 1)),
+    "another query of the round": letter(serial=(3, 0)),
+    "the set-up": letter(serial=(0, 0)),
+    "another phase": letter(phase="answer"),
+    "a session of another type": replace(letter(), session=np.zeros(16, np.uint8)),
+    "a round of another type": replace(letter(), round=np.array([3, 3])),
+    "a round that equals it": replace(letter(), round=3.0),
+    "a place that equals it": replace(letter(), place=True),
+    "no phase": replace(letter(), phase=None),
+}
+
+
+@pytest.mark.parametrize("stray", STRAYS)
+def test_strays_are_left_aside_and_counted(stray):
+    gate = post()
+    assert gate.opened({"a": STRAYS[stray], "b": letter(sender="b")}, WORD) == {"b": b"ok"}
+    assert gate.strays == {"a": 1}
+    assert gate.opened({"a": STRAYS[stray]}, WORD) == {}
+    with pytest.raises(AggregationAbortedError, match=r"^no message from a \(2 of another session, round or phase\)$"):
+        gate.require_all("ab", {"b": b"ok"})
+
+
+def test_who_is_not_asked_is_left_aside():
+    gate = post()
+    assert gate.opened({"c": letter(b"whatever")}, WORD) == {}
+    assert gate.strays == {"c": 1}
+
+
+def test_a_party_goes_on_waiting_past_strays_and_stops_when_nobody_answers():
+    gate = post()
+    exchange = gate.exchange("question", {"a": b"??"}, WORD)
+    [asked] = next(exchange).values()
+    assert asked == Stamped(HERE, 3, 1, "question", b"??")
+    assert exchange.send({"a": letter(serial=(2, 1))}) == {}
+    assert exchange.send({"a": letter(phase="answer"), "b": letter(sender="b", session=ELSEWHERE)}) == {}
+    with pytest.raises(StopIteration) as ended:
+        exchange.send({"b": letter(sender="b")})
+    assert ended.value.value == {"b": b"ok"}
+    assert gate.strays == {"a": 2, "b": 1}
+    silence = gate.hear(WORD)
+    assert next(silence) == {}
+    assert silence.send({"a": STRAYS["another round"]}) == {}
+    with pytest.raises(StopIteration) as ended:
+        silence.send({})
+    assert ended.value.value == {}
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (b"ok", "bytes without a stamp"),
+        (None, "NoneType without a stamp"),
+        ((HERE, 3, 1, "word", b"ok", None), "tuple without a stamp"),
+        (Summed(("a",)), "Summed without a stamp"),
+    ],
+)
+def test_what_has_no_stamp_ends_the_exchange(message, why, signed):
+    with pytest.raises(AggregationAbortedError, match=f"^a message of a is refused: {why}$"):
+        post(signed=signed).opened({"a": message, "b": letter(sender="b", signed=signed)}, WORD)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("content", [b"o", b"too long", "ok", None, [b"ok"], np.zeros(2), {"a": b"ok"}])
+def test_what_is_of_another_kind_ends_the_exchange(content, signed):
+    with pytest.raises(AggregationAbortedError, match=r"^a message of a is refused: .* instead of "):
+        post(signed=signed).opened({"a": letter(content, signed=signed)}, WORD)
+
+
+def refused_signature(message, sender="a", receiver="server", hear=WORD):
+    with pytest.raises(
+        AggregationAbortedError, match=f"^a message of {sender} is refused: the signature is not its own"
+    ):
+        post(receiver, signed=True).opened({sender: message}, hear)
+
+
+def test_a_signature_holds_for_one_message():
+    """Neither its content, nor who it is from or for, nor where it belongs can be changed under the signature."""
+    good = letter(signed=True)
+    assert post(signed=True).opened({"a": good}, WORD) == {"a": b"ok"}
+    refused_signature(replace(good, content=b"no"))
+    refused_signature(good, sender="b")
+    refused_signature(good, receiver="b")
+    for where in ({"session": ELSEWHERE}, {"serial": (2, 1)}, {"serial": (3, 0)}, {"phase": "answer"}):
+        other = letter(signed=True, **where)
+        assert post(signed=True).opened({"a": other}, WORD) == {}
+        refused_signature(replace(other, session=HERE, round=3, place=1, phase="word"))
+
+
+def test_without_signatures_a_changed_message_passes():
+    """So the way must be one on which nobody can change it."""
+    assert post().opened({"a": replace(letter(), content=b"no")}, WORD) == {"a": b"no"}
+    assert post().opened({"b": letter()}, WORD) == {"b": b"ok"}  # nor does anything tell who it is from
+    assert post().opened({"a": replace(letter(serial=(2, 1)), round=3)}, WORD) == {"a": b"ok"}
+
+
+@given(st.integers(0, 511))
+def test_a_signature_with_any_bit_turned_is_found(bit):
+    good = letter(signed=True)
+    turned = bytearray(good.signature)
+    turned[bit // 8] ^= 1 << bit % 8
+    refused_signature(replace(good, signature=bytes(turned)))
+
+
+@pytest.mark.parametrize("signature", [None, b"", bytes(64), bytes(65), "text", 0, np.zeros(64, np.uint8)], ids=repr)
+def test_what_is_no_signature_is_found(signature):
+    refused_signature(replace(letter(signed=True), signature=signature))
+
+
+def test_signatures_of_two_parties_swapped_are_found():
+    one, two = (letter(sender=name, signed=True) for name in "ab")
+    refused_signature(replace(one, signature=two.signature))
+    refused_signature(replace(two, signature=one.signature), sender="b")
+
+
+def test_a_party_that_nobody_has_a_key_of_is_refused():
+    stranger = Post("c", HERE, (3, 1), Ed25519Signer(SigningKey.generate(), REGISTRY))
+    message = next(stranger.tell("word", {"server": b"ok"}))["server"]
+    refused_signature(message, sender="c", hear=replace(WORD, senders=("c",)))
+
+
+def test_what_goes_to_many_is_signed_for_each():
+    content = np.arange(3.0)
+    mail = next(post("server", signed=True).tell("word", dict.fromkeys("ab", content)))
+    assert mail["a"].signature != mail["b"].signature
+    apart = next(post("server", signed=True).tell("word", {"a": content.copy()}))
+    assert apart["a"].signature == mail["a"].signature  # Ed25519 is deterministic
+
+
+def test_what_cannot_be_sent_cannot_be_signed():
+    with pytest.raises(MessageError, match="cannot hold"):
+        next(post("a", signed=True).tell("word", {"server": object()}))
+    refused = replace(letter(signed=True), content=object())
+    with pytest.raises(AggregationAbortedError, match=r"^a message of a is refused: .*cannot hold"):
+        post(signed=True).opened({"a": refused}, WORD)
+
+
+def test_what_is_found_later_is_blamed_on_the_sender_too():
+    with pytest.raises(AggregationAbortedError, match=r"^a message of a is refused: ValueError$"), blaming("a"):
+        raise ValueError
+    with pytest.raises(RuntimeError), blaming("a"):
+        raise RuntimeError("a defect")
+
+
+def test_what_a_message_claims_is_read_safely():
+    assert claims(letter(), "word")
+    assert not claims(letter(), "other")
+    assert not claims(b"word", "word")
+    assert not claims(replace(letter(), phase=np.array(["word", "word"]) == "word"), "word")
+
+
+scalars = st.one_of(st.none(), st.booleans(), st.integers(-(2**80), 2**80), st.floats(), st.text(), st.binary())
+contents_of_any_kind = st.recursive(
+    st.one_of(scalars, arrays(st.sampled_from(DTYPES), array_shapes(min_dims=0, min_side=0))),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.one_of(st.text(max_size=2), st.integers()), inner, max_size=3),
+        st.builds(Stamped, st.binary(max_size=3), st.integers(), st.integers(), st.text(max_size=2), inner),
+    ),
+    max_leaves=5,
+)
+
+
+@given(contents_of_any_kind)
+def test_the_digest_is_that_of_the_encoding(message):
+    assert digest_of(message) == hashlib.sha256(encode(message)).digest()
+
+
+def test_the_digest_is_that_of_the_encoding_for_arrays_of_any_layout():
+    table = np.arange(12.0).reshape(3, 4)
+    for array in (table.T, table[:, ::2], table[::-1], np.asfortranarray(table), table.astype(">f8"), table[:0]):
+        assert digest_of(array) == hashlib.sha256(encode(array)).digest()
+
+
+@given(contents_of_any_kind)
+def test_nothing_but_an_abort_comes_of_any_content(content):
+    for signed in (False, True):
+        gate, message = post(signed=signed), letter(content, signed=signed)
+        if type(content) is bytes and len(content) == 2:
+            assert gate.opened({"a": message}, WORD) == {"a": content}
+        else:
+            with pytest.raises(AggregationAbortedError, match=r"^a message of a is refused: "):
+                gate.opened({"a": message}, WORD)
+
+
+# -- late and repeated letters in whole exchanges ---------------------------------------------------------------------
+
+SILOS, SIZE = 3, 4
+AGGREGATIONS = [Plain(), Masked(), SecAgg()]
+SET_UP_AND_QUERY = 8
+"""More steps than the exchanges below have, set-up or query."""
+
+
+def total(aggregation, *faults):
+    """The sum after a set-up and a query over a network with these faults."""
+    protocols = Protocols(aggregation, tuple(range(SILOS)), RecordWeighting())
+    engine = Faulty(InProcess(), faults)
+    run(protocols.setup(np.ones((SILOS, 2), dtype=np.int64)), engine=engine)
+    updates = {f"silo{s}": Update(iter(()), np.full(SIZE, float(s))) for s in range(SILOS)}
+    return run(protocols.query(query_for(aggregation, SILOS, size=SIZE), updates), engine=engine)["server"].vector
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS, ids=str)
+@pytest.mark.parametrize("step", range(SET_UP_AND_QUERY))
+def test_a_letter_that_comes_twice_is_harmless(aggregation, step):
+    expected = np.full(SIZE, 3.0)
+    np.testing.assert_array_equal(total(aggregation, duplicate(step=step)), expected)
+    once = duplicate(step=step, sender="server", receiver="silo1")
+    np.testing.assert_array_equal(total(aggregation, once), expected)
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS, ids=str)
+@pytest.mark.parametrize("step", range(SET_UP_AND_QUERY))
+def test_a_step_that_comes_late_is_harmless(aggregation, step):
+    np.testing.assert_array_equal(total(aggregation, delay(2, step=step)), np.full(SIZE, 3.0))
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS, ids=str)
+def test_letters_of_the_set_up_that_arrive_in_a_query_are_strays(aggregation):
+    """Everything that anybody said at the set-up comes again, in every step of the query."""
+    protocols, traffic = Protocols(aggregation, tuple(range(SILOS)), RecordWeighting()), Traffic(keep=True)
+    run(protocols.setup(np.ones((SILOS, 2), dtype=np.int64)), traffic)
+    said = {}
+    for letter in traffic.transcript:
+        said.setdefault(letter.receiver, {}).setdefault(letter.sender, letter.message)
+    assert set(said) == {"server", "silo0", "silo1", "silo2"}
+
+    def haunted(name, party):
+        """Hears the old letters of those who say nothing new beside the new ones."""
+        mail = None
+        while True:
+            try:
+                sent = party.send(mail)
+            except StopIteration as end:
+                return end.value
+            heard = yield sent
+            mail = said[name] | heard if heard else heard
+
+    updates = {f"silo{s}": Update(iter(()), np.full(SIZE, float(s))) for s in range(SILOS)}
+    cast = protocols.query(query_for(aggregation, SILOS, size=SIZE), updates)
+    learned = run({name: haunted(name, party) for name, party in cast.items()})
+    np.testing.assert_array_equal(learned["server"].vector, np.full(SIZE, 3.0))
+
+
+def test_a_late_word_about_an_earlier_sum_is_no_answer():
+    """It neither ends the wait of a silo's protocol nor is taken for the word about this sum."""
+    told = _Told(post("a"), Hear(SUMMED, query_for(Plain(), 2).summed_kind(("a", "b")), ("server",)))
+    late, now = (letter(Summed(("b", "a")), "server", "a", SUMMED, serial=serial) for serial in ((2, 0), (3, 1)))
+    gate = post("a")
+    party = told.overhearing(gate.hear(replace(WORD, senders=("server",))))
+    assert next(party) == {}
+    assert party.send({"server": late}) == {}
+    assert gate.strays == {"server": 1}
+    assert told.silos is None
+    with pytest.raises(StopIteration) as ended:
+        party.send({"server": letter(b"ok", "server", "a")})
+    assert ended.value.value == {"server": b"ok"}
+    waiting = told.summed()
+    assert next(waiting) == {}
+    assert waiting.send({"server": late}) == {}
+    with pytest.raises(StopIteration) as ended:
+        waiting.send({"server": now})
+    assert ended.value.value == ("b", "a")
+    waiting = replace(told, silos=None).summed()
+    assert next(waiting) == {}
+    with pytest.raises(AggregationAbortedError, match="a message of server is refused: silos: a name from outside"):
+        waiting.send({"server": replace(now, content=Summed(("c", "a")))})
