@@ -18,7 +18,7 @@ from fedpriv.engines.failures import raise_failure
 from fedpriv.engines.ray_cluster import CONNECTION
 from fedpriv.engines.ray_party import HEAD, PIECE, PartyProcess, batches, pickled
 from fedpriv.errors import ConfigError
-from fedpriv.parties.messages import decode, encode
+from fedpriv.parties.messages import LIMIT, decode, encode
 from fedpriv.parties.party import Mail, Memory, PartySpec
 
 STARTING = 600.0
@@ -111,13 +111,13 @@ class RaySession(Session):
             if name not in self.reasons:
                 *early, last = batches(request)
                 for pieces in early:
-                    self.actors[name].take.remote(*pieces)
+                    self.actors[name].take.remote(verb, *pieces)
                 pending[name] = self.actors[name].serve.remote(verb, *last)
         replies = {}
         for name, start in sorted(self._replies(pending, timeout).items()):
             reply = self._rest(name, start, timeout)
-            if reply is not None:
-                replies[name] = decode(reply)
+            if reply is not None and (read := self._read(name, reply)) is not None:
+                replies[name] = read
         for name, (kind, content) in replies.items():
             if kind == "raised":
                 raise_failure(name, content)
@@ -159,16 +159,34 @@ class RaySession(Session):
         return {name for name, ref in names if self._result(name, ref) == (True, True)}
 
     def _rest(self, name: str, start: bytes, timeout: float) -> bytes | None:
-        """A whole reply by its start; None if the party is lost over it."""
+        """A whole reply by its start; None if the party is lost over it. What it says of its length is held against
+        the limit before anything is asked for, and every piece against that length."""
         length, parts = int.from_bytes(start[:HEAD], "little"), [start[HEAD:]]
         places = range(PIECE, length, PIECE)
+        if length > LIMIT or len(parts[0]) != min(PIECE, length):
+            self._lose(name, f"a reply that is said to have {length} bytes, at most {LIMIT}, and is cut elsewhere")
+            return None
         for first in range(0, len(places), AT_ONCE):
             refs = [self.actors[name].give.remote(place) for place in places[first : first + AT_ONCE]]
             answered, pieces = self._result(name, refs, timeout)
             if not answered:
                 return None
+            if any(len(piece) > PIECE for piece in pieces):
+                break
             parts += pieces
-        return b"".join(parts)
+        if sum(map(len, parts)) == length:
+            return b"".join(parts)
+        self._lose(name, f"a reply that does not have the {length} bytes that it should have")
+        return None
+
+    def _read(self, name: str, reply: bytes) -> tuple[str, Any] | None:
+        """What a reply says; None if the party is lost over it, since it is none."""
+        try:
+            kind, content = decode(reply)
+        except (TypeError, ValueError) as error:  # a MessageError, or no pair
+            self._lose(name, f"its reply cannot be read: {error}")
+            return None
+        return kind, content
 
     def _result(self, name: str, refs: Any, timeout: float | None = None) -> tuple[bool, Any]:
         """Whether there is a result, and what it is; a party that has none is lost."""
