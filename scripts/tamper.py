@@ -1,6 +1,6 @@
 """Prints what becomes of tampered messages under every aggregation, and writes it as a page.
 
-    python -m scripts.tamper tampered-messages.md --trials 20 secagg masked
+python -m scripts.tamper tampered-messages.md --trials 20 secagg masked
 """
 
 from __future__ import annotations

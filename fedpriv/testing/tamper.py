@@ -101,7 +101,9 @@ class Outcomes:
     def markdown(self) -> str:
         """For a page."""
         lines = [f"| {' | '.join(['message', *KINDS])} |", "| --- " * (1 + len(KINDS)) + "|"]
-        lines += [f"| {' | '.join([_row(row), *[self._cell(row, kind, '**{}**') for kind in KINDS]])} |" for row in self.rows]
+        lines += [
+            f"| {' | '.join([_row(row), *[self._cell(row, kind, '**{}**') for kind in KINDS]])} |" for row in self.rows
+        ]
         return "\n".join([f"### {self.title}", "", *lines, ""])
 
     def _cell(self, row: Row, kind: str, bad: str) -> str:
@@ -112,7 +114,9 @@ class Outcomes:
         return ", ".join(bad.format(part) if part.split()[0] in (SILENT, CRASH, UNNAMED) else part for part in parts)
 
 
-def tamper(exp: Experiment, *, trials: int = 20, seed: int = 0, title: str = "", kinds: Iterable[str] = KINDS) -> Outcomes:
+def tamper(
+    exp: Experiment, *, trials: int = 20, seed: int = 0, title: str = "", kinds: Iterable[str] = KINDS
+) -> Outcomes:
     """Tamper with every phase of the set-up and of a round's query, `trials` times in every way.
 
     The experiment's rounds must have one query each. seed: of which letters are met, and how they are damaged.
