@@ -164,7 +164,7 @@ class RaySession(Session):
         length, parts = int.from_bytes(start[:HEAD], "little"), [start[HEAD:]]
         places = range(PIECE, length, PIECE)
         if length > LIMIT or len(parts[0]) != min(PIECE, length):
-            self._lose(name, f"a reply that is said to have {length} bytes, at most {LIMIT}, and is cut elsewhere")
+            self._lose(name, f"a reply that claims {length} bytes (at most {LIMIT}) and begins with {len(parts[0])}")
             return None
         for first in range(0, len(places), AT_ONCE):
             refs = [self.actors[name].give.remote(place) for place in places[first : first + AT_ONCE]]

@@ -193,8 +193,8 @@ class _Told:
             mail = self._without((yield sent))
 
     def summed(self) -> Generator[Mail, Mail, tuple[str, ...]]:
-        """The silos of the sum. Raises AggregationAbortedError when nobody says: the silo could only go on from what the
-        others do not."""
+        """The silos of the sum. Raises AggregationAbortedError when nobody says: what it remembers would no longer
+        fit the others'."""
         while self.silos is None:
             mail = yield {}
             self._without(mail)

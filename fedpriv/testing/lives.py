@@ -59,7 +59,7 @@ class Bench:
         simulation, networks = self.simulation, FaultyNetworks(tuple(faults))
         life = Life(sent=networks.sent)
         everybody = (*simulation.aggregation.helpers, *simulation.silos)
-        simulation.session.reopen(dict.fromkeys(everybody, {}))
+        simulation.session.reopen({name: {} for name in everybody})
         simulation.silo_states.clear()
         simulation.session.network = networks
         for round in (0, *rounds):

@@ -20,17 +20,17 @@ def count(number):
 
 
 BOMBS = {
-    "empty arrays": (b"a\x0b\x01" + count(0), 10**5),
+    "empty arrays": (b"a\x0b\x01" + count(0), 3 * 10**4),
     "arrays of many dimensions": (b"a\x0b\x20" + count(0) * 32, 3 * 10**4),
-    "scalars": (b"g\x01\x01", 10**6),
-    "nothing": (b"N", 10**6),
-    "empty lists": (b"l" + count(0), 10**5),
-    "empty tuples in tuples": (b"t" + count(1) + b"t" + count(0), 10**5),
-    "empty dictionaries": (b"d" + count(0), 10**5),
-    "dictionaries of one": (b"d" + count(1) + encode(1) + b"N", 10**5),
-    "empty broadcasts": (b"o" + count(9) + b"Broadcast" + b"t" + count(2) + b"d" + count(0) + b"N", 10**5),
-    "short numbers": (encode(1000), 3 * 10**5),
-    "short texts": (encode("é"), 3 * 10**5),
+    "scalars": (b"g\x01\x01", 10**5),
+    "nothing": (b"N", 10**5),
+    "empty lists": (b"l" + count(0), 3 * 10**4),
+    "empty tuples in tuples": (b"t" + count(1) + b"t" + count(0), 3 * 10**4),
+    "empty dictionaries": (b"d" + count(0), 3 * 10**4),
+    "dictionaries of one": (b"d" + count(1) + encode(1) + b"N", 3 * 10**4),
+    "empty broadcasts": (b"o" + count(9) + b"Broadcast" + b"t" + count(2) + b"d" + count(0) + b"N", 3 * 10**4),
+    "short numbers": (encode(1000), 6 * 10**4),
+    "short texts": (encode("é"), 6 * 10**4),
 }
 
 
@@ -94,7 +94,7 @@ def test_integers_stay_within_the_bound(bits):
 
 @pytest.mark.parametrize("kind", contents(2, 2))
 def test_what_ten_thousand_honest_silos_say_is_read(kind):
-    data = frames(10_000, 2_000_000)[kind] if kind in ("masked", "vectors") else frames(10_000, 10_000)[kind]
+    data = frames(10_000, 300_000)[kind]
     peak, message = peak_of(data)
     assert message is not None
     assert peak <= bound(data)
