@@ -97,7 +97,7 @@ class WeighingServer(HelperProtocol):
     def weights_of_silos(
         self, task: SetUp, post: Post, said: tuple[str, Mail] = ("", {})
     ) -> Generator[Mail, Mail, Mail]:
-        """Each silo's weights, made of the counts of all; none where silos compute them. said: a phase and what is to be
+        """Each silo's weights, made of the counts of all; none where silos compute them. said: a phase and what is
         sent in it first. Raises ValueError for weights beyond the sensitivity bound."""
         phase, mail = said
         if not self.weighting.needs_counts:
