@@ -7,7 +7,7 @@ that tells several silos too much of one user, each time less than 1, can still 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -67,7 +67,7 @@ class WeightedSilo(SiloProtocol):
         if not self.weighting.needs_counts:
             self.weights = self.weighting.own_weights(self.silos.index(self.name), (len(self.silos), len(counts)))
             return
-        post, row = task.post(self.name), Array(np.float64, counts.shape, low=0.0, high=1.0)
+        post, row = task.post(self.name, self.signer), Array(np.float64, counts.shape, low=0.0, high=1.0)
         heard = yield from post.exchange(COUNTS, {SERVER: counts}, Hear(WEIGHTS, row, (SERVER,)))
         post.require_all([SERVER], heard)
         with blaming(SERVER):
@@ -98,12 +98,18 @@ class WeighingServer(HelperProtocol):
         if weights:
             yield from post.tell(WEIGHTS, weights)
 
-    def weights_of_silos(self, task: SetUp, post: Post) -> Generator[Mail, Mail, Mail]:
-        """Each silo's weights, made of the counts of all; none where silos compute them. Raises ValueError for weights
-        beyond the sensitivity bound."""
+    def weights_of_silos(
+        self, task: SetUp, post: Post, said: tuple[str, Mail] = ("", {})
+    ) -> Generator[Mail, Mail, Mail]:
+        """Each silo's weights, made of the counts of all; none where silos compute them. said: a phase and what is
+        sent in it first. Raises ValueError for weights beyond the sensitivity bound."""
+        phase, mail = said
         if not self.weighting.needs_counts:
+            if mail:
+                yield from post.tell(phase, mail)
             return {}
-        counts = yield from post.hear(Hear(COUNTS, Array(np.int64, (task.n_units,), low=0, high=MOST), self.silos))
+        shown = Hear(COUNTS, Array(np.int64, (task.n_units,), low=0, high=MOST), self.silos)
+        counts = yield from post.exchange(phase, mail, shown)
         post.require_all(self.silos, counts)
         table = self.weighting.weights(np.stack([counts[name] for name in self.silos]))
         return dict(zip(self.silos, bounded_weights(table)))
@@ -115,18 +121,16 @@ class KeyPassingServer(WeighingServer):
     def setup(self, task: SetUp) -> Party:
         post = task.post(SERVER)
         weights = yield from self.weights_of_silos(task, post)
-        yield from passed_keys(post, weights, self.silos)
+        keys = yield from heard_keys(post, self.silos, (WEIGHTS, weights))
+        yield from post.tell(KEYS, dict.fromkeys(self.silos, keys))
 
 
-def passed_keys(
-    post: Post, weights: Mail, silos: tuple[str, ...], own: Mapping[str, bytes] | None = None
+def heard_keys(
+    post: Post, silos: tuple[str, ...], said: tuple[str, Mail] = ("", {})
 ) -> Generator[Mail, Mail, dict[str, bytes]]:
-    """The server's part in the exchange of public keys, after it has sent `weights`: everybody's, by name, its `own`
-    too if it has one."""
-    keys = yield from post.exchange(WEIGHTS, weights, Hear(KEY, Raw(KEY_BYTES), silos))
+    """What the server passes on: all silos' public keys, by name. said: a phase and what it sends in it first."""
+    keys = yield from post.exchange(*said, Hear(KEY, Raw(KEY_BYTES), silos))
     post.require_all(silos, keys)
-    keys |= own or {}
-    yield from post.tell(KEYS, dict.fromkeys(silos, keys))
     return keys
 
 

@@ -17,9 +17,9 @@ import ray
 import ray.cloudpickle
 
 from fedpriv.engines.base import Sent
-from fedpriv.engines.failures import failure_of
+from fedpriv.engines.failures import PartyFailure, failure_of
 from fedpriv.engines.inprocess import answer
-from fedpriv.parties.messages import decode, encode
+from fedpriv.parties.messages import LIMIT, MessageError, decode, encode
 from fedpriv.parties.party import Participant, Party
 
 pickled: Callable[[Any], bytes] = ray.cloudpickle.dumps
@@ -53,6 +53,7 @@ class PartyProcess:
         self.participant: Participant | None = None
         self.party: Party | None = None
         self.request: list[bytes] = []
+        self.held = 0
         self.reply = b""
         self.answering = False
 
@@ -63,17 +64,23 @@ class PartyProcess:
         sys.path += [entry for entry in path if entry not in sys.path]
         os.environ["OMP_NUM_THREADS"] = str(threads)  # for libraries that are yet to be loaded
 
-    def take(self, *pieces: bytes) -> None:
-        """The next pieces of a request."""
-        self.request += pieces
+    def take(self, verb: str, *pieces: bytes) -> None:
+        """The next pieces of a request. Mail that grows beyond what a message may be is not kept."""
+        self.held += sum(map(len, pieces))
+        if verb != "wake" or self.held <= LIMIT:
+            self.request += pieces
+        else:
+            self.request.clear()
 
     def serve(self, verb: str, *pieces: bytes) -> bytes:
         """The last pieces of a request; returns the length of the reply, `HEAD` bytes, and the reply's first piece."""
-        request = b"".join([*self.request, *pieces])
+        self.take(verb, *pieces)
+        request, held = b"".join(self.request), self.held
         self.request.clear()
+        self.held = 0
         self.answering = True
         try:
-            self.reply = self._reply(verb, request)
+            self.reply = self._reply(verb, request) if len(request) == held else encode(("raised", _too_large(held)))
         finally:
             self.answering = False
         return len(self.reply).to_bytes(HEAD, "little") + self.reply[:PIECE]
@@ -114,3 +121,10 @@ class PartyProcess:
     def _checkpoint(self, request: bytes) -> tuple[str, Any]:
         assert self.participant is not None
         return "done", dict(self.participant.checkpoint())
+
+
+def _too_large(size: int) -> PartyFailure:
+    try:
+        raise MessageError(f"mail of {size} bytes, more than {LIMIT}")
+    except MessageError as error:
+        return failure_of(error)

@@ -128,7 +128,7 @@ class RaySession(Session):
             if name not in self.reasons:
                 *early, last = batches(request)
                 for pieces in early:
-                    self.actors[name].take.remote(*pieces)
+                    self.actors[name].take.remote(verb, *pieces)
                 pending[name] = self.actors[name].serve.remote(verb, *last)
         replies = {}
         for name, start in sorted(self._replies(pending, timeout).items()):
@@ -180,19 +180,25 @@ class RaySession(Session):
         return {name for name, ref in names if self._result(name, ref) == (True, True)}
 
     def _rest(self, name: str, start: bytes, timeout: float) -> bytes | None:
-        """A whole reply by its start; None if the party is lost over it."""
+        """A whole reply by its start; None if the party is lost over it. What it says of its length is held against
+        the limit before anything is asked for, and every piece against that length."""
         length, parts = int.from_bytes(start[:HEAD], "little"), [start[HEAD:]]
-        if length > LIMIT:
-            self._lose(name, f"a reply of {length} bytes, more than any message has")
-            return None
         places = range(PIECE, length, PIECE)
+        if length > LIMIT or len(parts[0]) != min(PIECE, length):
+            self._lose(name, f"a reply that claims {length} bytes (at most {LIMIT}) and begins with {len(parts[0])}")
+            return None
         for first in range(0, len(places), AT_ONCE):
             refs = [self.actors[name].give.remote(place) for place in places[first : first + AT_ONCE]]
             answered, pieces = self._result(name, refs, timeout)
             if not answered:
                 return None
+            if any(len(piece) > PIECE for piece in pieces):
+                break
             parts += pieces
-        return b"".join(parts)
+        if sum(map(len, parts)) == length:
+            return b"".join(parts)
+        self._lose(name, f"a reply that does not have the {length} bytes that it should have")
+        return None
 
     def _result(self, name: str, refs: Any, timeout: float | None = None) -> tuple[bool, Any]:
         """Whether there is a result, and what it is; a party that has none is lost."""

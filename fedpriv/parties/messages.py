@@ -1,5 +1,5 @@
-"""Messages as bytes, with a closed set of types: reading foreign bytes can run no code and take no more memory than
-their own length.
+"""Messages as bytes, with a closed set of types: reading foreign bytes can run no code, and takes no more memory than
+`GROWTH` times their own length and `ALLOWANCE`.
 
 A message is None, a bool, an int of any size, a float, a str, bytes, a tuple, list or dict (keys: str or int) of
 messages, a numpy array or scalar of booleans or numbers, or a registered dataclass of messages. Equal bytes mean equal
@@ -26,10 +26,16 @@ LIMIT = 2**30
 DEPTH = 32
 """Deepest nesting of tuples, lists and dicts."""
 
+GROWTH, ALLOWANCE = 4, 2**19
+"""What is read may take `GROWTH` times its own bytes and `ALLOWANCE` bytes more. Vectors, keys and sealed shares take
+less; names and short arrays take a little more, and the allowance is for 10,000 silos' in one message."""
+
 DTYPES = tuple(
     np.dtype(code)
     for code in ("?", "<i1", "<i2", "<i4", "<i8", "<u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "<c8", "<c16")
 )
+NATIVE = tuple(dtype.newbyteorder("=") for dtype in DTYPES)
+"""Shared by all arrays that are read; one of its own would double what a short array takes."""
 
 T = TypeVar("T")
 _REGISTERED: dict[str, type] = {}
@@ -147,13 +153,15 @@ def _sized(letter: bytes, content: bytes) -> bytes:
 
 
 class _Reader:
-    """Takes a message off a buffer; every length is held against what is left of it before anything is allocated."""
+    """Takes a message off a buffer; everything that follows from a length is held against what is left of the buffer
+    and of the memory, before anything is allocated."""
 
     def __init__(self, data: bytes) -> None:
-        self.data = data
+        self.data = memoryview(data)
         self.at = 0
+        self.room = GROWTH * len(data) + ALLOWANCE
 
-    def take(self, size: int) -> bytes:
+    def take(self, size: int) -> memoryview:
         if size > len(self.data) - self.at:
             raise MessageError("a message that ends too early")
         self.at += size
@@ -166,23 +174,32 @@ class _Reader:
             raise MessageError("a message that ends too early")
         return count
 
+    def pay(self, size: int, passing: int = 0) -> None:
+        """Book the memory of an object, CPython's bytes; passing: what making it takes for a moment. Raises
+        MessageError when so much is not left."""
+        self.room -= size
+        if self.room < passing:
+            raise MessageError("a message that would take far more memory than its own bytes")
+
     def message(self, depth: int) -> Any:
         if depth > DEPTH:
             raise MessageError(f"nested more than {DEPTH} deep")
-        letter = self.take(1)
+        letter = bytes(self.take(1))
         if letter in (b"N", b"T", b"F"):
             return {b"N": None, b"T": True, b"F": False}[letter]
         if letter == b"f":
+            self.pay(24)
             return struct.unpack("<d", self.take(8))[0]
         if letter == b"i":
             return self.integer()
         if letter == b"s":
             return self.text()
         if letter == b"b":
-            return self.take(self.count())
+            content = self.take(self.count())
+            self.pay(33 + len(content))
+            return bytes(content)
         if letter in (b"t", b"l"):
-            items = [self.message(depth + 1) for _ in range(self.count())]
-            return tuple(items) if letter == b"t" else items
+            return self.items(depth, as_tuple=letter == b"t")
         if letter == b"d":
             return self.pairs(depth)
         if letter in (b"a", b"g"):
@@ -193,30 +210,47 @@ class _Reader:
 
     def integer(self) -> int:
         content = self.take(self.count())
+        self.pay(28 + 2 * len(content), passing=33 + len(content))
         value = int.from_bytes(content, "little", signed=True)
         if _int_bytes(value) != content:
             raise MessageError("an int with needless bytes")
         return value
 
     def text(self) -> str:
+        content = self.take(self.count())
+        self.pay(49 + len(content), passing=33 + len(content))
+        plain = bytes(content)
+        if not plain.isascii():  # one wide character makes all of them four bytes long
+            self.pay(27 + 3 * len(content), passing=33 + 3 * len(content))
         try:
-            return self.take(self.count()).decode()
+            return plain.decode()
         except UnicodeDecodeError as error:
             raise MessageError(str(error)) from error
+
+    def items(self, depth: int, *, as_tuple: bool) -> Any:
+        count = self.count()
+        self.pay(72 + 8 * count, passing=72 + 8 * count if as_tuple else 0)
+        items = [None] * count
+        for place in range(count):
+            items[place] = self.message(depth + 1)
+        return tuple(items) if as_tuple else items
 
     def instance(self, depth: int) -> Any:
         cls = _REGISTERED.get(self.text())
         values = self.message(depth + 1)
         if cls is None or type(values) is not tuple or len(values) != len(fields(cls)):
             raise MessageError("not the fields of a registered class")
+        self.pay(200 + 16 * len(values))
         try:
             return cls(*values)
         except Exception as error:
             raise MessageError(f"{cls.__name__} refuses its values: {error}") from error
 
     def pairs(self, depth: int) -> dict[str | int, Any]:
-        pairs: dict[str | int, Any] = {}
-        for _ in range(self.count()):
+        count, pairs = self.count(), dict[str | int, Any]()
+        cells = 1 << (3 * count // 2).bit_length() if count else 0  # a table is at most two thirds full
+        self.pay(72 + 20 * max(cells, 8 * bool(count)), passing=10 * cells)
+        for _ in range(count):
             key = self.message(depth + 1)
             if type(key) not in (str, int) or key in pairs:
                 raise MessageError("a key that is not a str or int, or comes twice")
@@ -231,8 +265,9 @@ class _Reader:
         if math.prod(max(size, 1) for size in shape) > LIMIT:
             raise MessageError(f"an array of shape {shape}")
         content = self.take(math.prod(shape) * DTYPES[code].itemsize)
+        self.pay(100 + 16 * dimensions + len(content), passing=300 + 32 * dimensions)
         flat = np.frombuffer(content, DTYPES[code])
         if code == 0 and flat.view(np.uint8).max(initial=0) > 1:
             raise MessageError("a boolean that is neither 0 nor 1")
-        array = flat.reshape(shape).astype(DTYPES[code].newbyteorder("="))
+        array = flat.reshape(shape).astype(NATIVE[code])
         return array[()] if scalar else array

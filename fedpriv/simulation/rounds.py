@@ -123,8 +123,6 @@ class Simulation(AbstractContextManager["Simulation"]):
             except AggregationAbortedError as abort:
                 return RoundResult(state, tally, lines, str(abort))
             tally += of_query
-            if query.stateful:
-                self.silo_states |= self.session.checkpoints(self.silos)
             with watch.phase("global_update"):
                 state = self.algo.global_update(state, query, total, self.deployment)
             if not all(np.isfinite(array).all() for array in state.arrays().values()):
@@ -148,11 +146,24 @@ class Simulation(AbstractContextManager["Simulation"]):
             tasks |= {silo_name(silo): asked for silo in query.invited}
             try:
                 learned = self.session.run(tasks, traffic)
+                total = self._agreed(query, learned)
+            except AggregationAbortedError:
+                if query.stateful:
+                    self._go_back()
+                raise
             finally:
                 lines += traffic.rows(query.round, query.name)
+            if query.stateful:
+                self.silo_states |= self.session.checkpoints(self.silos)
             reports = [report for report in learned.values() if isinstance(report, SiloReport)]
             watch.add("local_training", self.session.elapsed(report.seconds for report in reports))
-        return self._agreed(query, learned), sum((report.tally for report in reports), Tally())
+        return total, sum((report.tally for report in reports), Tally())
+
+    def _go_back(self) -> None:
+        """Make all silos anew from what they gave out last: some may have been told of a sum that nobody has, and would
+        go on from what the others do not remember."""
+        self.session.reopen({name: self.silo_states.get(name, {}) for name in self.silos})
+        self.ready = False
 
     def _addressed(self, query: Query, broadcast: Broadcast) -> Query:
         """The query with what its messages are checked by."""

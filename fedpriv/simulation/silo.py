@@ -15,6 +15,7 @@ import numpy as np
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.algorithms.base import Algorithm, LocalUpdate, Silo
 from fedpriv.deployment import Deployment
+from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.party import Mail, Memory, Party, PartySpec, WorkingParticipant
 from fedpriv.parties.post import Hear, Post, claims
 from fedpriv.query import SUMMED, Broadcast, Contributions, PendingState, Query, SetUp, SiloReport, Update
@@ -78,9 +79,8 @@ class SiloParticipant(WorkingParticipant):
         if work.pending is not None:
             work.finish()
             summed = query.covered(total).silos if total is not None else (yield from told.summed())
-            if summed is not None:
-                state = self.algo.silo_state(self.silo, work.pending, self.silo.name in summed)
-                self.silo = replace(self.silo, state=state)
+            state = self.algo.silo_state(self.silo, work.pending, self.silo.name in summed)
+            self.silo = replace(self.silo, state=state)
         return SiloReport(total, work.tally, self.watch.seconds.get("local_training", 0.0))
 
 
@@ -192,10 +192,13 @@ class _Told:
                 return end.value
             mail = self._without((yield sent))
 
-    def summed(self) -> Generator[Mail, Mail, tuple[str, ...] | None]:
-        """The silos of the sum; None when nobody says."""
+    def summed(self) -> Generator[Mail, Mail, tuple[str, ...]]:
+        """The silos of the sum. Raises AggregationAbortedError when nobody says: what it remembers would no longer
+        fit the others'."""
         if self.silos is None:
             self._learn((yield from self.post.hear(self.hear)))
+        if self.silos is None:
+            raise AggregationAbortedError(f"{self.post.name} has not been told who is in the sum")
         return self.silos
 
     def _without(self, mail: Mail) -> Mail:

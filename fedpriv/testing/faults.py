@@ -1,23 +1,36 @@
-"""Any engine with a network that loses, delays, repeats or changes chosen messages.
+"""Any engine with a network that loses, delays, repeats, confuses or changes chosen messages.
 
-A fault says which letters it meets, by exchange, step, sender and receiver (None: any), and what becomes of each. Every
-letter meets the first fault that fits. A late letter wakes its receiver like any other; when a newer one of the same
-sender arrives in the same step, the receiver gets only the newer.
+A fault says which letters it meets, by exchange, step, phase, sender and receiver (None: any), and what becomes of
+each. Every letter meets the first fault that fits. A late letter wakes its receiver like any other; when a newer one of
+the same sender arrives in the same step, the receiver gets only the newer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from itertools import count
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedpriv.engines.base import Engine, Network, Session
 from fedpriv.parties.party import Memory, PartySpec
+from fedpriv.parties.post import Stamped
 from fedpriv.parties.traffic import Letter
 
-Effect = Callable[[Any], list[tuple[int, Any]]]
-"""From a message to what arrives instead: (steps too late, message)."""
+Address = tuple[str | None, str, str]
+"""A phase, a sender and a receiver."""
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a network knows when it carries a letter: all letters of this step, and from earlier exchanges the last
+    message at each address."""
+
+    now: list[Letter]
+    before: Mapping[Address, Any]
+
+
+Effect = Callable[[Letter, Around], list[tuple[int, Any]]]
+"""What arrives instead of a letter: (steps too late, message)."""
 
 
 @dataclass(frozen=True)
@@ -29,30 +42,73 @@ class Fault:
     sender: str | None = None
     receiver: str | None = None
     exchange: int | None = None
+    phase: str | None = None
 
     def fits(self, exchange: int, letter: Letter) -> bool:
-        wanted = (self.exchange, self.step, self.sender, self.receiver)
-        return all(want is None or want == has for want, has in zip(wanted, (exchange, *letter[:3])))
+        wanted = (self.exchange, self.step, self.sender, self.receiver, self.phase)
+        return all(want is None or want == has for want, has in zip(wanted, (exchange, *letter[:3], phase_of(letter))))
 
 
 def drop(**where: Any) -> Fault:
-    """The letter never arrives. where: exchange, step, sender, receiver."""
-    return Fault(lambda message: [], **where)
+    """The letter never arrives. where: exchange, step, phase, sender, receiver."""
+    return Fault(lambda letter, around: [], **where)
 
 
 def delay(steps: int, **where: Any) -> Fault:
     """The letter arrives `steps` steps late."""
-    return Fault(lambda message: [(steps, message)], **where)
+    return Fault(lambda letter, around: [(steps, letter.message)], **where)
 
 
 def duplicate(**where: Any) -> Fault:
     """The letter arrives, and again one step later."""
-    return Fault(lambda message: [(0, message), (1, message)], **where)
+    return Fault(lambda letter, around: [(0, letter.message), (1, letter.message)], **where)
 
 
 def alter(change: Callable[[Any], Any], **where: Any) -> Fault:
-    """The letter arrives as change(message)."""
-    return Fault(lambda message: [(0, change(message))], **where)
+    """The letter arrives as change(message); `fedpriv.testing.damage` has changes that know nothing of a protocol."""
+    return Fault(lambda letter, around: [(0, change(letter.message))], **where)
+
+
+def replay(old: Iterable[Letter] | None = None, **where: Any) -> Fault:
+    """Instead of the letter arrives an old one of the same phase, sender and receiver: the last of an earlier exchange
+    or, when they are given, of `old` ones. Where there was none it arrives as it is."""
+    given = None if old is None else {address_of(letter): letter.message for letter in old}
+
+    def effect(letter: Letter, around: Around) -> list[tuple[int, Any]]:
+        return [(0, (around.before if given is None else given).get(address_of(letter), letter.message))]
+
+    return Fault(effect, **where)
+
+
+def swap(one: str, other: str, **where: Any) -> Fault:
+    """What the two have sent to the same receiver in the same step arrives in each other's name."""
+    return _exchanged("sender", one, other, where)
+
+
+def misdeliver(one: str, other: str, **where: Any) -> Fault:
+    """What the same sender has sent to the two in the same step arrives at the other one."""
+    return _exchanged("receiver", one, other, where)
+
+
+def _exchanged(side: str, one: str, other: str, where: Mapping[str, Any]) -> Fault:
+    partner = {one: other, other: one}
+
+    def effect(letter: Letter, around: Around) -> list[tuple[int, Any]]:
+        own = getattr(letter, side)
+        wanted = letter._replace(**{side: partner.get(own, own)})[:3]
+        return [(0, next((match.message for match in around.now if match[:3] == wanted), letter.message))]
+
+    return Fault(effect, **where)
+
+
+def phase_of(letter: Letter) -> str | None:
+    """The phase that a stamped message belongs to."""
+    return letter.message.phase if type(letter.message) is Stamped else None
+
+
+def address_of(letter: Letter) -> Address:
+    """Which letters of other exchanges correspond to it."""
+    return phase_of(letter), letter.sender, letter.receiver
 
 
 @dataclass(frozen=True)
@@ -66,21 +122,40 @@ class Faulty(Engine):
         self.engine.check(device)
 
     def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
-        session, exchanges = self.engine.open(specs, memories), count()
-        session.network = lambda: _FaultyNetwork(next(exchanges), self.faults)
+        session = self.engine.open(specs, memories)
+        session.network = FaultyNetworks(self.faults)
         return session
 
 
+@dataclass
+class FaultyNetworks:
+    """Makes the network of each exchange of one session. sent: all letters so far, by exchange."""
+
+    faults: tuple[Fault, ...]
+    sent: list[list[Letter]] = field(default_factory=list)
+
+    def __call__(self) -> Network:
+        before = {address_of(letter): letter.message for letters in self.sent for letter in letters}
+        self.sent.append([])
+        return _FaultyNetwork(len(self.sent) - 1, self.faults, self.sent[-1], before)
+
+
 class _FaultyNetwork(Network):
-    def __init__(self, exchange: int, faults: tuple[Fault, ...]) -> None:
+    def __init__(
+        self, exchange: int, faults: tuple[Fault, ...], sent: list[Letter], before: Mapping[Address, Any]
+    ) -> None:
         self.exchange = exchange
         self.faults = faults
+        self.sent = sent
+        self.before = before
         self.late: list[tuple[int, Letter]] = []
 
     def carry(self, step: int, letters: list[Letter]) -> list[Letter]:
+        self.sent += letters
+        around = Around(letters, self.before)
         for letter in letters:
             fault = next((fault for fault in self.faults if fault.fits(self.exchange, letter)), None)
-            for lag, message in fault.effect(letter.message) if fault else [(0, letter.message)]:
+            for lag, message in fault.effect(letter, around) if fault else [(0, letter.message)]:
                 self.late.append((step + lag, letter._replace(message=message)))
         due = [letter for when, letter in self.late if when <= step]
         self.late = [(when, letter) for when, letter in self.late if when > step]

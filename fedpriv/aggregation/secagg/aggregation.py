@@ -39,7 +39,7 @@ from fedpriv.aggregation.ring import RingAggregation, RingSilo, ring_encoding, r
 from fedpriv.aggregation.secagg.messages import Terms
 from fedpriv.aggregation.secagg.server import Collector
 from fedpriv.aggregation.secagg.silo import Member
-from fedpriv.aggregation.weighted import WeighingServer, exchanged_keys, passed_keys, server_trust
+from fedpriv.aggregation.weighted import KEYS, WEIGHTS, WeighingServer, exchanged_keys, heard_keys, server_trust
 from fedpriv.crypto.signatures import Ed25519Signer, SigningKey, VerificationKey
 from fedpriv.errors import require
 
@@ -121,10 +121,10 @@ class SecAggSilo(RingSilo):
     signer: Ed25519Signer = field(init=False)
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
-        yield from super().setup(task, counts)
         key = SigningKey.generate()
         keys = yield from exchanged_keys(task.post(self.name), key.verification_key.raw, (*self.silos, SERVER))
         self.signer = Ed25519Signer(key, {name: VerificationKey(raw) for name, raw in keys.items()})
+        yield from super().setup(task, counts)  # counts and weights are signed too
 
     def query(self, query: Query, respond: Respond) -> Party:
         post = query.post(self.name, self.signer)
@@ -149,10 +149,14 @@ class SecAggServer(WeighingServer):
     signer: Ed25519Signer = field(init=False)
 
     def setup(self, task: SetUp) -> Party:
-        post, own = task.post(SERVER), SigningKey.generate()
-        weights = yield from self.weights_of_silos(task, post)
-        keys = yield from passed_keys(post, weights, self.silos, {SERVER: own.verification_key.raw})
+        own = SigningKey.generate()
+        keys = yield from heard_keys(task.post(SERVER), self.silos)
+        keys |= {SERVER: own.verification_key.raw}
         self.signer = Ed25519Signer(own, {name: VerificationKey(raw) for name, raw in keys.items()})
+        post = task.post(SERVER, self.signer)
+        weights = yield from self.weights_of_silos(task, post, (KEYS, dict.fromkeys(self.silos, keys)))
+        if weights:
+            yield from post.tell(WEIGHTS, weights)
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         draws = query.streams.secret(query.stream("silo sample"), query.round, SERVER)

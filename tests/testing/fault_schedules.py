@@ -1,0 +1,85 @@
+"""Random schedules of faults for hypothesis, and what every life under one of them must be."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import contextmanager
+
+from hypothesis import strategies as st
+
+from fedpriv.testing import experiment
+from fedpriv.testing.faults import delay, drop, duplicate
+from fedpriv.testing.lives import Bench
+
+SMALL = ("preset.n_users=6", "preset.local_epochs=1", "preset.silo_epochs=1")
+SURVIVES = ("aggregation=secagg", "allocator.n_silos=4", "aggregation.cohort=3", "aggregation.threshold=3")
+COUNTED = ("algo=uldp_avg", "algo.weighting=records")
+STATEFUL = ("algo=scaffold",)
+PRIVATE = (
+    "aggregation=private_weighting",
+    "aggregation.key_bits=256",
+    "aggregation.n_max=12",
+    "aggregation.count_cap=4",
+    "aggregation.precision=16",
+)
+WORLDS = {
+    "secagg": (*SURVIVES, *COUNTED),
+    "secagg, stateful": (*SURVIVES, *STATEFUL),
+    "masked": ("aggregation=masked", *COUNTED),
+    "masked, stateful": ("aggregation=masked", *STATEFUL),
+    "plain": ("aggregation=plain", *COUNTED),
+    "plain, stateful": ("aggregation=plain", *STATEFUL),
+    "private weighting": (*PRIVATE, *COUNTED),
+}
+ROUNDS = (1, 2)
+LONGEST = 60
+"""Seconds after which a life hangs; it takes a tenth of one."""
+
+PARTIES = ("server", "silo0", "silo1", "silo2", "silo3")
+somebody = st.none() | st.sampled_from(PARTIES)
+places = st.fixed_dictionaries(
+    {
+        "exchange": st.none() | st.integers(0, 3),
+        "step": st.none() | st.integers(0, 11),
+        "sender": somebody,
+        "receiver": somebody,
+    }
+)
+faults = st.one_of(
+    st.tuples(st.just(drop), st.just(()), places),
+    st.tuples(st.just(delay), st.tuples(st.integers(1, 4)), places),
+    st.tuples(st.just(duplicate), st.just(()), places),
+)
+schedules = st.lists(faults, min_size=1, max_size=5)
+"""Lists of (what happens, how long, to which letters); as plain values, so that a failing one prints and shrinks."""
+
+
+def bench(world, engine=None) -> Bench:
+    return Bench(experiment(*SMALL, *WORLDS[world], *(() if engine is None else (f"engine={engine}",))))
+
+
+def check(parties: Bench, schedule) -> str:
+    """One life: every sum it learns is right, and it ends as a life may. Returns what became of it."""
+    with ends_in_time():
+        life = parties.live([make(*arguments, **where) for make, arguments, where in schedule], ROUNDS)
+    if life.crash is not None:
+        raise life.crash
+    assert parties.is_right(life), life
+    assert all(life.aborts.values())
+    return f"{len(life.successes)} of {len(ROUNDS)} rounds"
+
+
+@contextmanager
+def ends_in_time():
+    """Raises TimeoutError in what hangs."""
+
+    def hangs(*_):
+        raise TimeoutError(f"no end within {LONGEST} seconds")
+
+    before = signal.signal(signal.SIGALRM, hangs)
+    signal.alarm(LONGEST)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
