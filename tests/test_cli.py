@@ -140,7 +140,7 @@ def test_everything_that_is_sent_is_counted(finished):
     traffic = pd.read_csv(out / "traffic.csv")
     assert list(traffic.columns) == ["round", "query", "step", "party", "messages", "bytes"]
     size = sum(tensor.size for tensor in load_file(out / "model.safetensors").values())
-    # A stamp has 17 bytes for class and fields, 21 for the session, 6 each for round and place, 5 and its letters for the
+    # A stamp: 17 bytes for class and fields, 21 for the session, 6 each for round and place, 5 and its letters for the
     # phase, 1 for no signature; an array has 7 for type and length.
     broadcast = Broadcast({"params": np.zeros(size)})
     down = size_of(Stamped(bytes(16), 1, 0, "broadcast", broadcast))
