@@ -26,6 +26,10 @@ COLLECT = "MaskedInputCollection"
 CHECK = "ConsistencyCheck"
 UNMASK = "Unmasking"
 
+SHARE_BYTES = 4 * LIMBS
+SEALED = 2 * SHARE_BYTES + DIGEST_BYTES + TAG_BYTES
+"""Bytes in which the shares of both masks' secrets travel, with both names."""
+
 ADVERT = Row((Raw(KEY_BYTES), Raw(KEY_BYTES), Raw(SIGNATURE_BYTES)))
 """The kind of an `Advert`."""
 
@@ -38,7 +42,7 @@ Sharing = tuple[bytes, dict[str, bytes]]
 
 def sealed_kind(secrets: int = 2) -> Raw:
     """What the shares of so many secrets travel in, with both names."""
-    return Raw(secrets * 4 * LIMBS + DIGEST_BYTES + TAG_BYTES)
+    return Raw(SEALED + (secrets - 2) * SHARE_BYTES)
 
 
 def shares_kind(owners: Collection[str], *, whole: bool = True) -> Table:
