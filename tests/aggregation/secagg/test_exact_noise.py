@@ -18,11 +18,14 @@ from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.exact_noise import SecAggExactNoise
 from fedpriv.crypto.prg import SeededGenerator
+from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.query import Total, Update
 from fedpriv.run import train
 from fedpriv.simulation import prepare
+from fedpriv.stopwatch import Stopwatch
 from fedpriv.streams import Streams
+from fedpriv.testing.faults import Faulty, drop
 
 REVEAL = PHASES[4]
 FIVE = SecAggExactNoise(threshold=3, cohort=3)
@@ -295,6 +298,19 @@ def test_a_seeded_run_repeats_bit_for_bit_and_a_real_one_is_private(tmp_path):
     assert first == second
     trained(tmp_path / "real", *words, "randomness=system")
     assert json.loads((tmp_path / "real" / "status.json").read_text())["dp_valid"]
+
+
+def test_a_round_in_which_a_silo_falls_silent_is_applied_over_the_others():
+    """Its message is lost, or it leaves before it reveals anything: then its surplus is taken out all the same."""
+    words = ["algo=uldp_avg", "allocator.n_silos=4", "aggregation=secagg_exact_noise", "aggregation.threshold=3"]
+    summed = {}
+    for step in (5, 9):
+        exp = replace(experiment(*words), engine=Faulty(InProcess(), (drop(sender="silo1", exchange=1, step=step),)))
+        with prepare(exp) as simulation:
+            [query] = simulation.queries(1)
+            total, _ = simulation.exchange(query, simulation.state, watch=Stopwatch(), lines=[])
+        summed[step] = set(total.silos)
+    assert summed == {5: {"silo0", "silo2", "silo3"}, 9: set(names(4))}
 
 
 def test_epsilon_of_a_run_is_that_of_its_whole_noise(tmp_path):
