@@ -170,7 +170,7 @@ def _certain(number: int, sigma: int, shift: int) -> int:
     """The first 16 bits below which an acceptance is certain in the bin of this number, in integers: everybody who has
     the generator's seed must draw the same samples, whatever exponentials a machine computes."""
     if not shift:
-        return 2**PREFIX_BITS - 1
+        return (1 << PREFIX_BITS) - 1
     # The least likely place of a bin is its end.
     end = exponential((2 * number + 1) * 4**shift, 2 * sigma**2, WORD_BITS + GUARD_BITS)
     slack = int(2.0**WORD_BITS * FLOAT_ERROR) << GUARD_BITS + 1

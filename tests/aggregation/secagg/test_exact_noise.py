@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parties_of_generators import run
+from parties_of_generators import noting, run
 from queries import SYSTEM, query_for
 from runs import experiment
 from secure_sums import PHASES, leaving, names, ready, total_of
@@ -17,9 +17,12 @@ from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.exact_noise import SecAggExactNoise
+from fedpriv.audit.watch import Tap
 from fedpriv.crypto.prg import SeededGenerator
+from fedpriv.crypto.secret_sharing import Reconstruction
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import AggregationAbortedError, ConfigError
+from fedpriv.parties.messages import encode
 from fedpriv.query import Total, Update
 from fedpriv.run import train
 from fedpriv.simulation import prepare
@@ -131,6 +134,37 @@ def test_without_it_the_same_silos_would_hold_more_noise():
     """What honest noise costs otherwise: shares sized for the three that may be left, from all five."""
     sum_ = Sum(FIVE, [5] * 5, size=20_000)
     assert sum(sum_.noises.values()).var() / 20.0**2 == pytest.approx(5 / 3, rel=0.05)
+
+
+@pytest.mark.parametrize(("gone", "kept"), [(0, 0), (1, 1), (2, 2)])
+def test_survivors_let_go_of_surplus_alone(gone, kept):
+    """What they send together gives the first secret of each silo's surplus, and none before it."""
+    sum_, seen = Sum(FIVE, [2] * gone + [5] * (5 - gone)), {}
+    for name in sum_.names[gone:]:
+        sum_.cast[name] = noting(sum_.cast[name], seen.setdefault(name, []))
+    run(sum_.cast)
+    everything = b"".join(encode(said[SERVER]) for messages in seen.values() for said in messages)
+    place = {name: 1 + index for index, name in enumerate(sum_.names)}
+    for owner in seen:
+        links = sum_.noise.chain(sum_.secrets[owner])
+        assert not any(link in everything for link in links[:kept])
+        _, shares, own = seen[owner][-1][SERVER]
+        if kept == sum_.noise.parts:
+            assert (shares, own) == ({}, None)
+            continue
+        assert own == links[kept]
+        rows = {name: messages[-1][SERVER][1][owner] for name, messages in seen.items() if name != owner}
+        holders = sorted(rows)[:3]
+        join = Reconstruction.at([place[name] for name in holders])
+        assert join.secrets(np.stack([rows[name] for name in holders])[None]) == [links[kept]]
+
+
+def test_a_colluding_silo_can_take_out_the_noise_that_stays_and_no_more():
+    """What an audit gives the adversary is not the noise that the server has taken out already."""
+    sum_, tap = Sum(FIVE, [5] * 5, size=20_000), Tap(None)
+    tap.noise, tap.secret = sum_.noises["silo0"], sum_.secrets["silo0"]
+    for silos in (3, 4, 5):
+        assert tap.known(sum_.query, silos).var() == pytest.approx(20.0**2 / silos, rel=0.05)
 
 
 # -- survivors that lie ------------------------------------------------------------------------------------------------
