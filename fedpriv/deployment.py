@@ -72,7 +72,7 @@ class Observer:
     def subtracts(self) -> tuple[str, ...]:
         """What a certificate against it rests on if it knows a share of the noise."""
         if self.colluding:
-            return (f"one {self.name} subtracts the {self.own_shares} noise shares that it and colluding silos know",)
+            return (f"one {self.name} subtracts all noise that it and colluding silos ({self.colluding}) know",)
         return (f"one {self.name} subtracts its own noise share and does not collude",) if self.own_shares else ()
 
 
