@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 class SecAggExactNoise(SecAgg):
     """Sums modulo 2^bits over `cohort` silos or more, all that deliver, with as much noise for any number of them.
 
-    cohort: null = threshold. colluding: silos whose noise the server, or a curious silo (itself among them), is taken to know.
+    cohort: null = threshold. colluding: silos whose noise the server, or a curious silo, itself among them, is taken to
+    know.
     """
 
     colluding: int = 0
