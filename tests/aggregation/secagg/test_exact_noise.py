@@ -232,8 +232,8 @@ def test_silos_refuse_a_sum_over_fewer_than_they_noise_for():
     sum_.refused("refuses: a sum over 2 silos")
 
 
-def test_noise_that_was_never_added_makes_the_sum_noisier_and_no_less_private():
-    """A silo that adds nothing and lets go of parts all the same: its surplus is drawn, and comes in with a minus."""
+def test_a_silo_that_adds_no_noise_is_not_found_and_its_share_is_missing():
+    """It lets go of parts all the same: what it never added comes in with a minus, which makes up for some of it."""
     sum_ = Sum(FIVE, [5] * 5, size=20_000)
     updates = {name: Update(iter(()), sum_.noises[name].copy(), sum_.secrets[name]) for name in sum_.names}
     updates["silo0"] = Update(iter(()), np.zeros(20_000), sum_.secrets["silo0"])

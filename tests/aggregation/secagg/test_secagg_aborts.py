@@ -209,7 +209,9 @@ def test_a_ciphertext_with_swapped_names_inside(protocols, monkeypatch):
     ],
 )
 def test_a_wrong_set(protocols, change, why):
-    refused(server_says(protocols, 3, lambda _, sets: (sets[0], change(sets[1]))), f"of server is refused: part 1: {why}")
+    refused(
+        server_says(protocols, 3, lambda _, sets: (sets[0], change(sets[1]))), f"of server is refused: part 1: {why}"
+    )
 
 
 def test_a_set_with_a_silo_that_shared_no_secrets(protocols):
@@ -365,7 +367,9 @@ def test_a_masked_vector_moved_by_one_on_its_way_is_found(protocols):
 @pytest.mark.parametrize("signature", [None, b"", bytes(64), "text"], ids=repr)
 def test_a_signature_that_is_none(protocols, signature):
     cast = parties(protocols, VECTORS)
-    cast["silo2"] = on_its_way(cast["silo2"], PHASES[2], lambda sent: {SERVER: replace(sent[SERVER], signature=signature)})
+    cast["silo2"] = on_its_way(
+        cast["silo2"], PHASES[2], lambda sent: {SERVER: replace(sent[SERVER], signature=signature)}
+    )
     refused(cast, "a message of silo2 is refused: the signature is not its own")
 
 
