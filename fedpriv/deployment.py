@@ -55,7 +55,8 @@ class Observer:
     sees_messages: every silo's noised message, not the total alone.
     sees_sample: which users are sampled for a round.
     sees_counts: how record counts reach it where weights depend on them; None where they do not.
-    own_shares: how many noise shares of a sum it has drawn itself and can subtract.
+    own_shares: how many noise shares of a sum it knows and can subtract: its own, and those of silos that collude.
+    colluding: silos that tell it theirs.
     why_uncertified: why nothing can be certified against it; None where the protocol keeps what it promises.
     """
 
@@ -65,10 +66,13 @@ class Observer:
     sees_counts: str | None = None
     own_shares: int = 0
     why_uncertified: str | None = None
+    colluding: int = 0
 
     @property
     def subtracts(self) -> tuple[str, ...]:
-        """What a certificate against it rests on if it has drawn a share of the noise."""
+        """What a certificate against it rests on if it knows a share of the noise."""
+        if self.colluding:
+            return (f"one {self.name} subtracts all noise that it and colluding silos ({self.colluding}) know",)
         return (f"one {self.name} subtracts its own noise share and does not collude",) if self.own_shares else ()
 
 
@@ -86,6 +90,7 @@ class Channel:
     """One kind of query with all its numbers.
 
     n_invited: silos that are invited. n_summed: silos that a released sum covers; noise shares are sized for so many.
+    n_most: silos that it may cover where surplus noise is taken out, `n_summed` being the fewest; None: exactly those.
     encoding: how messages are made of integers; None: they are real numbers.
     """
 
@@ -93,6 +98,16 @@ class Channel:
     n_invited: int
     n_summed: int
     encoding: Encoding | None
+    n_most: int | None = None
+
+    def check_noise(self, sensitivity: float = 1.0) -> None:
+        """Raise ConfigError when a noise share, or a part of one, cannot be told in whole grid steps."""
+        self.mechanism.check_encoding(self.n_summed, self.encoding, sensitivity)
+        if self.n_most is not None:
+            from fedpriv.mechanisms.removable_noise import LEAST_PART, smallest_part
+
+            parts = smallest_part(self.n_summed, self.n_most)
+            self.mechanism.check_encoding(parts, self.encoding, sensitivity, least=LEAST_PART)
 
 
 @dataclass(frozen=True)
@@ -156,6 +171,7 @@ class Deployment:
         numbers: dict[str, Any] = {
             "invited": tuple(range(self.federation.n_silos)),
             "n_summed": channel.n_summed,
+            "n_most": channel.n_most,
             "size": self.federation.n_parameters,
             "mechanism": channel.mechanism,
             "encoding": channel.encoding,

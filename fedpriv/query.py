@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fedpriv.encoding.base import Encoding
     from fedpriv.mechanisms.base import Mechanism
+    from fedpriv.mechanisms.removable_noise import RemovableNoise
     from fedpriv.streams import Streams
 
 
@@ -52,6 +53,7 @@ class Query:
     its class to it. Together they are the events' status.
     sensitivity: of the sum, that the noise is made for, in units of the bound. stateful: whether silos remember
     something of it; they are then told who is in the sum. streams: for draws of the parties.
+    n_most: the sum may cover up to so many silos, and noise that is then too much is taken out; None: `n_summed` alone.
     session: that of the last set-up. down: names and shapes of the vectors that are sent down. n_units: users
     or silos, as contributions have them.
     """
@@ -75,8 +77,11 @@ class Query:
     session: bytes = b""
     down: tuple[tuple[str, tuple[int, ...]], ...] = ()
     n_units: int = 0
+    n_most: int | None = None
 
     def __post_init__(self) -> None:
+        if self.n_most is not None and not self.enforced:
+            raise ValueError(f"query {self.name}: noise inside local training cannot be taken out of a sum")
         # Here, since every query comes by, however it was made or changed: what is not enforced cannot pass for it.
         if not self.enforced:
             status = CHECKED if self.checked else DECLARED
@@ -99,18 +104,33 @@ class Query:
 
     def summed_kind(self, silos: Collection[str]) -> Schema:
         """What silos that keep a state may be told at the end."""
-        return Instance(Summed, {"silos": Names(silos, size=self.n_summed, kind=tuple)})
+        return Instance(
+            Summed, {"silos": Names(silos, size=self.n_summed if self.n_most is None else None, kind=tuple)}
+        )
 
     def stream(self, purpose: str) -> str:
         """The name of a random stream for this query; the first of a round has the plain name."""
         return f"{self.name} {purpose}" if self.place else purpose
 
     def covered(self, total: Total) -> Total:
-        """The total, if it covers exactly `n_summed` silos. Raises AggregationAbortedError: with fewer noise shares the
-        sum is less private than declared."""
-        if len(set(total.silos)) != self.n_summed:
-            raise AggregationAbortedError(f"the sum covers {len(set(total.silos))} silos instead of {self.n_summed}")
+        """The total, if it covers exactly `n_summed` silos, or up to `n_most`. Raises AggregationAbortedError: with
+        fewer noise shares the sum is less private than declared, and with more it may move further."""
+        covers, most = len(set(total.silos)), self.n_summed if self.n_most is None else self.n_most
+        if not self.n_summed <= covers <= most:
+            allowed = str(self.n_summed) if most == self.n_summed else f"{self.n_summed} to {most}"
+            raise AggregationAbortedError(f"the sum covers {covers} silos instead of {allowed}")
         return total
+
+    @property
+    def removable(self) -> RemovableNoise | None:
+        """The noise where some of it is taken out again; None where each silo's share stays as it is."""
+        if self.n_most is None:
+            return None
+        from fedpriv.mechanisms.removable_noise import RemovableNoise
+
+        if self.encoding is None:
+            raise ValueError("what is to be taken out again needs the grid that messages lie on")
+        return RemovableNoise(self.mechanism, self.n_summed, self.n_most, self.size, self.sensitivity, self.encoding)
 
     def silo_query(self) -> Query:
         """What silos know of it beforehand. Who is sampled they learn from the broadcast, where they may."""
@@ -165,10 +185,11 @@ class Contributions:
 @dataclass(frozen=True)
 class Update:
     """One silo's part of a query as the aggregation takes it: a stream of contributions, each within the mechanism's
-    bound, and the silo's noise share (size,) float64."""
+    bound, and the silo's noise share (size,) float64. secret: what its removable parts hang on (`RemovableNoise`)."""
 
     blocks: Iterator[Contributions]
     noise: np.ndarray
+    secret: bytes | None = None
 
 
 SiloState = Mapping[str, np.ndarray]

@@ -29,7 +29,8 @@ def query_for(
     `size` coordinates; where the aggregation asks for no bound, of any length."""
     invited = tuple(range(silos)) if isinstance(silos, int) else tuple(silos)
     n_summed = aggregation.n_summed(len(invited))
-    encoding = aggregation.encoding(n_summed, math.inf, Federation(users, len(invited), size), mechanism)
+    n_most = aggregation.n_most(len(invited))
+    encoding = aggregation.encoding(n_most or n_summed, math.inf, Federation(users, len(invited), size), mechanism)
     return Query(
         UPDATE,
         round,
@@ -43,4 +44,5 @@ def query_for(
         place=place,
         sampled=sampled,
         user_rate=user_rate,
+        n_most=n_most,
     )

@@ -95,9 +95,14 @@ class Aggregation(ABC):
         """
         return n_invited
 
+    def n_most(self, n_invited: int) -> int | None:
+        """How many silos a released sum may cover, `n_summed` being the fewest, where noise that is then too much is
+        taken out of it; None: exactly `n_summed`."""
+        return None
+
     def encoding(self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism) -> Encoding | None:
-        """How messages are made of integers when sums cover `n_summed` silos and no coordinate of a message exceeds
-        `bound`; None: they are real numbers. Raises ConfigError when nothing fits."""
+        """How messages are made of integers when sums cover at most `n_summed` silos and no coordinate of a message
+        exceeds `bound`; None: they are real numbers. Raises ConfigError when nothing fits."""
         return None
 
     @property

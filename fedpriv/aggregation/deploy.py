@@ -50,8 +50,9 @@ class Deployer:
         n_invited = self.algo.n_invited(federation)
         n_summed = self.aggregation.n_summed(n_invited)
         bound = self.algo.message_bound(name, mechanism, n_summed, federation)
-        encoding = self.aggregation.encoding(n_summed, bound, federation, mechanism)
+        n_most = self.aggregation.n_most(n_invited)
+        encoding = self.aggregation.encoding(n_most or n_summed, bound, federation, mechanism)
         if encoding is None:
             encode = mechanism.real_encoding if self.streams.system else mechanism.encoding
             encoding = encode(n_summed, bound)
-        return Channel(mechanism, n_invited, n_summed, encoding)
+        return Channel(mechanism, n_invited, n_summed, encoding, n_most)

@@ -139,6 +139,12 @@ class Algorithm(ABC):
         return math.inf
 
     @property
+    def sums_any_number(self) -> bool:
+        """Whether the framework noises the sum, and neither this noise nor what a unit can move the sum by depends on
+        how many of the silos are in it. Only then may surplus noise be taken out of sums over a number that varies."""
+        return False
+
+    @property
     def queries_need_allocation(self) -> bool:
         """Whether queries, and so epsilons, need to know how many records each silo trains on."""
         return False

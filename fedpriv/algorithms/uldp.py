@@ -54,7 +54,7 @@ class UldpBase(Algorithm):
         require(0 < self.global_lr < math.inf, "algo.global_lr", self.global_lr, "a positive number")
 
     def check(self, deployment: Deployment) -> None:
-        deployment.mechanism.check_encoding(deployment.n_summed, deployment.encoding)
+        deployment.channel.check_noise()
 
     @abstractmethod
     def recipe(self, silo: Silo) -> Recipe:
@@ -74,6 +74,11 @@ class UldpBase(Algorithm):
     @property
     def sampling_rate(self) -> float:
         return self.user_rate
+
+    @property
+    def sums_any_number(self) -> bool:
+        # A user's weights over all silos add up to at most 1, so those over some of them do.
+        return True
 
     @property
     def unit_weighting(self) -> Weighting:

@@ -43,6 +43,7 @@ class Tap:
     def __init__(self, protocol: Any) -> None:
         self.protocol = protocol
         self.noise = self.own = np.zeros(0)
+        self.secret: bytes | None = None
 
     @property
     def signer(self) -> Signer | None:
@@ -55,8 +56,8 @@ class Tap:
     def query(self, query: Query, respond: Respond) -> Party:
         def heard(broadcast: Any) -> Update:
             update = respond(broadcast)
-            self.noise, self.own = update.noise, update.noise.copy()
-            return Update(self._counted(update.blocks), update.noise)
+            self.noise, self.own, self.secret = update.noise, update.noise.copy(), update.secret
+            return replace(update, blocks=self._counted(update.blocks))
 
         return (yield from self.protocol.query(query, heard))
 
@@ -65,8 +66,13 @@ class Tap:
             self.own += block.vectors.sum(dim=0).double().cpu().numpy()
             yield block
 
-    def known(self, query: Query) -> np.ndarray:
-        """What the silo can take out of a sum. Noise inside local training is part of its message."""
+    def known(self, query: Query, silos: int) -> np.ndarray:
+        """What the silo can take out of a sum over so many. Noise inside local training is part of its message."""
+        removable = query.removable
+        if removable is not None and self.secret is not None:
+            kept = removable.kept(silos)
+            stays: np.ndarray = self.noise - removable.surplus([removable.chain(self.secret)[kept]], kept)
+            return stays
         return self.noise if query.enforced else self.own
 
 
@@ -111,7 +117,7 @@ class Watched:
         rest = total.vector.copy()
         if observer.own_shares:
             for name in self.colluders:
-                rest -= self.taps[name].known(query) if name in total.silos else 0.0
+                rest -= self.taps[name].known(query, len(total.silos)) if name in total.silos else 0.0
         return rest[None]
 
 

@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
+from fedpriv.streams import SystemGenerator
+
 KEY_BYTES = 32
 """Bytes of a seed, and of the key that is made of it."""
 BLOCK_BYTES = 2**17
@@ -44,3 +46,14 @@ def key_stream(seed: bytes, purpose: bytes) -> CipherContext:
     key = HKDFExpand(SHA256(), KEY_BYTES, info=b"fedpriv mask/" + purpose).derive(seed)
     # The key serves for this stream alone, so the counter may start at zero.
     return Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+
+
+class SeededGenerator(SystemGenerator):
+    """Draws from the key stream of a secret seed: the same ones again for everybody who has it, and for nobody else to
+    tell from the operating system's."""
+
+    def __init__(self, seed: bytes, purpose: bytes) -> None:
+        self._stream = key_stream(seed, purpose)
+
+    def bytes(self, length: int) -> bytes:
+        return self._stream.update(bytes(length))

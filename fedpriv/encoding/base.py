@@ -35,8 +35,8 @@ class Encoding(ABC):
         data change in every silo."""
 
     @abstractmethod
-    def too_coarse(self, steps: float) -> ConfigError:
-        """The error when the standard deviation of a noise share spans only `steps` grid steps."""
+    def too_coarse(self, steps: float, least: int = LEAST_STEPS) -> ConfigError:
+        """The error when the standard deviation of a noise share spans only `steps` grid steps, less than `least`."""
 
     @abstractmethod
     def too_fine(self, steps: float) -> ConfigError:

@@ -92,9 +92,9 @@ class FixedPoint(Encoding):
     def shift(self, size: int) -> float:
         return self.parties * math.sqrt(size) * self.unit
 
-    def too_coarse(self, steps: float) -> ConfigError:
+    def too_coarse(self, steps: float, least: int = LEAST_STEPS) -> ConfigError:
         allowed = f"too few for range {self.bound:g}: a noise share would span {steps:.2g} grid steps, at least "
-        return ConfigError("aggregation.bits", self.bits, f"{allowed}{LEAST_STEPS} are needed")
+        return ConfigError("aggregation.bits", self.bits, f"{allowed}{least} are needed")
 
     def too_fine(self, steps: float) -> ConfigError:
         allowed = f"null, or a range that the noise fits in: a noise share would span {steps:.2g} grid steps"
@@ -116,7 +116,14 @@ class FixedPoint(Encoding):
         total: np.ndarray = np.rint(np.ldexp(signal, self.precision))
         if noise is not None:
             total += np.rint(np.ldexp(noise, self.precision))
-        return total.astype(np.int64).view(np.uint64).astype(self.dtype, copy=False)
+        return self._in_ring(total)
+
+    def whole(self, noise: np.ndarray) -> np.ndarray:
+        """What `encode` makes of noise on the grid, or of a sum of several parties', (d,) integers modulo R."""
+        return self._in_ring(np.rint(np.ldexp(noise, self.precision)))
+
+    def _in_ring(self, steps: np.ndarray) -> np.ndarray:
+        return steps.astype(np.int64).view(np.uint64).astype(self.dtype, copy=False)
 
     def decode(self, total: np.ndarray) -> np.ndarray:
         """The sum (d,) of messages modulo R as (d,) float64, the upper half of the ring as negative numbers.

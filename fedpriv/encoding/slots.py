@@ -47,8 +47,8 @@ class SlotEncoding(Encoding):
     def shift(self, size: int) -> float:
         return math.sqrt(size) * self.unit
 
-    def too_coarse(self, steps: float) -> ConfigError:
-        allowed = f"too few digits: a noise share would span {steps:.2g} grid steps, at least {LEAST_STEPS} are needed"
+    def too_coarse(self, steps: float, least: int = LEAST_STEPS) -> ConfigError:
+        allowed = f"too few digits: a noise share would span {steps:.2g} grid steps, at least {least} are needed"
         return ConfigError("aggregation.precision", self.layout.precision, allowed)
 
     def too_fine(self, steps: float) -> ConfigError:

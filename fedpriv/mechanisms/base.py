@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.encoding.base import LEAST_STEPS
+
 if TYPE_CHECKING:
     import torch
     from dp_accounting import DpEvent
@@ -56,8 +58,10 @@ class Mechanism(ABC):
         bound is taken for `UNBOUNDED_RANGE`."""
         return self.encoding(n_summed, bound)
 
-    def check_encoding(self, shares: int, encoding: Encoding | None, sensitivity: float = 1.0) -> None:  # noqa: B027
-        """Raise ConfigError when noise in `shares` shares cannot be told in whole grid steps."""
+    def check_encoding(  # noqa: B027
+        self, shares: int, encoding: Encoding | None, sensitivity: float = 1.0, *, least: int = LEAST_STEPS
+    ) -> None:
+        """Raise ConfigError when noise in `shares` shares cannot be told in whole grid steps, `least` or more."""
 
     def check_inside_training(self) -> None:  # noqa: B027
         """Raise ConfigError when this mechanism cannot noise the gradients of local training."""

@@ -150,7 +150,7 @@ def _longer(word: int, rng: Generator) -> int:
     return word << WORD_BITS | int(rng.integers(0, 2**WORD_BITS, size=1)[0])
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def bins_of(sigma: int) -> Bins:
     """The bins for `sigma`, a few milliseconds' work."""
     shift = max(0, sigma.bit_length() - LEAST_BINS.bit_length())
@@ -158,12 +158,23 @@ def bins_of(sigma: int) -> Bins:
     first = np.arange(2**PREFIX_BITS, dtype=np.int64) << (WORD_BITS - PREFIX_BITS)
     last = first | (1 << (WORD_BITS - PREFIX_BITS)) - 1
     least, most = _reached(low, last), _reached(high, first)
-    # The least likely place of a bin is its end.
-    ends = np.exp(-(2 * most + 1) * (2.0**shift / sigma) ** 2 / 2) if shift else np.ones(len(most))
-    accepted = np.floor(2**PREFIX_BITS * (ends - 2 * FLOAT_ERROR))
     known = least == most
     by_prefix = np.where(known, most, OPEN).astype(np.uint16)
-    return Bins(sigma, shift, low, high, by_prefix, np.where(known, accepted, 0).astype(np.uint16))
+    accepted = np.array([_certain(int(number), sigma, shift) for number in range(int(most[known].max()) + 1)])
+    return Bins(
+        sigma, shift, low, high, by_prefix, np.where(known, accepted[np.where(known, most, 0)], 0).astype(np.uint16)
+    )
+
+
+def _certain(number: int, sigma: int, shift: int) -> int:
+    """The first 16 bits below which an acceptance is certain in the bin of this number, in integers: everybody who has
+    the generator's seed must draw the same samples, whatever exponentials a machine computes."""
+    if not shift:
+        return (1 << PREFIX_BITS) - 1
+    # The least likely place of a bin is its end.
+    end = exponential((2 * number + 1) * 4**shift, 2 * sigma**2, WORD_BITS + GUARD_BITS)
+    slack = int(2.0**WORD_BITS * FLOAT_ERROR) << GUARD_BITS + 1
+    return (end - slack) >> (WORD_BITS + GUARD_BITS - PREFIX_BITS)
 
 
 def bin_at(word: int, bounds: tuple[tuple[int, int], ...]) -> int | None:

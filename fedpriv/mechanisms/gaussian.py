@@ -70,12 +70,14 @@ class Gaussian(Mechanism):
             return None
         return FixedPoint(64, UNBOUNDED_RANGE if bound == math.inf else bound, n_summed)
 
-    def check_encoding(self, shares: int, encoding: Encoding | None, sensitivity: float = 1.0) -> None:
+    def check_encoding(
+        self, shares: int, encoding: Encoding | None, sensitivity: float = 1.0, *, least: int = LEAST_STEPS
+    ) -> None:
         if encoding is None or not self.noise_multiplier:
             return
         steps = self.share_deviation(shares, sensitivity) / encoding.unit
-        if steps < LEAST_STEPS:
-            raise encoding.too_coarse(steps)
+        if steps < least:
+            raise encoding.too_coarse(steps, least)
         if steps > MOST_STEPS:
             raise encoding.too_fine(steps)
 

@@ -102,21 +102,28 @@ class _Work:
             self.tally = local.tally
         blocks = bounded(contributions(local, participant.silo, query), query, self.tally)
         self.blocks = participant.watch.timed("local_training", blocks)
-        return Update(self.blocks, self._noise(local, query))
+        return Update(self.blocks, *self._noise(local, query))
 
     def finish(self) -> None:
         """Compute whatever no message needed, for the sake of what the silo remembers."""
         for _ in self.blocks:
             pass
 
-    def _noise(self, local: LocalUpdate, query: Query) -> np.ndarray:
+    def _noise(self, local: LocalUpdate, query: Query) -> tuple[np.ndarray, bytes | None]:
+        """The noise share, and what its removable parts hang on."""
         if not query.enforced:
-            return np.zeros(query.size) if local.noise is None else local.noise
-        silo = self.participant.silo
+            return np.zeros(query.size) if local.noise is None else local.noise, None
+        silo, removable = self.participant.silo, query.removable
         rng = silo.streams.secret(query.stream("noise"), query.round, silo.name)
-        return query.mechanism.noise_share(
-            query.size, query.n_summed, rng, sensitivity=query.sensitivity, encoding=query.encoding
-        )
+        if removable is None:
+            share = query.mechanism.noise_share(
+                query.size, query.n_summed, rng, sensitivity=query.sensitivity, encoding=query.encoding
+            )
+            return share, None
+        from fedpriv.mechanisms.removable_noise import SECRET_BYTES
+
+        secret = silo.streams.secret(query.stream("removable noise"), query.round, silo.name).bytes(SECRET_BYTES)
+        return removable.share(rng, secret), secret
 
 
 def contributions(local: LocalUpdate, silo: Silo, query: Query) -> Iterator[Contributions]:

@@ -13,6 +13,7 @@ from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.ring import UNBOUNDED_RANGE, ring_encoding
 from fedpriv.aggregation.secagg.aggregation import SecAgg
+from fedpriv.aggregation.secagg.exact_noise import SecAggExactNoise
 from fedpriv.aggregation.weighted import KEYS, WEIGHTS
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.errors import AggregationAbortedError
@@ -28,6 +29,7 @@ AGGREGATIONS = {
     Masked(bits=32, range=100.0): FixedPoint(32, 100.0, SILOS).rounding,
     SecAgg(): FixedPoint(64, UNBOUNDED_RANGE, SILOS).rounding,
     SecAgg(threshold=2, bits=32, range=100.0): FixedPoint(32, 100.0, SILOS).rounding,
+    SecAggExactNoise(): FixedPoint(64, UNBOUNDED_RANGE, SILOS).rounding,
 }
 """Each with the most that a coordinate of its sum may be off."""
 RECORDS_ONLY = set()
@@ -70,7 +72,7 @@ class World:
                 units = users[start : start + block]
                 yield Contributions(units, torch.from_numpy(self.vectors[s, units]))
 
-        return {name: Update(blocks(s), self.noise[s]) for s, name in enumerate(NAMES)}
+        return {name: Update(blocks(s), self.noise[s], bytes(32)) for s, name in enumerate(NAMES)}
 
     def expected(self, weighting):
         present = (self.counts > 0) * weighting.weights(self.counts)

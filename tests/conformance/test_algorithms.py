@@ -34,6 +34,7 @@ AGGREGATIONS = {
     "masked32": ["aggregation=masked", "aggregation.bits=32"],
     "secagg": ["aggregation=secagg"],
     "secagg2": ["aggregation=secagg", "aggregation.threshold=2", "aggregation.cohort=2"],
+    "exact": ["aggregation=secagg_exact_noise", "aggregation.threshold=2"],
     "private": [
         "aggregation=private_weighting",
         "aggregation.key_bits=256",

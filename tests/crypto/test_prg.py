@@ -5,7 +5,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from scipy.stats import chisquare
 
-from fedpriv.crypto.prg import BLOCK_BYTES, add_masks
+from fedpriv.crypto.prg import BLOCK_BYTES, SeededGenerator, add_masks, key_stream
 
 SEED = bytes(range(32))
 
@@ -35,3 +35,14 @@ def test_masks_cancel_and_differ_by_seed_and_purpose():
 def test_masks_are_uniform(dtype):
     counts = np.bincount(mask(100_000, dtype=dtype).view(np.uint8), minlength=256)
     assert chisquare(counts).pvalue > 1e-6
+
+
+def test_a_seeded_generator_repeats_its_draws_and_no_other_seed_or_purpose_does():
+    def drawn(seed, purpose):
+        generator = SeededGenerator(seed, purpose)
+        return generator.bytes(3) + generator.integers(0, 1000, size=5).tobytes() + generator.random(4).tobytes()
+
+    first = drawn(bytes(32), b"one")
+    assert drawn(bytes(32), b"one") == first
+    assert len({first, drawn(bytes(31) + b"1", b"one"), drawn(bytes(32), b"two")}) == 3
+    assert first[:3] == key_stream(bytes(32), b"one").update(bytes(3))

@@ -32,7 +32,7 @@ one it had. With weights made of record counts the server learns the counts.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.aggregation.base import SERVER, awaited_broadcast, invited_silos
 from fedpriv.aggregation.ring import RingAggregation, RingSilo, ring_encoding, ring_message
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from fedpriv.aggregation.base import Respond
     from fedpriv.deployment import Trust
     from fedpriv.parties.party import Party
-    from fedpriv.query import Broadcast, Query, SetUp
+    from fedpriv.query import Broadcast, Query, SetUp, Update
     from fedpriv.weighting import Weighting
 
 
@@ -132,13 +132,18 @@ class SecAggSilo(RingSilo):
         if broadcast is None:
             return
         update, terms = respond(broadcast), self.aggregation.terms(query)
-        yield from Member(
-            post=post,
-            terms=terms,
-            signer=self.signer,
-            vector=lambda: self.encoded(update, terms.encoding),
-            invited=invited_silos(query),
-        ).run()
+        parts = {
+            "post": post,
+            "terms": terms,
+            "signer": self.signer,
+            "vector": lambda: self.encoded(update, terms.encoding),
+            "invited": invited_silos(query),
+        }
+        yield from self._member(query, update, parts).run()
+
+    def _member(self, query: Query, update: Update, parts: dict[str, Any]) -> Member:
+        """Its part in this query. parts: what every member has."""
+        return Member(**parts)
 
 
 @dataclass
@@ -160,6 +165,15 @@ class SecAggServer(WeighingServer):
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         draws = query.streams.secret(query.stream("silo sample"), query.round, SERVER)
-        post, silos = query.post(SERVER, self.signer), sorted(invited_silos(query))
-        collector = Collector(post, self.aggregation.terms(query), silos, draws, ring_message(query))
-        return (yield from collector.run(broadcast))
+        parts = {
+            "post": query.post(SERVER, self.signer),
+            "terms": self.aggregation.terms(query),
+            "invited": sorted(invited_silos(query)),
+            "draws": draws,
+            "message": ring_message(query),
+        }
+        return (yield from self._collector(query, parts).run(broadcast))
+
+    def _collector(self, query: Query, parts: dict[str, Any]) -> Collector:
+        """Its part in this query. parts: what every collector has."""
+        return Collector(**parts)

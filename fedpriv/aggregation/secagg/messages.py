@@ -7,16 +7,18 @@ means anything in another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from fedpriv.crypto.digest import DIGEST_BYTES, digest
 from fedpriv.crypto.sealing import TAG_BYTES, seal, unseal
-from fedpriv.crypto.secret_sharing import LIMBS
+from fedpriv.crypto.secret_sharing import LIMBS, PRIME
 from fedpriv.crypto.signatures import SIGNATURE_BYTES
 from fedpriv.crypto.x25519 import KEY_BYTES, PrivateKey, PublicKey
 from fedpriv.encoding.fixed_point import FixedPoint
-from fedpriv.parties.schema import Raw, Row
+from fedpriv.parties.schema import Array, Raw, Row, Table
 
 ADVERTISE = "AdvertiseKeys"
 SHARE = "ShareKeys"
@@ -24,8 +26,9 @@ COLLECT = "MaskedInputCollection"
 CHECK = "ConsistencyCheck"
 UNMASK = "Unmasking"
 
-SEALED = 2 * 4 * LIMBS + DIGEST_BYTES + TAG_BYTES
-"""Bytes in which both shares travel, with both names."""
+SHARE_BYTES = 4 * LIMBS
+SEALED = 2 * SHARE_BYTES + DIGEST_BYTES + TAG_BYTES
+"""Bytes in which the shares of both masks' secrets travel, with both names."""
 
 ADVERT = Row((Raw(KEY_BYTES), Raw(KEY_BYTES), Raw(SIGNATURE_BYTES)))
 """The kind of an `Advert`."""
@@ -35,6 +38,16 @@ Advert = tuple[bytes, bytes, bytes]
 
 Sharing = tuple[bytes, dict[str, bytes]]
 """A silo's commitment to its own mask's seed, and its shares of both secrets, sealed, by receiver."""
+
+
+def sealed_kind(secrets: int = 2) -> Raw:
+    """What the shares of so many secrets travel in, with both names."""
+    return Raw(SEALED + (secrets - 2) * SHARE_BYTES)
+
+
+def shares_kind(owners: Collection[str], *, whole: bool = True) -> Table:
+    """A share of one secret of each owner; of some of them only unless `whole`."""
+    return Table(owners, Array(np.uint32, (LIMBS,), high=PRIME - 1), whole=whole)
 
 
 @dataclass(frozen=True, kw_only=True)

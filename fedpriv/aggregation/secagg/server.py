@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,24 +14,25 @@ from fedpriv.aggregation.secagg.messages import (
     ADVERTISE,
     CHECK,
     COLLECT,
-    SEALED,
     SHARE,
     UNMASK,
     Advert,
     Terms,
     pair_seed,
     points,
+    sealed_kind,
     seed_commitment,
     session_of,
+    shares_kind,
 )
 from fedpriv.crypto.digest import DIGEST_BYTES
 from fedpriv.crypto.prg import add_masks
-from fedpriv.crypto.secret_sharing import LIMBS, PRIME, BadSharesError, Reconstruction
+from fedpriv.crypto.secret_sharing import BadSharesError, Reconstruction
 from fedpriv.crypto.signatures import SIGNATURE_BYTES
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.post import Hear, Post, blaming
-from fedpriv.parties.schema import Array, Raw, Row, Schema, Table
+from fedpriv.parties.schema import Raw, Row, Schema, Table
 from fedpriv.query import Total
 
 if TYPE_CHECKING:
@@ -64,9 +65,8 @@ class Collector:
         drawn = self._draw(adverts, min(terms.candidates, len(adverts)))
         roster = {name: adverts[name] for name in drawn}
 
-        sharing = Row((Raw(DIGEST_BYTES), Table(roster, Raw(SEALED), whole=False)))
         said = dict.fromkeys(roster, roster)
-        shared = yield from self._heard(ADVERTISE, said, Hear(SHARE, sharing, roster), least=terms.cohort)
+        shared = yield from self._heard(ADVERTISE, said, Hear(SHARE, self._sharing(roster), roster), least=terms.cohort)
         commitments = {name: commitment for name, (commitment, _) in shared.items()}
         sealed = {name: letters for name, (_, letters) in shared.items()}
         for name, letters in sealed.items():
@@ -77,18 +77,29 @@ class Collector:
 
         masked = yield from self._heard(SHARE, for_each, Hear(COLLECT, self.message, sealed), least=terms.cohort)
         delivered = sorted(masked)
-        chosen = self._draw(delivered, terms.cohort)
+        chosen = self._chosen(delivered)
 
         said = dict.fromkeys(delivered, (delivered, chosen))
         consent = Hear(CHECK, Raw(SIGNATURE_BYTES), delivered)
         signatures = yield from self._heard(COLLECT, said, consent, least=terms.threshold)
 
-        shares = Table(sealed, Array(np.uint32, (LIMBS,), high=PRIME - 1))
-        said = dict.fromkeys(signatures, signatures)
+        said, shares = dict.fromkeys(signatures, signatures), self._revealing(sealed, chosen)
         revealed = yield from self._heard(CHECK, said, Hear(UNMASK, shares, signatures), least=terms.threshold)
         summed = {name: masked[name] for name in chosen}
         total = self.unmask(roster=roster, commitments=commitments, masked=summed, revealed=revealed)
         return Total(terms.encoding.decode(total), tuple(chosen))
+
+    def _sharing(self, roster: Collection[str]) -> Schema:
+        """What a silo sends in ShareKeys."""
+        return Row((Raw(DIGEST_BYTES), Table(roster, sealed_kind(), whole=False)))
+
+    def _chosen(self, delivered: list[str]) -> list[str]:
+        """U5, out of U4."""
+        return self._draw(delivered, self.terms.cohort)
+
+    def _revealing(self, sharing: Collection[str], chosen: list[str]) -> Schema:
+        """What a silo sends in Unmasking. sharing: U3."""
+        return shares_kind(sharing)
 
     def _draw(self, names: Iterable[str], size: int) -> list[str]:
         """`size` of the names, uniformly without replacement, in order."""
@@ -109,11 +120,11 @@ class Collector:
         roster: dict[str, Advert],
         commitments: dict[str, bytes],
         masked: dict[str, np.ndarray],
-        revealed: dict[str, Revealed],
+        revealed: dict[str, Any],
     ) -> np.ndarray:
         """The sum over U5 of what was under the masks, (d,) integers modulo R.
 
-        commitments: to the own masks' seeds, of U3. masked: messages of U5. revealed: shares from each silo of U7.
+        commitments: to the own masks' seeds, of U3. masked: messages of U5. revealed: what each silo of U7 has sent.
         Raises AggregationAbortedError when they do not fit together.
         """
         chosen, left_out = sorted(masked), sorted(set(commitments) - set(masked))

@@ -15,7 +15,6 @@ from fedpriv.aggregation.secagg.messages import (
     ADVERTISE,
     CHECK,
     COLLECT,
-    SEALED,
     SHARE,
     UNMASK,
     Advert,
@@ -25,12 +24,13 @@ from fedpriv.aggregation.secagg.messages import (
     keys_statement,
     pair_seed,
     points,
+    sealed_kind,
     seed_commitment,
     session_of,
     set_statement,
 )
 from fedpriv.crypto.prg import KEY_BYTES, add_masks
-from fedpriv.crypto.secret_sharing import LIMBS, share
+from fedpriv.crypto.secret_sharing import share
 from fedpriv.crypto.signatures import SIGNATURE_BYTES, Ed25519Signer
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import AggregationAbortedError
@@ -38,8 +38,8 @@ from fedpriv.parties.party import Party
 from fedpriv.parties.post import Hear, Post, blaming
 from fedpriv.parties.schema import Names, Raw, Row, Schema, Table
 
-Shares = tuple[np.ndarray, np.ndarray]
-"""One silo's shares of another's mask key and of its own mask's seed, (LIMBS,) uint32 each."""
+MASK_KEY, OWN_MASK = 0, 1
+"""Rows of what one silo holds of another, (secrets, LIMBS) uint32: its shares of the mask key and of the seed."""
 
 
 @dataclass(kw_only=True, repr=False)
@@ -64,7 +64,7 @@ class Member:
     advert: Advert = field(init=False)
     roster: dict[str, Advert] = field(init=False)
     session: bytes = field(init=False)
-    own: Shares = field(init=False)
+    own: np.ndarray = field(init=False)
     pairs: dict[str, bytes] = field(init=False)
     sealed: dict[str, bytes] = field(init=False)
     sharing: set[str] = field(init=False)
@@ -75,7 +75,7 @@ class Member:
         """The five phases. Ends early when the server has nothing to say: not drawn, or no longer there."""
         steps: tuple[tuple[str, Callable[[Any], Any], Callable[[], Schema]], ...] = (
             (ADVERTISE, self.advertise, lambda: Table(self.invited, ADVERT, whole=False)),
-            (SHARE, self.share_keys, lambda: Table(self._others(), Raw(SEALED), whole=False)),
+            (SHARE, self.share_keys, lambda: Table(self._others(), sealed_kind(len(self.secrets)), whole=False)),
             (COLLECT, self.masked_input, self._sets),
             (CHECK, self.consent, lambda: Table(self.delivered, Raw(SIGNATURE_BYTES), whole=False)),
         )
@@ -91,6 +91,11 @@ class Member:
     @property
     def name(self) -> str:
         return self.post.name
+
+    @property
+    def secrets(self) -> tuple[bytes, ...]:
+        """What is shared among the candidates, 32 bytes each."""
+        return self.masking.raw, self.seed
 
     def _others(self) -> set[str]:
         return set(self.roster) - {self.name}
@@ -109,15 +114,14 @@ class Member:
         """Check the candidates U2 and their keys; shares of both secrets, sealed for each of the others."""
         self._check_candidates(roster)
         self.roster, self.session = roster, session_of(self.terms.serial, roster)
-        key_shares = share(self.masking.raw, self.terms.threshold, len(roster))
-        seed_shares = share(self.seed, self.terms.threshold, len(roster))
+        shares = [share(secret, self.terms.threshold, len(roster)) for secret in self.secrets]
+        held = np.stack(shares, axis=1)  # (candidates, secrets, LIMBS)
         row = {name: point - 1 for name, point in points(roster).items()}
-        self.own = key_shares[row[self.name]], seed_shares[row[self.name]]
+        self.own = held[row[self.name]]
         sealed, self.pairs = {}, {}
         for peer in sorted(self._others()):
-            shares = key_shares[row[peer]].tobytes() + seed_shares[row[peer]].tobytes()
             with blaming(peer):
-                sealed[peer] = self._envelope(self.name, peer).seal(shares)
+                sealed[peer] = self._envelope(self.name, peer).seal(held[row[peer]].tobytes())
                 self.pairs[peer] = pair_seed(self.masking, PublicKey(roster[peer][1]), self.session)
         return seed_commitment(self.session, self.name, self.seed), sealed
 
@@ -148,28 +152,34 @@ class Member:
         self._demand(CHECK, inside, "the set holds silos that have not delivered")
         return self.signer.key.sign(set_statement(self.session, chosen))
 
-    def reveal(self, signatures: dict[str, bytes]) -> dict[str, np.ndarray]:
+    def reveal(self, signatures: dict[str, bytes]) -> Any:
         """Shares of the own mask of everybody in U5, and of the mask key of everybody else in U3, (LIMBS,) each."""
+        return self._of_masks(self._held(signatures))
+
+    def _of_masks(self, held: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {peer: shares[OWN_MASK if peer in self.chosen else MASK_KEY] for peer, shares in held.items()}
+
+    def _held(self, signatures: dict[str, bytes]) -> dict[str, np.ndarray]:
+        """This silo's shares of everybody's secrets, once enough have signed the same set."""
         self._demand(UNMASK, len(signatures) >= self.terms.threshold, f"{len(signatures)} signatures")
         statement = set_statement(self.session, self.chosen)
         for name, signature in signatures.items():
             right = self.signer.registry[name].verifies(signature, statement)
             self._demand(UNMASK, right, f"{name} signed another set")
-        held = {peer: self._open(peer, sealed) for peer, sealed in self.sealed.items()} | {self.name: self.own}
-        return {peer: shares[1 if peer in self.chosen else 0] for peer, shares in held.items()}
+        return {peer: self._open(peer, sealed) for peer, sealed in self.sealed.items()} | {self.name: self.own}
 
     def _envelope(self, sender: str, receiver: str) -> Envelope:
         """Raises ValueError for a peer's key of a wrong length."""
         peer = PublicKey(self.roster[receiver if sender == self.name else sender][0])
         return Envelope(own=self.channel, peer=peer, session=self.session, sender=sender, receiver=receiver)
 
-    def _open(self, sender: str, sealed: bytes) -> Shares:
+    def _open(self, sender: str, sealed: bytes) -> np.ndarray:
         try:
             opened = np.frombuffer(self._envelope(sender, self.name).unseal(sealed), dtype=np.uint32)
         except ValueError:
             opened = np.empty(0, dtype=np.uint32)
-        self._demand(UNMASK, len(opened) == 2 * LIMBS, f"the shares from {sender} are not for it")
-        return opened[:LIMBS], opened[LIMBS:]
+        self._demand(UNMASK, len(opened) == self.own.size, f"the shares from {sender} are not for it")
+        return opened.reshape(self.own.shape)
 
     def _demand(self, phase: str, holds: bool, otherwise: str) -> None:
         if not holds:

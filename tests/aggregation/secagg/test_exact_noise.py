@@ -1,0 +1,361 @@
+"""Secure sums over everybody who delivers: exact sums, exact noise, and survivors that lie about it."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from parties_of_generators import noting, run
+from queries import SYSTEM, query_for
+from runs import experiment
+from secure_sums import PHASES, leaving, names, ready, total_of
+
+from fedpriv.accountants.pld import gaussian_epsilon
+from fedpriv.aggregation.base import SERVER
+from fedpriv.aggregation.secagg.aggregation import SecAgg
+from fedpriv.aggregation.secagg.exact_noise import SecAggExactNoise
+from fedpriv.audit.watch import Tap
+from fedpriv.crypto.prg import SeededGenerator
+from fedpriv.crypto.secret_sharing import Reconstruction
+from fedpriv.engines.inprocess import InProcess
+from fedpriv.errors import AggregationAbortedError, ConfigError
+from fedpriv.parties.messages import encode
+from fedpriv.query import Total, Update
+from fedpriv.run import train
+from fedpriv.simulation import prepare
+from fedpriv.stopwatch import Stopwatch
+from fedpriv.streams import Streams
+from fedpriv.testing.faults import Faulty, drop
+
+REVEAL = PHASES[4]
+FIVE = SecAggExactNoise(threshold=3, cohort=3)
+
+
+class Sum:
+    """One query over silos with whole numbers and real noise; what it should come to is known. sends: how many messages
+    each silo sends before it is never heard of again; five are all."""
+
+    def __init__(self, aggregation, sends, seed=0, streams=SYSTEM, size=6):
+        self.names = names(len(sends))
+        self.protocols = ready(aggregation, len(sends))
+        self.query = query_for(aggregation, len(sends), streams=streams, size=size)
+        self.noise = self.query.removable
+        rng = np.random.default_rng(seed)
+        self.vectors = {name: rng.integers(-1000, 1001, size).astype(float) for name in self.names}
+        self.secrets = {name: rng.bytes(32) for name in self.names}
+        generator = streams.secret("noise", 1, "all")
+        self.noises = {name: self.noise.share(generator, secret) for name, secret in self.secrets.items()}
+        # The signal is told apart from the noise only here: both are whole grid steps.
+        updates = {
+            name: Update(iter(()), self.vectors[name] + self.noises[name], self.secrets[name]) for name in self.names
+        }
+        self.cast = self.protocols.query(self.query, updates)
+        self.sends = dict(zip(self.names, sends))
+        for name, count in self.sends.items():
+            self.cast[name] = leaving(self.cast[name], count)
+
+    def lies(self, name, change, phase=REVEAL):
+        self.protocols.says(self.cast, name, phase, lambda sent: {SERVER: change(sent[SERVER])})
+        return self
+
+    def refused(self, match):
+        with pytest.raises(AggregationAbortedError, match=match):
+            run(self.cast)
+
+    def kept_noise(self, summed):
+        """Without the parts that are too much, each drawn from its own secret here."""
+        least, most = self.noise.least, self.noise.most
+        total = np.zeros(self.query.size)
+        for name in summed:
+            total += self.noises[name]
+            links = self.noise.chain(self.secrets[name])
+            for silos in range(most - 1, least - 1, -1):
+                if silos < len(summed):
+                    generator = SeededGenerator(links[most - 1 - silos], b"removable noise")
+                    total -= self.query.mechanism.noise_share(
+                        self.query.size, silos * (silos + 1), generator, encoding=self.query.encoding
+                    )
+        return total
+
+
+@st.composite
+def schedules(draw):
+    """Terms, who sends how many messages before dropping out, and a seed."""
+    silos = draw(st.integers(2, 6))
+    threshold = draw(st.integers(silos // 2 + 1, silos))
+    cohort = draw(st.integers(threshold, silos))
+    sends = draw(st.lists(st.sampled_from([5, 5, 5, 5, 4, 3, 2, 1, 0]), min_size=silos, max_size=silos))
+    return SecAggExactNoise(threshold=threshold, cohort=cohort), sends, draw(st.integers(0, 2**20))
+
+
+def check(schedule):
+    aggregation, sends, seed = schedule
+    sum_ = Sum(aggregation, sends, seed)
+    left = [{name for name in sum_.names if sum_.sends[name] > phase} for phase in range(5)]
+    for phase, least in enumerate([aggregation.cohort] * 3 + [aggregation.threshold] * 2):
+        if len(left[phase]) < least:
+            sum_.refused(PHASES[phase])
+            return
+    total, summed = total_of(sum_.cast), left[2]
+    assert set(total.silos) == summed
+    expected = sum(sum_.vectors[name] for name in summed) + sum_.kept_noise(summed)
+    np.testing.assert_array_equal(total.vector, expected)
+    assert sum_.query.covered(total) is total
+
+
+@settings(max_examples=100)
+@given(schedules())
+def test_any_dropouts_give_everybody_who_delivered_under_the_noise_that_stays(schedule):
+    check(schedule)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000)
+@given(schedules())
+def test_a_thousand_dropout_schedules(schedule):
+    check(schedule)
+
+
+@pytest.mark.parametrize("gone", [0, 1, 2])
+@pytest.mark.parametrize("sends", [2, 3, 4])
+def test_the_noise_of_a_sum_has_the_variance_that_is_certified(gone, sends):
+    """Silos that leave before they deliver are not in the sum; those that leave later are, and lose their surplus."""
+    sum_ = Sum(FIVE, [sends] * gone + [5] * (5 - gone), seed=gone, size=20_000)
+    total = total_of(sum_.cast)
+    assert len(total.silos) == (5 - gone if sends == 2 else 5)
+    noise = total.vector - sum(sum_.vectors[name] for name in total.silos)
+    assert noise.var() / 20.0**2 == pytest.approx(1, abs=4 * np.sqrt(2 / 20_000))
+
+
+def test_without_it_the_same_silos_would_hold_more_noise():
+    """What honest noise costs otherwise: shares sized for the three that may be left, from all five."""
+    sum_ = Sum(FIVE, [5] * 5, size=20_000)
+    assert sum(sum_.noises.values()).var() / 20.0**2 == pytest.approx(5 / 3, rel=0.05)
+
+
+@pytest.mark.parametrize(("gone", "kept"), [(0, 0), (1, 1), (2, 2)])
+def test_survivors_let_go_of_surplus_alone(gone, kept):
+    """What they send together gives the first secret of each silo's surplus, and none before it."""
+    sum_, seen = Sum(FIVE, [2] * gone + [5] * (5 - gone)), {}
+    for name in sum_.names[gone:]:
+        sum_.cast[name] = noting(sum_.cast[name], seen.setdefault(name, []))
+    run(sum_.cast)
+    everything = b"".join(encode(said[SERVER]) for messages in seen.values() for said in messages)
+    place = {name: 1 + index for index, name in enumerate(sum_.names)}
+    for owner in seen:
+        links = sum_.noise.chain(sum_.secrets[owner])
+        assert not any(link in everything for link in links[:kept])
+        _, shares, own = seen[owner][-1][SERVER]
+        if kept == sum_.noise.parts:
+            assert (shares, own) == ({}, None)
+            continue
+        assert own == links[kept]
+        rows = {name: messages[-1][SERVER][1][owner] for name, messages in seen.items() if name != owner}
+        holders = sorted(rows)[:3]
+        join = Reconstruction.at([place[name] for name in holders])
+        assert join.secrets(np.stack([rows[name] for name in holders])[None]) == [links[kept]]
+
+
+def test_a_colluding_silo_can_take_out_the_noise_that_stays_and_no_more():
+    """What an audit gives the adversary is not the noise that the server has taken out already."""
+    sum_, tap = Sum(FIVE, [5] * 5, size=20_000), Tap(None)
+    tap.noise, tap.secret = sum_.noises["silo0"], sum_.secrets["silo0"]
+    for silos in (3, 4, 5):
+        assert tap.known(sum_.query, silos).var() == pytest.approx(20.0**2 / silos, rel=0.05)
+
+
+# -- survivors that lie ------------------------------------------------------------------------------------------------
+
+
+def altered(secret):
+    return bytes([secret[0] ^ 1]) + secret[1:]
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+def test_a_survivor_that_tells_another_secret_is_named(gone):
+    sum_ = Sum(FIVE, [2] * gone + [5] * (5 - gone))
+    sum_.lies("silo3", lambda said: (*said[:2], altered(said[2]))).refused("a message of silo3 is refused: the secret")
+
+
+def test_a_survivor_that_tells_a_later_or_an_earlier_secret_of_its_chain_is_named():
+    for place in (0, 2):  # two silos are gone, and nothing is surplus; one, and the secret is that after one other
+        sum_ = Sum(SecAggExactNoise(threshold=3, cohort=3), [2, 5, 5, 5, 5])
+        link = sum_.noise.chain(sum_.secrets["silo4"])[place]
+        sum_.lies("silo4", lambda said, link=link: (*said[:2], link)).refused("a message of silo4 is refused")
+
+
+def test_a_survivor_that_keeps_its_secret_is_named():
+    sum_ = Sum(FIVE, [5] * 5)
+    sum_.lies("silo2", lambda said: (*said[:2], None)).refused("a message of silo2 is refused: the secret")
+
+
+def test_a_survivor_that_commits_to_other_noise_than_it_lets_go_of_is_named():
+    sum_ = Sum(FIVE, [5] * 5)
+    end = sum_.noise.chain(bytes(32))[-1]
+    sum_.lies("silo1", lambda said: (said[0][:32] + end, said[1]), PHASES[1])
+    sum_.refused("a message of silo1 is refused: the secret of its surplus noise")
+
+
+@pytest.mark.parametrize("liar", ["silo1", "silo4"])
+def test_a_wrong_share_of_one_that_has_left_is_named_where_more_answer_than_are_needed(liar):
+    def change(said):
+        return said[0], said[1] | {"silo0": said[1]["silo0"] ^ np.uint32(1)}, said[2]
+
+    Sum(FIVE, [4, 5, 5, 5, 5]).lies(liar, change).refused(f"{liar} is refused: its share of silo0's surplus noise")
+
+
+def test_a_wrong_share_is_found_where_no_more_answer_than_are_needed():
+    def change(said):
+        return said[0], said[1] | {"silo0": said[1]["silo0"] ^ np.uint32(1)}, said[2]
+
+    sum_ = Sum(FIVE, [4, 4, 5, 5, 5]).lies("silo3", change)
+    sum_.refused("Unmasking: the shares do not give silo0's surplus noise")
+
+
+def test_a_share_that_is_held_back_is_named():
+    def change(said):
+        return said[0], {name: share for name, share in said[1].items() if name != "silo0"}, said[2]
+
+    Sum(FIVE, [4, 5, 5, 5, 5]).lies("silo2", change).refused("silo2 is refused: it holds back its share of silo0's")
+
+
+def test_silos_refuse_a_sum_over_fewer_than_they_noise_for():
+    sum_ = Sum(FIVE, [5] * 5)
+
+    def fewer(sent):
+        return {name: (delivered, delivered[:2]) for name, (delivered, _) in sent.items()}
+
+    sum_.protocols.says(sum_.cast, SERVER, PHASES[2], fewer)
+    sum_.refused("refuses: a sum over 2 silos")
+
+
+def test_a_silo_that_adds_no_noise_is_not_found_and_its_share_is_missing():
+    """It lets go of parts all the same: what it never added comes in with a minus, which makes up for some of it."""
+    sum_ = Sum(FIVE, [5] * 5, size=20_000)
+    updates = {name: Update(iter(()), sum_.noises[name].copy(), sum_.secrets[name]) for name in sum_.names}
+    updates["silo0"] = Update(iter(()), np.zeros(20_000), sum_.secrets["silo0"])
+    noise = total_of(sum_.protocols.query(sum_.query, updates)).vector
+    honest = 20.0**2 * 4 / 5
+    assert noise.var() == pytest.approx(honest + 20.0**2 * (1 / 3 - 1 / 5), rel=0.05)
+
+
+# -- what is certified, and for whom -----------------------------------------------------------------------------------
+
+
+def certified(*words):
+    exp = experiment("rounds=1", "allocator.n_silos=5", "accountant=pld", *words)
+    with prepare(exp) as simulation:
+        (query,) = simulation.queries(1)
+    return {event.observer: event for event in query.events}
+
+
+def test_the_noise_that_stays_is_what_is_certified():
+    own = certified("algo=uldp_avg", "aggregation=secagg_exact_noise", "aggregation.cohort=4")
+    base = certified("algo=uldp_avg", "aggregation=secagg", "aggregation.cohort=4")
+    for observer, event in own.items():
+        # The grid is finer or coarser by a digit: rounding adds to the sensitivity.
+        assert event.certified.noise_multiplier == pytest.approx(base[observer].certified.noise_multiplier, rel=1e-9)
+        assert "nothing proves that a silo has added the noise that it has committed to" in event.assumptions
+
+
+@pytest.mark.parametrize("colluding", [1, 2])
+def test_noise_of_colluding_silos_counts_for_nothing(colluding):
+    words = ["algo=uldp_avg", "aggregation=secagg_exact_noise", "aggregation.threshold=4"]
+    alone = certified(*words)
+    events = certified(*words, f"aggregation.colluding={colluding}")
+    whole = alone["released model"].certified.noise_multiplier
+    assert events["released model"].certified.noise_multiplier == whole
+    for observer in ("server", "silo"):
+        unknown = (4 - colluding) / 4
+        assert events[observer].certified.noise_multiplier == pytest.approx(whole * np.sqrt(unknown))
+
+
+@pytest.mark.parametrize(
+    "algo", ["uldp_naive", "uldp_group_2", "fedavg", "fedprox", "scaffold", "cdp_fedavg", "dp_erm"]
+)
+def test_algorithms_that_need_a_fixed_number_of_silos_are_refused(algo):
+    with pytest.raises(ConfigError, match=r"aggregation=secagg_exact_noise: another one.*number of silos that varies"):
+        experiment(f"algo={algo}", "aggregation=secagg_exact_noise")
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (["aggregation.colluding=-1"], "aggregation.colluding"),
+        (["aggregation.colluding=3"], "aggregation.colluding"),
+        (["aggregation.threshold=5", "aggregation.cohort=4"], "aggregation.threshold"),
+        (["aggregation.bits=32", "algo.noise_multiplier=0.000002"], "aggregation.bits"),
+    ],
+)
+def test_impossible_settings_end_before_data_are_loaded(words, key):
+    words = ["algo=uldp_avg", "allocator.n_silos=5", "aggregation=secagg_exact_noise", *words]
+    with pytest.raises(ConfigError, match=key), prepare(experiment(*words)):
+        pass
+
+
+def test_a_query_takes_totals_over_any_number_of_silos_in_its_range():
+    query = query_for(FIVE, 5)
+    for silos in (3, 4, 5):
+        total = Total(np.zeros(1), tuple(names(silos)))
+        assert query.covered(total) is total
+    for silos in (names(2), names(6), ["silo0", "silo0", "silo1"]):
+        with pytest.raises(AggregationAbortedError, match="silos instead of 3 to 5"):
+            query.covered(Total(np.zeros(1), tuple(silos)))
+
+
+def test_a_query_whose_noise_lies_in_training_takes_no_range():
+    with pytest.raises(ValueError, match="cannot be taken out"):
+        replace(query_for(FIVE, 5), enforced=False)
+
+
+# -- whole runs --------------------------------------------------------------------------------------------------------
+
+
+def trained(folder, *words):
+    train(experiment("rounds=2", "algo=uldp_avg", "allocator.n_silos=4", *words), "", folder)
+    assert json.loads((folder / "status.json").read_text())["aborted_rounds"] == {}
+    return (folder / "model.safetensors").read_bytes(), pd.read_csv(folder / "metrics.csv")["loss"].to_numpy()
+
+
+def test_a_run_without_noise_is_the_plain_run(tmp_path):
+    _, exact = trained(tmp_path / "exact", "aggregation=secagg_exact_noise", "algo.noise_multiplier=0")
+    _, plain = trained(tmp_path / "plain", "aggregation=plain", "algo.noise_multiplier=0")
+    np.testing.assert_allclose(exact, plain, rtol=1e-5)
+
+
+def test_a_seeded_run_repeats_bit_for_bit_and_a_real_one_is_private(tmp_path):
+    words = ["aggregation=secagg_exact_noise"]
+    first, second = (trained(tmp_path / name, *words)[0] for name in ("first", "second"))
+    assert first == second
+    trained(tmp_path / "real", *words, "randomness=system")
+    assert json.loads((tmp_path / "real" / "status.json").read_text())["dp_valid"]
+
+
+def test_a_round_in_which_a_silo_falls_silent_is_applied_over_the_others():
+    """Its message is lost, or it leaves before it reveals anything: then its surplus is taken out all the same."""
+    words = ["algo=uldp_avg", "allocator.n_silos=4", "aggregation=secagg_exact_noise", "aggregation.threshold=3"]
+    summed = {}
+    for step in (5, 9):
+        exp = replace(experiment(*words), engine=Faulty(InProcess(), (drop(sender="silo1", exchange=1, step=step),)))
+        with prepare(exp) as simulation:
+            [query] = simulation.queries(1)
+            total, _ = simulation.exchange(query, simulation.state, watch=Stopwatch(), lines=[])
+        summed[step] = set(total.silos)
+    assert summed == {5: {"silo0", "silo2", "silo3"}, 9: set(names(4))}
+
+
+def test_epsilon_of_a_run_is_that_of_its_whole_noise(tmp_path):
+    words = ["aggregation=secagg_exact_noise", "accountant=pld", "algo.noise_multiplier=5"]
+    trained(tmp_path / "run", *words)
+    table = pd.read_csv(tmp_path / "run" / "epsilon.csv")
+    last = table[(table["round"] == 2) & (table.observer == "released model")].certified.item()
+    assert last == pytest.approx(gaussian_epsilon(np.sqrt(2) / 5, 1e-5), rel=1e-3)
+
+
+def test_other_sums_have_no_removable_noise():
+    query = query_for(SecAgg(threshold=3, cohort=3), 5, streams=Streams(0))
+    assert query.n_most is None
+    assert query.removable is None
