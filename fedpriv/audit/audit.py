@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from fedpriv.accountants.events import REPLACE, Event, leaves
+from fedpriv.accountants.events import Event, leaves
 from fedpriv.accountants.ledger import EpsilonRow
+from fedpriv.algorithms.base import silo_name
 from fedpriv.audit.bounds import Bound, lower_bound
-from fedpriv.audit.canary import canaries
 from fedpriv.audit.families import Family, GaussianFamily, SampledFamily
-from fedpriv.audit.watch import Attack, prepared_attack
+from fedpriv.audit.trials import Effort, chosen_attack, trials
 from fedpriv.config import Experiment
-from fedpriv.deployment import Deployment
 from fedpriv.epsilon import Planned
 
 if TYPE_CHECKING:
@@ -25,16 +22,7 @@ CONFIDENCE = 0.95
 """With which each lower bound holds."""
 
 
-@dataclass(frozen=True)
-class Effort:
-    """How long an audit may take: `seconds` of trials, at most `trials` of each world, and 20 of each at least."""
-
-    seconds: float
-    trials: int
-
-
-QUICK, THOROUGH = Effort(30.0, 2000), Effort(300.0, 20_000)
-FEWEST = 20
+QUICK, THOROUGH = Effort(20.0, 3000), Effort(300.0, 30_000)
 
 
 @dataclass(frozen=True)
@@ -67,25 +55,24 @@ def audit(exp: Experiment, effort: Effort, *, colluding: int = 1) -> list[AuditR
     rows = _tightest(planned.rows_at([exp.options.rounds]))
     units = dict.fromkeys((row.unit, row.adjacency) for row in rows)
     events = [event for query in exp.algo.queries(1, planned.deployment) for event in query.events]
-    found = []
+    share, found = replace(effort, seconds=effort.seconds / max(1, len(units))), []
     for unit, adjacency in units:
-        share = replace(effort, seconds=effort.seconds / len(units))
         own = [event for event in events if (event.unit, event.adjacency) == (unit, adjacency)]
-        attack = _attack(exp, planned.deployment, own, colluding)
-        families = {
-            row.observer: _family((e for e in own if e.observer == row.observer), exp.options.rounds) for row in rows
-        }
-        scores = _trials(attack, share, exp.options.seed)
+        with closing(chosen_attack(exp, planned.deployment, own, share, colluding)) as attack:
+            scores = trials(attack, share, 2**40 * (exp.options.seed + 1))
+        seen = own if attack.canaries.silo is None else _of_silo(own, attack.canaries.silo)
         for row in rows:
             if (row.unit, row.adjacency) == (unit, adjacency):
-                bound = lower_bound(
-                    *scores[row.observer],
-                    delta=exp.accountant.delta,
-                    confidence=CONFIDENCE,
-                    family=families[row.observer],
-                )
-                found.append(_row(exp, row, bound, families[row.observer]))
+                family = _family((e for e in seen if e.observer == row.observer), exp.options.rounds)
+                delta = exp.accountant.delta
+                bound = lower_bound(*scores[row.observer], delta=delta, confidence=CONFIDENCE, family=family)
+                found.append(_row(exp, row, bound, family))
     return found
+
+
+def _of_silo(events: list[Event], silo: int) -> list[Event]:
+    """The events of the canary's scope; all of them where none is its own."""
+    return [event for event in events if event.scope == silo_name(silo)] or events
 
 
 def _row(exp: Experiment, row: EpsilonRow, bound: Bound, family: Family | None) -> AuditRow:
@@ -117,57 +104,12 @@ def _family(events: Iterable[Event], rounds: int) -> Family | None:
     import dp_accounting as dp
 
     own = list(events)
-    if any(event.group_size > 1 for event in own):
+    found = leaves([(event.certified, rounds) for event in own])
+    if not found or any(event.group_size > 1 for event in own):
         return None
-    if len(own) == 1 and (hidden := _sampling(own)):
-        [(rate, noise)] = hidden.values()
-        return SampledFamily(rate, rounds, noise)
-    found = [leaves([(event.certified, 1)]) for event in own]
-    if any(part is None for part in found):
-        return None
-    kinds = {type(leaf) for part in found for leaf in part or ()}
-    return GaussianFamily() if kinds <= {dp.GaussianDpEvent, dp.ZCDpEvent} else None
-
-
-def _sampling(events: Iterable[Event]) -> dict[str, tuple[float, float]]:
-    """Observers from whom a sample of users is hidden, with its rate and the noise multiplier."""
-    import dp_accounting as dp
-
-    hidden = {}
-    for event in events:
-        sampled = event.certified
-        if isinstance(sampled, dp.PoissonSampledDpEvent) and isinstance(sampled.event, dp.GaussianDpEvent):
-            hidden[event.observer] = (sampled.sampling_probability, sampled.event.noise_multiplier)
-    return hidden
-
-
-def _attack(exp: Experiment, run: Deployment, events: list[Event], colluding: int) -> Attack:
-    """The attack with the canary that is farthest from its absence."""
-
-    def revise(deployment: Deployment) -> Deployment:
-        # Noise that is calibrated to what is known of the model must be the run's, not the canary's.
-        channels = {n: replace(c, mechanism=run.channels[n].mechanism) for n, c in deployment.channels.items()}
-        return replace(deployment, channels=channels)
-
-    first = events[0]
-    candidates = canaries(exp, first.unit, first.adjacency == REPLACE)
-    attacks = [prepared_attack(exp, canary, revise, colluding) for canary in candidates]
-    farthest = max(attack.length for attack in attacks)
-    best = next(attack for attack in attacks if attack.length >= farthest * (1 - 1e-6))
-    return replace(best, sampling=_sampling(events))
-
-
-def _trials(attack: Attack, effort: Effort, seed: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Scores without and with the canary, by observer: fresh runs until the time is up. Which comes first never
-    depends on scores, so trials stay independent."""
-    scores: tuple[list[dict[str, float]], list[dict[str, float]]] = ([], [])
-    end = time.monotonic() + effort.seconds
-    for trial in range(effort.trials):
-        if trial >= FEWEST and time.monotonic() > end:
-            break
-        for present in (False, True):
-            scores[present].append(attack.scores(present, (seed + 1) * 2**40 + 2 * trial + present))
-    return {
-        name: (np.array([score[name] for score in scores[0]]), np.array([score[name] for score in scores[1]]))
-        for name in attack.direction
-    }
+    if all(isinstance(leaf, dp.GaussianDpEvent | dp.ZCDpEvent) for leaf in found):
+        return GaussianFamily()
+    [(leaf, times), *others] = found.items()
+    if isinstance(leaf, dp.PoissonSampledDpEvent) and isinstance(leaf.event, dp.GaussianDpEvent) and not others:
+        return SampledFamily(leaf.sampling_probability, times, leaf.event.noise_multiplier)
+    return None

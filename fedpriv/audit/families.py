@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,25 +64,31 @@ class SampledFamily(Family):
     def epsilon(self, rates: Rates, delta: float) -> float:
         if not rates.mu():
             return 0.0
-        low, high = math.log(self.noise / 8), math.log(self.noise * 8)
+        low, high = math.log(self.noise / 3), math.log(self.noise * 30)
         if not self._allows(rates, low):
             return float(self._losses(low).get_epsilon_for_delta(delta))
-        for _ in range(12):
+        if self._allows(rates, high):
+            return 0.0
+        for _ in range(9):
             middle = (low + high) / 2
             low, high = (middle, high) if self._allows(rates, middle) else (low, middle)
         # `high` is forbidden, and with it whatever has more noise.
         return float(self._losses(high).get_epsilon_for_delta(delta))
 
     def _losses(self, log_noise: float) -> PrivacyLossDistribution:
-        from dp_accounting.pld import privacy_loss_distribution as pld
-
-        once = pld.from_gaussian_mechanism(
-            math.exp(log_noise), sampling_prob=self.rate, value_discretization_interval=1e-3
-        )
-        return once.self_compose(self.rounds)
+        return _losses(self.rate, self.rounds, math.exp(log_noise))
 
     def _allows(self, rates: Rates, log_noise: float) -> bool:
         levels = np.linspace(0, 12, 121).tolist()
         deltas = self._losses(log_noise).get_delta_for_epsilon(levels)
         most = np.min(np.exp(levels) * rates.most_false + deltas)
         return bool(rates.least_true <= most)
+
+
+@cache
+def _losses(rate: float, rounds: int, noise: float) -> PrivacyLossDistribution:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    step = 1e-3 * min(10.0, math.sqrt(rounds))  # losses of many rounds spread wider
+    once = pld.from_gaussian_mechanism(noise, sampling_prob=rate, value_discretization_interval=step)
+    return once.self_compose(rounds)
