@@ -22,7 +22,7 @@ PULL = 10.0
 """Slope of the others' losses where they pull the other way: above the bound too, and outweighed by the canary's."""
 AT_ONCE = 32
 """Most canaries in one run."""
-RESTLESS = 8
+RESTLESS = 16
 """Others whose contributions depend on the order of their batches."""
 PLACES = 12
 """Records that are tried where it matters in which batch the canary is."""
@@ -72,15 +72,15 @@ def _everywhere(exp: Experiment, canaries: int, pull: float) -> Canaries:
 
 
 def _restless(exp: Experiment) -> list[list[Canaries]]:
-    """Others with two batches each in the first silo, who end near the minimum of their last one: if a unit's presence
+    """Others with two batches each in every silo, who end near the minimum of their last one: if a unit's presence
     moves anybody else's order, it moves the sum by all of them."""
     size, rate = getattr(exp.algo, "batch_size", None), getattr(exp.algo, "local_lr", None)
     if size is None or rate is None:
         return []
     silos, draws = exp.allocator.n_silos, exp.data.records_per_draw
     each = -(-2 * size // draws) * draws
-    user = np.concatenate([np.zeros(silos * draws, dtype=int), np.repeat(np.arange(1, RESTLESS + 1), each)])
-    silo = np.concatenate([np.repeat(np.arange(silos), draws), np.zeros(RESTLESS * each, dtype=int)])
+    of_silo = np.concatenate([np.zeros(draws, dtype=int), np.repeat(np.arange(1, RESTLESS + 1), each)])
+    user, silo = np.tile(of_silo, silos), np.repeat(np.arange(silos), len(of_silo))
     owner = np.where(user == 0, 0, -1)
     # Each of them along a coordinate of its own, so that their moves do not cancel.
     x = np.zeros((len(user), FEATURES + RESTLESS))
