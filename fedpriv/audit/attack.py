@@ -82,7 +82,7 @@ class Attack:
             if self.resumes and number == self.rounds:
                 again = self._round(number, self.run.resume(checkpoint))[1]
                 seen = {place: _mean(seen[place], again[place]) for place in seen.keys() & again.keys()}
-            for (query, rest) in seen.values():
+            for query, rest in seen.values():
                 for name in scores:
                     scores[name] += self._ratios(name, rest[name], query)
             state = after
@@ -155,14 +155,16 @@ def prepared_attack(
 
     quiet = Watched(canaries, silent, colluders)
     everybody, nobody = np.ones(len(canaries), dtype=bool), np.zeros(len(canaries), dtype=bool)
-    without, moved = _seen(quiet, nobody, rounds, 0.0), _seen(quiet, nobody, min(rounds, 2), 1.0)
+    without = _seen(quiet, nobody, rounds, 0.0)
+    # A single round has but one state to start from.
+    moved = _seen(quiet, nobody, 2, 1.0) if rounds > 1 else {}
     mask = canaries.mask()[:, None, :]
     looks: dict[Place, Look] = {}
     for _ in range(ATTEMPTS if _draws_silos(quiet) else 1):
         for place, seen in _seen(quiet, everybody, rounds, 0.0).items():
             look = Look({name: (seen[name] - without[place][name]) * mask for name in seen}, without[place])
             looks[place] = max(looks.get(place, look), look, key=_farthest)
-    adapts = rounds > 1 and any(
+    adapts = any(
         not np.allclose(seen[name], without[place][name], rtol=1e-6, atol=1e-9)
         for place, seen in moved.items()
         for name in seen

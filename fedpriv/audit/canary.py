@@ -131,7 +131,8 @@ class Canaries:
         """(k, d) bool: the coordinates in which each canary shows."""
         if len(self) == 1:
             return np.ones((1, self.x.shape[1]), dtype=bool)
-        return np.arange(self.x.shape[1]) // FEATURES == np.arange(len(self))[:, None]
+        own: np.ndarray = np.arange(self.x.shape[1]) // FEATURES == np.arange(len(self))[:, None]
+        return own
 
 
 def features(owner: np.ndarray, canaries: int) -> np.ndarray:

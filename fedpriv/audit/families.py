@@ -32,6 +32,10 @@ class Family(ABC):
         """For tables."""
 
     @abstractmethod
+    def gaps(self, most_false: np.ndarray, least_true: np.ndarray) -> np.ndarray:
+        """How far rates are from what the family allows, (n,): the larger, the more they say."""
+
+    @abstractmethod
     def epsilon(self, rates: Rates, delta: float) -> float:
         """Least epsilon at `delta` of the members that allow these rates."""
 
@@ -43,6 +47,12 @@ class GaussianFamily(Family):
     @property
     def name(self) -> str:
         return "GDP"
+
+    def gaps(self, most_false: np.ndarray, least_true: np.ndarray) -> np.ndarray:
+        from scipy.special import ndtri
+
+        found: np.ndarray = ndtri(least_true) - ndtri(most_false)
+        return found
 
     def epsilon(self, rates: Rates, delta: float) -> float:
         return gaussian_epsilon(rates.mu(), delta)
@@ -60,6 +70,9 @@ class SampledFamily(Family):
     @property
     def name(self) -> str:
         return "sampled"
+
+    def gaps(self, most_false: np.ndarray, least_true: np.ndarray) -> np.ndarray:
+        return GaussianFamily().gaps(self._most_true(most_false, math.log(self.noise)), least_true)
 
     def epsilon(self, rates: Rates, delta: float) -> float:
         if not rates.mu():
@@ -79,10 +92,14 @@ class SampledFamily(Family):
         return _losses(self.rate, self.rounds, math.exp(log_noise))
 
     def _allows(self, rates: Rates, log_noise: float) -> bool:
-        levels = np.linspace(0, 12, 121).tolist()
-        deltas = self._losses(log_noise).get_delta_for_epsilon(levels)
-        most = np.min(np.exp(levels) * rates.most_false + deltas)
-        return bool(rates.least_true <= most)
+        return bool(rates.least_true <= self._most_true(np.array([rates.most_false]), log_noise)[0])
+
+    def _most_true(self, false: np.ndarray, log_noise: float) -> np.ndarray:
+        """The largest true positive rates that go with false positive rates (n,)."""
+        levels = np.linspace(0, 12, 121)
+        deltas = self._losses(log_noise).get_delta_for_epsilon(levels.tolist())
+        most: np.ndarray = np.min(np.exp(levels) * false[:, None] + deltas, axis=1)
+        return np.minimum(most, 1.0)
 
 
 @cache

@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 Scores = dict[str, tuple[np.ndarray, np.ndarray]]
 """By observer: scores (n,) without and (m,) with the canary, in the order of their draw."""
 
+
 @dataclass(frozen=True)
 class Effort:
-    """How long an audit may take: `seconds` of trials, at most `trials` of each world, and 20 of each at least."""
+    """How long an audit may take: `seconds` of trials, at most `trials` of each world, and 10 of each at least."""
 
     seconds: float
     trials: int
 
 
-FEWEST, FEWEST_IN_PILOT = 20, 3
+FEWEST, FEWEST_IN_PILOT = 10, 3
 """Trials of each world whatever time they take."""
-PILOT, PILOT_SHARE = 200, 0.2
-"""Trials of each world that compare attacks, and the share of an audit's time for all of them; they prove nothing."""
+PILOT_SHARE = 0.2
+"""Of an audit's time and trials: how much compares attacks, all of them together. It proves nothing."""
 NARROWS = 5.6
 """How far n trials of each world leave a bound of mu below mu itself, times sqrt(n): two limits of 2.24 standard
 errors of normal quantiles, each 1.25 / sqrt(n)."""
@@ -87,9 +88,12 @@ def chosen_attack(
     kinds = candidates(exp, Bounds.of(exp, deployment), unit, replaces=replaces)
     known = _sampling(events)
     best: tuple[float, Attack] | None = None
+    begin = time.monotonic()
     for kind in kinds:
         alike = [prepared_attack(one, revise, colluding, rounds=exp.options.rounds, sampling=known) for one in kind]
         farthest = max(alike, key=lambda attack: attack.length)
+        if best is None and time.monotonic() - begin > effort.seconds * PILOT_SHARE / 2:
+            return farthest  # its runs are so long that the others' pilots would take the time of its trials
         promised = _promise(farthest, effort, len(kinds) + 1)
         for attack in alike:
             if attack is not farthest:
@@ -110,7 +114,8 @@ def chosen_attack(
 def _promise(attack: Attack, effort: Effort, attacks: int) -> float:
     """About which bound of mu to expect within `effort`, on average over observers, by a pilot."""
     begin = time.monotonic()
-    pilot = Effort(effort.seconds * PILOT_SHARE / attacks, min(PILOT, effort.trials))
+    share = PILOT_SHARE / attacks
+    pilot = Effort(effort.seconds * share, math.ceil(effort.trials * share))
     scores = trials(attack, pilot, 2**39, FEWEST_IN_PILOT)
     counted = min(len(sample) for pair in scores.values() for sample in pair)
     expected = min(counted * effort.seconds / (time.monotonic() - begin), effort.trials)

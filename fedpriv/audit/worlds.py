@@ -112,9 +112,7 @@ def _present_or_not(
     return Canaries(exp, allocation, x, absent, present, owner, users, silo=None, leaves=leaves)
 
 
-def _among_real_sizes(
-    exp: Experiment, bounds: Bounds, unit: str, replaces: bool
-) -> list[list[Canaries]]:
+def _among_real_sizes(exp: Experiment, bounds: Bounds, unit: str, replaces: bool) -> list[list[Canaries]]:
     """Canaries in the smallest silo of the run's allocation, where one record weighs most."""
     _, allocation, _ = allocate(exp)
     silo = int(allocation.counts().sum(axis=1).argmin())
