@@ -99,7 +99,7 @@ class SampledFamily(Family):
         levels = np.linspace(0, 12, 121)
         deltas = self._losses(log_noise).get_delta_for_epsilon(levels.tolist())
         most: np.ndarray = np.min(np.exp(levels) * false[:, None] + deltas, axis=1)
-        return np.minimum(most, 1.0)
+        return most.clip(max=1.0)
 
 
 @cache
