@@ -18,9 +18,9 @@ from fedpriv.audit.families import sampling_of
 from fedpriv.audit.guessing import best_number, guess_bound
 from fedpriv.audit.one_shot import estimated_epsilon
 from fedpriv.audit.watch import Seen, Watched, noised_like, silent, unsampled, without_noise
+from fedpriv.audit.worlds import pools
 from fedpriv.config import Experiment
 from fedpriv.errors import AggregationAbortedError, require
-from fedpriv.weighting import OwnWeighting
 
 QUICK_CANARIES, THOROUGH_CANARIES = 400, 2000
 
@@ -31,10 +31,8 @@ def audit_in_one_run(exp: Experiment, canaries: int, *, colluding: int = 1) -> l
     told apart."""
     found = []
     for subject in subjects(exp, colluding):
-        for query in exp.algo.queries(1, subject.run):
-            pooled = query.enforced and exp.algo.unit_weighting == OwnWeighting()
-            allowed = "a method that bounds units one by one: the canaries of a silo would share its only bound"
-            require(not pooled, "--one-run", exp.algo.label, allowed)
+        allowed = "a method that bounds units one by one: the canaries of a silo would share its only bound"
+        require(not pools(exp, subject.run), "--one-run", exp.algo.label, allowed)
         people = crowd(exp, subject.unit, subject.adjacency, wanted=canaries, colluding=colluding)
         coins = exp.streams.generator("one-run audit: coins").random(len(people.canaries)) < 0.5
         signals = _listen(exp, people, subject, coins, colluders=_colluders(exp, colluding))

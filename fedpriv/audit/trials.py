@@ -33,6 +33,8 @@ class Effort:
 
 FEWEST, FEWEST_IN_PILOT = 10, 3
 """Trials of each world whatever time they take."""
+ENOUGH_IN_PILOT = 20
+"""Trials of each world in a pilot, where time allows, however few the audit itself has."""
 PILOT_SHARE = 0.2
 """Of an audit's time and trials: how much compares attacks, all of them together. It proves nothing."""
 NARROWS = 5.6
@@ -84,18 +86,18 @@ def chosen_attack(
     unit, replaces = events[0].unit, events[0].adjacency == REPLACE
     kinds = candidates(exp, Bounds.of(exp, deployment), unit, replaces=replaces)
     revise, known = noised_like(deployment), sampling_of(events)
-    best: tuple[float, Attack] | None = None
-    begin = time.monotonic()
+    best: tuple[_Promise, Attack] | None = None
     for kind in kinds:
         alike = [prepared_attack(one, revise, colluding, rounds=exp.options.rounds, sampling=known) for one in kind]
         farthest = max(alike, key=lambda attack: attack.length)
-        if best is None and time.monotonic() - begin > effort.seconds * PILOT_SHARE / 2:
-            return farthest  # its runs are so long that the others' pilots would take the time of its trials
-        promised = _promise(farthest, effort, len(kinds) + 1)
+        if best is None and _slow(farthest, effort, len(kinds)):
+            return farthest
         for attack in alike:
             if attack is not farthest:
                 attack.close()
-        if best is None or promised > best[0]:
+        promised = _promise(farthest, effort, len(kinds) + 1)
+        # The best of several small pilots is mostly the luckiest: later kinds must be better beyond doubt.
+        if best is None or promised.bound - 2 * promised.error > best[0].bound:
             if best is not None:
                 best[1].close()
             best = promised, farthest
@@ -104,21 +106,36 @@ def chosen_attack(
     assert best is not None
     if not deployment.streams.system:  # else a round that is begun again is charged again
         resumed = replace(best[1], resumes=True)
-        best = max(best, (_promise(resumed, effort, len(kinds) + 1), resumed), key=lambda pair: pair[0])
+        promised = _promise(resumed, effort, len(kinds) + 1)
+        best = max(best, (promised, resumed), key=lambda pair: pair[0].bound)
     return best[1]
 
 
-def _promise(attack: Attack, effort: Effort, attacks: int) -> float:
-    """About which bound of mu to expect within `effort`, on average over observers, by a pilot."""
+def _slow(attack: Attack, effort: Effort, kinds: int) -> bool:
+    """Whether runs are so long that the pilots of the other kinds would take the time of trials."""
+    begin = time.monotonic()
+    attack.scores(2**39)
+    return 2 * FEWEST_IN_PILOT * kinds * (time.monotonic() - begin) > PILOT_SHARE * effort.seconds
+
+
+@dataclass(frozen=True)
+class _Promise:
+    """About which bound of mu to expect, on average over observers, and the standard error."""
+
+    bound: float
+    error: float
+
+
+def _promise(attack: Attack, effort: Effort, attacks: int) -> _Promise:
+    """What a pilot says of an attack within `effort`."""
     begin = time.monotonic()
     share = PILOT_SHARE / attacks
-    pilot = Effort(effort.seconds * share, math.ceil(effort.trials * share))
+    pilot = Effort(effort.seconds * share, max(ENOUGH_IN_PILOT, math.ceil(effort.trials * share)))
     scores = trials(attack, pilot, 2**39, FEWEST_IN_PILOT)
     counted = min(len(sample) for pair in scores.values() for sample in pair)
     expected = min(counted * effort.seconds / (time.monotonic() - begin), effort.trials)
     effect = float(np.mean([_effect(*pair) for pair in scores.values()]))
-    # Two standard errors less: the best of several small pilots is mostly the luckiest.
-    return effect - 2 * math.sqrt(2 / counted) - NARROWS / math.sqrt(expected)
+    return _Promise(effect - NARROWS / math.sqrt(expected), math.sqrt(2 / counted))
 
 
 def _effect(absent: np.ndarray, present: np.ndarray) -> float:

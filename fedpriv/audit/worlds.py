@@ -15,6 +15,7 @@ from fedpriv.config import Experiment
 from fedpriv.data.allocation import Allocation
 from fedpriv.deployment import Deployment
 from fedpriv.simulation import allocate
+from fedpriv.weighting import OwnWeighting
 
 SLOPE = 1e5
 """Of the canaries' losses: far above every clip bound that somebody would choose."""
@@ -47,7 +48,14 @@ class Bounds:
             [event.certified for query in exp.algo.queries(1, known) for event in query.events]
             for known in (deployment, shapeless)
         )
-        return Bounds(1 if slow else AT_ONCE, next(certified) == next(certified))
+        return Bounds(1 if slow or pools(exp, deployment) else AT_ONCE, next(certified) == next(certified))
+
+
+def pools(exp: Experiment, deployment: Deployment) -> bool:
+    """Whether several units share one bound, so that canaries would hide each other: a silo's whole update is
+    bounded."""
+    enforced = any(query.enforced for query in exp.algo.queries(1, deployment))
+    return enforced and exp.algo.unit_weighting == OwnWeighting()
 
 
 def candidates(exp: Experiment, bounds: Bounds, unit: str, *, replaces: bool) -> list[list[Canaries]]:

@@ -77,18 +77,21 @@ def test_a_sample_that_is_kept_for_all_rounds_is_caught(monkeypatch, kept):
 
     if kept:
         monkeypatch.setattr(Streams, "secret", first)
-    words = ["algo=uldp_sgd", "algo.noise_multiplier=1", "algo.user_rate=0.3", "allocator.n_silos=1", "rounds=10"]
+    words = ["algo=uldp_sgd", "algo.noise_multiplier=1", "algo.user_rate=0.1", "allocator.n_silos=1", "rounds=20"]
     row = audited(*words, trials=1000)["released model", "user"]
     assert row.assumed in ("sampled", "any mechanism")
     assert row.alarm == kept
 
 
 def fresh(share):
-    return np.random.default_rng().normal(0, share.std(), share.shape)
+    """Other noise of about the same size, from the share itself so that every test run is the same."""
+    return np.random.default_rng(share.view(np.uint64)).normal(0, share.std(), share.shape)
 
 
-@pytest.mark.parametrize(("again", "caught"), [(lambda share: share, False), (np.zeros_like, True), (fresh, True)])
-def test_a_resume_that_repeats_a_round_with_other_noise_or_none_is_caught(monkeypatch, again, caught):
+@pytest.mark.parametrize(
+    ("again", "rounds", "caught"), [(lambda share: share, 2, False), (np.zeros_like, 2, True), (fresh, 1, True)]
+)
+def test_a_resume_that_repeats_a_round_with_other_noise_or_none_is_caught(monkeypatch, again, rounds, caught):
     """Seeded, a round begun again is charged once because it is the same bits."""
     noise, drawn = _Work._noise, {}
 
@@ -102,7 +105,7 @@ def test_a_resume_that_repeats_a_round_with_other_noise_or_none_is_caught(monkey
 
     seen = set()
     monkeypatch.setattr(_Work, "_noise", forgetful)
-    assert audited(*ULDP, "rounds=2", trials=1500)["released model", "user"].alarm == caught
+    assert audited(*ULDP, f"rounds={rounds}", trials=1000)["released model", "user"].alarm == caught
 
 
 def test_the_claim_of_uldp_naive_is_refuted_and_its_certificate_stands():
