@@ -66,7 +66,8 @@ def candidates(exp: Experiment, bounds: Bounds, unit: str, *, replaces: bool) ->
     if exp.algo.queries_need_allocation:
         return _among_real_sizes(exp, bounds, unit, replaces)
     crowd = [[_everywhere(exp, bounds.at_once, 0.0)]] if bounds.at_once > 1 else []
-    return [*crowd, [_everywhere(exp, 1, 0.0)], [_everywhere(exp, 1, -PULL)], *_restless(exp)]
+    # The first of several that promise the same is taken: where units share a bound, pulling shows twice as much.
+    return [*crowd, [_everywhere(exp, 1, -PULL)], [_everywhere(exp, 1, 0.0)], *_restless(exp)]
 
 
 def _everywhere(exp: Experiment, canaries: int, pull: float) -> Canaries:
