@@ -135,7 +135,7 @@ def _promise(attack: Attack, effort: Effort, attacks: int) -> _Promise:
     counted = min(len(sample) for pair in scores.values() for sample in pair)
     expected = min(counted * effort.seconds / (time.monotonic() - begin), effort.trials)
     effect = float(np.mean([_effect(*pair) for pair in scores.values()]))
-    return _Promise(effect - NARROWS / math.sqrt(expected), math.sqrt(2 / counted))
+    return _Promise(effect - NARROWS / math.sqrt(expected), math.sqrt((2 + effect**2 / 4) / counted))
 
 
 def _effect(absent: np.ndarray, present: np.ndarray) -> float:

@@ -19,6 +19,7 @@ from fedpriv.data.silo import split_by_silo
 from fedpriv.deployment import Deployment, Observer
 from fedpriv.engines.base import Network
 from fedpriv.engines.inprocess import InProcessSession
+from fedpriv.mechanisms.base import Mechanism
 from fedpriv.query import Contributions, Query, Total, Update
 from fedpriv.simulation import prepare, silo_states
 from fedpriv.state import State
@@ -53,7 +54,7 @@ def silent(revise: Revise) -> Revise:
 
     def revised(deployment: Deployment) -> Deployment:
         whole = revise(deployment)
-        channels = {name: replace(c, mechanism=c.mechanism.with_noise(0.0)) for name, c in whole.channels.items()}
+        channels = {name: replace(c, mechanism=_silenced(c.mechanism)) for name, c in whole.channels.items()}
         return replace(whole, channels=channels)
 
     return revised
@@ -61,7 +62,11 @@ def silent(revise: Revise) -> Revise:
 
 def without_noise(query: Query) -> Query:
     """The query with its noise taken away, and the same users sampled."""
-    return replace(query, mechanism=query.mechanism.with_noise(0.0))
+    return replace(query, mechanism=_silenced(query.mechanism))
+
+
+def _silenced(mechanism: Mechanism) -> Mechanism:
+    return mechanism.with_noise(0.0) if mechanism.noise_multiplier else mechanism
 
 
 def unsampled(query: Query) -> Query:
