@@ -145,7 +145,8 @@ def prepared_attack(
     without = _seen(quiet, nobody, rounds, 0.0)
     # A single round has but one state to start from.
     moved = _seen(quiet, nobody, 2, 1.0) if rounds > 1 else {}
-    mask = canaries.mask()[:, None, :]
+    copies = quiet.simulation.queries(1)[0].size // canaries.x.shape[1]  # SCAFFOLD sends its control variate too
+    mask = np.tile(canaries.mask(), copies)[:, None, :]
     looks: dict[Place, Look] = {}
     for _ in range(ATTEMPTS if _draws_silos(quiet) else 1):
         for place, seen in _seen(quiet, everybody, rounds, 0.0).items():

@@ -142,7 +142,8 @@ def test_colluding_silos_see_more_and_are_certified_less():
     assert one.bound.audited < two.bound.audited <= two.certified
 
 
-def test_a_method_without_noise_is_certified_nothing_and_told_apart():
-    row = audited("algo=fedavg", "algo.local_epochs=1", "rounds=1", trials=50)["released model", "user"]
+@pytest.mark.parametrize("algo", ["fedavg", "scaffold"])
+def test_a_method_without_noise_is_certified_nothing_and_told_apart(algo):
+    row = audited(f"algo={algo}", "algo.local_epochs=1", "rounds=1", trials=50)["released model", "user"]
     assert row.certified == float("inf")
     assert row.bound.epsilon > 1
