@@ -12,6 +12,7 @@ Security 2023). It refutes a certificate all the same: the curve that is certifi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,7 @@ def lower_bound(
 ) -> Bound:
     """From scores (n,) without the canary and (m,) with it, independent trials in the order of their draw."""
     split, cut = int(TUNING * len(absent)), int(TUNING * len(present))
-    guess = _best_guess(absent[:split], present[:cut], delta=delta, confidence=confidence, curved=family is not None)
+    guess = _best_guess(absent[:split], present[:cut], delta=delta, confidence=confidence, family=family)
     sign, threshold = guess
     # A negative sign guesses "absent": that is the other direction of the inequality.
     null, other = (absent[split:], present[cut:]) if sign > 0 else (-present[cut:], -absent[split:])
@@ -75,23 +76,23 @@ def lower_bound(
 
 
 def _best_guess(
-    absent: np.ndarray, present: np.ndarray, *, delta: float, confidence: float, curved: bool
+    absent: np.ndarray, present: np.ndarray, *, delta: float, confidence: float, family: Family | None
 ) -> tuple[int, float]:
     """The direction and threshold with the largest bound from these trials alone: few hits make wide intervals,
     so that extreme thresholds are not chosen by luck."""
-    from scipy.special import betainccinv, ndtri
+    from scipy.special import betainccinv
 
     def upper(hits: np.ndarray, trials: int) -> np.ndarray:
         return np.where(hits < trials, betainccinv(hits + 1, np.maximum(trials - hits, 1), (1 - confidence) / 2), 1.0)
 
-    best = (-1.0, 1, 0.0)
+    best = (-math.inf, 1, 0.0)
     for sign, null, other in ((1, absent, present), (-1, -present, -absent)):
         thresholds = np.unique(np.quantile(np.concatenate([null, other]), np.linspace(0, 1, 65)))
         false, true = ((scores > thresholds[:, None]).sum(axis=1) for scores in (null, other))
         most, least = upper(false, len(null)), 1 - upper(len(other) - true, len(other))
-        with np.errstate(divide="ignore"):
-            values = ndtri(least) - ndtri(most) if curved else np.log(np.maximum(least - delta, 0) / most)
-        place = int(np.argmax(values))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = family.gaps(most, least) if family else np.log(np.maximum(least - delta, 0) / most)
+        place = int(np.argmax(np.nan_to_num(values, nan=-math.inf)))
         if values[place] > best[0]:
             best = float(values[place]), sign, float(thresholds[place])
     return best[1], best[2]

@@ -1,12 +1,15 @@
-"""Worlds with a canary: a unit whose contribution is as large as can be, while all others contribute nothing.
+"""Worlds with canaries: units whose contributions are as large as can be, while those of all others are known.
 
-The attack needs no access to the training code: data and loss are such that the real code makes the canary. Every
-record has the same features u of norm 1, and a label (slope, curvature) with which its loss at parameters theta is
+The attack needs no access to the training code: data and loss are such that the real code makes the canaries. A record
+has features x of norm 1 and a label (slope, curvature), with which its loss at parameters theta is
 
-    slope * z + curvature * z^2 / 2,    z = <theta, u>.
+    slope * z + curvature * z^2 / 2,    z = <theta, x>.
 
-A slope far above the clip bound makes a contribution of the bound's full length along u, whatever theta is; slope zero
-makes none. Curvature lets a silo forget where it started, and with it the noise of its earlier steps.
+A slope far above the clip bound makes a contribution of the bound's full length along x, whatever theta is; slope zero
+makes none. Curvature 1 / rate lets a silo forget where it started, and with it the noise of its earlier steps; a large
+negative one makes every later step run away from zero, as far as clipping lets it.
+
+Several canaries can enter one run, each by a coin of its own, since each has coordinates of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +25,6 @@ from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.models.linear import Linear
-from fedpriv.simulation import allocate
 from fedpriv.tasks import Task
 
 if TYPE_CHECKING:
@@ -31,11 +33,7 @@ if TYPE_CHECKING:
     from fedpriv.streams import Streams
 
 FEATURES = 4
-"""Parameters of the canary's model."""
-SLOPE = 1e5
-"""Of the canary's loss: far above every clip bound that somebody would choose."""
-PULL = 10.0
-"""Slope of the others' losses where they pull the other way: above the bound too, and outweighed by the canary's."""
+"""Coordinates of each canary; those of the others, where they have some of their own."""
 
 
 @dataclass(frozen=True)
@@ -59,20 +57,21 @@ class CanaryLoss(Task):
 
 @dataclass(frozen=True)
 class CanaryData(DataSet):
-    """Records that differ in their labels (n, 2) alone."""
+    """Records that are already known."""
 
-    labels: np.ndarray = field(default_factory=lambda: np.zeros((1, 2)), compare=False)
-    shape = (FEATURES,)
+    records: Records = field(default_factory=lambda: Records(np.zeros((1, 1)), np.zeros((1, 2))), compare=False)
     outputs = 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return self.records.x.shape[1:]
 
     @property
     def task(self) -> Task:
         return CanaryLoss()
 
     def load(self, streams: Streams) -> Corpus:
-        x = np.full((len(self.labels), FEATURES), FEATURES**-0.5, dtype=np.float32)
-        y = self.labels.astype(np.float32)
-        return Corpus(Records(x, y), Records(x[:1], y[:1]))
+        return Corpus(self.records, Records(self.records.x[:1], self.records.y[:1]))
 
 
 class CanaryPairs(CanaryData):
@@ -92,64 +91,53 @@ class Fixed(Allocator):
 
 
 @dataclass(frozen=True)
-class Canary:
-    """Two neighbouring experiments, without and with the canary (or with its two faces), and who it is.
+class Canaries:
+    """An experiment that any of k canaries may enter.
 
-    silo: where it is; None: in all of them. user: its owner.
+    x: (n, d) features. absent, present: (n, 2) labels where no canary is present, and where all are. owner: (n,) the
+    canary that a record belongs to, -1 for none. users: (k,) the canaries' users. silo: where they are; None: in all of
+    them. leaves: whether the records of an absent canary do not train at all; else they have their absent labels.
     """
 
-    worlds: tuple[Experiment, Experiment]
-    user: int
+    like: Experiment
+    allocation: Allocation
+    x: np.ndarray
+    absent: np.ndarray
+    present: np.ndarray
+    owner: np.ndarray
+    users: np.ndarray
     silo: int | None
+    leaves: bool
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    @property
+    def experiment(self) -> Experiment:
+        """That of the run with all canaries' records in place of its own, in this process."""
+        records, allocation = self.world(np.ones(len(self), dtype=bool))
+        data = (CanaryPairs if self.like.data.records_per_draw == 2 else CanaryData)(records=records)
+        allocator = Fixed(allocation.n_users, allocation.n_silos, known=allocation)
+        return replace(self.like, data=data, allocator=allocator, model=Linear(bias=False), engine=InProcess())
+
+    def world(self, present: np.ndarray) -> tuple[Records, Allocation]:
+        """The records, and who trains on which, with the canaries of `present` (k,) bool."""
+        there = (self.owner < 0) | present[self.owner]
+        labels = np.where(there[:, None], self.present, self.absent).astype(np.float32)
+        trains = self.allocation.trains & there if self.leaves else self.allocation.trains
+        return Records(self.x.astype(np.float32, copy=False), labels), replace(self.allocation, trains=trains)
+
+    def mask(self) -> np.ndarray:
+        """(k, d) bool: the coordinates in which each canary shows."""
+        if len(self) == 1:
+            return np.ones((1, self.x.shape[1]), dtype=bool)
+        own: np.ndarray = np.arange(self.x.shape[1]) // FEATURES == np.arange(len(self))[:, None]
+        return own
 
 
-def canaries(exp: Experiment, unit: str, replaces: bool) -> list[Canary]:
-    """Candidates for the worst pair of neighbouring experiments for `unit`, made like those of the run `exp`.
-
-    replaces: whether neighbours replace a unit instead of adding one. Algorithms, aggregation, mechanism and optimiser
-    are the run's. Silos keep their numbers of records where certificates depend on them; else two users have one record
-    in each silo.
-    """
-    if exp.algo.queries_need_allocation:
-        return [_among_real_sizes(exp, unit, replaces)]
-    silos = exp.allocator.n_silos
-    draws = exp.data.records_per_draw
-    user, silo = np.repeat([0, 1], silos * draws), np.tile(np.repeat(np.arange(silos), draws), 2)
-    whole = Allocation(user, silo, np.ones(len(user), dtype=bool), 2, silos)
-    own = user == 0
-    # Weights from counts may divide by the canary's count: then it stays, with records that have no gradient.
-    stays = exp.algo.unit_weighting.needs_counts
-    absent = whole if stays else replace(whole, trains=~own)
-    found = []
-    for pull in (0.0, -PULL):
-        slopes = np.where(own, SLOPE, pull)
-        without = np.where(own, 0.0, pull)
-        found.append(Canary((_world(exp, absent, without), _world(exp, whole, slopes)), user=0, silo=None))
+def features(owner: np.ndarray, canaries: int) -> np.ndarray:
+    """(n, canaries * FEATURES): records of a canary along its own coordinates, the others' along all of them."""
+    block = np.arange(canaries * FEATURES) // FEATURES
+    x = np.where(owner[:, None] < 0, True, block == owner[:, None]).astype(float)
+    found: np.ndarray = x / np.linalg.norm(x, axis=1, keepdims=True)
     return found
-
-
-def _among_real_sizes(exp: Experiment, unit: str, replaces: bool) -> Canary:
-    """The canary in the smallest silo of the run's allocation, where one record weighs most."""
-    _, allocation, _ = allocate(exp)
-    silo = int(allocation.counts().sum(axis=1).argmin())
-    here = np.flatnonzero(allocation.trains & (allocation.silo == silo))
-    user = int(np.bincount(allocation.user[here]).argmax())
-    rows = here[allocation.user[here] == user]
-    if unit != "user":
-        rows = rows[: exp.data.records_per_draw]
-    own = np.isin(np.arange(len(allocation.user)), rows)
-    slopes = (np.where(own, -SLOPE if replaces else 0.0, 0.0), np.where(own, SLOPE, 0.0))
-    others = allocation.silo != silo
-    worlds = tuple(_world(exp, allocation, slope, others) for slope in slopes)
-    return Canary((worlds[0], worlds[1]), user, silo)
-
-
-def _world(exp: Experiment, allocation: Allocation, slopes: np.ndarray, forget: np.ndarray | None = None) -> Experiment:
-    """forget: (n,) bool, whose losses are curved so that a local step of the algorithm ends at their minimum."""
-    # A single step has no earlier noise to forget.
-    rate = getattr(exp.algo, "local_lr", None) if getattr(exp.algo, "local_steps", 1) > 1 else None
-    curved = np.zeros(len(slopes)) if forget is None or rate is None else np.where(forget, 1 / rate, 0.0)
-    labels = np.stack([slopes, curved], axis=1)
-    data = (CanaryPairs if exp.data.records_per_draw == 2 else CanaryData)(labels=labels)
-    allocator = Fixed(allocation.n_users, allocation.n_silos, known=allocation)
-    return replace(exp, data=data, allocator=allocator, model=Linear(bias=False), engine=InProcess())

@@ -8,21 +8,19 @@ it.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from fedpriv.audit.audit import CONFIDENCE, AuditRow, Subject, audit_row, noised_like, subjects
+from fedpriv.audit.audit import CONFIDENCE, AuditRow, Subject, audit_row, subjects
 from fedpriv.audit.crowd import Crowd, crowd
 from fedpriv.audit.families import sampling_of
 from fedpriv.audit.guessing import best_number, guess_bound
 from fedpriv.audit.one_shot import estimated_epsilon
-from fedpriv.audit.watch import Revise, Seen, Watched, silent, watched, without_noise
+from fedpriv.audit.watch import Seen, Watched, noised_like, silent, unsampled, without_noise
+from fedpriv.audit.worlds import pools
 from fedpriv.config import Experiment
 from fedpriv.errors import AggregationAbortedError, require
-from fedpriv.query import Query
-from fedpriv.weighting import OwnWeighting
 
 QUICK_CANARIES, THOROUGH_CANARIES = 400, 2000
 
@@ -33,15 +31,13 @@ def audit_in_one_run(exp: Experiment, canaries: int, *, colluding: int = 1) -> l
     told apart."""
     found = []
     for subject in subjects(exp, colluding):
-        for query in exp.algo.queries(1, subject.run):
-            pooled = query.enforced and exp.algo.unit_weighting == OwnWeighting()
-            allowed = "a method that bounds units one by one: the canaries of a silo would share its only bound"
-            require(not pooled, "--one-run", exp.algo.label, allowed)
+        allowed = "a method that bounds units one by one: the canaries of a silo would share its only bound"
+        require(not pools(exp, subject.run), "--one-run", exp.algo.label, allowed)
         people = crowd(exp, subject.unit, subject.adjacency, wanted=canaries, colluding=colluding)
-        coins = exp.streams.generator("one-run audit: coins").random(len(people.directions)) < 0.5
-        signals = _listen(people, subject, coins, colluding)
+        coins = exp.streams.generator("one-run audit: coins").random(len(people.canaries)) < 0.5
+        signals = _listen(exp, people, subject, coins, colluders=_colluders(exp, colluding))
         for row in subject.rows:
-            heard, family, delta = signals[row.observer], subject.families[row.observer], exp.accountant.delta
+            heard, family, delta = signals[row.observer], subject.family(row.observer), exp.accountant.delta
             bound = guess_bound(
                 heard.scores,
                 coins,
@@ -62,22 +58,24 @@ class Heard:
     scores: np.ndarray
 
 
-def _listen(people: Crowd, subject: Subject, coins: np.ndarray, colluding: int) -> dict[str, Heard]:
+def _listen(
+    exp: Experiment, people: Crowd, subject: Subject, coins: np.ndarray, *, colluders: tuple[str, ...]
+) -> dict[str, Heard]:
     """What each observer has heard of each canary after all rounds of one run."""
-    exp, revise, sampling = people.exp, noised_like(subject.run), sampling_of(subject.events)
-    lengths = _lengths(people, revise) if sampling else {}
-    with ExitStack() as stack:
-        run, twin = (
-            stack.enter_context(watched(people.world(who), noise, exp.options.seed, _colluders(exp, colluding)))
-            for who, noise in ((coins, revise), (None, silent(revise)))
-        )
+    revise, sampling, seed = noised_like(subject.run), sampling_of(subject.events), exp.options.seed
+    with (
+        Watched(people.canaries, revise, colluders) as run,
+        Watched(people.canaries, silent(revise), colluders) as twin,
+    ):
+        lengths = _lengths(exp, people, twin) if sampling else {}
         heard = {row.observer: Heard(np.zeros(len(coins)), np.zeros(len(coins))) for row in subject.rows}
-        state, algo = run.simulation.state, run.simulation.algo
+        state, algo = run.restart(coins, seed), run.simulation.algo
+        twin.restart(np.zeros_like(coins), seed)
         for number in range(1, exp.options.rounds + 1):
             for query in run.simulation.queries(number):
                 try:
                     total, seen = run.exchange(query, state)
-                    quiet = twin.exchange(_quiet(query), state)[1]
+                    quiet = twin.exchange(without_noise(query), state)[1]
                 except AggregationAbortedError:
                     continue
                 for name, ear in heard.items():
@@ -87,7 +85,7 @@ def _listen(people: Crowd, subject: Subject, coins: np.ndarray, colluding: int) 
                         ratio = (found / lengths[name] - 0.5) / noise**2
                         ear.scores += np.logaddexp(np.log1p(-rate), np.log(rate) + ratio)
                     else:
-                        found = found if query.sampled is None else found * query.sampled[people.users]
+                        found = found if query.sampled is None else found * query.sampled[people.canaries.users]
                         ear.scores += found
                     ear.projections += found
                 state = algo.global_update(state, query, total, run.simulation.deployment)
@@ -103,25 +101,19 @@ def _projections(people: Crowd, rest: np.ndarray, silos: tuple[str, ...], run: W
     return np.asarray((along * (holds if len(rest) == len(silos) else holds.any(axis=1, keepdims=True))).sum(axis=1))
 
 
-def _lengths(people: Crowd, revise: Revise) -> dict[str, float]:
+def _lengths(exp: Experiment, people: Crowd, twin: Watched) -> dict[str, float]:
     """By observer, how far a canary's presence moves what it sees: the median of a round without noise, of coins that
     have nothing to do with those of the audit."""
-    exp = people.exp
-    coins = exp.streams.generator("one-run audit: lengths").random(len(people.directions)) < 0.5
+    coins = exp.streams.generator("one-run audit: lengths").random(len(people.canaries)) < 0.5
 
-    def first(who: np.ndarray | None) -> tuple[Watched, tuple[str, ...], Seen]:
-        with watched(people.world(who), silent(revise), exp.options.seed, ()) as run:
-            total, seen = run.exchange(without_noise(run.simulation.queries(1)[0]), run.simulation.state)
-        return run, total.silos, seen
+    def first(present: np.ndarray) -> tuple[tuple[str, ...], Seen]:
+        state = twin.restart(present, exp.options.seed)
+        total, seen = twin.exchange(unsampled(without_noise(twin.simulation.queries(1)[0])), state)
+        return total.silos, seen
 
-    (run, silos, there), (_, _, absent) = first(coins), first(None)
-    moved = {name: _projections(people, there[name] - absent[name], silos, run)[coins] for name in there}
+    (silos, there), (_, absent) = first(coins), first(np.zeros_like(coins))
+    moved = {name: _projections(people, there[name] - absent[name], silos, twin)[coins] for name in there}
     return {name: float(np.median(along)) for name, along in moved.items()}
-
-
-def _quiet(query: Query) -> Query:
-    """The query with its noise taken away, and the same users sampled."""
-    return replace(query, mechanism=query.mechanism.with_noise(0.0))
 
 
 def _colluders(exp: Experiment, colluding: int) -> tuple[str, ...]:

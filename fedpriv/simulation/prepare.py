@@ -61,8 +61,8 @@ def prepare(
     corpus, allocation, federation = allocate(exp)
     deployment = revise(exp.deployer.deploy(federation))
     silo_data = split_by_silo(corpus.train, allocation, "cpu")
-    silo_states = _silo_states(checkpoint or {})
-    session = exp.engine.open(_specs(exp, deployment, silo_data, model, device=device), silo_states)
+    remembered = silo_states(checkpoint or {})
+    session = exp.engine.open(_specs(exp, deployment, silo_data, model, device=device), remembered)
     state = State.from_arrays(checkpoint) if checkpoint else exp.algo.init(params, deployment)
     simulation = Simulation(
         algo=exp.algo,
@@ -75,7 +75,7 @@ def prepare(
         silo_data=silo_data,
         evaluation=_evaluation(exp, corpus, allocation, silo_data, model=model, device=device),
         device=device,
-        silo_states=silo_states,
+        silo_states=remembered,
     )
     try:
         simulation.set_up(0, simulation.setup)
@@ -119,7 +119,8 @@ def _specs(
     return specs
 
 
-def _silo_states(checkpoint: Mapping[str, np.ndarray]) -> dict[str, SiloState]:
+def silo_states(checkpoint: Mapping[str, np.ndarray]) -> dict[str, SiloState]:
+    """What each silo remembers according to a checkpoint, by the silo's name."""
     states: dict[str, dict[str, np.ndarray]] = {}
     for place, value in checkpoint.items():
         if place.startswith(SILO):

@@ -3,10 +3,14 @@
 Trials are counted, not timed, so that every result is the same on every machine.
 """
 
+import numpy as np
+import pytest
 import torch
 
 from fedpriv.audit.audit import Effort, audit
 from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.simulation.silo import _Work
+from fedpriv.streams import Streams
 from fedpriv.testing import experiment
 
 ULDP = ["algo=uldp_sgd", "algo.noise_multiplier=1", "allocator.n_silos=1"]
@@ -32,7 +36,7 @@ def test_noise_sized_for_one_silo_too_many_is_caught(monkeypatch):
     monkeypatch.setattr(
         Gaussian, "noise_share", lambda self, size, shares, *a, **k: share(self, size, shares + 1, *a, **k)
     )
-    row = audited(*ULDP, "rounds=1", trials=900)["released model", "user"]
+    row = audited(*ULDP, "rounds=1", trials=1500)["released model", "user"]
     assert row.alarm
 
 
@@ -46,6 +50,62 @@ def test_a_clip_that_misses_a_part_of_the_vector_is_caught(monkeypatch):
     assert not audited(*ULDP, "rounds=1", trials=100)["released model", "user"].alarm
     monkeypatch.setattr(Gaussian, "bound", half)
     assert audited(*ULDP, "rounds=1", trials=100)["released model", "user"].alarm
+
+
+IN_BATCHES = ["algo=uldp_avg", "algo.noise_multiplier=1", "algo.local_epochs=2", "algo.batch_size=8", "rounds=1"]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_batches_that_are_drawn_by_position_are_caught(monkeypatch, shared):
+    """Each user's order comes from its place among those who are there: a user less, and all later ones change."""
+    keys = Streams.unit_keys
+
+    def by_position(self, purpose, round, party, units):
+        return keys(self, purpose, round, party, np.arange(len(units)) if purpose == "batches" else units)
+
+    if shared:
+        monkeypatch.setattr(Streams, "unit_keys", by_position)
+    assert audited(*IN_BATCHES, trials=60)["released model", "user"].alarm == shared
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_sample_that_is_kept_for_all_rounds_is_caught(monkeypatch, kept):
+    secret = Streams.secret
+
+    def first(self, purpose, round, party=""):
+        return secret(self, purpose, 1 if purpose == "user sample" else round, party)
+
+    if kept:
+        monkeypatch.setattr(Streams, "secret", first)
+    words = ["algo=uldp_sgd", "algo.noise_multiplier=1", "algo.user_rate=0.1", "allocator.n_silos=1", "rounds=20"]
+    row = audited(*words, trials=1000)["released model", "user"]
+    assert row.assumed in ("sampled", "any mechanism")
+    assert row.alarm == kept
+
+
+def fresh(share):
+    """Other noise of about the same size, from the share itself so that every test run is the same."""
+    return np.random.default_rng(share.view(np.uint64)).normal(0, share.std(), share.shape)
+
+
+@pytest.mark.parametrize(
+    ("again", "rounds", "caught"), [(lambda share: share, 2, False), (np.zeros_like, 2, True), (fresh, 1, True)]
+)
+def test_a_resume_that_repeats_a_round_with_other_noise_or_none_is_caught(monkeypatch, again, rounds, caught):
+    """Seeded, a round begun again is charged once because it is the same bits."""
+    noise, drawn = _Work._noise, {}
+
+    def forgetful(self, local, query):
+        silo, share = self.participant.silo, noise(self, local, query)
+        key = id(silo.deployment), query.round, silo.name
+        if drawn.setdefault(key, silo.deployment) is silo.deployment and key in seen:
+            return again(share)
+        seen.add(key)
+        return share
+
+    seen = set()
+    monkeypatch.setattr(_Work, "_noise", forgetful)
+    assert audited(*ULDP, f"rounds={rounds}", trials=1000)["released model", "user"].alarm == caught
 
 
 def test_the_claim_of_uldp_naive_is_refuted_and_its_certificate_stands():
@@ -68,8 +128,22 @@ def test_the_claim_of_dp_erm_is_refuted_and_its_certificate_stands():
     assert row.claimed < row.bound.audited <= row.certified
 
 
+def test_the_claim_of_cdp_fedavg_is_refuted_and_its_certificate_stands():
+    """Records that run away from zero amplify what the first step shows, under that step's noise alone."""
+    words = ["algo=cdp_fedavg", "algo.calibration=paper", "algo.local_steps=4", "allocator.n_users=10", "rounds=1"]
+    row = audited(*words, trials=150)["server", "record"]
+    assert row.claimed < row.bound.audited <= row.certified
+
+
 def test_colluding_silos_see_more_and_are_certified_less():
     words = ["algo=uldp_sgd", "algo.noise_multiplier=1", "rounds=1"]
     one, two = (audited(*words, trials=120, colluding=silos)["silo", "user"] for silos in (1, 2))
     assert one.certified < two.certified
     assert one.bound.audited < two.bound.audited <= two.certified
+
+
+@pytest.mark.parametrize("algo", ["fedavg", "scaffold"])
+def test_a_method_without_noise_is_certified_nothing_and_told_apart(algo):
+    row = audited(f"algo={algo}", "algo.local_epochs=1", "rounds=1", trials=50)["released model", "user"]
+    assert row.certified == float("inf")
+    assert row.bound.epsilon > 1

@@ -74,8 +74,8 @@ def test_every_canary_has_a_direction_of_its_own_and_leaves_when_its_coin_says_s
     people = crowd(exp, "user", "add/remove", wanted=30, colluding=1)
     assert people.directions @ people.directions.T == pytest.approx(np.eye(30), abs=1e-9)
     coins = np.arange(30) < 10
-    allocation = people.world(coins).allocator.known
-    there = set(allocation.user.tolist())
+    _, allocation = people.canaries.world(coins)
+    there = set(allocation.user[allocation.trains].tolist())
     assert set(range(10)) <= there
     assert not there & set(range(10, 30))
     assert there >= set(range(30, allocation.n_users))  # ordinary users stay
@@ -84,13 +84,12 @@ def test_every_canary_has_a_direction_of_its_own_and_leaves_when_its_coin_says_s
 def test_opposite_faces_keep_all_records_and_turn_their_slopes():
     people = crowd(experiment("algo=cdp_fedavg"), "record", "replace", wanted=20, colluding=1)
     coins = np.arange(20) % 2 == 0
-    one, other, none = (people.world(who).data.y[:, 0] for who in (coins, ~coins, None))
-    own = people.canary >= 0
-    assert len(one) == len(own)
-    assert (one[own] == -other[own]).all()
-    assert (one[~own] == none[~own]).all()
-    assert (one[own] != 0).all()
-    assert not none[own].any()
+    (one, allocation), (other, _) = (people.canaries.world(who) for who in (coins, ~coins))
+    own = people.canaries.owner >= 0
+    assert allocation.trains[own].all()
+    assert (one.y[own, 0] == -other.y[own, 0]).all()
+    assert (one.y[~own] == other.y[~own]).all()
+    assert (one.y[own, 0] != 0).all()
 
 
 def test_contributions_that_share_one_bound_are_refused():
