@@ -43,4 +43,5 @@ def query_for(
         place=place,
         sampled=sampled,
         user_rate=user_rate,
+        n_units=users,
     )

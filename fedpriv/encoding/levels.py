@@ -2,10 +2,10 @@
 
 A. Cheu, M. Joseph, J. Mao, B. Peng, Shuffle private stochastic convex optimization (ICLR 2022), as A. Lowy,
 A. Ghafelebashi, M. Razaviyayn recall it (Private non-convex federated learning without a trusted server, Algorithms 4
-and 5, P_1D and P_vec). A coordinate x of a vector with norm at most L is shifted and scaled to y = (x + L) g / (2 L), in
-[0, g], and rounded to one of the integers beside it, at random, so that it is right on average: that many of g bits are
-ones. b bits more are ones with probability 1/4 each. Of the bits that belong to a coordinate a shuffler leaves nothing
-but how many are ones.
+and 5, P_1D and P_vec). A coordinate x of a vector with norm at most L is shifted and scaled to y = (x + L) g / (2 L),
+in [0, g], and rounded to one of the integers beside it, at random, so that it is right on average: that many of g bits
+are ones. b bits more are ones with probability 1/4 each. Of the bits that belong to a coordinate a shuffler leaves
+nothing but how many are ones.
 
 Symbols: L -> clip, g -> levels, n -> all parties' units, b -> trials / units (a silo draws the sum of its units' noise
 bits at once, which has the same distribution). Every unit of every party counts: one that contributes nothing sends the
@@ -25,7 +25,7 @@ from fedpriv.encoding.base import Encoding
 from fedpriv.errors import AggregationAbortedError, ConfigError, require
 
 MOST = 2**52
-"""Largest count of ones: int64 holds it, and float64 too, the Nth part and all partial sums included."""
+"""Largest count of ones: int64 holds it, and and so does float64."""
 TILE = 2**16
 """Coordinates that are rounded at a time, few enough for the processor's cache."""
 SLACK = 1e-9

@@ -2,12 +2,13 @@
 
 Seeded ones are numpy's. Where noise protects somebody, it is made of the operating system's bits: up to `FEW` trials
 are tossed one by one; beyond, a candidate is a discrete Gaussian around N / 4, a little wider than the binomial and
-sampled exactly (`discrete_sampling`), and is accepted in proportion to the binomial's probability over the Gaussian's.
+sampled exactly (`discrete_sampling`), and is accepted in proportion to the two probabilities' ratio.
 
-That ratio is computed in float64. Its logarithm is a sum of deviances m phi((k - m) / m), phi(t) = (1 + t) ln(1 + t) - t
-as its power series (C. Loader, Fast and accurate computation of binomial probabilities, 2000), and of short terms, none
-above a few hundred: every probability is right up to a factor within exp(+-`ERROR`), by which a release of d
-coordinates costs 2 d `ERROR` in epsilon. Candidates beyond `FARTHEST` standard deviations are dropped: 1e-49 of delta.
+That ratio is computed in float64. Its logarithm is a sum of deviances m phi((k - m) / m), with the power series of
+phi(t) = (1 + t) ln(1 + t) - t (C. Loader, Fast and accurate computation of binomial probabilities, 2000), and of short
+terms, none above a few hundred: every probability is right up to a factor within exp(+-`ERROR`), by which a release of
+d coordinates costs 2 d `ERROR` in epsilon. It is not beyond 11 standard deviations, where 52 bits are too few to accept
+with small probabilities, and beyond `FARTHEST` candidates are dropped: that is 1e-26 of delta.
 """
 
 from __future__ import annotations
@@ -97,9 +98,11 @@ def _phi(t: np.ndarray) -> np.ndarray:
     total = np.zeros_like(t)
     for j in range(_TERMS, 1, -1):
         total = total * -t + 1 / (j * (j - 1))
-    return total * t**2
+    squared: np.ndarray = total * t**2
+    return squared
 
 
 def _stirling(n: np.ndarray) -> np.ndarray:
     """ln n! less Stirling's formula, for n >= 1000 up to 1e-24."""
-    return (1 / 12 - (1 / 360 - 1 / 1260 / n**2) / n**2) / n
+    error: np.ndarray = (1 / 12 - (1 / 360 - 1 / 1260 / n**2) / n**2) / n
+    return error
