@@ -3,9 +3,9 @@
 Somebody sees a vector of counts, each with independent noise, and a record moves them by an unknown integer vector.
 
 The Gaussian that hides no more. Let F be the distribution function of the noise X, and h = Phi^-1(F). The ratios
-P(X = k + 1) / P(X = k) fall, so the best tests of X against X + s are thresholds; the trade-off function between them is
-linear, and lies above that of two Gaussians m apart if h(k) - h(k - s) <= m for every k. By A. Zubkov, A. Serov, A
-complete proof of universal inequalities for the distribution function of the binomial law (Theory Probab. Appl. 57,
+P(X = k + 1) / P(X = k) fall, so the best tests of X against X + s are thresholds; between them the trade-off function
+is linear, and it lies above that of two Gaussians m apart if h(k) - h(k - s) <= m for every k. By A. Zubkov, A. Serov,
+A complete proof of universal inequalities for the distribution function of the binomial law (Theory Probab. Appl. 57,
 2013), C(k) <= h(k) <= C(k + 1) for C(x) = sgn(x - N/4) sqrt(2 N H(x / N)), H the relative entropy of coins with heads
 x / N and 1/4. From H'^2 = 2 integral of H' H'' follows C' <= c = (N min v (1 - v))^-1/2 for the least v (1 - v) on the
 way, v = x / N, so m = c (|s| + 1) will do. Gaussians compose by the root of their squares: all integer shifts of d
