@@ -62,8 +62,7 @@ def least_trials(gap: float, length: float) -> int:
 
 def shifted_delta(trials: int, shift: int, epsilon: float) -> float:
     """Exact delta at `epsilon` of telling Bin(trials, 1/4) from itself plus `shift`, both directions, up to 1e-30."""
-    still, moved = _log_pmfs(trials, shift)
-    return max(_hockey_stick(still, moved, epsilon), _hockey_stick(moved, still, epsilon))
+    return _delta(*_log_pmfs(trials, shift), epsilon)
 
 
 def shifted_epsilon(trials: int, shifts: Mapping[int, int], delta: float, *, interval: float = 1e-4) -> float:
@@ -90,12 +89,12 @@ def shifted_epsilon(trials: int, shifts: Mapping[int, int], delta: float, *, int
 
 def epsilon_of_one(trials: int, shift: int, delta: float) -> float:
     """Exact epsilon at `delta` of one count, both directions, by bisection to 1e-9; inf beyond 1000."""
-    low, high = 0.0, 1000.0
-    if shifted_delta(trials, shift, high) > delta:
+    low, high, pmfs = 0.0, 1000.0, _log_pmfs(trials, shift)
+    if _delta(*pmfs, high) > delta:
         return math.inf
     while high - low > 1e-9 * max(high, 1.0):
         middle = (low + high) / 2
-        low, high = (middle, high) if shifted_delta(trials, shift, middle) > delta else (low, middle)
+        low, high = (middle, high) if _delta(*pmfs, middle) > delta else (low, middle)
     return high
 
 
@@ -107,6 +106,10 @@ def _log_pmfs(trials: int, shift: int) -> tuple[np.ndarray, np.ndarray]:
     low, high = max(0, int(P * trials) - reach), min(trials, int(P * trials) + reach)
     k = np.arange(low, high + shift + 1)
     return binom.logpmf(k, trials, P), binom.logpmf(k - shift, trials, P)
+
+
+def _delta(still: np.ndarray, moved: np.ndarray, epsilon: float) -> float:
+    return max(_hockey_stick(still, moved, epsilon), _hockey_stick(moved, still, epsilon))
 
 
 def _hockey_stick(of: np.ndarray, against: np.ndarray, epsilon: float) -> float:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -38,11 +38,11 @@ Coins = Callable[[np.ndarray, slice], np.ndarray]
 @dataclass(frozen=True)
 class Levels(Encoding):
     """levels: an even number. clip: bound on a contribution's L2 norm. trials: noise bits of one party, a multiple of
-    four, so that their mean is whole. parties: in the sum."""
+    four, so that their mean is whole; encodings that differ in it alone are equal. parties: in the sum."""
 
     levels: int
     clip: float
-    trials: int
+    trials: int = field(compare=False)
     parties: int
 
     def __post_init__(self) -> None:

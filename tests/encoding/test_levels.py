@@ -54,7 +54,7 @@ def test_tiles_cover_every_cell_once_and_are_small(shape):
 
 @pytest.mark.parametrize("bad", [1.001, -1.001, np.nan, np.inf])
 def test_a_coordinate_beyond_the_bound_is_refused(bad):
-    with pytest.raises(OutsideError, match="algo.clip=1"):
+    with pytest.raises(OutsideError, match=r"algo\.clip=1"):
         Levels(4, 1.0, 0, 1).counts(np.array([[0.0, bad]]), seeded(0))
 
 
