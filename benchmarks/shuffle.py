@@ -1,10 +1,10 @@
 """A round's exchange in the shuffle model: silos round their records to levels, count bits, and a server sums them.
 
 Processor seconds and memory of one core for all parties together, in the order of a run: per-record vectors are there
-(one silo's at a time, as blocks of local training would come), are bounded, become levels, get noise bits, and travel as
-counts through the gate to the shuffler and the server. The case is MNIST odd / even with 25 silos and 1,238 records of
-3,394 parameters each. `wide` is one part in a thousand of a million records with 10^5 coordinates: memory stays the
-same for all of it, and time grows in proportion.
+(one block of a silo's at a time, as local training would give them), are bounded, become levels, get noise bits, and
+travel as counts through the gate to the shuffler and the server. The case is MNIST odd / even with 25 silos and 1,238
+records of 3,394 parameters each. `wide` is one part in a thousand of a million records with 10^5 coordinates: memory
+stays the same for all of it, and time grows in proportion.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from fedpriv.errors import AggregationAbortedError, ConfigError, require
 
 MOST = 2**52
 """Largest count of ones: int64 holds it, and and so does float64."""
-TILE = 2**16
+TILE = 2**14
 """Coordinates that are rounded at a time, few enough for the processor's cache."""
 SLACK = 1e-9
 """How far beyond the bound a coordinate may lie for rounding's sake, relatively."""
@@ -64,6 +64,10 @@ class Levels(Encoding):
         # With the same random numbers for a record and its replacement each coordinate moves by less than one level
         # more; the other level is the one between a shift and its Gaussian (`shifted_binomial`). A record has one silo.
         return 2 * math.sqrt(size) * self.unit
+
+    def clear(self, message: np.ndarray) -> np.ndarray:
+        real: np.ndarray = message * self.unit
+        return real
 
     def too_coarse(self, steps: float) -> ConfigError:
         return ConfigError("mechanism.levels", self.levels, f"more: noise would span {steps:.2g} levels")

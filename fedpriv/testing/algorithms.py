@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL, Event
-from fedpriv.aggregation.ring import ring_encoding
 from fedpriv.algorithms.base import Algorithm, silo_name
 from fedpriv.checked import cached, note_passed
 from fedpriv.config import Experiment
@@ -207,7 +206,7 @@ def total(exp: Experiment, name: str, *, noisy: bool, seed: int = 0, sender: str
         for query in simulation.queries(1):
             found, _ = simulation.exchange(query, state, watch=Stopwatch(), lines=[])
             if query.name == name:
-                clear = ring_encoding(query).decode if query.encoding else np.asarray
+                clear = query.encoding.clear if query.encoding else np.asarray
                 return clear(said[-1]) if sender else found.vector
             state = simulation.algo.global_update(state, query, found, simulation.deployment)
     raise ConformanceError(f"round 1 has no query {name}")

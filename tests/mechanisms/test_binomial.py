@@ -94,7 +94,7 @@ def test_contributions_are_clipped_as_elsewhere():
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("encoding", [None, FixedPoint(64, 100.0, 3), Binomial(1.0, 2.0).count_encoding(3)], ids=str)
+@pytest.mark.parametrize("encoding", [None, FixedPoint(64, 100.0, 3), Binomial(2.0, 1.0).count_encoding(3)], ids=str)
 def test_only_counts_are_noised(encoding):
     mechanism, rng = Binomial(1.0, 1.0), np.random.default_rng(0)
     with pytest.raises(ConfigError, match="aggregation=shuffle"):
