@@ -20,10 +20,16 @@ class Weighting(ABC):
         """Whether weights depend on how many records each unit has in each silo."""
         return False
 
+    @property
+    def own_units(self) -> bool:
+        """Whether units are a silo's own, such as its records: number i of one silo is then another unit than number i
+        of the next, and its weight there is all that it has."""
+        return False
+
     @abstractmethod
     def weights(self, counts: np.ndarray) -> np.ndarray:
-        """(n_silos, n_units) float64 from record counts of that shape; columns sum to at most 1. Where `needs_counts`
-        is False only the shape of `counts` is used."""
+        """(n_silos, n_units) float64 from record counts of that shape. Columns sum to at most 1 unless `own_units`;
+        where `needs_counts` is False only the shape of `counts` is used."""
 
     def own_weights(self, silo: int, shape: tuple[int, int]) -> np.ndarray:
         """Row `silo` of the weights for counts of `shape`, (n_units,) float64, where they need no counts: a silo then
@@ -90,6 +96,21 @@ class OwnWeighting(Weighting):
         own = np.zeros(shape[1])
         own[silo] = 1.0
         return own
+
+
+@dataclass(frozen=True)
+class RecordsInFull(Weighting):
+    """The units are each silo's own records, which count in full."""
+
+    @property
+    def own_units(self) -> bool:
+        return True
+
+    def weights(self, counts: np.ndarray) -> np.ndarray:
+        return np.ones(counts.shape)
+
+    def own_weights(self, silo: int, shape: tuple[int, int]) -> np.ndarray:
+        return np.ones(shape[1])
 
 
 WEIGHTINGS: dict[str, Weighting] = {"uniform": UniformWeighting(), "records": RecordWeighting()}

@@ -45,4 +45,5 @@ def query_for(
         sampled=sampled,
         user_rate=user_rate,
         n_most=n_most,
+        n_units=users,
     )

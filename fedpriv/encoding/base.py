@@ -34,6 +34,11 @@ class Encoding(ABC):
         """How much further than without rounding, in L2 norm, the sum of (size,) signals moves at most when one unit's
         data change in every silo."""
 
+    def clear(self, message: np.ndarray) -> np.ndarray:
+        """One party's message in the clear as real numbers (size,) float64, up to a public constant: for who measures
+        what messages tell. Raises ValueError for messages that are never sent in the clear."""
+        raise ValueError(f"messages in {type(self).__name__} are not sent in the clear")
+
     @abstractmethod
     def too_coarse(self, steps: float, least: int = LEAST_STEPS) -> ConfigError:
         """The error when the standard deviation of a noise share spans only `steps` grid steps, less than `least`."""

@@ -92,6 +92,9 @@ class FixedPoint(Encoding):
     def shift(self, size: int) -> float:
         return self.parties * math.sqrt(size) * self.unit
 
+    def clear(self, message: np.ndarray) -> np.ndarray:
+        return self.decode(message)
+
     def too_coarse(self, steps: float, least: int = LEAST_STEPS) -> ConfigError:
         allowed = f"too few for range {self.bound:g}: a noise share would span {steps:.2g} grid steps, at least "
         return ConfigError("aggregation.bits", self.bits, f"{allowed}{least} are needed")

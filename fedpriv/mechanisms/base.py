@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.encoding.base import LEAST_STEPS
+from fedpriv.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
     from dp_accounting import DpEvent
 
     from fedpriv.encoding.base import Encoding
+    from fedpriv.encoding.levels import Levels
     from fedpriv.streams import SystemGenerator
 
 
@@ -57,6 +59,11 @@ class Mechanism(ABC):
         """`encoding` where noise must protect somebody, so that no message may have it in floating point; an infinite
         bound is taken for `UNBOUNDED_RANGE`."""
         return self.encoding(n_summed, bound)
+
+    def count_encoding(self, n_summed: int) -> Levels:
+        """How contributions become levels that a shuffler adds up, with noise bits of `n_summed` silos. Raises
+        ConfigError for a mechanism without such noise."""
+        raise ConfigError("mechanism", type(self).__name__.lower(), "binomial: aggregation=shuffle counts bits")
 
     def check_encoding(  # noqa: B027
         self, shares: int, encoding: Encoding | None, sensitivity: float = 1.0, *, least: int = LEAST_STEPS

@@ -15,6 +15,7 @@ from fedpriv.encoding.base import LEAST_STEPS
 from fedpriv.encoding.fixed_point import UNBOUNDED_RANGE, FixedPoint
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
+from fedpriv.mechanisms.clipping import clipped_rows
 from fedpriv.mechanisms.discrete_sampling import discrete_gaussian
 from fedpriv.mechanisms.grid_noise import MOST_NOISE, noised, whole_steps
 from fedpriv.streams import SystemGenerator
@@ -55,11 +56,7 @@ class Gaussian(Mechanism):
         return replace(self, noise_multiplier=noise_multiplier)
 
     def bound(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        exact = vectors.double()
-        norms = exact.norm(dim=1)
-        # A zero row stays zero, a non-finite row stays non-finite: the caller decides about those, clipping does not.
-        scale = (self.clip / norms.clamp_min(self.clip)).unsqueeze(1)
-        return exact * scale, norms
+        return clipped_rows(vectors, self.clip)
 
     def share_deviation(self, shares: int, sensitivity: float = 1.0) -> float:
         """Standard deviation of one share; arguments as for `noise_share`."""

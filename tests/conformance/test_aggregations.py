@@ -14,15 +14,21 @@ from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.ring import UNBOUNDED_RANGE, ring_encoding
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.exact_noise import SecAggExactNoise
+from fedpriv.aggregation.shuffle import Shuffle
 from fedpriv.aggregation.weighted import KEYS, WEIGHTS
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.errors import AggregationAbortedError
+from fedpriv.mechanisms.binomial import Binomial
+from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.parties.traffic import Traffic
 from fedpriv.query import Broadcast, Contributions, Total, Update
 from fedpriv.weighting import RecordWeighting, UniformWeighting, Weighting
 
 SILOS, USERS, SIZE = 3, 6, 5
 NAMES = [f"silo{s}" for s in range(SILOS)]
+GAUSSIAN, COUNTS = Gaussian(20.0, 1.0), Binomial(20.0, 0.0, levels=2**40)
+MECHANISMS = {Shuffle(): COUNTS}
+"""Of those that another one than `GAUSSIAN` goes with."""
 AGGREGATIONS = {
     Plain(): 0.0,
     Masked(): FixedPoint(64, UNBOUNDED_RANGE, SILOS).rounding,
@@ -30,6 +36,7 @@ AGGREGATIONS = {
     SecAgg(): FixedPoint(64, UNBOUNDED_RANGE, SILOS).rounding,
     SecAgg(threshold=2, bits=32, range=100.0): FixedPoint(32, 100.0, SILOS).rounding,
     SecAggExactNoise(): FixedPoint(64, UNBOUNDED_RANGE, SILOS).rounding,
+    Shuffle(): SILOS * (USERS + 1) * COUNTS.count_encoding(SILOS).unit,
 }
 """Each with the most that a coordinate of its sum may be off."""
 RECORDS_ONLY = set()
@@ -62,7 +69,9 @@ class World:
         return protocols
 
     def parties(self, protocols, serial=(1, 0), broadcast=Broadcast({})):  # noqa: B008
-        query = query_for(protocols.aggregation, SILOS, serial[0], place=serial[1], users=USERS, size=SIZE)
+        mechanism = MECHANISMS.get(protocols.aggregation, GAUSSIAN)
+        numbers = {"place": serial[1], "users": USERS, "size": SIZE, "mechanism": mechanism}
+        query = query_for(protocols.aggregation, SILOS, serial[0], **numbers)
         return protocols.query(query, self.updates(), broadcast)
 
     def updates(self, block=2):
@@ -123,7 +132,8 @@ def test_silos_hear_the_broadcast_first_and_without_it_take_no_part(aggregation)
     helper = aggregation.helpers[0]
     run(parties | {helper: noting(parties[helper], sent)})
     assert sent[0] == dict.fromkeys(NAMES, broadcast)
-    query, heard = query_for(aggregation, SILOS, 2, users=USERS, size=SIZE), []
+    mechanism = MECHANISMS.get(aggregation, GAUSSIAN)
+    query, heard = query_for(aggregation, SILOS, 2, users=USERS, size=SIZE, mechanism=mechanism), []
     silo = protocols["silo1"].query(query.silo_query(), heard.append)
     assert next(silo) == {}
     with pytest.raises(StopIteration) as ended:

@@ -1,0 +1,158 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from parties_of_generators import Protocols, noting, run
+from queries import query_for
+from record_methods import RecordSgd
+
+from fedpriv.accountants.ledger import Ledger
+from fedpriv.aggregation.shuffle import SHUFFLER, Shuffle
+from fedpriv.errors import ConfigError
+from fedpriv.mechanisms.binomial import Binomial
+from fedpriv.query import Contributions, Update
+from fedpriv.run import events_of
+from fedpriv.simulation import prepare
+from fedpriv.streams import Streams
+from fedpriv.testing import check_algorithm
+from fedpriv.testing.worlds import experiment
+from fedpriv.weighting import RecordsInFull
+
+WORDS = ("aggregation=shuffle", "mechanism=binomial")
+SILOS, UNITS = 4, 30
+
+
+def vectors(size, seed=0):
+    """(SILOS, UNITS, size) of norm at most 1."""
+    drawn = np.random.default_rng(seed).normal(size=(SILOS, UNITS, size))
+    return drawn / np.linalg.norm(drawn, axis=2, keepdims=True)
+
+
+def updates(contributions, mechanism, streams, number):
+    encoding = mechanism.count_encoding(SILOS)
+    made = {}
+    for s, own in enumerate(contributions):
+        rng = streams.secret("noise", number, f"silo{s}")
+        noise = mechanism.noise_share(own.shape[1], SILOS, rng, encoding=encoding)
+        made[f"silo{s}"] = Update(blocks(own), noise)
+    return made
+
+
+def blocks(own):
+    for start in range(0, len(own), 8):
+        units = np.arange(start, min(start + 8, len(own)))
+        yield Contributions(units, torch.from_numpy(own[units]))
+
+
+def exchanged(contributions, mechanism, *, number=1, streams=None, sent=None):
+    """The total of one exchange; `sent`: filled with what each party says."""
+    streams = streams or Streams(number)
+    protocols = Protocols(Shuffle(), tuple(range(SILOS)), RecordsInFull())
+    run(protocols.setup(np.ones((SILOS, UNITS), dtype=np.int64)))
+    numbers = {"streams": streams, "users": UNITS, "size": contributions[0].shape[1], "mechanism": mechanism}
+    query = query_for(Shuffle(), SILOS, number, **numbers)
+    parties = protocols.query(query, updates(contributions, mechanism, streams, number))
+    if sent is not None:
+        parties = {name: noting(party, sent.setdefault(name, [])) for name, party in parties.items()}
+    return run(parties)["server"]
+
+
+@pytest.mark.parametrize("system", [False, True], ids=["seeded", "system"])
+def test_the_sum_is_right_on_average_and_varies_as_the_formula_says(system):
+    """Half of it rounding, half of it noise; 2e5 squares, so that one percent is three standard deviations."""
+    size, runs = 4000, 50
+    mechanism, own = Binomial(1.0, 2 / 6 * math.sqrt(SILOS * UNITS / 6), levels=6), vectors(size)
+    errors, whole = np.empty((runs, size)), own.sum(axis=(0, 1))
+    for number in range(runs):
+        total = exchanged(own, mechanism, number=number, streams=Streams(0, system=system))
+        errors[number] = total.vector - whole
+    expected = mechanism.count_encoding(SILOS).variance(own.reshape(-1, size))
+    assert (errors**2).mean() / expected.mean() == pytest.approx(1, abs=0.01)
+    assert abs(errors.mean()) < 5 * math.sqrt(expected.mean() / errors.size)
+    assert np.abs(errors.mean(0) / np.sqrt(expected / runs)).max() < 5
+
+
+def content(said):
+    """What is said, without its stamp if it has one."""
+    return getattr(said, "content", said)
+
+
+def test_silos_tell_the_shuffler_counts_and_the_shuffler_tells_the_server_their_sum():
+    sent, mechanism = {}, Binomial(1.0, 1.0, levels=64)
+    total = exchanged(vectors(3), mechanism, sent=sent)
+    from_silos = [sent[f"silo{s}"] for s in range(SILOS)]
+    assert all(list(mail) == [SHUFFLER] for said in from_silos for mail in said)
+    (shuffled,) = sent[SHUFFLER]
+    assert list(shuffled) == ["server"]
+    counts, shuffled = [content(said[0][SHUFFLER]) for said in from_silos], content(shuffled["server"])
+    np.testing.assert_array_equal(np.sum(counts, axis=0), shuffled)
+    most = mechanism.count_encoding(SILOS).most(UNITS)
+    assert all(c.dtype == np.int64 and c.min() >= 0 and c.max() <= most for c in counts)
+    assert total.silos == tuple(f"silo{s}" for s in range(SILOS))
+
+
+def test_a_record_that_is_not_there_counts_as_zero_and_moves_nobody_else():
+    """Same random numbers for the others: the sums differ by that record's own level."""
+    mechanism, own = Binomial(1.0, 0.0, levels=2**20), vectors(5)
+    fewer = [own[0][:-1], *own[1:]]
+    moved = exchanged(own, mechanism).vector - exchanged(fewer, mechanism).vector
+    np.testing.assert_allclose(moved, own[0, -1], atol=mechanism.count_encoding(1).unit)
+
+
+@pytest.fixture(scope="module")
+def small():
+    return experiment(*WORDS, "data=breast_cancer", "allocator.n_silos=3", algo=RecordSgd())
+
+
+def test_every_observer_is_certified_what_it_cannot_subtract(small):
+    """The released model and the server see the sum, a silo knows its share, the shuffler sees each silo's count."""
+    with prepare(small) as simulation:
+        queries = simulation.queries(1)
+        ledger = Ledger(small.accountant)
+        ledger.record(events_of(queries))
+        rows = {row.observer: row for row in ledger.rows(1) if row.method == "pld"}
+        result = simulation.run_round(queries, simulation.state)
+    assert list(rows) == ["released model", "server", "silo", "shuffler"]
+    epsilons = {name: row.certified for name, row in rows.items()}
+    assert epsilons["released model"] == epsilons["server"] < epsilons["silo"] < epsilons["shuffler"] < math.inf
+    assert {row.status for row in rows.values()} == {"enforced"}
+    assert any("does not collude with the server" in text for text in rows["server"].assumptions)
+    assert result.aborted is None
+
+
+def test_with_silent_silos_nothing_is_promised_against_the_shuffler(small):
+    silent = replace(small, mechanism=replace(small.mechanism, silent=0.34))
+    with prepare(silent) as simulation:
+        (query,) = simulation.queries(1)
+    ledger = Ledger(small.accountant)
+    ledger.record(query.events)
+    rows = {row.observer: row for row in ledger.rows(1) if row.method == "pld"}
+    assert math.isinf(rows["shuffler"].certified)
+    assert math.isfinite(rows["silo"].certified)
+    assert any("at most 0.34 of the silos add no noise" in text for text in rows["server"].assumptions)
+
+
+def test_the_whole_method_keeps_every_rule_and_its_noise_hides_a_record():
+    found = check_algorithm(RecordSgd(), *WORDS)
+    assert any("record, replace" in name for name in found.checked)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("aggregation=shuffle", "mechanism=gaussian"), "binomial: aggregation=shuffle counts bits"),
+        (("aggregation=plain", "mechanism=binomial"), "with aggregation=shuffle alone"),
+        (("aggregation=masked", "mechanism=binomial"), "with aggregation=shuffle alone"),
+        (("aggregation=shuffle", "mechanism=binomial", "mechanism.levels=3"), "even number"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(words, why):
+    with pytest.raises(ConfigError, match=why):
+        experiment(*words, algo=RecordSgd())
+
+
+def test_methods_whose_contributions_are_not_records_are_refused():
+    with pytest.raises(ConfigError, match="is not one record's"):
+        experiment(*WORDS, "algo=uldp_avg")

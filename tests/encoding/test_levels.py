@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedpriv.encoding.levels import MOST, TILE, Levels, OutsideError, tiles
+from fedpriv.errors import ConfigError
+
+
+def seeded(seed):
+    rng = np.random.default_rng(seed)
+    return lambda positions, columns: rng.random((len(positions), columns.stop - columns.start))
+
+
+@given(st.integers(0, 2**31), st.sampled_from([2, 4, 64, 4096]), st.floats(1e-3, 1e3))
+def test_a_record_and_its_replacement_are_no_further_apart_than_the_shift(seed, levels, clip):
+    """With the same random numbers: within the distance of the vectors and sqrt(d) levels."""
+    encoding, rng = Levels(levels, clip, 0, 1), np.random.default_rng(seed)
+    pair = rng.normal(size=(2, 40))
+    pair *= clip / np.linalg.norm(pair, axis=1, keepdims=True)
+    one, other = (encoding.counts(vector[None], seeded(seed)) for vector in pair)
+    real = np.linalg.norm(pair[0] - pair[1]) / encoding.unit
+    assert np.linalg.norm(one - other) <= real + np.sqrt(40) + 1e-9
+    assert real <= levels + 1e-9
+    assert 2 * np.sqrt(40) * encoding.unit == pytest.approx(encoding.shift(40))
+
+
+def test_levels_are_right_on_average_and_vary_as_the_formula_says():
+    encoding, rng = Levels(8, 1.0, 0, 1), np.random.default_rng(0)
+    vectors = rng.normal(size=(5, 300)) / 30
+    sums = np.stack([encoding.decode(encoding.counts(vectors, seeded(seed)), 5) for seed in range(4000)])
+    expected = encoding.variance(vectors)
+    errors = (sums.mean(0) - vectors.sum(0)) / np.sqrt(expected / 4000)
+    assert abs(errors.mean()) < 5 / np.sqrt(300)
+    assert np.abs(errors).max() < 5
+    assert sums.var(0).mean() / expected.mean() == pytest.approx(1, abs=0.01)
+
+
+def test_nothing_is_random_where_nothing_is_contributed():
+    encoding = Levels(10, 2.0, 8, 3)
+    ones = encoding.counts(np.zeros((6, 4)), seeded(0))
+    np.testing.assert_array_equal(ones, np.full(4, 6 * 5))
+    np.testing.assert_array_equal(encoding.decode(ones + 2 * 6 * 5 + 3 * 2, 6), np.zeros(4))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, TILE + 5), (TILE + 5, 1), (1000, 400)])
+def test_tiles_cover_every_cell_once_and_are_small(shape):
+    table = np.zeros(shape, dtype=int)
+    for rows, columns in tiles(*shape):
+        table[rows, columns] += 1
+        assert table[rows, columns].size <= TILE
+    assert (table == 1).all()
+
+
+@pytest.mark.parametrize("bad", [1.001, -1.001, np.nan, np.inf])
+def test_a_coordinate_beyond_the_bound_is_refused(bad):
+    with pytest.raises(OutsideError, match=r"algo\.clip=1"):
+        Levels(4, 1.0, 0, 1).counts(np.array([[0.0, bad]]), seeded(0))
+
+
+def test_ends_of_the_range_have_the_last_levels():
+    ones = Levels(4, 1.0, 0, 1).counts(np.array([[1.0, -1.0, 1 + 1e-12]]), lambda p, c: np.full((1, 3), 1 - 2**-53))
+    np.testing.assert_array_equal(ones, [4, 0, 4])
+
+
+def test_sums_that_could_leave_exact_integers_are_refused_before_anything_is_counted():
+    fits = Levels(4096, 1.0, 0, 25)
+    units = MOST // (25 * 4096)
+    assert fits.most(units) * 25 <= MOST
+    with pytest.raises(ConfigError, match=r"mechanism\.levels=4096"):
+        fits.most(units + 1)
+    with pytest.raises(ConfigError, match="noise bits a coordinate"):
+        Levels(4096, 1.0, MOST // 4, 3)
+
+
+@pytest.mark.parametrize("levels", [0, 1, 7, 2**41])
+def test_odd_and_impossible_levels_are_refused(levels):
+    with pytest.raises(ConfigError, match=r"mechanism\.levels"):
+        Levels(levels, 1.0, 0, 1)

@@ -1,0 +1,117 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from dp_accounting import GaussianDpEvent, NonPrivateDpEvent
+
+from fedpriv.accountants.pld import gaussian_epsilon, pld_epsilon
+from fedpriv.accountants.shifted_binomial import epsilon_of_one, shifted_epsilon
+from fedpriv.encoding.fixed_point import FixedPoint
+from fedpriv.errors import ConfigError
+from fedpriv.mechanisms.binomial import Binomial
+from fedpriv.mechanisms.calibration import gaussian_noise
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.mechanisms.lowy import paper_binomial, paper_bits, paper_levels
+from fedpriv.streams import SystemGenerator
+
+
+def cost(mechanism, size, delta, shares=1.0):
+    """Epsilon of one release when a record is replaced."""
+    encoding = mechanism.count_encoding(1)
+    event = mechanism.event(sensitivity=2 + mechanism.rounding(encoding, size), shares=shares)
+    return pld_epsilon([(event, 1)], "replace", delta)
+
+
+@pytest.mark.parametrize("size", [1, 10, 100])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.75, 1e-5), (3.0, 1e-5), (18.0, 6.5e-7)])
+@pytest.mark.parametrize("contributions", [100, 100_000])
+def test_calibrated_noise_costs_the_target_within_two_percent(size, epsilon, delta, contributions):
+    """The true epsilon lies between that of a record that moves one coordinate through all levels, exactly, and the
+    certificate. The number of contributions only rounds the noise up to whole bits of each."""
+    mechanism = Binomial(1.0, 1.0).hiding(gaussian_noise(1.0, epsilon, delta), size)
+    bits = math.ceil(mechanism.trials / contributions)
+    certified, trials = cost(mechanism, size, delta), bits * contributions
+    assert certified <= epsilon * (1 + 1e-6)
+    assert epsilon_of_one(trials, mechanism.levels, delta) >= 0.98 * epsilon
+
+
+def test_a_shift_spread_over_a_hundred_coordinates_stays_below_the_certificate():
+    mechanism = Binomial(1.0, 1.0, levels=1000).hiding(gaussian_noise(1.0, 1.0, 1e-5), 100)
+    true = shifted_epsilon(mechanism.trials, {100: 50, -100: 50}, 1e-5, interval=1e-4)
+    assert 0.95 <= true <= cost(mechanism, 100, 1e-5) <= 1 + 1e-6
+
+
+def test_paper_parameters():
+    # b of 100 contributions of one coordinate at (1, 1e-6), by the formula: golden. Its epsilon is about 7e-4.
+    levels = paper_levels(100, 1)
+    assert levels == 20
+    assert paper_bits(100, 1, levels=levels, epsilon=1.0, delta=1e-6) == 242_543_523
+    mechanism = paper_binomial(1.0, 100, 1, epsilon=1.0, delta=1e-6)
+    assert mechanism.trials == 24_254_352_300
+    gaussian = gaussian_epsilon(20 / math.sqrt(mechanism.trials * 3 / 16), 1e-6)
+    assert gaussian == pytest.approx(7e-4, rel=0.05)
+    assert gaussian <= cost(mechanism, 1, 1e-6) <= 1.3 * gaussian
+    assert paper_levels(10_000, 301) == 302
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(16, 1e-6), (0, 1e-6), (1, 0.5)])
+def test_the_paper_says_nothing_there(epsilon, delta):
+    with pytest.raises(ConfigError, match="calibration=paper"):
+        paper_binomial(1.0, 100, 1, epsilon=epsilon, delta=delta)
+
+
+@pytest.mark.parametrize("rng", [np.random.default_rng(0), SystemGenerator()], ids=["seeded", "system"])
+@pytest.mark.parametrize("silent", [0.0, 0.4])
+def test_shares_of_silos_that_noise_add_up_to_the_declared_noise(rng, silent):
+    mechanism = Binomial(0.1, 8.0, levels=256, silent=silent)
+    encoding = mechanism.count_encoding(5)
+    shares = [mechanism.noise_share(20_000, 5, rng, encoding=encoding) for _ in range(5)]
+    noisy = sum(shares[: 3 if silent else 5])
+    assert noisy.var() / (0.8**2) == pytest.approx(1, abs=0.06)
+    assert abs(noisy.mean()) < 5 * 0.8 / math.sqrt(20_000)
+    steps = noisy / encoding.unit
+    np.testing.assert_allclose(steps, np.rint(steps), atol=1e-6)
+
+
+def test_events_count_what_an_observer_cannot_subtract():
+    full = Binomial(1.0, 10.0).event(sensitivity=2.0)
+    assert isinstance(full, GaussianDpEvent)
+    assert 0.99 * 5 < full.noise_multiplier < 5
+    part = Binomial(1.0, 10.0).event(sensitivity=2.0, shares=0.25)
+    assert 0.98 * 2.5 < part.noise_multiplier < 2.5
+    # 4 of 10 shares, of which 2 may be none: a quarter of the eight that are there at least.
+    silent = Binomial(1.0, 10.0, silent=0.2).event(sensitivity=2.0, shares=0.4)
+    assert silent.noise_multiplier == part.noise_multiplier
+    assert Binomial(1.0, 10.0, silent=0.2).event(shares=0.1) == NonPrivateDpEvent()
+    assert Binomial(1.0, 0.0).event() == NonPrivateDpEvent()
+    assert Binomial(1.0, 0.01).event() == NonPrivateDpEvent()
+
+
+def test_contributions_are_clipped_as_elsewhere():
+    vectors = torch.randn(5, 7) * 10
+    for one, other in zip(Binomial(2.0, 1.0).bound(vectors), Gaussian(2.0, 1.0).bound(vectors)):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("encoding", [None, FixedPoint(64, 100.0, 3), Binomial(2.0, 1.0).count_encoding(3)], ids=str)
+def test_only_counts_are_noised(encoding):
+    mechanism, rng = Binomial(1.0, 1.0), np.random.default_rng(0)
+    with pytest.raises(ConfigError, match="aggregation=shuffle"):
+        mechanism.noise_share(2, 3, rng, encoding=encoding)
+    for wrong in (lambda: mechanism.encoding(3, 1.0), lambda: mechanism.noised(np.zeros(2), rng)):
+        with pytest.raises(ConfigError, match="aggregation=shuffle"):
+            wrong()
+    with pytest.raises(ConfigError, match="in training"):
+        mechanism.check_inside_training()
+    with pytest.raises(ConfigError, match="binomial: aggregation=shuffle counts bits"):
+        Gaussian(1.0, 1.0).count_encoding(3)
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [((0.0, 1.0), "clip"), ((1.0, -1.0), "noise"), ((1.0, 1.0, 3), "levels"), ((1.0, 1.0, 2, 1.0), "silent")],
+)
+def test_impossible_values_are_refused(values, key):
+    with pytest.raises(ConfigError, match=key):
+        Binomial(*values)
