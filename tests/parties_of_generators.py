@@ -83,7 +83,7 @@ class Protocols:
 def addressed(query, broadcast):
     """The query with what its messages are checked by, as a simulation fills it in."""
     down = tuple((name, vector.shape) for name, vector in broadcast.vectors.items())
-    n_units = 0 if broadcast.sampled is None else len(broadcast.sampled)
+    n_units = query.n_units if broadcast.sampled is None else len(broadcast.sampled)
     return replace(query, session=SESSION, down=down, n_units=n_units)
 
 
@@ -99,11 +99,11 @@ def dropping(party, steps):
 
 def changed(party, phase, change, *, name="", signer=None):
     """`change` edits the contents, by receiver, of what the party sends in a phase. What comes out gets the same stamp,
-    and `name`'s signature if there is a signer."""
+    and `name`'s signature if there is a signer; one that only a set-up makes is told by a function."""
 
     def restamped(sent):
         stamp = next(iter(sent.values()))
-        post = Post(name, stamp.session, (stamp.round, stamp.place), signer)
+        post = Post(name, stamp.session, (stamp.round, stamp.place), signer() if callable(signer) else signer)
         return next(post.tell(phase, change(contents(sent))))
 
     return on_its_way(party, phase, restamped)

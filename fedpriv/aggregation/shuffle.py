@@ -72,7 +72,7 @@ class Shuffle(Aggregation):
         return (SERVER, SHUFFLER)
 
     def trust(self) -> Trust:
-        plain = server_trust(sees_messages=False)
+        plain = server_trust(sees_messages=False, assumptions=())
         shuffler = Observer(SHUFFLER, sees_messages=True)
         rests_on = (
             "the shuffler adds the bits of all silos and does not collude with the server",

@@ -205,8 +205,7 @@ class Watched(AbstractContextManager["Watched"]):
     def _seen(self, observer: Observer, query: Query, total: Total) -> np.ndarray:
         if observer.sees_messages:
             sent = [self.wire[name] for name in total.silos]
-            decode = getattr(query.encoding, "decode", lambda message: message)
-            return np.stack([decode(message) for message in sent])
+            return np.stack([message if query.encoding is None else query.encoding.clear(message) for message in sent])
         rest = total.vector.copy()
         if observer.own_shares:
             for name in self.colluders:

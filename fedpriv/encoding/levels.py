@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedpriv.accountants.shifted_binomial import VARIANCE
-from fedpriv.encoding.base import Encoding
+from fedpriv.encoding.base import LEAST_STEPS, Encoding
 from fedpriv.errors import AggregationAbortedError, ConfigError, require
 
 MOST = 2**52
@@ -69,7 +69,7 @@ class Levels(Encoding):
         real: np.ndarray = message * self.unit
         return real
 
-    def too_coarse(self, steps: float) -> ConfigError:
+    def too_coarse(self, steps: float, least: int = LEAST_STEPS) -> ConfigError:
         return ConfigError("mechanism.levels", self.levels, f"more: noise would span {steps:.2g} levels")
 
     def too_fine(self, steps: float) -> ConfigError:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.accountants.shifted_binomial import VARIANCE, gaussian_gap, least_trials
+from fedpriv.encoding.base import LEAST_STEPS
 from fedpriv.encoding.levels import Levels
 from fedpriv.errors import ConfigError, require
 from fedpriv.mechanisms.base import Mechanism
@@ -91,7 +92,9 @@ class Binomial(Mechanism):
     def count_encoding(self, n_summed: int) -> Levels:
         return Levels(self.levels, self.clip, self.share_trials(n_summed), n_summed)
 
-    def check_encoding(self, shares: int, encoding: Encoding | None, sensitivity: float = 1.0) -> None:
+    def check_encoding(
+        self, shares: int, encoding: Encoding | None, sensitivity: float = 1.0, *, least: int = LEAST_STEPS
+    ) -> None:
         self._own(encoding, shares)
         require(sensitivity == 1.0, "mechanism", "binomial", "another where noise is made for other sensitivities")
 

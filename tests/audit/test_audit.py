@@ -96,12 +96,12 @@ def test_a_resume_that_repeats_a_round_with_other_noise_or_none_is_caught(monkey
     noise, drawn = _Work._noise, {}
 
     def forgetful(self, local, query):
-        silo, share = self.participant.silo, noise(self, local, query)
+        silo, (share, secret) = self.participant.silo, noise(self, local, query)
         key = id(silo.deployment), query.round, silo.name
         if drawn.setdefault(key, silo.deployment) is silo.deployment and key in seen:
-            return again(share)
+            return again(share), secret
         seen.add(key)
-        return share
+        return share, secret
 
     seen = set()
     monkeypatch.setattr(_Work, "_noise", forgetful)
