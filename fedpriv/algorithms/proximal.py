@@ -63,7 +63,7 @@ class Box(Proximal):
     bound: float
 
     def __call__(self, vector: np.ndarray, step: float) -> np.ndarray:
-        return np.clip(vector, -self.bound, self.bound)
+        return np.asarray(np.clip(vector, -self.bound, self.bound))
 
     def value(self, vector: np.ndarray) -> float:
         return 0.0 if np.abs(vector).max(initial=0.0) <= self.bound else math.inf
