@@ -131,8 +131,8 @@ VARIANTS: dict[str, Variant] = {"proximal": Proximal(), "alternate": Alternate()
 
 @dataclass(frozen=True)
 class Spider(GradientsAndDifferences):
-    """anchor_batch_size, batch_size: None for the paper's K1 = floor(n sqrt(24) / 2 * min(1, sqrt(phase / rounds))), yet
-    at most n, and K2 = floor(n sqrt(24) / (2 sqrt(rounds))); K2 for both in the alternate variant."""
+    """anchor_batch_size, batch_size: None for the paper's K1 = floor(n sqrt(24) / 2 * min(1, sqrt(phase / rounds))),
+    at most n, and K2 = floor(n sqrt(24) / (2 sqrt(rounds))); K2 for both with variant=alternate."""
 
     variant: str
     phase: int
