@@ -26,8 +26,12 @@ def test_golden_row_29():
 
 @pytest.mark.parametrize(
     ("epsilon", "noise", "flat", "per_tensor", "alternate"),
-    [(0.75, 35.67, 0.567, 1.196, 0.812), (1, 26.753, 0.773, 1.632, 1.108), (12, 2.229, 12.55, 35.6, 18.6)]
-    + [(18, 1.486, 22.0, 77.0, 32.1)],
+    [
+        (0.75, 35.67, 0.567, 1.196, 0.812),
+        (1, 26.753, 0.773, 1.632, 1.108),
+        (12, 2.229, 12.55, 35.6, 18.6),
+        (18, 1.486, 22.0, 77.0, 32.1),
+    ],
 )
 def test_golden_row_30_and_the_table_of_lo_3(epsilon, noise, flat, per_tensor, alternate):
     z, chances = lowy.multiplier(epsilon), lowy.drawn()
