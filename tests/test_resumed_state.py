@@ -19,7 +19,7 @@ REMEMBERED = {
     "spider": {"slot/estimate", "slot/previous", "slot/output"},
     "prox_svrg": {"slot/anchor", "slot/anchor_gradient", "slot/output"},
 }
-GIVEN = ["algo.calibration=given", "algo.noise_multiplier=0.1", "algo.batch_size=10", "algo.rounds=2"]
+GIVEN = ["algo.calibration=given", "algo.noise_multiplier=0.1", "algo.batch_size=10", "algo.rounds=2", "algo.clip=9"]
 WORDS = {"spider": [*GIVEN, "algo.anchor_batch_size=20"], "prox_svrg": GIVEN}
 """Of methods without local epochs; nothing may depend on the number of rounds, with which a run is resumed."""
 
