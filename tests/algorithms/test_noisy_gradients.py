@@ -20,9 +20,11 @@ from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.algorithms.base import Silo
 from fedpriv.algorithms.local_sgd import LocalSgd
 from fedpriv.deployment import Federation
+from fedpriv.epsilon import Planned
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.testing import experiment
 
 FEDERATION = Federation(4, 4, 10, (100, 100, 80, 60))
 CERTIFIED = {"calibration": "certified", "epsilon": 3.0, "rounds": 12, "batch_size": None}
@@ -191,3 +193,14 @@ def test_a_run_without_noise_certifies_nothing():
     with pytest.raises(ConfigError, match=r"algo\.calibration=certified: given"):
         deployed(replace(algo, calibration="certified"), NoMechanism(), federation=FEDERATION)
     assert algo.queries(1, deployment)[0].events[0].certified == dp.NonPrivateDpEvent()
+
+
+@pytest.mark.parametrize("algo", ["minibatch_sgd", "spider"])
+def test_noise_and_rounds_for_a_budget_are_those_of_the_server(algo):
+    """Which sees single messages: at the calibrated noise it is at its epsilon, and the released model far below."""
+    planned = Planned.of(experiment(f"algo={algo}", "rounds=6", "algo.epsilon=4"))
+    exact = planned.exp.accountant
+    assert planned.spent(exact, planned.noise, 6) == pytest.approx(4.0, abs=1e-6)
+    assert {row.observer: row.certified for row in planned.rows_at([6])}["released model"] < 3
+    # Noise twice as large for all kinds: rho is a quarter, and epsilon about half or less.
+    assert 1 < planned.spent(exact, 2 * planned.noise, 6) < 2

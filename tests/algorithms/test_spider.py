@@ -9,6 +9,8 @@ from lowy_world import ALTERNATE, MINIBATCH, PL, SPIDER, SVRG, proximal_descent,
 from test_dp_erm import gradient
 
 from fedpriv.errors import ConfigError
+from fedpriv.testing import check_algorithm, experiment
+from fedpriv.testing.worlds import SMALL
 
 OPERATORS = [("none", 1.0, 1), ("ball", 0.4, 1), ("box", 0.1, 1), ("l1", 0.05, 1), ("group_l1", 0.05, 5)]
 SILOS = silos_of([30, 30, 30])
@@ -80,6 +82,13 @@ def test_l1_finds_the_support_of_a_planted_sparse_problem():
     assert (weights["l1"][:, 0] != 0).all()
     np.testing.assert_array_equal(weights["l1"][:, 1:], 0)
     assert (weights["none"] != 0).all()
+
+
+@pytest.mark.slow
+def test_the_alternate_keeps_every_rule_too():
+    checked = check_algorithm(experiment(*SMALL, "algo=spider", "algo.variant=alternate").algo)
+    assert checked.declared == ()
+    assert {f"{name}: record, replace" for name in ("gradient", "difference")} <= set(checked.checked)
 
 
 @pytest.mark.parametrize(
