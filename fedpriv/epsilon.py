@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.calibrate import MOST_ROUNDS, most_rounds, smallest_noise
-from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.accountants.rdp import Rdp
 from fedpriv.config import Experiment
@@ -38,6 +37,11 @@ class Planned:
             _, _, federation = allocate(exp)
         return Planned(exp, federation, exp.deployer.deploy(federation))
 
+    @property
+    def noise(self) -> float:
+        """The noise multiplier of a round's first kind of query."""
+        return next(iter(self.deployment.channels.values())).mechanism.noise_multiplier
+
     def record(
         self, ledger: Ledger, deployment: Deployment, after: int, until: int, *, observer: str | None = None
     ) -> None:
@@ -60,19 +64,25 @@ class Planned:
 
     def spent(self, accountant: Accountant, noise: float, rounds: int) -> float:
         """The headline epsilon of so many rounds with this noise multiplier."""
-        deployment = self.deployment
-        if noise != deployment.mechanism.noise_multiplier:
+        deployment, before = self.deployment, self.noise
+        if noise != before and len(deployment.channels) == 1:
             given = replace(self.exp.deployer, mechanism=deployment.mechanism.with_noise(noise))
             deployment = given.draft(self.federation)
-        ledger = Ledger(accountant)
-        self.record(ledger, deployment, 0, rounds, observer=RELEASED_MODEL)
-        return headline(ledger.rows(rounds))
+        elif noise != before:  # all kinds in the proportion that they have, on the grids that they have
+            scaled = {}
+            for name, channel in deployment.channels.items():
+                own = noise * (channel.mechanism.noise_multiplier / before if before else 1.0)
+                scaled[name] = replace(channel, mechanism=channel.mechanism.with_noise(own))
+            deployment = replace(deployment, channels=scaled)
+        ledger, observer = Ledger(accountant), self.exp.algo.headline_observer
+        self.record(ledger, deployment, 0, rounds, observer=observer)
+        return headline(ledger.rows(rounds), observer)
 
 
 def calibrations(planned: Planned, budget: float) -> list[str]:
     """How many rounds fit within `budget`, and how much noise makes the planned rounds fit: one line each."""
     exp, spent = planned.exp, planned.spent
-    sigma, rounds = planned.deployment.mechanism.noise_multiplier, exp.options.rounds
+    sigma, rounds = planned.noise, exp.options.rounds
     rough = Rdp(exp.accountant.delta)  # instant, and near enough for a guess
     # Plans that differ are walked one by one, so nobody asks beyond the planned rounds.
     limit = MOST_ROUNDS if exp.algo.rounds_alike else rounds

@@ -128,7 +128,7 @@ class _Run:
                     after = ledger.copy()
                     after.record(events_of(queries))
                     rows_after = after.rows(number + 1) if shown else rows
-                if budget is not None and headline(rows_after) > budget:
+                if budget is not None and self._headline(rows_after) > budget:
                     ending = f"round {number + 1} would exceed accountant.budget={budget:g}"
                     self._save(number, state)
                     break
@@ -147,9 +147,12 @@ class _Run:
                     self.folder.append("metrics.csv", [row])
                     self.folder.append("epsilon.csv", [_columns(row) for row in rows])
                 self._record(number, result, watch)
-                progress.update(number, row, headline(rows) if shown else None)
+                progress.update(number, row, self._headline(rows) if shown else None)
         self._finish(number, state, rows)
         return rows, ending
+
+    def _headline(self, rows: list[EpsilonRow]) -> float:
+        return headline(rows, self.experiment.algo.headline_observer)
 
     def _shown(self, number: int) -> bool:
         return number % self.options.evaluate_every == 0 or number == self.options.rounds

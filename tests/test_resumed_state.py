@@ -16,7 +16,12 @@ REMEMBERED = {
     "fedprox": set(),
     "fedopt": {"slot/momentum", "slot/second_moment"},
     "scaffold": {"slot/control", *(f"silo/{silo}/control" for silo in SILOS)},
+    "spider": {"slot/estimate", "slot/previous", "slot/output"},
+    "prox_svrg": {"slot/anchor", "slot/anchor_gradient", "slot/output"},
 }
+GIVEN = ["algo.calibration=given", "algo.noise_multiplier=0.1", "algo.batch_size=10", "algo.rounds=2", "algo.clip=9"]
+WORDS = {"spider": [*GIVEN, "algo.anchor_batch_size=20"], "prox_svrg": GIVEN}
+"""Of methods without local epochs; nothing may depend on the number of rounds, with which a run is resumed."""
 
 
 def train(*words, cwd):
@@ -29,7 +34,8 @@ def runs(request, tmp_path_factory):
     """An algorithm, and a folder with two runs of it: `whole` has two rounds, `first` one."""
     folder = tmp_path_factory.mktemp(request.param)
     for name, rounds in (("whole", 2), ("first", 1)):
-        words = [f"algo={request.param}", "allocator.n_users=8", "algo.local_epochs=2", f"rounds={rounds}"]
+        words = [f"algo={request.param}", "allocator.n_users=8", f"rounds={rounds}"]
+        words += WORDS.get(request.param, ["algo.local_epochs=2"])
         train(*words, f"hydra.run.dir={name}", cwd=folder)
     return request.param, folder
 
@@ -60,7 +66,7 @@ def test_whatever_is_forgotten_changes_the_end(runs, cut):
     algo, folder = runs
     checkpoint, whole = RunFolder(cut), (folder / "whole" / "model.safetensors").read_bytes()
     saved = checkpoint.load_checkpoint()
-    for key in REMEMBERED[algo]:
+    for key in REMEMBERED[algo] - {"slot/output"}:  # the last iterate takes its place anyway
         forgotten = {**saved.arrays, key: np.zeros_like(saved.arrays[key])}
         checkpoint.save_checkpoint(replace(saved, arrays=forgotten))
         train(f"resume={cut}", "rounds=2", cwd=cut.parent)

@@ -20,7 +20,8 @@ class Accountant(ABC):
     delta: float = 1e-5
     """Probability with which the epsilon guarantee may fail."""
     budget: float | None = None
-    """Largest epsilon of the released model that a run may reach; it ends at the last round that fits."""
+    """Largest epsilon that a run may reach, of the released model or of whom else its algorithm names; it ends at the
+    last round that fits."""
 
     def __post_init__(self) -> None:
         require(0 < self.delta < 1, "accountant.delta", self.delta, "must lie strictly between 0 and 1")

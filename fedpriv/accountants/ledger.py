@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.base import Accountant
-from fedpriv.accountants.events import ENFORCED, STATUSES, Event
+from fedpriv.accountants.events import ENFORCED, RELEASED_MODEL, STATUSES, Event
 from fedpriv.accountants.group import paper_group_claim
 from fedpriv.accountants.rdp import claimed_epsilon
 from fedpriv.accountants.split_users import split_epsilon
@@ -37,9 +37,9 @@ class EpsilonRow:
     """The weakest of the events' (`STATUSES`)."""
 
 
-def headline(rows: Iterable[EpsilonRow]) -> float:
-    """The epsilon a run is known by: the best certificate of the released model, for users if it speaks of them."""
-    released = [row for row in rows if row.observer == "released model"]
+def headline(rows: Iterable[EpsilonRow], observer: str = RELEASED_MODEL) -> float:
+    """The epsilon a run is known by: the best certificate against `observer`, for users if it speaks of them."""
+    released = [row for row in rows if row.observer == observer]
     users = [row for row in released if row.unit == "user"] or released
     return min((row.certified for row in users), default=0.0)
 

@@ -31,6 +31,36 @@ class LeadingTermClaim(ZcdpClaim):
         return 2 * math.sqrt(rho * math.log(1 / delta))
 
 
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class SmallEpsilonClaim(ZcdpClaim):
+    """The same, where epsilon is taken from rho = epsilon^2 / (8 ln(1 / delta)), which implies it up to 2 ln(1 / delta)
+    (Lowy, Ghafelebashi, Razaviyayn, Proposition D.1)."""
+
+    @staticmethod
+    def epsilon(rho: float, delta: float) -> float:
+        return math.sqrt(8 * rho * math.log(1 / delta))
+
+    @staticmethod
+    def rho_for(epsilon: float, delta: float) -> float:
+        """What the paper spends for `epsilon`."""
+        return epsilon**2 / (8 * math.log(1 / delta))
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class MomentsClaim(SmallEpsilonClaim):
+    """The same paper's experiments, by a theorem about sampled batches whose constants it does not state (Appendix H;
+    Abadi et al., Deep learning with differential privacy, CCS 2016, Theorem 1): noise of 8 L^2 R ln(2 / delta) /
+    (n epsilon)^2 on the mean of a batch, the rho of which is taken as if all n records were in it."""
+
+    @staticmethod
+    def epsilon(rho: float, delta: float) -> float:
+        return 2 * math.sqrt(rho * math.log(2 / delta))
+
+    @staticmethod
+    def rho_for(epsilon: float, delta: float) -> float:
+        return epsilon**2 / (4 * math.log(2 / delta))
+
+
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Epsilon at `delta` of rho-zCDP by Proposition 1.3."""
     return rho + 2 * math.sqrt(rho * math.log(1 / delta))

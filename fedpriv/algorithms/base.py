@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.deployment import UPDATE, Deployment, Federation
 from fedpriv.errors import require
 from fedpriv.query import Contributions, PendingState, Query, SiloState, Total
@@ -153,6 +154,12 @@ class Algorithm(ABC):
     def rounds_alike(self) -> bool:
         """Whether every round's queries have the same events, so that one round tells what all of them cost."""
         return True
+
+    @property
+    def headline_observer(self) -> str:
+        """Whose epsilon a run is known by, and bounded by its budget; another than `RELEASED_MODEL` where the messages
+        themselves are what is protected."""
+        return RELEASED_MODEL
 
     @property
     def sampling_rate(self) -> float:

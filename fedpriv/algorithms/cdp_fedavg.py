@@ -200,12 +200,20 @@ class CdpFedAvg(SiloAlgorithm):
             return None
         from dp_accounting import NonPrivateDpEvent
 
-        from fedpriv.accountants.zcdp import ZcdpClaim
-
         noise = deployment.mechanism.noise_multiplier
         if not noise:
             return NonPrivateDpEvent()
-        return ZcdpClaim(self.claimed_rho(records, noise, deployment))
+        return self.claim_of(self.claimed_rho(records, noise, deployment))
+
+    def claim_of(self, rho: float) -> DpEvent:
+        """The claim of one round, with the paper's conversion to epsilon."""
+        from fedpriv.accountants.zcdp import ZcdpClaim
+
+        return ZcdpClaim(rho)
+
+    def paper_noise(self, rho: float) -> float:
+        """The noise multiplier for which the paper gives `epsilon`, where it takes `rho` at multiplier 1."""
+        return zcdp_noise(rho, self.epsilon, self.delta)
 
     def calibrated(self, draft: Deployment) -> Mapping[str, Mechanism]:
         if self.calibration == "given":
@@ -217,7 +225,7 @@ class CdpFedAvg(SiloAlgorithm):
             records = federation.silo_records[silo]
             if self.calibration == "paper":
                 rho = rounds * self.claimed_rho(records, 1.0, draft)
-                needed.append(zcdp_noise(rho, self.epsilon, self.delta))
+                needed.append(self.paper_noise(rho))
             else:
                 gap = self.exposure(draft.observer(self.observer), records, draft).gap
                 needed.append(gaussian_noise(gap * math.sqrt(rounds), self.epsilon, self.delta))

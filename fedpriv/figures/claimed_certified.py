@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedpriv.figures.canvas import plt
 from fedpriv.figures.tables import write_table
-from fedpriv.theory import hu_counterexamples, huang, uldp_counterexamples
+from fedpriv.theory import hu_counterexamples, huang, lowy_counterexamples, uldp_counterexamples
 from fedpriv.theory.counterexample import Counterexample
 
 MARKS = {"claimed": ("x", "C3"), "certified": ("o", "C0"), "attained": ("|", "k"), "by_proof": ("s", "0.6")}
@@ -27,7 +27,8 @@ FAILS = {
 
 def all_counterexamples() -> list[Counterexample]:
     """Of all papers, in their order."""
-    return [*uldp_counterexamples.counterexamples(), *hu_counterexamples.counterexamples(), *huang.counterexamples()]
+    papers = uldp_counterexamples, hu_counterexamples, huang, lowy_counterexamples
+    return [example for paper in papers for example in paper.counterexamples()]
 
 
 def draw(folder: Path) -> Path:

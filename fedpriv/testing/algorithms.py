@@ -13,6 +13,7 @@ import math
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from fedpriv.deployment import Deployment
 from fedpriv.parties.post import Stamped
 from fedpriv.query import Query
 from fedpriv.simulation import Simulation, allocate, prepare
+from fedpriv.state import State
 from fedpriv.stopwatch import Stopwatch
 from fedpriv.streams import Streams
 from fedpriv.testing.faults import Faulty, alter
@@ -34,8 +36,10 @@ SEEDS = 30
 """Sums whose noise is measured; with 62 parameters its standard deviation is then known to 2 %."""
 SLACK = 0.1
 """How much less noise than declared is put down to chance; six standard deviations."""
-RECORDS = 5
-"""Records of a silo that are exchanged one by one."""
+RECORDS, TRIED = 5, 60
+"""Records of a silo that are exchanged one by one: the first that move anything, among so many."""
+ROUNDS = 3
+"""Rounds in which a query must come to be checked. It is measured in the first in which a unit moves it."""
 
 
 class ConformanceError(AssertionError):
@@ -69,11 +73,11 @@ def check_algorithm(algo: Algorithm, *words: str, record: bool | Path = False) -
         if (declared_noise := noise_multiplier(event)) is None:
             declared.append(f"{name}, {type(event.certified).__name__}")
         elif math.isfinite(declared_noise):
-            _noise_hides(exp, query.name, event, declared_noise, sender=sender)
+            _noise_hides(exp, query, event, declared_noise, sender=sender)
             checked.append(name)
             measured.add(query.name)
     if record:
-        unknown = {query.name for query in exp.algo.queries(1, _deployment(exp))} - measured
+        unknown = set(_deployment(exp).channels) - measured
         _demand(not declared and not unknown, f"not recorded: unmeasured {', '.join([*declared, *sorted(unknown)])}")
         note_passed(type(algo), Algorithm, cached() if record is True else Path(record))
     return Checked(tuple(dict.fromkeys(checked)), tuple(dict.fromkeys(declared)))
@@ -88,7 +92,7 @@ def noise_multiplier(event: Event) -> float | None:
     import dp_accounting as dp
 
     inner, times = event.certified, 1
-    while isinstance(inner, dp.PoissonSampledDpEvent | dp.SelfComposedDpEvent):
+    while isinstance(inner, dp.PoissonSampledDpEvent | dp.SampledWithoutReplacementDpEvent | dp.SelfComposedDpEvent):
         times *= inner.count if isinstance(inner, dp.SelfComposedDpEvent) else 1
         inner = inner.event
     if isinstance(inner, dp.NonPrivateDpEvent):
@@ -168,24 +172,40 @@ def _round(simulation: Simulation, number: int) -> np.ndarray:
 
 
 def _declarations(exp: Experiment) -> Iterator[tuple[Query, Event, str | None]]:
-    """Queries of the first round with what each says of the released model, and of a silo's message that somebody sees:
-    one event a unit and adjacency, and the silo's name (None: the sum)."""
-    deployment = _deployment(exp)
-    for query in exp.algo.queries(1, deployment):
+    """Queries of the first rounds, each the first of its name, with what each says of the released model, and of a
+    silo's message that somebody sees: one event a unit and adjacency, and the silo's name (None: the sum)."""
+    deployment, named = _deployment(exp), set[str]()
+    for query in (query for number in range(1, ROUNDS + 1) for query in exp.algo.queries(number, deployment)):
         seen: dict[tuple[str, str, bool], tuple[Query, Event, str | None]] = {}
-        for event in query.events:
+        for event in query.events if query.name not in named else ():
             alone = deployment.observer(event.observer).sees_messages and bool(event.scope)
             if alone or event.observer == RELEASED_MODEL:
-                found = query, event, event.scope if alone else None
+                found = query, event, _silo_of(event) if alone else None
                 seen.setdefault((event.unit, event.adjacency, alone), found)
+        named.add(query.name)
         yield from seen.values()
 
 
-def total(exp: Experiment, name: str, *, noisy: bool, seed: int = 0, sender: str | None = None) -> np.ndarray:
-    """The sum (size,) of the first round's query `name`, with or without noise; with `sender`, that silo's message, if
-    it is sent in the clear.
+def _silo_of(event: Event) -> str:
+    """The silo that the event's scope is, or is a part of."""
+    return event.scope.partition("/")[0]
 
-    seed: of everything that is drawn in the round; who owns which record does not depend on it.
+
+def total(
+    exp: Experiment,
+    name: str,
+    *,
+    noisy: bool,
+    seed: int = 0,
+    sender: str | None = None,
+    round: int = 1,
+    state: State | None = None,
+) -> np.ndarray:
+    """The sum (size,) of a round's query `name`, with or without noise; with `sender`, that silo's message, if it is
+    sent in the clear.
+
+    seed: of everything that is drawn in the round; who owns which record does not depend on it. state: in which the
+    query is asked; None: the one that the round's earlier queries lead to from the first state.
     """
     said: list[np.ndarray] = []
 
@@ -203,26 +223,49 @@ def total(exp: Experiment, name: str, *, noisy: bool, seed: int = 0, sender: str
         return replace(deployment, channels=channels, streams=Streams(seed))
 
     with prepare(exp, revise=revise) as simulation:
-        state = simulation.state
-        for query in simulation.queries(1):
-            found, _ = simulation.exchange(query, state, watch=Stopwatch(), lines=[])
+        now = state or simulation.state
+        for query in simulation.queries(round):
+            if state is not None and query.name != name:
+                continue
+            found, _ = simulation.exchange(query, now, watch=Stopwatch(), lines=[])
             if query.name == name:
                 clear = query.encoding.clear if query.encoding else np.asarray
                 return clear(said[-1]) if sender else found.vector
-            state = simulation.algo.global_update(state, query, found, simulation.deployment)
-    raise ConformanceError(f"round 1 has no query {name}")
+            now = simulation.algo.global_update(now, query, found, simulation.deployment)
+    raise ConformanceError(f"round {round} has no query {name}")
 
 
-def _noise_hides(exp: Experiment, name: str, event: Event, declared: float, *, sender: str | None) -> None:
-    """The noise that is added is at least `declared` times what a unit moves the sum, or the message of `sender`."""
-    what = f"message of {sender}" if sender else "sum"
-    quiet = [total(exp, name, noisy=False, seed=seed, sender=sender) for seed in range(SEEDS)]
-    noise = [total(exp, name, noisy=True, seed=seed, sender=sender) - quiet[seed] for seed in range(SEEDS)]
-    deviation = float(np.std(noise))
-    near = (total(other, name, noisy=False, sender=sender) for other in neighbours(exp, event))
-    moved = float(np.max([np.linalg.norm(vector - quiet[0]) for vector in near]))
+def _states(exp: Experiment, name: str) -> Iterator[tuple[int, State]]:
+    """The rounds in which query `name` comes, and the states in which it is asked, in a run with noise."""
+    with prepare(exp) as simulation:
+        state = simulation.state
+        for number in range(1, ROUNDS + 1):
+            for query in simulation.queries(number):
+                if query.name == name:
+                    yield number, state
+                found, _ = simulation.exchange(query, state, watch=Stopwatch(), lines=[])
+                state = simulation.algo.global_update(state, query, found, simulation.deployment)
+
+
+def _noise_hides(exp: Experiment, query: Query, event: Event, declared: float, *, sender: str | None) -> None:
+    """The noise that is added is at least `declared` times what a unit moves the sum, or the message of `sender`, from
+    the same state."""
+    name, what = query.name, f"message of {sender}" if sender else "sum"
+    units = RECORDS if event.unit == "record" else None
+    for round, state in _states(exp, name):
+
+        def at(exp: Experiment, noisy: bool, seed: int = 0, round: int = round, state: State = state) -> np.ndarray:
+            return total(exp, name, noisy=noisy, seed=seed, sender=sender, round=round, state=state)
+
+        here = at(exp, noisy=False)
+        near = (float(np.linalg.norm(at(other, noisy=False) - here)) for other in neighbours(exp, event))
+        moved = float(np.max([0.0, *islice((distance for distance in near if distance != 0), units)]))
+        if moved != 0:
+            break
     _demand(math.isfinite(moved), f"a {event.unit} whose features are no numbers spoils the {what}")
     _demand(moved > 0, f"no {event.unit} moves the {what} at all")
+    noise = [at(exp, noisy=True, seed=seed) - at(exp, noisy=False, seed=seed) for seed in range(SEEDS)]
+    deviation = float(np.std(noise))
     enough = deviation >= (1 - SLACK) * declared * moved
     measured = f"noise {deviation:.4g} on a {what} that a {event.unit} moves by {moved:.4g}"
     _demand(enough, f"query {name}: {measured}; its event declares at least {declared:.4g} times that")
@@ -236,10 +279,10 @@ def neighbours(exp: Experiment, event: Event) -> Iterator[Experiment]:
         yield from (without_user(exp, user) for user in users)
         return
     _, allocation, _ = allocate(exp)
-    here = np.array([event.scope in ("", silo_name(int(silo))) for silo in allocation.silo]) & allocation.trains
+    here = np.array([_silo_of(event) in ("", silo_name(int(silo))) for silo in allocation.silo]) & allocation.trains
     if event.unit == "user" and removed:
         owned = (np.flatnonzero(here & (allocation.user == user)) for user in users)
         yield from (without_rows(exp, rows) for rows in owned if len(rows))
         return
-    for row in np.flatnonzero(here)[:RECORDS]:
+    for row in np.flatnonzero(here)[:TRIED]:
         yield without_rows(exp, row[None]) if removed else with_flipped_record(exp, int(row))

@@ -1,0 +1,96 @@
+"""Noisy distributed SGD with a proximal step at the server: in one pass over disjoint batches, or on sampled batches.
+
+Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server, Algorithm 6 (`ProxSgd`),
+and the experiments' baseline (`MinibatchSgd`). Symbols as in `fedpriv.algorithms.noisy_gradients`.
+
+One pass: round r takes the r-th K records of every silo's shuffle, whoever is available, so R K <= n. A record is in
+one batch, and a batch is a scope: epsilon is that of one Gaussian release, whatever the number of rounds (parallel
+composition). The paper's s^2 = 16 L^2 ln(1 / delta) / (epsilon K)^2 follows from zCDP up to epsilon = 2 ln(1 / delta).
+
+Sampled batches: every round is a release, so epsilon grows. The paper's programs take s^2 = 8 L^2 R ln(2 / delta) /
+(n epsilon)^2 and credit the sampling; see `fedpriv.theory.lowy_counterexamples`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedpriv.algorithms.base import silo_name
+from fedpriv.algorithms.batches import Batches, OnePass
+from fedpriv.algorithms.noisy_gradients import GRADIENT, NoisyGradients, SampledGradients
+from fedpriv.data.allocation import Allocation
+from fedpriv.data.base import DataSet
+from fedpriv.deployment import Deployment
+from fedpriv.errors import require
+from fedpriv.query import Query, Total
+from fedpriv.state import State
+
+if TYPE_CHECKING:
+    from fedpriv.accountants.zcdp import SmallEpsilonClaim
+
+
+class OneGradient(NoisyGradients):
+    """A round is one step along the mean gradient."""
+
+    def kinds(self, round: int) -> tuple[str, ...]:
+        return (GRADIENT,)
+
+    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+        mean = total.vector / len(total.silos)
+        return self.stepped(state, mean, round=query.round, seen=query.round, deployment=deployment)
+
+
+@dataclass(frozen=True)
+class ProxSgd(OneGradient):
+    """Algorithm 6. batch_size: None for as many records as make one pass in `rounds` rounds."""
+
+    @property
+    def label(self) -> str:
+        return "Prox-SGD"
+
+    @property
+    def rounds_alike(self) -> bool:
+        return False
+
+    @property
+    def batches(self) -> Batches:
+        return OnePass()
+
+    def size(self, name: str, records: int) -> int:
+        return self.batch_size or max(1, records // self.rounds)
+
+    def scope(self, silo: int, round: int) -> str:
+        return f"{silo_name(silo)}/batch{round}"
+
+    def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
+        smallest = int(allocation.counts().sum(axis=1).min())
+        most = smallest // (self.batch_size or 1)
+        allowed = f"at most {most}, one pass over the smallest silo's {smallest} records"
+        require(self.rounds <= most, "rounds", self.rounds, allowed)
+        return super().training_records(allocation, data)
+
+    def claimed_rho(self, name: str, records: int, noise_multiplier: float) -> float:
+        return 2 / noise_multiplier**2
+
+    def counted(self, name: str) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class MinibatchSgd(SampledGradients, OneGradient):
+    """MB-SGD. batch_size: None for floor(n sqrt(24) / (2 sqrt(rounds)))."""
+
+    @property
+    def label(self) -> str:
+        return "MB-SGD"
+
+    @property
+    def rounds_alike(self) -> bool:
+        return self.cohort is None and self.least_cohort is None
+
+    @property
+    def claims(self) -> type[SmallEpsilonClaim] | None:
+        from fedpriv.accountants.zcdp import MomentsClaim
+
+        return MomentsClaim

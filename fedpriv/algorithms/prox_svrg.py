@@ -1,0 +1,133 @@
+"""Prox-SVRG: steps along an old full gradient, corrected by the difference that a batch shows since then.
+
+Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server, Algorithm 1 (`ProxSvrg`)
+and Algorithm 2 (`ProxPlSvrg`). Symbols: Q -> inner_steps, E -> epochs, S -> rounds / (epochs * inner_steps), wbar ->
+slot "anchor", gbar -> slot "anchor_gradient", s1 and s2 -> the noises of queries "gradient" and "difference".
+
+An epoch is Q rounds. In its first the silos send their full gradients at the anchor, the model as it then is; in every
+round they send the difference of two clipped gradients of each record of a batch, at the model and at the anchor, which
+a record moves by 4L / K. In the epoch's first round the two points are the same, and the message is noise, as printed.
+Both kinds of release share one budget. The constants of the paper's noise are not known, so it claims nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.algorithms.noisy_gradients import DIFFERENCE, GRADIENT, SampledGradients
+from fedpriv.deployment import Deployment
+from fedpriv.errors import require
+from fedpriv.mechanisms.base import Mechanism
+from fedpriv.query import Query, Total
+from fedpriv.state import State
+
+if TYPE_CHECKING:
+    from fedpriv.accountants.zcdp import SmallEpsilonClaim
+
+
+@dataclass(frozen=True)
+class GradientsAndDifferences(SampledGradients):
+    """Methods with two kinds of release.
+
+    difference_noise: noise multiplier of differences over that of gradients, for calibration=given.
+    gradient_share: the part of the certified budget, in zCDP, that gradients spend; differences spend the remainder.
+    """
+
+    difference_noise: float
+    gradient_share: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.difference_noise > 0, "algo.difference_noise", self.difference_noise, "a positive factor")
+        share = self.gradient_share
+        require(0 < share < 1, "algo.gradient_share", share, "a number between 0 and 1, excluding both")
+
+    @property
+    def rounds_alike(self) -> bool:
+        return False
+
+    def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
+        noise = mechanism.noise_multiplier * self.difference_noise
+        return {GRADIENT: mechanism, DIFFERENCE: mechanism.with_noise(noise) if noise else mechanism}
+
+    def share(self, name: str) -> float:
+        return {GRADIENT: self.gradient_share, DIFFERENCE: 1 - self.gradient_share}[name]
+
+
+@dataclass(frozen=True)
+class ProxSvrg(GradientsAndDifferences):
+    """Algorithm 1, for as many epochs as the rounds are."""
+
+    inner_steps: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.inner_steps >= 1, "algo.inner_steps", self.inner_steps, "a positive integer")
+        known = self.calibration != "paper"
+        require(known, "algo.calibration", self.calibration, "certified or given: the paper's constants are not known")
+
+    @property
+    def label(self) -> str:
+        return "Prox-SVRG"
+
+    @property
+    def claims(self) -> type[SmallEpsilonClaim] | None:
+        return None
+
+    def kinds(self, round: int) -> tuple[str, ...]:
+        return (GRADIENT, DIFFERENCE) if (round - 1) % self.inner_steps == 0 else (DIFFERENCE,)
+
+    def size(self, name: str, records: int) -> int:
+        return records if name == GRADIENT else super().size(name, records)
+
+    def init(self, params: np.ndarray, deployment: Deployment) -> State:
+        state = super().init(params, deployment)
+        return state.with_params(params, anchor=params, anchor_gradient=np.zeros_like(params))
+
+    def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
+        points = {"params": state.params}
+        return points if query.name == GRADIENT else points | {"previous": state.slots["anchor"]}
+
+    def seen(self, round: int) -> int:
+        """Which iterate of its run a round makes."""
+        return round
+
+    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+        mean = total.vector / len(total.silos)
+        if query.name == GRADIENT:
+            return state.with_params(state.params, anchor=state.params, anchor_gradient=mean)
+        direction = state.slots["anchor_gradient"] + mean
+        return self.stepped(state, direction, round=query.round, seen=self.seen(query.round), deployment=deployment)
+
+
+@dataclass(frozen=True)
+class ProxPlSvrg(ProxSvrg):
+    """Algorithm 2: runs of Algorithm 1 with `epochs` epochs each, every one from what the one before has put out. With
+    released=last that is Algorithm 1 for all of the rounds."""
+
+    epochs: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.epochs >= 1, "algo.epochs", self.epochs, "a positive integer")
+
+    @property
+    def label(self) -> str:
+        return "Prox-PL-SVRG"
+
+    @property
+    def run_length(self) -> int:
+        """Rounds of a run."""
+        return self.epochs * self.inner_steps
+
+    def seen(self, round: int) -> int:
+        return (round - 1) % self.run_length + 1
+
+    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+        after = super().global_update(state, query, total, deployment)
+        ends = query.name == DIFFERENCE and query.round % self.run_length == 0
+        return replace(after, params=after.slots["output"]) if ends else after

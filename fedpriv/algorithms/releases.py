@@ -1,0 +1,87 @@
+"""All releases that a record meets in a run, and the noise with which they cost one epsilon together."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from fedpriv.algorithms.batches import Batches
+from fedpriv.mechanisms.base import Mechanism
+from fedpriv.mechanisms.calibration import composed_noise
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+
+@dataclass(frozen=True)
+class Release:
+    """One silo's part of a query, in units of clip / size, which its noise is made for.
+
+    name: of the query. moved: how far a record moves it. hidden: variance of the noise that an observer does not know,
+    over the silo's own. size: of the batch, from `records`.
+    """
+
+    name: str
+    moved: float
+    hidden: float
+    size: int
+    records: int
+
+    def event(self, mechanism: Mechanism, batches: Batches) -> DpEvent:
+        """What it costs."""
+        whole = mechanism.event(sensitivity=self.moved, shares=self.hidden)
+        return batches.event(whole, self.size, self.records)
+
+
+Met = Counter[Release]
+"""The releases that a record of one scope meets, with how often."""
+
+
+def certified_noise(
+    met: Iterable[Met],
+    shares: Mapping[str, float],
+    mechanisms: Mapping[str, Mechanism],
+    *,
+    batches: Batches,
+    epsilon: float,
+    delta: float,
+) -> dict[str, float]:
+    """Noise multipliers by the names of queries, with which no scope's releases together exceed (epsilon, delta).
+
+    met: of each scope. shares: the part of the budget, in zCDP, for each kind of release; what kinds that never come
+    would spend goes to the others.
+    """
+    distinct = frozenset(frozenset(releases.items()) for releases in met)
+    used = {release.name for releases in distinct for release, _ in releases}
+    whole, ratio = sum(shares[name] for name in used), dict.fromkeys(mechanisms, 1.0)
+    for name in used:
+        costs = (sum(k * r.moved**2 / r.hidden for r, k in releases if r.name == name) for releases in distinct)
+        ratio[name] = math.sqrt(max(costs) * whole / shares[name])
+    # Multiplied by these, the noise leaves one standard deviation between neighbours, all releases together.
+    noisy = tuple((name, mechanism.with_noise(ratio[name])) for name, mechanism in mechanisms.items())
+    factor = _factor(distinct, noisy, batches, epsilon, delta)
+    return {name: one * factor for name, one in ratio.items()}
+
+
+@lru_cache(maxsize=64)
+def _factor(
+    distinct: frozenset[frozenset[tuple[Release, int]]],
+    noisy: tuple[tuple[str, Mechanism], ...],
+    batches: Batches,
+    epsilon: float,
+    delta: float,
+) -> float:
+    """Kept: every deployment of a run's settings asks for it, and with sampled batches it takes seconds."""
+
+    def runs(factor: float) -> list[list[tuple[DpEvent, int]]]:
+        now = {name: mechanism.with_noise(mechanism.noise_multiplier * factor) for name, mechanism in noisy}
+        return [
+            [(release.event(now[release.name], batches), count) for release, count in sorted(releases, key=repr)]
+            for releases in distinct
+        ]
+
+    return composed_noise(runs, batches.adjacency, epsilon, delta)

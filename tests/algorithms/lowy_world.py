@@ -1,0 +1,62 @@
+"""The methods of Lowy et al. without noise and clipping, and the same on the small silos of `erm_world`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from erm_world import simulation
+
+from fedpriv.algorithms.prox_sgd import MinibatchSgd, ProxSgd
+from fedpriv.algorithms.prox_svrg import ProxPlSvrg, ProxSvrg
+from fedpriv.algorithms.proximal import proximal
+from fedpriv.algorithms.spider import Spider
+from fedpriv.mechanisms.none import NoMechanism
+
+COMMON = {
+    "batch_size": 30,  # all records of a silo
+    "global_lr": 0.3,
+    "prox": "none",
+    "prox_size": 1.0,
+    "prox_group": 1,
+    "released": "last",
+    "clip": 1.0,
+    "noise_multiplier": 0.0,
+    "cohort": None,
+    "least_cohort": None,
+    "calibration": "given",
+    "epsilon": 1.0,
+    "observer": "server",
+    "rounds": 20,
+    "delta": 1e-5,
+}
+SAMPLED = COMMON | {"sampling": "without_replacement"}
+TWO = SAMPLED | {"difference_noise": 2.0, "gradient_share": 0.5}
+ONE_PASS = ProxSgd(**COMMON | {"batch_size": None})
+MINIBATCH = MinibatchSgd(**SAMPLED)
+SVRG = ProxSvrg(**TWO, inner_steps=3)
+PL = ProxPlSvrg(**TWO, inner_steps=3, epochs=2)
+SPIDER = Spider(**TWO, variant="proximal", phase=4, anchor_batch_size=30)
+ALTERNATE = replace(SPIDER, variant="alternate")
+
+
+def quiet(algo, silos, **words):
+    """A run that neither clips nor noises."""
+    return simulation(algo, silos, mechanism=NoMechanism(), **words)
+
+
+def states_of(sim, rounds):
+    """The state after each round."""
+    for number in range(1, rounds + 1):
+        result = sim.run_round(sim.queries(number), sim.state)
+        assert not result.aborted
+        sim.state = result.state
+        yield sim.state
+
+
+def proximal_descent(theta, gradient, algo, steps):
+    """The models that `steps` steps of w = prox(w - eta gradient(w)) lead to."""
+    operator = proximal(algo.prox, algo.prox_size, algo.prox_group)
+    for _ in range(steps):
+        theta = operator(theta - algo.global_lr * gradient(theta), algo.global_lr)
+        yield np.array(theta)

@@ -1,0 +1,76 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from erm_world import silos_of, simulation
+from hypothesis import given
+from hypothesis import strategies as st
+from lowy_world import MINIBATCH, ONE_PASS
+
+from fedpriv.algorithms.base import Silo
+from fedpriv.algorithms.batches import SAMPLING, OnePass, paper_batch
+from fedpriv.data.silo import SiloData
+from fedpriv.streams import Streams
+
+[RECORDS] = silos_of([30])
+
+
+def setting(algo=MINIBATCH, system=False):
+    """A run's silo, and its first 400 queries."""
+    sim = (
+        simulation(replace(algo, rounds=400, batch_size=algo.batch_size and 6), [RECORDS])
+        if algo is MINIBATCH
+        else None
+    )
+    sim = sim or simulation(replace(algo, rounds=5, batch_size=6), [RECORDS])
+    deployment = replace(sim.deployment, streams=Streams(0, system=system))
+    return Silo(0, RECORDS, sim.model, sim.task, deployment), [sim.queries(t)[0] for t in range(1, 401)]
+
+
+@pytest.mark.parametrize("system", [False, True])
+@pytest.mark.parametrize("name", SAMPLING)
+def test_every_record_is_drawn_as_often_as_declared(name, system):
+    silo, queries = setting(system=system)
+    draw, counts = SAMPLING[name], np.zeros(30)
+    for query in queries:
+        rows = draw.rows(silo, query, 6)
+        assert len(rows) <= draw.most(6, 30)
+        assert len(rows) == 6 or name == "poisson"
+        assert len(set(rows.tolist())) == len(rows) or name == "with_replacement"
+        counts += np.bincount(rows, minlength=30)
+    assert (np.abs(counts - 80) < 4.7 * np.sqrt(80)).all()
+
+
+@pytest.mark.parametrize("name", ["without_replacement", "poisson"])
+def test_whole_batches_are_everybody_and_cost_what_is_not_sampled(name):
+    from dp_accounting import GaussianDpEvent
+
+    silo, queries = setting()
+    np.testing.assert_array_equal(SAMPLING[name].rows(silo, queries[0], 30), np.arange(30))
+    assert SAMPLING[name].event(GaussianDpEvent(2.0), 30, 30) == GaussianDpEvent(2.0)
+
+
+@pytest.mark.parametrize("system", [False, True])
+def test_one_pass_takes_every_record_once_also_with_real_randomness(system):
+    silo, queries = setting(ONE_PASS, system=system)
+    batches = [OnePass().rows(silo, query, 6) for query in queries[:5]]
+    again = [OnePass().rows(silo, query, 6) for query in queries[:5]]
+    assert sorted(np.concatenate(batches)) == list(range(30))
+    assert all(np.array_equal(one, two) for one, two in zip(batches, again))
+    assert OnePass().rows(silo, queries[5], 6).size == 0
+
+
+@pytest.mark.parametrize("name", ["without_replacement", "poisson"])
+def test_who_is_drawn_depends_on_a_records_own_number(name):
+    """With others' rows in another order the same records come, and without one of them the others' coins stay."""
+    silo, queries = setting()
+    order = np.random.default_rng(0).permutation(30)
+    data = SiloData(RECORDS.x[order], RECORDS.y[order], RECORDS.users, RECORDS.starts, np.arange(30)[order])
+    rows = SAMPLING[name].rows(silo, queries[0], 6)
+    moved = SAMPLING[name].rows(replace(silo, data=data), queries[0], 6)
+    assert set(order[moved]) == set(rows)
+
+
+@given(records=st.integers(1, 5000), rounds=st.integers(1, 500), factor=st.floats(0.1, 30))
+def test_the_papers_batch_is_never_empty_nor_larger_than_the_silo(records, rounds, factor):
+    assert 1 <= paper_batch(records, rounds, factor) <= records

@@ -1,0 +1,108 @@
+"""SPIDER, SVRG and MB-SGD without noise on whole batches are proximal gradient descent; the alternate is not."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from erm_world import silos_of
+from lowy_world import ALTERNATE, MINIBATCH, PL, SPIDER, SVRG, proximal_descent, quiet, states_of
+from test_dp_erm import gradient
+
+from fedpriv.errors import ConfigError
+from fedpriv.testing import check_algorithm, experiment
+from fedpriv.testing.worlds import SMALL
+
+OPERATORS = [("none", 1.0, 1), ("ball", 0.4, 1), ("box", 0.1, 1), ("l1", 0.05, 1), ("group_l1", 0.05, 5)]
+SILOS = silos_of([30, 30, 30])
+
+
+def mean_gradient(theta):
+    return np.mean([gradient(theta, silo, 0.0) for silo in SILOS], axis=0)
+
+
+@pytest.mark.parametrize("prox", OPERATORS, ids=lambda prox: prox[0])
+@pytest.mark.parametrize("algo", [MINIBATCH, SVRG, PL, SPIDER], ids=lambda algo: type(algo).__name__)
+def test_whole_batches_without_noise_are_proximal_gradient_descent(algo, prox):
+    algo = replace(algo, **dict(zip(("prox", "prox_size", "prox_group"), prox)))
+    sim = quiet(algo, SILOS)
+    expected = list(proximal_descent(sim.state.params, mean_gradient, algo, 8))
+    for found, theta in zip(states_of(sim, 8), expected, strict=True):
+        np.testing.assert_allclose(found.params, theta, atol=1e-6)
+    assert np.linalg.norm(expected[-1] - expected[0]) > 0.05
+
+
+def test_a_round_of_the_alternate_is_two_steps_of_gradient_descent():
+    sim = quiet(ALTERNATE, SILOS)
+    expected = list(proximal_descent(sim.state.params, mean_gradient, ALTERNATE, 16))[1::2]
+    for found, theta in zip(states_of(sim, 8), expected, strict=True):
+        np.testing.assert_allclose(found.params, theta, atol=1e-6)
+
+
+def test_two_random_silos_of_three_estimate_with_who_is_there():
+    """Algorithm 3 by hand: h is the mean of those who are available, in gradients and in differences."""
+    algo = replace(SPIDER, cohort=2)
+    sim = quiet(algo, SILOS)
+    theta, before, estimate, cohorts = sim.state.params, None, None, set()
+    for number, found in enumerate(states_of(sim, 7), start=1):
+        [query] = sim.queries(number)
+        assert query.n_summed == len(query.invited) == 2
+        cohorts.add(query.invited)
+        fresh = [gradient(theta, SILOS[silo], 0.0) for silo in query.invited]
+        if number % 4 == 1:
+            estimate = np.mean(fresh, axis=0)
+        else:
+            estimate = estimate + np.mean(fresh, axis=0)
+            estimate = estimate - np.mean([gradient(before, SILOS[silo], 0.0) for silo in query.invited], axis=0)
+        theta, before = theta - 0.3 * estimate, theta
+        np.testing.assert_allclose(found.params, theta, atol=1e-6)
+    assert len(cohorts) > 1
+
+
+def test_a_random_number_of_silos_is_averaged():
+    algo = replace(MINIBATCH, cohort=3, least_cohort=1)
+    sim = quiet(algo, SILOS)
+    theta, numbers = sim.state.params, set()
+    for number, found in enumerate(states_of(sim, 8), start=1):
+        [query] = sim.queries(number)
+        numbers.add(len(query.invited))
+        theta = theta - 0.3 * np.mean([gradient(theta, SILOS[silo], 0.0) for silo in query.invited], axis=0)
+        np.testing.assert_allclose(found.params, theta, atol=1e-6)
+    assert numbers == {1, 2, 3}
+
+
+def test_l1_finds_the_support_of_a_planted_sparse_problem():
+    """400 records of 4 features, of which only the first tells about the label: so at the solution of the lasso, and
+    without f1 nothing is zero."""
+    silos = silos_of([200, 200])
+    algo = replace(SPIDER, global_lr=1.0, rounds=200, batch_size=200, anchor_batch_size=200)
+    weights = {}
+    for prox in ("none", "l1"):
+        *_, state = states_of(quiet(replace(algo, prox=prox, prox_size=0.08), silos), 200)
+        weights[prox] = state.params[:8].reshape(2, 4)
+    assert (weights["l1"][:, 0] != 0).all()
+    np.testing.assert_array_equal(weights["l1"][:, 1:], 0)
+    assert (weights["none"] != 0).all()
+
+
+@pytest.mark.slow
+def test_the_alternate_keeps_every_rule_too():
+    checked = check_algorithm(experiment(*SMALL, "algo=spider", "algo.variant=alternate").algo)
+    assert checked.declared == ()
+    assert {f"{name}: record, replace" for name in ("gradient", "difference")} <= set(checked.checked)
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"variant": "other"}, "variant"),
+        ({"phase": 0}, "phase"),
+        ({"variant": "alternate", "prox": "l1"}, "prox"),
+        ({"sampling": "coins"}, "sampling"),
+        ({"gradient_share": 1.0}, "gradient_share"),
+        ({"released": "best"}, "released"),
+        ({"cohort": 2, "least_cohort": 3}, "least_cohort"),
+    ],
+)
+def test_what_cannot_work_is_refused(change, key):
+    with pytest.raises(ConfigError, match=rf"algo\.{key}="):
+        replace(SPIDER, **change)
