@@ -186,8 +186,8 @@ PendingState = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class SiloReport:
-    """How a query ended at one silo: the total if silos learn it, diagnostics, and seconds of local training. state: the
-    digest of the state that it holds now; None where a helper holds it."""
+    """How a query ended at one silo: the total if silos learn it, diagnostics, and seconds of local training. state:
+    the digest of the state that it holds now; None where a helper holds it."""
 
     total: Total | None
     tally: Tally
