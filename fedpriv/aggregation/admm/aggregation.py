@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 LEAST_GROUP = 3
 """In groups of two, nobody is told by a third what it has been told by its leader."""
+LEAST_PENALTY = 1e-100
 CONSTRUCTIONS = ("designed", "randomised", "printed")
 
 
@@ -95,7 +96,8 @@ class Admm(Aggregation):
         require(self.colluders >= 1, "aggregation.colluders", self.colluders, "a positive number of peers")
         require(self.smallest_width >= 0, "aggregation.smallest_width", self.smallest_width, "zero or more")
         check_ring(64, self.range)
-        _ = self.penalty
+        last = self.penalty.at(self.most_iterations)
+        require(last > LEAST_PENALTY, "aggregation.decay", self.decay, f"such that rho stays above {LEAST_PENALTY:g}")
 
     @property
     def helpers(self) -> tuple[str, ...]:

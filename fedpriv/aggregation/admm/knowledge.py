@@ -75,9 +75,9 @@ def residue(number: Fraction) -> int:
     return number.numerator * pow(number.denominator, -1, PRIME) % PRIME
 
 
-def row_of(seen: Observation, coefficients: Mapping[int, tuple[Fraction, Fraction]]) -> dict[Column, Fraction]:
-    """The unknowns' coefficients in an observation. coefficients: by iteration, from `Penalty.coefficients`."""
-    a, b = coefficients[seen.iteration]
+def row_of(seen: Observation, penalty: Penalty) -> dict[Column, Fraction]:
+    """The unknowns' coefficients in an observation."""
+    a, b = penalty.coefficients(seen.iteration)[-1]
     row: dict[Column, Fraction] = {}
     for peer, share in seen.shares.items():
         row["vector", seen.model, peer] = share * a
@@ -86,18 +86,17 @@ def row_of(seen: Observation, coefficients: Mapping[int, tuple[Fraction, Fractio
 
 
 class Coalition:
-    """What colluding peers have gathered. penalty: of all aggregations, each of at most `iterations`."""
+    """What colluding peers have gathered. penalty: of all aggregations."""
 
-    def __init__(self, colluders: Collection[str], penalty: Penalty, iterations: int) -> None:
-        self.colluders, self.known = frozenset(colluders), Knowledge()
-        self.coefficients = dict(enumerate(penalty.coefficients(iterations), start=1))
+    def __init__(self, colluders: Collection[str], penalty: Penalty) -> None:
+        self.colluders, self.penalty, self.known = frozenset(colluders), penalty, Knowledge()
         self.others: dict[tuple[Hashable, str], None] = {}
 
     def sees(self, seen: Observation) -> None:
         """Add an observation. Of the colluders' own part everything is known."""
         shares = {peer: share for peer, share in seen.shares.items() if peer not in self.colluders}
         self.others |= dict.fromkeys((seen.model, peer) for peer in shares)
-        row = row_of(seen._replace(shares=shares), self.coefficients)
+        row = row_of(seen._replace(shares=shares), self.penalty)
         self.known.add({column: residue(value) for column, value in row.items()})
 
     def determined(self) -> frozenset[tuple[Hashable, str]]:
@@ -124,7 +123,7 @@ def first_leak(
     """The first of so many iterations after which some `colluders` peers determine another's vector, if one is."""
     n, first = sum(map(len, partitions[0])), iterations + 1
     for chosen in combinations(range(n), colluders):
-        coalition = Coalition([str(peer) for peer in chosen], penalty, iterations)
+        coalition = Coalition([str(peer) for peer in chosen], penalty)
         for iteration in range(1, first):
             for seen in planned(partitions, iteration, chosen, masked=masked):
                 coalition.sees(seen)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from fedpriv.errors import require
 
@@ -34,17 +35,9 @@ class Penalty:
         """rho in an iteration, the first being 1."""
         return self.rho * self.decay ** ((iteration - 1) // self.period)
 
-    def coefficients(self, iterations: int) -> list[tuple[Fraction, Fraction]]:
+    def coefficients(self, iterations: int) -> tuple[tuple[Fraction, Fraction], ...]:
         """(a_i, b_i) of each iteration, exactly for the penalties as floating-point numbers."""
-        a, b, last = Fraction(0), Fraction(0), Fraction(0)
-        found = []
-        for iteration in range(1, iterations + 1):
-            rho = Fraction(self.at(iteration))
-            c = 2 / (2 + rho)
-            a, b = (c * (1 + a * last / rho), c * b * last / rho) if iteration > 1 else (c, c / rho)
-            last = rho
-            found.append((a, b))
-        return found
+        return _coefficients(self, iterations)
 
     def widths(self, iterations: int) -> list[float]:
         """For each iteration, the width of the interval that a message of it leaves for a coordinate of w, whatever is
@@ -55,6 +48,19 @@ class Penalty:
         """Standard deviation that is left of a first message's uniform error, its width over sqrt(12), when somebody
         averages those of `rounds` rounds about the same vector, each with a fresh lambda^0."""
         return self.widths(1)[0] / math.sqrt(12 * rounds)
+
+
+@lru_cache(maxsize=512)
+def _coefficients(penalty: Penalty, iterations: int) -> tuple[tuple[Fraction, Fraction], ...]:
+    a, b, last = Fraction(0), Fraction(0), Fraction(0)
+    found = []
+    for iteration in range(1, iterations + 1):
+        rho = Fraction(penalty.at(iteration))
+        c = 2 / (2 + rho)
+        a, b = (c * (1 + a * last / rho), c * b * last / rho) if iteration > 1 else (c, c / rho)
+        last = rho
+        found.append((a, b))
+    return tuple(found)
 
 
 PRESETS: dict[str, tuple[int, Penalty]] = {
