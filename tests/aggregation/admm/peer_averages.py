@@ -20,7 +20,7 @@ SIZE = 4
 
 def admm(**settings) -> Admm:
     """Iterations at rho = 1, whatever they give away."""
-    plain = {} if "preset" in settings else {"preset": None, "iterations": settings.pop("iterations", 40)}
+    plain = {} if "preset" in settings else {"preset": None, "iterations": settings.pop("iterations", 30)}
     return Admm(**{"beyond_safe": True, **plain, **settings})
 
 
