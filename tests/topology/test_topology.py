@@ -16,7 +16,7 @@ from fedpriv.topology.search import found_starter
 from fedpriv.topology.starters import STARTERS, known_starter
 
 TRIPLES = [n for n in range(3, 61, 3) if n not in (12, 18)]
-FOURS = [4, 8, 12, 16, 24, 28, 36, 40, 44, 48, 52, 60]
+FOURS = [4, 8, 12, 16, 24, 28, 36, 40, 44, 48, 52, 56, 60]
 """Numbers of peers for which a construction reaches the bound."""
 
 
@@ -56,9 +56,8 @@ def test_elsewhere_at_least_the_best_of_twenty_randomised_runs(n, size):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [32, 56])
-def test_larger_numbers_without_a_construction(n):
-    assert len(designed(n, 4)) >= len(best_randomised((4,) * (n // 4), SEED))
+def test_a_larger_number_without_a_construction():
+    assert len(designed(32, 4)) >= len(best_randomised((4,) * 8, SEED)) >= 5
 
 
 def test_every_starter_of_the_table_is_optimal_and_valid():

@@ -89,8 +89,8 @@ def test_the_determined_vectors_are_recovered(nine):
 
 @pytest.mark.parametrize(("before", "after", "known"), [(1, 1, False), (2, 1, False), (2, 2, True)])
 def test_repeating_an_aborted_aggregation_without_a_peer_gives_it_away(before, after, known):
-    """ALGORITHMS.md JE-4: silo8 drops out after `before` iterations, the other eight repeat the same vectors. Peers never
-    do: here new ones get the old vectors."""
+    """ALGORITHMS.md JE-4: silo8 drops out after `before` iterations, the other eight repeat the same vectors. Peers
+    never do: here new ones get the old vectors."""
     w = vectors(9)
     peers = Peers(admm(iterations=4), 9)
     lost = Faulty(InProcess(), (drop(step=4 * before, sender="silo8"),))
