@@ -34,6 +34,12 @@ AGGREGATIONS = {
     "masked32": ["aggregation=masked", "aggregation.bits=32"],
     "secagg": ["aggregation=secagg"],
     "secagg2": ["aggregation=secagg", "aggregation.threshold=2", "aggregation.cohort=2"],
+    "admm": [
+        "aggregation=admm",
+        "aggregation.preset=null",
+        "aggregation.iterations=32",
+        "aggregation.beyond_safe=true",
+    ],
     "private": [
         "aggregation=private_weighting",
         "aggregation.key_bits=256",
