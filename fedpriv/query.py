@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class SetUp:
     """The exchange before the first query, and after parties were lost. session: 16 bytes that name everything up to
-    the next one. n_units: users or silos, as the algorithm's contributions have them."""
+    the next one. n_units: users or silos, as the algorithm's contributions have them. state: arrays of the state that
+    silos go on from where no helper holds it; None where one does."""
 
     session: bytes
     n_units: int
+    state: Mapping[str, np.ndarray] | None = None
 
     def post(self, name: str, signer: Signer | None = None) -> Post:
         """Party `name`'s gate."""
@@ -136,6 +138,10 @@ class Query:
         """What silos know of it beforehand. Who is sampled they learn from the broadcast, where they may."""
         return replace(self, sampled=None, events=())
 
+    def peer_query(self) -> Query:
+        """What silos know of it where no helper samples for them."""
+        return replace(self, events=())
+
 
 @register
 @dataclass(frozen=True)
@@ -201,8 +207,10 @@ PendingState = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class SiloReport:
-    """How a query ended at one silo: the total if silos learn it, diagnostics, and seconds of local training."""
+    """How a query ended at one silo: the total if silos learn it, diagnostics, and seconds of local training. state:
+    the digest of the state that it holds now; None where a helper holds it."""
 
     total: Total | None
     tally: Tally
     seconds: float
+    state: bytes | None = None

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from fedpriv.parties.messages import digest_of
+
 SLOT = "slot/"
 
 
@@ -25,6 +27,10 @@ class State:
     def arrays(self) -> dict[str, np.ndarray]:
         """What a checkpoint holds; `from_arrays` takes it back."""
         return {"params": self.params, **{SLOT + name: value for name, value in self.slots.items()}}
+
+    def digest(self) -> bytes:
+        """SHA-256 of all arrays, to tell whether two parties hold the same state."""
+        return digest_of(dict(sorted(self.arrays().items())))
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, np.ndarray]) -> State:

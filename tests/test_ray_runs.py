@@ -33,6 +33,10 @@ SETUPS = {
         *["algo=dp_erm", "model=bounded_linear", "preset.n_silos=3", "allocator=equal", "algo.local_steps=2"],
         *["aggregation.cohort=2", "aggregation.threshold=2", "rounds=3"],
     ],
+    "peers without a server": [
+        *["preset.n_silos=3", "rounds=2", "algo=fedavg", "preset.silo_epochs=1"],
+        *["aggregation=admm", "aggregation.beyond_safe=true"],
+    ],
     "slots and silo states": [*TWO, "algo=scaffold", "aggregation=masked", "rounds=3"],
 }
 

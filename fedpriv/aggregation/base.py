@@ -59,6 +59,7 @@ class SiloProtocol(ABC):
     @abstractmethod
     def query(self, query: Query, respond: Respond) -> Party:
         """One query; returns a Total if silos learn it, else None. query: as silos are told (`Query.silo_query`).
+        respond: answers what is sent down; where there is no helper, whatever it is given, from the silo's own state.
 
         Raises AggregationAbortedError when the sum cannot be had.
         """

@@ -55,7 +55,8 @@ class Simulation(AbstractContextManager["Simulation"]):
 
     state: before the first round, or after the last one of the checkpoint that it goes on from. setup: lines of
     traffic.csv for the set-up. silo_states: what silos gave out after the last round. ready: whether a set-up has
-    ended since the last loss. session_name: stamps every message since that set-up.
+    ended since the last loss. session_name: stamps every message since that set-up. held: digest of the state that all
+    silos are known to hold, where no helper does.
     """
 
     algo: Algorithm
@@ -72,6 +73,7 @@ class Simulation(AbstractContextManager["Simulation"]):
     silo_states: dict[str, SiloState] = field(default_factory=dict)
     ready: bool = False
     session_name: bytes = b""
+    held: bytes | None = None
 
     def __exit__(self, *failure: object) -> None:
         self.session.close()
@@ -80,17 +82,24 @@ class Simulation(AbstractContextManager["Simulation"]):
     def silos(self) -> tuple[str, ...]:
         return tuple(map(silo_name, range(self.deployment.federation.n_silos)))
 
-    def set_up(self, round: int, lines: list[dict[str, Any]]) -> None:
-        """Run the aggregation's set-up with everybody; adds its traffic to `lines`.
+    @property
+    def peers(self) -> bool:
+        """Whether there is no helper, so that every silo holds the state."""
+        return not self.aggregation.helpers
+
+    def set_up(self, round: int, lines: list[dict[str, Any]], state: State | None = None) -> None:
+        """Run the aggregation's set-up with everybody; adds its traffic to `lines`. state: what silos go on from where
+        they hold it; None: this simulation's first.
 
         Lost parties are made anew, each from what it gave out last. Their keys are gone, and a set-up that ended early
         leaves some parties with old keys and others with new ones: until one has ended no query may begin. Raises
         AggregationAbortedError when somebody is missing.
         """
-        self.ready, traffic = False, Traffic()
+        self.ready, self.held, traffic = False, None, Traffic()
         federation = self.deployment.federation
         self.session_name = os.urandom(SESSION_BYTES)
-        task = SetUp(self.session_name, self.algo.n_units(federation))
+        state = state or self.state
+        task = SetUp(self.session_name, self.algo.n_units(federation), state.arrays() if self.peers else None)
         self.session.reopen({name: self.silo_states.get(name, {}) for name in self.session.lost})
         everybody = [*self.aggregation.helpers, *self.silos]
         try:
@@ -99,7 +108,7 @@ class Simulation(AbstractContextManager["Simulation"]):
             lines += traffic.rows(round, "setup")
         if self.session.lost:
             raise AggregationAbortedError(f"the set-up has lost {', '.join(sorted(self.session.lost))}")
-        self.ready = True
+        self.ready, self.held = True, state.digest() if self.peers else None
 
     def queries(self, round: int) -> tuple[Query, ...]:
         """What will be asked in a round; looks at no data."""
@@ -119,12 +128,14 @@ class Simulation(AbstractContextManager["Simulation"]):
         lines: list[dict[str, Any]] = []
         for query in queries:
             try:
-                total, of_query = self.exchange(query, state, watch=watch, lines=lines)
+                total, reports = self.exchange(query, state, watch=watch, lines=lines)
             except AggregationAbortedError as abort:
                 return RoundResult(state, tally, lines, str(abort))
-            tally += of_query
+            tally += sum((report.tally for report in reports), Tally())
             with watch.phase("global_update"):
                 state = self.algo.global_update(state, query, total, self.deployment)
+                if not self._silos_hold(state):
+                    raise RuntimeError(f"round {query.round}: the parties hold different states")
             if not all(np.isfinite(array).all() for array in state.arrays().values()):
                 raise DivergedError(
                     f"round {query.round}: the global model is not finite; lower algo.local_lr or algo.global_lr"
@@ -133,17 +144,18 @@ class Simulation(AbstractContextManager["Simulation"]):
 
     def exchange(
         self, query: Query, state: State, *, watch: Stopwatch, lines: list[dict[str, Any]]
-    ) -> tuple[Total, Tally]:
-        """One query: broadcast, local updates and sum. Returns the total, and the tally of all silos; adds its traffic
-        to `lines`. Raises AggregationAbortedError when there is no sum over `n_summed` silos."""
+    ) -> tuple[Total, list[SiloReport]]:
+        """One query: broadcast, local updates and sum. Returns the total, and what silos report; adds its traffic to
+        `lines`. Raises AggregationAbortedError when there is no sum over `n_summed` silos."""
         with watch.phase("aggregation"):
-            if self.session.lost or not self.ready:
-                self.set_up(query.round, lines)
+            if self.session.lost or not self.ready or not self._silos_hold(state):
+                self.set_up(query.round, lines, state)
             broadcast = Broadcast(self.algo.broadcast(state, query), query.sampled)
             query = self._addressed(query, broadcast)
-            traffic, asked = Traffic(), query.silo_query()
+            traffic, asked = Traffic(), query.peer_query() if self.peers else query.silo_query()
             tasks: dict[str, Any] = dict.fromkeys(self.aggregation.helpers, (query, broadcast))
             tasks |= {silo_name(silo): asked for silo in query.invited}
+            self.held = None  # when this ends early, some silos may have had the sum and moved on
             try:
                 learned = self.session.run(tasks, traffic)
                 total = self._agreed(query, learned)
@@ -157,7 +169,9 @@ class Simulation(AbstractContextManager["Simulation"]):
                 self.silo_states |= self.session.checkpoints(self.silos)
             reports = [report for report in learned.values() if isinstance(report, SiloReport)]
             watch.add("local_training", self.session.elapsed(report.seconds for report in reports))
-        return total, sum((report.tally for report in reports), Tally())
+        if len({report.state for report in reports}) == 1:
+            self.held = reports[0].state
+        return total, reports
 
     def _go_back(self) -> None:
         """Make all silos anew from what they gave out last: some may have been told of a sum that nobody has, and would
@@ -185,6 +199,10 @@ class Simulation(AbstractContextManager["Simulation"]):
         if any(t.silos != first.silos or not np.array_equal(t.vector, first.vector) for t in totals[1:]):
             raise RuntimeError(f"round {query.round}: the parties have learned different totals")
         return first
+
+    def _silos_hold(self, state: State) -> bool:
+        """Whether every silo goes on from this state, or need not, since a helper holds it."""
+        return not self.peers or self.held == state.digest()
 
     def arrays(self, state: State) -> dict[str, np.ndarray]:
         """What a checkpoint holds; `prepare` takes it back."""

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.aggregation.base import Aggregation
+from fedpriv.aggregation.base import Aggregation, Respond
 from fedpriv.algorithms.base import Algorithm, LocalUpdate, Silo
 from fedpriv.deployment import Deployment
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.party import Mail, Memory, Party, PartySpec, WorkingParticipant
 from fedpriv.parties.post import Hear, Post, claims
-from fedpriv.query import SUMMED, Broadcast, Contributions, PendingState, Query, SetUp, SiloReport, Update
+from fedpriv.query import SUMMED, Broadcast, Contributions, PendingState, Query, SetUp, SiloReport, Total, Update
+from fedpriv.state import State
 from fedpriv.stopwatch import Stopwatch
 from fedpriv.tally import Tally
 from fedpriv.training.description import Training
@@ -59,6 +60,7 @@ class SiloParticipant(WorkingParticipant):
         self.algo = spec.algo
         self.protocol = spec.aggregation.silo(self.silo.name, spec.silos, spec.algo.unit_weighting)
         self.teller, self.silos = spec.teller, spec.silos
+        self.state: State | None = None  # held by a helper
         self.watch = Stopwatch()
 
     def checkpoint(self) -> dict[str, np.ndarray]:
@@ -66,6 +68,7 @@ class SiloParticipant(WorkingParticipant):
 
     def take_part(self, task: Query | SetUp) -> Party:
         if isinstance(task, SetUp):
+            self.state = None if task.state is None else State.from_arrays(task.state)
             federation = self.silo.deployment.federation
             counts = self.algo.unit_counts(self.silo.index, self.silo.data, federation)
             return self.working(self.protocol.setup(task, counts))
@@ -75,13 +78,29 @@ class SiloParticipant(WorkingParticipant):
         self.watch, work = Stopwatch(), _Work(self, query)
         post = query.post(self.silo.name, self.protocol.signer)
         told = _Told(post, Hear(SUMMED, query.summed_kind(self.silos), self.teller))
-        total = yield from told.overhearing(self.protocol.query(query, work.respond))
+        total = yield from told.overhearing(self.protocol.query(query, self._responding(work, query)))
         if work.pending is not None:
             work.finish()
             summed = query.covered(total).silos if total is not None else (yield from told.summed())
             state = self.algo.silo_state(self.silo, work.pending, self.silo.name in summed)
             self.silo = replace(self.silo, state=state)
-        return SiloReport(total, work.tally, self.watch.seconds.get("local_training", 0.0))
+        seconds = self.watch.seconds.get("local_training", 0.0)
+        return SiloReport(total, work.tally, seconds, self._updated(query, total))
+
+    def _responding(self, work: _Work, query: Query) -> Respond:
+        """What answers a broadcast; a silo that holds the state makes the broadcast itself."""
+        if self.state is None:
+            return work.respond
+        own = Broadcast(self.algo.broadcast(self.state, query), query.sampled)
+        return lambda _: work.respond(own)
+
+    def _updated(self, query: Query, total: Total | None) -> bytes | None:
+        """The digest of the state that this silo holds, after the query's global update."""
+        if self.state is None:
+            return None
+        if total is not None:
+            self.state = self.algo.global_update(self.state, query, total, self.silo.deployment)
+        return self.state.digest()
 
 
 class _Work:

@@ -10,6 +10,7 @@ from parties_of_generators import Protocols, changed, noting, run
 from queries import query_for
 
 from fedpriv.accountants.events import OBSERVERS
+from fedpriv.aggregation.admm.aggregation import Admm
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.ring import UNBOUNDED_RANGE, ring_encoding
@@ -38,6 +39,8 @@ AGGREGATIONS = {
     SecAgg(threshold=2, bits=32, range=100.0): FixedPoint(32, 100.0, SILOS).rounding,
     SecAggExactNoise(): FixedPoint(64, UNBOUNDED_RANGE, SILOS).rounding,
     Shuffle(): SILOS * (USERS + 1) * COUNTS.count_encoding(SILOS).unit,
+    Admm(preset=None, iterations=32, beyond_safe=True): 1e-12,
+    Admm(preset=None, iterations=32, masking=True): SILOS * FixedPoint(64, 1e5, SILOS).rounding,
 }
 """Each with the most that a coordinate of its sum may be off."""
 RECORDS_ONLY = set()
@@ -49,8 +52,23 @@ def aggregation(request):
     return request.param
 
 
-@pytest.fixture(params=[aggregation for aggregation in AGGREGATIONS if aggregation not in RECORDS_ONLY], ids=str)
+@pytest.fixture(params=[aggregation for aggregation in AGGREGATIONS if aggregation.helpers], ids=str)
+def served(request):
+    """An aggregation with somebody who sends queries down."""
+    return request.param
+
+
+ANY_WEIGHTS = [aggregation for aggregation in AGGREGATIONS if aggregation not in RECORDS_ONLY]
+
+
+@pytest.fixture(params=ANY_WEIGHTS, ids=str)
 def weighing(request):
+    """An aggregation that serves any weights."""
+    return request.param
+
+
+@pytest.fixture(params=[aggregation for aggregation in ANY_WEIGHTS if aggregation.helpers], ids=str)
+def handing(request):
     """An aggregation whose server hands out any weights."""
     return request.param
 
@@ -111,7 +129,7 @@ def test_equals_the_plain_weighted_sum_in_every_query(aggregation, weighting):
     for serial in [(1, 0), (1, 1), (2, 0)]:
         learned = run(world.parties(protocols, serial), Traffic())
         totals = {name: total for name, total in learned.items() if total is not None}
-        assert set(totals) == set(aggregation.trust().learners)
+        assert set(totals) == set(aggregation.trust().learners or NAMES)
         for total in totals.values():
             assert isinstance(total, Total)
             bound = {"rtol": 1e-12, "atol": AGGREGATIONS[aggregation]}
@@ -126,15 +144,15 @@ def test_a_missing_silo_ends_the_query_without_a_sum(aggregation):
         run(parties | {"silo1": silent()})
 
 
-def test_silos_hear_the_broadcast_first_and_without_it_take_no_part(aggregation):
+def test_silos_hear_the_broadcast_first_and_without_it_take_no_part(served):
     world, broadcast = random_world(), Broadcast({"params": np.arange(3.0)}, np.ones(USERS, dtype=bool))
-    protocols, sent = world.ready(aggregation, RecordWeighting()), []
+    protocols, sent = world.ready(served, RecordWeighting()), []
     parties = world.parties(protocols, broadcast=broadcast)
-    helper = aggregation.helpers[0]
+    helper = served.helpers[0]
     run(parties | {helper: noting(parties[helper], sent)})
     assert sent[0] == dict.fromkeys(NAMES, broadcast)
-    mechanism = MECHANISMS.get(aggregation, GAUSSIAN)
-    query, heard = query_for(aggregation, SILOS, 2, users=USERS, size=SIZE, mechanism=mechanism), []
+    mechanism = MECHANISMS.get(served, GAUSSIAN)
+    query, heard = query_for(served, SILOS, 2, users=USERS, size=SIZE, mechanism=mechanism), []
     silo = protocols["silo1"].query(query.silo_query(), heard.append)
     assert next(silo) == {}
     with pytest.raises(StopIteration) as ended:
@@ -221,12 +239,12 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_silo_refuses_weights_that_cannot_be_right(weighing, lie):
+def test_a_silo_refuses_weights_that_cannot_be_right(handing, lie):
     """A weight of 1000 would move the sum by a thousand times the bound."""
     change, why = LIES[lie]
     world = random_world()
     world.counts[0, [HAS, LACKS]] = 3, 0
-    protocols = Protocols(weighing, tuple(range(SILOS)), RecordWeighting())
+    protocols = Protocols(handing, tuple(range(SILOS)), RecordWeighting())
     parties = protocols.setup(world.counts)
 
     def lying(sent):

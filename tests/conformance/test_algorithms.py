@@ -35,6 +35,12 @@ AGGREGATIONS = {
     "secagg": ["aggregation=secagg"],
     "secagg2": ["aggregation=secagg", "aggregation.threshold=2", "aggregation.cohort=2"],
     "exact": ["aggregation=secagg_exact_noise", "aggregation.threshold=2"],
+    "admm": [
+        "aggregation=admm",
+        "aggregation.preset=null",
+        "aggregation.iterations=32",
+        "aggregation.beyond_safe=true",
+    ],
     "private": [
         "aggregation=private_weighting",
         "aggregation.key_bits=256",

@@ -1,0 +1,1 @@
+"""Averages without a server by the alternating direction method of multipliers: see `aggregation`."""

@@ -1,0 +1,62 @@
+"""SecureD-FL: federated averaging among peers, from an average of initial weights of their own.
+
+B. Jeon, S. M. Ferdous, M. R. Rahman, A. Walid, Privacy-preserving decentralized aggregation for federated learning,
+Algorithm 3; made for aggregation=admm. Symbols: E -> local_epochs, eta -> local_lr, n -> Federation.n_silos,
+w^0 -> the average of what peers draw where init_weights is own. Peers average the changes of their models, which with
+global_lr = 1 is the same as averaging the models.
+
+Privacy: none, whatever the aggregation hides; algo=uldp_naive clips and noises each peer's message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedpriv.algorithms.base import LocalUpdate, Silo
+from fedpriv.algorithms.fedavg import FedAvg
+from fedpriv.deployment import Deployment
+from fedpriv.errors import require
+from fedpriv.query import Contributions, Query, Total
+from fedpriv.state import State
+
+INITIAL = "initial"
+"""The query for the average of initial weights, before the first update."""
+
+
+@dataclass(frozen=True)
+class SecuredFl(FedAvg):
+    """init_weights: shared, all peers begin with the same weights, from the public seed; or own, each draws its own."""
+
+    init_weights: str = "own"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = self.init_weights in ("shared", "own")
+        require(known, "algo.init_weights", self.init_weights, "shared or own")
+
+    @property
+    def label(self) -> str:
+        return "SecureD-FL"
+
+    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
+        (update,) = super().queries(round, deployment)
+        if round > 1 or self.init_weights == "shared":
+            return (update,)
+        # Weights that nobody has trained show nothing about records.
+        return replace(update, name=INITIAL, events=()), replace(update, place=1)
+
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+        if query.name != INITIAL:
+            return super().local_update(silo, query, down)
+        from fedpriv.training.initial import drawn_weights
+
+        drawn = drawn_weights(silo.model, silo.streams.torch_seed("initial weights", party=silo.name))
+        return LocalUpdate(blocks=iter([Contributions(np.array([silo.index]), drawn.double().unsqueeze(0))]))
+
+    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+        if query.name != INITIAL:
+            return super().global_update(state, query, total, deployment)
+        return state.with_params(total.vector / len(total.silos))

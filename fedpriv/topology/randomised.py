@@ -1,0 +1,55 @@
+"""The randomised construction of Jeon et al. (SecureD-FL, Algorithm 2), for any sizes of groups.
+
+Draw as many peers as a group has from those who are free; if no two of them have met, they are a group. As printed, a
+partition that cannot be finished blocks everything after it; with rollback, after `misses` draws in vain the unfinished
+partition is taken back and begun again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import combinations
+
+from fedpriv.topology.groups import Group, Partition, Partitions, most_partitions, partition
+
+ROLLBACK = 1000
+TRIALS = 20_000
+"""Draws in all; later ones rarely find anything."""
+RUNS = 20
+
+
+def randomised(
+    sizes: Sequence[int], rng: random.Random, *, rollback: int | None = ROLLBACK, trials: int = TRIALS
+) -> Partitions:
+    """Partitions of sum(sizes) peers into groups of these sizes. rollback: draws in vain after which the unfinished
+    partition is taken back; None: never, as printed."""
+    everybody, most = list(range(sum(sizes))), most_partitions(sizes)
+    met: set[tuple[int, int]] = set()
+    found: list[Partition] = []
+    free, unfinished, misses = everybody, list[Group](), 0
+    for _ in range(trials):
+        group = tuple(sorted(rng.sample(free, sizes[len(unfinished)])))
+        if met.isdisjoint(combinations(group, 2)):
+            met.update(combinations(group, 2))
+            unfinished.append(group)
+            free = [peer for peer in free if peer not in group]
+            misses = 0
+        else:
+            misses += 1
+        if not free:
+            found.append(partition(unfinished))
+            free, unfinished = everybody, []
+            if len(found) == most:
+                break
+        elif rollback is not None and misses >= rollback:
+            for group in unfinished:
+                met.difference_update(combinations(group, 2))
+            free, unfinished, misses = everybody, [], 0
+    return tuple(found)
+
+
+def best_randomised(sizes: Sequence[int], seed: int, *, runs: int = RUNS) -> Partitions:
+    """The most partitions that `runs` seeded runs have found; of equally many, the first."""
+    every = (randomised(sizes, random.Random(f"{seed}/{run}")) for run in range(runs))
+    return max(every, key=len)

@@ -1,0 +1,33 @@
+"""Partitions from lines: s copies of the integers modulo g, and the lines through them.
+
+For slopes b = 0, ..., g - 1 the blocks {(c, a + c b) : c < s}, a = 0, ..., g - 1, are a partition of the s g points;
+two lines of different slopes cross at most once as long as the differences of two copies' numbers, 1 to s - 1, have
+inverses modulo g. The copies themselves, of g points that no line joins, can be partitioned in their turn. With g = s
+prime that is the affine plane (n = 9, 25, 49); with g odd and triples it makes Kirkman systems of size 3 g out of those
+of size g (n = 27, 45).
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from fedpriv.topology.groups import Partitions, partition
+
+
+def line_partitions(size: int, modulus: int) -> Partitions:
+    """The `modulus` partitions of size * modulus points, point (c, a) being c * modulus + a; none where lines would
+    cross twice."""
+    if any(gcd(difference, modulus) > 1 for difference in range(1, size)):
+        return ()
+    return tuple(
+        partition([c * modulus + (a + c * b) % modulus for c in range(size)] for a in range(modulus))
+        for b in range(modulus)
+    )
+
+
+def side_by_side(partitions: Partitions, copies: int, modulus: int) -> Partitions:
+    """Partitions of `modulus` points, done in each of `copies` copies at once."""
+    return tuple(
+        partition([c * modulus + point for point in group] for c in range(copies) for group in groups)
+        for groups in partitions
+    )

@@ -1,0 +1,55 @@
+"""Algorithm 3 of SecureD-FL: the first exchange averages initial weights of the peers' own."""
+
+import numpy as np
+import pytest
+
+from fedpriv.algorithms.secured_fl import INITIAL
+from fedpriv.errors import ConfigError
+from fedpriv.simulation import prepare
+from fedpriv.testing import experiment
+from fedpriv.testing.worlds import SMALL
+from fedpriv.training.initial import drawn_weights
+
+WORDS = (*SMALL, "preset.n_silos=9", "algo=secured_fl", "aggregation=admm")
+CONVERGED = ("aggregation.preset=null", "aggregation.iterations=32", "aggregation.beyond_safe=true")
+
+
+def test_peers_begin_with_the_average_of_weights_of_their_own():
+    with prepare(experiment(*WORDS, *CONVERGED)) as simulation:
+        first, update = simulation.queries(1)
+        assert (first.name, first.events) == (INITIAL, ())
+        assert first.serial < update.serial
+        assert len(simulation.queries(2)) == 1
+        streams, model = simulation.deployment.streams, simulation.model
+        own = [
+            drawn_weights(model, streams.torch_seed("initial weights", party=f"silo{k}")).double().numpy()
+            for k in range(9)
+        ]
+        assert len({vector.tobytes() for vector in own}) == 9
+        result = simulation.run_round((first,), simulation.state)
+        assert result.aborted is None
+        np.testing.assert_allclose(result.state.params, np.mean(own, axis=0), rtol=1e-12, atol=1e-14)
+        assert simulation.run_round(simulation.queries(2), result.state).aborted is None
+
+
+def test_shared_weights_need_no_exchange_and_make_it_federated_averaging():
+    ends = []
+    for words in (("algo.init_weights=shared", *CONVERGED), ("algo=fedavg", "aggregation=plain")):
+        with prepare(experiment(*WORDS, *words)) as simulation:
+            [query] = simulation.queries(1)
+            ends.append(simulation.run_round((query,), simulation.state).state.params)
+    np.testing.assert_allclose(*ends, rtol=1e-12, atol=1e-14)
+
+
+def test_drawing_again_leaves_the_model_alone_and_follows_the_seed():
+    with prepare(experiment(*WORDS)) as simulation:
+        before = [parameter.clone() for parameter in simulation.model.parameters()]
+        one, same, other = (drawn_weights(simulation.model, seed) for seed in (1, 1, 2))
+        assert one.equal(same)
+        assert not one.equal(other)
+        assert all(a.equal(b) for a, b in zip(before, simulation.model.parameters()))
+
+
+def test_other_words_are_refused():
+    with pytest.raises(ConfigError, match="init_weights=mine: shared or own"):
+        experiment(*WORDS, "algo.init_weights=mine")
