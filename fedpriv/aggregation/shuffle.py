@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.accountants.events import OBSERVERS
 from fedpriv.aggregation.base import (
     BROADCAST,
     MESSAGE,
@@ -31,7 +32,7 @@ from fedpriv.aggregation.base import (
     awaited_broadcast,
     invited_silos,
 )
-from fedpriv.aggregation.weighted import WeighingServer, WeightedSilo, server_trust
+from fedpriv.aggregation.weighted import WeighingServer, WeightedSilo
 from fedpriv.deployment import Observer, Trust
 from fedpriv.encoding.levels import Coins, Levels
 from fedpriv.errors import require
@@ -72,13 +73,18 @@ class Shuffle(Aggregation):
         return (SERVER, SHUFFLER)
 
     def trust(self) -> Trust:
-        plain = server_trust(sees_messages=False, assumptions=())
-        shuffler = Observer(SHUFFLER, sees_messages=True)
+        released, server, silo = OBSERVERS
+        observers = (
+            Observer(released, sees_sample=False),
+            Observer(server),
+            Observer(silo, own_shares=1),
+            Observer(SHUFFLER, sees_messages=True),
+        )
         rests_on = (
             "the shuffler adds the bits of all silos and does not collude with the server",
             "authentic and confidential channels",
         )
-        return Trust((*plain.observers, shuffler), plain.learners, (*plain.assumptions, *rests_on))
+        return Trust(observers, learners=(SERVER,), assumptions=rests_on)
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> ShuffledSilo:
         return ShuffledSilo(name, silos, weighting)

@@ -279,8 +279,8 @@ def test_a_set_up_in_which_somebody_says_nothing_is_given_up(weighing, missing):
         run(parties | {missing: silent()})
 
 
-def test_a_silo_is_taken_to_know_its_own_share_of_the_noise(weighing):
-    shares = {observer.name: observer.own_shares for observer in weighing.trust().observers}
+def test_a_silo_is_taken_to_know_its_own_share_of_the_noise(served):
+    shares = {observer.name: observer.own_shares for observer in served.trust().observers}
     assert {name: shares[name] for name in OBSERVERS} == {"released model": 0, "server": 0, "silo": 1}
 
 

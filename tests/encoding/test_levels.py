@@ -77,3 +77,9 @@ def test_sums_that_could_leave_exact_integers_are_refused_before_anything_is_cou
 def test_odd_and_impossible_levels_are_refused(levels):
     with pytest.raises(ConfigError, match=r"mechanism\.levels"):
         Levels(levels, 1.0, 0, 1)
+
+
+def test_one_message_in_the_clear_differs_from_another_by_what_was_contributed():
+    encoding = Levels(8, 1.0, 4, 3)
+    messages = [encoding.counts(np.array([[x, 0.0]]), seeded(0)) for x in (-0.5, 0.75)]
+    np.testing.assert_allclose(encoding.clear(messages[1]) - encoding.clear(messages[0]), [1.25, 0])

@@ -56,7 +56,7 @@ def test_the_share_is_sized_for_the_sum_the_sensitivity_and_the_grid():
     asked = query(mechanism, sensitivity=2.0, encoding=grid)
     rng = Streams(0).secret("noise", 1, "silo0")
     expected = mechanism.noise_share(2, 4, rng, sensitivity=2.0, encoding=grid)
-    seen = _Work(SimpleNamespace(silo=silo), asked)._noise(LocalUpdate(), asked)
+    seen = _Work(SimpleNamespace(silo=silo), asked)._noise(LocalUpdate(), asked)[0]
     assert expected.any()
     np.testing.assert_array_equal(seen, expected)
 
@@ -68,6 +68,6 @@ def test_noise_is_the_methods_own_only_where_it_says_so():
         (query(enforced=False), own, own.noise),
         (query(enforced=False), LocalUpdate(), np.zeros(2)),
     ):
-        np.testing.assert_array_equal(_Work(SimpleNamespace(silo=silo), asked)._noise(local, asked), expected)
-    seen = _Work(SimpleNamespace(silo=silo), query())._noise(own, query())
+        np.testing.assert_array_equal(_Work(SimpleNamespace(silo=silo), asked)._noise(local, asked)[0], expected)
+    seen = _Work(SimpleNamespace(silo=silo), query())._noise(own, query())[0]
     assert not np.array_equal(seen, own.noise)
