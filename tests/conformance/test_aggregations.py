@@ -271,9 +271,9 @@ def test_a_silo_finds_its_own_key_changed(aggregation, change):
 
 
 @pytest.mark.parametrize("missing", ["server", "silo1"])
-def test_a_set_up_in_which_somebody_says_nothing_is_given_up(weighing, missing):
+def test_a_set_up_in_which_somebody_says_nothing_is_given_up(served, missing):
     """By an error that lets the run go on, in every step of it."""
-    protocols = Protocols(weighing, tuple(range(SILOS)), RecordWeighting())
+    protocols = Protocols(served, tuple(range(SILOS)), RecordWeighting())
     parties = protocols.setup(random_world().counts)
     with pytest.raises(AggregationAbortedError, match=f"no message from .*{missing}"):
         run(parties | {missing: silent()})
