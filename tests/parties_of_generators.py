@@ -98,8 +98,8 @@ def dropping(party, steps):
 
 
 def changed(party, phase, change, *, name="", signer=None):
-    """`change` edits the contents by receiver of what the party sends in a phase. It stamps what comes out with the same
-    stamp, and signs it as `name` if it has a signer."""
+    """`change` edits the contents by receiver of what the party sends in a phase. It stamps what comes out with the
+    same stamp, and signs it as `name` if it has a signer."""
 
     def restamped(sent):
         stamp = next(iter(sent.values()))

@@ -143,8 +143,8 @@ def test_shares_replayed_from_an_earlier_query(protocols, serial):
     (_, sealed, *_), _ = seen_in(protocols, FIRST)
     _, old = sealed[SERVER]
 
-    def replay(name, letters):
-        return letters | {"silo1": old[name]} if name != "silo1" else letters
+    def replay(name, said):
+        return (said[0], said[1] | {"silo1": old[name]}) if name != "silo1" else said
 
     refused(server_says(protocols, 2, replay, serial), "Unmasking: .*shares from silo1 are not for it")
 
@@ -164,13 +164,24 @@ def test_too_few_candidates(protocols):
 
 
 def test_shares_of_too_few(protocols):
-    refused(server_says(protocols, 2, lambda name, letters: dict([*letters.items()][:1])), "shares of 2 silos")
+    def cut(name, said):
+        (peer, letter), *_ = said[1].items()
+        return np.isin(names(5), [name, peer]), {peer: letter}
+
+    refused(server_says(protocols, 2, cut), "shares of 2 silos")
+
+
+def test_shares_that_do_not_fit_the_silos_that_have_shared(protocols):
+    fewer = server_says(protocols, 2, lambda name, said: (said[0], dict([*said[1].items()][1:])))
+    refused(fewer, "MaskedInputCollection: silo0 refuses: shares do not come from those who have shared")
+    others = server_says(protocols, 2, lambda name, said: (said[0] ^ (np.arange(5) == int(name[-1])), said[1]))
+    refused(others, "MaskedInputCollection: silo0 refuses: shares do not come from those who have shared")
 
 
 def test_shares_from_outside_the_candidates(protocols):
     sealed = bytes(SEALED)
-    outside = server_says(protocols, 2, lambda name, letters: letters | {"silo9": sealed})
-    refused(outside, "a message of server is refused: an entry for an unknown name")
+    outside = server_says(protocols, 2, lambda name, said: (said[0], said[1] | {"silo9": sealed}))
+    refused(outside, "a message of server is refused: part 1: an entry for an unknown name")
 
 
 def test_shares_for_some_candidates_only(protocols):
@@ -179,8 +190,10 @@ def test_shares_for_some_candidates_only(protocols):
 
 
 def test_ciphertexts_given_to_the_wrong_sender(protocols):
-    def swap(name, letters):
-        return letters | {"silo3": letters["silo4"], "silo4": letters["silo3"]} if name == "silo0" else letters
+    def swap(name, said):
+        shared, letters = said
+        swapped = {"silo3": letters["silo4"], "silo4": letters["silo3"]} if name == "silo0" else {}
+        return shared, letters | swapped
 
     refused(server_says(protocols, 2, swap), "Unmasking: silo0 refuses: the shares from silo3 are not for it")
 
@@ -209,7 +222,9 @@ def test_a_ciphertext_with_swapped_names_inside(protocols, monkeypatch):
     ],
 )
 def test_a_wrong_set(protocols, change, why):
-    refused(server_says(protocols, 3, lambda _, sets: (sets[0], change(sets[1]))), f"of server is refused: part 1: {why}")
+    refused(
+        server_says(protocols, 3, lambda _, sets: (sets[0], change(sets[1]))), f"of server is refused: part 1: {why}"
+    )
 
 
 def test_a_set_with_a_silo_that_shared_no_secrets(protocols):
@@ -365,7 +380,9 @@ def test_a_masked_vector_moved_by_one_on_its_way_is_found(protocols):
 @pytest.mark.parametrize("signature", [None, b"", bytes(64), "text"], ids=repr)
 def test_a_signature_that_is_none(protocols, signature):
     cast = parties(protocols, VECTORS)
-    cast["silo2"] = on_its_way(cast["silo2"], PHASES[2], lambda sent: {SERVER: replace(sent[SERVER], signature=signature)})
+    cast["silo2"] = on_its_way(
+        cast["silo2"], PHASES[2], lambda sent: {SERVER: replace(sent[SERVER], signature=signature)}
+    )
     refused(cast, "a message of silo2 is refused: the signature is not its own")
 
 
