@@ -32,6 +32,7 @@ class Round:
     """A round in which each silo sends so many messages and then drops out.
 
     letters: contents that the server received, by silo, in order. summed: silos in the sum, None if there is none.
+    total, aborted: the sum over them, or why there is none.
     """
 
     def __init__(self, aggregation, sends, seed=0):
@@ -43,9 +44,11 @@ class Round:
         for name, count in zip(self.silos, sends):
             cast[name] = noting(leaving(cast[name], count), sent[name])
         try:
-            self.summed = set(total_of(cast).silos)
-        except AggregationAbortedError:
-            self.summed = None
+            total = total_of(cast)
+            self.summed, self.total = set(total.silos), total.vector
+            self.aborted = ""
+        except AggregationAbortedError as abort:
+            self.summed, self.aborted = None, str(abort)
         self.letters = {name: [mail[SERVER] for mail in sent[name]] for name in self.silos}
         self.query = query_for(aggregation, len(sends))
         encode = self.query.encoding.encode
