@@ -1,10 +1,14 @@
 """Secure sums at the size of real cohorts: what one silo pays, and what the server pays when some drop out.
 
 Processor seconds of one core, with the code that a run uses. `masked` is a silo's round under aggregation=masked. The
-others are secagg's: `shares` checks the candidates, agrees on a mask with each of them and seals shares for all,
-`mask` encodes the vector and adds all masks, `reveal` opens the others' shares. In `unmask` the server rebuilds the
-mask keys of silos that dropped out after sharing, and takes off one mask for each of them and each survivor, and the
-survivors' own.
+others are secagg's: `shares` checks keys, agrees on a mask with each neighbour and seals shares for them, `mask`
+encodes the vector and adds all masks, `reveal` checks signatures and opens the neighbours' shares; `stage` is their
+sum. In `unmask` the server rebuilds the mask keys of silos that dropped out after sharing, and takes off one mask for
+each of them and each surviving neighbour, and the survivors' own. What the gate does with messages (their digests and
+signatures) is not in it; the stamps and signatures are in what is sent.
+
+One silo is timed, the last, for whom the others' keys and shares are made; the server adds the same message for all.
+The sparse graph is what neighbours=auto finds for 5% colluding silos and 5% that are missing in the end.
 
 `bare` is the part of `mask` that no code can save: as much key stream of AES-256 in counter mode, made and added within
 the cache. What `mask` takes beyond it is the encoding, and a key schedule for each peer.
@@ -24,17 +28,41 @@ from benchmarks._apart import apart
 from fedpriv.parties.messages import size_of
 
 if TYPE_CHECKING:
+    from fedpriv.aggregation.secagg.degrees import Assumed
+    from fedpriv.aggregation.secagg.graph import Graph, Topology
+    from fedpriv.aggregation.secagg.messages import Terms
     from fedpriv.aggregation.secagg.silo import Member
 
 
 @dataclass(frozen=True)
 class Case:
-    """dropped: silos that share keys and never deliver."""
+    """dropped: silos that share keys and never deliver. sparse: on the sparse graph."""
 
     silos: int
     parameters: int
     dropped: int
     bits: int
+    sparse: bool = False
+
+    @property
+    def assumed(self) -> Assumed:
+        from fedpriv.aggregation.secagg.degrees import Assumed
+
+        few = self.silos // 20
+        return Assumed(
+            candidates=self.silos,
+            cohort=self.silos - self.dropped,
+            threshold=two_thirds(self.silos),
+            colluding=few,
+            missing=max(few, self.dropped),
+        )
+
+    @property
+    def topology(self) -> Topology:
+        from fedpriv.aggregation.secagg.graph import Complete
+
+        least = self.assumed.least(40, 20) if self.sparse else None
+        return Complete(self.assumed.threshold) if least is None else least
 
 
 @dataclass
@@ -56,24 +84,37 @@ class Clock:
 
 Shares = dict[str, np.ndarray]
 
+SESSION = bytes(16)
 TURNS = 5
 """How often masking is timed; medians are shown."""
 
-CASES = [Case(100, 1_000_000, 10, 64), Case(100, 1_000_000, 10, 32), Case(1000, 100_000, 10, 64)]
+CASES = [Case(100, 1_000_000, 10, 64), Case(100, 1_000_000, 10, 32)]
+COMPLETE, SPARSE = Case(1000, 100_000, 50, 64), Case(1000, 100_000, 50, 64, sparse=True)
+LARGE = Case(10_000, 10_000, 500, 64, sparse=True)
+LEAST_RATIO = 8
+"""How much faster a silo's stage is to be on the sparse graph of a thousand silos."""
 
 
 def main() -> None:
     """Run every case in a process of its own, and print a table."""
     print("secagg, threshold two thirds; processor seconds of one silo and of the server; MB of one silo")
-    print(f"{'silos':>6} {'params':>8} {'gone':>5} {'bits':>5} {'masked':>8} {'shares':>8} {'mask':>8} "
-          f"{'bare':>8} {'ratio':>6} {'reveal':>8} {'unmask':>8} "
+    print(f"{'silos':>6} {'near':>5} {'params':>8} {'gone':>5} {'bits':>5} {'masked':>8} {'shares':>8} {'mask':>8} "
+          f"{'bare':>8} {'ratio':>6} {'reveal':>8} {'stage':>8} {'unmask':>9} "
           f"{'MB sent':>8} {'vector':>8} {'plain':>8}")  # fmt: skip
-    for case in CASES:
+    stages = {}
+    for case in [*CASES, COMPLETE, SPARSE, LARGE]:
         r = apart(measure, case)
-        times = {key: f"{r[key]:6.3f} s" for key in ("masked", "shares", "mask", "bare", "reveal", "unmask")}
+        stages[case] = r["shares"] + r["mask"] + r["reveal"]
+        times = {key: f"{r[key]:6.3f} s" for key in ("masked", "shares", "mask", "bare", "reveal")}
         times["bare"] += f" {r['mask'] / r['bare']:>6.2f}"
-        print(f"{case.silos:>6} {case.parameters:>8} {case.dropped:>5} {case.bits:>5} {' '.join(times.values())} "
+        print(f"{case.silos:>6} {r['near']:>5.0f} {case.parameters:>8} {case.dropped:>5} {case.bits:>5} "
+              f"{' '.join(times.values())} {stages[case]:6.3f} s {r['unmask']:7.3f} s "
               f"{r['sent']:>8.2f} {r['vector']:>8.2f} {r['plain']:>8.2f}", flush=True)  # fmt: skip
+    ratio = stages[COMPLETE] / stages[SPARSE]
+    met = "met" if ratio >= LEAST_RATIO else "MISSED"
+    print(f"a silo's stage of {SPARSE.silos} silos, complete over sparse: {ratio:.1f} (at least {LEAST_RATIO}: {met})")
+    for case in (SPARSE, LARGE):
+        print(f"{case.silos} silos:", *case.assumed.told(case.topology), sep="\n  ")  # type: ignore[arg-type]
     for silos in (100, 1000):
         split, join = apart(shamir, silos)
         print(f"Shamir, 32 bytes, {silos} silos, threshold two thirds: split {split:.2f} ms, first join {join:.2f} ms")
@@ -94,8 +135,6 @@ def measure(case: Case) -> dict[str, float]:
         set_statement,
     )
     from fedpriv.aggregation.secagg.server import Collector
-    from fedpriv.aggregation.secagg.silo import Member
-    from fedpriv.crypto.signatures import Ed25519Signer, SigningKey
     from fedpriv.encoding.fixed_point import FixedPoint
     from fedpriv.parties.post import Post
     from fedpriv.parties.schema import Array
@@ -103,45 +142,49 @@ def measure(case: Case) -> dict[str, float]:
 
     silos, cohort, threshold = case.silos, case.silos - case.dropped, two_thirds(case.silos)
     encoding = FixedPoint(case.bits, 1e4, cohort)
-    terms = Terms(serial=(1, 0), threshold=threshold, cohort=cohort, candidates=silos, encoding=encoding)
-    names = [f"silo{s:04}" for s in range(silos)]
+    terms = Terms(
+        serial=(1, 0),
+        threshold=threshold,
+        cohort=cohort,
+        candidates=silos,
+        topology=case.topology,
+        encoding=encoding,
+    )
+    names = [f"silo{s:05}" for s in range(silos)]
     chosen, one = names[case.dropped :], names[-1]
     vector, clock = np.random.default_rng(0).normal(size=case.parameters), Clock()
-    signing = {name: SigningKey.generate() for name in names}
-    registry = {name: key.verification_key for name, key in signing.items()}
-    signers = {name: Ed25519Signer(key, registry) for name, key in signing.items()}
-    session = os.urandom(16)
 
     def encoded() -> np.ndarray:
         return encoding.encode(vector, one)
 
     seeds = {name: os.urandom(32) for name in names if name != one}
     clock.time("masked", lambda: mask(encoded(), one, names, seeds=seeds, serial=terms.serial), turns=TURNS)
-    members = {
-        name: Member(
-            post=Post(name, session, terms.serial, signer), terms=terms, signer=signer, vector=encoded, invited=names
-        )
-        for name, signer in signers.items()
-    }
+    members = members_of(names, terms, encoded)
+    signing = {name: member.signer.key for name, member in members.items()}
     roster = {name: member.advertise(None) for name, member in members.items()}
     sharing = clock.time("shares", members[one].share_keys, roster)
-    key_shares, seed_shares, letters = deal(members, one, threshold)
-    message = clock.time("mask", members[one].masked_input, letters, turns=TURNS)
-    clock.time("bare", bare_masks, silos, message, turns=TURNS)
-    consent, drawn = members[one].consent((chosen, chosen)), members[one].session
-    statement = set_statement(drawn, chosen)
+    graph, session = members[one].graph, members[one].session
+    key_shares, seed_shares, letters = deal(members, one, graph, terms.topology.shares)
+    shared = np.ones(silos, dtype=np.bool_)
+    message = clock.time("mask", members[one].masked_input, (shared, letters), turns=TURNS)
+    clock.time("bare", bare_masks, len(graph.around(one)), message, turns=TURNS)
+    consent = members[one].consent((chosen, chosen))
+    statement = set_statement(members[one].purpose, chosen)
     signatures = {name: signing[name].sign(statement) for name in chosen[-threshold:]}
     answer = clock.time("reveal", members[one].reveal, signatures)
-    revealed = {
-        name: {owner: (seed_shares if owner in chosen else key_shares)[owner][row] for owner in names}
-        for row, name in enumerate(names)
-        if name in signatures
-    }
-    commitments = {name: seed_commitment(drawn, name, member.seed) for name, member in members.items()}
+    revealed: dict[str, Shares] = {name: {} for name in chosen}
+    inside = set(chosen)
+    for owner in names:
+        rows = (seed_shares if owner in inside else key_shares)[owner]
+        for row, holder in zip(rows, graph.around(owner)):
+            if holder in inside:
+                revealed[holder][owner] = row
+    commitments = {name: seed_commitment(session, name, member.seed) for name, member in members.items()}
     # The same message stands for everybody's: the server's work does not depend on the numbers.
+    kind = Array(encoding.dtype, (case.parameters,))
     clock.time(
         "unmask",
-        Collector(Post(SERVER, session), terms, names, SystemGenerator(), Array(encoding.dtype, vector.shape)).unmask,
+        Collector(Post(SERVER, SESSION, terms.serial), terms, names, SystemGenerator(), kind).unmask,
         roster=roster,
         commitments=commitments,
         masked=dict.fromkeys(chosen, message),
@@ -149,21 +192,46 @@ def measure(case: Case) -> dict[str, float]:
     )
     said = {ADVERTISE: roster[one], SHARE: sharing, COLLECT: message, CHECK: consent, UNMASK: answer}
     sent = sum(size_of(next(members[one].post.tell(phase, {SERVER: content}))) for phase, content in said.items())
-    return clock.seconds | {"sent": sent / 1e6, "vector": message.nbytes / 1e6, "plain": vector.nbytes / 1e6}
+    sizes = {"sent": sent / 1e6, "vector": message.nbytes / 1e6, "plain": vector.nbytes / 1e6}
+    return clock.seconds | sizes | {"near": len(graph.around(one)) - 1}
 
 
-def deal(members: dict[str, Member], one: str, threshold: int) -> tuple[Shares, Shares, dict[str, bytes]]:
-    """Shares of every silo's mask key and of its seed, and the letters that bring silo `one`, the last, its own."""
+def members_of(names: list[str], terms: Terms, vector: Callable[[], np.ndarray]) -> dict[str, Member]:
+    """All silos at the start of a query."""
+    from fedpriv.aggregation.secagg.silo import Member
+    from fedpriv.crypto.signatures import Ed25519Signer, SigningKey
+    from fedpriv.parties.post import Post
+
+    signing = {name: SigningKey.generate() for name in names}
+    registry = {name: key.verification_key for name, key in signing.items()}
+    signers = {name: Ed25519Signer(key, registry) for name, key in signing.items()}
+    return {
+        name: Member(
+            post=Post(name, SESSION, terms.serial, signer),
+            terms=terms,
+            signer=signer,
+            vector=vector,
+            invited=tuple(names),
+        )
+        for name, signer in signers.items()
+    }
+
+
+def deal(members: dict[str, Member], one: str, graph: Graph, threshold: int) -> tuple[Shares, Shares, dict[str, bytes]]:
+    """Shares of every silo's mask key and of its seed, a row for each around it, and the letters that bring silo `one`
+    its own."""
     from fedpriv.aggregation.secagg.messages import Envelope
     from fedpriv.crypto.secret_sharing import share
 
-    keys = {name: share(member.masking.raw, threshold, len(members)) for name, member in members.items()}
-    seeds = {name: share(member.seed, threshold, len(members)) for name, member in members.items()}
+    around = {name: graph.around(name) for name in members}
+    keys = {name: share(member.masking.raw, threshold, len(around[name])) for name, member in members.items()}
+    seeds = {name: share(member.seed, threshold, len(around[name])) for name, member in members.items()}
     peer, session, letters = members[one].channel.public, members[one].session, {}
-    for name, member in members.items():
+    for name in graph.around(one):
         if name != one:
-            envelope = Envelope(own=member.channel, peer=peer, session=session, sender=name, receiver=one)
-            letters[name] = envelope.seal(keys[name][-1].tobytes() + seeds[name][-1].tobytes())
+            row = around[name].index(one)
+            envelope = Envelope(own=members[name].channel, peer=peer, session=session, sender=name, receiver=one)
+            letters[name] = envelope.seal(keys[name][row].tobytes() + seeds[name][row].tobytes())
     return keys, seeds, letters
 
 

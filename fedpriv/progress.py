@@ -56,6 +56,8 @@ class Progress:
         """Say what is to come; until the first round has shown its pace, the bar shows the predicted time left."""
         for line in estimate.lines:
             self.say(line)
+        if estimate.seconds is None:
+            return
         left = estimate.seconds * (self.rounds - self.bar.tasks[self.task].completed)
         self.bar.update(self.task, description=f"about {timedelta(seconds=math.ceil(left))} for the sums")
 

@@ -38,10 +38,11 @@ Respond = Callable[[Broadcast], Update]
 
 @dataclass(frozen=True)
 class Estimate:
-    """Sizes and costs in `lines`, and how many seconds a query's sum will take when one process does all the work."""
+    """Sizes, costs and risks in `lines`, and how many seconds a query's sum will take when one process does all the
+    work; None where that is not foreseen."""
 
     lines: tuple[str, ...]
-    seconds: float
+    seconds: float | None = None
 
 
 class SiloProtocol(ABC):
@@ -104,6 +105,11 @@ class Aggregation(ABC):
     def encoding(self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism) -> Encoding | None:
         """How messages are made of integers when sums cover at most `n_summed` silos and no coordinate of a message
         exceeds `bound`; None: they are real numbers. Raises ConfigError when nothing fits."""
+        return None
+
+    def narrower(self) -> Aggregation | None:
+        """The same with shorter messages, to be taken where they serve as well (`Deployer`); None where that is not
+        asked for."""
         return None
 
     @property

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.checked import has_passed
 from fedpriv.deployment import Channel, Deployment, Federation
+from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.streams import Streams
 from fedpriv.training.optimizers import LocalOptimizer
+
+MOST_ROUNDING = 1e-3
+"""What rounding may add to a sum's sensitivity, in units of the bound on a contribution, where the encoding is ours to
+choose: an epsilon then changes in its fourth digit."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,12 @@ class Deployer:
         return self._checked(federation, self.algo.calibrated(self.draft(federation)))
 
     def _checked(self, federation: Federation, mechanisms: Mapping[str, Mechanism]) -> Deployment:
+        narrower = self.aggregation.narrower()
+        if narrower is not None:
+            with suppress(ConfigError):
+                deployment = replace(self, aggregation=narrower)._checked(federation, mechanisms)
+                if all(_hardly_rounded(channel, federation.n_parameters) for channel in deployment.channels.values()):
+                    return deployment
         channels = {name: self._channel(name, mechanism, federation) for name, mechanism in mechanisms.items()}
         deployment = Deployment(
             federation,
@@ -56,3 +68,11 @@ class Deployer:
             encode = mechanism.real_encoding if self.streams.system else mechanism.encoding
             encoding = encode(n_summed, bound)
         return Channel(mechanism, n_invited, n_summed, encoding, n_most)
+
+
+def _hardly_rounded(channel: Channel, size: int) -> bool:
+    """Whether noise hides the grid and sensitivities hardly grow by it. Without noise nothing says how fine it must
+    be."""
+    mechanism = channel.mechanism
+    noised = mechanism.clips and mechanism.noise_multiplier > 0
+    return noised and mechanism.rounding(channel.encoding, size) <= MOST_ROUNDING

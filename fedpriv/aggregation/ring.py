@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fedpriv.aggregation.base import Aggregation
@@ -20,20 +20,28 @@ if TYPE_CHECKING:
     from fedpriv.query import Query, Update
 
 
+AUTO = "auto"
+
+
 @dataclass(frozen=True)
 class RingAggregation(Aggregation):
     """Sums modulo 2^bits, of which the server sees nothing else.
 
+    bits: 64, 32, or "auto": 32 where rounding costs next to nothing, else 64 (`Deployer`).
     range: largest size of a coordinate of a silo's noised, weighted vector, a public bound; OutOfRangeError beyond it.
     null: chosen from the clip bound, the noise and the number of silos, `UNBOUNDED_RANGE` where nothing is clipped.
     Where messages are bounded a range below their bound is refused: whether a run fails would depend on its data.
     """
 
-    bits: int = 64
+    bits: int | str = 64
     range: float | None = None
 
     def __post_init__(self) -> None:
-        check_ring(self.bits, self.range)
+        if self.bits != AUTO:
+            check_ring(self.bits, self.range)
+
+    def narrower(self) -> RingAggregation | None:
+        return replace(self, bits=32) if self.bits == AUTO else None
 
     def encoding(self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism) -> FixedPoint:
         if self.range is not None and self.range < bound < math.inf:
@@ -41,7 +49,8 @@ class RingAggregation(Aggregation):
                 "aggregation.range", self.range, f"at least {float(bound)!r}, which messages can reach, or null"
             )
         derived = UNBOUNDED_RANGE if bound == math.inf else bound
-        encoding = FixedPoint(self.bits, derived if self.range is None else self.range, n_summed)
+        bits = self.bits if isinstance(self.bits, int) else 64
+        encoding = FixedPoint(bits, derived if self.range is None else self.range, n_summed)
         _ = encoding.precision  # raises when nothing fits
         return encoding
 

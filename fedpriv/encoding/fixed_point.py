@@ -41,7 +41,7 @@ class OutOfRangeError(AggregationAbortedError):
     """A coordinate of a party's vector, or of a sum, lies outside its public range."""
 
 
-def check_ring(bits: int, bound: float | None) -> None:
+def check_ring(bits: object, bound: float | None) -> None:
     """Raise ConfigError unless `aggregation.bits` and `aggregation.range` can make a ring at all."""
     require(bits in RING, "aggregation.bits", bits, " or ".join(map(str, RING)))
     require(bound is None or 0 < bound < math.inf, "aggregation.range", bound, "a positive number, or null")

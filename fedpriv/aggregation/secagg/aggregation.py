@@ -13,6 +13,11 @@ whose vectors make up the sum among those who delivered.
     Th               threshold       shares that reveal a secret, signatures that a set needs
     U1 .. U7         `_senders`      who has answered in each phase
 
+With `neighbours` shares and masks go to some candidates only, on the random graph of Bell et al. (`graph`), whose
+degree and thresholds come from the probability that it fails (`degrees`): a silo's work then hardly grows with the
+number of silos. It checks its neighbours' keys, `CHECKED` of the signatures under the set, and that nowhere on the ring
+too many neighbours are left out; those left out neither sign nor reveal.
+
 Phases: AdvertiseKeys, ShareKeys, MaskedInputCollection, ConsistencyCheck, Unmasking. Too few answers in any of them end
 the query without a sum. As printed, Unmasking reconstructs keys over U5 \\ U3 and counts another list; here it is
 U3 \\ U5 and U6.
@@ -27,15 +32,26 @@ every input. A silo can send any vector; nothing but a sum beyond what honest me
 the network can stop messages, and so a query; one that is changed, redirected or signed by another is found, one that
 comes late or again is left aside. Nothing proves that the server's draws are random, or that the sum it tells is the
 one it had. With weights made of record counts the server learns the counts.
+
+On a sparse graph the same holds for at most `corrupt` of the candidates, up to the probability that `estimate` tells
+for each query, if which silos collude is fixed before the query's keys are (in the random oracle model). It is lower
+for a server that keeps to the protocol. The one for a server that cheats covers that it drops, leaves out and deceives
+silos as it likes once it knows the graph, and that it tries up to 2^64 sets of candidates or of colluding silos' keys
+to get a graph that it likes. Two things are weaker there: fewer silos can read an input, namely as many of a silo's
+neighbours as reveal a secret; and a wrong key or signature is found only by those who check it. That a sum is had rests
+on dropouts that do not depend on the graph.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import floor
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.aggregation.base import SERVER, awaited_broadcast, invited_silos
-from fedpriv.aggregation.ring import RingAggregation, RingSilo, ring_encoding, ring_message
+from fedpriv.aggregation.base import SERVER, Estimate, awaited_broadcast, invited_silos
+from fedpriv.aggregation.ring import AUTO, RingAggregation, RingSilo, ring_encoding, ring_message
+from fedpriv.aggregation.secagg.degrees import Assumed
+from fedpriv.aggregation.secagg.graph import Complete, Sparse
 from fedpriv.aggregation.secagg.messages import Terms
 from fedpriv.aggregation.secagg.server import Collector
 from fedpriv.aggregation.secagg.silo import Member
@@ -47,13 +63,16 @@ if TYPE_CHECKING:
     import numpy as np
 
     from fedpriv.aggregation.base import Respond
-    from fedpriv.deployment import Trust
+    from fedpriv.deployment import Federation, Trust
     from fedpriv.parties.party import Party
     from fedpriv.query import Broadcast, Query, SetUp, Update
     from fedpriv.weighting import Weighting
 
 
+EARLY = "who does is fixed before a query's keys are"
 GENUINE = "verification keys handed out at the set-up are genuine: that exchange is not signed"
+ROUNDING = 1e-9
+"""What a rate times a number of silos may lack of a whole number."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +81,21 @@ class SecAgg(RingAggregation):
 
     candidates: null = all silos. cohort: null = all candidates. threshold: null = more than two thirds of the
     candidates.
+
+    neighbours: of a silo, an even number below the cohort; "auto": as few as are safe, all of them where that does not
+    save half; null: all. On a sparse graph, as shares of the candidates: dropouts, who is not in the sum or silent in
+    the last phases; corrupt, who colludes. It fails to protect somebody from a cheating server with a probability of
+    at most 2^-security_bits, and to give a sum with one of 2^-correctness_bits.
     """
 
     threshold: int | None = None
     cohort: int | None = None
     candidates: int | None = None
+    neighbours: int | str | None = None
+    dropouts: float = 0.05
+    corrupt: float = 0.05
+    security_bits: int = 40
+    correctness_bits: int = 20
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,12 +106,34 @@ class SecAgg(RingAggregation):
             small, large = getattr(self, low), getattr(self, high)
             fits = small is None or large is None or small <= large
             require(fits, f"aggregation.{low}", small, f"at most aggregation.{high}={large}")
+        degree = self.neighbours
+        even = type(degree) is int and degree >= 2 and degree % 2 == 0
+        require(
+            degree in (None, AUTO) or even, "aggregation.neighbours", degree, "a positive even number, auto or null"
+        )
+        for key in ("dropouts", "corrupt"):
+            require(0 <= getattr(self, key) < 1, f"aggregation.{key}", getattr(self, key), "from 0 to below 1")
+        for key in ("security_bits", "correctness_bits"):
+            require(getattr(self, key) >= 1, f"aggregation.{key}", getattr(self, key), "a positive integer")
 
     def trust(self) -> Trust:
-        return server_trust(sees_messages=False, assumptions=(GENUINE,))
+        sparse = () if self.neighbours is None else (f"at most {self.corrupt:.0%} of the candidates collude: {EARLY}",)
+        return server_trust(sees_messages=False, assumptions=(GENUINE, *sparse))
 
     def n_summed(self, n_invited: int) -> int:
-        return self._numbers(n_invited)[1]
+        numbers = self._numbers(n_invited)
+        self._sparse(*numbers)
+        return numbers[1]
+
+    def estimate(self, query: Query, federation: Federation, rounds: int) -> Estimate | None:
+        """What the graph is and how likely it fails; seconds depend on the machines."""
+        if self.neighbours is None:
+            return None
+        numbers = self._numbers(len(query.invited))
+        assumed, sparse = self._assumed(*numbers), self._sparse(*numbers)
+        if sparse is None:
+            return Estimate(("secagg: complete graph; no sparse one that is safe saves half of it",))
+        return Estimate(tuple(assumed.told(sparse)))
 
     def terms(self, query: Query) -> Terms:
         """What all parties go by in a query. Raises ConfigError when it does not fit the silos that are invited."""
@@ -92,6 +143,7 @@ class SecAgg(RingAggregation):
             threshold=threshold,
             cohort=cohort,
             candidates=candidates,
+            topology=self._sparse(threshold, cohort, candidates) or Complete(threshold),
             encoding=ring_encoding(query),
         )
 
@@ -105,6 +157,29 @@ class SecAgg(RingAggregation):
         require(threshold <= cohort, "aggregation.threshold", threshold, f"at most aggregation.cohort={cohort}")
         require(2 * threshold > candidates, "aggregation.threshold", threshold, f"more than half of {candidates}")
         return threshold, cohort, candidates
+
+    def _sparse(self, threshold: int, cohort: int, candidates: int) -> Sparse | None:
+        """The sparse graph's numbers; None for the complete one."""
+        if self.neighbours is None:
+            return None
+        assumed = self._assumed(threshold, cohort, candidates)
+        if not isinstance(self.neighbours, int):
+            least = assumed.least(self.security_bits, self.correctness_bits)
+            return least if least is not None and 2 * least.degree < candidates else None
+        require(self.neighbours < cohort, "aggregation.neighbours", self.neighbours, f"below the cohort of {cohort}")
+        return assumed.required(self.neighbours, self.security_bits, self.correctness_bits)
+
+    def _assumed(self, threshold: int, cohort: int, candidates: int) -> Assumed:
+        missing, colluding = (floor(rate * candidates + ROUNDING) for rate in (self.dropouts, self.corrupt))
+        left_out, most = candidates - cohort, candidates - threshold
+        fits = left_out <= missing <= most
+        allowed = f"{left_out} to {most} of {candidates} candidates, for the cohort of {cohort} and the threshold"
+        require(fits, "aggregation.dropouts", self.dropouts, allowed)
+        allowed = (
+            f"fewer than {2 * threshold - candidates} of {candidates} candidates, for the threshold of {threshold}"
+        )
+        require(2 * threshold > candidates + colluding, "aggregation.corrupt", self.corrupt, allowed)
+        return Assumed(candidates=candidates, cohort=cohort, threshold=threshold, colluding=colluding, missing=missing)
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> SecAggSilo:
         return SecAggSilo(name, silos, weighting, self)

@@ -1,10 +1,10 @@
 """Secure sums over everybody who delivers, whose noise has the right variance however many that are.
 
 Z. Jiang, W. Wang, R. Chen, Efficient federated learning with dropout-resilient differential privacy (EuroSys 2024), on
-top of the protocol in `aggregation`. A sum covers all of U4, from `cohort` to `candidates` silos. Each silo noises for
-`cohort`, in parts (`RemovableNoise`), and shares the parts' secrets among the candidates as it does its masks' secrets.
-Once the set is signed, each survivor sends the secret of its own surplus and its shares of the others': the server
-takes the surplus off the sum, also that of silos that have left in between.
+top of the protocol in `aggregation`, on its complete graph. A sum covers all of U4, from `cohort` to `candidates`
+silos. Each silo noises for `cohort`, in parts (`RemovableNoise`), and shares the parts' secrets among the candidates as
+it does its masks' secrets. Once the set is signed, each survivor sends the secret of its own surplus and its shares of
+the others': the server takes the surplus off the sum, also that of silos that have left in between.
 
     symbol           here            meaning
     |U|              candidates      most silos in the sum
@@ -51,6 +51,8 @@ class SecAggExactNoise(SecAgg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        allowed = "null, since exact noise keeps to the complete graph"
+        require(self.neighbours is None, "aggregation.neighbours", self.neighbours, allowed)
         require(self.colluding >= 0, "aggregation.colluding", self.colluding, "zero or a positive number of silos")
 
     def check(self, algo: Algorithm) -> None:

@@ -34,9 +34,9 @@ class ExactCollector(Collector):
     def _chosen(self, delivered: list[str]) -> list[str]:
         return delivered
 
-    def _revealing(self, sharing: Collection[str], chosen: list[str]) -> Schema:
+    def _revealing(self, owners: Collection[str], chosen: list[str], *, whole: bool = True) -> Schema:
         surplus = shares_kind(chosen, whole=False)
-        return Row((shares_kind(sharing), surplus, Maybe(Raw(SECRET_BYTES))))
+        return Row((shares_kind(owners, whole=whole), surplus, Maybe(Raw(SECRET_BYTES))))
 
     def unmask(
         self,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedpriv.aggregation.secagg.graph import Topology
 from fedpriv.crypto.digest import DIGEST_BYTES, digest
 from fedpriv.crypto.sealing import TAG_BYTES, seal, unseal
 from fedpriv.crypto.secret_sharing import LIMBS, PRIME
@@ -52,12 +53,13 @@ def shares_kind(owners: Collection[str], *, whole: bool = True) -> Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The public numbers of one query: its serial, Th, E, E0, and how sums are decoded."""
+    """The public numbers of one query: its serial, Th, E, E0, who shares with whom, and how sums are decoded."""
 
     serial: tuple[int, int]
     threshold: int
     cohort: int
     candidates: int
+    topology: Topology
     encoding: FixedPoint
 
 
@@ -100,9 +102,14 @@ def keys_statement(serial: tuple[int, int], name: str, keys: tuple[bytes, bytes]
     return digest("secagg keys", *serial, name, *keys)
 
 
-def set_statement(session: bytes, members: Iterable[str]) -> bytes:
-    """What a silo signs about the set whose sum is to be revealed."""
-    return digest("secagg set", session, *sorted(members))
+def sharing_digest(session: bytes, sharing: Iterable[str]) -> bytes:
+    """What all masks of a query are made for: masks of silos that were told different sets U3 do not cancel."""
+    return digest("secagg sharing", session, *sorted(sharing))
+
+
+def set_statement(sharing: bytes, members: Iterable[str]) -> bytes:
+    """What a silo signs about the set whose sum is to be revealed. sharing: the `sharing_digest`."""
+    return digest("secagg set", sharing, *sorted(members))
 
 
 def session_of(serial: tuple[int, int], roster: Mapping[str, Advert]) -> bytes:
@@ -112,7 +119,7 @@ def session_of(serial: tuple[int, int], roster: Mapping[str, Advert]) -> bytes:
 
 
 def points(roster: Iterable[str]) -> dict[str, int]:
-    """Each candidate's point on the polynomials."""
+    """By name, the points on a polynomial of those who hold its shares."""
     return {name: index + 1 for index, name in enumerate(sorted(roster))}
 
 

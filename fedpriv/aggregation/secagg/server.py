@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.aggregation.base import BROADCAST
+from fedpriv.aggregation.secagg.graph import Graph
 from fedpriv.aggregation.secagg.messages import (
     ADVERT,
     ADVERTISE,
@@ -24,6 +25,7 @@ from fedpriv.aggregation.secagg.messages import (
     seed_commitment,
     session_of,
     shares_kind,
+    sharing_digest,
 )
 from fedpriv.crypto.digest import DIGEST_BYTES
 from fedpriv.crypto.prg import add_masks
@@ -64,6 +66,7 @@ class Collector:
         adverts = yield from self._heard(BROADCAST, said, Hear(ADVERTISE, ADVERT, self.invited), least=terms.cohort)
         drawn = self._draw(adverts, min(terms.candidates, len(adverts)))
         roster = {name: adverts[name] for name in drawn}
+        graph = terms.topology.graph(session_of(terms.serial, roster), roster)
 
         said = dict.fromkeys(roster, roster)
         shared = yield from self._heard(ADVERTISE, said, Hear(SHARE, self._sharing(roster), roster), least=terms.cohort)
@@ -71,20 +74,32 @@ class Collector:
         sealed = {name: letters for name, (_, letters) in shared.items()}
         for name, letters in sealed.items():
             with blaming(name):
-                if set(letters) != set(roster) - {name}:
+                if set(letters) != set(graph.around(name)) - {name}:
                     raise ValueError("shares for some candidates only")
-        for_each = {name: {peer: sealed[peer][name] for peer in sealed if peer != name} for name in sealed}
+        sharers = np.array([name in sealed for name in drawn])
+        for_each = {
+            name: (
+                sharers,
+                {peer: sealed[peer][name] for peer in graph.around(name) if peer in sealed and peer != name},
+            )
+            for name in sealed
+        }
 
         masked = yield from self._heard(SHARE, for_each, Hear(COLLECT, self.message, sealed), least=terms.cohort)
         delivered = sorted(masked)
         chosen = self._chosen(delivered)
+        self._demand(CHECK, graph.holds_together(chosen), "the silos left out are too close together")
 
-        said = dict.fromkeys(delivered, (delivered, chosen))
-        consent = Hear(CHECK, Raw(SIGNATURE_BYTES), delivered)
+        witnesses = sorted(graph.witnesses(set(delivered), set(chosen)))
+        said = dict.fromkeys(witnesses, (delivered, chosen))
+        consent = Hear(CHECK, Raw(SIGNATURE_BYTES), witnesses)
         signatures = yield from self._heard(COLLECT, said, consent, least=terms.threshold)
 
-        said, shares = dict.fromkeys(signatures, signatures), self._revealing(sealed, chosen)
-        revealed = yield from self._heard(CHECK, said, Hear(UNMASK, shares, signatures), least=terms.threshold)
+        said, any_shares = dict.fromkeys(signatures, signatures), self._revealing(sealed, chosen, whole=False)
+        revealed = yield from self._heard(CHECK, said, Hear(UNMASK, any_shares, signatures), least=terms.threshold)
+        for name, shares in revealed.items():
+            with blaming(name):
+                self._revealing([peer for peer in graph.around(name) if peer in sealed], chosen).check(shares)
         summed = {name: masked[name] for name in chosen}
         total = self.unmask(roster=roster, commitments=commitments, masked=summed, revealed=revealed)
         return Total(terms.encoding.decode(total), tuple(chosen))
@@ -97,9 +112,9 @@ class Collector:
         """U5, out of U4."""
         return self._draw(delivered, self.terms.cohort)
 
-    def _revealing(self, sharing: Collection[str], chosen: list[str]) -> Schema:
-        """What a silo sends in Unmasking. sharing: U3."""
-        return shares_kind(sharing)
+    def _revealing(self, owners: Collection[str], chosen: list[str], *, whole: bool = True) -> Schema:
+        """What a silo sends in Unmasking. owners: whose shares it sends, or, unless `whole`, may send."""
+        return shares_kind(owners, whole=whole)
 
     def _draw(self, names: Iterable[str], size: int) -> list[str]:
         """`size` of the names, uniformly without replacement, in order."""
@@ -129,9 +144,10 @@ class Collector:
         """
         chosen, left_out = sorted(masked), sorted(set(commitments) - set(masked))
         vectors = list(masked.values())
-        seeds = self._secrets(roster, chosen, revealed)
-        keys = self._secrets(roster, left_out, revealed)
         session = session_of(self.terms.serial, roster)
+        graph = self.terms.topology.graph(session, roster)
+        seeds = self._secrets(graph, chosen, revealed)
+        keys = self._secrets(graph, left_out, revealed)
         for name, seed in seeds.items():
             right = seed_commitment(session, name, seed) == commitments[name]
             self._demand(UNMASK, right, f"the shares do not give {name}'s own mask")
@@ -141,26 +157,33 @@ class Collector:
             private = PrivateKey(key)
             right = private.public.raw == roster[gone][1]
             self._demand(UNMASK, right, f"the shares do not give {gone}'s mask key")
-            for name in chosen:
+            for name in graph.around(gone):
+                if name not in masked:
+                    continue
                 # `name` has added the mask of the pair if its own name is the larger one, and subtracted it otherwise.
                 with blaming(name):
                     (minus if name > gone else plus).append(pair_seed(private, PublicKey(roster[name][1]), session))
         total = np.zeros_like(vectors[0])
         for vector in vectors:
             total += vector
-        return add_masks(total, plus, minus, purpose=session)
+        return add_masks(total, plus, minus, purpose=sharing_digest(session, commitments))
 
-    def _secrets(self, roster: dict[str, Advert], owners: list[str], revealed: dict[str, Revealed]) -> dict[str, bytes]:
-        if not owners:
-            return {}
-        place = points(roster)
-        answers = sorted(revealed)[: self.terms.threshold]
-        rows = [[revealed[name][owner] for name in answers] for owner in owners]
+    def _secrets(self, graph: Graph, owners: list[str], revealed: dict[str, Revealed]) -> dict[str, bytes]:
+        """The owners' secrets; those whose shares lie at the same points are put together at once."""
+        least, secrets = self.terms.topology.shares, dict[str, bytes]()
+        at: dict[tuple[int, ...], dict[str, list[np.ndarray]]] = {}
+        for owner in owners:
+            place = points(graph.around(owner))
+            answers = [name for name in place if name in revealed][:least]
+            self._demand(UNMASK, len(answers) == least, f"{len(answers)} of {least} shares of {owner}'s secrets")
+            rows = at.setdefault(tuple(place[name] for name in answers), {})
+            rows[owner] = [revealed[name][owner] for name in answers]
         try:
-            secrets = Reconstruction.at([place[name] for name in answers]).secrets(np.array(rows))
+            for where, rows in at.items():
+                secrets |= zip(rows, Reconstruction.at([*where]).secrets(np.array([*rows.values()])))
         except BadSharesError as error:
             raise AggregationAbortedError(f"{UNMASK}: {error}") from error
-        return dict(zip(owners, secrets))
+        return secrets
 
     def _demand(self, phase: str, holds: bool, otherwise: str) -> None:
         if not holds:

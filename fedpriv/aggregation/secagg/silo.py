@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fedpriv.aggregation.base import SERVER
+from fedpriv.aggregation.secagg.graph import Graph
 from fedpriv.aggregation.secagg.messages import (
     ADVERT,
     ADVERTISE,
@@ -28,6 +29,7 @@ from fedpriv.aggregation.secagg.messages import (
     seed_commitment,
     session_of,
     set_statement,
+    sharing_digest,
 )
 from fedpriv.crypto.prg import KEY_BYTES, add_masks
 from fedpriv.crypto.secret_sharing import share
@@ -36,7 +38,7 @@ from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.party import Party
 from fedpriv.parties.post import Hear, Post, blaming
-from fedpriv.parties.schema import Names, Raw, Row, Schema, Table
+from fedpriv.parties.schema import Array, Names, Raw, Row, Schema, Table
 
 MASK_KEY, OWN_MASK = 0, 1
 """Rows of what one silo holds of another, (secrets, LIMBS) uint32: its shares of the mask key and of the seed."""
@@ -48,9 +50,9 @@ class Member:
 
     signer: of this silo. vector: its message in the clear, (size,) integers modulo R, asked for once. invited: who may
     be among the candidates. channel, masking, seed: this query's secrets; nobody ever learns the first. The rest is
-    filled from phase to phase: advert, its public keys; roster, those of U2, with their session; own, its shares of its
-    own secrets; pairs, the seeds of its masks with the others in U2; sealed, what the others in U3 (sharing) have sent
-    it; delivered, U4; chosen, U5.
+    filled from phase to phase: advert, its public keys; roster, those of U2, with their session and graph; own, its
+    shares of its own secrets; pairs, the seeds of its masks with its neighbours; sharing, U3, and what all masks are
+    made for then; sealed, what its neighbours in U3 have sent it; delivered, U4; chosen, U5.
     """
 
     post: Post
@@ -64,10 +66,12 @@ class Member:
     advert: Advert = field(init=False)
     roster: dict[str, Advert] = field(init=False)
     session: bytes = field(init=False)
+    graph: Graph = field(init=False)
     own: np.ndarray = field(init=False)
     pairs: dict[str, bytes] = field(init=False)
     sealed: dict[str, bytes] = field(init=False)
     sharing: set[str] = field(init=False)
+    purpose: bytes = field(init=False)
     delivered: set[str] = field(init=False)
     chosen: set[str] = field(init=False)
 
@@ -75,9 +79,9 @@ class Member:
         """The five phases. Ends early when the server has nothing to say: not drawn, or no longer there."""
         steps: tuple[tuple[str, Callable[[Any], Any], Callable[[], Schema]], ...] = (
             (ADVERTISE, self.advertise, lambda: Table(self.invited, ADVERT, whole=False)),
-            (SHARE, self.share_keys, lambda: Table(self._others(), sealed_kind(len(self.secrets)), whole=False)),
+            (SHARE, self.share_keys, self._letters),
             (COLLECT, self.masked_input, self._sets),
-            (CHECK, self.consent, lambda: Table(self.delivered, Raw(SIGNATURE_BYTES), whole=False)),
+            (CHECK, self.consent, lambda: Table(self._witnesses(), Raw(SIGNATURE_BYTES), whole=False)),
         )
         answer: Any = None
         for phase, step, kind in steps:
@@ -94,11 +98,19 @@ class Member:
 
     @property
     def secrets(self) -> tuple[bytes, ...]:
-        """What is shared among the candidates, 32 bytes each."""
+        """What is shared among this silo and its neighbours, 32 bytes each."""
         return self.masking.raw, self.seed
 
-    def _others(self) -> set[str]:
-        return set(self.roster) - {self.name}
+    def _around(self) -> set[str]:
+        return set(self.graph.around(self.name))
+
+    def _witnesses(self) -> set[str]:
+        return self.graph.witnesses(self.delivered, self.chosen)
+
+    def _letters(self) -> Schema:
+        """Which of the candidates, in order, have shared, and what they have sealed for this silo."""
+        sealed = Table(self._around() - {self.name}, sealed_kind(len(self.secrets)), whole=False)
+        return Row((Array(np.bool_, (len(self.roster),)), sealed))
 
     def _sets(self) -> Schema:
         """Who has delivered, and who of them is in the sum."""
@@ -111,15 +123,18 @@ class Member:
         return self.advert
 
     def share_keys(self, roster: dict[str, Advert]) -> Sharing:
-        """Check the candidates U2 and their keys; shares of both secrets, sealed for each of the others."""
+        """Check the candidates U2 and the neighbours' keys; shares of both secrets, sealed for each neighbour."""
         self._check_candidates(roster)
         self.roster, self.session = roster, session_of(self.terms.serial, roster)
-        shares = [share(secret, self.terms.threshold, len(roster)) for secret in self.secrets]
-        held = np.stack(shares, axis=1)  # (candidates, secrets, LIMBS)
-        row = {name: point - 1 for name, point in points(roster).items()}
+        self.graph = self.terms.topology.graph(self.session, roster)
+        around = self.graph.around(self.name)
+        self._check_keys(around)
+        shares = [share(secret, self.terms.topology.shares, len(around)) for secret in self.secrets]
+        held = np.stack(shares, axis=1)  # (silos around, secrets, LIMBS)
+        row = {name: point - 1 for name, point in points(around).items()}
         self.own = held[row[self.name]]
         sealed, self.pairs = {}, {}
-        for peer in sorted(self._others()):
+        for peer in sorted(self._around() - {self.name}):
             with blaming(peer):
                 sealed[peer] = self._envelope(self.name, peer).seal(held[row[peer]].tobytes())
                 self.pairs[peer] = pair_seed(self.masking, PublicKey(roster[peer][1]), self.session)
@@ -127,22 +142,30 @@ class Member:
 
     def _check_candidates(self, roster: dict[str, Advert]) -> None:
         self._demand(SHARE, roster.get(self.name) == self.advert, "own keys are missing or changed")
-        fits = self.terms.threshold <= len(roster) <= self.terms.candidates
+        fits = self.terms.cohort <= len(roster) <= self.terms.candidates
         self._demand(SHARE, fits, f"{len(roster)} candidates")
         keys = [key for advert in roster.values() for key in advert[:2]]
         self._demand(SHARE, len(set(keys)) == len(keys), "two keys are the same")
-        for name, (channel, masking, signature) in roster.items():
+
+    def _check_keys(self, names: Iterable[str]) -> None:
+        """That they are their owners'. Somebody else's, which make no mask of this silo's, may be anything."""
+        for name in names:
+            channel, masking, signature = self.roster[name]
             statement = keys_statement(self.terms.serial, name, (channel, masking))
             right = self.signer.registry[name].verifies(signature, statement)
             self._demand(SHARE, right, f"{name} has not signed its keys")
 
-    def masked_input(self, sealed: dict[str, bytes]) -> np.ndarray:
-        """The vector under this silo's own mask and those with everybody in U3, (size,)."""
-        self.sealed, self.sharing = sealed, {*sealed, self.name}
-        self._demand(COLLECT, len(self.sharing) >= self.terms.threshold, f"shares of {len(self.sharing)} silos")
-        smaller = [self.pairs[peer] for peer in self.sharing if peer < self.name]
-        larger = [self.pairs[peer] for peer in self.sharing if peer > self.name]
-        return add_masks(self.vector(), [self.seed, *smaller], larger, purpose=self.session)
+    def masked_input(self, letters: tuple[np.ndarray, dict[str, bytes]]) -> np.ndarray:
+        """The vector under this silo's own mask and those with all neighbours in U3, (size,)."""
+        shared, self.sealed = letters
+        self.sharing = {name for name, inside in zip(sorted(self.roster), shared.tolist()) if inside}
+        self.purpose = sharing_digest(self.session, self.sharing)
+        around = self.sharing & self._around()
+        self._demand(COLLECT, around == {*self.sealed, self.name}, "shares do not come from those who have shared")
+        self._demand(COLLECT, len(around) >= self.terms.topology.shares, f"shares of {len(around)} silos")
+        smaller = [self.pairs[peer] for peer in self.sealed if peer < self.name]
+        larger = [self.pairs[peer] for peer in self.sealed if peer > self.name]
+        return add_masks(self.vector(), [self.seed, *smaller], larger, purpose=self.purpose)
 
     def consent(self, sets: tuple[list[str], list[str]]) -> bytes:
         """Sign the set U5 that the sum shall cover, out of those who delivered, U4. Once, and no other set."""
@@ -150,21 +173,23 @@ class Member:
         self.delivered, self.chosen = set(delivered), set(chosen)
         inside = self.chosen <= self.delivered and self.name in self.delivered
         self._demand(CHECK, inside, "the set holds silos that have not delivered")
-        return self.signer.key.sign(set_statement(self.session, chosen))
+        self._demand(CHECK, self.graph.holds_together(self.chosen), "the set leaves out too many neighbours in a row")
+        self._demand(CHECK, self.name in self._witnesses(), "it is asked about a set without it")
+        return self.signer.key.sign(set_statement(self.purpose, chosen))
 
     def reveal(self, signatures: dict[str, bytes]) -> Any:
-        """Shares of the own mask of everybody in U5, and of the mask key of everybody else in U3, (LIMBS,) each."""
+        """Shares of the own mask of every neighbour in U5, and of the mask key of every other in U3, (LIMBS,) each."""
         return self._of_masks(self._held(signatures))
 
     def _of_masks(self, held: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {peer: shares[OWN_MASK if peer in self.chosen else MASK_KEY] for peer, shares in held.items()}
 
     def _held(self, signatures: dict[str, bytes]) -> dict[str, np.ndarray]:
-        """This silo's shares of everybody's secrets, once enough have signed the same set."""
+        """This silo's shares of its neighbours' secrets and of its own, once enough have signed the same set."""
         self._demand(UNMASK, len(signatures) >= self.terms.threshold, f"{len(signatures)} signatures")
-        statement = set_statement(self.session, self.chosen)
-        for name, signature in signatures.items():
-            right = self.signer.registry[name].verifies(signature, statement)
+        statement = set_statement(self.purpose, self.chosen)
+        for name in self.terms.topology.drawn(signatures):
+            right = self.signer.registry[name].verifies(signatures[name], statement)
             self._demand(UNMASK, right, f"{name} signed another set")
         return {peer: self._open(peer, sealed) for peer, sealed in self.sealed.items()} | {self.name: self.own}
 

@@ -286,6 +286,11 @@ def test_algorithms_that_need_a_fixed_number_of_silos_are_refused(algo):
     [
         (["aggregation.colluding=-1"], "aggregation.colluding"),
         (["aggregation.colluding=3"], "aggregation.colluding"),
+        (["aggregation.neighbours=2"], "aggregation.neighbours=.*: unknown key"),
+        (
+            ["+aggregation.neighbours=2"],
+            "aggregation.neighbours=2: null, since exact noise keeps to the complete graph",
+        ),
         (["aggregation.threshold=5", "aggregation.cohort=4"], "aggregation.threshold"),
         (["aggregation.bits=32", "algo.noise_multiplier=0.000002"], "aggregation.bits"),
     ],

@@ -14,7 +14,7 @@ from secure_sums import PHASES, leaving, names, parties, ready, total_of
 from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.secagg.aggregation import SecAgg
-from fedpriv.aggregation.secagg.messages import pair_seed, points, session_of
+from fedpriv.aggregation.secagg.messages import pair_seed, points, session_of, sharing_digest
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.secret_sharing import Reconstruction
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
@@ -136,7 +136,7 @@ def test_a_dropped_silo_and_one_that_was_not_drawn_stay_hidden():
         remainder,
         [seed for peer, seed in seeds.items() if peer > spared],
         [seed for peer, seed in seeds.items() if peer < spared],
-        purpose=session,
+        purpose=sharing_digest(session, names(5)),
     )
     assert chisquare(np.bincount(remainder.view(np.uint8), minlength=256)).pvalue > 1e-6
 

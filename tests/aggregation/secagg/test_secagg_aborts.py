@@ -143,8 +143,8 @@ def test_shares_replayed_from_an_earlier_query(protocols, serial):
     (_, sealed, *_), _ = seen_in(protocols, FIRST)
     _, old = sealed[SERVER]
 
-    def replay(name, letters):
-        return letters | {"silo1": old[name]} if name != "silo1" else letters
+    def replay(name, said):
+        return (said[0], said[1] | {"silo1": old[name]}) if name != "silo1" else said
 
     refused(server_says(protocols, 2, replay, serial), "Unmasking: .*shares from silo1 are not for it")
 
@@ -164,13 +164,24 @@ def test_too_few_candidates(protocols):
 
 
 def test_shares_of_too_few(protocols):
-    refused(server_says(protocols, 2, lambda name, letters: dict([*letters.items()][:1])), "shares of 2 silos")
+    def cut(name, said):
+        (peer, letter), *_ = said[1].items()
+        return np.isin(names(5), [name, peer]), {peer: letter}
+
+    refused(server_says(protocols, 2, cut), "shares of 2 silos")
+
+
+def test_shares_that_do_not_fit_the_silos_that_have_shared(protocols):
+    fewer = server_says(protocols, 2, lambda name, said: (said[0], dict([*said[1].items()][1:])))
+    refused(fewer, "MaskedInputCollection: silo0 refuses: shares do not come from those who have shared")
+    others = server_says(protocols, 2, lambda name, said: (said[0] ^ (np.arange(5) == int(name[-1])), said[1]))
+    refused(others, "MaskedInputCollection: silo0 refuses: shares do not come from those who have shared")
 
 
 def test_shares_from_outside_the_candidates(protocols):
     sealed = bytes(SEALED)
-    outside = server_says(protocols, 2, lambda name, letters: letters | {"silo9": sealed})
-    refused(outside, "a message of server is refused: an entry for an unknown name")
+    outside = server_says(protocols, 2, lambda name, said: (said[0], said[1] | {"silo9": sealed}))
+    refused(outside, "a message of server is refused: part 1: an entry for an unknown name")
 
 
 def test_shares_for_some_candidates_only(protocols):
@@ -179,8 +190,10 @@ def test_shares_for_some_candidates_only(protocols):
 
 
 def test_ciphertexts_given_to_the_wrong_sender(protocols):
-    def swap(name, letters):
-        return letters | {"silo3": letters["silo4"], "silo4": letters["silo3"]} if name == "silo0" else letters
+    def swap(name, said):
+        shared, letters = said
+        swapped = {"silo3": letters["silo4"], "silo4": letters["silo3"]} if name == "silo0" else {}
+        return shared, letters | swapped
 
     refused(server_says(protocols, 2, swap), "Unmasking: silo0 refuses: the shares from silo3 are not for it")
 

@@ -117,12 +117,12 @@ def masking(own, pairs, opposite=True):
     """A silo that adds its own mask or not, those of some pairs, and perhaps with equal signs on both sides."""
 
     class Differently(Member):
-        def masked_input(self, sealed):
-            super().masked_input(sealed)
-            seeds = {peer: self.pairs[peer] for peer in sealed if pairs(self.name, peer)}
+        def masked_input(self, letters):
+            super().masked_input(letters)
+            seeds = {peer: self.pairs[peer] for peer in self.sealed if pairs(self.name, peer)}
             minus = [seed for peer, seed in seeds.items() if opposite and peer > self.name]
             plus = [seed for seed in seeds.values() if seed not in minus] + [self.seed] * own
-            return add_masks(self.vector(), plus, minus, purpose=self.session)
+            return add_masks(self.vector(), plus, minus, purpose=self.purpose)
 
     return Differently
 

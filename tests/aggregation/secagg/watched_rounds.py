@@ -32,6 +32,7 @@ class Round:
     """A round in which each silo sends so many messages and then drops out.
 
     letters: contents that the server received, by silo, in order. summed: silos in the sum, None if there is none.
+    total, aborted: the sum over them, or why there is none.
     """
 
     def __init__(self, aggregation, sends, seed=0):
@@ -43,9 +44,11 @@ class Round:
         for name, count in zip(self.silos, sends):
             cast[name] = noting(leaving(cast[name], count), sent[name])
         try:
-            self.summed = set(total_of(cast).silos)
-        except AggregationAbortedError:
-            self.summed = None
+            total = total_of(cast)
+            self.summed, self.total = set(total.silos), total.vector
+            self.aborted = ""
+        except AggregationAbortedError as abort:
+            self.summed, self.aborted = None, str(abort)
         self.letters = {name: [mail[SERVER] for mail in sent[name]] for name in self.silos}
         self.query = query_for(aggregation, len(sends))
         encode = self.query.encoding.encode
@@ -86,15 +89,17 @@ class SecAggRound(Round):
 
         with patch.object(secagg, "Member", remembered):
             super().__init__(aggregation, sends, seed)
-        self.threshold = aggregation.terms(self.query).threshold
+        self.threshold = aggregation.terms(self.query).topology.shares
         drawn = [member for member in self.members.values() if hasattr(member, "roster")]
         self.roster, self.session = (drawn[0].roster, drawn[0].session) if drawn else ({}, b"")
+        self.graph = drawn[0].graph if drawn else None
+        self.purpose = next((member.purpose for member in drawn if hasattr(member, "purpose")), b"")
         self.chosen = next((member.chosen for member in drawn if hasattr(member, "chosen")), set())
         self.secrets = {(u, KEY): self.members[u].masking.raw for u in self.roster}
         self.secrets |= {(u, SEED): self.members[u].seed for u in self.roster}
         self.in_clear = {blob for said in self.letters.values() for blob in blobs(said)}
         sharing = [u for u, said in self.letters.items() if len(said) > 1]
-        self.shares = {(u, v): self._shares(u, v) for u in sharing for v in self.roster}
+        self.shares = {(u, v): self._shares(u, v) for u in sharing for v in self.graph.around(u)}
         messages = {name: said[2] for name, said in self.letters.items() if len(said) > 2}
         self.view = View(aggregation.bits, self.inputs, messages, self._pads())
 
@@ -108,10 +113,12 @@ class SecAggRound(Round):
         return {KEY: both[:LIMBS], SEED: both[LIMBS:]}
 
     def _pads(self):
-        pads = {frozenset([u]): pad(self.secrets[u, SEED], self.session) for u in self.roster}
+        pads = {frozenset([u]): pad(self.secrets[u, SEED], self.purpose) for u in self.roster}
         for u, v in combinations(self.roster, 2):
+            if v not in self.graph.around(u):
+                continue
             seed = pair_seed(self.members[u].masking, PublicKey(self.roster[v][1]), self.session)
-            pads[frozenset([u, v])] = pad(seed, self.session)
+            pads[frozenset([u, v])] = pad(seed, self.purpose)
         return pads
 
     def holders(self, owner, kind, colluding):
@@ -135,7 +142,7 @@ class SecAggRound(Round):
         holders = sorted(self.holders(owner, kind, colluding))[: self.threshold]
         if len(holders) < self.threshold:
             return False
-        place = points(self.roster)
+        place = points(self.graph.around(owner))
         rows = np.array([[self.shares[owner, holder][kind] for holder in holders]])
         (secret,) = Reconstruction.at([place[holder] for holder in holders]).secrets(rows)
         assert secret == self.secrets[owner, kind]
