@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 class SetUp:
     """The exchange before the first query, and after parties were lost. session: 16 bytes that name everything up to
     the next one. n_units: users or silos, as the algorithm's contributions have them. state: arrays of the state that
-    silos go on from where no helper holds it; None where one does."""
+    silos go on from where no helper holds it; None where one does. aborted: whether the last query had no sum."""
 
     session: bytes
     n_units: int
     state: Mapping[str, np.ndarray] | None = None
+    aborted: bool = False
 
     def post(self, name: str, signer: Signer | None = None) -> Post:
         """Party `name`'s gate."""

@@ -11,16 +11,21 @@ Privacy: none, whatever the aggregation hides; algo=uldp_naive clips and noises 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.algorithms.base import LocalUpdate, Silo
 from fedpriv.algorithms.fedavg import FedAvg
-from fedpriv.deployment import Deployment
+from fedpriv.deployment import UPDATE, Deployment, Observer, View
 from fedpriv.errors import require
 from fedpriv.query import Contributions, Query, Total
 from fedpriv.state import State
+
+if TYPE_CHECKING:
+    from fedpriv.mechanisms.base import Mechanism
 
 INITIAL = "initial"
 """The query for the average of initial weights, before the first update."""
@@ -41,12 +46,22 @@ class SecuredFl(FedAvg):
     def label(self) -> str:
         return "SecureD-FL"
 
+    def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
+        return {INITIAL: mechanism, UPDATE: mechanism}
+
+    def check(self, deployment: Deployment) -> None:
+        mechanism = deployment.channels[UPDATE].mechanism
+        require(not mechanism.clips, "mechanism", type(mechanism).__name__.lower(), "none: SecuredFl is not private")
+
     def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
-        (update,) = super().queries(round, deployment)
+        def see(observer: Observer) -> View:
+            return View(deployment.channels[UPDATE].mechanism.event(), None)
+
+        channel, assumptions = deployment.channels[UPDATE], ("no noise is added",)
+        events = deployment.views(see, unit="user", adjacency=ADD_REMOVE, channel=channel, assumptions=assumptions)
         if round > 1 or self.init_weights == "shared":
-            return (update,)
-        # Weights that nobody has trained show nothing about records.
-        return replace(update, name=INITIAL, events=()), replace(update, place=1)
+            return (deployment.query(round, events=events),)
+        return deployment.query(round, name=INITIAL, events=events), deployment.query(round, events=events, place=1)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         if query.name != INITIAL:

@@ -56,7 +56,7 @@ class Simulation(AbstractContextManager["Simulation"]):
     state: before the first round, or after the last one of the checkpoint that it goes on from. setup: lines of
     traffic.csv for the set-up. silo_states: what silos gave out after the last round. ready: whether a set-up has
     ended since the last loss. session_name: stamps every message since that set-up. held: digest of the state that all
-    silos are known to hold, where no helper does.
+    silos are known to hold, where no helper does. aborted: whether the last query had no sum.
     """
 
     algo: Algorithm
@@ -74,6 +74,7 @@ class Simulation(AbstractContextManager["Simulation"]):
     ready: bool = False
     session_name: bytes = b""
     held: bytes | None = None
+    aborted: bool = False
 
     def __exit__(self, *failure: object) -> None:
         self.session.close()
@@ -99,7 +100,8 @@ class Simulation(AbstractContextManager["Simulation"]):
         federation = self.deployment.federation
         self.session_name = os.urandom(SESSION_BYTES)
         state = state or self.state
-        task = SetUp(self.session_name, self.algo.n_units(federation), state.arrays() if self.peers else None)
+        held = state.arrays() if self.peers else None
+        task = SetUp(self.session_name, self.algo.n_units(federation), held, self.aborted)
         self.session.reopen({name: self.silo_states.get(name, {}) for name in self.session.lost})
         everybody = [*self.aggregation.helpers, *self.silos]
         try:
@@ -155,7 +157,7 @@ class Simulation(AbstractContextManager["Simulation"]):
             traffic, asked = Traffic(), query.peer_query() if self.peers else query.silo_query()
             tasks: dict[str, Any] = dict.fromkeys(self.aggregation.helpers, (query, broadcast))
             tasks |= {silo_name(silo): asked for silo in query.invited}
-            self.held = None  # when this ends early, some silos may have had the sum and moved on
+            self.held, self.aborted = None, True  # some silos may have had the sum and moved on
             try:
                 learned = self.session.run(tasks, traffic)
                 total = self._agreed(query, learned)
@@ -169,6 +171,7 @@ class Simulation(AbstractContextManager["Simulation"]):
                 self.silo_states |= self.session.checkpoints(self.silos)
             reports = [report for report in learned.values() if isinstance(report, SiloReport)]
             watch.add("local_training", self.session.elapsed(report.seconds for report in reports))
+        self.aborted = False
         if len({report.state for report in reports}) == 1:
             self.held = reports[0].state
         return total, reports

@@ -58,8 +58,8 @@ class Procedure:
 class AdmmPeer(WeightedSilo):
     """shares: how much each peer's vector counts in the average, by name; they add up to 1.
 
-    spent: the last query that it took part in. under_way: digest of the vector that it sent messages about last.
-    given_up: digests of those whose aggregation may have been aborted.
+    spent: the last query that it took part in. under_way: digest of the vector that it sends messages about. done: of
+    the last one whose average it has. given_up: of those whose aggregation was aborted.
     """
 
     procedure: Procedure
@@ -67,13 +67,13 @@ class AdmmPeer(WeightedSilo):
     shares: Mapping[str, float] = field(init=False)
     spent: tuple[int, int] = (0, 0)
     under_way: bytes | None = None
+    done: bytes | None = None
     given_up: set[bytes] = field(default_factory=set)
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
         """Exchange verification keys, and counts if anything depends on them."""
         self.spent = 0, 0
-        if self.under_way is not None:  # others may have lost its sum
-            self.given_up.add(self.under_way)
+        self.given_up |= {digest for digest in (self.under_way, self.done if task.aborted else None) if digest}
         post, key, others = task.post(self.name), SigningKey.generate(), self._others(self.silos)
         own = key.verification_key.raw
         keys = yield from post.exchange(KEY, dict.fromkeys(others, own), Hear(KEY, Raw(KEY_BYTES), others))
@@ -104,6 +104,7 @@ class AdmmPeer(WeightedSilo):
             query.post(self.name, self.signer), self.procedure, invited_silos(query), self.shares, size=query.size
         )
         z = yield from exchange.run(Averaging(vector, dual))
+        self.under_way, self.done = None, self.under_way
         return Total(len(query.invited) * z, invited_silos(query))
 
     def _vector(self, update: Update, query: Query) -> np.ndarray:
