@@ -14,11 +14,13 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from scripts.mutants.forks import Fork, scratch_copy, warm_up
+from scripts.mutants.forks import IMPORTS, REACHED, SURVIVED, Change, Runner, scratch_copy, warm_up
 from scripts.mutants.mutate import Mutant, mutants
-from scripts.mutants.tests_of import chosen_tests, source_files
+from scripts.mutants.reach import Reached, read, tests_for
+from scripts.mutants.tests_of import GUARDS_ONLY, chosen_tests, source_files
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCEPTED = Path(__file__).with_name("accepted.txt")
@@ -27,11 +29,17 @@ ACCEPTED = Path(__file__).with_name("accepted.txt")
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.mutants", description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="*", help="files or folders, such as fedpriv/mechanisms (default: all)")
+    parser.add_argument("--all", action="store_true", help="protocols and primitives too are changed outside of guards")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="run the first of every N mutants only")
     parser.add_argument("--jobs", type=int, default=2, help="mutants that run at a time")
     arguments = parser.parse_args()
     files = source_files(ROOT, arguments.files)
-    made = [mutant for file in files for mutant in mutants(file, (ROOT / file).read_text())]
+    guards = () if arguments.all else GUARDS_ONLY
+    made = [
+        mutant
+        for file in files
+        for mutant in mutants(file, (ROOT / file).read_text(), guards=file.startswith(guards or "/"))
+    ]
     accepted = read_accepted(ACCEPTED)
     gone = [name for name in accepted if name.split(" :: ")[0] in files and name not in {one.name for one in made}]
     for name in gone:
@@ -41,10 +49,10 @@ def main() -> int:
     unexplained = 0
     for mutant, result in results(made[:: arguments.every], arguments.jobs):
         if mutant.name in accepted:
-            if result != "survived":
+            if result != SURVIVED:
                 print(f"accepted, but {result}: {mutant.name}", flush=True)
-            result = "accepted" if result == "survived" else result
-        elif result == "survived":
+            result = "accepted" if result == SURVIVED else result
+        elif result == SURVIVED:
             unexplained += 1
             print(f"line {mutant.line} survived: {mutant.name}", flush=True)
         counts.setdefault(package(mutant.path), Counter())[result] += 1
@@ -65,55 +73,94 @@ def package(path: str) -> str:
     return parts[1] if len(parts) > 2 else path
 
 
-Started = tuple[Mutant, tuple[tuple[str, ...], ...], Fork]
-"""A mutant, the tests that wait for it, and those that run."""
+@dataclass
+class Bench:
+    """A scratch copy of the tree, and what runs tests in it: processes that have done the imports, or not."""
+
+    tree: Path
+    runners: dict[tuple[tuple[str, ...], bool], Runner] = field(default_factory=dict)
+
+    def runner(self, tests: tuple[str, ...], *, loaded: bool) -> Runner:
+        if (tests, loaded) not in self.runners:
+            while len(self.runners) >= MOST_RUNNERS:
+                self.runners.pop(next(iter(self.runners))).end()
+            self.runners[tests, loaded] = Runner(self.tree, tests, loaded=loaded)
+        return self.runners[tests, loaded]
+
+    def end(self) -> None:
+        for runner in self.runners.values():
+            runner.end()
 
 
-def _end(started: list[Started]) -> None:
-    for *_, fork in started:
-        fork.end()
+MOST_RUNNERS = 2
+"""Processes that wait for a change in each copy of the tree."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A mutant that waits for its tests. loaded: whether it can be made where all is imported."""
+
+    mutant: Mutant
+    files: tuple[str, ...]
+    loaded: bool = True
+
+    @property
+    def change(self) -> Change:
+        path = self.mutant.path
+        return Change(path, (ROOT / path).read_text(), self.mutant.text)
 
 
 def results(made: list[Mutant], jobs: int) -> Iterator[tuple[Mutant, str]]:
     """Each mutant with what became of it. Raises RuntimeError where tests fail on the source as it is."""
     with tempfile.TemporaryDirectory(prefix="mutants") as folder, ExitStack() as running:
-        free = [scratch_copy(ROOT, Path(folder, str(job))) for job in range(jobs)]
-        limits: dict[tuple[str, ...], float] = {}
-        waiting = deque((mutant, tests) for mutant in made for tests in [chosen_tests(ROOT, mutant.path)])
-        started = list[Started]()
-        running.callback(_end, started)
+        free = [Bench(scratch_copy(ROOT, Path(folder, str(job)))) for job in range(jobs)]
+        for bench in free:
+            running.callback(bench.end)
+        known = Reached()
+        waiting = deque(Trial(mutant, chosen_tests(ROOT, mutant.path)) for mutant in made)
+        started = list[tuple[Trial, Bench, Runner]]()
         while waiting or started:
             while waiting and free:
-                mutant, (tests, *further) = waiting.popleft()
-                tree = free.pop()
-                if tests not in limits:
-                    limits[tests] = time_limit(tree, tests)
-                fork = Fork(tree, tests, limits[tests], mutant.path, mutant.text)
-                started.append((mutant, tuple(further), fork))
-            for mutant, left, fork in started.copy():
-                if result := fork.result():
-                    started.remove((mutant, left, fork))
-                    free.append(fork.tree)
-                    if result == "survived" and any(left):
-                        waiting.appendleft((mutant, left))
+                trial, bench = waiting.popleft(), free[-1]
+                look_at(bench, trial.files, known)
+                own = {test: what for test, what in known.items() if test.partition("::")[0] in trial.files}
+                tests = tests_for(own, trial.mutant.path, trial.mutant.scope)
+                if not tests:
+                    yield trial.mutant, SURVIVED
+                    continue
+                runner = bench.runner(trial.files, loaded=trial.loaded)
+                runner.start(trial.change, tests, 10 + 4 * sum(own[test][0] for test in tests))
+                started.append((trial, free.pop(), runner))
+            for one in started.copy():
+                trial, bench, runner = one
+                if result := runner.result():
+                    started.remove(one)
+                    free.append(bench)
+                    if result == IMPORTS:
+                        waiting.appendleft(replace(trial, loaded=False))
                     else:
-                        yield mutant, result
+                        yield trial.mutant, result
+            time.sleep(0.01)
+
+
+def look_at(bench: Bench, files: tuple[str, ...], known: Reached) -> None:
+    """Learn of each test in `files` what it calls, unless it is known. On the source, which the tests have to pass."""
+    new = tuple(file for file in files if not any(test.startswith(f"{file}::") for test in known))
+    if not new:
+        return
+    runner = Runner(bench.tree, new, loaded=True)
+    try:
+        runner.start(None, [], 900)
+        while not (result := runner.result()):
             time.sleep(0.02)
-
-
-def time_limit(tree: Path, tests: tuple[str, ...]) -> float:
-    """Seconds for a mutant: some times what the tests take on the source, which they have to pass."""
-    start = time.monotonic()
-    fork = Fork(tree, tests, 600)
-    while not (result := fork.result()):
-        time.sleep(0.02)
-    if result != "survived":
-        raise RuntimeError(
-            f"{' '.join(tests)}\n{(tree / 'mutant.log').read_text()[-2000:]}\nfails on the source itself"
-        )
-    seconds = time.monotonic() - start
-    print(f"{seconds:.0f} s unchanged: {' '.join(tests)}", file=sys.stderr, flush=True)
-    return 2 * seconds + 10
+    finally:
+        runner.end()
+    if result != SURVIVED:
+        log = (bench.tree / "mutant.log").read_text()[-2000:]
+        raise RuntimeError(f"{' '.join(new)}\n{log}\nfails on the source itself")
+    found = read(bench.tree / REACHED)
+    known.update(found)
+    print(f"{sum(seconds for seconds, _ in found.values()):.0f} s unchanged: {' '.join(new)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""Runs tests on a mutant in a fork of a process that has loaded torch and the like, but nothing of fedpriv.
+"""Runs tests on a mutant in a fork of a process that has loaded all that they import, in a scratch copy of the tree.
 
-So a mutant costs its tests and not their imports. The fork works in a scratch copy of the tree.
+Where a change shows in bodies of functions alone, these are replaced in the fork, after fedpriv and the tests have been
+imported; else the fork is one of a process that has loaded torch and the like, but nothing of fedpriv. So most mutants
+cost their tests and no imports.
 """
 
 from __future__ import annotations
@@ -13,10 +15,19 @@ import shutil
 import signal
 import sys
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
+from multiprocessing import Pipe
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import hypothesis
+
+from scripts.mutants.patch import NotPatchableError, patch
+from scripts.mutants.reach import Recorder
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 LOADED = (
     "torch",
@@ -63,77 +74,151 @@ def scratch_copy(root: Path, folder: Path) -> Path:
     return Path(shutil.copytree(root, folder, ignore=shutil.ignore_patterns(*NOT_COPIED)))
 
 
-@dataclass
-class Fork:
-    """Tests that run in the scratch copy `tree`, with `text` in place of the file `path` there if these are given.
+KILLED, SURVIVED, TIMEOUT, IMPORTS = "killed", "survived", "timeout", "imports"
+"""What becomes of a mutant; the last: it has to be tried where nothing of fedpriv is loaded."""
+REACHED = "reached.json"
+"""In the scratch copy: which functions each test calls."""
+_NOT_PATCHABLE = 71
+"""Exit code of a fork whose change shows when modules are imported."""
 
-    seconds: processor time after which the mutant is taken for an endless loop; waiting ends after three times that.
+
+@dataclass(frozen=True)
+class Change:
+    """A file of the tree, what stands there, and what a mutant has in its place."""
+
+    path: str
+    old: str
+    new: str
+
+
+class Runner:
+    """Runs the same tests in the scratch copy `tree` again and again, one change at a time.
+
+    loaded: whether its process has imported the tests before, so that only bodies of functions can change.
     """
 
-    tree: Path
-    tests: tuple[str, ...]
-    seconds: float
-    path: str | None = None
-    text: str = ""
-    process: int = field(init=False)
-    started: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.original = None
-        if self.path is not None:
-            file = self.tree / self.path
-            self.original = file.read_text()
-            file.write_text(self.text)
-            # A compiled file is recognised by size and second, and a mutant may agree with its source in both.
-            for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
-                compiled.unlink()
-        self.started = time.monotonic()
+    def __init__(self, tree: Path, tests: Iterable[str], *, loaded: bool) -> None:
+        self.tree, self.tests, self.loaded = tree, tuple(tests), loaded
+        self.connection, other = Pipe()
         self.process = os.fork()
         if not self.process:
-            self._child()
+            self.connection.close()
+            self._serve(other)
+        other.close()
+
+    def start(self, change: Change | None, tests: list[str], seconds: float) -> None:
+        """Begin to run some of the tests; without a change, record which functions each of all calls.
+
+        seconds: processor time after which a mutant is taken for an endless loop; waiting ends after three times that.
+        """
+        self.connection.send((change, tests, seconds))
 
     def result(self) -> str | None:
-        """`killed`, `timeout` or `survived`; None as long as tests run. To be asked until it says."""
-        done, status = os.waitpid(self.process, os.WNOHANG)
-        if not done and time.monotonic() - self.started < 3 * self.seconds:
-            return None
-        self.end(waited=bool(done))
-        code = os.waitstatus_to_exitcode(status) if done else -signal.SIGXCPU
-        return {0: "survived", -signal.SIGXCPU: "timeout"}.get(code, "killed")
+        """What became of the last change; None as long as tests run."""
+        return self.connection.recv() if self.connection.poll() else None
 
-    def end(self, *, waited: bool = False) -> None:
-        """Kill the tests and what they have started, and put the file back. waited: they have ended by themselves."""
+    def end(self) -> None:
+        """Kill the process, its tests and what they have started."""
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process, signal.SIGKILL)
-        if not waited:
-            os.waitpid(self.process, 0)
-        if self.path is not None and self.original is not None:
-            (self.tree / self.path).write_text(self.original)
+            os.kill(self.process, signal.SIGTERM)
+        os.waitpid(self.process, 0)
+        self.connection.close()
 
-    def _child(self) -> None:
+    def _serve(self, connection: Connection) -> NoReturn:
+        running: list[int] = []
+        try:
+
+            def stop(*_: object) -> None:
+                _end_group(running)
+                os._exit(0)
+
+            signal.signal(signal.SIGTERM, stop)
+            self._enter()
+            if self.loaded:
+                _pytest(self.tree, ("--collect-only", *self.tests))
+            while True:
+                change, tests, seconds = connection.recv()
+                connection.send(self._run(change, tests, seconds, running))
+        finally:
+            os._exit(70)
+
+    def _run(self, change: Change | None, tests: list[str], seconds: float, running: list[int]) -> str:
+        """In the serving process."""
+        if change is not None:
+            self._write(change.path, change.new)
+        process = os.fork()
+        if not process:
+            self._test(change, tests, seconds)
+        running[:] = [process]
+        end, done, status = time.monotonic() + 3 * seconds, 0, 0
+        while not done and time.monotonic() < end:
+            done, status = os.waitpid(process, os.WNOHANG)
+            time.sleep(0.005)
+        _end_group(running, waited=bool(done))
+        if change is not None:
+            self._write(change.path, change.old)
+        code = os.waitstatus_to_exitcode(status) if done else -signal.SIGXCPU
+        return {0: SURVIVED, -signal.SIGXCPU: TIMEOUT, _NOT_PATCHABLE: IMPORTS}.get(code, KILLED)
+
+    def _write(self, path: str, text: str) -> None:
+        file = self.tree / path
+        file.write_text(text)
+        # A compiled file is recognised by size and second, and a mutant may agree with its source in both.
+        for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
+            compiled.unlink()
+
+    def _enter(self) -> None:
+        os.environ |= {"PYTHONPATH": str(self.tree), "PYTHONDONTWRITEBYTECODE": "1"}
+        sys.dont_write_bytecode = True
+        elsewhere = {"", str(Path.cwd())}
+        sys.path[:] = [str(self.tree), *(place for place in sys.path if place not in elsewhere)]
+        os.chdir(self.tree)
+        log = os.open(self.tree / "mutant.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+
+    def _test(self, change: Change | None, tests: list[str], seconds: float) -> NoReturn:
         code = 70
         try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.setpgid(0, 0)
-            resource.setrlimit(resource.RLIMIT_CPU, (int(self.seconds) + 1, int(self.seconds) + 3))
+            os.truncate(self.tree / "mutant.log", 0)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 3))
             resource.setrlimit(resource.RLIMIT_DATA, (DATA_LIMIT, DATA_LIMIT))
-            sys.dont_write_bytecode = self.path is not None
-            os.environ |= {"PYTHONPATH": str(self.tree), "PYTHONDONTWRITEBYTECODE": "1"}
-            elsewhere = {"", str(Path.cwd())}
-            sys.path[:] = [str(self.tree), *(place for place in sys.path if place not in elsewhere)]
-            os.chdir(self.tree)
-            log = os.open(self.tree / "mutant.log", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
-            os.dup2(log, 1)
-            os.dup2(log, 2)
-            code = _pytest(self.tree, self.tests)
+            if change is None:
+                code = self._record()
+            else:
+                if self.loaded:
+                    patch(str(self.tree / change.path), change.old, change.new)
+                code = _pytest(self.tree, tests)
+        except NotPatchableError:
+            code = _NOT_PATCHABLE
         finally:
             os._exit(code)
 
+    def _record(self) -> int:
+        recorder = Recorder(self.tree)
+        code = _pytest(self.tree, self.tests, recorder)
+        recorder.write(self.tree / REACHED)
+        return code
 
-def _pytest(tree: Path, tests: tuple[str, ...]) -> int:
+
+def _end_group(processes: list[int], *, waited: bool = False) -> None:
+    """Kill a fork and what it has started. waited: it has ended by itself."""
+    while processes:
+        process = processes.pop()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGKILL)
+        if not waited:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process, 0)
+
+
+def _pytest(tree: Path, tests: Iterable[str], *plugins: object) -> int:
     import pytest
 
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile=mutants", "--tb=line"]
-    code = int(pytest.main([*options, f"--rootdir={tree}", "-c", str(tree / "pyproject.toml"), *tests]))
+    code = int(pytest.main([*options, f"--rootdir={tree}", "-c", str(tree / "pyproject.toml"), *tests], plugins))
     for module in sys.modules.copy().values():
         place = getattr(module, "__file__", None) or ""
         if module.__name__.partition(".")[0] == "fedpriv" and not place.startswith(str(tree)):

@@ -69,14 +69,18 @@ class Mutant:
         return f"{self.path} :: {self.scope} :: {self.before} -> {self.after}"
 
 
-def mutants(path: str, text: str) -> list[Mutant]:
-    """All mutants of the source `text` of the file `path`, in its order."""
+def mutants(path: str, text: str, *, guards: bool = False) -> list[Mutant]:
+    """All mutants of the source `text` of the file `path`, in its order; guards: those of guards alone."""
     source = text.encode()
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     found: dict[tuple[int, int, str], Mutant] = {}
-    for scope, start, end, new in _Changes(source, starts).of(ast.parse(text)):
+    tree, changes = ast.parse(text), _Changes(source, starts)
+    guarded = changes.guards(tree) if guards else [(0, len(source))]
+    for scope, start, end, new in changes.of(tree):
+        if not any(first <= start and end <= last for first, last in guarded):
+            continue
         first = source.rfind(b"\n", 0, start) + 1
         mutated = source[:start] + new.encode() + source[end:]
         before, after = source[first:].split(b"\n", 1)[0], mutated[first:].split(b"\n", 1)[0]
@@ -116,6 +120,19 @@ class _Changes:
         for child in self._children(tree):
             yield from self.of(child)
         self.scope = outer
+
+    def guards(self, tree: ast.AST) -> list[tuple[int, int]]:
+        """Spans of what refuses: the condition before a `raise`, `require`'s, and statements that are a call."""
+        found = list[ast.AST]()
+        for node in ast.walk(tree):
+            match node:
+                case ast.If() if any(isinstance(part, ast.Raise) for part in (*node.body, *node.orelse)):
+                    found.append(node.test)
+                case ast.Call(func=ast.Name(id="require")):
+                    found += node.args[:1]
+                case ast.Raise() | ast.Expr(value=ast.Call()):
+                    found.append(node)
+        return [self._span(node) for node in found]
 
     def _children(self, node: ast.AST) -> list[ast.AST]:
         match node:

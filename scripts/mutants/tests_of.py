@@ -17,7 +17,10 @@ SOURCES = (
     "fedpriv/weighting.py",
     "fedpriv/aggregation",
     "fedpriv/crypto",
+    "fedpriv/parties",
 )
+GUARDS_ONLY = ("fedpriv/aggregation", "fedpriv/crypto", "fedpriv/parties")
+"""Where sums and other libraries to compare with hold the arithmetic, and what refuses is what matters."""
 FURTHER = (
     ("fedpriv/mechanisms/calibration.py", "algorithms/test_dp_erm.py algorithms/test_cdp_fedavg.py"),
     ("fedpriv/mechanisms/huang.py", "algorithms/test_dp_erm.py algorithms/test_dp_erm_privacy.py"),
@@ -51,6 +54,7 @@ FURTHER = (
     ),
     ("fedpriv/crypto/paillier/*", "crypto/paillier aggregation/private_weighting/test_weighted_product.py"),
     ("fedpriv/crypto/*", "crypto aggregation/secagg/test_secagg_aborts.py"),
+    ("fedpriv/parties/*", "parties aggregation/secagg/test_secagg_aborts.py conformance/test_aggregations.py"),
     ("fedpriv/weighting.py", "algorithms/test_uldp.py conformance/test_aggregations.py"),
     ("fedpriv/begun.py", "test_resumed_state.py"),
     ("fedpriv/checkpoint.py", "test_resumed_state.py"),
@@ -71,8 +75,8 @@ def source_files(root: Path, chosen: list[str]) -> list[str]:
     return [str(path.relative_to(root)) for path in found]
 
 
-def chosen_tests(root: Path, source: str) -> tuple[tuple[str, ...], ...]:
-    """Test files for the file `source`: those that mirror it, and those for what these let live. Either may be none."""
+def chosen_tests(root: Path, source: str) -> tuple[str, ...]:
+    """Test files for the file `source`: those that mirror it, and others that are near."""
     path = Path(source)
     folder = root / Path("tests", *path.parts[1:-1])
     exact = folder / f"test_{path.stem}.py"
@@ -85,8 +89,4 @@ def chosen_tests(root: Path, source: str) -> tuple[tuple[str, ...], ...]:
     for name in further.split():
         place = root / "tests" / name
         found += sorted(place.rglob("test_*.py")) if place.is_dir() else [place]
-    return _names(root, mirror), _names(root, [file for file in found if file not in mirror])
-
-
-def _names(root: Path, files: list[Path]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(str(file.relative_to(root)) for file in files))
+    return tuple(dict.fromkeys(str(file.relative_to(root)) for file in (*mirror, *found)))

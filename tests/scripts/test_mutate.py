@@ -65,7 +65,7 @@ def test_a_statement_of_several_lines_goes_as_a_whole():
 
 def test_every_source_has_tests_that_exist():
     for source in source_files(ROOT, []):
-        tests = [test for stage in chosen_tests(ROOT, source) for test in stage]
+        tests = chosen_tests(ROOT, source)
         assert tests
         assert all((ROOT / test).exists() for test in tests)
 
@@ -93,7 +93,10 @@ SMALL = {
 @pytest.mark.parametrize(("shown", "code"), [("wait(0), wait(9); assert half(6) == 3", 0), ("wait(0), wait(9)", 1)])
 def test_a_survivor_fails_the_command_and_an_endless_loop_does_not(tmp_path, shown, code):
     """In a tree of its own, whose one source has three mutants: two loop for ever, one is noticed by an assertion."""
-    scripts = [f"scripts/mutants/{name}.py" for name in ("__init__", "__main__", "forks", "mutate", "tests_of")]
+    scripts = [
+        f"scripts/mutants/{name}.py"
+        for name in ("__init__", "__main__", "forks", "mutate", "patch", "reach", "tests_of")
+    ]
     for name, text in (SMALL | {name: (ROOT / name).read_text() for name in scripts}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text.replace("SHOWN", shown) if name.startswith("tests") else text)

@@ -1,0 +1,73 @@
+"""Which tests call which functions: only these can notice a change there, and short ones are asked first."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+
+import pytest
+
+Reached = dict[str, tuple[float, set[str]]]
+"""By test: its seconds, and the functions that it called, as `place` writes them."""
+
+
+def place(path: str, scope: str) -> str:
+    """What a function or class is called here."""
+    return f"{path} :: {scope}"
+
+
+def tests_for(reached: Reached, path: str, scope: str) -> list[str]:
+    """Tests that call what a change in `scope` of the file `path` belongs to, short ones first."""
+    where = place(path, scope)
+    within = f"{path} :: " if scope == "module" else f"{where}."
+    found = [
+        (seconds, test)
+        for test, (seconds, called) in reached.items()
+        if any(one == where or one.startswith(within) for one in called)
+    ]
+    return [test for _, test in sorted(found)]
+
+
+@dataclass
+class Recorder:
+    """A pytest plug-in that records for each test what it calls in `tree`, its fixtures included."""
+
+    tree: Path
+
+    def __post_init__(self) -> None:
+        self.codes: set[CodeType] = set()
+        self.found: dict[str, tuple[float, list[str]]] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        begin, self.codes = time.monotonic(), set()
+        sys.setprofile(self._called)
+        threading.setprofile(self._called)
+        try:
+            result = yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+        names = {self._name(code) for code in self.codes if code.co_filename.startswith(f"{self.tree}/")}
+        self.found[item.nodeid] = time.monotonic() - begin, sorted(names)
+        return result
+
+    def _called(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            self.codes.add(frame.f_code)
+
+    def _name(self, code: CodeType) -> str:
+        return place(str(Path(code.co_filename).relative_to(self.tree)), code.co_qualname.replace(".<locals>", ""))
+
+    def write(self, file: Path) -> None:
+        file.write_text(json.dumps(self.found))
+
+
+def read(file: Path) -> Reached:
+    return {test: (seconds, set(called)) for test, (seconds, called) in json.loads(file.read_text()).items()}
