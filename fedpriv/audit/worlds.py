@@ -7,15 +7,20 @@ depend on them; else canaries have one record in each silo.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.algorithms.base import silo_name
 from fedpriv.audit.canary import FEATURES, Canaries, features
 from fedpriv.config import Experiment
 from fedpriv.data.allocation import Allocation
 from fedpriv.deployment import Deployment
 from fedpriv.simulation import allocate
 from fedpriv.weighting import OwnWeighting
+
+if TYPE_CHECKING:
+    from fedpriv.accountants.events import Event
 
 SLOPE = 1e5
 """Of the canaries' losses: far above every clip bound that somebody would choose."""
@@ -32,10 +37,12 @@ PLACES = 12
 @dataclass(frozen=True)
 class Bounds:
     """What worlds may be like. at_once: most canaries in one run. any_loss: whether certificates are for losses of any
-    shape, such as those of records that run away."""
+    shape, such as those of records that run away. alone: whether a silo's certificate does not rest on others, which
+    then stay empty: their training would take time and hide the canary."""
 
     at_once: int
     any_loss: bool
+    alone: bool
 
     @staticmethod
     def of(exp: Experiment, deployment: Deployment) -> Bounds:
@@ -48,7 +55,8 @@ class Bounds:
             [event.certified for query in exp.algo.queries(1, known) for event in query.events]
             for known in (deployment, shapeless)
         )
-        return Bounds(1 if slow or pools(exp, deployment) else AT_ONCE, next(certified) == next(certified))
+        any_loss = next(certified) == next(certified)
+        return Bounds(1 if slow or pools(exp, deployment) else AT_ONCE, any_loss, stands_alone(exp, deployment))
 
 
 def pools(exp: Experiment, deployment: Deployment) -> bool:
@@ -56,6 +64,23 @@ def pools(exp: Experiment, deployment: Deployment) -> bool:
     bounded."""
     enforced = any(query.enforced for query in exp.algo.queries(1, deployment))
     return enforced and exp.algo.unit_weighting == OwnWeighting()
+
+
+def stands_alone(exp: Experiment, deployment: Deployment) -> bool:
+    """Whether each silo adds all noise itself, and its certificates stay the same where the others have no records."""
+    sizes = deployment.federation.silo_records
+    if not sizes or any(query.enforced for query in exp.algo.queries(1, deployment)):
+        return False
+
+    def of_silo(silo: int, records: tuple[int, ...]) -> list[Event]:
+        known = replace(deployment, federation=replace(deployment.federation, silo_records=records))
+        events = (event for query in exp.algo.queries(1, known) for event in query.events)
+        return [event for event in events if event.scope == silo_name(silo)]
+
+    return all(
+        of_silo(silo, tuple(n * (other == silo) for other, n in enumerate(sizes))) == of_silo(silo, sizes) != []
+        for silo in range(len(sizes))
+    )
 
 
 def candidates(exp: Experiment, bounds: Bounds, unit: str, *, replaces: bool) -> list[list[Canaries]]:
@@ -131,12 +156,15 @@ def _among_real_sizes(exp: Experiment, bounds: Bounds, unit: str, replaces: bool
     if rate is None or getattr(exp.algo, "local_steps", 1) == 1:  # a single step has no earlier noise to forget
         rate = None
 
+    if bounds.alone:
+        allocation = replace(allocation, trains=allocation.trains & (allocation.silo == silo))
+
     def world(chosen: list[np.ndarray], forget: bool, escape: bool) -> Canaries:
         owner = np.full(len(allocation.user), -1)
         for number, rows in enumerate(chosen):
             owner[rows] = number
         curvature = np.zeros(len(owner))
-        if forget and rate is not None:
+        if forget and rate is not None and not bounds.alone:
             curvature[allocation.silo != silo] = 1 / rate
         if escape:
             curvature[(allocation.silo == silo) & (owner < 0)] = -SLOPE

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from scripts.mutants.forks import IMPORTS, REACHED, SURVIVED, Change, Runner, scratch_copy, warm_up
 from scripts.mutants.mutate import Mutant, mutants
-from scripts.mutants.reach import Reached, read, tests_for
+from scripts.mutants.reach import SLOWER, Reached, read, tests_for
 from scripts.mutants.tests_of import GUARDS_ONLY, chosen_tests, source_files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument("files", nargs="*", help="files or folders, such as fedpriv/mechanisms (default: all)")
     parser.add_argument("--all", action="store_true", help="protocols and primitives too are changed outside of guards")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="run the first of every N mutants only")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="run what survived by FILE, an earlier output, only")
     parser.add_argument("--jobs", type=int, default=2, help="mutants that run at a time")
     arguments = parser.parse_args()
     files = source_files(ROOT, arguments.files)
@@ -41,7 +42,11 @@ def main() -> int:
         for mutant in mutants(file, (ROOT / file).read_text(), guards=file.startswith(guards or "/"))
     ]
     accepted = read_accepted(ACCEPTED)
-    gone = [name for name in accepted if name.split(" :: ")[0] in files and name not in {one.name for one in made}]
+    names = {one.name for one in made}
+    if arguments.again:
+        survived = arguments.again.read_text()
+        made = [mutant for mutant in made if f" survived: {mutant.name}\n" in survived]
+    gone = [name for name in accepted if name.split(" :: ")[0] in files and name not in names]
     for name in gone:
         print(f"accepted, but no mutant any more: {name}")
     warm_up()
@@ -129,7 +134,7 @@ def results(made: list[Mutant], jobs: int) -> Iterator[tuple[Mutant, str]]:
                     yield trial.mutant, SURVIVED
                     continue
                 runner = bench.runner(trial.files, loaded=trial.loaded)
-                runner.start(trial.change, tests, 10 + 4 * sum(own[test][0] for test in tests))
+                runner.start(trial.change, tests, 10 + SLOWER * sum(tests.values()))
                 started.append((trial, free.pop(), runner))
             for one in started.copy():
                 trial, bench, runner = one
@@ -150,7 +155,7 @@ def look_at(bench: Bench, files: tuple[str, ...], known: Reached) -> None:
         return
     runner = Runner(bench.tree, new, loaded=True)
     try:
-        runner.start(None, [], 900)
+        runner.start(None, {}, 900)
         while not (result := runner.result()):
             time.sleep(0.02)
     finally:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NoReturn
 import hypothesis
 
 from scripts.mutants.patch import NotPatchableError, patch
-from scripts.mutants.reach import Recorder
+from scripts.mutants.reach import Limits, Recorder
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -106,10 +106,10 @@ class Runner:
             self._serve(other)
         other.close()
 
-    def start(self, change: Change | None, tests: list[str], seconds: float) -> None:
+    def start(self, change: Change | None, tests: dict[str, float], seconds: float) -> None:
         """Begin to run some of the tests; without a change, record which functions each of all calls.
 
-        seconds: processor time after which a mutant is taken for an endless loop; waiting ends after three times that.
+        seconds: processor time after which a mutant is taken for an endless loop; waiting ends after ten times that.
         """
         self.connection.send((change, tests, seconds))
 
@@ -142,7 +142,7 @@ class Runner:
         finally:
             os._exit(70)
 
-    def _run(self, change: Change | None, tests: list[str], seconds: float, running: list[int]) -> str:
+    def _run(self, change: Change | None, tests: dict[str, float], seconds: float, running: list[int]) -> str:
         """In the serving process."""
         if change is not None:
             self._write(change.path, change.new)
@@ -150,7 +150,7 @@ class Runner:
         if not process:
             self._test(change, tests, seconds)
         running[:] = [process]
-        end, done, status = time.monotonic() + 3 * seconds, 0, 0
+        end, done, status = time.monotonic() + 10 * seconds, 0, 0
         while not done and time.monotonic() < end:
             done, status = os.waitpid(process, os.WNOHANG)
             time.sleep(0.005)
@@ -158,7 +158,9 @@ class Runner:
         if change is not None:
             self._write(change.path, change.old)
         code = os.waitstatus_to_exitcode(status) if done else -signal.SIGXCPU
-        return {0: SURVIVED, -signal.SIGXCPU: TIMEOUT, _NOT_PATCHABLE: IMPORTS}.get(code, KILLED)
+        return {0: SURVIVED, -signal.SIGXCPU: TIMEOUT, -signal.SIGPROF: TIMEOUT, _NOT_PATCHABLE: IMPORTS}.get(
+            code, KILLED
+        )
 
     def _write(self, path: str, text: str) -> None:
         file = self.tree / path
@@ -177,7 +179,7 @@ class Runner:
         os.dup2(log, 1)
         os.dup2(log, 2)
 
-    def _test(self, change: Change | None, tests: list[str], seconds: float) -> NoReturn:
+    def _test(self, change: Change | None, tests: dict[str, float], seconds: float) -> NoReturn:
         code = 70
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -190,7 +192,7 @@ class Runner:
             else:
                 if self.loaded:
                     patch(str(self.tree / change.path), change.old, change.new)
-                code = _pytest(self.tree, tests)
+                code = _pytest(self.tree, tests, Limits(tests))
         except NotPatchableError:
             code = _NOT_PATCHABLE
         finally:

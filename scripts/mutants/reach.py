@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import threading
 import time
@@ -14,7 +15,7 @@ from types import CodeType, FrameType
 import pytest
 
 Reached = dict[str, tuple[float, set[str]]]
-"""By test: its seconds, and the functions that it called, as `place` writes them."""
+"""By test: its seconds of processor time, and the functions that it called, as `place` writes them."""
 
 
 def place(path: str, scope: str) -> str:
@@ -22,8 +23,8 @@ def place(path: str, scope: str) -> str:
     return f"{path} :: {scope}"
 
 
-def tests_for(reached: Reached, path: str, scope: str) -> list[str]:
-    """Tests that call what a change in `scope` of the file `path` belongs to, short ones first."""
+def tests_for(reached: Reached, path: str, scope: str) -> dict[str, float]:
+    """Tests that call what a change in `scope` of the file `path` belongs to, short ones first, with their seconds."""
     where = place(path, scope)
     within = f"{path} :: " if scope == "module" else f"{where}."
     found = [
@@ -31,7 +32,7 @@ def tests_for(reached: Reached, path: str, scope: str) -> list[str]:
         for test, (seconds, called) in reached.items()
         if any(one == where or one.startswith(within) for one in called)
     ]
-    return [test for _, test in sorted(found)]
+    return {test: seconds for seconds, test in sorted(found)}
 
 
 @dataclass
@@ -46,7 +47,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        begin, self.codes = time.monotonic(), set()
+        begin, self.codes = time.process_time(), set()
         sys.setprofile(self._called)
         threading.setprofile(self._called)
         try:
@@ -55,7 +56,7 @@ class Recorder:
             sys.setprofile(None)
             threading.setprofile(None)
         names = {self._name(code) for code in self.codes if code.co_filename.startswith(f"{self.tree}/")}
-        self.found[item.nodeid] = time.monotonic() - begin, sorted(names)
+        self.found[item.nodeid] = time.process_time() - begin, sorted(names)
         return result
 
     def _called(self, frame: FrameType, event: str, _: object) -> None:
@@ -71,3 +72,19 @@ class Recorder:
 
 def read(file: Path) -> Reached:
     return {test: (seconds, set(called)) for test, (seconds, called) in json.loads(file.read_text()).items()}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A pytest plug-in that ends the process by SIGPROF where a test takes far more processor time than it took."""
+
+    seconds: dict[str, float]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        signal.setitimer(signal.ITIMER_PROF, LEAST_LIMIT + SLOWER * self.seconds[item.nodeid])
+        return (yield)
+
+
+LEAST_LIMIT, SLOWER = 4.0, 3.0
+"""Seconds that every test may take, and how many times its own ones beside."""

@@ -75,3 +75,10 @@ def test_limits():
         noise_multiplier_for(Rdp(), lambda noise: dp.NonPrivateDpEvent(), 1, ADD_REMOVE, 1.0)
     with pytest.raises(ConfigError, match="epsilon=0"):
         rounds_for(Rdp(), dp.NoOpDpEvent(), ADD_REMOVE, 0)
+
+
+@pytest.mark.parametrize("search", [smallest_noise, most_rounds])
+@pytest.mark.parametrize("epsilon", [-1.0, 0.0])
+def test_no_noise_and_no_number_of_rounds_reaches_nothing(search, epsilon):
+    with pytest.raises(ConfigError, match="must be above 0"):
+        search(lambda at: 1.0, epsilon)

@@ -13,9 +13,10 @@ from rich.console import Console
 
 from fedpriv.accountants.combined import RdpAndPld
 from fedpriv.accountants.events import ADD_REMOVE, CHECKED, DECLARED, ENFORCED, REPLACE, STATUSES, Event
-from fedpriv.accountants.ledger import EpsilonRow, Ledger
+from fedpriv.accountants.group import paper_group_claim
+from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.accountants.pld import Pld
-from fedpriv.accountants.rdp import Rdp
+from fedpriv.accountants.rdp import Rdp, claimed_epsilon
 from fedpriv.accountants.table import epsilon_table
 from fedpriv.errors import ConfigError
 
@@ -116,6 +117,29 @@ def test_scopes_without_a_common_method_are_an_error():
         ledger.rows(1)
 
 
+def test_two_accountants_refuse_together_and_each_may_help_alone():
+    """A batch of fixed size has no losses to compose, only a Renyi curve; a sample of unknown kind has neither."""
+    ledger = Ledger(RdpAndPld())
+    ledger.record([replace(MODEL, certified=FIXED, adjacency=REPLACE)])
+    assert [found.method for found in ledger.rows(1)] == ["rdp"]
+    ledger.record([replace(MODEL, certified=dp.UnsupportedDpEvent(), adjacency=REPLACE)])
+    with pytest.raises(ConfigError, match="Unsupported"):
+        ledger.rows(1)
+
+
+@pytest.mark.parametrize("delta", [-0.1, 0.0, 1.0, 1.5])
+def test_delta_is_a_probability(delta):
+    with pytest.raises(ConfigError, match="accountant.delta"):
+        Rdp(delta)
+
+
+@pytest.mark.parametrize("budget", [-1.0, 0.0])
+def test_a_budget_lets_something_happen(budget):
+    with pytest.raises(ConfigError, match="accountant.budget"):
+        Rdp(budget=budget)
+    assert Rdp(budget=0.5).budget == 0.5
+
+
 def test_an_impossible_event_names_itself_and_the_accountant():
     ledger = Ledger(Pld())
     ledger.record([Event("server", "record", REPLACE, FIXED, None)])
@@ -176,3 +200,52 @@ def test_a_round_is_cheap(accountant, event, seconds):
         ledger.rows(round)
         best = min(best, time.process_time() - start)
     assert best < seconds
+
+
+def of(observer: str, unit: str, certified: float) -> EpsilonRow:
+    return EpsilonRow(3, observer, unit, ADD_REMOVE, "pld", certified, None)
+
+
+def test_a_run_is_known_by_its_users_and_else_by_whoever_its_certificates_speak_of():
+    rows = [of("server", "user", 1.0), of("released model", "record", 2.0)]
+    assert headline(rows) == 2.0
+    rows += [of("released model", "user", 5.0), of("released model", "user", 4.0)]
+    assert headline(rows) == 4.0
+    assert headline(rows, "server") == 1.0
+    assert headline(rows, "shuffler") == 0.0
+
+
+def test_a_copy_goes_on_by_itself():
+    ledger = Ledger(Pld())
+    ledger.record([SERVER])
+    other = ledger.copy()
+    other.record([SERVER])
+    alone, twice = (row(one).certified for one in (ledger, other))
+    assert alone < twice
+    ledger.record([SERVER])
+    assert row(ledger).certified == twice
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_only_groups_may_lie_in_several_scopes(size):
+    """One record of two silos costs what it costs in one; two of them, one in each, cost more than either."""
+    certificates = []
+    for silos in (1, 2):
+        ledger = Ledger(Rdp())
+        ledger.record(replace(MODEL, scope=f"silo{silo}", group_size=size, unit="records") for silo in range(silos))
+        certificates.append(row(ledger).certified)
+    one, several = certificates
+    alone = Ledger(Rdp())
+    alone.record([replace(MODEL, group_size=size)])
+    assert one == row(alone).certified
+    assert several >= one
+    assert size == 2 or several == one
+
+
+def test_what_a_paper_claims_of_one_record_and_of_a_group():
+    single, pair = Ledger(Rdp()), Ledger(Rdp())
+    single.record([MODEL])
+    pair.record([replace(MODEL, group_size=2)])
+    assert row(single).claimed == claimed_epsilon([(SAMPLED, 1)], 1e-5)
+    assert row(pair).claimed == paper_group_claim([(SAMPLED, 1)], 2, 1e-5)
+    assert row(single).claimed < row(pair).claimed

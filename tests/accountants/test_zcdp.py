@@ -4,7 +4,14 @@ import math
 
 import pytest
 
-from fedpriv.accountants.zcdp import LeadingTermClaim, ZcdpClaim, zcdp_epsilon, zcdp_rho
+from fedpriv.accountants.zcdp import (
+    LeadingTermClaim,
+    MomentsClaim,
+    SmallEpsilonClaim,
+    ZcdpClaim,
+    zcdp_epsilon,
+    zcdp_rho,
+)
 
 DELTA = math.exp(-9)
 
@@ -20,3 +27,11 @@ def test_rho_is_what_turns_into_epsilon():
     assert zcdp_rho(16.0, DELTA) == pytest.approx(4, rel=1e-12)
     for epsilon in (1e-9, 0.1, 7.0, 300.0):
         assert zcdp_epsilon(zcdp_rho(epsilon, 1e-5), 1e-5) == pytest.approx(epsilon, rel=1e-12)
+
+
+def test_the_conversions_that_lowy_et_al_calibrate_by():
+    """Proposition D.1: sqrt(8 * 2 * 9) = 12. Appendix H: with ln(2 / delta) = 16, 2 sqrt(4 * 16) = 16."""
+    assert SmallEpsilonClaim.epsilon(2.0, DELTA) == pytest.approx(12, rel=1e-12)
+    assert SmallEpsilonClaim.rho_for(12.0, DELTA) == pytest.approx(2, rel=1e-12)
+    assert MomentsClaim.epsilon(4.0, 2 * math.exp(-16)) == pytest.approx(16, rel=1e-12)
+    assert MomentsClaim.rho_for(16.0, 2 * math.exp(-16)) == pytest.approx(4, rel=1e-12)
