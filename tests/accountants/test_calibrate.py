@@ -82,3 +82,10 @@ def test_limits():
 def test_no_noise_and_no_number_of_rounds_reaches_nothing(search, epsilon):
     with pytest.raises(ConfigError, match="must be above 0"):
         search(lambda at: 1.0, epsilon)
+
+
+@pytest.mark.parametrize("near", [None, 1, 5, 40, 1000])
+def test_rounds_are_counted_exactly_from_any_guess(near):
+    for most in range(61):
+        assert most_rounds(float, most + 0.5, near=near) == most
+        assert most_rounds(float, most + 1.0, near=near) == most + 1
