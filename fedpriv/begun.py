@@ -59,7 +59,7 @@ class Begun:
 
     def _write(self, line: bytes) -> None:
         self._file.write(line)
-        os.fsync(self._file.fileno())
+        os.fdatasync(self._file.fileno())  # its length is metadata that this does write
 
     def _lock(self) -> None:
         try:

@@ -25,6 +25,7 @@ class Progress:
 
         self.rounds, self.metric = rounds, metric
         self.console = Console(stderr=True)
+        self.terminal = self.console.is_terminal
         self.bar = Bar(
             TextColumn("round"),
             MofNCompleteColumn(),
@@ -32,7 +33,7 @@ class Progress:
             TextColumn("{task.description}"),
             TimeRemainingColumn(),
             console=self.console,
-            disable=not self.console.is_terminal,
+            disable=not self.terminal,
         )
         self.task = self.bar.add_task("", total=rounds, completed=done)
         self.text = ""
@@ -49,7 +50,7 @@ class Progress:
         if epsilon is not None:
             self.text = f"loss {row['loss']:.4f}  {self.metric} {row[self.metric]:.4f}  epsilon {epsilon:.4g}"
         self.bar.update(self.task, completed=number, description=self.text)
-        if not self.console.is_terminal and (number == self.rounds or number % max(1, self.rounds // 10) == 0):
+        if not self.terminal and (number == self.rounds or number % max(1, self.rounds // 10) == 0):
             print(f"round {number}/{self.rounds}  {self.text}", file=sys.stderr, flush=True)
 
     def expect(self, estimate: Estimate) -> None:

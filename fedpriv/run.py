@@ -14,6 +14,7 @@ import numpy as np
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.begun import Begun
+from fedpriv.behind import Behind
 from fedpriv.checkpoint import Checkpoint, Origin
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.progress import Progress, summary
@@ -57,7 +58,8 @@ def train(experiment: Experiment, config_yaml: str, path: Path, resume: bool = F
         if begun is None:
             folder.create(config_yaml)
             begun = stack.enter_context(Begun(path))
-        run = _Run(experiment, simulation, folder, origin, begun, saved)
+        behind = stack.enter_context(Behind())
+        run = _Run(experiment, simulation, folder, origin, begun, behind, saved)
         try:
             rows, ending = run.loop()
         except KeyboardInterrupt:
@@ -72,14 +74,15 @@ def train(experiment: Experiment, config_yaml: str, path: Path, resume: bool = F
 
 @dataclass
 class _Run:
-    """One run on its way: what it was started with, where its records go, and what an earlier process left. saved: the
-    checkpoint that it goes on from."""
+    """One run on its way: what it was started with, where its records go, and what an earlier process left. behind:
+    writes its checkpoints. saved: the one that it goes on from."""
 
     experiment: Experiment
     simulation: Simulation
     folder: RunFolder
     origin: Origin
     begun: Begun
+    behind: Behind
     saved: Checkpoint | None
 
     @property
@@ -192,11 +195,12 @@ class _Run:
             self._save(number, result.state)
 
     def _save(self, number: int, state: State) -> None:
-        arrays = self.simulation.arrays(state)
-        self.folder.save_checkpoint(Checkpoint(number, arrays, self.begun.total, self.origin))
+        checkpoint = Checkpoint(number, self.simulation.arrays(state), self.begun.total, self.origin)
+        self.behind.hand(lambda: self.folder.save_checkpoint(checkpoint))
 
     def _finish(self, number: int, state: State, rows: list[EpsilonRow]) -> None:
         """The last records of a run that ends after round `number`."""
+        self.behind.finish()
         if number == self.done and self.charged_again:  # no round has come to put their cost into the table
             self.folder.cut("epsilon.csv", number - 1)
             self.folder.append("epsilon.csv", [_columns(row) for row in rows])

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.nn import functional
 
 from fedpriv.tally import Tally
 from fedpriv.tasks import Task
@@ -22,7 +22,6 @@ from fedpriv.training.modes import in_mode
 from fedpriv.training.shared_state import refuse_shared_state
 from fedpriv.training.trainers.compile_layers import Link, compile_layers
 from fedpriv.training.trainers.layers import dense
-from fedpriv.training.vectors import unflatten
 
 
 class ClippedGradients(ABC):
@@ -41,9 +40,10 @@ class ClippedGradients(ABC):
         """
         total = theta.new_zeros(len(theta), dtype=torch.float64)
         with in_mode(self.model, train=True):
-            for rows in torch.split(torch.arange(len(x), device=x.device), self.rows_at_once(len(theta))):
+            size = self.rows_at_once(len(theta))
+            for rows, labels in zip(torch.split(x, size), torch.split(y, size)):
                 if len(rows):
-                    total += self._sum(theta, x[rows], y[rows], tally=tally)
+                    total += self._sum(theta, rows, labels, tally=tally)
         return total
 
     @abstractmethod
@@ -65,7 +65,9 @@ class _Outer(ClippedGradients):
 
     def __init__(self, model: nn.Module, task: Task, clip: float, *, links: list[Link]) -> None:
         super().__init__(model, task, clip)
-        self.layers = [link.module for link in links if isinstance(link.module, nn.Linear)]
+        self.chain = [link.module for link in links]
+        self.layers = [layer for layer in self.chain if isinstance(layer, nn.Linear)]
+        self.shapes = [parameter.shape for parameter in model.parameters()]
 
     def rows_at_once(self, parameters: int) -> int:
         return max(1, MAX_NUMBERS_IN_MEMORY // sum(layer.in_features + layer.out_features for layer in self.layers))
@@ -73,7 +75,8 @@ class _Outer(ClippedGradients):
     def _sum(self, theta: Tensor, x: Tensor, y: Tensor, *, tally: Tally | None) -> Tensor:
         inputs, outputs = self._run(theta, x)
         one_each = theta.new_ones((len(x), 1))
-        losses = self.task.loss(outputs[-1].unsqueeze(1), y.unsqueeze(1), one_each)
+        with torch.enable_grad():
+            losses = self.task.loss(outputs[-1].unsqueeze(1), y.unsqueeze(1), one_each)
         grads = [g.double() for g in torch.autograd.grad(losses.sum(), outputs)]
         inputs = [a.double() for a in inputs]
         squares = grads[0].new_zeros(len(x))
@@ -92,19 +95,17 @@ class _Outer(ClippedGradients):
         """What each linear layer reads and writes, (b, features) each; the last one's output is the network's."""
         inputs: list[Tensor] = []
         outputs: list[Tensor] = []
-
-        def keep(_: nn.Module, read: tuple[Tensor, ...], written: Tensor) -> None:
-            inputs.append(read[0].detach())
-            outputs.append(written if written.requires_grad else written.requires_grad_())
-
-        hooks = [layer.register_forward_hook(keep) for layer in self.layers]
-        try:
-            with torch.enable_grad():
-                final = functional_call(self.model, unflatten(self.model, theta), (x,))
-        finally:
-            for hook in hooks:
-                hook.remove()
-        assert final is outputs[-1]
+        sizes = [shape.numel() for shape in self.shapes]
+        parameters = iter([v.view(shape) for v, shape in zip(torch.split(theta, sizes), self.shapes)])
+        with torch.enable_grad():
+            h = x
+            for layer in self.chain:
+                if not isinstance(layer, nn.Linear):
+                    h = layer(h)
+                    continue
+                inputs.append(h.detach())
+                h = functional.linear(h, next(parameters), None if layer.bias is None else next(parameters))
+                outputs.append(h if h.requires_grad else h.requires_grad_())
         return inputs, outputs
 
 
