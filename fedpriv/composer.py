@@ -14,8 +14,8 @@ from fedpriv.config import GROUPS
 
 
 class Composer:
-    """The jobs of one sweep. Composing takes a tenth of a second, so it is done once for each choice of files; values of
-    keys that the files have are then put into copies, as Hydra itself does last of all."""
+    """The jobs of one sweep. Composing takes a tenth of a second, so it is done once for each choice of files; values
+    of keys that the files have are then put into copies, as Hydra itself does last of all."""
 
     def __init__(self, fixed: list[str]) -> None:
         self.fixed = fixed

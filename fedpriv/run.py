@@ -23,6 +23,8 @@ from fedpriv.stopwatch import Stopwatch
 from fedpriv.tally import Tally
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from fedpriv.accountants.events import Event
     from fedpriv.config import Experiment, RunOptions
     from fedpriv.query import Query
@@ -39,9 +41,18 @@ ALWAYS_UNCOVERED = (
 )
 
 
-def train(experiment: Experiment, config_yaml: str, path: Path, resume: bool = False) -> None:
+def train(
+    experiment: Experiment,
+    config_yaml: str,
+    path: Path,
+    resume: bool = False,
+    *,
+    pool: Executor | None = None,
+    quiet: bool = False,
+) -> None:
     """Run an experiment into folder `path`, or go on from its last checkpoint. config_yaml: the experiment's resolved
-    configuration, which a checkpoint is tied to.
+    configuration, which a checkpoint is tied to. pool: whose threads write checkpoints; None: one of the run's own.
+    quiet: show neither progress nor results.
 
     Whatever can be wrong with the settings or the data is raised before the folder is
     touched; after that, a failure is recorded in status.json and raised again.
@@ -58,8 +69,8 @@ def train(experiment: Experiment, config_yaml: str, path: Path, resume: bool = F
         if begun is None:
             folder.create(config_yaml)
             begun = stack.enter_context(Begun(path))
-        behind = stack.enter_context(Behind())
-        run = _Run(experiment, simulation, folder, origin, begun, behind, saved)
+        behind = stack.enter_context(Behind(pool))
+        run = _Run(experiment, simulation, folder, origin, begun, behind, saved, quiet)
         try:
             rows, ending = run.loop()
         except KeyboardInterrupt:
@@ -69,7 +80,8 @@ def train(experiment: Experiment, config_yaml: str, path: Path, resume: bool = F
             folder.status(state="failed", reason=str(error) or type(error).__name__, traceback=traceback.format_exc())
             raise
     folder.status(state="done", reason=ending, dp_valid=run.is_private(rows))
-    summary(path, experiment, rows, ending=ending, repeated=sum(run.charged_again.values()))
+    if not quiet:
+        summary(path, experiment, rows, ending=ending, repeated=sum(run.charged_again.values()))
 
 
 @dataclass
@@ -84,6 +96,7 @@ class _Run:
     begun: Begun
     behind: Behind
     saved: Checkpoint | None
+    quiet: bool
 
     @property
     def options(self) -> RunOptions:
@@ -118,7 +131,7 @@ class _Run:
         options, budget, simulation = self.options, self.experiment.accountant.budget, self.simulation
         ledger, state, number, ending = self._start(), simulation.state, self.done, None
         rows = ledger.rows(number)
-        with Progress(options.rounds, number, simulation.task.metric) as progress:
+        with Progress(options.rounds, number, simulation.task.metric, quiet=self.quiet) as progress:
             if number < options.rounds and (estimate := simulation.estimate(number + 1, options.rounds - number)):
                 progress.expect(estimate)
             while number < options.rounds:
