@@ -58,19 +58,22 @@ def run(args: list[str]) -> None:
         from hydra.types import RunMode
 
         from fedpriv.compose import CommandLine, compose_jobs, without_hydra
+        from fedpriv.sweep import Job, own_launcher
 
         line = CommandLine.parse(args)
         configs = compose_jobs(line, conf_dir())
-        for config in configs:
-            build(without_hydra(config))
+        experiments = [build(without_hydra(config)) for config in configs]
         if configs[0].resume is not None:
             _resume(line, str(configs[0].resume), len(configs))
             return
-        _hydra(
-            args,
-            conf_dir(),
-            _check_writable(configs[0], line.multirun or configs[0].hydra.mode == RunMode.MULTIRUN),
-        )
+        multirun = line.multirun or configs[0].hydra.mode == RunMode.MULTIRUN
+        existing = _check_writable(configs[0], multirun)
+        launcher = own_launcher(configs[0]) if multirun else None
+        if launcher is not None:
+            pairs = zip(experiments, configs)
+            launcher.launch([Job.of(exp, config, number) for number, (exp, config) in enumerate(pairs)])
+            return
+        _hydra(args, conf_dir(), existing)
     else:
         _hydra(args, conf_dir(), Path())
 

@@ -55,6 +55,8 @@ def compose_jobs(line: CommandLine, config_dir: Path) -> list[DictConfig]:
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
+    from fedpriv.composer import Composer
+
     search = [f"hydra.searchpath=[file://{Path(line.config_dir).resolve()}]"] if line.config_dir else []
     with one_line_errors():
         GlobalHydra.instance().clear()
@@ -71,7 +73,8 @@ def compose_jobs(line: CommandLine, config_dir: Path) -> list[DictConfig]:
             if not swept:
                 return [config]
             combinations = itertools.product(*([f"{key}={value}" for value in swept[key]] for key in swept))
-            return [compose("config", [*search, *fixed, *job], return_hydra_config=True) for job in combinations]
+            composer = Composer([*search, *fixed])
+            return [composer.job(list(words)) for words in combinations]
 
 
 def without_hydra(config: DictConfig) -> DictConfig:

@@ -8,8 +8,10 @@ only makes sense across groups. All of it happens before any data is loaded and 
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from dataclasses import dataclass, fields, is_dataclass
+from functools import lru_cache
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -183,6 +185,13 @@ def _typed(cls: type, values: dict[str, Any], prefix: str) -> Any:
     for key in values:
         if key not in names:
             raise unknown_key(f"{dotted}{key}", names)
+    return _checked(cls, json.dumps(values), prefix)
+
+
+@lru_cache(maxsize=1024)
+def _checked(cls: type, packed: str, prefix: str) -> Any:
+    """The same of values as JSON; kept, since most components of a sweep's runs are alike, and none ever changes."""
+    values, dotted = json.loads(packed), f"{prefix}." if prefix else ""
     schema = OmegaConf.structured(cls)
     OmegaConf.set_readonly(schema, False)
     for key, value in values.items():

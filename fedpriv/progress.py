@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """A bar with loss, metric, epsilon and the time left; where there is no terminal, a line every tenth of the run."""
+    """A bar with loss, metric, epsilon and the time left; where there is no terminal, a line every tenth of the run.
+    quiet: neither; only what is said stays."""
 
-    def __init__(self, rounds: int, done: int, metric: str) -> None:
+    def __init__(self, rounds: int, done: int, metric: str, *, quiet: bool = False) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
-        self.rounds, self.metric = rounds, metric
+        self.rounds, self.metric, self.quiet = rounds, metric, quiet
         self.console = Console(stderr=True)
+        self.terminal = self.console.is_terminal
         self.bar = Bar(
             TextColumn("round"),
             MofNCompleteColumn(),
@@ -32,7 +34,7 @@ class Progress:
             TextColumn("{task.description}"),
             TimeRemainingColumn(),
             console=self.console,
-            disable=not self.console.is_terminal,
+            disable=quiet or not self.terminal,
         )
         self.task = self.bar.add_task("", total=rounds, completed=done)
         self.text = ""
@@ -46,10 +48,12 @@ class Progress:
 
     def update(self, number: int, row: dict[str, Any], epsilon: float | None) -> None:
         """Show round `number`; a round that is not evaluated keeps the text of the last one that was."""
+        if self.quiet:
+            return
         if epsilon is not None:
             self.text = f"loss {row['loss']:.4f}  {self.metric} {row[self.metric]:.4f}  epsilon {epsilon:.4g}"
         self.bar.update(self.task, completed=number, description=self.text)
-        if not self.console.is_terminal and (number == self.rounds or number % max(1, self.rounds // 10) == 0):
+        if not self.terminal and (number == self.rounds or number % max(1, self.rounds // 10) == 0):
             print(f"round {number}/{self.rounds}  {self.text}", file=sys.stderr, flush=True)
 
     def expect(self, estimate: Estimate) -> None:

@@ -11,7 +11,8 @@ model.safetensors, checkpoint.safetensors
 
 Tables grow by whole lines. A checkpoint is written after its round's lines, so a resumed run cuts the tables back to
 the checkpoint and repeats what came later; what was begun is never cut. Files that are replaced are written beside
-their place and renamed.
+their place and renamed. Checkpoints are written behind the rounds: where the disk is slower than they are, a newer one
+takes the place of one that still waits.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ class RunFolder:
         path = self.path / table
         columns = list(rows[0])
         new = not path.exists()
-        known = self._columns.setdefault(table, columns if new else _header(path))
+        if table not in self._columns:
+            self._columns[table] = columns if new else _header(path)
+        known = self._columns[table]
         if any(list(row) != known for row in rows):
             raise ValueError(f"{table}: columns {columns} differ from {known}")
         with open(path, "a", newline="") as file:

@@ -14,6 +14,7 @@ import numpy as np
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.begun import Begun
+from fedpriv.behind import Behind
 from fedpriv.checkpoint import Checkpoint, Origin
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.progress import Progress, summary
@@ -22,6 +23,8 @@ from fedpriv.stopwatch import Stopwatch
 from fedpriv.tally import Tally
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from fedpriv.accountants.events import Event
     from fedpriv.config import Experiment, RunOptions
     from fedpriv.query import Query
@@ -38,9 +41,18 @@ ALWAYS_UNCOVERED = (
 )
 
 
-def train(experiment: Experiment, config_yaml: str, path: Path, resume: bool = False) -> None:
+def train(
+    experiment: Experiment,
+    config_yaml: str,
+    path: Path,
+    resume: bool = False,
+    *,
+    pool: Executor | None = None,
+    quiet: bool = False,
+) -> None:
     """Run an experiment into folder `path`, or go on from its last checkpoint. config_yaml: the experiment's resolved
-    configuration, which a checkpoint is tied to.
+    configuration, which a checkpoint is tied to. pool: whose threads write checkpoints; None: one of the run's own.
+    quiet: show neither progress nor results.
 
     Whatever can be wrong with the settings or the data is raised before the folder is
     touched; after that, a failure is recorded in status.json and raised again.
@@ -57,7 +69,8 @@ def train(experiment: Experiment, config_yaml: str, path: Path, resume: bool = F
         if begun is None:
             folder.create(config_yaml)
             begun = stack.enter_context(Begun(path))
-        run = _Run(experiment, simulation, folder, origin, begun, saved)
+        behind = stack.enter_context(Behind(pool))
+        run = _Run(experiment, simulation, folder, origin, begun, behind, saved, quiet)
         try:
             rows, ending = run.loop()
         except KeyboardInterrupt:
@@ -67,20 +80,23 @@ def train(experiment: Experiment, config_yaml: str, path: Path, resume: bool = F
             folder.status(state="failed", reason=str(error) or type(error).__name__, traceback=traceback.format_exc())
             raise
     folder.status(state="done", reason=ending, dp_valid=run.is_private(rows))
-    summary(path, experiment, rows, ending=ending, repeated=sum(run.charged_again.values()))
+    if not quiet:
+        summary(path, experiment, rows, ending=ending, repeated=sum(run.charged_again.values()))
 
 
 @dataclass
 class _Run:
-    """One run on its way: what it was started with, where its records go, and what an earlier process left. saved: the
-    checkpoint that it goes on from."""
+    """One run on its way: what it was started with, where its records go, and what an earlier process left. behind:
+    writes its checkpoints. saved: the one that it goes on from."""
 
     experiment: Experiment
     simulation: Simulation
     folder: RunFolder
     origin: Origin
     begun: Begun
+    behind: Behind
     saved: Checkpoint | None
+    quiet: bool
 
     @property
     def options(self) -> RunOptions:
@@ -115,7 +131,7 @@ class _Run:
         options, budget, simulation = self.options, self.experiment.accountant.budget, self.simulation
         ledger, state, number, ending = self._start(), simulation.state, self.done, None
         rows = ledger.rows(number)
-        with Progress(options.rounds, number, simulation.task.metric) as progress:
+        with Progress(options.rounds, number, simulation.task.metric, quiet=self.quiet) as progress:
             if number < options.rounds and (estimate := simulation.estimate(number + 1, options.rounds - number)):
                 progress.expect(estimate)
             while number < options.rounds:
@@ -192,11 +208,12 @@ class _Run:
             self._save(number, result.state)
 
     def _save(self, number: int, state: State) -> None:
-        arrays = self.simulation.arrays(state)
-        self.folder.save_checkpoint(Checkpoint(number, arrays, self.begun.total, self.origin))
+        checkpoint = Checkpoint(number, self.simulation.arrays(state), self.begun.total, self.origin)
+        self.behind.hand(lambda: self.folder.save_checkpoint(checkpoint))
 
     def _finish(self, number: int, state: State, rows: list[EpsilonRow]) -> None:
         """The last records of a run that ends after round `number`."""
+        self.behind.finish()
         if number == self.done and self.charged_again:  # no round has come to put their cost into the table
             self.folder.cut("epsilon.csv", number - 1)
             self.folder.append("epsilon.csv", [_columns(row) for row in rows])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.base import Accountant
@@ -109,7 +110,7 @@ class _Epsilons:
         total = _merged((event.certified, count) for event, count in runs)
         key = (adjacency, size, frozenset(total))
         if key not in self._certified:
-            self._certified[key] = self._accountant.epsilons(total, adjacency, size)
+            self._certified[key] = _certified(self._accountant, tuple(total), adjacency, size)
         return self._certified[key]
 
     def spread(self, scopes: list[list[tuple[Event, int]]], everywhere: list[tuple[Event, int]], size: int) -> float:
@@ -129,9 +130,21 @@ class _Epsilons:
         total = _merged(claims)
         key = (size, frozenset(total))
         if key not in self._claimed:
-            delta = self._accountant.delta
-            self._claimed[key] = paper_group_claim(total, size, delta) if size > 1 else claimed_epsilon(total, delta)
+            self._claimed[key] = _claimed(tuple(total), size, self._accountant.delta)
         return self._claimed[key]
+
+
+@lru_cache(maxsize=4096)
+def _certified(
+    accountant: Accountant, total: tuple[tuple[DpEvent, int], ...], adjacency: str, size: int
+) -> dict[str, float]:
+    """Kept, since runs that differ in step sizes or clips alone meet the same compositions; not to be changed."""
+    return accountant.epsilons(total, adjacency, size)
+
+
+@lru_cache(maxsize=4096)
+def _claimed(total: tuple[tuple[DpEvent, int], ...], size: int, delta: float) -> float:
+    return paper_group_claim(total, size, delta) if size > 1 else claimed_epsilon(total, delta)
 
 
 def _merged(runs: Iterable[tuple[DpEvent, int]]) -> list[tuple[DpEvent, int]]:

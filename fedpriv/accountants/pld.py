@@ -94,10 +94,37 @@ def group_pld(runs: Runs, group_size: int, delta: float, *, value_discretization
 
 
 def gaussian_epsilon(mean_gap: float, delta: float) -> float:
-    """Exact epsilon at `delta` of telling two unit-variance Gaussians apart whose means differ by `mean_gap`."""
-    from dp_accounting import get_epsilon_gaussian
+    """Exact epsilon at `delta` of telling two unit-variance Gaussians apart whose means differ by `mean_gap`.
 
-    return float(get_epsilon_gaussian(1 / mean_gap, delta)) if mean_gap else 0.0
+    Balle and Wang's Theorem 8 in logarithms, solved as `dp_accounting.get_epsilon_gaussian` does, with the same bits.
+    A run asks once a round and observer, and there scipy's generic distribution takes a millisecond and a half of it.
+    """
+    if not mean_gap:
+        return 0.0
+    from scipy.optimize import brentq
+
+    sigma, log_delta = 1 / mean_gap, float(np.log(delta))
+
+    def excess(epsilon: float) -> float:
+        return _log_delta(sigma, epsilon) - log_delta
+
+    if not 0 < sigma < math.inf:
+        return math.inf if sigma == 0 else 0.0
+    if _log_delta(sigma, 0.0) < log_delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while excess(high) > 0:
+        low, high = high, high * 10
+    return float(brentq(excess, low, high, xtol=1e-12))
+
+
+def _log_delta(sigma: float, epsilon: float) -> float:
+    """ln of the smallest delta of a Gaussian release with noise multiplier `sigma` at `epsilon`."""
+    from scipy.special import log_ndtr
+
+    middle = epsilon * sigma + 1 / (2 * sigma)
+    above, below = log_ndtr(1 / sigma - middle), epsilon + log_ndtr(-middle)
+    return float(above + np.log1p(-np.exp(below - above))) if below < above else -math.inf
 
 
 def _split(found: dict[DpEvent, int], adjacency: str) -> tuple[float, dict[MixtureOfGaussiansDpEvent, int]]:

@@ -8,6 +8,7 @@ with a warning. `_sampled_gaussian` integrates those orders directly.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -33,12 +34,28 @@ _ROUNDING = 1e-13  # bound on the rounding error of ln(moment) / order: keeps ti
 
 
 def convert(orders: tuple[float, ...] | np.ndarray, curve: np.ndarray, delta: float) -> float:
-    """The smallest epsilon at `delta` that the Renyi divergences `curve` (shape of `orders`) imply; inf if none."""
+    """The smallest epsilon at `delta` that the Renyi divergences `curve` (shape of `orders`) imply; inf if none.
+
+    The same bits as `dp_accounting.rdp.compute_epsilon`, which takes the orders one by one: a run asks every round.
+    """
     if not len(orders) or not np.isfinite(curve).any():
         return float("inf")
-    from dp_accounting.rdp import compute_epsilon
+    if curve.min() < 0:
+        from dp_accounting.rdp import compute_epsilon  # which says what is wrong
 
-    return float(compute_epsilon(np.asarray(orders).tolist(), curve.tolist(), delta)[0])
+        return float(compute_epsilon(list(orders), curve.tolist(), delta)[0])
+    gain, cost = _conversion(tuple(orders), delta)
+    epsilons = curve + gain - cost
+    # So little divergence bounds delta itself (Bretagnolle and Huber).
+    epsilons[delta**2 + np.expm1(-curve) > 0] = 0.0
+    return max(0.0, float(epsilons[epsilons.argmin()]))
+
+
+@lru_cache(maxsize=64)
+def _conversion(orders: tuple[float, ...], delta: float) -> tuple[np.ndarray, np.ndarray]:
+    """What is added to a divergence at each order and what is taken off; inf at orders too near 1 to be stable."""
+    gain = [math.log1p(-1 / order) if order > 1.01 else math.inf for order in orders]
+    return np.array(gain), np.array([math.log(delta * order) / (order - 1) if order > 1 else 0.0 for order in orders])
 
 
 def rdp_curve(runs: Runs, adjacency: str, orders: tuple[float, ...] = ORDERS) -> np.ndarray:

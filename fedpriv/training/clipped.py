@@ -10,19 +10,22 @@ that of the activations. Other networks go through torch.func, in pieces that fi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.nn import functional
 
 from fedpriv.tally import Tally
 from fedpriv.tasks import Task
+from fedpriv.together import Work, done
+from fedpriv.training.chain import Chain, products
 from fedpriv.training.dp_sgd import MAX_NUMBERS_IN_MEMORY, finite_norms, per_group_gradients
 from fedpriv.training.modes import in_mode
 from fedpriv.training.shared_state import refuse_shared_state
 from fedpriv.training.trainers.compile_layers import Link, compile_layers
 from fedpriv.training.trainers.layers import dense
-from fedpriv.training.vectors import unflatten
 
 
 class ClippedGradients(ABC):
@@ -39,12 +42,26 @@ class ClippedGradients(ABC):
         record still moves the sum by at most 2 * clip. tally: counts them, all gradients and the clipped ones.
         `model` keeps its parameters and its mode; dropout draws from torch's global generator.
         """
+        return done(_Sum(self, theta, x, y, tally))
+
+    def sum_alone(self, theta: Tensor, x: Tensor, y: Tensor, *, tally: Tally | None) -> Tensor:
+        """The same, where nobody gathers such sums."""
         total = theta.new_zeros(len(theta), dtype=torch.float64)
         with in_mode(self.model, train=True):
-            for rows in torch.split(torch.arange(len(x), device=x.device), self.rows_at_once(len(theta))):
+            size = self.rows_at_once(len(theta))
+            for rows, labels in zip(torch.split(x, size), torch.split(y, size)):
                 if len(rows):
-                    total += self._sum(theta, x[rows], y[rows], tally=tally)
+                    total += self._sum(theta, rows, labels, tally=tally)
         return total
+
+    @property
+    def together(self) -> Hashable:
+        """Equal for networks, on equal tasks, whose sums `sums` can make together; None: alone."""
+        return None
+
+    def sums(self, parts: Sequence[_Sum]) -> list[Tensor]:
+        """The sums of several networks like this one, on batches of one shape."""
+        raise NotImplementedError
 
     @abstractmethod
     def rows_at_once(self, parameters: int) -> int:
@@ -60,12 +77,72 @@ class ClippedGradients(ABC):
         return torch.where(finite, (self.clip / norms.clamp_min(1e-30)).clamp_max(1.0), 0.0)
 
 
+@dataclass(frozen=True, eq=False)
+class _Sum(Work[Tensor]):
+    """A sum that is asked for."""
+
+    gradients: ClippedGradients
+    theta: Tensor
+    x: Tensor
+    y: Tensor
+    tally: Tally | None
+
+    @property
+    def kind(self) -> Hashable:
+        network = self.gradients.together
+        if network is None or not 0 < len(self.x) <= self.gradients.rows_at_once(len(self.theta)):
+            return None
+        return network, *((t.shape, t.dtype, t.device) for t in (self.theta, self.x, self.y))
+
+    def alone(self) -> Tensor:
+        return self.gradients.sum_alone(self.theta, self.x, self.y, tally=self.tally)
+
+    @classmethod
+    def together(cls, works: Sequence[_Sum]) -> list[Tensor]:
+        first = works[0]
+        size = max(1, first.gradients.rows_at_once(len(first.theta)) // len(first.x))
+        pieces = [works[start : start + size] for start in range(0, len(works), size)]
+        return [total for piece in pieces for total in first.gradients.sums(piece)]
+
+
 class _Outer(ClippedGradients):
     """Networks whose parameters sit in linear layers, each called once on one row a record."""
 
-    def __init__(self, model: nn.Module, task: Task, clip: float, *, links: list[Link]) -> None:
+    def __init__(
+        self, model: nn.Module, task: Task, clip: float, *, links: list[Link], shape: tuple[int, ...]
+    ) -> None:
         super().__init__(model, task, clip)
-        self.layers = [link.module for link in links if isinstance(link.module, nn.Linear)]
+        self.chain = [link.module for link in links]
+        self.layers = [layer for layer in self.chain if isinstance(layer, nn.Linear)]
+        self.shapes = [parameter.shape for parameter in model.parameters()]
+        self.stacked = Chain.of(model, shape)
+
+    @property
+    def together(self) -> Hashable:
+        return None if self.stacked is None else (self.stacked.name, self.task)
+
+    def sums(self, parts: Sequence[_Sum]) -> list[Tensor]:
+        assert self.stacked is not None
+        x, y = (torch.stack([getattr(part, name) for part in parts]) for name in ("x", "y"))
+        with torch.enable_grad():
+            inputs, outputs = self.stacked.forward(torch.stack([part.theta for part in parts]), x)
+            rows = outputs[-1].flatten(0, 1).unsqueeze(1)
+            losses = self.task.loss(rows, y.flatten(0, 1).unsqueeze(1), rows.new_ones((len(rows), 1)))
+        grads = [g.double() for g in torch.autograd.grad(losses.sum(), outputs)]
+        inputs = [a.double() for a in inputs]
+        squares = grads[0].new_zeros(x.shape[:2])
+        for g, a, layer in zip(grads, inputs, self.layers):
+            squares += g.square().sum(2) * (a.square().sum(2) + (layer.bias is not None))
+        norms = squares.sqrt()
+        factors = torch.stack([part.gradients._factors(own, part.tally) for part, own in zip(parts, norms)])
+        factors = factors.unsqueeze(2)
+        pieces: list[Tensor] = []
+        for g, a, layer in zip(grads, inputs, self.layers):
+            g, a = (torch.where(factors > 0, rows, 0.0) for rows in (g * factors, a))
+            pieces.append(products(g.transpose(1, 2), a).flatten(1))
+            if layer.bias is not None:
+                pieces.append(g.sum(1))
+        return list(torch.cat(pieces, 1))
 
     def rows_at_once(self, parameters: int) -> int:
         return max(1, MAX_NUMBERS_IN_MEMORY // sum(layer.in_features + layer.out_features for layer in self.layers))
@@ -73,7 +150,8 @@ class _Outer(ClippedGradients):
     def _sum(self, theta: Tensor, x: Tensor, y: Tensor, *, tally: Tally | None) -> Tensor:
         inputs, outputs = self._run(theta, x)
         one_each = theta.new_ones((len(x), 1))
-        losses = self.task.loss(outputs[-1].unsqueeze(1), y.unsqueeze(1), one_each)
+        with torch.enable_grad():
+            losses = self.task.loss(outputs[-1].unsqueeze(1), y.unsqueeze(1), one_each)
         grads = [g.double() for g in torch.autograd.grad(losses.sum(), outputs)]
         inputs = [a.double() for a in inputs]
         squares = grads[0].new_zeros(len(x))
@@ -92,19 +170,17 @@ class _Outer(ClippedGradients):
         """What each linear layer reads and writes, (b, features) each; the last one's output is the network's."""
         inputs: list[Tensor] = []
         outputs: list[Tensor] = []
-
-        def keep(_: nn.Module, read: tuple[Tensor, ...], written: Tensor) -> None:
-            inputs.append(read[0].detach())
-            outputs.append(written if written.requires_grad else written.requires_grad_())
-
-        hooks = [layer.register_forward_hook(keep) for layer in self.layers]
-        try:
-            with torch.enable_grad():
-                final = functional_call(self.model, unflatten(self.model, theta), (x,))
-        finally:
-            for hook in hooks:
-                hook.remove()
-        assert final is outputs[-1]
+        sizes = [shape.numel() for shape in self.shapes]
+        parameters = iter([v.view(shape) for v, shape in zip(torch.split(theta, sizes), self.shapes)])
+        with torch.enable_grad():
+            h = x
+            for layer in self.chain:
+                if not isinstance(layer, nn.Linear):
+                    h = layer(h)
+                    continue
+                inputs.append(h.detach())
+                h = functional.linear(h, next(parameters), None if layer.bias is None else next(parameters))
+                outputs.append(h if h.requires_grad else h.requires_grad_())
         return inputs, outputs
 
 
@@ -132,7 +208,7 @@ def clipped_gradients(model: nn.Module, task: Task, clip: float, *, shape: tuple
     refuse_shared_state(model)
     links = compile_layers(model, shape)
     if links is not None and links[-1].kind is dense.Linear and all(_leaves_rows_alone(link) for link in links):
-        return _Outer(model, task, clip, links=links)
+        return _Outer(model, task, clip, links=links, shape=shape)
     return _PerRecord(model, task, clip)
 
 

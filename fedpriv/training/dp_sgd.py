@@ -137,10 +137,11 @@ def finite_norms(norms: Tensor, clip: float, tally: Tally | None) -> Tensor:
     """Which of the gradients' norms (b,) are finite, (b,) bool; `tally` counts all of them, and those above `clip`."""
     finite = norms.isfinite()
     if tally is not None:
+        known = norms[finite]
         tally.units += len(norms)
-        tally.nonfinite += int((~finite).sum())
-        tally.clipped += int((norms[finite] > clip).sum())
-        tally.norm_sum += float(norms[finite].sum())
+        tally.nonfinite += len(norms) - len(known)
+        tally.clipped += int((known > clip).sum())
+        tally.norm_sum += float(known.sum())
     return finite
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedpriv.tasks import Task
+from fedpriv.together import Work, done
+from fedpriv.training.chain import Chain
 from fedpriv.training.modes import in_mode
 from fedpriv.training.vectors import unflatten
 
@@ -19,6 +24,51 @@ def evaluate(
     theta: (d,). x: (n, ...) and y: (n, ...), n >= 1. batch: records in memory at once. The loss is computed from all
     outputs together, so losses that compare records (Cox) see all of them.
     """
+    return done(_Evaluated(model, theta, x, y, task, batch))
+
+
+@dataclass(frozen=True, eq=False)
+class _Evaluated(Work[tuple[float, dict[str, float]]]):
+    """An evaluation that is asked for. Those of equal networks on the same records can be made together."""
+
+    model: nn.Module
+    theta: Tensor
+    x: Tensor
+    y: Tensor
+    task: Task
+    batch: int
+
+    @property
+    def kind(self) -> Hashable:
+        chain = self._chain
+        if chain is None or len(self.x) > self.batch or not isinstance(chain.layers[-1], nn.Linear):
+            return None
+        return chain.name, self.task, self.theta.dtype, *((t.data_ptr(), t.shape, t.dtype) for t in (self.x, self.y))
+
+    @property
+    def _chain(self) -> Chain | None:
+        return Chain.of(self.model, tuple(self.x.shape[1:]))
+
+    def alone(self) -> tuple[float, dict[str, float]]:
+        return _alone(self.model, self.theta, x=self.x, y=self.y, task=self.task, batch=self.batch)
+
+    @classmethod
+    def together(cls, works: Sequence[_Evaluated]) -> list[tuple[float, dict[str, float]]]:
+        first, chain = works[0], works[0]._chain
+        assert chain is not None
+        thetas = torch.stack([work.theta for work in works])
+        x, y = (t.expand(len(works), *t.shape) for t in (first.x, first.y))
+        with torch.no_grad():
+            outputs = chain.forward(thetas, x)[1][-1]
+            losses = first.task.loss(outputs, y, outputs.new_full(outputs.shape[:2], 1 / len(first.x)))
+        labels = first.y.cpu().numpy()
+        metrics = [first.task.metrics(own, labels) for own in outputs.cpu().numpy()]
+        return list(zip(losses.tolist(), metrics))
+
+
+def _alone(
+    model: nn.Module, theta: Tensor, *, x: Tensor, y: Tensor, task: Task, batch: int
+) -> tuple[float, dict[str, float]]:
     with torch.no_grad(), in_mode(model, train=False):
         parameters = unflatten(model, theta)
         outputs = torch.cat([functional_call(model, parameters, (rows,)) for rows in torch.split(x, batch)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -57,7 +58,14 @@ def cut(counts: np.ndarray, size: int, limits: Limits) -> list[tuple[int, int]]:
     """Blocks (first, past the last) of users with `counts` (n,) records, descending, and batches of `size`.
 
     Dynamic programming over the distinct counts: least total of steps (each costs `step_cost`) and rows with padding.
+    Kept, since a silo's users are mostly the same in every round.
     """
+    return list(_cut(counts.tobytes(), size, limits))
+
+
+@lru_cache(maxsize=1024)
+def _cut(counted: bytes, size: int, limits: Limits) -> tuple[tuple[int, int], ...]:
+    counts = np.frombuffer(counted, dtype=np.int64)
     distinct, first = np.unique(-counts, return_index=True)
     n = -distinct
     users = np.diff([*first, len(counts)])
@@ -80,7 +88,7 @@ def cut(counts: np.ndarray, size: int, limits: Limits) -> list[tuple[int, int]]:
         edges = np.linspace(start, stop, pieces + 1).astype(int)
         blocks += reversed(list(zip(edges[:-1].tolist(), edges[1:].tolist())))
         end = i
-    return blocks[::-1]
+    return tuple(blocks[::-1])
 
 
 def batches(

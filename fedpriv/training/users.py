@@ -12,7 +12,7 @@ from torch import nn
 from fedpriv.data.silo import SiloData
 from fedpriv.streams import Streams
 from fedpriv.tasks import Task
-from fedpriv.training.cost import measure_cost
+from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Block, Training
 from fedpriv.training.schedule import batches, cut
 from fedpriv.training.select import select_trainers
@@ -84,7 +84,7 @@ def _problem(training: Training, model: nn.Module, data: SiloData, *, task: Task
     shape = tuple(data.x.shape[1:])
     return LocalProblem(
         model=model,
-        cost=measure_cost(model, shape, data.x.dtype),
+        cost=known_cost(model, shape, data.x.dtype),
         shape=shape,
         task=task,
         recipe=training.recipe,

@@ -10,6 +10,7 @@ import pytest
 from accounting_oracles import gaussian_delta, gaussian_epsilon, sampled_epsilon
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 
+from fedpriv.accountants import pld as module
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.accountants.pld import Pld
 from fedpriv.accountants.rdp import Rdp, claimed_epsilon
@@ -150,3 +151,14 @@ def test_t1_two_point_silo_updates_break_the_naive_claim():
     threshold = claimed / 4 - 2  # 100 rounds at sigma 5 are one release with a gap of 4
     seen = np.mean(noise + 4 > threshold + 4) - math.exp(claimed) * np.mean(noise > threshold + 4)
     assert seen == pytest.approx(0.183, abs=0.03)
+
+
+def test_gaussian_epsilons_have_the_librarys_bits():
+    from dp_accounting import get_epsilon_gaussian
+
+    rng = np.random.default_rng(0)
+    with np.errstate(divide="ignore"):
+        for gap, delta in zip(10 ** rng.uniform(-6, 3, 300), 10 ** rng.uniform(-12, -0.1, 300)):
+            assert module.gaussian_epsilon(gap, delta) == float(get_epsilon_gaussian(1 / gap, delta))
+    assert module.gaussian_epsilon(math.inf, 1e-5) == math.inf
+    assert module.gaussian_epsilon(0.0, 1e-5) == 0.0

@@ -71,3 +71,14 @@ def test_a_gaussian_has_the_same_curve_under_both_adjacencies():
     curves = [event_curve(dp.GaussianDpEvent(3.0), adjacency, ORDERS) for adjacency in (ADD_REMOVE, REPLACE)]
     np.testing.assert_array_equal(*curves)
     np.testing.assert_allclose(curves[0], np.array(ORDERS) / (2 * 3.0**2), rtol=1e-12)
+
+
+@pytest.mark.parametrize("orders", [ORDERS, PAPER_ORDERS])
+def test_the_conversion_has_the_librarys_bits(orders):
+    from dp_accounting.rdp import compute_epsilon
+
+    rng = np.random.default_rng(0)
+    for delta in 10 ** rng.uniform(-14, -0.2, 200):
+        curve = 10 ** rng.uniform(-14, 3) * np.array(orders) ** rng.uniform(0.5, 1.5)
+        curve[rng.integers(0, len(orders), 20)] = np.inf
+        assert convert(orders, curve, delta) == float(compute_epsilon(orders, curve.tolist(), delta)[0])

@@ -1,0 +1,55 @@
+"""Writing files behind a run's rounds, so that no round waits for the disk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+
+
+class Behind(AbstractContextManager["Behind"]):
+    """Does jobs on another thread, one at a time; of those that wait the newest alone is done. A context that ends when
+    nothing waits any more, however it is left.
+
+    pool: whose threads; None: one of its own.
+    """
+
+    def __init__(self, pool: Executor | None = None) -> None:
+        self._own = None if pool else ThreadPoolExecutor(1, thread_name_prefix="behind")
+        self._pool: Executor = pool or self._own  # type: ignore[assignment]
+        self._lock = threading.Lock()
+        self._next: Callable[[], None] | None = None
+        self._working: Future[None] | None = None
+
+    def __exit__(self, *failure: object) -> None:
+        try:
+            self.finish()
+        finally:
+            if self._own:
+                self._own.shutdown()
+
+    def hand(self, job: Callable[[], None]) -> None:
+        """Have `job` done some time; one handed over later may take its place. Raises what an earlier job raised."""
+        with self._lock:
+            if self._working is not None and self._working.done():
+                self._working.result()
+            self._next = job
+            if self._working is None or self._working.done():
+                self._working = self._pool.submit(self._work)
+
+    def finish(self) -> None:
+        """Wait until the newest job is done. Raises what it, or an earlier one, raised."""
+        with self._lock:
+            working = self._working
+        if working is not None:
+            working.result()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                job, self._next = self._next, None
+                if job is None:
+                    self._working = None
+                    return
+            job()
