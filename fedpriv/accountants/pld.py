@@ -97,7 +97,8 @@ def gaussian_epsilon(mean_gap: float, delta: float) -> float:
     """Exact epsilon at `delta` of telling two unit-variance Gaussians apart whose means differ by `mean_gap`."""
     from dp_accounting import get_epsilon_gaussian
 
-    return float(get_epsilon_gaussian(1 / mean_gap, delta)) if mean_gap else 0.0
+    with np.errstate(divide="ignore"):  # at gaps near zero a logarithm's underflow is harmless
+        return float(get_epsilon_gaussian(1 / mean_gap, delta)) if mean_gap else 0.0
 
 
 def _split(found: dict[DpEvent, int], adjacency: str) -> tuple[float, dict[MixtureOfGaussiansDpEvent, int]]:

@@ -45,7 +45,10 @@ def claimed_epsilon(runs: Runs, delta: float) -> float:
         return float("inf")
     claims = [(leaf, count) for leaf, count in found.items() if isinstance(leaf, ZcdpClaim)]
     if claims and len(claims) == len(found):
-        return claims[0][0].epsilon(sum(count * leaf.rho for leaf, count in claims), delta)
+        kind, *others = {type(leaf) for leaf, _ in claims}
+        if others:
+            raise ValueError(f"claims by different formulas have no common one: {kind}, {others}")
+        return kind.epsilon(sum(count * leaf.rho for leaf, count in claims), delta)
     curve = np.zeros(len(PAPER_ORDERS))
     for leaf, count in found.items():
         adjacency = REPLACE if isinstance(leaf, SampledWithoutReplacementDpEvent) else ADD_REMOVE

@@ -139,6 +139,10 @@ class Algorithm(ABC):
         there is none. n_summed: how many silos the sum covers."""
         return math.inf
 
+    def of_records(self) -> Algorithm | None:
+        """The same method with a contribution of its own for each record; None where it has none."""
+        return None
+
     @property
     def sums_any_number(self) -> bool:
         """Whether the framework noises the sum, and neither this noise nor what a unit can move the sum by depends on

@@ -33,9 +33,11 @@ def paper_batch(records: int, rounds: int, factor: float = 1.0) -> int:
 
 
 class Batches(ABC):
-    """One way of drawing. adjacency: what is hidden, and so how neighbouring data differ. note: what that rests on."""
+    """One way of drawing. adjacency: what is hidden, and so how neighbouring data differ. note: what that rests on.
+    repeats: whether a record may come several times."""
 
     adjacency: str = REPLACE
+    repeats: bool = False
     note: str = "batches are drawn afresh and stay in the silo"
 
     @abstractmethod
@@ -104,6 +106,7 @@ class WithReplacement(Batches):
     """`size` independent draws, as in the paper and its programs; for comparison with them only. One record may fill
     the whole batch, and nothing better is certified."""
 
+    repeats = True
     note = "COMPATIBILITY: batches with replacement; certified as if a record could be every one of its draws"
 
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:
