@@ -87,7 +87,7 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Experiment:
-    """Everything one run needs, checked."""
+    """Everything one run needs, checked. algo: as its aggregation needs it (`Aggregation.serving`)."""
 
     options: RunOptions
     data: DataSet
@@ -101,6 +101,7 @@ class Experiment:
     engine: Engine
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "algo", self.aggregation.serving(self.algo))
         self.allocator.check(self.data)
         self.aggregation.check(self.algo)
         self.deployer.draft(self.federation)

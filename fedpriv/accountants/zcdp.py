@@ -61,6 +61,16 @@ class MomentsClaim(SmallEpsilonClaim):
         return epsilon**2 / (4 * math.log(2 / delta))
 
 
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class AdvancedClaim(ZcdpClaim):
+    """A claim by advanced composition, epsilon growing with the square root of the releases; its rho is the square of
+    the epsilon that the paper gives to the release alone (the same paper in the shuffle model, Appendices E and F)."""
+
+    @staticmethod
+    def epsilon(rho: float, delta: float) -> float:
+        return math.sqrt(rho)
+
+
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Epsilon at `delta` of rho-zCDP by Proposition 1.3."""
     return rho + 2 * math.sqrt(rho * math.log(1 / delta))

@@ -90,6 +90,11 @@ class Aggregation(ABC):
     def check(self, algo: Algorithm) -> None:  # noqa: B027
         """Raise ConfigError for an algorithm whose contributions or weights this aggregation cannot serve."""
 
+    def serving(self, algo: Algorithm) -> Algorithm:
+        """The algorithm with contributions of the kind that this aggregation sums. Raises ConfigError where it has
+        none."""
+        return algo
+
     def n_summed(self, n_invited: int) -> int:
         """How many silos a released sum covers when `n_invited` are asked; with fewer the query ends without one.
 

@@ -35,7 +35,7 @@ from fedpriv.aggregation.base import (
 from fedpriv.aggregation.weighted import WeighingServer, WeightedSilo
 from fedpriv.deployment import Observer, Trust
 from fedpriv.encoding.levels import Coins, Levels
-from fedpriv.errors import require
+from fedpriv.errors import ConfigError
 from fedpriv.parties.post import Hear
 from fedpriv.parties.schema import Array
 from fedpriv.query import Total
@@ -59,9 +59,11 @@ SHUFFLED = "shuffled"
 class Shuffle(Aggregation):
     """The ones among the bits of all silos, each coordinate's for itself."""
 
-    def check(self, algo: Algorithm) -> None:
-        own = algo.unit_weighting.own_units
-        require(own, "aggregation", "shuffle", f"another: a contribution of {algo.label} is not one record's")
+    def serving(self, algo: Algorithm) -> Algorithm:
+        records = algo.of_records()
+        if records is None:
+            raise ConfigError("aggregation", "shuffle", f"another: a contribution of {algo.label} is not one record's")
+        return records
 
     def encoding(self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism) -> Levels:
         encoding = mechanism.count_encoding(n_summed)

@@ -139,6 +139,10 @@ class Algorithm(ABC):
         there is none. n_summed: how many silos the sum covers."""
         return math.inf
 
+    def of_records(self) -> Algorithm | None:
+        """The same method with a contribution of its own for each record; None where it has none."""
+        return None
+
     @property
     def sums_any_number(self) -> bool:
         """Whether the framework noises the sum, and neither this noise nor what a unit can move the sum by depends on
@@ -204,6 +208,21 @@ class Algorithm(ABC):
         """What is evaluated: one model (d,), or one a silo (n_silos, d) in their order. silo_states: by the silo's name
         as a party, after the last query that was stateful."""
         return self.output(state)
+
+
+CALIBRATIONS = ("given", "paper", "certified")
+"""How a method may choose its noise: a person's, its paper's formula's, or its certificate's for a target."""
+
+
+def require_target(calibration: str, epsilon: float) -> None:
+    """Raise ConfigError for a calibration or a target that no method has."""
+    require(calibration in CALIBRATIONS, "algo.calibration", calibration, ", ".join(CALIBRATIONS))
+    require(0 < epsilon < math.inf, "algo.epsilon", epsilon, "a positive number")
+
+
+def require_cohort(cohort: int | None) -> None:
+    """Raise ConfigError for a number of silos that no round could have."""
+    require(cohort is None or cohort >= 1, "algo.cohort", cohort, "a positive number of silos, or null for all")
 
 
 def require_plain_sgd(deployment: Deployment) -> None:

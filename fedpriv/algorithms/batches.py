@@ -33,9 +33,11 @@ def paper_batch(records: int, rounds: int, factor: float = 1.0) -> int:
 
 
 class Batches(ABC):
-    """One way of drawing. adjacency: what is hidden, and so how neighbouring data differ. note: what that rests on."""
+    """One way of drawing. adjacency: what is hidden, and so how neighbouring data differ. note: what that rests on.
+    repeats: whether a record may come several times."""
 
     adjacency: str = REPLACE
+    repeats: bool = False
     note: str = "batches are drawn afresh and stay in the silo"
 
     @abstractmethod
@@ -46,6 +48,11 @@ class Batches(ABC):
     @abstractmethod
     def moved(self, size: int) -> float:
         """How far one record moves a sum over the batch, in units of the bound on its own summand."""
+
+    @property
+    def of_groups(self) -> Batches:
+        """The same as far as it is proved of several records together."""
+        return self
 
     def most(self, size: int, records: int) -> int:
         """The largest possible batch."""
@@ -58,7 +65,14 @@ class Batches(ABC):
 
 @dataclass(frozen=True)
 class WithoutReplacement(Batches):
-    """`size` different records, every set as likely as the others."""
+    """`size` different records, every set as likely as the others. amplified: whether that is counted."""
+
+    amplified: bool = True
+
+    @property
+    def of_groups(self) -> Batches:
+        # No bound is known for a group in a batch of fixed size: all of it is taken for always being there.
+        return WithoutReplacement(amplified=False)
 
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:
         coins = _coins(silo, query)
@@ -70,7 +84,7 @@ class WithoutReplacement(Batches):
     def event(self, release: DpEvent, size: int, records: int) -> DpEvent:
         from dp_accounting import NonPrivateDpEvent, SampledWithoutReplacementDpEvent
 
-        if size > AMPLIFIED_UP_TO * records or release == NonPrivateDpEvent():
+        if not self.amplified or size > AMPLIFIED_UP_TO * records or release == NonPrivateDpEvent():
             return release
         return SampledWithoutReplacementDpEvent(records, size, release)
 
@@ -104,6 +118,7 @@ class WithReplacement(Batches):
     """`size` independent draws, as in the paper and its programs; for comparison with them only. One record may fill
     the whole batch, and nothing better is certified."""
 
+    repeats = True
     note = "COMPATIBILITY: batches with replacement; certified as if a record could be every one of its draws"
 
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Noisy distributed SGD with a proximal step at the server: in one pass over disjoint batches, or on sampled batches.
 
 Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server, Algorithm 6 (`ProxSgd`),
-and the experiments' baseline (`MinibatchSgd`). Symbols as in `fedpriv.algorithms.noisy_gradients`.
+and the experiments' baseline (`MinibatchSgd`). Symbols as in `fedpriv.algorithms.gradient_method`.
 
 One pass: round r takes the r-th K records of every silo's shuffle, whoever is available, so R K <= n. A record is in
 one batch, and a batch is a scope: epsilon is that of one Gaussian release, whatever the number of rounds (parallel
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from fedpriv.algorithms.base import silo_name
 from fedpriv.algorithms.batches import Batches, OnePass
-from fedpriv.algorithms.noisy_gradients import GRADIENT, NoisyGradients, SampledGradients
+from fedpriv.algorithms.gradient_method import GRADIENT
+from fedpriv.algorithms.noisy_gradients import NoisyGradients, SampledGradients
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.deployment import Deployment

@@ -12,13 +12,15 @@ Both kinds of release share one budget. The constants of the paper's noise are n
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.algorithms.noisy_gradients import DIFFERENCE, GRADIENT, SampledGradients
+from fedpriv.algorithms.gradient_method import DIFFERENCE, GRADIENT
+from fedpriv.algorithms.noisy_gradients import SampledGradients
 from fedpriv.deployment import Deployment
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
@@ -57,6 +59,11 @@ class GradientsAndDifferences(SampledGradients):
     def share(self, name: str) -> float:
         return {GRADIENT: self.gradient_share, DIFFERENCE: 1 - self.gradient_share}[name]
 
+    def overcounted(self, name: str) -> float:
+        # Each kind is claimed to cost the whole of epsilon, and so are all of them together.
+        asked = Counter(name for round in range(1, self.rounds + 1) for name in self.kinds(round))
+        return self.counted(name) / (asked[name] * len(asked))
+
 
 @dataclass(frozen=True)
 class ProxSvrg(GradientsAndDifferences):
@@ -67,8 +74,6 @@ class ProxSvrg(GradientsAndDifferences):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.inner_steps >= 1, "algo.inner_steps", self.inner_steps, "a positive integer")
-        known = self.calibration != "paper"
-        require(known, "algo.calibration", self.calibration, "certified or given: the paper's constants are not known")
 
     @property
     def label(self) -> str:
@@ -80,6 +85,9 @@ class ProxSvrg(GradientsAndDifferences):
 
     def kinds(self, round: int) -> tuple[str, ...]:
         return (GRADIENT, DIFFERENCE) if (round - 1) % self.inner_steps == 0 else (DIFFERENCE,)
+
+    def counted(self, name: str) -> float:
+        return self.rounds / self.inner_steps if name == GRADIENT else float(self.rounds)
 
     def size(self, name: str, records: int) -> int:
         return records if name == GRADIENT else super().size(name, records)

@@ -26,6 +26,9 @@ class RecordAlgorithm(Algorithm, ABC):
     def unit_weighting(self) -> Weighting:
         return RecordsInFull()
 
+    def of_records(self) -> RecordAlgorithm:
+        return self
+
     @property
     def queries_need_allocation(self) -> bool:
         return True

@@ -21,14 +21,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.algorithms.batches import paper_batch
-from fedpriv.algorithms.noisy_gradients import DIFFERENCE, GRADIENT
+from fedpriv.algorithms.gradient_method import DIFFERENCE, GRADIENT
 from fedpriv.algorithms.prox_svrg import GradientsAndDifferences
 from fedpriv.algorithms.proximal import PROXIMAL
 from fedpriv.deployment import Deployment
@@ -47,7 +46,7 @@ class Variant(ABC):
 
     @abstractmethod
     def kinds(self, algo: Spider, round: int) -> tuple[str, ...]:
-        """See `NoisyGradients.kinds`."""
+        """See `GradientMethod.kinds`."""
 
     @abstractmethod
     def anchor_factor(self, algo: Spider) -> float:
@@ -55,11 +54,11 @@ class Variant(ABC):
 
     @abstractmethod
     def counted(self, algo: Spider, name: str) -> float:
-        """See `NoisyGradients.counted`."""
+        """See `GradientMethod.counted`."""
 
     @abstractmethod
     def claims(self) -> type[SmallEpsilonClaim]:
-        """See `NoisyGradients.claims`."""
+        """See `GradientMethod.claims`."""
 
     @abstractmethod
     def points(self, algo: Spider, state: State) -> tuple[np.ndarray, np.ndarray]:
@@ -170,11 +169,6 @@ class Spider(GradientsAndDifferences):
 
     def counted(self, name: str) -> float:
         return self._variant.counted(self, name)
-
-    def overcounted(self, name: str) -> float:
-        # Each kind is claimed to cost the whole of epsilon, and so are all of them together.
-        asked = Counter(name for round in range(1, self.rounds + 1) for name in self.kinds(round))
-        return self.counted(name) / (asked[name] * len(asked))
 
     def init(self, params: np.ndarray, deployment: Deployment) -> State:
         state = super().init(params, deployment)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.aggregation.base import SERVER
 from fedpriv.audit.canary import Canaries
 from fedpriv.data.silo import split_by_silo
 from fedpriv.deployment import Deployment, Observer
@@ -76,10 +75,11 @@ def unsampled(query: Query) -> Query:
 
 
 class Tap:
-    """A silo's protocol, with what only the silo itself knows: its noise share, or its whole message."""
+    """A silo's protocol, with what only the silo itself knows: its noise share, or its whole message. weights: of its
+    units, (n_units,)."""
 
-    def __init__(self, protocol: Any) -> None:
-        self.protocol = protocol
+    def __init__(self, protocol: Any, weights: np.ndarray) -> None:
+        self.protocol, self.weights = protocol, weights
         self.noise = self.own = np.zeros(0)
         self.secret: bytes | None = None
 
@@ -101,7 +101,7 @@ class Tap:
 
     def _counted(self, blocks: Iterator[Contributions]) -> Iterator[Contributions]:
         for block in blocks:
-            self.own += block.vectors.sum(dim=0).double().cpu().numpy()
+            self.own += self.weights[block.units] @ block.vectors.double().cpu().numpy()
             yield block
 
     def known(self, query: Query, silos: int) -> np.ndarray:
@@ -115,13 +115,13 @@ class Tap:
 
 
 class _Wire(Network):
-    """A network that keeps what silos send."""
+    """A network that keeps what each party was last sent, by receiver and sender."""
 
-    def __init__(self, kept: dict[str, Any]) -> None:
+    def __init__(self, kept: dict[tuple[str, str], Any]) -> None:
         self.kept = kept
 
     def carry(self, step: int, letters: list[Letter]) -> list[Letter]:
-        self.kept |= {letter.sender: letter.message.content for letter in letters if letter.receiver == SERVER}
+        self.kept |= {(letter.receiver, letter.sender): letter.message.content for letter in letters}
         return letters
 
 
@@ -157,7 +157,7 @@ class Watched(AbstractContextManager["Watched"]):
     revise: Revise
     colluders: tuple[str, ...]
     taps: dict[str, Tap] = field(default_factory=dict)
-    wire: dict[str, Any] = field(default_factory=dict)
+    wire: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.simulation = prepare(self.canaries.experiment, revise=self.revise)
@@ -188,10 +188,18 @@ class Watched(AbstractContextManager["Watched"]):
         self.session.reopen({name: memories.get(name, {}) for name in self.session.specs})
         self.simulation.set_up(0, [])
         participants: Any = self.session.participants
-        self.taps = {name: Tap(participants[name].protocol) for name in self.simulation.silos}
+        silos, weights = self.simulation.silos, self._weights()
+        self.taps = {name: Tap(participants[name].protocol, own) for name, own in zip(silos, weights)}
         for name, tap in self.taps.items():
             participants[name].protocol = tap
         return State.from_arrays(checkpoint)
+
+    def _weights(self) -> np.ndarray:
+        """Each silo's units', (n_silos, n_units); 1 where they depend on counts, of which the audit need not know."""
+        algo, federation = self.simulation.algo, self.simulation.deployment.federation
+        table = np.zeros((federation.n_silos, algo.n_units(federation)), dtype=np.int64)
+        weighting = algo.unit_weighting
+        return np.ones(table.shape) if weighting.needs_counts else weighting.weights(table)
 
     def exchange(self, query: Query, state: State) -> tuple[Total, Seen]:
         """One query with its sum, and what each observer sees."""
@@ -204,7 +212,9 @@ class Watched(AbstractContextManager["Watched"]):
 
     def _seen(self, observer: Observer, query: Query, total: Total) -> np.ndarray:
         if observer.sees_messages:
-            sent = [self.wire[name] for name in total.silos]
+            if observer.name not in self.simulation.aggregation.helpers:  # peers find out what each other's vectors are
+                return np.stack([self.taps[name].own for name in total.silos])
+            sent = [self.wire[observer.name, name] for name in total.silos]
             return np.stack([message if query.encoding is None else query.encoding.clear(message) for message in sent])
         rest = total.vector.copy()
         if observer.own_shares:

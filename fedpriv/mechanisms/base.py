@@ -63,7 +63,20 @@ class Mechanism(ABC):
     def count_encoding(self, n_summed: int) -> Levels:
         """How contributions become levels that a shuffler adds up, with noise bits of `n_summed` silos. Raises
         ConfigError for a mechanism without such noise."""
-        raise ConfigError("mechanism", type(self).__name__.lower(), "binomial: aggregation=shuffle counts bits")
+        raise self._counts_nothing()
+
+    def hiding(self, noise_multiplier: float, size: int, *, sensitivity: float = 2.0, shares: float = 1.0) -> Mechanism:
+        """With the least noise on counts whose release of `size` coordinates costs no more than a Gaussian of
+        `noise_multiplier`, standard deviation over `sensitivity`. The other arguments as for `event`, without what
+        rounding adds. Raises as `count_encoding`."""
+        raise self._counts_nothing()
+
+    def of_bits(self, levels: int, bits: int) -> Mechanism:
+        """With so many levels, and noise bits a coordinate of all parties together. Raises as `count_encoding`."""
+        raise self._counts_nothing()
+
+    def _counts_nothing(self) -> ConfigError:
+        return ConfigError("mechanism", type(self).__name__.lower(), "binomial: aggregation=shuffle counts bits")
 
     def check_encoding(  # noqa: B027
         self, shares: int, encoding: Encoding | None, sensitivity: float = 1.0, *, least: int = LEAST_STEPS

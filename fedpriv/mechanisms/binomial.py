@@ -4,8 +4,9 @@ See `fedpriv.encoding.levels` for the protocol P_vec and `fedpriv.accountants.sh
 noise has N bits a coordinate, spread evenly over the silos that add some.
 
 Privacy: of one contribution, of whoever sees sums alone; `event` takes the sensitivity of the sum, with `rounding` in
-it, under the stated adjacency: 1 where a contribution is replaced by none (the zero vector), 2 by any other. Under
-Poisson sampling nothing is claimed.
+it, under the stated adjacency: 1 where a contribution is replaced by none (the zero vector), 2 by any other. Two
+such sums are one random function of two Gaussians (`shifted_binomial`): every divergence between them is at most the
+Gaussians', and so what is known of sampled Gaussians by such divergences holds for sampled contributions too.
 """
 
 from __future__ import annotations
@@ -61,14 +62,19 @@ class Binomial(Mechanism):
     def with_noise(self, noise_multiplier: float) -> Binomial:
         return replace(self, noise_multiplier=noise_multiplier)
 
-    def hiding(self, noise_multiplier: float, size: int, *, sensitivity: float = 2.0) -> Binomial:
-        """With the least noise whose release of `size` coordinates costs no more than a Gaussian of `noise_multiplier`
-        relative to the sensitivity, itself in units of the bound."""
+    def hiding(self, noise_multiplier: float, size: int, *, sensitivity: float = 2.0, shares: float = 1.0) -> Binomial:
+        left = self._unknown(shares)
+        require(left > 0, "mechanism.silent", self.silent, f"less than {shares:.3g}, the part of the noise that hides")
         length = self._length(sensitivity) + 2 * math.sqrt(size)
-        return self._of_trials(least_trials(1 / noise_multiplier, length))
+        return self.of_bits(self.levels, math.ceil(least_trials(1 / noise_multiplier, length) / left * (1 + 1e-12)))
 
-    def _of_trials(self, trials: int) -> Binomial:
-        return self.with_noise(math.sqrt(trials * VARIANCE) * 2 / self.levels)
+    def of_bits(self, levels: int, bits: int) -> Binomial:
+        return replace(self, levels=levels, noise_multiplier=math.sqrt(bits * VARIANCE) * 2 / levels)
+
+    def _unknown(self, shares: float) -> float:
+        """The part of the noise that is certain to be there for whoever does not know `shares` of it: it cannot know
+        which silos are silent, and may have to do without the noise of all of them."""
+        return max(shares - self.silent, 0.0) / (1 - self.silent)
 
     def _length(self, sensitivity: float) -> float:
         return sensitivity * self.levels / 2
@@ -135,9 +141,7 @@ class Binomial(Mechanism):
     def event(self, *, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
         from dp_accounting import GaussianDpEvent, NonPrivateDpEvent
 
-        # Who cannot know which silos are silent may have to do without the noise of all that it does not know.
-        left = max(shares - self.silent, 0.0) / (1 - self.silent)
-        gap = gaussian_gap(math.floor(self.trials * left), self._length(sensitivity))
+        gap = gaussian_gap(math.floor(self.trials * self._unknown(shares)), self._length(sensitivity))
         return GaussianDpEvent(1 / gap) if 0 < gap < math.inf else NonPrivateDpEvent()
 
     def _own(self, encoding: Encoding | None, shares: int) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from lowy_world import MINIBATCH
 
-from fedpriv.algorithms.noisy_gradients import GRADIENT
+from fedpriv.algorithms.gradient_method import GRADIENT
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.query import Total
 from fedpriv.state import State

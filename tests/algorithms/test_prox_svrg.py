@@ -62,4 +62,4 @@ def test_a_uniform_output_is_uniform():
 
 def test_the_papers_constants_are_not_known():
     with pytest.raises(ConfigError, match=r"algo\.calibration=paper"):
-        replace(SVRG, calibration="paper")
+        simulation(replace(SVRG, calibration="paper"), silos_of([30]))

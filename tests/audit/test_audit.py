@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fedpriv.audit.audit import Effort, audit
+from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.simulation.silo import _Work
 from fedpriv.streams import Streams
@@ -133,6 +134,34 @@ def test_the_claim_of_cdp_fedavg_is_refuted_and_its_certificate_stands():
     words = ["algo=cdp_fedavg", "algo.calibration=paper", "algo.local_steps=4", "allocator.n_users=10", "rounds=1"]
     row = audited(*words, trials=150)["server", "record"]
     assert row.claimed < row.bound.audited <= row.certified
+
+
+SHUFFLED = ["aggregation=shuffle", "algo.calibration=given", "algo.noise_multiplier=2", "rounds=1"]
+
+
+@pytest.mark.parametrize("algo", ["prox_sgd", "spider"])
+def test_the_shuffler_is_audited_with_each_silos_ones(algo):
+    """It sees more than the server and is certified less, and its bound is near its own certificate."""
+    rows = audited(f"algo={algo}", *SHUFFLED, trials=1000)
+    server, shuffler = (rows[observer, "record"] for observer in ("server", "shuffler"))
+    assert 0.6 * server.certified < server.bound.audited <= server.certified
+    assert max(server.certified, 0.6 * shuffler.certified) < shuffler.bound.audited <= shuffler.certified
+
+
+def test_half_the_noise_is_caught_in_counts(monkeypatch):
+    share = Binomial.noise_share
+    monkeypatch.setattr(Binomial, "noise_share", lambda self, *a, **k: share(self, *a, **k) / 2)
+    rows = audited("algo=prox_sgd", *SHUFFLED, trials=300)
+    assert rows["server", "record"].alarm
+    assert rows["shuffler", "record"].alarm
+
+
+@pytest.mark.slow
+def test_a_peer_is_audited_with_every_peers_vector():
+    admm = ["aggregation=admm", "aggregation.preset=null", "aggregation.iterations=32", "aggregation.beyond_safe=true"]
+    words = ["algo=uldp_avg", "algo.noise_multiplier=1", "algo.local_epochs=1", "rounds=1"]
+    row = audited(*words, *admm, trials=100)["silo", "user"]
+    assert 0 < row.bound.audited <= row.certified
 
 
 def test_colluding_silos_see_more_and_are_certified_less():

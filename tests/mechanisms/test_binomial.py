@@ -12,7 +12,7 @@ from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.calibration import gaussian_noise
 from fedpriv.mechanisms.gaussian import Gaussian
-from fedpriv.mechanisms.lowy import paper_binomial, paper_bits, paper_levels
+from fedpriv.mechanisms.lowy import ShuffleBudget, paper_bits, paper_levels
 from fedpriv.streams import SystemGenerator
 
 
@@ -47,7 +47,7 @@ def test_paper_parameters():
     levels = paper_levels(100, 1)
     assert levels == 20
     assert paper_bits(100, 1, levels=levels, epsilon=1.0, delta=1e-6) == 242_543_523
-    mechanism = paper_binomial(1.0, 100, 1, epsilon=1.0, delta=1e-6)
+    mechanism = Binomial(1.0, 0.0).of_bits(levels, 100 * 242_543_523)
     assert mechanism.trials == 24_254_352_300
     gaussian = gaussian_epsilon(20 / math.sqrt(mechanism.trials * 3 / 16), 1e-6)
     assert gaussian == pytest.approx(7e-4, rel=0.05)
@@ -58,7 +58,24 @@ def test_paper_parameters():
 @pytest.mark.parametrize(("epsilon", "delta"), [(16, 1e-6), (0, 1e-6), (1, 0.5)])
 def test_the_paper_says_nothing_there(epsilon, delta):
     with pytest.raises(ConfigError, match="calibration=paper"):
-        paper_binomial(1.0, 100, 1, epsilon=epsilon, delta=delta)
+        paper_bits(100, 1, levels=20, epsilon=epsilon, delta=delta)
+
+
+@pytest.mark.parametrize(("kinds", "calls", "chosen"), [(1, 1, 1.0), (1, 1, 0.5), (2, 1, 1.0), (2, 25, 0.5)])
+def test_what_the_paper_leaves_for_one_release(kinds, calls, chosen):
+    """Of epsilon 1.5 at 1e-5, by its own chain: kinds share, calls compose by Dwork and Roth's Theorem 3.20 with half
+    of a kind's delta for the composition, and a choice of silos divides by 2 M / N."""
+    budget = ShuffleBudget(kinds, calls, chosen, 1e-5)
+    eps, delta = 1.5 / kinds, 1e-5 / kinds
+    if calls > 1:
+        eps, delta = eps / (2 * math.sqrt(2 * calls * math.log(2 / delta))), delta / 2 / calls
+    assert budget.call_epsilon * 1.5 == pytest.approx(eps / (2 * chosen))
+    assert budget.call_delta == pytest.approx(delta / (2 * chosen))
+    levels, bits = budget.noise(1000, 30, 6.0)
+    assert budget.epsilon(Binomial(1.0, 0.0).of_bits(levels, bits).noise_multiplier, 30) == pytest.approx(6)
+    assert budget.epsilon(1e-3, 30) is None
+    with pytest.raises(ConfigError, match=r"algo\.calibration=paper: certified, or a larger"):
+        budget.noise(1000, 10_000, 1e-3)
 
 
 @pytest.mark.parametrize("rng", [np.random.default_rng(0), SystemGenerator()], ids=["seeded", "system"])

@@ -1,0 +1,207 @@
+"""The methods of Lowy et al. with one contribution a record, as `aggregation=shuffle` takes them."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from deployments import deployed
+from erm_world import flipped, silos_of, simulation
+from lowy_world import ALTERNATE, COMMON, MINIBATCH, ONE_PASS, PL, SPIDER, SVRG, proximal_descent, states_of
+
+from fedpriv.accountants.ledger import Ledger
+from fedpriv.accountants.pld import Pld
+from fedpriv.accountants.shifted_binomial import epsilon_of_one
+from fedpriv.aggregation.shuffle import Shuffle
+from fedpriv.algorithms.base import Silo
+from fedpriv.deployment import Federation
+from fedpriv.errors import ConfigError
+from fedpriv.mechanisms.binomial import Binomial
+from fedpriv.simulation.silo import bounded
+from fedpriv.tally import Tally
+from fedpriv.testing import check_algorithm, experiment
+
+METHODS = [MINIBATCH, ONE_PASS, SVRG, PL, SPIDER, ALTERNATE]
+WORDS = ("aggregation=shuffle",)
+FEDERATION = Federation(4, 4, 10, (100, 100, 80, 60))
+CERTIFIED = {"calibration": "certified", "epsilon": 3.0, "rounds": 12, "batch_size": None}
+
+
+def named(algo):
+    return getattr(algo, "variant", "") + type(algo).__name__
+
+
+def rows_of(algo, mechanism=None, federation=FEDERATION, rounds=None):
+    """PLD rows by observer after all rounds."""
+    records = algo.of_records()
+    deployment = deployed(records, mechanism or Binomial(1.0, 0.0), Shuffle(), federation=federation)
+    ledger = Ledger(Pld(algo.delta))
+    for number in range(1, (rounds or algo.rounds) + 1):
+        for query in records.queries(number, deployment):
+            assert query.enforced
+            ledger.record(query.events)
+    return {row.observer: row for row in ledger.rows(algo.rounds)}, deployment
+
+
+POISSON = ("algo.sampling=poisson", "algo.batch_size=30")
+SLOW = ["minibatch_sgd", "prox_svrg", "prox_pl_svrg", "spider", "spider algo.variant=alternate"]
+
+
+@pytest.mark.parametrize(
+    ("algo", "words"),
+    [
+        ("prox_sgd", ()),
+        ("minibatch_sgd", POISSON),
+        *(pytest.param(algo, words, marks=pytest.mark.slow) for algo in SLOW for words in ((), POISSON)),
+    ],
+    ids=str,
+)
+def test_a_shuffled_method_keeps_every_rule_and_its_noise_hides_a_record(algo, words):
+    given = ("algo.calibration=given", "algo.noise_multiplier=20", "rounds=4")
+    exp = experiment(f"algo={algo.split()[0]}", *algo.split()[1:], *words, *given)
+    # Many levels, since differences between two points that are near each other would all round to one.
+    found = check_algorithm(exp.algo, *WORDS, "mechanism.levels=1048576")
+    adjacency = "add/remove" if words else "replace"
+    measured = [name for name in found.checked if f"record, {adjacency}" in name]
+    assert {name.split(":")[0] for name in measured} == set(exp.algo.mechanisms(exp.mechanism))
+    assert any("message of silo" in name for name in measured)
+    assert found.declared == ()
+
+
+@pytest.mark.parametrize("cohort", [None, 2], ids=["all", "two"])
+@pytest.mark.parametrize("observer", ["server", "silo", "shuffler"])
+@pytest.mark.parametrize("algo", METHODS, ids=named)
+def test_all_releases_together_cost_the_epsilon_that_is_asked_for(algo, observer, cohort):
+    rows, _ = rows_of(replace(algo, **CERTIFIED, cohort=cohort, observer=observer))
+    assert 3.0 * (1 - 1e-3) <= rows[observer].certified <= 3.0 * (1 + 1e-6)
+    assert rows["server"].certified <= rows["silo"].certified <= rows["shuffler"].certified
+    assert {row.unit for row in rows.values()} == {"record"}
+    assert {row.status for row in rows.values()} == {"enforced"}
+
+
+def test_the_true_epsilon_of_calibrated_noise_is_the_target_within_two_percent():
+    """One release whose record moves a single count through all levels, exactly: a lower bound of the true value."""
+    _, deployment = rows_of(replace(ONE_PASS, **CERTIFIED))
+    mechanism = deployment.channels["gradient"].mechanism
+    assert 0.98 * 3.0 <= epsilon_of_one(mechanism.trials, mechanism.levels, 1e-5) <= 3.0
+
+
+def test_sampled_batches_take_less_noise():
+    noise, silo = {}, Federation(1, 1, 10, (60,))
+    for sampling, size in (("poisson", 6), ("without_replacement", 60)):
+        algo = replace(MINIBATCH, **CERTIFIED | {"sampling": sampling, "batch_size": size, "rounds": 3})
+        rows, deployment = rows_of(algo, federation=silo)
+        noise[sampling] = deployment.mechanism.noise_multiplier
+        assert 2.97 < rows["server"].certified <= 3.0 + 1e-6
+    assert noise["poisson"] < 0.6 * noise["without_replacement"]
+
+
+def test_silos_that_add_no_noise_are_accounted():
+    quiet = replace(MINIBATCH, **CERTIFIED)
+    full, partly = (rows_of(quiet, Binomial(1.0, 0.0, silent=part)) for part in (0.0, 0.3))
+    assert partly[0]["server"].certified == pytest.approx(full[0]["server"].certified, rel=1e-3)
+    assert partly[0]["silo"].certified > full[0]["silo"].certified
+    assert math.isinf(partly[0]["shuffler"].certified)
+    assert any("at most 0.3 of the silos add no noise" in text for text in partly[0]["server"].assumptions)
+    with pytest.raises(ConfigError, match=r"mechanism\.silent=0\.3"):
+        rows_of(replace(quiet, observer="shuffler"), Binomial(1.0, 0.0, silent=0.3))
+    # One that does not know 3 of 4 shares may lack 0.3 of them: calibrated, it is at the target all the same.
+    rows, _ = rows_of(replace(quiet, observer="silo"), Binomial(1.0, 0.0, silent=0.3))
+    assert rows["silo"].certified == pytest.approx(3.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("algo", METHODS, ids=named)
+def test_the_papers_noise_has_the_papers_claim_and_is_far_too_much(algo):
+    rows, deployment = rows_of(replace(algo, **CERTIFIED | {"calibration": "paper"}))
+    assert rows["server"].claimed == pytest.approx(3.0, rel=1e-6)
+    assert rows["released model"].claimed == rows["server"].claimed
+    assert rows["silo"].claimed is None
+    assert rows["shuffler"].claimed is None
+    assert rows["server"].certified < 0.1
+    sizes = {name: algo_size(algo, name) for name in deployment.channels}
+    for name, channel in deployment.channels.items():
+        assert channel.mechanism.levels == max(2 * math.ceil(math.sqrt(sizes[name])), 10)
+
+
+def algo_size(algo, name):
+    algo = replace(algo, **CERTIFIED)
+    return sum(algo.size(name, records) for records in FEDERATION.silo_records)
+
+
+def test_the_papers_budget_of_a_pass_is_halved_times_the_silos_left_out():
+    """eps0 = N eps / (2 M) by the paper: half as many silos stand twice the epsilon, or a quarter of the noise bits."""
+    noises = []
+    for cohort in (None, 2):
+        algo = replace(ONE_PASS, **CERTIFIED | {"calibration": "paper"}, cohort=cohort)
+        channel = rows_of(algo, rounds=1)[1].channels["gradient"]
+        noises.append(channel.mechanism.noise_multiplier)
+    log = [math.log(4 * 101 / (1e-5 * left)) for left in (0.5, 1.0)]
+    assert noises[0] / noises[1] == pytest.approx(2 * log[0] / log[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("algo", METHODS, ids=named)
+def test_without_noise_the_shuffled_method_is_the_plain_one_up_to_rounding(algo):
+    silos = silos_of([30, 30, 30])
+    plain = simulation(replace(algo, clip=1e3), silos)
+    shuffled = simulation(replace(algo, clip=1e3), silos, aggregation=Shuffle(), mechanism=Binomial(1e3, 0.0, 2**40))
+    for one, other in zip(states_of(plain, 6), states_of(shuffled, 6)):
+        np.testing.assert_allclose(one.params, other.params, atol=2e-5)
+
+
+def test_silos_of_different_sizes_count_by_their_batches():
+    """Full batches: gradient descent on all records pooled."""
+    silos = silos_of([30, 60])
+    algo = replace(MINIBATCH, batch_size=None, clip=1e3, rounds=1)  # batches of n
+    sim = simulation(algo, silos, aggregation=Shuffle(), mechanism=Binomial(1e3, 0.0, 2**40))
+    x, y = (np.concatenate([getattr(silo, part).numpy() for silo in silos]) for part in ("x", "y"))
+    start = sim.state.params
+    import torch
+
+    from fedpriv.training.dp_sgd import per_group_gradients
+
+    gradients = per_group_gradients(sim.model, sim.task, 1)
+    theta, x, y = torch.from_numpy(start).float(), torch.from_numpy(x).unsqueeze(1), torch.from_numpy(y).unsqueeze(1)
+    mean = gradients(theta, x, y, {}).double().mean(0).numpy()
+    [state] = states_of(sim, 1)
+    expected = next(proximal_descent(start, lambda _: mean, algo, 1))
+    np.testing.assert_allclose(state.params, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("algo", [MINIBATCH, SVRG, SPIDER], ids=named)
+def test_a_contribution_is_within_the_bound_however_long_its_gradient(algo):
+    algo = replace(algo, clip=0.01, rounds=4)
+    [records] = silos_of([30])
+    near = replace(flipped(records, 7), x=records.x.clone())
+    near.x[7] *= 1e4
+    sim = simulation(algo, [records], aggregation=Shuffle(), mechanism=Binomial(0.01, 0.0))
+    list(states_of(sim, 2))  # away from an anchor
+    query = sim.queries(3)[-1]
+    down = sim.algo.broadcast(sim.state, query)
+    found = []
+    for data in (records, near):
+        silo = Silo(0, data, sim.model, sim.task, sim.deployment)
+        blocks = bounded(sim.algo.local_update(silo, query, down).blocks, query, Tally())
+        found.append(np.concatenate([block.vectors.numpy() for block in blocks]))
+    assert np.linalg.norm(found, axis=2).max() <= 0.01 * (1 + 1e-9)
+    moved = np.flatnonzero(np.abs(found[0] - found[1]).max(1))
+    assert moved.tolist() == [7]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("algo=local_sgd",), "a contribution of Local SGD"),
+        (("algo=cdp_fedavg",), "is not one record's"),
+        (("algo=minibatch_sgd", "algo.sampling=with_replacement"), r"algo\.sampling=with_replacement"),
+        (("algo=prox_sgd", "algo.least_cohort=2"), r"algo\.least_cohort=2: null: all silos of a sum share"),
+        (("algo=prox_sgd", "mechanism=gaussian"), "binomial: aggregation=shuffle counts bits"),
+        (("algo=prox_sgd", "algo.observer=nobody"), "an observer of this aggregation: released model, server, silo, s"),
+    ],
+)
+def test_what_shuffling_cannot_serve_is_refused(words, why):
+    with pytest.raises(ConfigError, match=why):
+        experiment(*WORDS, *words)
+
+
+def test_the_common_settings_are_those_of_the_plain_methods():
+    assert replace(ONE_PASS, **COMMON | {"batch_size": None}).of_records().label == "SDP Prox-SGD"
