@@ -28,7 +28,7 @@ from fedpriv.accountants.events import OBSERVERS, Event
 from fedpriv.algorithms.base import LocalUpdate, Silo, require_plain_sgd, silo_name
 from fedpriv.algorithms.batches import SAMPLING, Batches, paper_batch
 from fedpriv.algorithms.participation import uniform
-from fedpriv.algorithms.proximal import Proximal, proximal
+from fedpriv.algorithms.proximal import Proximal, gradient_mapping, proximal
 from fedpriv.algorithms.releases import Met, Release, certified_noise
 from fedpriv.algorithms.silo_unit import SiloAlgorithm, require_gradients_of_records
 from fedpriv.data.allocation import Allocation
@@ -338,6 +338,12 @@ class NoisyGradients(SiloAlgorithm, ABC):
         if "previous" in down:
             mean = mean - total(down["previous"]) / size
         yield Contributions(np.array([silo.index]), mean.unsqueeze(0))
+
+    def penalty(self, params: np.ndarray) -> float:
+        return self.operator.value(params)
+
+    def gradient_mapping(self, params: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        return gradient_mapping(params, gradient, self.global_lr, self.operator)
 
     def init(self, params: np.ndarray, deployment: Deployment) -> State:
         return State(params, {"output": params})
