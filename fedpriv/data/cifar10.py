@@ -113,6 +113,12 @@ def read(root: str | None) -> Images:
     return images
 
 
+def source(root: str | None) -> str:
+    """What of the data set lies below `root`, for titles."""
+    path = locate(FILE, root)
+    return f"a subset of CIFAR-10 ({path.name})" if path.suffix == ".npz" else "CIFAR-10"
+
+
 def _all_pooled(images: Images, streams: Streams) -> tuple[Records, Records]:
     """The paper: all images, 80 % of every class for training and 20 % for tests."""
     x, y = (np.concatenate(arrays) for arrays in zip(images.train, images.test))
