@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedpriv.figures.runs import Run
 
@@ -28,8 +29,9 @@ class Choice:
     """The best settings of a method at an epsilon.
 
     calibration: paper or certified (whose noise), or given (none: not private). epsilon: what the noise is made for.
-    certified, claimed: epsilons of the server. error, deviation: of the test error over `splits` seeds. loss: training
-    loss, mean over seeds. settings: what was chosen.
+    certified, claimed: epsilons of the server. error, deviation: of the test error over `splits` seeds. loss, mapping,
+    heterogeneity: training loss, norm of its proximal gradient mapping, and the silos' upsilon at the model, means over
+    seeds. settings: what was chosen.
     """
 
     method: str
@@ -40,6 +42,8 @@ class Choice:
     error: float
     deviation: float
     loss: float
+    mapping: float
+    heterogeneity: float
     splits: int
     delta: float
     settings: str
@@ -116,7 +120,7 @@ def _grouped(runs: list[Run]) -> list[tuple[str, list[Run]]]:
 
 def _summary(runs: list[Run]) -> Choice:
     algo = runs[0].config["algo"]
-    errors = [float(run.metrics["error"].iloc[-1]) for run in runs]
+    last = pd.DataFrame([run.metrics.iloc[-1] for run in runs])
     epsilons = [run.final_epsilons("server", "pld") for run in runs]
     certified, claimed = (max(values) for values in zip(*epsilons))
     return Choice(
@@ -125,9 +129,11 @@ def _summary(runs: list[Run]) -> Choice:
         epsilon=float(algo["epsilon"]),
         certified=certified,
         claimed=claimed,
-        error=float(np.mean(errors)),
-        deviation=float(np.std(errors)),
-        loss=float(np.mean([run.metrics["train_loss"].iloc[-1] for run in runs])),
+        error=float(last["error"].mean()),
+        deviation=float(last["error"].std(ddof=0)),
+        loss=float(last["train_loss"].mean(skipna=False)),
+        mapping=float(last["mapping_norm"].mean()),
+        heterogeneity=float(last["heterogeneity"].mean()),
         splits=len(runs),
         delta=runs[0].delta,
         settings=" ".join(f"{key}={algo[key]}" for key in VARIED if key in algo),
