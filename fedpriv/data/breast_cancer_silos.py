@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +13,8 @@ from fedpriv.errors import require
 from fedpriv.streams import Streams
 from fedpriv.tasks import Classification, Task
 
-STANDARDISED = {"silo": np.unique, "all": lambda labels: [None]}
-"""By whose records features are scaled: the labels whose records are scaled together, None for all."""
+TOGETHER: dict[str, Callable[[np.ndarray], np.ndarray]] = {"silo": lambda silo: silo, "all": np.zeros_like}
+"""Whose records are scaled together: a group for each record, of their silos (n,)."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class BreastCancerSilos(DataSet):
     natural_silos = 2
 
     def __post_init__(self) -> None:
-        require(self.standardise in STANDARDISED, "data.standardise", self.standardise, " or ".join(STANDARDISED))
+        require(self.standardise in TOGETHER, "data.standardise", self.standardise, " or ".join(TOGETHER))
 
     @property
     def task(self) -> Task:
@@ -51,8 +52,8 @@ class BreastCancerSilos(DataSet):
         x, y = load_breast_cancer(return_X_y=True)
         y = y.astype(np.int64)
         train, test = stratified(y, share(len(y), 0.2), streams.generator("train/test split"))
-        scaled = np.empty(x.shape, dtype=np.float32)
-        for label in STANDARDISED[self.standardise](y):
-            own = [rows[y[rows] == label] if label is not None else rows for rows in (train, test)]
+        group, scaled = TOGETHER[self.standardise](y), np.empty(x.shape, dtype=np.float32)
+        for number in np.unique(group):
+            own = [rows[group[rows] == number] for rows in (train, test)]
             scaled[own[0]], scaled[own[1]] = standardised(x[own[0]], x[own[1]])
         return Corpus(Records(scaled[train], y[train], silo=y[train]), Records(scaled[test], y[test]))

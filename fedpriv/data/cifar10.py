@@ -92,8 +92,8 @@ def _from_subset(path: Path) -> Images:
 READERS = {".npz": _from_subset, ".gz": _from_archive, "": _from_folder}
 """By the ending of the file that was found."""
 
-DAMAGE = (OSError, EOFError, KeyError, ValueError, TypeError, AttributeError, IndexError, MemoryError)
-DAMAGE += (zlib.error, tarfile.TarError, zipfile.BadZipFile, pickle.UnpicklingError, AssertionError)
+DAMAGE: tuple[type[Exception], ...] = (OSError, EOFError, LookupError, ValueError, TypeError, AttributeError)
+DAMAGE += (zlib.error, tarfile.TarError, zipfile.BadZipFile, pickle.UnpicklingError, AssertionError, MemoryError)
 """What damaged files make their readers raise."""
 
 

@@ -90,7 +90,7 @@ class CifarCnn(Model):
         widths = self._widths(shape, outputs)
         for before, after in pairwise(widths[:-1]):
             layers += [nn.Linear(before, after), nn.ReLU()]
-        return nn.Sequential(*layers, nn.Linear(*widths[-2:]))
+        return nn.Sequential(*layers, nn.Linear(widths[-2], outputs))
 
     def size(self, shape: tuple[int, ...], outputs: int) -> int:
         convolutions = sum((25 * before + 1) * after for before, after in pairwise([shape[0], *self.channels]))
