@@ -20,7 +20,17 @@ import numpy as np
 import fedpriv
 from fedpriv.errors import FedprivError
 
-FREE = ("rounds", "device", "resume", "engine", "evaluate_every", "checkpoint_every", "evaluate_training", "hydra")
+FREE = (
+    "rounds",
+    "device",
+    "resume",
+    "engine",
+    "evaluate_every",
+    "checkpoint_every",
+    "evaluate_training",
+    "optimum",
+    "hydra",
+)
 """Top-level keys that say neither what is released in a round nor what it costs; a resumed run may change them."""
 
 LABELS = "fedpriv"

@@ -61,11 +61,14 @@ class RunOptions:
     evaluate_every: int
     evaluate_training: bool
     checkpoint_every: int
+    optimum: float | None = None
 
     def __post_init__(self) -> None:
         require(self.rounds >= 1, "rounds", self.rounds, "a positive number of rounds")
         require(self.seed >= 0, "seed", self.seed, "zero or a positive integer")
         require(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "a positive number of rounds")
+        looked_at = self.optimum is None or self.evaluate_training
+        require(looked_at, "optimum", self.optimum, "null, or a number beside evaluate_training=true")
         require(self.checkpoint_every >= 1, "checkpoint_every", self.checkpoint_every, "a positive number of rounds")
         require(self.randomness in ("simulation", "system"), "randomness", self.randomness, "simulation or system")
         known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None

@@ -241,7 +241,8 @@ class _Run:
         seeded = (
             "seeded noise and sampling: whoever knows the seed can subtract them; randomness=system draws real ones"
         )
-        not_covered = [*ALWAYS_UNCOVERED, *([] if self.options.randomness == "system" else [seeded])]
+        not_covered = [*ALWAYS_UNCOVERED, *exp.data.not_covered]
+        not_covered += [] if self.options.randomness == "system" else [seeded]
         self.folder.status(
             state="running",
             rounds=self.options.rounds,

@@ -85,6 +85,7 @@ class Classification(Task):
         values = {
             "accuracy": float(hit.mean()),
             "balanced_accuracy": float(np.mean([hit[y == label].mean() for label in np.unique(y)])),
+            "error": float(1 - hit.mean()),
         }
         return {self.main: values.pop(self.main), **values}
 
@@ -111,7 +112,8 @@ class BinaryClassification(Task):
         return 0.25
 
     def metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
-        return {"accuracy": float(((outputs[:, 0] > 0) == (y > 0.5)).mean())}
+        accuracy = float(((outputs[:, 0] > 0) == (y > 0.5)).mean())
+        return {"accuracy": accuracy, "error": 1 - accuracy}
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ SMALLER = {
     "uldp_fl": ["preset.local_epochs=1", "preset.silo_epochs=1", "allocator.n_users=10"],
     "hu": ["algo.epsilon=1"],
     "huang": ["algo.epsilon=1", "allocator.n_silos=20", "algo.local_steps=1"],
+    "lowy": ["algo.epsilon=1", "preset.local_lr=0.1", "preset.silo_clip=1"],
 }
 """What makes a paper's experiments smaller still."""
 

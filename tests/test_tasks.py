@@ -57,10 +57,10 @@ def test_losses_equal_torch_and_take_leading_dimensions():
 def test_balanced_accuracy_is_the_mean_of_true_rates():
     outputs = np.array([[1.0, 0], [1, 0], [1, 0], [0, 1]])
     values = Classification("balanced_accuracy").metrics(outputs, np.array([0, 0, 1, 1]))
-    assert list(values) == ["balanced_accuracy", "accuracy"]
-    assert values == {"balanced_accuracy": 0.75, "accuracy": 0.75}
+    assert list(values) == ["balanced_accuracy", "accuracy", "error"]
+    assert values == {"balanced_accuracy": 0.75, "accuracy": 0.75, "error": 0.25}
     lazy = Classification("balanced_accuracy").metrics(np.array([[1.0, 0]] * 100), np.array([0] * 99 + [1]))
-    assert lazy == {"balanced_accuracy": 0.5, "accuracy": 0.99}
+    assert lazy == pytest.approx({"balanced_accuracy": 0.5, "accuracy": 0.99, "error": 0.01})
 
 
 def test_c_index_takes_the_score_as_risk():

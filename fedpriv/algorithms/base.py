@@ -198,6 +198,16 @@ class Algorithm(ABC):
     def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
         """The state after a query with a sum; the only place that divides."""
 
+    # -- what is measured, on demand and outside of every epsilon -----------------------------------------------------
+
+    def penalty(self, params: np.ndarray) -> float:
+        """f1, what the method minimises besides the training loss f0, at params (d,)."""
+        return 0.0
+
+    def gradient_mapping(self, params: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """(d,): zero where f0 + f1 is stationary. gradient: of f0 at params, (d,) each."""
+        return gradient
+
     # -- the result ---------------------------------------------------------------------------------------------------
 
     def output(self, state: State) -> np.ndarray:

@@ -22,7 +22,7 @@ from fedpriv.accountants.events import REPLACE, Event
 from fedpriv.algorithms.base import Algorithm, require_cohort, require_plain_sgd, require_target, silo_name
 from fedpriv.algorithms.batches import Batches
 from fedpriv.algorithms.participation import uniform
-from fedpriv.algorithms.proximal import Proximal, proximal
+from fedpriv.algorithms.proximal import Proximal, gradient_mapping, proximal
 from fedpriv.algorithms.silo_unit import require_gradients_of_records
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
@@ -230,6 +230,12 @@ class GradientMethod(Algorithm, ABC):
     def protected(self) -> int:
         """Records of whoever `epsilon` speaks of."""
         return self.records_per_user or 1
+
+    def penalty(self, params: np.ndarray) -> float:
+        return self.operator.value(params)
+
+    def gradient_mapping(self, params: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        return gradient_mapping(params, gradient, self.global_lr, self.operator)
 
     def init(self, params: np.ndarray, deployment: Deployment) -> State:
         return State(params, {"output": params})

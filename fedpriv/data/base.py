@@ -68,6 +68,11 @@ class DataSet(ABC):
     def task(self) -> Task:
         """Loss and metrics of this data set."""
 
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What reading this data set does that no epsilon covers, beyond what is said of every run."""
+        return ()
+
     @abstractmethod
     def load(self, streams: Streams) -> Corpus:
         """Read, check, split and preprocess. Raises DataError with one line that names the file."""

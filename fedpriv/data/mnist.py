@@ -62,6 +62,20 @@ def read_idx(path: Path, axes: int) -> np.ndarray:
     return np.frombuffer(raw, np.uint8, offset=head).reshape(lengths)
 
 
+def read_part(part: str, root: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """Images (n, 28, 28) and labels (n,) of the official "train" or "t10k" (test) part, uint8. root: as `DataSet`."""
+    image_path = locate(FILES[f"{part}-images-idx3-ubyte"], root)
+    label_path = locate(FILES[f"{part}-labels-idx1-ubyte"], root)
+    images, labels = read_idx(image_path, axes=3), read_idx(label_path, axes=1)
+    if images.shape[1:] != (28, 28):
+        raise DataError(f"{image_path}: images of {images.shape[1]}x{images.shape[2]} pixels, not 28x28")
+    if len(images) != len(labels) or not len(labels):
+        raise DataError(f"{label_path}: {len(labels)} labels for the {len(images)} images of {image_path.name}")
+    if labels.max() > 9:
+        raise DataError(f"{label_path}: label {labels.max()} of record {labels.argmax()} is not a digit")
+    return images, labels
+
+
 @dataclass(frozen=True)
 class Mnist(DataSet):
     """Digits in 28x28 grey values (LeCun et al. 1998), scaled to 0..1 and normalised with (0.1307, 0.3081).
@@ -78,23 +92,10 @@ class Mnist(DataSet):
         return Classification()
 
     def load(self, streams: Streams) -> Corpus:
-        parts = [self._part("train"), self._part("t10k")]
+        parts = [read_part("train", self.root), read_part("t10k", self.root)]
         images, labels = (np.concatenate(arrays) for arrays in zip(*parts))
         train, test = stratified(labels, len(parts[1][1]), streams.generator("train/test split"))
         return Corpus(_records(images[train], labels[train]), _records(images[test], labels[test]))
-
-    def _part(self, part: str) -> tuple[np.ndarray, np.ndarray]:
-        """Images (n, 28, 28) and labels (n,) of the official training or test part, uint8."""
-        image_path = locate(FILES[f"{part}-images-idx3-ubyte"], self.root)
-        label_path = locate(FILES[f"{part}-labels-idx1-ubyte"], self.root)
-        images, labels = read_idx(image_path, axes=3), read_idx(label_path, axes=1)
-        if images.shape[1:] != (28, 28):
-            raise DataError(f"{image_path}: images of {images.shape[1]}x{images.shape[2]} pixels, not 28x28")
-        if len(images) != len(labels) or not len(labels):
-            raise DataError(f"{label_path}: {len(labels)} labels for the {len(images)} images of {image_path.name}")
-        if labels.max() > 9:
-            raise DataError(f"{label_path}: label {labels.max()} of record {labels.argmax()} is not a digit")
-        return images, labels
 
 
 def _records(images: np.ndarray, labels: np.ndarray) -> Records:

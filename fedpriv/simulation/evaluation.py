@@ -12,25 +12,56 @@ from fedpriv.data.base import Records
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from fedpriv.algorithms.base import Algorithm
     from fedpriv.data.silo import SiloData
     from fedpriv.tasks import Task
 
 
 @dataclass(frozen=True)
+class OnTraining:
+    """The silos' training records, and what the method minimises on them: their loss f0, and f1 of `algo`.
+
+    optimum: the least value of f0 + f1, where somebody knows it.
+    """
+
+    silos: list[SiloData]
+    algo: Algorithm
+    optimum: float | None = None
+
+    def row(self, model: nn.Module, theta: Tensor, *, task: Task, device: str) -> dict[str, float]:
+        """f0 and the norm of its gradient, how far the silos' gradients are from that, the norm of the proximal
+        gradient mapping, which is the gradient's where f1 = 0, and the excess risk. theta: (d,)."""
+        from fedpriv.training.evaluate import training_loss
+
+        records = [(silo.x.to(device), silo.y.to(device)) for silo in self.silos]
+        found = training_loss(model, theta, silos=records, task=task)
+        params, gradient = (vector.double().cpu().numpy() for vector in (theta, found.gradient))
+        row = {
+            "train_loss": found.loss,
+            "gradient_norm": float(np.linalg.norm(gradient)),
+            "mapping_norm": float(np.linalg.norm(self.algo.gradient_mapping(params, gradient))),
+            "heterogeneity": found.heterogeneity,
+        }
+        if self.optimum is not None:
+            row["excess_risk"] = found.loss + self.algo.penalty(params) - self.optimum
+        return row
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """The records that models are evaluated on. held_out: what silos hold back for tests, with the silo of each record;
-    None where no silo does. training: the silos' training records if they are looked at too."""
+    None where no silo does. training: how the silos' training records are looked at too; None: not at all."""
 
     model: nn.Module
     task: Task
     device: str
     test: Records
     held_out: Records | None
-    training: list[SiloData] | None = None
+    training: OnTraining | None = None
 
     def row(self, evaluated: np.ndarray) -> dict[str, float]:
         """Loss and metrics on the central test split, the main metric on the records held out in the silos, and on
-        demand the loss on the training records with its gradient's norm. Not private.
+        demand what the training records say (`OnTraining`). Not private.
 
         evaluated: one model (d,), or one a silo, in the order of the silos: then the numbers are means over silos, on
         held-out records weighted by how many each has.
@@ -40,7 +71,7 @@ class Evaluation:
         loss, metrics = self._evaluate(evaluated, self.test)
         row = {"loss": loss, **metrics}
         if self.training is not None:
-            row |= self._training(evaluated, self.training)
+            row |= self.training.row(self.model, self._vector(evaluated), task=self.task, device=self.device)
         if self.held_out is not None:
             row[f"local_{self.task.metric}"] = self._evaluate(evaluated, self.held_out)[1][self.task.metric]
         return row
@@ -69,13 +100,6 @@ class Evaluation:
 
         x, y = torch.from_numpy(records.x).to(self.device), torch.from_numpy(records.y).to(self.device)
         return evaluate(self.model, self._vector(params), x=x, y=y, task=self.task)
-
-    def _training(self, params: np.ndarray, silos: list[SiloData]) -> dict[str, float]:
-        from fedpriv.training.evaluate import objective
-
-        records = [(silo.x.to(self.device), silo.y.to(self.device)) for silo in silos]
-        loss, norm = objective(self.model, self._vector(params), silos=records, task=self.task)
-        return {"train_loss": loss, "gradient_norm": norm}
 
     def _vector(self, params: np.ndarray) -> Tensor:
         import torch

@@ -15,7 +15,7 @@ from fedpriv.deployment import Deployment, Federation
 from fedpriv.errors import ConfigError
 from fedpriv.parties.party import PartySpec
 from fedpriv.query import SiloState
-from fedpriv.simulation.evaluation import Evaluation
+from fedpriv.simulation.evaluation import Evaluation, OnTraining
 from fedpriv.simulation.helper import HelperSpec
 from fedpriv.simulation.rounds import SILO, Simulation
 from fedpriv.simulation.silo import SiloSpec
@@ -142,7 +142,8 @@ def _evaluation(
     if not allocation.trains.all():
         rows = ~allocation.trains
         held_out = Records(corpus.train.x[rows], corpus.train.y[rows], allocation.silo[rows])
-    training = silo_data if exp.options.evaluate_training else None
+    options = exp.options
+    training = OnTraining(silo_data, exp.algo, options.optimum) if options.evaluate_training else None
     return Evaluation(model, exp.data.task, device, corpus.test, held_out, training)
 
 

@@ -108,9 +108,7 @@ class _Sum(Work[Tensor]):
 class _Outer(ClippedGradients):
     """Networks whose parameters sit in linear layers, each called once on one row a record."""
 
-    def __init__(
-        self, model: nn.Module, task: Task, clip: float, *, links: list[Link], shape: tuple[int, ...]
-    ) -> None:
+    def __init__(self, model: nn.Module, task: Task, clip: float, *, links: list[Link], shape: tuple[int, ...]) -> None:
         super().__init__(model, task, clip)
         self.chain = [link.module for link in links]
         self.layers = [layer for layer in self.chain if isinstance(layer, nn.Linear)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -77,19 +78,33 @@ def _alone(
     return loss, task.metrics(outputs.cpu().numpy(), y.cpu().numpy())
 
 
-def objective(
-    model: nn.Module, theta: Tensor, *, silos: list[tuple[Tensor, Tensor]], task: Task
-) -> tuple[float, float]:
-    """Mean over the silos of their mean losses, and the L2 norm of its gradient, in evaluation mode.
+@dataclass(frozen=True)
+class TrainingLoss:
+    """The mean over silos of their mean losses F_i at a model, and its gradient (d,).
+
+    heterogeneity: sqrt(mean over silos |grad F_i - grad F|^2), a lower bound of the upsilon that bounds it at every
+    model (Lowy, Ghafelebashi, Razaviyayn, AISTATS 2023, Assumption 5).
+    """
+
+    loss: float
+    gradient: Tensor
+    heterogeneity: float
+
+
+def training_loss(model: nn.Module, theta: Tensor, *, silos: list[tuple[Tensor, Tensor]], task: Task) -> TrainingLoss:
+    """What the silos' training records say of a model, in evaluation mode.
 
     theta: (d,). silos: x (n, ...) and y (n, ...) of each, n >= 1. `model` is left as it was.
     """
-    loss, gradient = 0.0, torch.zeros_like(theta)
+    loss, squares, gradient = 0.0, 0.0, torch.zeros_like(theta, dtype=torch.float64)
     with torch.enable_grad(), in_mode(model, train=False):
         for x, y in silos:
             vector = theta.clone().requires_grad_()
-            weight = theta.new_full((len(x),), 1 / (len(x) * len(silos)))
+            weight = theta.new_full((len(x),), 1 / len(x))
             part = task.loss(functional_call(model, unflatten(model, vector), (x,)), y, weight)
-            loss += float(part.detach())
-            gradient += torch.autograd.grad(part, vector)[0]
-    return loss, float(gradient.norm())
+            own = torch.autograd.grad(part, vector)[0].double()
+            loss += float(part.detach()) / len(silos)
+            squares += float(own.square().sum()) / len(silos)
+            gradient += own / len(silos)
+    spread = max(squares - float(gradient.square().sum()), 0.0)
+    return TrainingLoss(loss, gradient, math.sqrt(spread))

@@ -13,9 +13,11 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+from fedpriv.data import cifar10
 from fedpriv.figures import (
     claimed_certified,
     claimed_noise,
+    error_tradeoff,
     excess_risk,
     group_privacy,
     noisy_steps,
@@ -23,6 +25,7 @@ from fedpriv.figures import (
     privacy_utility,
     protocol_time,
 )
+from fedpriv.figures.error_tradeoff import Setting
 from fedpriv.figures.runs import find_runs
 
 Make = Callable[[Path, str], bool]
@@ -72,6 +75,33 @@ def uldp(name: str, title: str) -> Make:
     return experiment(f"uldp_fl/{name}", privacy_utility.draw, title=title)
 
 
+PHASES = {25: {"quick": "1,2", "paper": "1,2,3,4,5"}, 50: {"quick": "1,2", "paper": "1,2,5,10"}}
+"""SPIDER's q by R."""
+
+
+def mnist(name: str, rounds: int, cohort: int) -> Make:
+    """Lowy et al.'s figures of MNIST; their Local SGD takes as many steps as MB-SGD's batches have records."""
+    title = f"MNIST odd/even, {cohort} of 25 silos a round, {rounds} rounds"
+    steps = {"quick": 20, "paper": {25: 606, 50: 428}[rounds]}
+    return error_tradeoff.experiment(f"lowy/{name}", Setting(lambda root: title, steps, PHASES[rounds]))
+
+
+def cifar(name: str, rounds: int) -> Make:
+    """The same of CIFAR-10; the quick profile trains on a fifth of the official training part."""
+
+    def title(root: str | None) -> str:
+        return f"{cifar10.source(root)}, one class a silo, {rounds} rounds"
+
+    steps = {"quick": 5, "paper": {50: 1662, 100: 1175}[rounds]}
+    quick = ("data.split=script", "accountant.delta=1e-6", "preset.local_lr=0.325")
+    return error_tradeoff.experiment(f"lowy/{name}", Setting(title, steps, PHASES[50], quick))
+
+
+def tumours(root: str | None) -> str:
+    """The title of a figure."""
+    return "Wisconsin breast cancer, malignant and benign in two silos, 25 rounds"
+
+
 LOGISTIC, NETWORK = (
     "logistic regression on Adult, 10 of 16 devices a round",
     "neural network on Adult, 10 of 16 devices",
@@ -97,6 +127,15 @@ FIGURES: dict[str, Make] = {
     "hu/fig8": experiment("hu/fig8", noisy_steps.tradeoff, title=NETWORK),
     "huang/excess_risk": excess_risk.draw,
     "huang/claims": experiment("huang/claims", claimed_noise.draw),
+    "lowy/fig4": mnist("fig4", 25, 25),
+    "lowy/fig5": mnist("fig5", 25, 12),
+    "lowy/fig6": cifar("fig6", 50),
+    "lowy/fig7": cifar("fig7", 100),
+    "lowy/fig8": error_tradeoff.experiment(
+        "lowy/fig8", Setting(tumours, {"quick": 83, "paper": 83}, {"quick": "1,2,5", "paper": "1,2,3,4,5"})
+    ),
+    "lowy/fig9": mnist("fig9", 50, 25),
+    "lowy/fig10": mnist("fig10", 50, 12),
 }
 DEFAULT = ("claimed_certified", "uldp_fl/fig2", "uldp_fl/fig4_embedded", "hu/theory")
 """What `make figures` draws: minutes, and no data set that is not embedded."""

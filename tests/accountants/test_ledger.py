@@ -129,13 +129,13 @@ def test_two_accountants_refuse_together_and_each_may_help_alone():
 
 @pytest.mark.parametrize("delta", [-0.1, 0.0, 1.0, 1.5])
 def test_delta_is_a_probability(delta):
-    with pytest.raises(ConfigError, match="accountant.delta"):
+    with pytest.raises(ConfigError, match=r"accountant\.delta"):
         Rdp(delta)
 
 
 @pytest.mark.parametrize("budget", [-1.0, 0.0])
 def test_a_budget_lets_something_happen(budget):
-    with pytest.raises(ConfigError, match="accountant.budget"):
+    with pytest.raises(ConfigError, match=r"accountant\.budget"):
         Rdp(budget=budget)
     assert Rdp(budget=0.5).budget == 0.5
 

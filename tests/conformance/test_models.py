@@ -22,6 +22,9 @@ CASES = {
     "creditcard_mlp": (30,),
     "mnist_cnn": (1, 28, 28),
     "adult_mlp": (108,),
+    "odd_even_mlp": (50,),
+    "breast_cancer_mlp": (30,),
+    "cifar_cnn": (3, 32, 32),
     "bounded_linear": (13,),
 }
 

@@ -5,12 +5,13 @@ import torch
 from torch import nn
 
 from fedpriv.errors import ConfigError
-from fedpriv.models.cnn import MnistCnn
+from fedpriv.models.cnn import CifarCnn, MnistCnn
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
 
 CREDITCARD = Mlp(hidden=[30] * 5, norm=True, dropout=0.5)
 MNIST = MnistCnn(channels=[10, 20], hidden=50, dropout=0.5)
+CIFAR = CifarCnn(channels=[6, 16], hidden=[120, 84])
 
 
 @pytest.mark.parametrize(
@@ -18,6 +19,9 @@ MNIST = MnistCnn(channels=[10, 20], hidden=50, dropout=0.5)
     [
         (CREDITCARD, (30,), 2, 5012),  # Kato et al., Uldp-FL: "about 4K" in the text, 5012 in the published script
         (MNIST, (1, 28, 28), 10, 21840),
+        (CIFAR, (3, 32, 32), 10, 62006),  # Lowy et al., as the next two
+        (Mlp([64], norm=False, dropout=0.0), (50,), 2, 3394),
+        (Mlp([5], norm=False, dropout=0.0), (30,), 2, 167),
         (Linear(), (13,), 1, 14),  # heart disease
         (Linear(), (39,), 1, 40),  # TCGA-BRCA
         (Mlp([32], norm=False, dropout=0.0), (64,), 10, 64 * 32 + 32 + 32 * 10 + 10),
@@ -41,7 +45,13 @@ def test_mnist_layers():
     assert kinds == [*first, *second, "Flatten", "Linear", "ReLU", "Dropout", "Linear"]
 
 
+def test_cifar_layers():
+    kinds = [type(layer).__name__ for layer in CIFAR.build((3, 32, 32), 10)]
+    assert kinds == [*["Conv2d", "ReLU", "MaxPool2d"] * 2, "Flatten", *["Linear", "ReLU"] * 2, "Linear"]
+
+
 def test_images_of_other_sizes():
+    assert CIFAR.build((1, 28, 28), 10)(torch.randn(2, 1, 28, 28)).shape == (2, 10)
     assert MNIST.build((3, 32, 40), 10)(torch.randn(2, 3, 32, 40)).shape == (2, 10)
 
 
@@ -50,6 +60,8 @@ def test_images_of_other_sizes():
     [
         (lambda: Mlp([30, 0], True, 0.5), "model.hidden"),
         (lambda: Mlp([30], True, 1.0), "model.dropout"),
+        (lambda: CifarCnn([6], [120, 84]), "model.channels"),
+        (lambda: CifarCnn([6, 16], [120, 0]), "model.hidden"),
         (lambda: MnistCnn([10], 50, 0.5), "model.channels"),
         (lambda: MnistCnn([10, 20], 0, 0.5), "model.hidden"),
         (lambda: MnistCnn([10, 20], 50, -0.1), "model.dropout"),

@@ -7,7 +7,7 @@ from one_by_one import PROBLEMS, Tokens, silo, token_silo
 from torch import nn
 
 from fedpriv.tasks import Classification
-from fedpriv.training.evaluate import evaluate, objective
+from fedpriv.training.evaluate import evaluate, training_loss
 from fedpriv.training.vectors import flatten, load, unflatten
 
 
@@ -59,10 +59,12 @@ def test_token_ids_are_evaluated_as_they_are():
     losses = [torch.nn.functional.cross_entropy(model(data.x), data.y) for data in silos]
     for data, loss in zip(silos, losses):
         assert evaluate(model, theta, x=data.x, y=data.y, task=task)[0] == pytest.approx(float(loss.detach()), rel=1e-5)
-    mean, norm = objective(model, theta, silos=[(data.x, data.y) for data in silos], task=task)
-    assert mean == pytest.approx(float(sum(losses).detach()) / 2, rel=1e-5)
+    found = training_loss(model, theta, silos=[(data.x, data.y) for data in silos], task=task)
+    assert found.loss == pytest.approx(float(sum(losses).detach()) / 2, rel=1e-5)
     gradients = torch.autograd.grad(sum(losses) / 2, list(model.parameters()))
-    assert norm == pytest.approx(float(torch.cat([g.flatten() for g in gradients]).norm()), rel=1e-4)
+    assert float(found.gradient.norm()) == pytest.approx(
+        float(torch.cat([g.flatten() for g in gradients]).norm()), rel=1e-4
+    )
 
 
 def test_the_objective_is_the_mean_of_the_silos_means():
@@ -70,10 +72,23 @@ def test_the_objective_is_the_mean_of_the_silos_means():
     model = build()
     silos = [silo([n], shape, task, seed=n) for n in (5, 30)]
     theta = flatten(build())
-    loss, norm = objective(model, theta, silos=[(data.x, data.y) for data in silos], task=task)
+    found = training_loss(model, theta, silos=[(data.x, data.y) for data in silos], task=task)
     load(model, theta)
     parts = [torch.nn.functional.cross_entropy(model(data.x), data.y) for data in silos]
     mean = sum(parts) / 2
-    gradients = torch.autograd.grad(mean, list(model.parameters()))
-    assert loss == pytest.approx(float(mean.detach()), rel=1e-5)
-    assert norm == pytest.approx(float(torch.cat([g.flatten() for g in gradients]).norm()), rel=1e-4)
+    gradients = torch.autograd.grad(mean, list(model.parameters()), retain_graph=True)
+    assert found.loss == pytest.approx(float(mean.detach()), rel=1e-5)
+    assert float(found.gradient.norm()) == pytest.approx(
+        float(torch.cat([g.flatten() for g in gradients]).norm()), rel=1e-4
+    )
+    each = [torch.autograd.grad(part, list(model.parameters()), retain_graph=True) for part in parts]
+    apart = torch.cat([(a - b).flatten() for a, b in zip(*each)]).norm() / 2
+    assert found.heterogeneity == pytest.approx(float(apart), rel=1e-4)
+
+
+def test_silos_alike_are_not_heterogeneous():
+    build, shape, task = PROBLEMS["mlp"]
+    model = build()
+    data = silo([30], shape, task)
+    found = training_loss(model, flatten(model), silos=[(data.x, data.y)] * 3, task=task)
+    assert found.heterogeneity < 1e-4 * float(found.gradient.norm())

@@ -1,0 +1,171 @@
+"""CIFAR-10: 60,000 colour images of 32x32 pixels in ten classes; every class is a silo."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedpriv.data.base import Corpus, DataSet, Records
+from fedpriv.data.files import RemoteFile, locate
+from fedpriv.data.split import share, stratified
+from fedpriv.errors import DataError, require
+from fedpriv.streams import Streams
+from fedpriv.tasks import Classification, Task
+
+CLASSES = 10
+SIDE = 32
+FOLDER = "cifar-10-batches-py"
+BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
+SUBSET = "cifar10/cifar10_subset.npz"
+
+FILE = RemoteFile(
+    places=(f"{FOLDER}/{BATCHES[0]}", f"cifar10/{FOLDER}/{BATCHES[0]}", SUBSET, "cifar-10-python.tar.gz"),
+    urls=("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
+    digest="md5:c58f30108f718f92721af3b95e74349a",
+)
+
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+"""Of the training pixels by colour, which lie in 0..1 before this."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """The official training and test part: images (n, 32, 32, 3) and labels (n,), uint8."""
+
+    train: tuple[np.ndarray, np.ndarray]
+    test: tuple[np.ndarray, np.ndarray]
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Reads dictionaries of numpy arrays; whatever else a pickle could call is refused."""
+
+    ALLOWED = ("_reconstruct", "ndarray", "dtype", "encode")
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.split(".")[0] in ("numpy", "_codecs") and name in self.ALLOWED:
+            return super().find_class(module.replace("numpy.core", "numpy._core"), name)
+        raise pickle.UnpicklingError(f"holds a {module}.{name}, which is no array")
+
+
+def _batch(raw: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """One of the official files: rows of 3,072 bytes, colour by colour."""
+    content = _ArraysOnly(io.BytesIO(raw), encoding="bytes").load()
+    pixels, labels = np.asarray(content[b"data"]), np.asarray(content[b"labels"])
+    return pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1), labels
+
+
+def _parts(read: Callable[[str], bytes]) -> Images:
+    batches = [_batch(read(name)) for name in BATCHES]
+    images, labels = (np.concatenate(arrays) for arrays in zip(*batches[:-1]))
+    return Images((images, labels), batches[-1])
+
+
+def _from_folder(path: Path) -> Images:
+    return _parts(lambda name: (path.parent / name).read_bytes())
+
+
+def _from_archive(path: Path) -> Images:
+    with tarfile.open(path) as archive:
+
+        def read(name: str) -> bytes:
+            file = archive.extractfile(f"{FOLDER}/{name}")
+            assert file is not None  # the checksum is that of the official archive, or the name is no folder
+            return file.read()
+
+        return _parts(read)
+
+
+def _from_subset(path: Path) -> Images:
+    with np.load(path, allow_pickle=False) as arrays:
+        return Images((arrays["x_train"], arrays["y_train"]), (arrays["x_test"], arrays["y_test"]))
+
+
+READERS = {".npz": _from_subset, ".gz": _from_archive, "": _from_folder}
+"""By the ending of the file that was found."""
+
+DAMAGE: tuple[type[Exception], ...] = (OSError, EOFError, LookupError, ValueError, TypeError, AttributeError)
+DAMAGE += (zlib.error, tarfile.TarError, zipfile.BadZipFile, pickle.UnpicklingError, AssertionError, MemoryError)
+"""What damaged files make their readers raise."""
+
+
+def read(root: str | None) -> Images:
+    """The images below `root` (see `DataSet`), checked. Raises DataError with one line that names the file."""
+    path = locate(FILE, root)
+    try:
+        images = READERS[path.suffix](path)
+        for pixels, labels in (images.train, images.test):
+            if pixels.shape != (len(labels), SIDE, SIDE, 3) or pixels.dtype != np.uint8:
+                raise ValueError(f"{pixels.dtype} images of shape {pixels.shape} for {len(labels)} labels")
+            if set(np.unique(labels).tolist()) != set(range(CLASSES)):
+                raise ValueError(f"its labels are {np.unique(labels).tolist()[:20]}, not 0 to 9")
+    except DAMAGE as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"{path}: not CIFAR-10's images: {reason:.200}") from error
+    return images
+
+
+def source(root: str | None) -> str:
+    """What of the data set lies below `root`, for titles."""
+    path = locate(FILE, root)
+    return f"a subset of CIFAR-10 ({path.name})" if path.suffix == ".npz" else "CIFAR-10"
+
+
+def _all_pooled(images: Images, streams: Streams) -> tuple[Records, Records]:
+    """The paper: all images, 80 % of every class for training and 20 % for tests."""
+    x, y = (np.concatenate(arrays) for arrays in zip(images.train, images.test))
+    train, test = stratified(y, share(len(y), 0.2), streams.generator("train/test split"))
+    return _records(x[train], y[train]), _records(x[test], y[test])
+
+
+def _fifth_of_training(images: Images, streams: Streams) -> tuple[Records, Records]:
+    """Its program: 20 % of every class of the training part, tested on the official test part."""
+    x, y = images.train
+    _, kept = stratified(y, share(len(y), 0.2), streams.generator("train/test split"))
+    return _records(x[kept], y[kept]), _records(*images.test)
+
+
+def _records(images: np.ndarray, labels: np.ndarray) -> Records:
+    levels = ((np.arange(256)[:, None] / 255 - MEAN) / STD).astype(np.float32)
+    x = np.stack([levels[images[..., colour], colour] for colour in range(3)], axis=1)
+    y = labels.astype(np.int64)
+    return Records(x, y, silo=y)
+
+
+SPLITS = {"paper": _all_pooled, "script": _fifth_of_training}
+
+
+@dataclass(frozen=True)
+class Cifar10(DataSet):
+    """Images of ten kinds of animals and vehicles (Krizhevsky 2009), normalised colour by colour; silo k holds class k.
+
+    Lowy, Ghafelebashi, Razaviyayn (AISTATS 2023), Appendix H.3. split: `paper` or `script` (see `_all_pooled` and
+    `_fifth_of_training`): 4,800 or 1,000 records a silo of the full set. Reads cifar-10-batches-py/ or
+    cifar-10-python.tar.gz below `root`, as torchvision leaves them, or the arrays x_train, y_train, x_test and y_test
+    of cifar10/cifar10_subset.npz, a part of them.
+    """
+
+    split: str = "paper"
+
+    shape = (3, SIDE, SIDE)
+    outputs = CLASSES
+    natural_silos = CLASSES
+
+    def __post_init__(self) -> None:
+        require(self.split in SPLITS, "data.split", self.split, " or ".join(SPLITS))
+
+    @property
+    def task(self) -> Task:
+        return Classification()
+
+    def load(self, streams: Streams) -> Corpus:
+        train, test = SPLITS[self.split](read(self.root), streams)
+        return Corpus(train, Records(test.x, test.y))

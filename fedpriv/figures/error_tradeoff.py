@@ -1,0 +1,133 @@
+"""Figures of Lowy, Ghafelebashi, Razaviyayn (Private non-convex FL without a trusted server): error against epsilon.
+
+A figure is several sweeps of one experiment, one a method, whose step sizes, clips and variants are chosen by the
+training loss, as in the paper: tuning that no epsilon covers. With the paper's noise the epsilon is what it claims.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedpriv.figures import method_choice
+from fedpriv.figures.canvas import Axes, plt
+from fedpriv.figures.method_choice import COLUMNS, LOCAL, MINIBATCH, SPIDER, Choice
+from fedpriv.figures.runs import find_runs
+from fedpriv.figures.tables import write_table
+
+NOT_PRIVATE = ("algo.calibration=given", "algo.epsilon=1")  # epsilon is not used
+CALIBRATIONS = {"paper": "the paper's noise", "certified": "noise by the certificate"}
+LOOKS: dict[str, dict[str, Any]] = {
+    SPIDER: {"color": "C0", "marker": "o"},
+    MINIBATCH: {"color": "C1", "marker": "s"},
+    LOCAL: {"color": "C2", "marker": "^"},
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What an experiment's sweeps need beyond its file.
+
+    title: of the records below data.root, which is what it is called with. local_steps: K of Local SGD, one step a
+    record. phases: q of SPIDER. quick: further words. Numbers are by profile.
+    """
+
+    title: Callable[[str | None], str]
+    local_steps: dict[str, int]
+    phases: dict[str, str]
+    quick: tuple[str, ...] = ()
+
+    def sweeps(self, profile: str) -> dict[str, tuple[str, ...]]:
+        """The words of each sweep, by the name of its folder."""
+        local = ("algo=local_sgd", f"algo.local_steps={self.local_steps[profile]}")
+        return {
+            "minibatch_sgd": (),
+            "spider": ("algo=spider", f"algo.phase={self.phases[profile]}"),
+            "spider_alternate": ("algo=spider", "algo.variant=alternate"),
+            "local_sgd": local,
+            "minibatch_sgd_not_private": NOT_PRIVATE,
+            "local_sgd_not_private": (*local, *NOT_PRIVATE),
+        }
+
+
+def experiment(name: str, setting: Setting) -> Callable[[Path, str], bool]:
+    """Runs the sweeps of an experiment below a folder, and draws them."""
+
+    def make(folder: Path, profile: str) -> bool:
+        usual = [f"experiment={name}", *(["profile=quick_grid", *setting.quick] if profile == "quick" else [])]
+        for place, words in setting.sweeps(profile).items():
+            if (folder / place).exists():
+                continue
+            # A run that diverges fails, and its settings are not chosen.
+            words = (*usual, f"hydra.sweep.dir={folder / place}", *words)
+            subprocess.run([sys.executable, "-m", "fedpriv", *words], check=False)
+        draw(folder, title=setting.title)
+        return True
+
+    return make
+
+
+def draw(folder: Path, *, title: Callable[[str | None], str]) -> None:
+    """Write choices.csv, gains.csv and figure.png from the runs below `folder`. title: see `Setting`."""
+    runs = find_runs([folder])
+    choices = method_choice.choose(runs)
+    write_table(folder / "choices.csv", COLUMNS, (choice.row() for choice in choices))
+    gains = method_choice.gains(choices)
+    write_table(folder / "gains.csv", method_choice.GAINS, (gain.row() for gain in gains))
+    picture(choices, folder / "figure.png", title=title(runs[0].config["data"]["root"]))
+
+
+def picture(choices: list[Choice], out: Path, *, title: str) -> None:
+    """A panel of test errors for each calibration, and what the paper's noise is certified to keep."""
+    figure, axes = plt.subplots(1, 3, figsize=(13, 4.6), layout="constrained")
+    figure.suptitle(title, fontsize=11)
+    for axis, (calibration, name) in zip(axes, CALIBRATIONS.items()):
+        for method, look in LOOKS.items():
+            here = [c for c in choices if c.method == method and c.calibration == calibration]
+            means, stds = [c.error for c in here], [c.deviation for c in here]
+            axis.errorbar([c.epsilon for c in here], means, stds, capsize=3, ms=4, label=method, **look)
+            for free in (c for c in choices if c.method == method and c.calibration == "given"):
+                axis.axhline(free.error, color=look["color"], ls=":", lw=1.2, label=f"{method}, not private")
+        said = "claimed" if calibration == "paper" else "certified"
+        axis.set(title=name, xlabel=f"epsilon of the server, {said}")
+        axis.grid(alpha=0.3)
+    axes[1].sharey(axes[0])
+    axes[0].set_ylabel("test error")
+    axes[0].legend(fontsize=8)
+    _certified(axes[2], choices)
+    _ticks(axes, sorted({c.epsilon for c in choices if c.calibration != "given"}))
+    figure.supxlabel(_small_print(choices), fontsize=7)
+    figure.savefig(out, dpi=150)
+    plt.close(figure)
+
+
+def _certified(axis: Axes, choices: list[Choice]) -> None:
+    for method, look in LOOKS.items():
+        here = [c for c in choices if c.method == method and c.calibration == "paper"]
+        axis.plot([c.epsilon for c in here], [c.certified for c in here], label=method, ms=4, **look)
+    claimed = sorted({c.epsilon for c in choices if c.calibration == "paper"})
+    axis.plot(claimed, claimed, color="0.5", ls=":", label="as claimed")
+    axis.set(title="the paper's noise: certified", xlabel="epsilon of the server, claimed", yscale="log")
+    axis.set_ylabel("certified")
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
+
+
+def _ticks(axes: Any, epsilons: list[float]) -> None:
+    for axis in axes:
+        axis.set_xscale("log")
+        axis.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+        axis.minorticks_off()
+
+
+def _small_print(choices: list[Choice]) -> str:
+    splits = sorted({choice.splits for choice in choices})
+    number = f"{splits[0]}" if len(splits) == 1 else f"{splits[0]} to {splits[-1]}"
+    return (
+        f"mean and deviation over {number} splits, delta = {choices[0].delta:.3g}, unit record, adjacency replace; "
+        "step size, clip and variant chosen by the training loss, which no epsilon covers"
+    )

@@ -1,0 +1,34 @@
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+
+from fedpriv.data.breast_cancer_silos import BreastCancerSilos
+from fedpriv.errors import ConfigError
+from fedpriv.streams import Streams
+
+
+def test_silos_are_the_labels_and_differ_in_size():
+    corpus = BreastCancerSilos().load(Streams(0))
+    np.testing.assert_array_equal(corpus.train.silo, corpus.train.y)
+    assert np.bincount(corpus.train.silo).tolist() == [170, 285]
+    assert np.bincount(corpus.test.y).tolist() == [42, 72]
+    assert load_breast_cancer().target_names.tolist() == ["malignant", "benign"]
+
+
+def test_each_silo_is_scaled_by_itself():
+    corpus = BreastCancerSilos().load(Streams(0))
+    for silo in (0, 1):
+        own = corpus.train.x[corpus.train.silo == silo]
+        np.testing.assert_allclose(own.mean(axis=0), 0, atol=1e-5)
+        np.testing.assert_allclose(own.std(axis=0), 1, atol=1e-5)
+    assert "as their labels say" in BreastCancerSilos().not_covered[0]
+
+
+def test_all_silos_are_scaled_together_if_asked_for():
+    data = BreastCancerSilos(standardise="all")
+    corpus = data.load(Streams(0))
+    np.testing.assert_allclose(corpus.train.x.mean(axis=0), 0, atol=1e-5)
+    assert abs(corpus.train.x[corpus.train.silo == 0].mean()) > 0.3
+    assert data.not_covered == ()
+    with pytest.raises(ConfigError, match=r"data.standardise=none: silo or all"):
+        BreastCancerSilos(standardise="none")
