@@ -13,7 +13,7 @@ from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import register
 from fedpriv.parties.post import Post
 from fedpriv.parties.schema import Array, Entries, Instance, Maybe, Names, Schema
-from fedpriv.parties.signer import Signer
+from fedpriv.parties.signer import CHECKSUM, Signer
 from fedpriv.tally import Tally
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class SetUp:
     state: Mapping[str, np.ndarray] | None = None
     aborted: bool = False
 
-    def post(self, name: str, signer: Signer | None = None) -> Post:
+    def post(self, name: str, signer: Signer = CHECKSUM) -> Post:
         """Party `name`'s gate."""
         return Post(name, self.session, signer=signer)
 
@@ -95,7 +95,7 @@ class Query:
         """Grows from query to query: what must serve for one query alone is held against it."""
         return self.round, self.place
 
-    def post(self, name: str, signer: Signer | None = None) -> Post:
+    def post(self, name: str, signer: Signer = CHECKSUM) -> Post:
         """Party `name`'s gate."""
         return Post(name, self.session, self.serial, signer=signer)
 

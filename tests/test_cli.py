@@ -143,8 +143,8 @@ def test_everything_that_is_sent_is_counted(finished):
     # A stamp: 17 bytes for class and fields, 21 for the session, 6 each for round and place, 5 and its letters for the
     # phase, 1 for no signature; an array has 7 for type and length.
     broadcast = Broadcast({"params": np.zeros(size)})
-    down = size_of(Stamped(bytes(16), 1, 0, "broadcast", broadcast))
-    up = size_of(Stamped(bytes(16), 1, 0, "message", np.zeros(size)))
+    down = size_of(Stamped(bytes(16), 1, 0, "broadcast", broadcast, bytes(32)))
+    up = size_of(Stamped(bytes(16), 1, 0, "message", np.zeros(size), bytes(32)))
     assert (down - size_of(broadcast), up - (8 * size + 7)) == (56 + len("broadcast"), 56 + len("message"))
     silos = ["silo0", "silo1", "silo2"]
     for number in (1, 2, 3):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.aggregation.base import MESSAGE, SERVER, Aggregation, awaited_broadcast, invited_silos
-from fedpriv.aggregation.ring import RingSilo, ring_encoding, ring_message
+from fedpriv.aggregation.ring import RingSilo, clear_message, ring_encoding
 from fedpriv.aggregation.weighted import AUTHENTIC, WeighingServer, server_trust, sum_of_answers
 from fedpriv.parties.schema import Array
 from fedpriv.query import Total
@@ -65,6 +65,6 @@ class PlainServer(WeighingServer):
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         silos = invited_silos(query)
         real = query.encoding is None
-        kind = Array(np.float64, (query.size,), finite=True) if real else ring_message(query)
+        kind = Array(np.float64, (query.size,), finite=True) if real else clear_message(query)
         total = yield from sum_of_answers(query, silos, broadcast, kind)
         return Total(total if real else ring_encoding(query).decode(total), silos)

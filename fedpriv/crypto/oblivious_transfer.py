@@ -81,7 +81,7 @@ class Receiver:
     def __init__(self, session: bytes, element: bytes, choices: Sequence[int]) -> None:
         p = prime()
         [other] = _elements(element, 1)
-        of_generator, of_other = _windows(mpz(GENERATOR), p), _windows(other, p)
+        of_generator, of_other = _generator_windows(), _windows(other, p)
         self.choices = choices
         self._keys: list[bytes] = []
         requests = []
@@ -105,6 +105,12 @@ def _elements(raw: bytes, count: int) -> list[mpz]:
     if any(gmpy2.jacobi(element, prime()) != 1 for element in elements):
         raise ValueError("not an element of the group")
     return elements
+
+
+@cache
+def _generator_windows() -> list[list[mpz]]:
+    """Of the one base that all sessions share: 5 MB, once a process."""
+    return _windows(mpz(GENERATOR), prime())
 
 
 def _windows(base: mpz, p: int) -> list[list[mpz]]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from parties_of_generators import Protocols, noting, run
 from queries import query_for
-from record_methods import RecordSgd
+from fedpriv.testing.record_sgd import RecordSgd
 
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.aggregation.shuffle import SHUFFLER, Shuffle

@@ -85,7 +85,7 @@ def test_tables_are_printed_and_repeat():
 @pytest.mark.parametrize("damage", [flip_bit, truncate, retype])
 def test_damage_always_changes_something(damage):
     rng = random.Random(0)
-    message = Stamped(b"s", 1, 0, "p", ({"a": b"x"}, [1, "y"], np.ones(2)), None)
+    message = Stamped(b"s", 1, 0, "p", ({"a": b"x"}, [1, "y"], np.ones(2)), b"")
     for _ in range(200):
         damaged = damage(rng)(message)
         assert type(damaged) is bytes or encode(damaged) != encode(message)

@@ -272,7 +272,7 @@ def test_an_altered_set_up_ends_it():
     for name, phase, change in (("silo0", SEED, flipped), ("silo2", COUNTS, too_large), ("silo0", COUNTS, too_short)):
         world = random_world()
         setup = world.setup()
-        setup[name] = changed(setup[name], phase, change)
+        setup[name] = changed(setup[name], phase, change, name=name)
         with pytest.raises(AggregationAbortedError, match=f"a message of {name} is refused"):
             run(setup)
 
@@ -298,7 +298,7 @@ def test_a_server_that_changes_keys_or_seeds_ends_the_set_up():
         (SEED, swapped_seeds, "silo0 is refused"),
     ):
         setup = random_world().setup()
-        setup[SERVER] = changed(setup[SERVER], phase, change)
+        setup[SERVER] = changed(setup[SERVER], phase, change, name=SERVER)
         with pytest.raises(AggregationAbortedError, match=f"a message of {why}"):
             run(setup)
 
@@ -306,7 +306,7 @@ def test_a_server_that_changes_keys_or_seeds_ends_the_set_up():
 def test_a_public_key_that_everybody_agrees_with_ends_the_set_up():
     world = random_world()
     setup = world.setup()
-    setup["silo1"] = changed(setup["silo1"], KEY, lambda sent: {SERVER: bytes(32)})
+    setup["silo1"] = changed(setup["silo1"], KEY, lambda sent: {SERVER: bytes(32)}, name="silo1")
     with pytest.raises(AggregationAbortedError, match="a message of server is refused"):
         run(setup)
 
