@@ -27,8 +27,8 @@ class AggregationAbortedError(FedprivError):
 
 
 class MisfitError(AggregationAbortedError):
-    """It ended because of something that was said, not because of silence. Perhaps parties do not hold the same keys since
-    a message of their set-up was altered; so the next query begins with another set-up."""
+    """It ended because of something that was said, not because of silence. Perhaps parties do not hold the same keys,
+    since a message of their set-up was altered; so the next query begins with another set-up."""
 
 
 def require(condition: bool, key: str, value: object, allowed: str) -> None:

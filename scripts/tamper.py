@@ -41,9 +41,9 @@ again a step later. drop: it never comes. late: it comes one to three steps late
   or that tells its receiver nothing. *Swapped* letters that are no more than an answer of nothing, or equal, are the
   same letters, up to the checksum. A *forged* bit was one that nothing depends on, such as a share that
   was not needed, or a number that is rounded away.
-- *outside*: of the trust text. The sum is wrong, unseen; the forged message is one that nobody signs, and the trust text
-  of that aggregation says that its channels must be authentic (TLS), or that verification keys handed out at the set-up
-  must be genuine. `fedpriv epsilon` and every certificate name that assumption.
+- *outside*: of the trust text. The sum is wrong, unseen; the forged message is one that nobody signs, and the trust
+  text of that aggregation says that its channels must be authentic (TLS), or that verification keys handed out at the
+  set-up must be genuine. `fedpriv epsilon` and every certificate name that assumption.
 - **silent**: the sum is wrong, unseen, against the trust text. **lasting**: more than one exchange was lost.
   **crash**: anything but a declared abort. None of them may occur.
 """

@@ -55,8 +55,8 @@ class Simulation(AbstractContextManager["Simulation"]):
 
     state: before the first round, or after the last one of the checkpoint that it goes on from. setup: lines of
     traffic.csv for the set-up. silo_states: what silos gave out after the last round. ready: whether a set-up has
-    ended since the last loss or misfit. session_name: stamps every message since that set-up. held: digest of the state that all
-    silos are known to hold, where no helper does. aborted: whether the last query had no sum.
+    ended since the last loss or misfit. session_name: stamps every message since that set-up. held: digest of the state
+    that all silos are known to hold, where no helper does. aborted: whether the last query had no sum.
     """
 
     algo: Algorithm

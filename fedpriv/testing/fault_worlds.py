@@ -25,7 +25,7 @@ PRIVATE = (
 
 @dataclass(frozen=True)
 class World:
-    """An experiment of a query a round. words: of its command, beside `SMALL`. algo: takes the place of the command's."""
+    """An experiment of a query a round. words: of its command, beside `SMALL`. algo: takes the place of that one's."""
 
     title: str
     words: tuple[str, ...]
@@ -49,16 +49,16 @@ WORLDS = {
     "private": World("private_weighting, 256-bit key", PRIVATE),
     "oblivious": World(
         "private_weighting, 256-bit key, half of the users sampled obliviously",
-        (*PRIVATE, "preset.n_users=3", "algo.user_rate=0.5", "aggregation.oblivious=true"),
+        (*PRIVATE, "preset.n_users=2", "algo.user_rate=0.5", "aggregation.oblivious=true"),
     ),
     "shuffle": World("shuffle", ("aggregation=shuffle", "mechanism=binomial"), RecordSgd()),
     "admm": World(
-        "admm, 9 peers in groups of 3, averages weighted by record counts",
-        ("aggregation=admm", "preset.n_silos=9", "aggregation.average=records", "algo=fedavg"),
+        "admm, 9 peers in groups of 3, weights from record counts",
+        ("aggregation=admm", "allocator.n_silos=9", *COUNTED),
     ),
     "admm_masked": World(
         "admm, 3 peers that mask messages",
-        ("aggregation=admm", "preset.n_silos=3", "aggregation.masking=true", "algo=fedavg"),
+        ("aggregation=admm", "aggregation.masking=true", "algo=uldp_avg"),
     ),
 }
 """Every aggregation, by a short name."""
