@@ -19,7 +19,7 @@ from typing import Any
 
 from fedpriv.errors import AggregationAbortedError, MisfitError
 from fedpriv.parties.messages import MessageError, digest_of, register
-from fedpriv.parties.party import Mail
+from fedpriv.parties.party import PATIENCE, Mail
 from fedpriv.parties.schema import Schema, SchemaError
 from fedpriv.parties.signer import CHECKSUM, Signer
 
@@ -69,13 +69,14 @@ class Post:
         return (yield from self.answered(self.stamped(phase, mail), hear))
 
     def answered(self, sent: Mail, hear: Hear) -> Generator[Mail, Mail, Mail]:
-        """The same with messages that are stamped already."""
-        while True:
+        """The same with messages that are stamped already. Nothing but strays `PATIENCE` times is silence."""
+        for _ in range(PATIENCE):
             arrived = yield sent
             heard = self.opened(arrived, hear)
             if heard or not arrived:
                 return heard
             sent = {}
+        return {}
 
     def opened(self, mail: Mail, hear: Hear) -> Mail:
         """Contents by sender of what is waited for. Raises AggregationAbortedError for what no honest party sends."""

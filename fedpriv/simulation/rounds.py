@@ -14,6 +14,7 @@ from fedpriv.algorithms.base import Algorithm, silo_name
 from fedpriv.deployment import Deployment
 from fedpriv.engines.base import Session
 from fedpriv.errors import AggregationAbortedError, FedprivError, MisfitError
+from fedpriv.parties.post import blaming
 from fedpriv.parties.traffic import Traffic
 from fedpriv.query import Broadcast, Query, SetUp, SiloReport, SiloState, Total
 from fedpriv.simulation.evaluation import Evaluation
@@ -160,6 +161,9 @@ class Simulation(AbstractContextManager["Simulation"]):
             self.held, self.aborted = None, True  # some silos may have had the sum and moved on
             try:
                 learned = self.session.run(tasks, traffic)
+                for name, known in learned.items():
+                    with blaming(name):
+                        query.learned_kind(self.silos, silo=name in self.silos).check(known)
                 total = self._agreed(query, learned)
             except AggregationAbortedError as abort:
                 if query.stateful:
