@@ -27,7 +27,7 @@ from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Letter
 from fedpriv.testing.damage import another, flip_bit, retype, truncate
 from fedpriv.testing.faults import Fault, alter, delay, drop, duplicate, forge, misdeliver, phase_of, replay, swap
-from fedpriv.testing.lives import Bench, Life
+from fedpriv.testing.lives import ROUNDS, Bench, Life
 
 DETECTED, UNNAMED, HARMLESS, OUTSIDE = "detected", "nobody named", "harmless", "outside"
 SILENT, LASTING, CRASH = "silent", "lasting", "crash"
@@ -37,6 +37,8 @@ BAD = (SILENT, LASTING, CRASH)
 
 SET_UP = 0
 """The round that messages of a set-up are stamped with."""
+AFTER_SET_UP = (1, 2)
+"""Rounds that show what an altered set-up costs."""
 TAMPERED = 2
 """The round that is tampered with; replayed letters are of the one before."""
 
@@ -162,7 +164,7 @@ def _fill(
             fault = KINDS[kind](Target(letter, letters, other, where, rng))
             if fault is None:
                 break
-            life = bench.live([fault])
+            life = bench.live([fault], AFTER_SET_UP if row[0] == SET_UP else ROUNDS)
             outcome = _outcome(bench, life, forged=kind == "forgery" and not _signed(letter))
             outcomes.cells.setdefault((row, kind), Counter())[outcome] += 1
             outcomes.examples.setdefault((row, kind, outcome), repr(life.crash or "; ".join(life.aborts.values())))
