@@ -3,9 +3,10 @@
 Trust. The server sees every silo's message, and with weights that depend on record counts it sees the counts too; and
 nobody checks the sum that it tells. A silo refuses weights outside 0 to 1. Silos that collude with it learn nothing
 that it does not see. A silo can send any vector: the noise it owes may be missing, and one silo can move the sum as far
-as it likes; infinite numbers and NaN are refused. Whoever is on the network reads everything and can change it unseen:
-channels must be secret and authentic (TLS). What is not of the declared kind, or no message, ends the query with its
-sender's name; what is late, repeated or of another query is left aside.
+as it likes, or as far as messages on a grid can reach; infinite numbers and NaN are refused. Whoever is on the network
+reads everything and, by making checksums anew, can change it unseen: channels must be secret and authentic (TLS). What
+is damaged or not of the declared kind, or no message, ends the query with its sender's name; what is late, repeated or
+of another query is left aside.
 """
 
 from __future__ import annotations
