@@ -34,13 +34,13 @@ again a step later. drop: it never comes. late: it comes one to three steps late
   from; the rounds after it were as they should be.
 - *nobody named*: the same, but the sum alone shows that a message was wrong, and it cannot show whose: under masks, or
   an encryption whose key only opens the sum, a single message is uniformly random whatever is in it.
-- *harmless*: every sum that was learned is, to the bit, that of an undisturbed life with the same silos. It must be so:
-  a *duplicate* carries the stamp of a phase that is over and is left aside (`fedpriv.parties.post`). A *late* letter
-  arrives while its receiver still waits, since nobody gives up before the network is silent, or is left aside and
-  another silo takes its sender's place. A *dropped* one is one that the sum does without (`secagg` needs a threshold),
-  or that tells its receiver nothing. *Swapped* letters that are no more than an answer of nothing, or equal, are the
-  same letters, up to the checksum. A *forged* bit was one that nothing depends on, such as a share that
-  was not needed, or a number that is rounded away.
+- *harmless*: every sum that was learned is, to the bit, that of an undisturbed life with the same silos, and nobody
+  noticed. It must be so. A *duplicate* carries the stamp of a phase that is over and is left aside
+  (`fedpriv.parties.post`). A *late* letter arrives while its receiver still waits, since nobody gives up before the
+  network is silent; or it is left aside too. What is *dropped*, or left aside since its stamp is that of another phase,
+  round or session, is missing: where only one letter of its kind is (`secagg` needs a threshold), the sum does without
+  its sender, and is right for the silos that it says it covers; or the letter tells its receiver nothing that it needs.
+  A *forged* bit on which nothing depends changes nothing, such as one that rounding takes away or the sign of a zero.
 - *outside*: of the trust text. The sum is wrong, unseen; the forged message is one that nobody signs, and the trust
   text of that aggregation says that its channels must be authentic (TLS), or that verification keys handed out at the
   set-up must be genuine. `fedpriv epsilon` and every certificate name that assumption.
