@@ -156,6 +156,15 @@ def blaming(sender: str) -> Iterator[None]:
         raise MisfitError(f"a message of {sender} is refused: {str(error) or type(error).__name__}") from error
 
 
+@contextmanager
+def at_fault(name: str) -> Iterator[None]:
+    """Put a party's own name to what ends the exchange while it computes."""
+    try:
+        yield
+    except AggregationAbortedError as error:
+        raise type(error)(f"{name}: {error}") from error
+
+
 def contents(mail: Mapping[str, Any]) -> dict[str, Any]:
     """What is inside stamped messages, by receiver or sender; for those who watch an exchange."""
     return {name: message.content for name, message in mail.items()}

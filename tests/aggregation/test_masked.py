@@ -12,6 +12,7 @@ from scipy.stats import chisquare
 
 from fedpriv.aggregation.base import MESSAGE, SERVER
 from fedpriv.aggregation.masked import Masked, mask
+from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.messages import COLLECT
 from fedpriv.aggregation.weighted import KEYS
@@ -19,7 +20,7 @@ from fedpriv.crypto.digest import digest
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.encoding.fixed_point import FixedPoint, ImpossibleSumError, OutOfRangeError
-from fedpriv.errors import AggregationAbortedError, ConfigError
+from fedpriv.errors import AggregationAbortedError, ConfigError, MisfitError
 from fedpriv.query import Update
 
 INDICES = (0, 1, 10, 2)
@@ -170,6 +171,17 @@ def test_a_silo_can_move_the_sum_within_what_honest_messages_reach(aggregation, 
                 run(cast)
         else:
             assert run(cast)[SERVER].vector == [far]
+
+
+def test_in_the_clear_each_message_has_its_own_range():
+    """So that whose is beyond it is known, though the sum is not."""
+    protocols = ready(Plain())
+    query = query_for(Masked(range=5.0), INDICES)  # noise on a grid, so messages are integers
+    cast = protocols.query(query, dict.fromkeys(protocols.names, silent_update))
+    step = np.array([6 * 2**query.encoding.precision], dtype=np.uint64)
+    protocols.says(cast, "silo1", MESSAGE, lambda sent: {SERVER: sent[SERVER] + step})
+    with pytest.raises(MisfitError, match=r"^a message of silo1 is refused: a coordinate beyond 5$"):
+        run(cast)
 
 
 def silent_update(_):

@@ -313,11 +313,22 @@ def test_a_public_key_that_everybody_agrees_with_ends_the_set_up():
 
 def test_contributions_and_noise_beyond_their_bounds_are_errors():
     world = random_world(clip=0.5).ready()
-    with pytest.raises(OutOfRangeError):
+    with pytest.raises(OutOfRangeError, match=r"^silo\d: a coordinate lies outside"):
         world.run()
     world = random_world().ready()
     world.noise[0, 0] = 1e3
-    with pytest.raises(OutOfRangeError):
+    with pytest.raises(OutOfRangeError, match=r"^silo0: "):
+        world.run()
+
+
+@pytest.mark.parametrize("place", ["server", "weighted_product"])
+def test_who_loses_a_process_is_named(place, monkeypatch):
+    def breaks(*_):
+        raise AggregationAbortedError("a process that shared the work has died")
+
+    world = random_world().ready()
+    monkeypatch.setattr(f"fedpriv.aggregation.private_weighting.{place}.map_in_processes", breaks)
+    with pytest.raises(AggregationAbortedError, match=r"^(server|silo\d): a process"):
         world.run()
 
 
