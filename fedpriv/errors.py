@@ -26,6 +26,11 @@ class AggregationAbortedError(FedprivError):
     """An exchange ended without a sum; nothing is released by it, and the run goes on."""
 
 
+class MisfitError(AggregationAbortedError):
+    """It ended because of something that was said, not because of silence. Perhaps parties do not hold the same keys,
+    since a message of their set-up was altered; so the next query begins with another set-up."""
+
+
 def require(condition: bool, key: str, value: object, allowed: str) -> None:
     """Raise `ConfigError` for `key` unless `condition` holds; `allowed` says which values are."""
     if not condition:

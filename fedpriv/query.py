@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +12,8 @@ from fedpriv.accountants.events import CHECKED, DECLARED, Event
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import register
 from fedpriv.parties.post import Post
-from fedpriv.parties.schema import Array, Entries, Instance, Maybe, Names, Schema
-from fedpriv.parties.signer import Signer
+from fedpriv.parties.schema import Array, Entries, Instance, Maybe, Names, Number, Raw, Schema
+from fedpriv.parties.signer import CHECKSUM, Signer
 from fedpriv.tally import Tally
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from fedpriv.mechanisms.base import Mechanism
     from fedpriv.mechanisms.removable_noise import RemovableNoise
     from fedpriv.streams import Streams
+
+
+STATE_DIGEST = 32
+"""Bytes that stand for a state."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class SetUp:
     state: Mapping[str, np.ndarray] | None = None
     aborted: bool = False
 
-    def post(self, name: str, signer: Signer | None = None) -> Post:
+    def post(self, name: str, signer: Signer = CHECKSUM) -> Post:
         """Party `name`'s gate."""
         return Post(name, self.session, signer=signer)
 
@@ -95,7 +99,7 @@ class Query:
         """Grows from query to query: what must serve for one query alone is held against it."""
         return self.round, self.place
 
-    def post(self, name: str, signer: Signer | None = None) -> Post:
+    def post(self, name: str, signer: Signer = CHECKSUM) -> Post:
         """Party `name`'s gate."""
         return Post(name, self.session, self.serial, signer=signer)
 
@@ -110,6 +114,14 @@ class Query:
         return Instance(
             Summed, {"silos": Names(silos, size=self.n_summed if self.n_most is None else None, kind=tuple)}
         )
+
+    def learned_kind(self, silos: Collection[str], *, silo: bool) -> Schema:
+        """What a party may say that it has learned: a silo's report, or a helper's total."""
+        vector = Array(np.float64, (self.size,))
+        total = Maybe(Instance(Total, {"vector": vector, "silos": Names(silos, kind=tuple)}))
+        tally = Instance(Tally, dict.fromkeys((field.name for field in fields(Tally)), Number()))
+        report = {"total": total, "tally": tally, "seconds": Number(), "state": Maybe(Raw(STATE_DIGEST))}
+        return Instance(SiloReport, report) if silo else total
 
     def stream(self, purpose: str) -> str:
         """The name of a random stream for this query; the first of a round has the plain name."""
@@ -206,6 +218,10 @@ PendingState = dict[str, np.ndarray]
 """What a silo will remember if the query ends with a sum."""
 
 
+register(Tally)  # what parties have learned leaves them as messages do
+
+
+@register
 @dataclass(frozen=True)
 class SiloReport:
     """How a query ended at one silo: the total if silos learn it, diagnostics, and seconds of local training. state:

@@ -12,6 +12,7 @@ from fedpriv.algorithms.base import silo_name
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.parties.party import Participant, Party, PartySpec
 from fedpriv.parties.post import Post, contents
+from fedpriv.parties.signer import CHECKSUM
 from fedpriv.query import Broadcast, SetUp
 from fedpriv.weighting import UniformWeighting, Weighting
 
@@ -97,9 +98,9 @@ def dropping(party, steps):
             return
 
 
-def changed(party, phase, change, *, name="", signer=None):
+def changed(party, phase, change, *, name, signer=CHECKSUM):
     """`change` edits the contents, by receiver, of what the party sends in a phase. What comes out gets the same stamp,
-    and `name`'s signature if there is a signer; one that only a set-up makes is told by a function."""
+    and `name`'s signature; a signer that only a set-up makes is told by a function."""
 
     def restamped(sent):
         stamp = next(iter(sent.values()))

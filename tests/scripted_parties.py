@@ -14,6 +14,8 @@ import numpy as np
 
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.parties.party import Participant, PartySpec
+from fedpriv.parties.post import Hear, Post
+from fedpriv.parties.schema import Raw
 
 
 @dataclass
@@ -91,7 +93,8 @@ def hears(player, steps=1):
 
 def garbles(player, reply):
     """From now on its process answers every request with these bytes."""
-    globals_of_its_process()["encode"] = lambda _: reply
+    own = globals_of_its_process()
+    own["encode"] = own["bundled"] = lambda _: reply
     yield {"server": "first"}
 
 
@@ -109,6 +112,18 @@ def globals_of_its_process():
     return frame.f_globals
 
 
+def talks_in_strays(player, to):
+    gate = Post("a", b"here")
+    while True:
+        yield gate.stamped("something else", {to: b"ok", "a": None})
+
+
+def awaits_a_word(player, sender):
+    gate = Post("server", b"here")
+    heard = yield from gate.hear(Hear("word", Raw(2), (sender,)))
+    return heard.get(sender, "nothing"), gate.strays
+
+
 def leaves(player, word=None):
     return word
     yield
@@ -120,6 +135,11 @@ def keeps_on(player, to, times):
     for number in range(times):
         answers.append((yield {to: number}))
     return answers
+
+
+def talks_for_ever(player, *names):
+    while True:
+        yield dict.fromkeys(names, "and another thing")
 
 
 def waits_for_ever(player):

@@ -141,11 +141,11 @@ def test_everything_that_is_sent_is_counted(finished):
     assert list(traffic.columns) == ["round", "query", "step", "party", "messages", "bytes"]
     size = sum(tensor.size for tensor in load_file(out / "model.safetensors").values())
     # A stamp: 17 bytes for class and fields, 21 for the session, 6 each for round and place, 5 and its letters for the
-    # phase, 1 for no signature; an array has 7 for type and length.
+    # phase, 37 for the checksum; an array has 7 for type and length.
     broadcast = Broadcast({"params": np.zeros(size)})
-    down = size_of(Stamped(bytes(16), 1, 0, "broadcast", broadcast))
-    up = size_of(Stamped(bytes(16), 1, 0, "message", np.zeros(size)))
-    assert (down - size_of(broadcast), up - (8 * size + 7)) == (56 + len("broadcast"), 56 + len("message"))
+    down = size_of(Stamped(bytes(16), 1, 0, "broadcast", broadcast, bytes(32)))
+    up = size_of(Stamped(bytes(16), 1, 0, "message", np.zeros(size), bytes(32)))
+    assert (down - size_of(broadcast), up - (8 * size + 7)) == (92 + len("broadcast"), 92 + len("message"))
     silos = ["silo0", "silo1", "silo2"]
     for number in (1, 2, 3):
         sent = traffic[(traffic["round"] == number) & (traffic["bytes"] > 0)]

@@ -17,7 +17,7 @@ from fedpriv.algorithms.base import silo_name
 from fedpriv.deployment import Trust
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Hear, Post
-from fedpriv.parties.signer import Signer
+from fedpriv.parties.signer import CHECKSUM, Signer
 from fedpriv.query import Broadcast, Query, SetUp, Update
 from fedpriv.weighting import Weighting
 
@@ -48,10 +48,10 @@ class Estimate:
 class SiloProtocol(ABC):
     """One silo's part in the sums of a run; its attributes are the silo's memory.
 
-    signer: signs its messages since the set-up; None where nobody signs.
+    signer: signs its messages since the set-up.
     """
 
-    signer: Signer | None = None
+    signer: Signer = CHECKSUM
 
     @abstractmethod
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
@@ -69,7 +69,7 @@ class SiloProtocol(ABC):
 class HelperProtocol(ABC):
     """The part of a party without records, such as a server, in the sums of a run. signer: as in `SiloProtocol`."""
 
-    signer: Signer | None = None
+    signer: Signer = CHECKSUM
 
     @abstractmethod
     def setup(self, task: SetUp) -> Party:

@@ -12,9 +12,11 @@ Trust. A server that follows the protocol sees uniformly random integers, the su
 depend on them. With some silos it learns the sum of the others. A server that cheats at the set-up, where it passes the
 public keys on, can put its own in between, and then reads every message; a silo notices only a change of its own key,
 and refuses weights outside 0 to 1. A silo can send any vector; nothing but a sum beyond what honest messages can reach
-is found. On the network, too, messages can be changed unseen: channels must be authentic (TLS). A message that never
-arrives ends the query: no sum is released, but what the server did receive stays hidden, since the missing silo's masks
-do not cancel. A late, repeated or foreign message is left aside, a malformed one ends the query with its sender's name.
+is found, and whose message was wrong the sum does not tell, since any of them is uniformly random. The next query then
+begins with new keys, in case it was those that did not fit. On the network, too, messages can be changed unseen by
+whoever makes their checksums anew: channels must be authentic (TLS). A message that never arrives ends the query: no
+sum is released, but what the server did receive stays hidden, since the missing silo's masks do not cancel. A late,
+repeated or foreign message is left aside, a damaged or malformed one ends the query with its sender's name.
 """
 
 from __future__ import annotations

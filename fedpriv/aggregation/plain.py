@@ -3,9 +3,10 @@
 Trust. The server sees every silo's message, and with weights that depend on record counts it sees the counts too; and
 nobody checks the sum that it tells. A silo refuses weights outside 0 to 1. Silos that collude with it learn nothing
 that it does not see. A silo can send any vector: the noise it owes may be missing, and one silo can move the sum as far
-as it likes; infinite numbers and NaN are refused. Whoever is on the network reads everything and can change it unseen:
-channels must be secret and authentic (TLS). What is not of the declared kind, or no message, ends the query with its
-sender's name; what is late, repeated or of another query is left aside.
+as it likes, or as far as messages on a grid can reach; infinite numbers and NaN are refused. Whoever is on the network
+reads everything and, by making checksums anew, can change it unseen: channels must be secret and authentic (TLS). What
+is damaged or not of the declared kind, or no message, ends the query with its sender's name; what is late, repeated or
+of another query is left aside.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.aggregation.base import MESSAGE, SERVER, Aggregation, awaited_broadcast, invited_silos
-from fedpriv.aggregation.ring import RingSilo, ring_encoding, ring_message
+from fedpriv.aggregation.ring import RingSilo, clear_message, ring_encoding
 from fedpriv.aggregation.weighted import AUTHENTIC, WeighingServer, server_trust, sum_of_answers
 from fedpriv.parties.schema import Array
 from fedpriv.query import Total
@@ -65,6 +66,6 @@ class PlainServer(WeighingServer):
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         silos = invited_silos(query)
         real = query.encoding is None
-        kind = Array(np.float64, (query.size,), finite=True) if real else ring_message(query)
+        kind = Array(np.float64, (query.size,), finite=True) if real else clear_message(query)
         total = yield from sum_of_answers(query, silos, broadcast, kind)
         return Total(total if real else ring_encoding(query).decode(total), silos)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.aggregation.weighted import WeightedSilo
 from fedpriv.encoding.fixed_point import UNBOUNDED_RANGE, FixedPoint, check_ring
 from fedpriv.errors import ConfigError
-from fedpriv.parties.schema import Array
+from fedpriv.parties.schema import Array, Schema, SchemaError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,6 +67,24 @@ class RingSilo(WeightedSilo):
 def ring_message(query: Query) -> Array:
     """A silo's message: any integers modulo R, as many as the model has parameters."""
     return Array(ring_encoding(query).dtype, (query.size,))
+
+
+@dataclass(frozen=True)
+class InRange(Schema):
+    """Integers modulo R in the clear, which one honest silo's message can be."""
+
+    array: Array
+    encoding: FixedPoint
+
+    def check(self, message: Any) -> None:
+        self.array.check(message)
+        if not self.encoding.reached_by(1, message):
+            raise SchemaError(f"a coordinate beyond {self.encoding.bound:g}")
+
+
+def clear_message(query: Query) -> InRange:
+    """A silo's message that nothing hides."""
+    return InRange(ring_message(query), ring_encoding(query))
 
 
 def ring_encoding(query: Query) -> FixedPoint:

@@ -98,18 +98,15 @@ class WeighingServer(HelperProtocol):
         if weights:
             yield from post.tell(WEIGHTS, weights)
 
-    def weights_of_silos(
-        self, task: SetUp, post: Post, said: tuple[str, Mail] = ("", {})
-    ) -> Generator[Mail, Mail, Mail]:
-        """Each silo's weights, made of the counts of all; none where silos compute them. said: a phase and what is
-        sent in it first. Raises ValueError for weights beyond the sensitivity bound."""
-        phase, mail = said
+    def weights_of_silos(self, task: SetUp, post: Post, said: Mail | None = None) -> Generator[Mail, Mail, Mail]:
+        """Each silo's weights, made of the counts of all; none where silos compute them. said: stamped messages that
+        are sent first. Raises ValueError for weights beyond the sensitivity bound."""
         if not self.weighting.needs_counts:
-            if mail:
-                yield from post.tell(phase, mail)
+            if said:
+                yield said
             return {}
         shown = Hear(COUNTS, Array(np.int64, (task.n_units,), low=0, high=MOST), self.silos)
-        counts = yield from post.exchange(phase, mail, shown)
+        counts = yield from post.answered(said or {}, shown)
         post.require_all(self.silos, counts)
         table = self.weighting.weights(np.stack([counts[name] for name in self.silos]))
         return dict(zip(self.silos, bounded_weights(table)))

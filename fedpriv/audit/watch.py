@@ -84,8 +84,8 @@ class Tap:
         self.secret: bytes | None = None
 
     @property
-    def signer(self) -> Signer | None:
-        signer: Signer | None = self.protocol.signer
+    def signer(self) -> Signer:
+        signer: Signer = self.protocol.signer
         return signer
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:

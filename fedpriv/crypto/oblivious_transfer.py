@@ -34,6 +34,8 @@ ELEMENT_BYTES = 384
 """Of a number below p on the wire."""
 WINDOW = 4
 """Bits of an exponent that one multiplication takes care of."""
+TABLES_PAY = 20
+"""Powers of one base from which on tables of windows are faster."""
 
 
 @cache
@@ -81,7 +83,7 @@ class Receiver:
     def __init__(self, session: bytes, element: bytes, choices: Sequence[int]) -> None:
         p = prime()
         [other] = _elements(element, 1)
-        of_generator, of_other = _windows(mpz(GENERATOR), p), _windows(other, p)
+        of_generator, windows = _generator_windows(), _windows(other, p) if len(choices) >= TABLES_PAY else None
         self.choices = choices
         self._keys: list[bytes] = []
         requests = []
@@ -89,7 +91,7 @@ class Receiver:
             exponent = secrets.randbelow(order())
             request = powmod(other, choice, p) * _power(of_generator, exponent, p) % p
             requests.append(int(request))
-            secret = _power(of_other, exponent, p)
+            secret = powmod(other, exponent, p) if windows is None else _power(windows, exponent, p)
             self._keys.append(_key(session, element, index, request=request, secret=secret))
         self.requests = to_bytes(requests, p)
 
@@ -105,6 +107,12 @@ def _elements(raw: bytes, count: int) -> list[mpz]:
     if any(gmpy2.jacobi(element, prime()) != 1 for element in elements):
         raise ValueError("not an element of the group")
     return elements
+
+
+@cache
+def _generator_windows() -> list[list[mpz]]:
+    """Of the one base that all sessions share: 5 MB, once a process."""
+    return _windows(mpz(GENERATOR), prime())
 
 
 def _windows(base: mpz, p: int) -> list[list[mpz]]:

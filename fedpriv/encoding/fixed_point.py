@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from fedpriv.encoding.base import LEAST_STEPS, Encoding
-from fedpriv.errors import AggregationAbortedError, ConfigError, require
+from fedpriv.errors import AggregationAbortedError, ConfigError, MisfitError, require
 
 SIGNED: dict[int, type[np.signedinteger]] = {32: np.int32, 64: np.int64}
 RING: dict[int, type[np.unsignedinteger]] = {32: np.uint32, 64: np.uint64}
@@ -38,7 +38,11 @@ EXACT_BITS = 53
 
 
 class OutOfRangeError(AggregationAbortedError):
-    """A coordinate of a party's vector, or of a sum, lies outside its public range."""
+    """A coordinate of a party's own vector lies outside its public range."""
+
+
+class ImpossibleSumError(MisfitError):
+    """A sum that honest parties cannot reach."""
 
 
 def check_ring(bits: object, bound: float | None) -> None:
@@ -128,16 +132,22 @@ class FixedPoint(Encoding):
     def _in_ring(self, steps: np.ndarray) -> np.ndarray:
         return steps.astype(np.int64).view(np.uint64).astype(self.dtype, copy=False)
 
+    def reached_by(self, parties: int, total: np.ndarray) -> bool:
+        """Whether `total` (d,), modulo R, can be the sum of so many honest parties' messages."""
+        signed = total.view(SIGNED[self.bits])
+        most = int(parties * (self.bound * 2**self.precision + 1))
+        return bool(-most <= signed.min(initial=0) and signed.max(initial=0) <= most)
+
     def decode(self, total: np.ndarray) -> np.ndarray:
         """The sum (d,) of messages modulo R as (d,) float64, the upper half of the ring as negative numbers.
 
-        Raises OutOfRangeError for a sum that `parties` honest ones cannot reach: somebody's message was not its own.
+        Raises ImpossibleSumError for a sum that `parties` honest ones cannot reach: somebody's message was not its own.
         """
-        signed = total.view(SIGNED[self.bits])
-        most = int(self.parties * (self.bound * 2**self.precision + 1))
-        if signed.min(initial=0) < -most or signed.max(initial=0) > most:
-            raise OutOfRangeError(
-                f"a coordinate of the sum lies beyond {self.parties} times {self.bound:g}: a message was altered"
+        if not self.reached_by(self.parties, total):
+            raise ImpossibleSumError(
+                f"a coordinate of the sum lies beyond {self.parties} times {self.bound:g}: a message was altered, or "
+                "masks do not cancel; whose, the sum does not tell"
             )
+        signed = total.view(SIGNED[self.bits])
         decoded: np.ndarray = np.ldexp(signed.astype(np.float64), -self.precision)
         return decoded

@@ -21,13 +21,16 @@ from functools import cached_property
 import numpy as np
 
 from fedpriv.encoding.fixed_point import OutOfRangeError
-from fedpriv.errors import AggregationAbortedError, require
+from fedpriv.errors import MisfitError, require
 
 MAX_INTEGER_BITS = 62
 """Coordinates and noise, in units of 2^-f, stay below 2^62 and so in int64."""
 
 
-class SlotOverflowError(AggregationAbortedError):
+WRONG = "a message was altered, or is unbounded, or masks do not cancel; whose, the sum does not tell"
+
+
+class SlotOverflowError(MisfitError):
     """A slot's total lies outside its public bound."""
 
 
@@ -163,7 +166,7 @@ class SlotLayout:
             signed = plaintext - n if 2 * plaintext > n else plaintext
             lifted = signed + sum(half << shift for shift in shifts)  # every slot now zero or more, so none borrows
             if lifted < 0 or lifted >> (used * self.width):
-                raise SlotOverflowError(f"ciphertext {index} holds more than its {used} slots")
+                raise SlotOverflowError(f"ciphertext {index} of the sum holds more than its {used} slots: {WRONG}")
             values += [(lifted >> shift & mask) - half for shift in shifts]
         self._check(values)
         return values
@@ -175,9 +178,7 @@ class SlotLayout:
 
     def _check(self, values: Sequence[int]) -> None:
         if values and max(max(values), -min(values)) > self.total_bound:
-            raise SlotOverflowError(
-                "a slot total lies outside its public bound; a message is missing, wrong or unbounded"
-            )
+            raise SlotOverflowError(f"a slot total lies outside its public bound: {WRONG}")
 
 
 def truncate(values: np.ndarray, precision: int) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 The network is synchronous: in every step the parties that have mail wake, and what they send arrives in the next step.
 A party that has nothing to say stays silent; whoever counts on it sees its name missing from the mail. When no message
-is under way, every waiting party wakes with empty mail, which is how it learns that nobody will answer.
+is under way, every waiting party wakes with empty mail, which is how it learns that nobody will answer. It also does
+after `PATIENCE` steps in which nothing came for it, so that nobody who goes on talking keeps others waiting.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from fedpriv.parties.party import Mail, Memory, PartySpec
+from fedpriv.parties.party import PATIENCE, Mail, Memory, PartySpec
 from fedpriv.parties.traffic import Letter, Traffic
+
+STRAGGLING = 10_000
+"""Steps after somebody's return in which nobody else's follows: whoever still goes on is left behind, as if it were
+lost. Each wait of an honest party ends long before."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ class Session(AbstractContextManager["Session"], ABC):
 
     def run(self, tasks: Mapping[str, Any], traffic: Traffic | None = None) -> dict[str, Any]:
         """Deliver messages until every party with a task has returned; returns what each one has learned, by name. A
-        party that was lost before or on the way is missing.
+        party that was lost before or on the way is missing, and one that never ends.
 
         traffic: counts what is sent; then every message must be one that `messages.encode` takes.
         Raises whatever a party raises, and RuntimeError when parties go on without sending or returning.
@@ -111,11 +116,12 @@ class Engine(ABC):
 
 def _deliver(session: Session, network: Network, names: list[str], traffic: Traffic | None) -> dict[str, Any]:
     learned: dict[str, Any] = {}
-    waiting = dict.fromkeys(names)
+    waiting = dict.fromkeys(names, 0)  # the step in which each was woken last
     mail: dict[str, Mail | None] = dict.fromkeys(names)  # a generator's first wake-up carries nothing
-    silence, step = False, 0
+    silence, step, ended = False, 0, None
     while waiting:
         letters, before = [], len(waiting)
+        waiting |= dict.fromkeys(mail, step)
         for name, answer in session.wake(mail).items():
             if isinstance(answer, Sent):
                 letters += [Letter(step, name, receiver, message) for receiver, message in answer.messages.items()]
@@ -126,6 +132,10 @@ def _deliver(session: Session, network: Network, names: list[str], traffic: Traf
         if traffic is not None:
             for letter in letters:
                 traffic.record(letter)
+        if len(waiting) < before:
+            ended = step
+        if ended is not None and step - ended > STRAGGLING:
+            break
         arriving: dict[str, Mail] = {}
         for letter in network.carry(step, letters):
             if letter.receiver in waiting:
@@ -134,6 +144,7 @@ def _deliver(session: Session, network: Network, names: list[str], traffic: Traf
         if silence and not letters and not under_way and len(waiting) == before:
             raise RuntimeError(f"no message under way, but {', '.join(waiting)} go on waiting")
         silence = not under_way
-        mail = dict(arriving) if under_way else {name: {} for name in waiting}
+        mail = {name: {} for name, woken in waiting.items() if silence or step - woken >= PATIENCE}
+        mail.update(arriving)
         step += 1
     return learned

@@ -17,9 +17,10 @@ import ray
 import ray.cloudpickle
 
 from fedpriv.engines.base import Sent
-from fedpriv.engines.failures import PartyFailure, failure_of
+from fedpriv.engines.bundles import bundled, unbundled
+from fedpriv.engines.failures import failure_of
 from fedpriv.engines.inprocess import answer
-from fedpriv.parties.messages import LIMIT, MessageError, decode, encode
+from fedpriv.parties.messages import encode
 from fedpriv.parties.party import Participant, Party
 
 pickled: Callable[[Any], bytes] = ray.cloudpickle.dumps
@@ -45,15 +46,14 @@ def batches(content: bytes) -> Iterator[tuple[bytes, ...]]:
 class PartyProcess:
     """What runs there, for one party. A request is a verb (open, begin, wake, checkpoint) and bytes, a reply is bytes.
 
-    Descriptions, tasks and what an exchange returns are pickled, as they come from the coordinator's own code; messages
-    and checkpoints that come back are `parties.messages`, which run no code.
+    Descriptions and tasks are pickled, as they come from the coordinator's own code. Mail is a bundle of
+    `parties.messages`, and so is what a party says; whatever else comes back is one of them. Reading them runs no code.
     """
 
     def __init__(self) -> None:
         self.participant: Participant | None = None
         self.party: Party | None = None
         self.request: list[bytes] = []
-        self.held = 0
         self.reply = b""
         self.answering = False
 
@@ -65,22 +65,17 @@ class PartyProcess:
         os.environ["OMP_NUM_THREADS"] = str(threads)  # for libraries that are yet to be loaded
 
     def take(self, verb: str, *pieces: bytes) -> None:
-        """The next pieces of a request. Mail that grows beyond what a message may be is not kept."""
-        self.held += sum(map(len, pieces))
-        if verb != "wake" or self.held <= LIMIT:
-            self.request += pieces
-        else:
-            self.request.clear()
+        """The next pieces of a request."""
+        self.request += pieces
 
     def serve(self, verb: str, *pieces: bytes) -> bytes:
         """The last pieces of a request; returns the length of the reply, `HEAD` bytes, and the reply's first piece."""
         self.take(verb, *pieces)
-        request, held = b"".join(self.request), self.held
+        request = b"".join(self.request)
         self.request.clear()
-        self.held = 0
         self.answering = True
         try:
-            self.reply = self._reply(verb, request) if len(request) == held else encode(("raised", _too_large(held)))
+            self.reply = self._reply(verb, request)
         finally:
             self.answering = False
         return len(self.reply).to_bytes(HEAD, "little") + self.reply[:PIECE]
@@ -97,34 +92,28 @@ class PartyProcess:
     def _reply(self, verb: str, request: bytes) -> bytes:
         act = {"open": self._open, "begin": self._begin, "wake": self._wake, "checkpoint": self._checkpoint}[verb]
         try:
-            return encode(act(request))
+            return act(request)
         except Exception as error:
             return encode(("raised", failure_of(error)))
 
-    def _open(self, request: bytes) -> tuple[str, Any]:
+    def _open(self, request: bytes) -> bytes:
         self.party, self.participant = None, None
         spec, memory = pickle.loads(request)
         self.participant = spec.open(memory)
-        return "done", None
+        return encode(("done", None))
 
-    def _begin(self, request: bytes) -> tuple[str, Any]:
+    def _begin(self, request: bytes) -> bytes:
         assert self.participant is not None
         self.party = None
         self.party = self.participant.take_part(pickle.loads(request))
-        return "done", None
+        return encode(("done", None))
 
-    def _wake(self, request: bytes) -> tuple[str, Any]:
+    def _wake(self, request: bytes) -> bytes:
+        """request: a bundle of mail, or nothing the first time."""
         assert self.party is not None
-        said = answer(self.party, decode(request))
-        return ("sent", said.messages) if isinstance(said, Sent) else ("returned", pickled(said.learned))
+        said = answer(self.party, unbundled(request) if request else None)
+        return bundled(said.messages) if isinstance(said, Sent) else encode(("returned", said.learned))
 
-    def _checkpoint(self, request: bytes) -> tuple[str, Any]:
+    def _checkpoint(self, request: bytes) -> bytes:
         assert self.participant is not None
-        return "done", dict(self.participant.checkpoint())
-
-
-def _too_large(size: int) -> PartyFailure:
-    try:
-        raise MessageError(f"mail of {size} bytes, more than {LIMIT}")
-    except MessageError as error:
-        return failure_of(error)
+        return encode(("done", dict(self.participant.checkpoint())))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import re
 import sys
 import time
@@ -14,11 +13,12 @@ from typing import Any
 import ray
 
 from fedpriv.engines.base import Returned, Sent, Session
+from fedpriv.engines.bundles import MARK, bundled, unbundled
 from fedpriv.engines.failures import PartyFailure, raise_failure
 from fedpriv.engines.ray_cluster import CONNECTION
 from fedpriv.engines.ray_party import HEAD, PIECE, PartyProcess, batches, pickled
 from fedpriv.errors import ConfigError
-from fedpriv.parties.messages import LIMIT, decode, encode
+from fedpriv.parties.messages import LIMIT, decode
 from fedpriv.parties.party import Mail, Memory, PartySpec
 
 STARTING = 600.0
@@ -28,10 +28,13 @@ one after the other."""
 REPLIES: dict[str, dict[str, type]] = {
     "open": {"done": type(None)},
     "begin": {"done": type(None)},
-    "wake": {"sent": dict, "returned": bytes},
+    "wake": {"returned": object},
     "checkpoint": {"done": dict},
 }
-"""The kinds of replies to each request, with what they hold; to any of them also what the party raises."""
+"""The kinds of replies to each request, with what they hold; to any of them also what the party raises, and to wake a
+bundle of messages."""
+
+ANSWERS: dict[str, Callable[[Any], Sent | Returned]] = {"sent": Sent, "returned": Returned}
 
 AT_ONCE = 64
 """Pieces of a reply that are asked for together."""
@@ -104,17 +107,9 @@ class RaySession(Session):
         self._ask("begin", {name: pickled(task) for name, task in tasks.items()}, self.timeout)
 
     def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
-        said = self._ask("wake", {name: encode(letters) for name, letters in mail.items()}, self.timeout)
-        return {name: self._said(name, *said[name]) if name in said else None for name in sorted(mail)}
-
-    def _said(self, name: str, kind: str, content: Any) -> Sent | Returned | None:
-        if kind == "sent":
-            return Sent(content)
-        try:
-            return Returned(pickle.loads(content))
-        except Exception as error:  # which one, what is no pickle decides
-            self._lose(name, f"what it has returned cannot be read ({error!r})")
-            return None
+        requests = {name: b"" if letters is None else bundled(letters) for name, letters in mail.items()}
+        said = self._ask("wake", requests, self.timeout)
+        return {name: ANSWERS[said[name][0]](said[name][1]) if name in said else None for name in sorted(mail)}
 
     def checkpoints(self, names: Iterable[str]) -> dict[str, Memory]:
         memories = self._ask("checkpoint", dict.fromkeys(names, b""), self.timeout)
@@ -136,7 +131,7 @@ class RaySession(Session):
             if raw is None:
                 continue
             try:
-                replies[name] = _reply(verb, raw)
+                replies[name] = _reply(verb, raw, len(self.specs))
             except ValueError as error:
                 self._lose(name, f"its reply cannot be read ({error})")
         for name, (kind, content) in replies.items():
@@ -181,11 +176,11 @@ class RaySession(Session):
 
     def _rest(self, name: str, start: bytes, timeout: float) -> bytes | None:
         """A whole reply by its start; None if the party is lost over it. What it says of its length is held against
-        the limit before anything is asked for, and every piece against that length."""
+        the limit, a message for each party, before anything is asked for, and every piece against that length."""
         length, parts = int.from_bytes(start[:HEAD], "little"), [start[HEAD:]]
-        places = range(PIECE, length, PIECE)
-        if length > LIMIT or len(parts[0]) != min(PIECE, length):
-            self._lose(name, f"a reply that claims {length} bytes (at most {LIMIT}) and begins with {len(parts[0])}")
+        places, most = range(PIECE, length, PIECE), LIMIT * len(self.specs)
+        if length > most or len(parts[0]) != min(PIECE, length):
+            self._lose(name, f"a reply that claims {length} bytes (at most {most}) and begins with {len(parts[0])}")
             return None
         for first in range(0, len(places), AT_ONCE):
             refs = [self.actors[name].give.remote(place) for place in places[first : first + AT_ONCE]]
@@ -219,14 +214,16 @@ class RaySession(Session):
             warnings.warn(f"{name} is silent from now on: {why}", RuntimeWarning, stacklevel=2)
 
 
-def _reply(verb: str, raw: bytes) -> tuple[str, Any]:
+def _reply(verb: str, raw: bytes, parties: int) -> tuple[str, Any]:
     """What a party has answered. Raises ValueError, of which MessageError is one, for what no `PartyProcess` does."""
+    if verb == "wake" and raw[:1] == MARK:
+        return "sent", unbundled(raw, parties)
     reply = decode(raw)
     kinds = {"raised": PartyFailure} | REPLIES[verb]
     if type(reply) is not tuple or len(reply) != 2 or type(reply[0]) is not str:
         raise ValueError("not a kind and a content")
     kind, content = reply
-    if kind not in kinds or type(content) is not kinds[kind]:
+    if kind not in kinds or not isinstance(content, kinds[kind]):
         raise ValueError(f"{kind[:20]!r} with {type(content).__name__} to {verb}")
     return kind, content
 

@@ -1,7 +1,8 @@
 """What a participant is, wherever it lives.
 
 A protocol is a set of parties, each a generator: it yields `{receiver: message}` and is sent `{sender: message}`. A
-party wakes when it has mail; empty mail means that nobody has anything more to say, so whoever is missing dropped out.
+party wakes when it has mail; empty mail means that nobody has anything more to say, or that nothing has come for
+`PATIENCE` steps, so whoever is missing dropped out.
 
 A `Participant` lives as long as the run. It is made where it will live from a picklable `PartySpec`, and keeps its
 memory (keys, shares, its records, what an algorithm lets a silo remember) as attributes of its own. Nothing of that
@@ -24,6 +25,10 @@ Party = Generator[Mail, Mail, Any]
 
 Memory = Mapping[str, np.ndarray]
 """What a checkpoint holds of a participant: arrays by name. Keys, masks and shares are never among them."""
+
+
+PATIENCE = 256
+"""Steps that a party waits for what it needs, however much others have to say. Protocols answer within a few."""
 
 
 class Participant(ABC):

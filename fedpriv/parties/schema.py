@@ -46,6 +46,15 @@ class Raw(Schema):
         _demand(len(message) == self.size, f"{len(message)} bytes instead of {self.size}")
 
 
+class Number(Schema):
+    """A number that is neither infinite nor NaN."""
+
+    def check(self, message: Any) -> None:
+        right = type(message) in (int, float) or isinstance(message, np.number)
+        _demand(right, f"{_kind(message)} instead of a number")
+        _demand(bool(np.isfinite(message)) if type(message) is not int else True, "a number that is not finite")
+
+
 @dataclass(frozen=True)
 class Array(Schema):
     """A numpy array. shape: None for a length that is not known before. low, high: of every element; NaN is neither.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from fedpriv.algorithms.base import silo_name
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, Records
 from fedpriv.deployment import Deployment, Federation
-from fedpriv.errors import ConfigError
+from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.parties.party import PartySpec
 from fedpriv.query import SiloState
 from fedpriv.simulation.evaluation import Evaluation, OnTraining
@@ -78,7 +79,11 @@ def prepare(
         silo_states=remembered,
     )
     try:
-        simulation.set_up(0, simulation.setup)
+        try:
+            simulation.set_up(0, simulation.setup)
+        except AggregationAbortedError as abort:  # one lost or altered message is not the end; the same again is
+            warnings.warn(f"the set-up begins again: {abort}", RuntimeWarning, stacklevel=2)
+            simulation.set_up(0, simulation.setup)
     except BaseException:
         session.close()
         raise

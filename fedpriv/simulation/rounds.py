@@ -13,7 +13,8 @@ from fedpriv.aggregation.base import Aggregation, Estimate
 from fedpriv.algorithms.base import Algorithm, silo_name
 from fedpriv.deployment import Deployment
 from fedpriv.engines.base import Session
-from fedpriv.errors import AggregationAbortedError, FedprivError
+from fedpriv.errors import AggregationAbortedError, FedprivError, MisfitError
+from fedpriv.parties.post import blaming
 from fedpriv.parties.traffic import Traffic
 from fedpriv.query import Broadcast, Query, SetUp, SiloReport, SiloState, Total
 from fedpriv.simulation.evaluation import Evaluation
@@ -55,8 +56,8 @@ class Simulation(AbstractContextManager["Simulation"]):
 
     state: before the first round, or after the last one of the checkpoint that it goes on from. setup: lines of
     traffic.csv for the set-up. silo_states: what silos gave out after the last round. ready: whether a set-up has
-    ended since the last loss. session_name: stamps every message since that set-up. held: digest of the state that all
-    silos are known to hold, where no helper does. aborted: whether the last query had no sum.
+    ended since the last loss or misfit. session_name: stamps every message since that set-up. held: digest of the state
+    that all silos are known to hold, where no helper does. aborted: whether the last query had no sum.
     """
 
     algo: Algorithm
@@ -160,10 +161,15 @@ class Simulation(AbstractContextManager["Simulation"]):
             self.held, self.aborted = None, True  # some silos may have had the sum and moved on
             try:
                 learned = self.session.run(tasks, traffic)
+                for name, known in learned.items():
+                    with blaming(name):
+                        query.learned_kind(self.silos, silo=name in self.silos).check(known)
                 total = self._agreed(query, learned)
-            except AggregationAbortedError:
+            except AggregationAbortedError as abort:
                 if query.stateful:
                     self._go_back()
+                # Parties whose keys do not fit would end every later query in the same way.
+                self.ready = self.ready and not isinstance(abort, MisfitError)
                 raise
             finally:
                 lines += traffic.rows(query.round, query.name)

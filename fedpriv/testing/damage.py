@@ -29,6 +29,18 @@ def flip_bit(rng: random.Random) -> Change:
     return change
 
 
+def another(rng: random.Random) -> Change:
+    """One bit of the encoding is another, such that it is still a message, which no decoder can tell from any other."""
+
+    def change(message: Any) -> Any:
+        while True:
+            changed = flip_bit(rng)(message)
+            if type(changed) is type(message) and encode(changed) != encode(message):
+                return changed
+
+    return change
+
+
 def truncate(rng: random.Random) -> Change:
     """The encoding ends too early."""
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from fedpriv.engines.base import Engine, Network, Session
 from fedpriv.parties.party import Memory, PartySpec
-from fedpriv.parties.post import Stamped
+from fedpriv.parties.post import Post, Stamped
+from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Letter
 
 Address = tuple[str | None, str, str]
@@ -67,6 +68,18 @@ def duplicate(**where: Any) -> Fault:
 def alter(change: Callable[[Any], Any], **where: Any) -> Fault:
     """The letter arrives as change(message); `fedpriv.testing.damage` has changes that know nothing of a protocol."""
     return Fault(lambda letter, around: [(0, change(letter.message))], **where)
+
+
+def forge(change: Callable[[Any], Any], **where: Any) -> Fault:
+    """The letter arrives with change(content), and with everything made anew that takes no key: its checksum, but no
+    signature. So does somebody who changes messages on purpose."""
+
+    def effect(letter: Letter, around: Around) -> list[tuple[int, Any]]:
+        stamp = letter.message
+        gate = Post(letter.sender, stamp.session, (stamp.round, stamp.place), CHECKSUM)
+        return [(0, gate.stamped(stamp.phase, {letter.receiver: change(stamp.content)})[letter.receiver])]
+
+    return Fault(effect, **where)
 
 
 def replay(old: Iterable[Letter] | None = None, **where: Any) -> Fault:

@@ -4,9 +4,10 @@
     from fedpriv.testing.tamper import tamper
     print(tamper(experiment("aggregation=secagg"), trials=5).markdown())
 
-Each trial is one life (`lives`) in which one letter of one phase is met by one fault. It was detected if some round
+Each trial is one life (`lives`) in which one letter of one phase is met by one fault. It was detected if one exchange
 ended without a sum and the reason names a party; harmless if every sum that was learned is the right one for the silos
-in it, with nothing else noticed; silent if a sum, or what a silo remembers, is wrong.
+in it, with nothing else noticed; silent if a sum, or what a silo remembers, is wrong. A forged message that is silent
+is outside the trust text if nobody signs it: whoever forges it sits on a channel that is taken for authentic.
 """
 
 from __future__ import annotations
@@ -21,19 +22,28 @@ from typing import Any
 from rich.table import Table
 
 from fedpriv.config import Experiment
+from fedpriv.parties.post import Stamped
+from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Letter
-from fedpriv.testing.damage import flip_bit, retype, truncate
-from fedpriv.testing.faults import Fault, alter, delay, drop, duplicate, misdeliver, phase_of, replay, swap
-from fedpriv.testing.lives import Bench, Life
+from fedpriv.testing.damage import another, flip_bit, retype, truncate
+from fedpriv.testing.faults import Fault, alter, delay, drop, duplicate, forge, misdeliver, phase_of, replay, swap
+from fedpriv.testing.lives import ROUNDS, Bench, Life
 
-DETECTED, HARMLESS, SILENT, UNNAMED, CRASH = "detected", "harmless", "silent", "unnamed", "crash"
-"""Outcomes. unnamed: as detected, but the reason names nobody. crash: an exception that is no declared abort."""
+DETECTED, UNNAMED, HARMLESS, OUTSIDE = "detected", "nobody named", "harmless", "outside"
+SILENT, LASTING, CRASH = "silent", "lasting", "crash"
+"""Outcomes. nobody named: as detected, but the reason names nobody. outside: of the trust text. lasting: detected, and
+more than one exchange was lost. crash: an exception that is no declared abort."""
+BAD = (SILENT, LASTING, CRASH)
 
-SET_UP, QUERY = 0, 2
-"""Exchanges that are tampered with; replayed letters are of the round before, which is exchange 1."""
+SET_UP = 0
+"""The round that messages of a set-up are stamped with."""
+AFTER_SET_UP = (1, 2)
+"""Rounds that show what an altered set-up costs."""
+TAMPERED = 2
+"""The round that is tampered with; replayed letters are of the one before."""
 
 Row = tuple[int, str, str]
-"""An exchange, a phase, and who sends in it: silo, or a helper's name."""
+"""A round, a phase, and who sends in it: silo, or a helper's name."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +73,10 @@ def _swap(target: Target) -> Fault | None:
 
 KINDS: dict[str, Callable[[Target], Fault | None]] = {
     "bit flip": lambda target: alter(flip_bit(target.rng), **target.where),
+    "forgery": lambda target: forge(another(target.rng), **target.where),
     "truncation": lambda target: alter(truncate(target.rng), **target.where),
     "retype": lambda target: alter(retype(target.rng), **target.where),
-    "earlier round": lambda target: replay(**target.where) if target.where["exchange"] == QUERY else None,
+    "earlier round": lambda target: replay(**target.where) if target.letter.message.round else None,
     "other session": lambda target: replay(target.other_session, **target.where),
     "swap": _swap,
     "duplicate": lambda target: duplicate(**target.where),
@@ -110,8 +121,8 @@ class Outcomes:
         counts = self.cells.get((row, kind))
         if not counts:
             return "-"
-        parts = [f"{outcome} {count}" if len(counts) > 1 else outcome for outcome, count in sorted(counts.items())]
-        return ", ".join(bad.format(part) if part.split()[0] in (SILENT, CRASH, UNNAMED) else part for part in parts)
+        parts = [(outcome, f"{outcome} {count}" if len(counts) > 1 else outcome) for outcome, count in counts.items()]
+        return ", ".join(bad.format(part) if outcome in BAD else part for outcome, part in sorted(parts))
 
 
 def tamper(
@@ -124,43 +135,48 @@ def tamper(
     outcomes = Outcomes(title or type(exp.aggregation).__name__)
     with Bench(exp) as bench:
         undisturbed, other = bench.live(), bench.live()
-        for exchange in (SET_UP, QUERY):
-            for row in dict.fromkeys(_row_of(exchange, letter) for letter in undisturbed.sent[exchange]):
-                letters = tuple(letter for letter in undisturbed.sent[exchange] if _row_of(exchange, letter) == row)
-                for kind in kinds:
-                    _fill(outcomes, row, kind, bench, letters, tuple(other.sent[exchange]), trials, seed)
+        for round in (SET_UP, TAMPERED):
+            exchange = next((at for at, sent in enumerate(undisturbed.sent) if _is_of(round, sent)), None)
+            if exchange is None:  # parties without anything to agree on
+                continue
+            for row in dict.fromkeys(_row_of(letter) for letter in undisturbed.sent[exchange]):
+                letters = tuple(letter for letter in undisturbed.sent[exchange] if _row_of(letter) == row)
+                _fill(outcomes, row, bench, exchange, letters, tuple(other.sent[exchange]), kinds, trials, seed)
     return outcomes
 
 
 def _fill(
     outcomes: Outcomes,
     row: Row,
-    kind: str,
     bench: Bench,
+    exchange: int,
     letters: tuple[Letter, ...],
     other: tuple[Letter, ...],
+    kinds: Iterable[str],
     trials: int,
     seed: int,
 ) -> None:
-    exchange, phase, _ = row
-    for trial in range(trials):
-        rng = random.Random(f"{seed} {row} {kind} {trial}")
-        letter = rng.choice(letters)
-        where = {"exchange": exchange, "phase": phase, "sender": letter.sender, "receiver": letter.receiver}
-        fault = KINDS[kind](Target(letter, letters, other, where, rng))
-        if fault is None:
-            return
-        life = bench.live([fault])
-        outcome = _outcome(bench, life)
-        outcomes.cells.setdefault((row, kind), Counter())[outcome] += 1
-        outcomes.examples.setdefault((row, kind, outcome), repr(life.crash or "; ".join(life.aborts.values())))
+    for kind in kinds:
+        for trial in range(trials):
+            rng = random.Random(f"{seed} {row} {kind} {trial}")
+            letter = rng.choice(letters)
+            where = {"exchange": exchange, "phase": row[1], "sender": letter.sender, "receiver": letter.receiver}
+            fault = KINDS[kind](Target(letter, letters, other, where, rng))
+            if fault is None:
+                break
+            life = bench.live([fault], AFTER_SET_UP if row[0] == SET_UP else ROUNDS)
+            outcome = _outcome(bench, life, forged=kind == "forgery" and not _signed(letter))
+            outcomes.cells.setdefault((row, kind), Counter())[outcome] += 1
+            outcomes.examples.setdefault((row, kind, outcome), repr(life.crash or "; ".join(life.aborts.values())))
 
 
-def _outcome(bench: Bench, life: Life) -> str:
+def _outcome(bench: Bench, life: Life, *, forged: bool) -> str:
     if life.crash is not None:
         return CRASH
     if not bench.is_right(life):
-        return SILENT
+        return OUTSIDE if forged else SILENT
+    if len(life.aborts) > 1:
+        return LASTING
     if not life.aborts:
         return HARMLESS
     parties = (*bench.simulation.aggregation.helpers, *bench.simulation.silos)
@@ -168,11 +184,20 @@ def _outcome(bench: Bench, life: Life) -> str:
     return DETECTED if named else UNNAMED
 
 
-def _row_of(exchange: int, letter: Letter) -> Row:
+def _signed(letter: Letter) -> bool:
+    """Whether it takes a key to make it."""
+    return len(letter.message.signature) != len(CHECKSUM.sign(()))
+
+
+def _is_of(round: int, sent: list[Letter]) -> bool:
+    return any(type(letter.message) is Stamped and letter.message.round == round for letter in sent)
+
+
+def _row_of(letter: Letter) -> Row:
     sender = "silo" if letter.sender.startswith("silo") else letter.sender
-    return exchange, phase_of(letter) or "", sender
+    return letter.message.round, phase_of(letter) or "", sender
 
 
 def _row(row: Row) -> str:
-    exchange, phase, sender = row
-    return f"{'set-up' if exchange == SET_UP else 'query'}: {phase} of {sender}"
+    round, phase, sender = row
+    return f"{'set-up' if round == SET_UP else 'query'}: {phase} of {sender}"

@@ -12,14 +12,15 @@ from scipy.stats import chisquare
 
 from fedpriv.aggregation.base import MESSAGE, SERVER
 from fedpriv.aggregation.masked import Masked, mask
+from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.messages import COLLECT
 from fedpriv.aggregation.weighted import KEYS
 from fedpriv.crypto.digest import digest
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
-from fedpriv.encoding.fixed_point import FixedPoint, OutOfRangeError
-from fedpriv.errors import AggregationAbortedError, ConfigError
+from fedpriv.encoding.fixed_point import FixedPoint, ImpossibleSumError, OutOfRangeError
+from fedpriv.errors import AggregationAbortedError, ConfigError, MisfitError
 from fedpriv.query import Update
 
 INDICES = (0, 1, 10, 2)
@@ -140,7 +141,7 @@ def test_a_server_that_puts_its_keys_in_between_reads_a_message():
         keys.update(sent["silo0"])
         return sent | {"silo0": dict.fromkeys(keys, own.public.raw) | {"silo0": keys["silo0"]}}
 
-    parties[SERVER] = changed(parties[SERVER], KEYS, between)
+    parties[SERVER] = changed(parties[SERVER], KEYS, between, name=SERVER)
     run(parties)
     vectors, query = np.random.default_rng(0).normal(size=(4, 5)), query_for(Masked(), INDICES, size=5)
     cast, seen = protocols.query(query, {"silo0": Update(iter(()), vectors[0])}), []
@@ -166,10 +167,21 @@ def test_a_silo_can_move_the_sum_within_what_honest_messages_reach(aggregation, 
         step = np.array([far * unit], dtype=np.uint64)
         protocols.says(cast, "silo1", phase, lambda sent, step=step: {SERVER: sent[SERVER] + step})
         if far > 20:
-            with pytest.raises(OutOfRangeError, match="beyond 4 times 5: a message was altered"):
+            with pytest.raises(ImpossibleSumError, match="beyond 4 times 5: a message was altered"):
                 run(cast)
         else:
             assert run(cast)[SERVER].vector == [far]
+
+
+def test_in_the_clear_each_message_has_its_own_range():
+    """So that whose is beyond it is known, though the sum is not."""
+    protocols = ready(Plain())
+    query = query_for(Masked(range=5.0), INDICES)  # noise on a grid, so messages are integers
+    cast = protocols.query(query, dict.fromkeys(protocols.names, silent_update))
+    step = np.array([6 * 2**query.encoding.precision], dtype=np.uint64)
+    protocols.says(cast, "silo1", MESSAGE, lambda sent: {SERVER: sent[SERVER] + step})
+    with pytest.raises(MisfitError, match=r"^a message of silo1 is refused: a coordinate beyond 5$"):
+        run(cast)
 
 
 def silent_update(_):

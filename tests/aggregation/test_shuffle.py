@@ -6,7 +6,6 @@ import pytest
 import torch
 from parties_of_generators import Protocols, noting, run
 from queries import query_for
-from record_methods import RecordSgd
 
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.aggregation.shuffle import SHUFFLER, Shuffle
@@ -17,6 +16,7 @@ from fedpriv.run import events_of
 from fedpriv.simulation import prepare
 from fedpriv.streams import Streams
 from fedpriv.testing import check_algorithm
+from fedpriv.testing.record_sgd import RecordSgd
 from fedpriv.testing.worlds import experiment
 from fedpriv.weighting import RecordsInFull
 

@@ -267,7 +267,7 @@ def test_a_silo_finds_its_own_key_changed(aggregation, change):
     parties = Protocols(aggregation, tuple(range(SILOS))).setup(random_world().counts)
     why = "no entry for silo1" if change is None else "it holds another key for silo1"
     with pytest.raises(AggregationAbortedError, match=f"a message of server is refused: {why}"):
-        run(parties | {"server": changed(parties["server"], KEYS, cheat)})
+        run(parties | {"server": changed(parties["server"], KEYS, cheat, name="server")})
 
 
 @pytest.mark.parametrize("missing", ["server", "silo1"])

@@ -12,10 +12,12 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from ray_clusters import ray_cluster
 
+from fedpriv.engines import base
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.engines.ray import RayEngine
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.parties.messages import MessageError
+from fedpriv.parties.party import PATIENCE
 from fedpriv.parties.traffic import Traffic
 from fedpriv.testing.faults import Faulty, alter, delay, drop, duplicate
 
@@ -126,6 +128,30 @@ def test_who_writes_to_somebody_gone_may_finish(session):
 def test_waiting_for_ever_is_an_error(session):
     with pytest.raises(RuntimeError, match="but b go on waiting"):
         session.run({"a": (play.leaves,), "b": (play.waits_for_ever,)})
+
+
+def test_who_talks_to_itself_for_ever_keeps_nobody_waiting(session, monkeypatch):
+    """Parties learn that nothing comes for them as if the network were silent, and then the talker is left behind."""
+    monkeypatch.setattr(base, "PATIENCE", 5)
+    monkeypatch.setattr(base, "STRAGGLING", 9)
+    tasks = {"a": (play.talks_for_ever, "a"), "b": (play.hears, 3), "server": (play.asks, "b")}
+    assert session.run(tasks) == {"b": [[("server", "hello")], [], []], "server": "nobody"}
+    assert session.run({"a": (play.multiplies, 3), "server": (play.adds,)}) == {"a": 9, "server": None}
+    assert not session.lost
+
+
+def test_strays_keep_nobody_waiting(session, monkeypatch):
+    """Somebody who sends what nobody waits for, in every step, is as good as silent."""
+    monkeypatch.setattr(base, "STRAGGLING", PATIENCE + 9)
+    tasks = {"a": (play.talks_in_strays, "server"), "b": (play.leaves,), "server": (play.awaits_a_word, "b")}
+    assert session.run(tasks) == {"b": None, "server": ("nothing", {"a": PATIENCE})}
+
+
+def test_a_long_exchange_is_no_straggling(session, monkeypatch):
+    monkeypatch.setattr(base, "PATIENCE", 5)
+    monkeypatch.setattr(base, "STRAGGLING", 9)
+    learned = session.run({"a": (play.keeps_on, "server", 20), "server": (play.keeps_on, "a", 20)})
+    assert learned["server"] == [{"a": number} for number in range(20)]
 
 
 def test_nobody_at_all(session):

@@ -16,10 +16,11 @@ from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.crypto.signatures import Ed25519Signer, SigningKey
 from fedpriv.engines.inprocess import InProcess
-from fedpriv.errors import AggregationAbortedError
+from fedpriv.errors import AggregationAbortedError, MisfitError
 from fedpriv.parties.messages import DTYPES, MessageError, decode, digest_of, encode
 from fedpriv.parties.post import Hear, Post, Stamped, blaming, claims, contents
 from fedpriv.parties.schema import Raw
+from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Traffic
 from fedpriv.query import SUMMED, Summed, Update
 from fedpriv.simulation.silo import _Told
@@ -33,7 +34,7 @@ REGISTRY = {name: key.verification_key for name, key in KEYS.items()}
 
 
 def post(name="server", session=HERE, serial=(3, 1), signed=False):
-    return Post(name, session, serial, Ed25519Signer(KEYS[name], REGISTRY) if signed else None)
+    return Post(name, session, serial, Ed25519Signer(KEYS[name], REGISTRY) if signed else CHECKSUM)
 
 
 def letter(content=b"ok", sender="a", receiver="server", phase="word", **where):
@@ -83,7 +84,7 @@ def test_a_party_goes_on_waiting_past_strays_and_stops_when_nobody_answers():
     gate = post()
     exchange = gate.exchange("question", {"a": b"??"}, WORD)
     [asked] = next(exchange).values()
-    assert asked == Stamped(HERE, 3, 1, "question", b"??")
+    assert replace(asked, signature=b"") == Stamped(HERE, 3, 1, "question", b"??", b"")
     assert exchange.send({"a": letter(serial=(2, 1))}) == {}
     assert exchange.send({"a": letter(phase="answer"), "b": letter(sender="b", session=ELSEWHERE)}) == {}
     with pytest.raises(StopIteration) as ended:
@@ -120,31 +121,35 @@ def test_what_is_of_another_kind_ends_the_exchange(content, signed):
         post(signed=signed).opened({"a": letter(content, signed=signed)}, WORD)
 
 
-def refused_signature(message, sender="a", receiver="server", hear=WORD):
-    with pytest.raises(
-        AggregationAbortedError, match=f"^a message of {sender} is refused: the signature is not its own"
-    ):
-        post(receiver, signed=True).opened({sender: message}, hear)
+def refused_signature(message, sender="a", receiver="server", hear=WORD, signed=True):
+    with pytest.raises(MisfitError, match=f"^a message of {sender} is refused: the signature is not its own"):
+        post(receiver, signed=signed).opened({sender: message}, hear)
 
 
-def test_a_signature_holds_for_one_message():
-    """Neither its content, nor who it is from or for, nor where it belongs can be changed under the signature."""
-    good = letter(signed=True)
-    assert post(signed=True).opened({"a": good}, WORD) == {"a": b"ok"}
-    refused_signature(replace(good, content=b"no"))
-    refused_signature(good, sender="b")
-    refused_signature(good, receiver="b")
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_signature_holds_for_one_message(signed):
+    """Neither its content, nor who it is from or for, nor where it belongs can be changed under the signature, or under
+    the checksum that stands in its place."""
+    good = letter(signed=signed)
+    assert post(signed=signed).opened({"a": good}, WORD) == {"a": b"ok"}
+    refused_signature(replace(good, content=b"no"), signed=signed)
+    refused_signature(good, sender="b", signed=signed)
+    refused_signature(good, receiver="b", signed=signed)
     for where in ({"session": ELSEWHERE}, {"serial": (2, 1)}, {"serial": (3, 0)}, {"phase": "answer"}):
-        other = letter(signed=True, **where)
-        assert post(signed=True).opened({"a": other}, WORD) == {}
-        refused_signature(replace(other, session=HERE, round=3, place=1, phase="word"))
+        other = letter(signed=signed, **where)
+        assert post(signed=signed).opened({"a": other}, WORD) == {}
+        refused_signature(replace(other, session=HERE, round=3, place=1, phase="word"), signed=signed)
 
 
-def test_without_signatures_a_changed_message_passes():
-    """So the way must be one on which nobody can change it."""
-    assert post().opened({"a": replace(letter(), content=b"no")}, WORD) == {"a": b"no"}
-    assert post().opened({"b": letter()}, WORD) == {"b": b"ok"}  # nor does anything tell who it is from
-    assert post().opened({"a": replace(letter(serial=(2, 1)), round=3)}, WORD) == {"a": b"ok"}
+def test_without_signatures_whoever_changes_a_message_makes_a_new_checksum():
+    """So the way must be one on which nobody can change it; and nothing proves who it is from."""
+    assert post().opened({"a": letter(b"no")}, WORD) == {"a": b"no"}
+    refused_signature(letter(b"no"))
+
+
+@pytest.mark.parametrize("checksum", [None, b"", bytes(32), "text", 0, np.zeros(32, np.uint8)], ids=repr)
+def test_what_is_no_checksum_is_found(checksum):
+    refused_signature(replace(letter(), signature=checksum), signed=False)
 
 
 @given(st.integers(0, 511))
@@ -209,7 +214,9 @@ contents_of_any_kind = st.recursive(
         st.lists(inner, max_size=3),
         st.lists(inner, max_size=3).map(tuple),
         st.dictionaries(st.one_of(st.text(max_size=2), st.integers()), inner, max_size=3),
-        st.builds(Stamped, st.binary(max_size=3), st.integers(), st.integers(), st.text(max_size=2), inner),
+        st.builds(
+            Stamped, st.binary(max_size=3), st.integers(), st.integers(), st.text(max_size=2), inner, st.binary()
+        ),
     ),
     max_leaves=5,
 )
@@ -318,4 +325,4 @@ def test_a_late_word_about_an_earlier_sum_is_no_answer():
     waiting = replace(told, silos=None).summed()
     assert next(waiting) == {}
     with pytest.raises(AggregationAbortedError, match="a message of server is refused: silos: a name from outside"):
-        waiting.send({"server": replace(now, content=Summed(("c", "a")))})
+        waiting.send({"server": letter(Summed(("c", "a")), "server", "a", SUMMED)})

@@ -10,6 +10,7 @@ from fedpriv.algorithms.uldp import UldpAvg
 from fedpriv.crypto.signatures import Ed25519Signer
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.schema import Array
+from fedpriv.parties.signer import Checksum
 from fedpriv.simulation import prepare
 from fedpriv.simulation.silo import contributions
 from fedpriv.testing.algorithms import total
@@ -40,7 +41,8 @@ WIDE = "aggregation.range=1e4"
 @pytest.mark.parametrize("aggregation", ["plain", f"masked {WIDE}", f"secagg {WIDE}"])
 def test_a_server_cannot_raise_a_weight_that_is_made_of_counts(aggregation, monkeypatch):
     exp = experiment(*WORDS, "algo.weighting=records", *f"aggregation={aggregation}".split())
-    monkeypatch.setattr(Ed25519Signer, "verifies", lambda *_: True)  # it is the server that lies, and it would sign
+    for signer in (Ed25519Signer, Checksum):  # it is the server that lies, and it would sign
+        monkeypatch.setattr(signer, "verifies", lambda *_: True)
     with pytest.raises(AggregationAbortedError, match="a message of server is refused: a number outside"):
         prepare(lied_to(exp))
     # What the attack does unhindered:

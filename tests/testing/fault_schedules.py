@@ -7,30 +7,10 @@ from contextlib import contextmanager
 
 from hypothesis import strategies as st
 
-from fedpriv.testing import experiment
+from fedpriv.testing.fault_worlds import WORLDS
 from fedpriv.testing.faults import delay, drop, duplicate
 from fedpriv.testing.lives import Bench
 
-SMALL = ("preset.n_users=6", "preset.local_epochs=1", "preset.silo_epochs=1")
-SURVIVES = ("aggregation=secagg", "allocator.n_silos=4", "aggregation.cohort=3", "aggregation.threshold=3")
-COUNTED = ("algo=uldp_avg", "algo.weighting=records")
-STATEFUL = ("algo=scaffold",)
-PRIVATE = (
-    "aggregation=private_weighting",
-    "aggregation.key_bits=256",
-    "aggregation.n_max=12",
-    "aggregation.count_cap=4",
-    "aggregation.precision=16",
-)
-WORLDS = {
-    "secagg": (*SURVIVES, *COUNTED),
-    "secagg, stateful": (*SURVIVES, *STATEFUL),
-    "masked": ("aggregation=masked", *COUNTED),
-    "masked, stateful": ("aggregation=masked", *STATEFUL),
-    "plain": ("aggregation=plain", *COUNTED),
-    "plain, stateful": ("aggregation=plain", *STATEFUL),
-    "private weighting": (*PRIVATE, *COUNTED),
-}
 ROUNDS = (1, 2)
 LONGEST = 60
 """Seconds after which a life hangs; it takes a tenth of one."""
@@ -55,7 +35,7 @@ schedules = st.lists(faults, min_size=1, max_size=5)
 
 
 def bench(world, engine=None) -> Bench:
-    return Bench(experiment(*SMALL, *WORLDS[world], *(() if engine is None else (f"engine={engine}",))))
+    return Bench(WORLDS[world].experiment(*(() if engine is None else (f"engine={engine}",))))
 
 
 def check(parties: Bench, schedule) -> str:

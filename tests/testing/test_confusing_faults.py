@@ -46,5 +46,5 @@ def test_letters_of_an_earlier_exchange_or_of_another_session_are_repeated():
 
 @pytest.mark.parametrize(("phase", "lost"), [("one", True), ("two", False)])
 def test_a_fault_may_be_of_one_phase(phase, lost):
-    stamped = heard(drop(phase=phase, sender="b"), says=lambda name, _: Stamped(b"", 1, 0, "one", name))
+    stamped = heard(drop(phase=phase, sender="b"), says=lambda name, _: Stamped(b"", 1, 0, "one", name, b""))
     assert ("b" not in stamped) == lost

@@ -26,10 +26,12 @@ Trust. All follow the protocol. The server sees uniformly random numbers, the no
 records. A silo sees ciphertexts. The server together with any one silo learns all counts, since all silos share the
 blinds. A server that cheats at the set-up, where it passes the public keys on, could put its own in between; a silo
 refuses a changed key of its own, a modulus of another length, and a seed that was not sealed for it. A silo's message
-that is no list of ciphertexts, or brings the sum beyond its bound, ends the query; other wrong ones go unseen, and so
-do changes on the network: channels must be authentic (TLS). Nobody may drop out: masks would not cancel, and the query
-ends without a sum. `oblivious` hides the sample from the server too (`crypto.oblivious_transfer`). Arithmetic is not
-constant-time: who can time a silo is not covered.
+that is damaged or no list of ciphertexts ends the query with its name. One that brings the sum beyond its bound ends it
+too, and so do keys or ciphertexts of the server that fit nobody's; whose they were the sum does not tell, and the next
+query begins with a new set-up. Other wrong ones go unseen, and so do changes on the network by whoever makes checksums
+anew: channels must be authentic (TLS). Nobody may drop out: masks would not cancel, and the query ends without a sum.
+`oblivious` hides the sample from the server too (`crypto.oblivious_transfer`). Arithmetic is not constant-time: who can
+time a silo is not covered.
 """
 
 from __future__ import annotations

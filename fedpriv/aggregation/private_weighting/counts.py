@@ -11,14 +11,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedpriv.errors import FedprivError, require
+from fedpriv.errors import AggregationAbortedError, require
 
 NAMED = 10
 """Users named in an error."""
 
 
-class CountsRefusedError(FedprivError):
-    """Record counts that cannot be served; the set-up ends and nothing is released."""
+class CountsRefusedError(AggregationAbortedError):
+    """Record counts that cannot be served; the set-up ends and nothing is released. Honest counts stay as they are, and
+    then the first set-up fails, and with it the run; later ones can fail by a lie alone."""
 
 
 def count_limit(n_max: int, count_cap: int | None, n_silos: int) -> int:

@@ -20,7 +20,7 @@ from fedpriv.crypto.paillier.keys import PrivateKey, generate_key
 from fedpriv.crypto.paillier.parallel import even_ranges, map_in_processes
 from fedpriv.crypto.uniform_integers import from_bytes, width
 from fedpriv.parties.party import Mail, Party
-from fedpriv.parties.post import Hear, Post, blaming
+from fedpriv.parties.post import Hear, Post, at_fault, blaming
 from fedpriv.parties.schema import Raw, Table
 from fedpriv.query import Broadcast, Query, SetUp, Total
 
@@ -92,7 +92,8 @@ class PrivateWeightingServer(HelperProtocol):
                 messages.append(key.public.from_bytes(heard[name], columns(query.size)))
         products = multiply(key.public, messages)
         parts = [products[part.start : part.stop] for part in even_ranges(len(products), self.workers)]
-        totals = [t for part in map_in_processes(partial(_decrypted, key), parts, self.workers) for t in part]
+        with at_fault(SERVER):
+            totals = [t for part in map_in_processes(partial(_decrypted, key), parts, self.workers) for t in part]
         return Total(layout.decode(layout.unpack(totals, key.public.n, query.size)), self.silos)
 
     def _encrypted_inverses(self, key: PrivateKey, query: Query) -> bytes:

@@ -30,7 +30,7 @@ from fedpriv.crypto.prg import KEY_BYTES
 from fedpriv.crypto.uniform_integers import integers_below, to_bytes
 from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.parties.party import Mail, Party
-from fedpriv.parties.post import Hear, Post, blaming
+from fedpriv.parties.post import Hear, Post, at_fault, blaming
 from fedpriv.parties.schema import Maybe, Raw, Row, Series, Table
 from fedpriv.query import Contributions, Query, SetUp
 
@@ -112,11 +112,13 @@ class PrivateWeightingSilo(SiloProtocol):
         post.require_all([SERVER], heard)
         broadcast, said = heard[SERVER]
         update = respond(broadcast)
-        users, coefficients = _collect(update.blocks, encoding, query.size)
+        with at_fault(self.name):
+            users, coefficients = _collect(update.blocks, encoding, query.size)
         raw = said if options is None else (yield from self._choose(post, public, query, said, options=options))
-        self._raise_powers(public, raw, encoding)
-        products = self._products(public, users, coefficients, encoding=encoding)
-        plaintexts = encoding.plaintexts(update.noise, self._dither(query))
+        with at_fault(self.name):
+            self._raise_powers(public, raw, encoding)
+            products = self._products(public, users, coefficients, encoding=encoding)
+            plaintexts = encoding.plaintexts(update.noise, self._dither(query))
         masked = self._masked(public, plaintexts, digest("private weighting sums", *query.serial))
         residues = _residues(public).draw(len(products)) if self.sound else [mpz(1)] * len(products)
         message = add_and_rerandomise(public, products, plaintexts=masked, residues=residues)

@@ -230,11 +230,12 @@ class SecAggServer(WeighingServer):
 
     def setup(self, task: SetUp) -> Party:
         own = SigningKey.generate()
-        keys = yield from heard_keys(task.post(SERVER), self.silos)
+        unsigned = task.post(SERVER)
+        keys = yield from heard_keys(unsigned, self.silos)
         keys |= {SERVER: own.verification_key.raw}
         self.signer = Ed25519Signer(own, {name: VerificationKey(raw) for name, raw in keys.items()})
         post = task.post(SERVER, self.signer)
-        weights = yield from self.weights_of_silos(task, post, (KEYS, dict.fromkeys(self.silos, keys)))
+        weights = yield from self.weights_of_silos(task, post, unsigned.stamped(KEYS, dict.fromkeys(self.silos, keys)))
         if weights:
             yield from post.tell(WEIGHTS, weights)
 

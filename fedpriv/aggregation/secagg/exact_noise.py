@@ -53,6 +53,9 @@ class SecAggExactNoise(SecAgg):
         super().__post_init__()
         allowed = "null, since exact noise keeps to the complete graph"
         require(self.neighbours is None, "aggregation.neighbours", self.neighbours, allowed)
+        for key in ("dropouts", "corrupt", "security_bits", "correctness_bits"):
+            unsaid = getattr(self, key) == getattr(SecAgg, key)
+            require(unsaid, f"aggregation.{key}", getattr(self, key), "left out: it is about a sparse graph alone")
         require(self.colluding >= 0, "aggregation.colluding", self.colluding, "zero or a positive number of silos")
 
     def check(self, algo: Algorithm) -> None:

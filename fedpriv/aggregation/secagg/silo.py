@@ -35,7 +35,7 @@ from fedpriv.crypto.prg import KEY_BYTES, add_masks
 from fedpriv.crypto.secret_sharing import share
 from fedpriv.crypto.signatures import SIGNATURE_BYTES, Ed25519Signer
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
-from fedpriv.errors import AggregationAbortedError
+from fedpriv.errors import MisfitError
 from fedpriv.parties.party import Party
 from fedpriv.parties.post import Hear, Post, blaming
 from fedpriv.parties.schema import Array, Names, Raw, Row, Schema, Table
@@ -208,4 +208,4 @@ class Member:
 
     def _demand(self, phase: str, holds: bool, otherwise: str) -> None:
         if not holds:
-            raise AggregationAbortedError(f"{phase}: {self.name} refuses: {otherwise}")
+            raise MisfitError(f"{phase}: {self.name} refuses: {otherwise}")

@@ -272,7 +272,7 @@ def test_an_altered_set_up_ends_it():
     for name, phase, change in (("silo0", SEED, flipped), ("silo2", COUNTS, too_large), ("silo0", COUNTS, too_short)):
         world = random_world()
         setup = world.setup()
-        setup[name] = changed(setup[name], phase, change)
+        setup[name] = changed(setup[name], phase, change, name=name)
         with pytest.raises(AggregationAbortedError, match=f"a message of {name} is refused"):
             run(setup)
 
@@ -298,7 +298,7 @@ def test_a_server_that_changes_keys_or_seeds_ends_the_set_up():
         (SEED, swapped_seeds, "silo0 is refused"),
     ):
         setup = random_world().setup()
-        setup[SERVER] = changed(setup[SERVER], phase, change)
+        setup[SERVER] = changed(setup[SERVER], phase, change, name=SERVER)
         with pytest.raises(AggregationAbortedError, match=f"a message of {why}"):
             run(setup)
 
@@ -306,18 +306,29 @@ def test_a_server_that_changes_keys_or_seeds_ends_the_set_up():
 def test_a_public_key_that_everybody_agrees_with_ends_the_set_up():
     world = random_world()
     setup = world.setup()
-    setup["silo1"] = changed(setup["silo1"], KEY, lambda sent: {SERVER: bytes(32)})
+    setup["silo1"] = changed(setup["silo1"], KEY, lambda sent: {SERVER: bytes(32)}, name="silo1")
     with pytest.raises(AggregationAbortedError, match="a message of server is refused"):
         run(setup)
 
 
 def test_contributions_and_noise_beyond_their_bounds_are_errors():
     world = random_world(clip=0.5).ready()
-    with pytest.raises(OutOfRangeError):
+    with pytest.raises(OutOfRangeError, match=r"^silo\d: a coordinate lies outside"):
         world.run()
     world = random_world().ready()
     world.noise[0, 0] = 1e3
-    with pytest.raises(OutOfRangeError):
+    with pytest.raises(OutOfRangeError, match=r"^silo0: "):
+        world.run()
+
+
+@pytest.mark.parametrize("place", ["server", "weighted_product"])
+def test_who_loses_a_process_is_named(place, monkeypatch):
+    def breaks(*_):
+        raise AggregationAbortedError("a process that shared the work has died")
+
+    world = random_world().ready()
+    monkeypatch.setattr(f"fedpriv.aggregation.private_weighting.{place}.map_in_processes", breaks)
+    with pytest.raises(AggregationAbortedError, match=r"^(server|silo\d): a process"):
         world.run()
 
 
