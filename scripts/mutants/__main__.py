@@ -46,15 +46,15 @@ def main() -> int:
     if arguments.again:
         survived = arguments.again.read_text()
         made = [mutant for mutant in made if f" survived: {mutant.name}\n" in survived]
-    gone = [name for name in accepted if name.split(" :: ")[0] in files and name not in names]
+    gone = [name for name in accepted if name.split(" :: ")[0] in files and not is_one(name, names)]
     for name in gone:
         print(f"accepted, but no mutant any more: {name}")
     warm_up()
     counts: dict[str, Counter[str]] = {}
     unexplained = 0
     for mutant, result in results(made[:: arguments.every], arguments.jobs):
-        if mutant.name in accepted:
-            if result != SURVIVED:
+        if accepted.keys() & {mutant.name, mutant.anywhere}:
+            if result != SURVIVED and mutant.name in accepted:
                 print(f"accepted, but {result}: {mutant.name}", flush=True)
             result = "accepted" if result == SURVIVED else result
         elif result == SURVIVED:
@@ -71,6 +71,11 @@ def read_accepted(file: Path) -> dict[str, str]:
     """What each accepted survivor is called, and why it may live."""
     lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
     return dict(tuple(line.rsplit(" :: ", 1)) for line in lines)  # type: ignore[misc]
+
+
+def is_one(name: str, mutants: set[str]) -> bool:
+    """Whether an accepted name is that of a mutant, or with a star in place of the change, of a function that has some."""
+    return name in mutants or (name.endswith(" :: *") and any(one.startswith(name[:-1]) for one in mutants))
 
 
 def package(path: str) -> str:

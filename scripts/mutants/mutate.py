@@ -68,6 +68,11 @@ class Mutant:
         """What it is called in the list of accepted survivors: no line number, which any edit would move."""
         return f"{self.path} :: {self.scope} :: {self.before} -> {self.after}"
 
+    @property
+    def anywhere(self) -> str:
+        """What all mutants of the same function are called together."""
+        return f"{self.path} :: {self.scope} :: *"
+
 
 def mutants(path: str, text: str, *, guards: bool = False) -> list[Mutant]:
     """All mutants of the source `text` of the file `path`, in its order; guards: those of guards alone."""

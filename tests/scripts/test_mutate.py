@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from scripts.mutants.__main__ import ACCEPTED, ROOT, read_accepted
+from scripts.mutants.__main__ import ACCEPTED, ROOT, is_one, read_accepted
 from scripts.mutants.mutate import mutants
 from scripts.mutants.tests_of import chosen_tests, source_files
 
@@ -73,7 +73,7 @@ def test_every_source_has_tests_that_exist():
 def test_every_accepted_survivor_is_a_mutant_and_has_a_reason():
     accepted = read_accepted(ACCEPTED)
     made = {one.name for file in source_files(ROOT, []) for one in mutants(file, (ROOT / file).read_text())}
-    assert accepted.keys() <= made
+    assert [name for name in accepted if not is_one(name, made)] == []
     assert all(len(reason) > 10 for reason in accepted.values())
 
 
