@@ -197,7 +197,7 @@ class RecordGradients(RecordAlgorithm):
         import torch
 
         from fedpriv.mechanisms.clipping import clipped_rows
-        from fedpriv.training.dp_sgd import MAX_NUMBERS_IN_MEMORY, per_group_gradients
+        from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, per_group_gradients
         from fedpriv.training.record_dropout import RecordDropout
         from fedpriv.training.shared_state import refuse_shared_state
 

@@ -141,17 +141,20 @@ def prepared_attack(
     colluders = names[len(names) - min(colluding, len(names)) :]
 
     quiet = Watched(canaries, silent(revise), colluders)
+    # What others train on would differ from round to round; where there are none, one round shows them all.
+    looked = 1 if canaries.alone and canaries.like.algo.rounds_alike else rounds
     everybody, nobody = np.ones(len(canaries), dtype=bool), np.zeros(len(canaries), dtype=bool)
-    without = _seen(quiet, nobody, rounds, 0.0)
+    without = _seen(quiet, nobody, looked, 0.0)
     # A single round has but one state to start from.
-    moved = _seen(quiet, nobody, 2, 1.0) if rounds > 1 else {}
+    moved = _seen(quiet, nobody, min(2, looked), 1.0) if rounds > 1 else {}
     copies = quiet.simulation.queries(1)[0].size // canaries.x.shape[1]  # SCAFFOLD sends its control variate too
     mask = np.tile(canaries.mask(), copies)[:, None, :]
     looks: dict[Place, Look] = {}
     for _ in range(ATTEMPTS if _draws_silos(quiet) else 1):
-        for place, seen in _seen(quiet, everybody, rounds, 0.0).items():
+        for place, seen in _seen(quiet, everybody, looked, 0.0).items():
             look = Look({name: (seen[name] - without[place][name]) * mask for name in seen}, without[place])
             looks[place] = max(looks.get(place, look), look, key=_farthest)
+    looks |= {(number, of): looks[looked, of] for number in range(looked + 1, rounds + 1) for _, of in looks}
     adapts = any(
         not np.allclose(seen[name], without[place][name], rtol=1e-6, atol=1e-9)
         for place, seen in moved.items()

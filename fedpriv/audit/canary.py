@@ -113,6 +113,11 @@ class Canaries:
         return len(self.users)
 
     @property
+    def alone(self) -> bool:
+        """Whether no silo but that of the canaries trains on anything."""
+        return self.silo is not None and not self.allocation.trains[self.allocation.silo != self.silo].any()
+
+    @property
     def experiment(self) -> Experiment:
         """That of the run with all canaries' records in place of its own, in this process."""
         records, allocation = self.world(np.ones(len(self), dtype=bool))

@@ -49,7 +49,7 @@ class RecordSgd(RecordAlgorithm):
     def _gradients(self, silo: Silo, params: np.ndarray) -> Iterator[Contributions]:
         import torch
 
-        from fedpriv.training.dp_sgd import per_group_gradients
+        from fedpriv.training.per_record import per_group_gradients
 
         gradients = per_group_gradients(silo.model, silo.task, 1)
         theta = torch.from_numpy(params).float()

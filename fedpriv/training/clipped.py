@@ -21,8 +21,8 @@ from fedpriv.tally import Tally
 from fedpriv.tasks import Task
 from fedpriv.together import Work, done
 from fedpriv.training.chain import Chain, products
-from fedpriv.training.dp_sgd import MAX_NUMBERS_IN_MEMORY, finite_norms, per_group_gradients
 from fedpriv.training.modes import in_mode
+from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, clip_factors, per_group_gradients
 from fedpriv.training.shared_state import refuse_shared_state
 from fedpriv.training.trainers.compile_layers import Link, compile_layers
 from fedpriv.training.trainers.layers import dense
@@ -72,9 +72,7 @@ class ClippedGradients(ABC):
         """(d,) float64 of one piece."""
 
     def _factors(self, norms: Tensor, tally: Tally | None) -> Tensor:
-        """By what each gradient is multiplied, (b,): at most 1, and 0 where its norm is not finite."""
-        finite = finite_norms(norms, self.clip, tally)
-        return torch.where(finite, (self.clip / norms.clamp_min(1e-30)).clamp_max(1.0), 0.0)
+        return clip_factors(norms, self.clip, tally)
 
 
 @dataclass(frozen=True, eq=False)

@@ -157,7 +157,7 @@ def test_silos_of_different_sizes_count_by_their_batches():
     start = sim.state.params
     import torch
 
-    from fedpriv.training.dp_sgd import per_group_gradients
+    from fedpriv.training.per_record import per_group_gradients
 
     gradients = per_group_gradients(sim.model, sim.task, 1)
     theta, x, y = torch.from_numpy(start).float(), torch.from_numpy(x).unsqueeze(1), torch.from_numpy(y).unsqueeze(1)

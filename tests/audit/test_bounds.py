@@ -77,3 +77,13 @@ def test_a_sampled_release_is_bounded_below_its_epsilon_and_refuted_where_the_sa
 
     assert 0.25 * truth < bound(rng.random((1500, rounds)) < rate) < truth
     assert bound(rng.random((1500, 1)) < rate) > truth
+
+
+def test_a_weak_certificate_leaves_the_threshold_to_the_scores():
+    """At 2,000 sampled releases under noise 1 any false positive allows all true ones; the scores are far apart."""
+    absent, present = (np.random.default_rng(mean).normal(mean, 1.0, 100) for mean in (0, 12))
+    bound = lower_bound(absent, present, delta=1e-5, confidence=0.95, family=SampledFamily(0.25, 2000, 1.0))
+    assert bound.rates.false < 10
+    assert bound.rates.true > bound.rates.positives - 10
+    assert bound.within is not None
+    assert bound.within > 10

@@ -1,0 +1,59 @@
+"""Gradients of single records (or groups of them), and what is done about their norms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from fedpriv.tally import Tally
+from fedpriv.tasks import Task
+from fedpriv.training.vectors import unflatten
+
+Gradients = Callable[[Tensor, Tensor, Tensor, dict[str, Tensor]], Tensor]
+
+MAX_NUMBERS_IN_MEMORY = 2**24
+"""Numbers of per-record gradients in memory at once; a larger batch is summed in pieces."""
+
+
+def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
+    """A function of theta (d,), x (b, group, ...), y (b, group, ...) and each group's own buffers (b, ...) by name, {}
+    for none, that gives the gradient of each group's mean loss, (b, d).
+
+    Random numbers that the network itself draws depend on a group's place among the others: good where a record is
+    replaced by another, not where one is removed.
+    """
+
+    def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> Tensor:
+        outputs = functional_call(model, {**parameters, **buffers}, (x,))
+        return task.loss(outputs, y, torch.full((group,), 1 / group, device=x.device))
+
+    one_each = vmap(grad(loss), in_dims=(None, 0, 0, 0), randomness="different")
+
+    def gradients(theta: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> Tensor:
+        if not len(x):
+            return theta.new_zeros((0, len(theta)))
+        named = one_each(unflatten(model, theta), x, y, buffers)
+        return torch.cat([piece.flatten(1) for piece in named.values()], dim=1)
+
+    return gradients
+
+
+def finite_norms(norms: Tensor, clip: float, tally: Tally | None) -> Tensor:
+    """Which of the gradients' norms (b,) are finite, (b,) bool; `tally` counts all of them, and those above `clip`."""
+    finite = norms.isfinite()
+    if tally is not None:
+        known = norms[finite]
+        tally.units += len(norms)
+        tally.nonfinite += len(norms) - len(known)
+        tally.clipped += int((known > clip).sum())
+        tally.norm_sum += float(known.sum())
+    return finite
+
+
+def clip_factors(norms: Tensor, clip: float, tally: Tally | None) -> Tensor:
+    """By what gradients of `norms` (b,) are multiplied, (b,): at most 1, and 0 where a norm is not finite."""
+    finite = finite_norms(norms, clip, tally)
+    return torch.where(finite, (clip / norms.clamp_min(1e-30)).clamp_max(1.0), 0.0)
