@@ -1,6 +1,8 @@
 """From records to groups of records: what a certificate for one record says about any k of them.
 
-Four routes, all for add/remove adjacency and the same data in every release:
+Four routes, all for add/remove adjacency and the same data in every release; where all releases are unsampled Gaussians
+the first two hold for replacing k records as well, since mu-GDP is k mu-GDP for groups (Dong, Roth, Su: Gaussian
+differential privacy, 2022, Theorem 2.14):
 
 - `group_event`, tight: a group of k in a Poisson sample shifts the sum by Binomial(k, q) sensitivities; `group_pld`
   accounts it.
@@ -12,17 +14,20 @@ Four routes, all for add/remove adjacency and the same data in every release:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import ADD_REMOVE, Runs
+from fedpriv.accountants.events import ADD_REMOVE, Runs, leaves
 from fedpriv.accountants.renyi import ORDERS, PAPER_ORDERS, convert, rdp_curve
 from fedpriv.errors import ConfigError, require
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
     from numpy.typing import ArrayLike
+
+_SMALLEST = 700.0  # e^-700 is a float
 
 
 def group_event(event: DpEvent, group_size: int) -> DpEvent:
@@ -102,6 +107,27 @@ def group_dp(runs: Runs, group_size: int, delta: float, *, orders: tuple[float, 
     return float(max(0.0, k * np.min(above - log_delta_1 / (a - 1))))
 
 
+def lemma_claim(epsilon: Callable[[float], float], group_size: int, delta: float) -> float:
+    """What the lemma of (epsilon, delta)-DP makes of a claim for one record, epsilon(delta_1), for a group: k
+    epsilon(delta_1) where k e^((k - 1) epsilon(delta_1)) delta_1 = delta (Lowy et al., Appendix B); inf where delta_1
+    would be no float."""
+    k = _check_size(group_size)
+    if k == 1:
+        return epsilon(delta)
+
+    def log_delta(x: float) -> float:
+        return math.log(k) + (k - 1) * epsilon(math.exp(-x)) - x
+
+    # Claims grow at most like the root of x = ln(1 / delta_1), so that there is one crossing beyond ln(k / delta).
+    low, high = math.log(k / delta), _SMALLEST
+    if not math.isfinite(epsilon(delta)) or log_delta(high) > math.log(delta):
+        return math.inf
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if log_delta(middle) > math.log(delta) else (low, middle)
+    return k * epsilon(math.exp(-high))
+
+
 def paper_group_claim(runs: Runs, group_size: int, delta: float) -> float:
     """The epsilon that Uldp-FL reports for groups: no bound from k = 16 on, nor where k is not a power of two.
 
@@ -116,9 +142,18 @@ def paper_group_claim(runs: Runs, group_size: int, delta: float) -> float:
     return convert(np.array(orders) / rounded_down, 3.0**doublings * curve, delta)
 
 
-def require_add_remove(adjacency: str, group_size: int) -> None:
-    """Raise ConfigError for a group under another adjacency: a Poisson sample's curve would be borrowed for it."""
-    require(adjacency == ADD_REMOVE, "adjacency", adjacency, f"groups of {group_size} are accounted under {ADD_REMOVE}")
+def require_proof(runs: Runs, adjacency: str, group_size: int) -> None:
+    """Raise ConfigError for a group whose records are replaced, unless all releases are unsampled Gaussians: a Poisson
+    sample's curve would be borrowed for others."""
+    allowed = f"{ADD_REMOVE}, or Gaussian releases without sampling, for groups of {group_size}"
+    require(adjacency == ADD_REMOVE or gaussian(runs), "adjacency", adjacency, allowed)
+
+
+def gaussian(runs: Runs) -> bool:
+    """Whether all releases are unsampled Gaussians, or none is private at all."""
+    from dp_accounting import GaussianDpEvent
+
+    return all(isinstance(event, GaussianDpEvent) for event in leaves(runs) or ())
 
 
 def _check_size(group_size: int) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.events import ENFORCED, RELEASED_MODEL, STATUSES, Event
-from fedpriv.accountants.group import paper_group_claim
+from fedpriv.accountants.group import gaussian
 from fedpriv.accountants.rdp import claimed_epsilon
 from fedpriv.accountants.split_users import split_epsilon
 from fedpriv.errors import ConfigError
@@ -117,6 +117,8 @@ class _Epsilons:
         parts = [_merged((event.certified, count) for event, count in runs) for runs in scopes]
         common = _merged((event.certified, count) for event, count in everywhere)
         key = (size, frozenset(common), frozenset(Counter(map(frozenset, parts)).items()))
+        if all(gaussian(part) for part in (*parts, common)):
+            return 0.0  # one record after the other, gaps add up: the whole group in the costliest scope is the worst
         if key not in self._spread:
             self._spread[key] = split_epsilon(parts, size, self._accountant.delta, everywhere=common)
         return self._spread[key]
@@ -129,8 +131,7 @@ class _Epsilons:
         total = _merged(claims)
         key = (size, frozenset(total))
         if key not in self._claimed:
-            delta = self._accountant.delta
-            self._claimed[key] = paper_group_claim(total, size, delta) if size > 1 else claimed_epsilon(total, delta)
+            self._claimed[key] = claimed_epsilon(total, self._accountant.delta, size)
         return self._claimed[key]
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from fedpriv.accountants.base import Accountant, unsupported
 from fedpriv.accountants.events import ADD_REMOVE, Runs, leaves
-from fedpriv.accountants.group import group_event, require_add_remove
+from fedpriv.accountants.group import group_event, require_proof
 from fedpriv.errors import require
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Pld(Accountant):
         """See `Accountant.epsilons`; the method is "pld"."""
         interval = self.value_discretization_interval
         if group_size > 1:
-            require_add_remove(adjacency, group_size)
+            require_proof(runs, adjacency, group_size)
             return {"pld": group_pld(runs, group_size, self.delta, value_discretization_interval=interval)}
         return {"pld": pld_epsilon(runs, adjacency, self.delta, value_discretization_interval=interval)}
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE, Runs, leaves
-from fedpriv.accountants.group import group_rdp_epsilon, require_add_remove
+from fedpriv.accountants.group import group_rdp_epsilon, lemma_claim, paper_group_claim, require_proof
 from fedpriv.accountants.renyi import ORDERS, PAPER_ORDERS, convert, event_curve, rdp_curve
 
 
@@ -19,7 +19,7 @@ class Rdp(Accountant):
     def epsilons(self, runs: Runs, adjacency: str, group_size: int = 1) -> dict[str, float]:
         """See `Accountant.epsilons`; the method is "rdp"."""
         if group_size > 1:
-            require_add_remove(adjacency, group_size)
+            require_proof(runs, adjacency, group_size)
             return {"rdp": group_rdp_epsilon(runs, group_size, self.delta)}
         return {"rdp": rdp_epsilon(runs, adjacency, self.delta)}
 
@@ -30,9 +30,9 @@ def rdp_epsilon(runs: Runs, adjacency: str, delta: float, *, orders: tuple[float
     return convert(orders, curve, delta)
 
 
-def claimed_epsilon(runs: Runs, delta: float) -> float:
+def claimed_epsilon(runs: Runs, delta: float, group_size: int = 1) -> float:
     """The epsilon that a paper claims for `runs`: each event by its own curve, on the papers' orders; claims of zCDP by
-    their papers' formula.
+    their papers' formula. Groups of records: by `lemma_claim` of these, else as Uldp-FL does.
 
     A claim is not checked, so an event is taken under the adjacency in which its curve exists, whatever is stated.
     """
@@ -48,7 +48,10 @@ def claimed_epsilon(runs: Runs, delta: float) -> float:
         kind, *others = {type(leaf) for leaf, _ in claims}
         if others:
             raise ValueError(f"claims by different formulas have no common one: {kind}, {others}")
-        return kind.epsilon(sum(count * leaf.rho for leaf, count in claims), delta)
+        rho = sum(count * leaf.rho for leaf, count in claims)
+        return lemma_claim(lambda delta_1: kind.epsilon(rho, delta_1), group_size, delta)
+    if group_size > 1:
+        return paper_group_claim(runs, group_size, delta)
     curve = np.zeros(len(PAPER_ORDERS))
     for leaf, count in found.items():
         adjacency = REPLACE if isinstance(leaf, SampledWithoutReplacementDpEvent) else ADD_REMOVE

@@ -210,6 +210,21 @@ class Algorithm(ABC):
         return self.output(state)
 
 
+CALIBRATIONS = ("given", "paper", "certified")
+"""How a method may choose its noise: a person's, its paper's formula's, or its certificate's for a target."""
+
+
+def require_target(calibration: str, epsilon: float) -> None:
+    """Raise ConfigError for a calibration or a target that no method has."""
+    require(calibration in CALIBRATIONS, "algo.calibration", calibration, ", ".join(CALIBRATIONS))
+    require(0 < epsilon < math.inf, "algo.epsilon", epsilon, "a positive number")
+
+
+def require_cohort(cohort: int | None) -> None:
+    """Raise ConfigError for a number of silos that no round could have."""
+    require(cohort is None or cohort >= 1, "algo.cohort", cohort, "a positive number of silos, or null for all")
+
+
 def require_plain_sgd(deployment: Deployment) -> None:
     """Raise ConfigError for another local optimiser: the method's steps are its own."""
     optimizer = deployment.optimizer

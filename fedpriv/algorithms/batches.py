@@ -49,6 +49,11 @@ class Batches(ABC):
     def moved(self, size: int) -> float:
         """How far one record moves a sum over the batch, in units of the bound on its own summand."""
 
+    @property
+    def of_groups(self) -> Batches:
+        """The same as far as it is proved of several records together."""
+        return self
+
     def most(self, size: int, records: int) -> int:
         """The largest possible batch."""
         return size
@@ -60,7 +65,14 @@ class Batches(ABC):
 
 @dataclass(frozen=True)
 class WithoutReplacement(Batches):
-    """`size` different records, every set as likely as the others."""
+    """`size` different records, every set as likely as the others. amplified: whether that is counted."""
+
+    amplified: bool = True
+
+    @property
+    def of_groups(self) -> Batches:
+        # No bound is known for a group in a batch of fixed size: all of it is taken for always being there.
+        return WithoutReplacement(amplified=False)
 
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:
         coins = _coins(silo, query)
@@ -72,7 +84,7 @@ class WithoutReplacement(Batches):
     def event(self, release: DpEvent, size: int, records: int) -> DpEvent:
         from dp_accounting import NonPrivateDpEvent, SampledWithoutReplacementDpEvent
 
-        if size > AMPLIFIED_UP_TO * records or release == NonPrivateDpEvent():
+        if not self.amplified or size > AMPLIFIED_UP_TO * records or release == NonPrivateDpEvent():
             return release
         return SampledWithoutReplacementDpEvent(records, size, release)
 

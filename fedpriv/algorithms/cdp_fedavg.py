@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.accountants.events import OBSERVERS, REPLACE, Event
-from fedpriv.algorithms.base import LocalUpdate, Silo, require_plain_sgd
+from fedpriv.algorithms.base import LocalUpdate, Silo, require_cohort, require_plain_sgd, require_target
 from fedpriv.algorithms.exposure import Exposure, drift_factor, touches
 from fedpriv.algorithms.participation import PARTICIPATION
 from fedpriv.algorithms.silo_unit import SiloAlgorithm, require_gradients_of_records
@@ -51,8 +51,6 @@ from fedpriv.tally import Tally
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-
-CALIBRATIONS = ("given", "paper", "certified")
 
 
 @dataclass(frozen=True)
@@ -85,15 +83,14 @@ class CdpFedAvg(SiloAlgorithm):
         require(self.local_steps >= 1, "algo.local_steps", self.local_steps, "a positive integer")
         require(size is None or size >= 1, "algo.batch_size", size, "a positive integer, or null for one pass a round")
         require(0 < self.local_lr < math.inf, "algo.local_lr", self.local_lr, "a positive number")
-        require(cohort is None or cohort >= 1, "algo.cohort", cohort, "a positive number of silos, or null for all")
+        require_cohort(cohort)
         require(
             self.participation in PARTICIPATION, "algo.participation", self.participation, " or ".join(PARTICIPATION)
         )
         require(
             norm is None or 0 < norm < math.inf, "algo.feature_norm", norm, "a positive bound, or null to scale nothing"
         )
-        require(self.calibration in CALIBRATIONS, "algo.calibration", self.calibration, ", ".join(CALIBRATIONS))
-        require(0 < self.epsilon < math.inf, "algo.epsilon", self.epsilon, "a positive number")
+        require_target(self.calibration, self.epsilon)
         require(self.observer in OBSERVERS, "algo.observer", self.observer, ", ".join(OBSERVERS))
 
     @property

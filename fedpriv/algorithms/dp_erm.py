@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.accountants.events import REPLACE, Event
-from fedpriv.algorithms.base import LocalUpdate, Silo, require_plain_sgd
+from fedpriv.algorithms.base import LocalUpdate, Silo, require_plain_sgd, require_target
 from fedpriv.algorithms.exposure import Exposure
 from fedpriv.algorithms.silo_unit import SiloAlgorithm, require_gradients_of_records
 from fedpriv.data.allocation import Allocation
@@ -58,8 +58,6 @@ from fedpriv.tally import Tally
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-
-CALIBRATIONS = ("given", "paper", "certified")
 
 
 @dataclass(frozen=True)
@@ -89,8 +87,7 @@ class DpErm(SiloAlgorithm):
         require(
             convexity <= smooth < math.inf, "algo.smoothness", smooth, f"algo.strong_convexity={convexity:g} or more"
         )
-        require(self.calibration in CALIBRATIONS, "algo.calibration", self.calibration, ", ".join(CALIBRATIONS))
-        require(0 < self.epsilon < math.inf, "algo.epsilon", self.epsilon, "a positive number")
+        require_target(self.calibration, self.epsilon)
 
     @property
     def label(self) -> str:

@@ -13,19 +13,21 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.algorithms.base import Algorithm, require_plain_sgd, silo_name
+from fedpriv.accountants.events import REPLACE, Event
+from fedpriv.algorithms.base import Algorithm, require_cohort, require_plain_sgd, require_target, silo_name
 from fedpriv.algorithms.batches import Batches
 from fedpriv.algorithms.participation import uniform
 from fedpriv.algorithms.proximal import Proximal, proximal
 from fedpriv.algorithms.silo_unit import require_gradients_of_records
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
-from fedpriv.deployment import Deployment, Federation
+from fedpriv.data.flags import flags, keep
+from fedpriv.deployment import Channel, Deployment, Federation, Observer, View
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.state import State
@@ -34,7 +36,6 @@ from fedpriv.streams import Streams
 if TYPE_CHECKING:
     from fedpriv.accountants.zcdp import SmallEpsilonClaim
 
-CALIBRATIONS = ("given", "paper", "certified")
 GRADIENT, DIFFERENCE = "gradient", "difference"
 HELD = {GRADIENT: 1, DIFFERENCE: 2}
 """How many clipped gradients of a record are in its part of a message, by the query's name."""
@@ -54,6 +55,12 @@ class GradientMethod(Algorithm, ABC):
     uniformly drawn, None for all; least_cohort: with it their number is drawn too, from least_cohort to cohort.
     calibration: given takes `noise_multiplier`; paper the paper's formula, and certified the solver, for `epsilon`
     after `rounds` rounds at `delta`, all releases of a silo together. observer: whose certificate is calibrated.
+    records_per_user: k, most records of a user over all silos that train, others are left out; the certified noise is
+    then for a user's `epsilon`. None: nothing is said of users, and `epsilon` is a record's, as in the paper's formula.
+
+    For users the paper takes epsilon_0 at delta_0 of one record to (k epsilon_0, k e^((k - 1) epsilon_0) delta_0)
+    (Appendix B, a silo of k records being a user), or chooses epsilon_0 so that this is what is asked for (Appendix G,
+    both at once). Certified is what k records move, which is less: k times as far as one.
     """
 
     batch_size: int | None
@@ -71,17 +78,19 @@ class GradientMethod(Algorithm, ABC):
     observer: str
     rounds: int
     delta: float
+    records_per_user: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        k = self.records_per_user
+        require(k is None or k >= 1, "algo.records_per_user", k, "a positive integer, or null for no user's guarantee")
         size, cohort, least = self.batch_size, self.cohort, self.least_cohort
         require(size is None or size >= 1, "algo.batch_size", size, "a positive integer, or null")
         require(0 < self.global_lr < math.inf, "algo.global_lr", self.global_lr, "a positive number")
         require(self.released in RELEASED, "algo.released", self.released, " or ".join(RELEASED))
-        require(cohort is None or cohort >= 1, "algo.cohort", cohort, "a positive number of silos, or null for all")
+        require_cohort(cohort)
         fits = least is None or 1 <= least <= (cohort or math.inf)
         require(fits, "algo.least_cohort", least, "a number of silos up to algo.cohort, or null for always algo.cohort")
-        require(self.calibration in CALIBRATIONS, "algo.calibration", self.calibration, ", ".join(CALIBRATIONS))
-        require(0 < self.epsilon < math.inf, "algo.epsilon", self.epsilon, "a positive number")
+        require_target(self.calibration, self.epsilon)
         proximal(self.prox, self.prox_size, self.prox_group)
 
     # -- what a method decides ----------------------------------------------------------------------------------------
@@ -152,6 +161,9 @@ class GradientMethod(Algorithm, ABC):
         for channel in deployment.channels.values():
             bounded = self.calibration == "given" or channel.mechanism.clips
             require(bounded, "algo.calibration", self.calibration, "given, because this mechanism adds no noise")
+        replaced = self.records_per_user is None or self.batches.adjacency == REPLACE
+        allowed = "given, because no noise is known for a user whose records are sampled one by one"
+        require(replaced or self.calibration != "certified", "algo.calibration", self.calibration, allowed)
 
     def n_invited(self, federation: Federation) -> int:
         return self.cohort or federation.n_silos
@@ -161,6 +173,9 @@ class GradientMethod(Algorithm, ABC):
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         require_gradients_of_records(data)
+        if self.records_per_user is not None:
+            k = self.records_per_user
+            allocation = keep(allocation, flags(allocation.counts(), k), k)
         smallest = int(allocation.counts().sum(axis=1).min())
         fits = self.batch_size is None or self.batch_size <= smallest
         require(fits, "algo.batch_size", self.batch_size, f"at most {smallest}, the records of the smallest silo")
@@ -174,6 +189,47 @@ class GradientMethod(Algorithm, ABC):
         if self.least_cohort is not None:
             most = int(streams.generator("cohort size", round).integers(self.least_cohort, most + 1))
         return uniform(round, federation.n_silos, most, streams)
+
+    def charged(
+        self,
+        deployment: Deployment,
+        channel: Channel,
+        see: Callable[[Observer, Batches], View],
+        *,
+        assumptions: tuple[str, ...],
+        scope: str,
+    ) -> tuple[Event, ...]:
+        """The events of one scope of a query: of records, and of users where a bound on their records is known. see:
+        what an observer is shown of one record, by what is proved of the batches."""
+        rests_on, adjacency, k = (*assumptions, self.batches.note), self.batches.adjacency, self.records_per_user
+
+        def views(batches: Batches, unit: str, *why: str, group_size: int = 1) -> tuple[Event, ...]:
+            return deployment.views(
+                lambda observer: see(observer, batches),
+                unit=unit,
+                adjacency=adjacency,
+                channel=channel,
+                assumptions=(*rests_on, *why),
+                scope=scope,
+                group_size=group_size,
+            )
+
+        of_records = views(self.batches, "record")
+        if k is None:
+            return of_records
+        bounded = f"at most {k} records of a user train, over all silos"
+        how = "are replaced by as many" if adjacency == REPLACE else "are all removed, or added"
+        return of_records + views(self.grouped, "user", bounded, f"a user's records {how}", group_size=k)
+
+    @property
+    def grouped(self) -> Batches:
+        """What is proved of the batches for whoever `epsilon` speaks of."""
+        return self.batches if self.records_per_user in (None, 1) else self.batches.of_groups
+
+    @property
+    def protected(self) -> int:
+        """Records of whoever `epsilon` speaks of."""
+        return self.records_per_user or 1
 
     def init(self, params: np.ndarray, deployment: Deployment) -> State:
         return State(params, {"output": params})

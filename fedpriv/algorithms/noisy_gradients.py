@@ -86,12 +86,12 @@ class NoisyGradients(GradientMethod, SiloAlgorithm, ABC):
         for round in range(1, self.rounds + 1):
             for name in self.kinds(round):
                 for scope, release, _ in self._releases(round, name, observer, draft):
-                    met.setdefault(scope, Met())[release] += 1
+                    met.setdefault(scope, Met())[release.of(self.protected)] += 1
         return certified_noise(
             met.values(),
             {name: self.share(name) for name in draft.channels},
             {name: channel.mechanism for name, channel in draft.channels.items()},
-            batches=self.batches,
+            batches=self.grouped,
             epsilon=self.epsilon,
             delta=self.delta,
         )
@@ -142,24 +142,18 @@ class NoisyGradients(GradientMethod, SiloAlgorithm, ABC):
         rests_on = (
             "the number of a silo's records is public",
             "who takes part when is public and does not depend on data",
-            self.batches.note,
         )
         events: list[Event] = []
         for place, (scope, release, _) in enumerate(next(iter(seen.values()))):
             claimed = self._claim(name, release.records, channel.mechanism)
 
-            def see(observer: Observer, place: int = place, claimed: DpEvent | None = claimed) -> View:
+            def see(
+                observer: Observer, batches: Batches, place: int = place, claimed: DpEvent | None = claimed
+            ) -> View:
                 _, release, why = seen[observer.name][place]
-                return View(release.event(channel.mechanism, self.batches), claimed, (why, *observer.subtracts))
+                return View(release.event(channel.mechanism, batches), claimed, (why, *observer.subtracts))
 
-            events += deployment.views(
-                see,
-                unit="record",
-                adjacency=self.batches.adjacency,
-                channel=channel,
-                assumptions=rests_on,
-                scope=scope,
-            )
+            events += self.charged(deployment, channel, see, assumptions=rests_on, scope=scope)
         return tuple(events)
 
     def _claim(self, name: str, records: int, mechanism: Mechanism) -> DpEvent | None:

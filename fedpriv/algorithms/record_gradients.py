@@ -28,6 +28,7 @@ import numpy as np
 
 from fedpriv.accountants.events import Event
 from fedpriv.algorithms.base import LocalUpdate, Silo
+from fedpriv.algorithms.batches import Batches
 from fedpriv.algorithms.gradient_method import HELD, GradientMethod
 from fedpriv.algorithms.record_unit import RecordAlgorithm
 from fedpriv.algorithms.releases import Met, Release, certified_noise
@@ -97,12 +98,12 @@ class RecordGradients(RecordAlgorithm):
         for round in range(1, method.rounds + 1):
             for name in method.kinds(round):
                 for scope, release in self._releases(round, name, draft):
-                    met.setdefault(scope, Met())[release] += 1
+                    met.setdefault(scope, Met())[release.of(method.protected)] += 1
         gaussian = certified_noise(
             met.values(),
             {name: method.share(name) for name in kinds},
             {name: Gaussian(1.0, 0.0) for name in kinds},
-            batches=method.batches,
+            batches=method.grouped,
             epsilon=method.epsilon,
             delta=method.delta,
         )
@@ -161,29 +162,21 @@ class RecordGradients(RecordAlgorithm):
         rests_on = (
             "the number of a silo's records is public",
             "who takes part when is public and does not depend on data",
-            method.batches.note,
         )
         events: list[Event] = []
         for scope, release in self._releases(round, name, deployment):
 
-            def see(observer: Observer, release: Release = release) -> View:
+            def see(observer: Observer, batches: Batches, release: Release = release) -> View:
                 silos = self._hiding(observer, channel.n_summed)
                 moved = replace(release, moved=release.moved + rounding, hidden=silos / channel.n_summed)
                 if observer.sees_messages:
                     why = f"the {observer.name} sees every silo's sum: its own noise counts alone"
-                    return View(moved.event(mechanism, method.batches), None, (why,))
+                    return View(moved.event(mechanism, batches), None, (why,))
                 why = f"the noise of {silos} silos hides the sum"
                 said = None if observer.own_shares else claimed
-                return View(moved.event(mechanism, method.batches), said, (why, *observer.subtracts))
+                return View(moved.event(mechanism, batches), said, (why, *observer.subtracts))
 
-            events += deployment.views(
-                see,
-                unit="record",
-                adjacency=method.batches.adjacency,
-                channel=channel,
-                assumptions=rests_on,
-                scope=scope,
-            )
+            events += method.charged(deployment, channel, see, assumptions=rests_on, scope=scope)
         return tuple(events)
 
     def _claim(self, name: str, deployment: Deployment) -> DpEvent | None:

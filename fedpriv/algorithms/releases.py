@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,10 @@ class Release:
     hidden: float
     size: int
     records: int
+
+    def of(self, records: int) -> Release:
+        """The same for so many records together."""
+        return replace(self, moved=self.moved * records)
 
     def event(self, mechanism: Mechanism, batches: Batches) -> DpEvent:
         """What it costs."""

@@ -101,9 +101,12 @@ def test_a_ledger_certifies_the_worse_of_one_silo_and_several():
     assert split_epsilon(CROSSING, 8, 1e-5) < together
     assert certified(CROSSING, 8)["pld"] == together
     # so many records that moving one of them changes less than Renyi accounting gives away
-    many = [[(dp.GaussianDpEvent(100.0), 1)]] * 2
+    many = [[(dp.PoissonSampledDpEvent(0.9, dp.GaussianDpEvent(100.0)), 1)]] * 2
     together = group_pld(many[0], 40, 1e-5)
     assert certified(many, 40)["pld"] == split_epsilon(many, 40, 1e-5) > together
+    # without sampling the worst split is known exactly
+    whole = [[(dp.GaussianDpEvent(100.0), 1)]] * 2
+    assert certified(whole, 40)["pld"] == group_pld(whole[0], 40, 1e-5) < split_epsilon(whole, 40, 1e-5)
     assert certified(many[:1], 40)["pld"] == together
 
 

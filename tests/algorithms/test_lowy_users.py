@@ -1,0 +1,110 @@
+"""User level beside record level for the methods of Lowy et al.: Appendices B and G."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from deployments import deployed
+from lowy_world import ALTERNATE, MINIBATCH, ONE_PASS, PL, SPIDER, SVRG
+
+from fedpriv.accountants.ledger import Ledger, headline
+from fedpriv.accountants.pld import Pld, gaussian_epsilon
+from fedpriv.aggregation.plain import Plain
+from fedpriv.aggregation.shuffle import Shuffle
+from fedpriv.deployment import Federation
+from fedpriv.epsilon import Planned
+from fedpriv.errors import ConfigError
+from fedpriv.mechanisms.binomial import Binomial
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.simulation import allocate
+from fedpriv.testing import experiment
+
+FEDERATION = Federation(4, 4, 10, (100, 100, 80, 60))
+HYBRID = {"calibration": "certified", "epsilon": 3.0, "rounds": 6, "batch_size": None, "records_per_user": 5}
+METHODS = [MINIBATCH, ONE_PASS, SVRG, PL, SPIDER, ALTERNATE]
+
+
+def named(algo):
+    return getattr(algo, "variant", "") + type(algo).__name__
+
+
+def rows_of(algo, aggregation=Plain(), mechanism=Gaussian(1.0, 0.0)):  # noqa: B008
+    """PLD rows by observer and unit."""
+    algo = aggregation.serving(algo)
+    deployment = deployed(algo, mechanism, aggregation, federation=FEDERATION)
+    ledger = Ledger(Pld(1e-5))
+    for number in range(1, 7):
+        for query in algo.queries(number, deployment):
+            ledger.record(query.events)
+    return {(row.observer, row.unit): row for row in ledger.rows(6)}
+
+
+@pytest.mark.parametrize("shuffled", [False, True], ids=["plain", "shuffle"])
+@pytest.mark.parametrize("algo", METHODS, ids=named)
+def test_the_hybrid_gives_a_user_what_is_asked_for_and_a_record_more(algo, shuffled):
+    """Appendix G. k records in whole batches are k times as far apart as one: mu of five times a record's."""
+    world = (Shuffle(), Binomial(1.0, 0.0)) if shuffled else ()
+    rows = rows_of(replace(algo, **HYBRID), *world)
+    user, record = rows["server", "user"], rows["server", "record"]
+    assert user.certified == pytest.approx(3.0, rel=1e-3)
+    assert headline([user, record], "server") == user.certified
+    assert user.adjacency == record.adjacency == "replace"
+    low, high = 0.0, 5.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_epsilon(middle, 1e-5) < 3.0 else (low, middle)
+    assert record.certified == pytest.approx(gaussian_epsilon(low / 5, 1e-5), rel=1e-3)
+    assert any("at most 5 records of a user train" in text for text in user.assumptions)
+    assert any("are replaced by as many" in text for text in user.assumptions)
+
+
+def test_the_papers_conversion_is_claimed_and_looser():
+    """Appendix B: (k eps, k e^((k - 1) eps) delta), here at the delta of the table."""
+    rows = rows_of(replace(ONE_PASS, **HYBRID | {"calibration": "paper", "epsilon": 0.5}))
+    user, record = rows["server", "user"], rows["server", "record"]
+    assert record.claimed == pytest.approx(0.5)
+    rho = 0.5**2 / (8 * math.log(1e5))
+    eps = user.claimed / 5
+    delta_1 = math.exp(-(eps**2) / (8 * rho))
+    assert 5 * math.exp(4 * eps) * delta_1 == pytest.approx(1e-5, rel=1e-4)
+    assert record.certified < user.certified < user.claimed
+
+
+def test_nothing_is_counted_for_a_group_in_a_batch_of_fixed_size():
+    """A sampled record costs less than an unsampled one; a group of two as much as unsampled."""
+    algo = replace(MINIBATCH, batch_size=6, noise_multiplier=8.0, rounds=6, records_per_user=2)
+    from fedpriv.accountants.rdp import Rdp
+
+    deployment = deployed(algo, Gaussian(1.0, 8.0), federation=FEDERATION)
+    ledger = Ledger(Rdp(1e-5))
+    for number in range(1, 7):
+        ledger.record(algo.queries(number, deployment)[0].events)
+    rows = {row.unit: row.certified for row in ledger.rows(6) if row.observer == "server"}
+    whole = gaussian_epsilon(math.sqrt(6) * 2 * 2 / 8, 1e-5)
+    assert rows["record"] < 0.5 * gaussian_epsilon(math.sqrt(6) * 2 / 8, 1e-5)
+    assert whole <= rows["user"] < 4 * whole
+
+
+def test_users_whose_records_are_sampled_by_coins_are_added_or_removed():
+    algo = replace(MINIBATCH, batch_size=6, noise_multiplier=8.0, sampling="poisson", records_per_user=3)
+    rows = rows_of(algo, mechanism=Gaussian(1.0, 8.0))
+    assert rows["server", "user"].adjacency == "add/remove"
+    assert rows["server", "record"].certified < rows["server", "user"].certified < 3
+    with pytest.raises(ConfigError, match=r"algo\.calibration=certified: given, because"):
+        rows_of(replace(algo, calibration="certified"))
+
+
+def test_records_beyond_the_bound_do_not_train():
+    free, bounded = (
+        experiment("algo=minibatch_sgd", *words, "rounds=2") for words in ((), ("algo.records_per_user=3",))
+    )
+    (_, whole, _), (_, kept, federation) = allocate(free), allocate(bounded)
+    assert whole.counts().sum(0).max() > 3
+    np.testing.assert_array_equal(kept.counts().sum(0), np.minimum(whole.counts().sum(0), 3))
+    assert sum(federation.silo_records) == kept.trains.sum()
+
+
+def test_both_units_are_in_the_table_of_a_command():
+    rows = Planned.of(experiment("algo=spider", "rounds=3", "algo.records_per_user=2")).rows_at([3])
+    assert {(row.unit, row.adjacency) for row in rows} == {("record", "replace"), ("user", "replace")}
