@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from fedpriv.accountants.zcdp import LeadingTermClaim, ZcdpClaim, zcdp_epsilon, zcdp_rho
+from fedpriv.accountants.rdp import claimed_epsilon
+from fedpriv.accountants.zcdp import AdvancedClaim, LeadingTermClaim, MomentsClaim, ZcdpClaim, zcdp_epsilon, zcdp_rho
 
 DELTA = math.exp(-9)
 
@@ -20,3 +21,10 @@ def test_rho_is_what_turns_into_epsilon():
     assert zcdp_rho(16.0, DELTA) == pytest.approx(4, rel=1e-12)
     for epsilon in (1e-9, 0.1, 7.0, 300.0):
         assert zcdp_epsilon(zcdp_rho(epsilon, 1e-5), 1e-5) == pytest.approx(epsilon, rel=1e-12)
+
+
+def test_claims_by_different_formulas_are_not_mixed():
+    claims = [(ZcdpClaim(0.1), 1), (MomentsClaim(0.1), 1)]
+    with pytest.raises(ValueError, match="different formulas"):
+        claimed_epsilon(claims, 1e-5)
+    assert claimed_epsilon([(AdvancedClaim(4.0), 1), (AdvancedClaim(2.5), 2)], 1e-5) == pytest.approx(3.0)
