@@ -11,10 +11,10 @@ from accounting_oracles import balle_epsilon, gaussian_epsilon, integer_rdp, sam
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpriv.accountants.events import ADD_REMOVE
-from fedpriv.accountants.group import group_dp, group_rdp, group_rdp_epsilon, paper_group_claim
+from fedpriv.accountants.events import ADD_REMOVE, REPLACE
+from fedpriv.accountants.group import group_dp, group_rdp, group_rdp_epsilon, lemma_claim, paper_group_claim
 from fedpriv.accountants.pld import Pld, group_pld
-from fedpriv.accountants.rdp import rdp_epsilon
+from fedpriv.accountants.rdp import Rdp, rdp_epsilon
 from fedpriv.accountants.renyi import PAPER_ORDERS, convert, rdp_curve
 from fedpriv.errors import ConfigError
 
@@ -138,3 +138,28 @@ def test_every_lemma_is_above_the_tight_route(q, sigma, count, k):
     assert tight <= group_dp(runs, k, 1e-5) * (1 + 1e-3)
     assert np.isfinite(tight)
     assert tight >= Pld().epsilons(runs, ADD_REMOVE)["pld"] * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("accountant", [Pld(1e-5), Rdp(1e-5)], ids=["pld", "rdp"])
+def test_replaced_groups_are_known_for_gaussian_releases_alone(accountant):
+    runs = [(dp.GaussianDpEvent(20.0), 4)]
+    exact = gaussian_epsilon(3 * 2 / 20, 1e-5)  # mu of three records in four releases
+    [found] = accountant.epsilons(runs, REPLACE, 3).values()
+    assert exact <= found * (1 + 1e-6)
+    assert found == pytest.approx(exact, rel=1e-6) or isinstance(accountant, Rdp)
+    sampled = [(dp.SampledWithoutReplacementDpEvent(100, 10, dp.GaussianDpEvent(20.0)), 4)]
+    with pytest.raises(ConfigError, match="adjacency=replace: add/remove, or Gaussian releases without sampling"):
+        accountant.epsilons(sampled, REPLACE, 3)
+
+
+@pytest.mark.parametrize("k", [1, 2, 50])
+def test_the_lemma_of_a_claim(k):
+    """Of epsilon_0 = sqrt(x / 10) at delta_0 = e^-x, found where the group's delta is what is asked for."""
+
+    def claim(delta):
+        return math.sqrt(-math.log(delta) / 10)
+
+    eps = lemma_claim(claim, k, 1e-6) / k
+    assert k * math.exp((k - 1) * eps - 10 * eps**2) == pytest.approx(1e-6, rel=1e-4)
+    assert lemma_claim(lambda delta: math.inf, 2, 1e-6) == math.inf
+    assert lemma_claim(lambda delta: 1e3, 2, 1e-6) == math.inf

@@ -4,7 +4,9 @@ import math
 
 import pytest
 
+from fedpriv.accountants.rdp import claimed_epsilon
 from fedpriv.accountants.zcdp import (
+    AdvancedClaim,
     LeadingTermClaim,
     MomentsClaim,
     SmallEpsilonClaim,
@@ -35,3 +37,10 @@ def test_the_conversions_that_lowy_et_al_calibrate_by():
     assert SmallEpsilonClaim.rho_for(12.0, DELTA) == pytest.approx(2, rel=1e-12)
     assert MomentsClaim.epsilon(4.0, 2 * math.exp(-16)) == pytest.approx(16, rel=1e-12)
     assert MomentsClaim.rho_for(16.0, 2 * math.exp(-16)) == pytest.approx(4, rel=1e-12)
+
+
+def test_claims_by_different_formulas_are_not_mixed():
+    claims = [(ZcdpClaim(0.1), 1), (MomentsClaim(0.1), 1)]
+    with pytest.raises(ValueError, match="different formulas"):
+        claimed_epsilon(claims, 1e-5)
+    assert claimed_epsilon([(AdvancedClaim(4.0), 1), (AdvancedClaim(2.5), 2)], 1e-5) == pytest.approx(3.0)
