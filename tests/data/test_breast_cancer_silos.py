@@ -1,10 +1,14 @@
+import json
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
 
 from fedpriv.data.breast_cancer_silos import BreastCancerSilos
 from fedpriv.errors import ConfigError
+from fedpriv.run import train
 from fedpriv.streams import Streams
+from fedpriv.testing import experiment
 
 
 def test_silos_are_the_labels_and_differ_in_size():
@@ -32,3 +36,10 @@ def test_all_silos_are_scaled_together_if_asked_for():
     assert data.not_covered == ()
     with pytest.raises(ConfigError, match=r"data.standardise=none: silo or all"):
         BreastCancerSilos(standardise="none")
+
+
+def test_a_run_says_what_its_data_set_does_that_no_epsilon_covers(tmp_path):
+    exp = experiment("data=breast_cancer_silos", "algo=minibatch_sgd", "rounds=1")
+    train(exp, "", tmp_path)
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert set(exp.data.not_covered) <= set(status["not_covered"])
