@@ -25,11 +25,12 @@ class BreastCancerSilos(DataSet):
     test records. The paper's noise is made for the smaller silo, of 170 records, whose batches are the smaller ones;
     noise by the certificate keeps the same epsilon in both. Comes with scikit-learn, so `root` is not used.
 
-    standardise: `silo` scales each silo's records with its own mean and deviation, as the paper has it. A test record
-    is then scaled as its label says, and both classes have mean zero. `all` scales with those of all training records.
+    standardise: `all` scales with mean and deviation of all training records. `silo` scales each silo's records with
+    its own; the paper does not say which. A test record is then scaled as its label says, and as both classes have mean
+    zero and deviation one, not even training without privacy separates them (45 % errors after 25 rounds).
     """
 
-    standardise: str = "silo"
+    standardise: str = "all"
 
     shape = (30,)
     outputs = 2

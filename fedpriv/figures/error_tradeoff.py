@@ -89,7 +89,8 @@ def picture(choices: list[Choice], out: Path, *, title: str) -> None:
         for method, look in LOOKS.items():
             here = [c for c in choices if c.method == method and c.calibration == calibration]
             means, stds = [c.error for c in here], [c.deviation for c in here]
-            axis.errorbar([c.epsilon for c in here], means, stds, capsize=3, ms=4, label=method, **look)
+            if here:
+                axis.errorbar([c.epsilon for c in here], means, stds, capsize=3, ms=4, label=method, **look)
             for free in (c for c in choices if c.method == method and c.calibration == "given"):
                 axis.axhline(free.error, color=look["color"], ls=":", lw=1.2, label=f"{method}, not private")
         said = "claimed" if calibration == "paper" else "certified"
@@ -108,7 +109,8 @@ def picture(choices: list[Choice], out: Path, *, title: str) -> None:
 def _certified(axis: Axes, choices: list[Choice]) -> None:
     for method, look in LOOKS.items():
         here = [c for c in choices if c.method == method and c.calibration == "paper"]
-        axis.plot([c.epsilon for c in here], [c.certified for c in here], label=method, ms=4, **look)
+        if here:
+            axis.plot([c.epsilon for c in here], [c.certified for c in here], label=method, ms=4, **look)
     claimed = sorted({c.epsilon for c in choices if c.calibration == "paper"})
     axis.plot(claimed, claimed, color="0.5", ls=":", label="as claimed")
     axis.set(title="the paper's noise: certified", xlabel="epsilon of the server, claimed", yscale="log")

@@ -79,16 +79,19 @@ GAINS = tuple(Gain.__dataclass_fields__)
 def choose(runs: list[Run]) -> list[Choice]:
     """The settings with the least mean training loss for each method, calibration and epsilon, sorted.
 
-    Settings of which fewer seeds have come to an end than of others are left out: a run of theirs has diverged.
+    Settings of which fewer seeds have come to an end than of others there are left out: a run of theirs has diverged,
+    or they were given up after the first seeds.
     """
-    seeds = len({run.config["seed"] for run in runs})
-    settings = [_summary(list(group)) for _, group in _grouped(runs) if len(group) == seeds]
     best: dict[tuple[str, str, float], Choice] = {}
-    for found in settings:
+    for found in map(_summary, _grouped(runs)):
         place = found.method, found.calibration, found.epsilon
-        if math.isfinite(found.loss) and (place not in best or found.loss < best[place].loss):
+        if math.isfinite(found.loss) and (place not in best or _rank(found) < _rank(best[place])):
             best[place] = found
     return [best[place] for place in sorted(best)]
+
+
+def _rank(choice: Choice) -> tuple[int, float]:
+    return -choice.splits, choice.loss
 
 
 def gains(choices: Iterable[Choice]) -> list[Gain]:
@@ -109,13 +112,13 @@ def gains(choices: Iterable[Choice]) -> list[Gain]:
     return found
 
 
-def _grouped(runs: list[Run]) -> list[tuple[str, list[Run]]]:
+def _grouped(runs: list[Run]) -> list[list[Run]]:
     """Runs that differ in their seed alone."""
 
     def settings(run: Run) -> str:
         return json.dumps({key: value for key, value in run.config.items() if key != "seed"}, sort_keys=True)
 
-    return [(key, list(group)) for key, group in groupby(sorted(runs, key=settings), settings)]
+    return [list(group) for _, group in groupby(sorted(runs, key=settings), settings)]
 
 
 def _summary(runs: list[Run]) -> Choice:

@@ -16,7 +16,7 @@ def choice(method, epsilon, error, calibration="certified"):
         "claimed": epsilon,
         "deviation": 0.01,
         "loss": 1.0,
-        "mapping": 1.0,
+        "mapping": 2 / epsilon,
         "heterogeneity": 1.0,
     }
     return Choice(method, calibration, epsilon, error=error, splits=5, delta=1e-6, settings="clip=1", **numbers)
