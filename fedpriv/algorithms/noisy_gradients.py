@@ -179,18 +179,15 @@ class NoisyGradients(GradientMethod, SiloAlgorithm, ABC):
         the same dropout."""
         import torch
 
-        from fedpriv.training.clipped import clipped_gradients
-        from fedpriv.training.modes import seeded_dropout
+        from fedpriv.training.batch_sums import clipped_sums
 
-        data, streams = silo.data, silo.streams
-        rows = torch.from_numpy(self.batches.rows(silo, query, size)).to(data.x.device)
-        x, y = data.x[rows], data.y[rows]
-        gradients = clipped_gradients(silo.model, silo.task, query.mechanism.clip, shape=tuple(data.x.shape[1:]))
-        seed = streams.torch_seed(query.stream("dropout"), query.round, silo.name)
+        data, clip = silo.data, query.mechanism.clip
+        rows = self.batches.rows(silo, query, size)
+        keys = silo.streams.unit_keys(query.stream("dropout"), query.round, silo.name, data.records)
+        sums = clipped_sums(clip, silo.model, silo.task, data.x.unsqueeze(1), data.y.unsqueeze(1), keys, tally)
 
         def total(point: np.ndarray) -> torch.Tensor:
-            with seeded_dropout(x.device, seed):
-                return gradients.sum(torch.from_numpy(point).to(x.device, torch.float32), x, y, tally=tally)
+            return sums(torch.from_numpy(point).to(data.x.device, torch.float32), rows, 0)
 
         mean = total(down["params"]) / size
         if "previous" in down:

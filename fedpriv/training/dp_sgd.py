@@ -21,14 +21,9 @@ from fedpriv.mechanisms.grid_noise import noised
 from fedpriv.streams import SystemGenerator
 from fedpriv.tally import Tally
 from fedpriv.tasks import Task
-from fedpriv.training.clipped import clipped_gradients
-from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, clip_factors, per_group_gradients
-from fedpriv.training.record_dropout import RecordDropout
-from fedpriv.training.shared_state import refuse_shared_state
+from fedpriv.training.batch_sums import clipped_sums
 
 Generator = np.random.Generator | SystemGenerator
-ClippedSum = Callable[[Tensor, np.ndarray, int], Tensor]
-"""Of parameters (d,), the groups' numbers (b,) and the step's: the sum of their clipped gradients, (d,) float64."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +77,10 @@ def dp_sgd(
     Raises ConfigError for networks with BatchNorm or with random numbers of other layers than dropout, ValueError for
     rows that do not fill whole groups.
     """
-    refuse_shared_state(model)
     if len(x) % group or recipe.expected_batch <= 0:
         raise ValueError(f"{len(x)} rows in groups of {group}, expected batch {recipe.expected_batch}")
     x, y = (torch.unflatten(rows, 0, (len(rows) // group, group)) for rows in (x, y))
-    clipped = _clipped_sum(recipe.clip, model, task, x, y, dropout_keys, tally)
+    clipped = clipped_sums(recipe.clip, model, task, x, y, dropout_keys, tally)
     vector = theta.to(torch.float64, copy=True)
     for step in range(recipe.steps):
         batch = np.flatnonzero(coins(step) < recipe.sampling_rate)
@@ -96,33 +90,3 @@ def dp_sgd(
             total = torch.from_numpy(noisy).to(vector)
         vector -= recipe.lr / recipe.expected_batch * total
     return vector - theta
-
-
-def _clipped_sum(
-    clip: float, model: nn.Module, task: Task, x: Tensor, y: Tensor, dropout_keys: np.ndarray, tally: Tally | None
-) -> ClippedSum:
-    """The fastest one. x, y: (n / group, group, ...)."""
-    dropout = RecordDropout(model, torch.zeros(x.shape[1:], dtype=x.dtype, device=x.device))
-    group = x.shape[1]
-    if group == 1 and not dropout.layers:
-        whole = clipped_gradients(dropout.model, task, clip, shape=tuple(x.shape[2:]))
-
-        def of_records(theta: Tensor, batch: np.ndarray, step: int) -> Tensor:
-            index = torch.from_numpy(batch).to(theta.device)
-            return whole.sum(theta, x[index, 0], y[index, 0], tally=tally)
-
-        return of_records
-    gradients = per_group_gradients(dropout.model, task, group)
-
-    def of_groups(theta: Tensor, batch: np.ndarray, step: int) -> Tensor:
-        total = theta.new_zeros(len(theta), dtype=torch.float64)
-        at_once = max(1, MAX_NUMBERS_IN_MEMORY // len(theta))
-        for start in range(0, len(batch), at_once):
-            rows = batch[start : start + at_once]
-            index = torch.from_numpy(rows).to(theta.device)
-            each = gradients(theta, x[index], y[index], dropout.masks(dropout_keys[rows], step)).double()
-            factors = clip_factors(each.norm(dim=1), clip, tally)
-            total += factors @ torch.where(factors.unsqueeze(1) > 0, each, 0.0)
-        return total
-
-    return of_groups
