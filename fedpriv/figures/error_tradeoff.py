@@ -85,6 +85,7 @@ def picture(choices: list[Choice], out: Path, *, title: str) -> None:
     """A panel of test errors for each calibration, and what the paper's noise is certified to keep."""
     figure, axes = plt.subplots(1, 3, figsize=(13, 4.6), layout="constrained")
     figure.suptitle(title, fontsize=11)
+    axes[1].sharey(axes[0])
     for axis, (calibration, name) in zip(axes, CALIBRATIONS.items()):
         for method, look in LOOKS.items():
             here = [c for c in choices if c.method == method and c.calibration == calibration]
@@ -96,7 +97,6 @@ def picture(choices: list[Choice], out: Path, *, title: str) -> None:
         said = "claimed" if calibration == "paper" else "certified"
         axis.set(title=name, xlabel=f"epsilon of the server, {said}")
         axis.grid(alpha=0.3)
-    axes[1].sharey(axes[0])
     axes[0].set_ylabel("test error")
     axes[0].legend(fontsize=8)
     _certified(axes[2], choices)
