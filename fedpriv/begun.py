@@ -10,19 +10,15 @@ from __future__ import annotations
 import fcntl
 import os
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
+from fedpriv.durable import keep
 from fedpriv.errors import FedprivError
-from fedpriv.together import Work, done
 
 NAME = "begun.csv"
 HEADER = b"round,time\n"
-DISK_THREADS = 8
 
 
 class Begun:
@@ -64,7 +60,7 @@ class Begun:
 
     def _write(self, line: bytes) -> None:
         self._file.write(line)
-        done(_Kept(self._file))
+        keep(self._file)
 
     def _lock(self) -> None:
         try:
@@ -87,26 +83,6 @@ class Begun:
             return Counter(int(line.split(b",")[0]) for line in lines)
         except ValueError as error:
             raise FedprivError(f"{self.path} is damaged ({error})") from error
-
-
-@dataclass(frozen=True, eq=False)
-class _Kept(Work[None]):
-    """Waits until what was written to a file is on disk."""
-
-    file: BinaryIO
-
-    @property
-    def kind(self) -> str:
-        return "kept"
-
-    def alone(self) -> None:
-        os.fdatasync(self.file.fileno())  # its length is metadata that this does write
-
-    @classmethod
-    def together(cls, works: Sequence[_Kept]) -> list[None]:
-        """Side by side: the disk takes many files in little more time than one."""
-        with ThreadPoolExecutor(min(len(works), DISK_THREADS)) as pool:
-            return list(pool.map(_Kept.alone, works))
 
 
 def _sync_folder(folder: Path) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,13 @@ class Origin:
         from omegaconf import OmegaConf
 
         tree: Any = OmegaConf.to_container(OmegaConf.create(config_yaml), resolve=True)
+        return Origin.of_values(tree)
+
+    @staticmethod
+    def of_values(tree: Mapping[str, Any]) -> Origin:
+        """The same of the configuration's plain values."""
         config = {key: _digest(value) for key, value in tree.items() if key not in FREE}
-        versions = {"fedpriv": fedpriv.__version__, "torch": version("torch"), "numpy": np.__version__}
+        versions = {"fedpriv": fedpriv.__version__, "torch": _installed("torch"), "numpy": np.__version__}
         return Origin(config, versions)
 
     def differences(self, other: Origin) -> list[str]:
@@ -125,6 +131,9 @@ def _minor(text: str) -> list[str]:
 
 def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+_installed = cache(version)  # reads a package's metadata
 
 
 def _digest(value: Any) -> str:

@@ -51,31 +51,37 @@ def _complain(error: FedprivError) -> int:
 
 def run(args: list[str]) -> None:
     """Train. The whole sweep is checked before Hydra starts its first job."""
-    from fedpriv.config import build
     from fedpriv.help import conf_dir
 
-    if not any(word.split("=")[0] in HYDRA_ONLY for word in args):
-        from hydra.types import RunMode
-
-        from fedpriv.compose import CommandLine, compose_jobs, without_hydra
-        from fedpriv.sweep import Job, own_launcher
-
-        line = CommandLine.parse(args)
-        configs = compose_jobs(line, conf_dir())
-        experiments = [build(without_hydra(config)) for config in configs]
-        if configs[0].resume is not None:
-            _resume(line, str(configs[0].resume), len(configs))
-            return
-        multirun = line.multirun or configs[0].hydra.mode == RunMode.MULTIRUN
-        existing = _check_writable(configs[0], multirun)
-        launcher = own_launcher(configs[0]) if multirun else None
-        if launcher is not None:
-            pairs = zip(experiments, configs)
-            launcher.launch([Job.of(exp, config, number) for number, (exp, config) in enumerate(pairs)])
-            return
-        _hydra(args, conf_dir(), existing)
-    else:
+    if any(word.split("=")[0] in HYDRA_ONLY for word in args):
         _hydra(args, conf_dir(), Path())
+        return
+    from hydra.types import RunMode
+
+    from fedpriv.compose import CommandLine, each_job
+    from fedpriv.config import build_resolved, resolved
+    from fedpriv.sweep import Job, Stacked, own_launcher
+
+    line = CommandLine.parse(args)
+    launcher: Stacked | None = None
+    resume, existing, number = None, Path(), 0
+    jobs: list[Job] = []
+    for number, config in enumerate(each_job(line, conf_dir())):
+        if number == 0:
+            resume, multirun = config.resume, line.multirun or config.hydra.mode == RunMode.MULTIRUN
+            launcher = own_launcher(config) if multirun else None
+        if launcher:
+            jobs.append(Job.of(config, number))
+        else:
+            build_resolved(resolved(config))
+        if number == 0 and resume is None:
+            existing = _check_writable(config, multirun)
+    if resume is not None:
+        _resume(line, str(resume), number + 1)
+    elif launcher:
+        launcher.launch(jobs)
+    else:
+        _hydra(args, conf_dir(), existing)
 
 
 def _check_writable(config: DictConfig, multirun: bool) -> Path:

@@ -6,6 +6,7 @@ no training time.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import itertools
 from collections.abc import Iterator
@@ -52,6 +53,11 @@ def compose_jobs(line: CommandLine, config_dir: Path) -> list[DictConfig]:
 
     Each carries its `hydra` node. Raises FedprivError with one line.
     """
+    return [copy.deepcopy(config) for config in each_job(line, config_dir)]
+
+
+def each_job(line: CommandLine, config_dir: Path) -> Iterator[DictConfig]:
+    """The same one after the other; each is good until the next comes."""
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
@@ -71,10 +77,12 @@ def compose_jobs(line: CommandLine, config_dir: Path) -> list[DictConfig]:
                 key, values = next(iter(swept.items()))
                 raise ConfigError(key, ",".join(values), "several values need -m (multirun)")
             if not swept:
-                return [config]
+                yield config
+                return
             combinations = itertools.product(*([f"{key}={value}" for value in swept[key]] for key in swept))
             composer = Composer([*search, *fixed])
-            return [composer.job(list(words)) for words in combinations]
+            for words in combinations:
+                yield composer.job(list(words))
 
 
 def without_hydra(config: DictConfig) -> DictConfig:

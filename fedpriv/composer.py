@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 from hydra import compose
 from hydra._internal.config_loader_impl import get_overrides_dirname
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -23,18 +21,19 @@ class Composer:
         self._parsed: dict[str, Override] = {}
 
     def job(self, words: list[str]) -> DictConfig:
-        """The configuration of the job that has these words beside the fixed ones."""
+        """The configuration of the job that has these words beside the fixed ones. It is good until the next is asked
+        for, which may be the same object."""
         chosen = [word for word in words if not self._is_value(word)]
         values = [self._override(word) for word in words if word not in chosen]
-        base = self._composed(chosen)
-        if any(OmegaConf.select(base, str(value.key_or_group)) is None for value in values):
+        config = self._composed(chosen)
+        if any(OmegaConf.select(config, str(value.key_or_group)) is None for value in values):
             return self._composed(words)
-        config = copy.deepcopy(base)
-        for value in values:
-            OmegaConf.update(config, str(value.key_or_group), value.value(), merge=True)
+        for value in values:  # all jobs set the same keys
+            OmegaConf.update(config, str(value.key_or_group), value.value(), merge=False)
         if values:
-            task = list(base.hydra.overrides.task)
-            config.hydra.overrides.task = [*task[: len(task) - len(chosen)], *words]
+            OmegaConf.set_readonly(config.hydra, False)  # as it is once somebody has asked `HydraConfig`
+            task = [word for word in self.fixed if not word.startswith("hydra")]
+            config.hydra.overrides.task = [*task, *words]
             config.hydra.job.override_dirname = self._dirname(config)
         return config
 
@@ -53,6 +52,7 @@ class Composer:
         override = self._override(word)
         key = str(override.key_or_group)
         plain = override.type == OverrideType.CHANGE and override.package is None
+        plain = plain and not isinstance(override.value(), dict)  # Hydra merges those
         return plain and key not in GROUPS and "/" not in key and not key.startswith("hydra")
 
     def _dirname(self, config: DictConfig) -> str:

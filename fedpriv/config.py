@@ -10,11 +10,11 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import lru_cache
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.accountants.base import Accountant
@@ -133,16 +133,31 @@ def build(config: Any) -> Experiment:
 
     Raises ConfigError with one line that names the key, its value and what is allowed.
     """
-    plain: dict[str, Any]
+    return build_resolved(resolved(OmegaConf.create(config)))
+
+
+def resolved(config: DictConfig) -> dict[str, Any]:
+    """A configuration as plain values, without Hydra's node. Raises ConfigError for a value that is missing."""
+    plain: dict[str, Any] = {}
     try:
-        plain = OmegaConf.to_container(OmegaConf.create(config), resolve=True, throw_on_missing=True)  # type: ignore[assignment]
+        for key in config:
+            if key == "hydra":
+                continue
+            value = config[key]
+            nested = OmegaConf.is_config(value)
+            plain[str(key)] = OmegaConf.to_container(value, resolve=True, throw_on_missing=True) if nested else value
     except OmegaConfBaseException as error:
         raise ConfigError(error.full_key or "config", "?", _first_line(error)) from error
+    return plain
+
+
+def build_resolved(plain: dict[str, Any]) -> Experiment:
+    """The same from plain values."""
     unknown = set(plain) - set(GROUPS) - {f.name for f in fields(RunOptions)} - {"preset", "experiment"}
     for key in sorted(unknown):
         raise unknown_key(key, [*GROUPS, *(f.name for f in fields(RunOptions))])
-    _typed(Preset, plain.get("preset", {}), "preset")
-    options = _typed(RunOptions, {f.name: plain.get(f.name) for f in fields(RunOptions)}, "")
+    typed(Preset, plain.get("preset", {}), "preset")
+    options = typed(RunOptions, {f.name: plain.get(f.name) for f in fields(RunOptions)}, "")
     return Experiment(options, **{name: _component(plain.get(name), base, name) for name, base in GROUPS.items()})
 
 
@@ -169,7 +184,7 @@ def _component(node: Any, base: type, group: str) -> Any:
     cls = _locate(path, group)
     ok = isinstance(cls, type) and issubclass(cls, base) and is_dataclass(cls)
     require(ok, f"{group}._target_", path, f"a dataclass derived from {base.__module__}.{base.__name__}")
-    return _typed(cls, {key: value for key, value in node.items() if key != "_target_"}, group)
+    return typed(cls, {key: value for key, value in node.items() if key != "_target_"}, group)
 
 
 def _locate(path: str, group: str) -> Any:
@@ -182,32 +197,32 @@ def _locate(path: str, group: str) -> Any:
         raise ConfigError(f"{group}._target_", path, f"module.Class that can be imported ({error})") from error
 
 
-def _typed(cls: type, values: dict[str, Any], prefix: str) -> Any:
+def typed(cls: type, values: dict[str, Any], prefix: str) -> Any:
     """An instance of dataclass `cls` from untrusted `values`, each checked against its field's type."""
     dotted = f"{prefix}." if prefix else ""
     names = [f.name for f in fields(cls)]
     for key in values:
         if key not in names:
             raise unknown_key(f"{dotted}{key}", names)
-    return _checked(cls, json.dumps(values), prefix)
+    given = {key: _checked(cls, key, json.dumps(value), f"{dotted}{key}") for key, value in values.items()}
+    for f in fields(cls):
+        if f.name not in given and f.default is MISSING and f.default_factory is MISSING:
+            raise ConfigError(f"{dotted}{f.name}", "?", "a value is required")
+    return cls(**given)
 
 
-@lru_cache(maxsize=1024)
-def _checked(cls: type, packed: str, prefix: str) -> Any:
-    """The same of values as JSON; kept, since most components of a sweep's runs are alike, and none ever changes."""
-    values, dotted = json.loads(packed), f"{prefix}." if prefix else ""
+@lru_cache(maxsize=4096)
+def _checked(cls: type, key: str, packed: str, name: str) -> Any:
+    """The value of one field, given as JSON; kept, since the runs of a sweep have most of them in common."""
     schema = OmegaConf.structured(cls)
     OmegaConf.set_readonly(schema, False)
-    for key, value in values.items():
-        try:
-            schema[key] = value
-        except OmegaConfBaseException as error:
-            hint = next(str(f.type) for f in fields(cls) if f.name == key)
-            raise ConfigError(f"{dotted}{key}", value, f"a value of type {hint}") from error
     try:
-        return OmegaConf.to_object(schema)
+        schema[key] = json.loads(packed)
+        value = schema[key]
     except OmegaConfBaseException as error:
-        raise ConfigError(f"{dotted}{error.key}", "?", "a value is required") from error
+        hint = next(str(f.type) for f in fields(cls) if f.name == key)
+        raise ConfigError(name, json.loads(packed), f"a value of type {hint}") from error
+    return OmegaConf.to_object(value) if OmegaConf.is_config(value) else value
 
 
 def _first_line(error: Exception) -> str:

@@ -27,7 +27,8 @@ Examples:
   fedpriv -m seed=0,1,2 algo=fedavg,uldp_avg,uldp_sgd data=digits
   fedpriv resume=outputs/breast_cancer/uldp_avg/<folder>
 
--m runs every combination of comma-separated values; --config-dir adds a folder of your own group files;
+-m runs every combination of comma-separated values, one after the other, or with hydra/launcher=stacked side by side;
+--config-dir adds a folder of your own group files;
 eval "$(fedpriv -sc install=bash)" turns on tab completion; --hydra-help lists Hydra's options.
 """
 

@@ -16,7 +16,8 @@ class LockStep:
     """Jobs on threads of which one runs at a time, in order; a job hands over where it asks for work (`together.done`).
 
     When all that have begun wait for work, it is done, that of one kind together. What a job does between two requests
-    is as if it was alone, so nothing else of the program needs to know about threads.
+    is as if it was alone, so nothing else of the program needs to know about threads. Torch's global generator is left
+    in any state: what draws from it must seed it and not ask for work in between.
 
     at_once: jobs on their way at the same time.
     """

@@ -30,6 +30,7 @@ import numpy as np
 from fedpriv.begun import NAME as BEGUN
 from fedpriv.begun import Begun
 from fedpriv.checkpoint import Checkpoint, Origin
+from fedpriv.durable import keep
 from fedpriv.errors import FedprivError
 
 TABLES = ("metrics.csv", "timings.csv", "epsilon.csv", "traffic.csv")
@@ -41,8 +42,7 @@ def replace_file(path: Path, content: bytes) -> None:
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "wb") as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        keep(file)
     os.replace(temporary, path)
 
 

@@ -47,19 +47,20 @@ def train(
     path: Path,
     resume: bool = False,
     *,
+    origin: Origin | None = None,
     pool: Executor | None = None,
     quiet: bool = False,
 ) -> None:
     """Run an experiment into folder `path`, or go on from its last checkpoint. config_yaml: the experiment's resolved
-    configuration, which a checkpoint is tied to. pool: whose threads write checkpoints; None: one of the run's own.
-    quiet: show neither progress nor results.
+    configuration, which a checkpoint is tied to. origin: that of this configuration, if it is known. pool: whose
+    threads write checkpoints; None: one of the run's own. quiet: show neither progress nor results.
 
     Whatever can be wrong with the settings or the data is raised before the folder is
     touched; after that, a failure is recorded in status.json and raised again.
     """
     from fedpriv.simulation import prepare
 
-    folder, origin = RunFolder(path), Origin.of(config_yaml)
+    folder, origin = RunFolder(path), origin or Origin.of(config_yaml)
     with contextlib.ExitStack() as stack:
         saved, begun = None, None
         if resume:

@@ -9,17 +9,22 @@ Started again with the same `hydra.sweep.dir`, a sweep goes on: each run from it
 
 from __future__ import annotations
 
+import json
 import sys
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from omegaconf import OmegaConf, open_dict, read_write
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
 
-from fedpriv.begun import DISK_THREADS
+from fedpriv.checkpoint import Origin
+from fedpriv.config import build_resolved, resolved, typed
+from fedpriv.data.shared import loaded_once
 from fedpriv.errors import FedprivError, require
 from fedpriv.lockstep import LockStep
 from fedpriv.results import RunFolder, replace_file
@@ -30,6 +35,9 @@ if TYPE_CHECKING:
 
     from fedpriv.config import Experiment
 
+CHECKPOINT_THREADS = 2
+"""Few, so that on their way runs write checkpoints as often as a processor has time for it."""
+
 
 @dataclass
 class Job:
@@ -37,22 +45,23 @@ class Job:
 
     experiment: Experiment
     config_yaml: str
+    origin: Origin
     folder: Path
     words: list[str]
     failure: Exception | None = None
 
     @staticmethod
-    def of(experiment: Experiment, config: DictConfig, number: int) -> Job:
-        """The run of a composed configuration, the `number`-th of its sweep."""
-        from hydra.core.hydra_config import HydraConfig
-
-        with read_write(config.hydra), open_dict(config.hydra):
-            config.hydra.job.num, config.hydra.job.id = number, str(number)
-        HydraConfig.instance().set_config(config)  # folders' names and values may refer to it
+    def of(config: DictConfig, number: int) -> Job:
+        """The run of a composed configuration, the `number`-th of its sweep. Raises ConfigError as `build` does."""
+        OmegaConf.set_readonly(config.hydra, False)
+        config.hydra.job.num, config.hydra.job.id = number, str(number)
+        if number == 0 or "hydra:" in str(OmegaConf.to_container(config.hydra.sweep)):
+            HydraConfig.instance().set_config(config)  # values and folders may refer to it
         folder = Path(str(config.hydra.sweep.dir)) / str(config.hydra.sweep.subdir)
         words = [str(word) for word in config.hydra.overrides.task]
-        own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-        return Job(experiment, OmegaConf.to_yaml(own, resolve=True), folder, words)
+        plain = resolved(config)
+        text = "".join(_as_yaml(json.dumps({key: value})) for key, value in plain.items())
+        return Job(build_resolved(plain), text, Origin.of_values(plain), folder, words)
 
     def run(self, pool: Executor) -> None:
         """Run it, or go on with what its folder has. Whatever fails stays with this run."""
@@ -60,7 +69,7 @@ class Job:
         try:
             (self.folder / ".hydra").mkdir(parents=True, exist_ok=True)
             replace_file(self.folder / ".hydra" / "overrides.yaml", OmegaConf.to_yaml(self.words).encode())
-            train(self.experiment, self.config_yaml, self.folder, known, pool=pool, quiet=True)
+            train(self.experiment, self.config_yaml, self.folder, known, origin=self.origin, pool=pool, quiet=True)
         except Exception as failure:
             self.failure = failure
             if not (self.folder / "status.json").exists():
@@ -80,7 +89,7 @@ class Stacked:
     def launch(self, jobs: Sequence[Job]) -> None:
         """Run all of them. Raises FedprivError at the end, when some have failed; a defect is raised as it is."""
         print(f"{len(jobs)} runs side by side, below {jobs[0].folder.parent}", file=sys.stderr)
-        with ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="behind") as pool:
+        with loaded_once(), ThreadPoolExecutor(CHECKPOINT_THREADS, thread_name_prefix="behind") as pool:
             LockStep([lambda job=job: job.run(pool) for job in jobs], self.at_once).run()  # type: ignore[misc]
         failed = [job for job in jobs if job.failure is not None]
         print(f"{len(jobs) - len(failed)} of {len(jobs)} runs are done: {jobs[0].folder.parent}")
@@ -93,9 +102,16 @@ class Stacked:
             raise FedprivError(f"{len(failed)} of {len(jobs)} runs failed; see their status.json")
 
 
+@lru_cache(maxsize=256)
+def _as_yaml(section: str) -> str:
+    """A part of a configuration, given as JSON; kept, since the runs of a sweep share most parts."""
+    return OmegaConf.to_yaml(OmegaConf.create(json.loads(section)))
+
+
 def own_launcher(config: DictConfig) -> Stacked | None:
     """The launcher of a composed configuration, if it is one of ours; None for Hydra's and its plug-ins'."""
-    from hydra.utils import instantiate
-
-    ours = str(config.hydra.launcher.get("_target_", "")).startswith(f"{__name__}.")
-    return instantiate(config.hydra.launcher) if ours else None
+    settings: Any = OmegaConf.to_container(config.hydra.launcher, resolve=True)
+    if settings.pop("_target_", "") != f"{__name__}.{Stacked.__name__}":
+        return None
+    launcher: Stacked = typed(Stacked, settings, "hydra.launcher")
+    return launcher

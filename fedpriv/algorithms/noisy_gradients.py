@@ -183,7 +183,10 @@ class NoisyGradients(GradientMethod, SiloAlgorithm, ABC):
 
         data, clip = silo.data, query.mechanism.clip
         rows = self.batches.rows(silo, query, size)
-        keys = silo.streams.unit_keys(query.stream("dropout"), query.round, silo.name, data.records)
+
+        def keys() -> np.ndarray:
+            return silo.streams.unit_keys(query.stream("dropout"), query.round, silo.name, data.records)
+
         sums = clipped_sums(clip, silo.model, silo.task, data.x.unsqueeze(1), data.y.unsqueeze(1), keys, tally)
 
         def total(point: np.ndarray) -> torch.Tensor:

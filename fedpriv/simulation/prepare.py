@@ -12,6 +12,7 @@ import numpy as np
 from fedpriv.algorithms.base import silo_name
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, Records
+from fedpriv.data.shared import load
 from fedpriv.deployment import Deployment, Federation
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.parties.party import PartySpec
@@ -92,7 +93,7 @@ def prepare(
 
 def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:
     """Load the data, say who owns what, and let the algorithm choose what it trains on. Needs no torch."""
-    corpus = exp.data.load(exp.streams)
+    corpus = load(exp.data, exp.streams)
     allocation = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
     allocation = exp.algo.training_records(allocation, exp.data)
     sizes = tuple(int(count) for count in allocation.counts().sum(axis=1))

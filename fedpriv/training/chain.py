@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from itertools import pairwise
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -24,24 +26,33 @@ class Chain:
     """The layers in the order of their calls. name: equal for networks that compute the same from equal parameters."""
 
     layers: tuple[nn.Module, ...]
-    name: str
+    name: Hashable
 
     @staticmethod
     def of(model: nn.Module, shape: tuple[int, ...]) -> Chain | None:
-        """That of a network on records of `shape`; None for one that is anything else."""
+        """That of a network on records of `shape`, kept for the next call; None for one that is anything else."""
+        if not any(model.children()):
+            return None  # it would keep itself alive
+        known = _chains.setdefault(model, {})
+        if shape not in known:
+            known[shape] = Chain._of(model, shape)
+        return known[shape]
+
+    @staticmethod
+    def _of(model: nn.Module, shape: tuple[int, ...]) -> Chain | None:
         links = compile_layers(model, shape)
         if links is None:
             return None
         layers = tuple(link.module for link in links)
         known = all(type(layer) is nn.Linear or _leaves_alone(layer) for layer in layers)
-        return Chain(layers, f"{shape} {layers}") if known else None
+        return Chain(layers, (shape, *map(_name, layers))) if known else None
 
     def forward(self, thetas: Tensor, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """What each linear layer reads and writes, (k, b, features) each; the last one's output is the network's, unless
-        other layers come after it.
+        """What each linear layer reads and writes, (k, b, features) each; the last one's output is the network's,
+        unless other layers come after it.
 
-        thetas: (k, d). x: (k, b, ...). A product of matrices is made for all k at once, which gives the bits of k single
-        ones; only small ones would take another kernel, and are made one by one.
+        thetas: (k, d). x: (k, b, ...). A product of matrices is made for all k at once, which gives the bits of k
+        single ones; only small ones would take another kernel, and are made one by one.
         """
         k, b = x.shape[:2]
         inputs: list[Tensor] = []
@@ -67,6 +78,15 @@ class Chain:
             outputs.append(written if written.requires_grad else written.requires_grad_(torch.is_grad_enabled()))
             h, start = outputs[-1].flatten(0, 1), cuts[-1]
         return inputs, outputs
+
+
+_chains: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], Chain | None]] = WeakKeyDictionary()
+
+
+def _name(layer: nn.Module) -> Hashable:
+    """Type and settings; all parameters of a layer come from outside."""
+    settings = {key: value for key, value in vars(layer).items() if not key.startswith("_") and key != "training"}
+    return type(layer), *settings.items(), getattr(layer, "bias", None) is None
 
 
 def products(left: Tensor, right: Tensor) -> Tensor:

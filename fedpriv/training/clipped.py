@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +23,7 @@ from fedpriv.tally import Tally
 from fedpriv.tasks import Task
 from fedpriv.together import Work, done
 from fedpriv.training.chain import Chain, products
-from fedpriv.training.modes import in_mode
+from fedpriv.training.modes import in_mode, seeded_dropout
 from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, clip_factors, per_group_gradients
 from fedpriv.training.shared_state import refuse_shared_state
 from fedpriv.training.trainers.compile_layers import Link, compile_layers
@@ -31,8 +33,15 @@ from fedpriv.training.trainers.layers import dense
 class ClippedGradients(ABC):
     """Per-record gradients of `task` on `model`, each clipped to L2 norm `clip` over the whole vector."""
 
+    draws = True
+    """Whether the network may draw random numbers."""
+
     def __init__(self, model: nn.Module, task: Task, clip: float) -> None:
         self.model, self.task, self.clip = model, task, clip
+
+    def seeded(self, device: torch.device, seed: int) -> AbstractContextManager[None]:
+        """Context in which the network draws from `seed`, if it draws at all."""
+        return seeded_dropout(device, seed) if self.draws else nullcontext()
 
     def sum(self, theta: Tensor, x: Tensor, y: Tensor, *, tally: Tally | None = None) -> Tensor:
         """(d,) float64, at `theta` (d,) over the records x (b, ...), y (b, ...).
@@ -106,12 +115,11 @@ class _Sum(Work[Tensor]):
 class _Outer(ClippedGradients):
     """Networks whose parameters sit in linear layers, each called once on one row a record."""
 
-    def __init__(self, model: nn.Module, task: Task, clip: float, *, links: list[Link], shape: tuple[int, ...]) -> None:
+    def __init__(self, model: nn.Module, task: Task, clip: float, *, plan: _Plan) -> None:
         super().__init__(model, task, clip)
-        self.chain = [link.module for link in links]
+        self.chain, self.shapes, self.stacked = plan.chain, plan.shapes, plan.stacked
         self.layers = [layer for layer in self.chain if isinstance(layer, nn.Linear)]
-        self.shapes = [parameter.shape for parameter in model.parameters()]
-        self.stacked = Chain.of(model, shape)
+        self.draws = plan.stacked is None
 
     @property
     def together(self) -> Hashable:
@@ -201,11 +209,35 @@ def clipped_gradients(model: nn.Module, task: Task, clip: float, *, shape: tuple
 
     Raises ConfigError for a network that mixes records, such as one with BatchNorm.
     """
-    refuse_shared_state(model)
+    known = _plans.setdefault(model, {})
+    if shape not in known:
+        refuse_shared_state(model)
+        known[shape] = _planned(model, shape)
+    plan = known[shape]
+    return _PerRecord(model, task, clip) if plan is None else _Outer(model, task, clip, plan=plan)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What `_Outer` needs to know of a network. chain: its layers. shapes: of its parameters. stacked: for many
+    at once."""
+
+    chain: tuple[nn.Module, ...]
+    shapes: tuple[torch.Size, ...]
+    stacked: Chain | None
+
+
+_plans: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], _Plan | None]] = WeakKeyDictionary()
+"""By network, whose layers stay as they are."""
+
+
+def _planned(model: nn.Module, shape: tuple[int, ...]) -> _Plan | None:
+    """None for a network that `_Outer` does not understand."""
     links = compile_layers(model, shape)
-    if links is not None and links[-1].kind is dense.Linear and all(_leaves_rows_alone(link) for link in links):
-        return _Outer(model, task, clip, links=links, shape=shape)
-    return _PerRecord(model, task, clip)
+    if links is None or links[-1].kind is not dense.Linear or not all(_leaves_rows_alone(link) for link in links):
+        return None
+    shapes = tuple(parameter.shape for parameter in model.parameters())
+    return _Plan(tuple(link.module for link in links), shapes, Chain.of(model, shape))
 
 
 def _leaves_rows_alone(link: Link) -> bool:

@@ -80,7 +80,7 @@ def dp_sgd(
     if len(x) % group or recipe.expected_batch <= 0:
         raise ValueError(f"{len(x)} rows in groups of {group}, expected batch {recipe.expected_batch}")
     x, y = (torch.unflatten(rows, 0, (len(rows) // group, group)) for rows in (x, y))
-    clipped = clipped_sums(recipe.clip, model, task, x, y, dropout_keys, tally)
+    clipped = clipped_sums(recipe.clip, model, task, x, y, lambda: dropout_keys, tally)
     vector = theta.to(torch.float64, copy=True)
     for step in range(recipe.steps):
         batch = np.flatnonzero(coins(step) < recipe.sampling_rate)

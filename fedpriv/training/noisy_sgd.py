@@ -19,7 +19,6 @@ from torch import Tensor
 from fedpriv.models.l2_projection import L2Projection
 from fedpriv.tally import Tally
 from fedpriv.training.clipped import ClippedGradients
-from fedpriv.training.modes import seeded_dropout
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def noisy_sgd(
     if not 0 < recipe.batch_size <= len(x):
         raise ValueError(f"batches of {recipe.batch_size} from {len(x)} records")
     current = theta.astype(np.float64)
-    with seeded_dropout(x.device, dropout_seed):
+    with gradients.seeded(x.device, dropout_seed):
         batches = partition_batches(len(x), recipe.batch_size, recipe.steps, order=order)
         for step, rows in enumerate(batches, start=1):
             index = torch.from_numpy(rows).to(x.device)

@@ -74,7 +74,7 @@ def read_accepted(file: Path) -> dict[str, str]:
 
 
 def is_one(name: str, mutants: set[str]) -> bool:
-    """Whether an accepted name is that of a mutant, or with a star in place of the change, of a function that has some."""
+    """Whether an accepted name is a mutant's or, with a star for the change, that of a function with mutants."""
     return name in mutants or (name.endswith(" :: *") and any(one.startswith(name[:-1]) for one in mutants))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
 
@@ -30,8 +31,21 @@ class Link:
         return self.kind.stored.get(parameter.dim(), tuple(range(parameter.dim())))
 
 
+_compiled: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], list[Link] | None]] = WeakKeyDictionary()
+
+
 def compile_layers(module: nn.Module, shape: tuple[int, ...]) -> list[Link] | None:
-    """The chain that computes `module` on records of `shape`, or None if the stacked trainer does not know how."""
+    """The chain that computes `module` on records of `shape`, or None if the stacked trainer does not know how. Kept
+    for the next call: the layers of a network stay as they are."""
+    if not any(module.children()):
+        return _compile(module, shape)  # its own link would keep it alive
+    known = _compiled.setdefault(module, {})
+    if shape not in known:
+        known[shape] = _compile(module, shape)
+    return known[shape]
+
+
+def _compile(module: nn.Module, shape: tuple[int, ...]) -> list[Link] | None:
     leaves = _leaves(module)
     parameters = [id(p) for leaf in leaves for p in leaf.parameters()]
     if parameters != [id(p) for p in module.parameters()] or not parameters:

@@ -1,0 +1,53 @@
+"""Many networks at once, bit for bit as one after the other."""
+
+import pytest
+import torch
+from torch import nn
+
+from fedpriv.models.cnn import MnistCnn
+from fedpriv.models.linear import Linear
+from fedpriv.models.mlp import Mlp
+from fedpriv.tally import Tally
+from fedpriv.tasks import Classification
+from fedpriv.training.chain import Chain
+from fedpriv.training.clipped import _Sum, clipped_gradients
+from fedpriv.training.evaluate import _Evaluated
+from fedpriv.training.vectors import flatten
+
+NETWORKS = [(Mlp([5], False, 0.0), (30,), 2), (Mlp([64], False, 0.0), (50,), 2), (Linear(), (1, 8, 8), 10)]
+RUNS = 9
+
+
+@pytest.mark.parametrize("rows", [1, 3, 10, 90])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_sums_and_evaluations_have_the_bits_of_single_ones(network, rows):
+    config, shape, outputs = network
+    torch.manual_seed(rows)
+    model, task = config.build(shape, outputs), Classification()
+    x, y = torch.randn(rows, *shape), torch.randint(0, outputs, (rows,))
+    sums, evaluations = [], []
+    for number in range(RUNS):
+        theta = flatten(model) + 0.3 * torch.randn(len(flatten(model)))
+        gradients = clipped_gradients(model, task, 0.1 + number / 4, shape=shape)
+        labels = torch.randint(0, outputs, (rows,))
+        sums.append(_Sum(gradients, theta, torch.randn(rows, *shape), labels, Tally()))
+        evaluations.append(_Evaluated(model, theta, x, y, task, 1024))
+    assert len({work.kind for work in sums} | {None}) == 2
+    assert len({work.kind for work in evaluations} | {None}) == 2
+    alone = [work.alone() for work in sums]
+    tallies = [repr(work.tally) for work in sums]
+    for work in sums:
+        work.tally.__init__()
+    assert all(map(torch.equal, _Sum.together(sums), alone))
+    assert [repr(work.tally) for work in sums] == tallies
+    assert _Evaluated.together(evaluations) == [work.alone() for work in evaluations]
+
+
+def test_only_networks_without_chance_and_of_linear_layers_are_chains():
+    assert Chain.of(Mlp([5], False, 0.5).build((3,), 2), (3,)) is not None  # it drops nothing in its first block
+    assert Chain.of(Mlp([5, 5], False, 0.5).build((3,), 2), (3,)) is None
+    assert Chain.of(Mlp([5], True, 0.0).build((3,), 2), (3,)) is None
+    assert Chain.of(MnistCnn([2, 3], 4, 0.0).build((1, 20, 20), 2), (1, 20, 20)) is None
+    assert Chain.of(nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True), nn.Linear(3, 2)), (3,)) is None
+    one, other = (Chain.of(Mlp([5], False, 0.0).build((3,), n), (3,)) for n in (2, 3))
+    assert one.name != other.name
