@@ -40,7 +40,8 @@ again a step later. drop: it never comes. late: it comes one to three steps late
   network is silent; or it is left aside too. What is *dropped*, or left aside since its stamp is that of another phase,
   round or session, is missing: where only one letter of its kind is (`secagg` needs a threshold), the sum does without
   its sender, and is right for the silos that it says it covers; or the letter tells its receiver nothing that it needs.
-  A *forged* bit on which nothing depends changes nothing, such as one that rounding takes away or the sign of a zero.
+  A *forged* bit on which nothing depends changes nothing: rounding takes it away, or it lies in an offer that is not
+  chosen.
 - *outside*: of the trust text. The sum is wrong, unseen; the forged message is one that nobody signs, and the trust
   text of that aggregation says that its channels must be authentic (TLS), or that verification keys handed out at the
   set-up must be genuine. `fedpriv epsilon` and every certificate name that assumption.
