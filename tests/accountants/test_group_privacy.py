@@ -163,3 +163,20 @@ def test_the_lemma_of_a_claim(k):
     assert k * math.exp((k - 1) * eps - 10 * eps**2) == pytest.approx(1e-6, rel=1e-4)
     assert lemma_claim(lambda delta: math.inf, 2, 1e-6) == math.inf
     assert lemma_claim(lambda delta: 1e3, 2, 1e-6) == math.inf
+
+
+@pytest.mark.parametrize("accountant", [Rdp(), Pld()])
+def test_two_records_are_a_group_and_sampled_ones_are_not_replaced(accountant):
+    runs = steps(0.1, 10)
+    one, two = (next(iter(accountant.epsilons(runs, ADD_REMOVE, size).values())) for size in (1, 2))
+    assert one < two
+    with pytest.raises(ConfigError, match="groups of 2"):
+        accountant.epsilons(runs, REPLACE, 2)
+
+
+@pytest.mark.parametrize("interval", [-1e-4, 0.0, 1.5])
+def test_losses_are_cut_into_steps_that_tell_something(interval):
+    with pytest.raises(ConfigError, match="value_discretization_interval"):
+        Pld(value_discretization_interval=interval)
+    with pytest.raises(ConfigError, match=r"accountant\.delta"):
+        Pld(delta=0.0)

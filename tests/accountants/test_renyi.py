@@ -37,7 +37,8 @@ def test_fractional_orders_equal_opacus(q, sigma):
 
 
 @pytest.mark.parametrize(
-    ("q", "sigma", "order"), [(0.5, 200.0, 1.1), (0.001, 200.0, 1.02), (0.3, 0.3, 10.9), (0.7, 0.05, 2.5)]
+    ("q", "sigma", "order"),
+    [(0.5, 200.0, 1.1), (0.001, 200.0, 1.02), (0.3, 0.3, 10.9), (0.7, 0.05, 2.5), (0.7, 0.01, 2.5)],
 )
 def test_fractional_orders_equal_the_integral(q, sigma, order):
     with mpmath.workdps(40):
