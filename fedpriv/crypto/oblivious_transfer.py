@@ -83,7 +83,7 @@ class Receiver:
     def __init__(self, session: bytes, element: bytes, choices: Sequence[int]) -> None:
         p = prime()
         [other] = _elements(element, 1)
-        of_generator, windows = _generator_windows(), _windows(other, p) if len(choices) >= TABLES_PAY else None
+        of_generator, windows = _generator_windows(p), _windows(other, p) if len(choices) >= TABLES_PAY else None
         self.choices = choices
         self._keys: list[bytes] = []
         requests = []
@@ -110,9 +110,9 @@ def _elements(raw: bytes, count: int) -> list[mpz]:
 
 
 @cache
-def _generator_windows() -> list[list[mpz]]:
+def _generator_windows(p: int) -> list[list[mpz]]:
     """Of the one base that all sessions share: 5 MB, once a process."""
-    return _windows(mpz(GENERATOR), prime())
+    return _windows(mpz(GENERATOR), p)
 
 
 def _windows(base: mpz, p: int) -> list[list[mpz]]:

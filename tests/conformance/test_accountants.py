@@ -161,11 +161,17 @@ def test_t15_a_sampling_scheme_never_borrows_the_other_adjacency(accountant, eve
 
 
 @pytest.mark.parametrize("size", [2, 32])
-def test_nor_does_a_group_of_records(accountant, size):
-    """The routes from records to groups are add/remove's; under replace a Poisson sample would have got its curve."""
-    for event in (POISSON, GAUSSIAN):
-        with pytest.raises(ConfigError, match=rf"adjacency={REPLACE}: groups of {size} are accounted under add/remove"):
-            accountant.epsilons([(event, 1)], REPLACE, size)
+def test_nor_does_a_group_of_sampled_records(accountant, size):
+    """The routes from sampled records to groups are add/remove's; under replace they would have got its curve."""
+    with pytest.raises(ConfigError, match=rf"adjacency={REPLACE}: add/remove, or Gaussian .* for groups of {size}"):
+        accountant.epsilons([(POISSON, 1)], REPLACE, size)
+
+
+@pytest.mark.parametrize("size", [2, 32])
+def test_a_group_of_records_that_are_all_there_moves_so_many_times_as_far(accountant, size):
+    together = accountant.epsilons([(GAUSSIAN, 1)], REPLACE, size)
+    nearer = accountant.epsilons([(dp.GaussianDpEvent(GAUSSIAN.noise_multiplier / size), 1)], REPLACE)
+    assert together == pytest.approx(nearer, rel=1e-3)
 
 
 def test_two_records_are_a_group(accountant):

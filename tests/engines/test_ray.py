@@ -275,8 +275,7 @@ class Program:
             import os, sys, time
             sys.path.insert(0, {os.path.dirname(play.__file__)!r})
             import scripted_parties as play
-            from fedpriv.engines.bundles import bundled
-from fedpriv.engines.ray import RayEngine
+            from fedpriv.engines.ray import RayEngine
             roles = dict.fromkeys(("a", "b"), play.Role())
         """
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
