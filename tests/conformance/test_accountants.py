@@ -171,7 +171,9 @@ def test_nor_does_a_group_of_sampled_records(accountant, size):
 def test_a_group_of_records_that_are_all_there_moves_so_many_times_as_far(accountant, size):
     together = accountant.epsilons([(GAUSSIAN, 1)], REPLACE, size)
     nearer = accountant.epsilons([(dp.GaussianDpEvent(GAUSSIAN.noise_multiplier / size), 1)], REPLACE)
-    assert together == pytest.approx(nearer, rel=1e-3)
+    assert together.keys() == nearer.keys()
+    assert all(together[method] >= nearer[method] * (1 - 1e-3) for method in nearer)  # Renyi curves' route is longer
+    assert together.get("pld") == pytest.approx(nearer.get("pld"), rel=1e-3)
 
 
 def test_two_records_are_a_group(accountant):
