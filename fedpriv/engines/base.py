@@ -114,11 +114,16 @@ class Engine(ABC):
         """Make every party. memories: the last checkpoints; parties without one start afresh."""
 
 
+SILENCES = 8
+"""Times that everybody may be told of silence and nobody speak or end: a party that has said something and then waits
+for something else ends at the second."""
+
+
 def _deliver(session: Session, network: Network, names: list[str], traffic: Traffic | None) -> dict[str, Any]:
     learned: dict[str, Any] = {}
     waiting = dict.fromkeys(names, 0)  # the step in which each was woken last
     mail: dict[str, Mail | None] = dict.fromkeys(names)  # a generator's first wake-up carries nothing
-    silence, step, ended = False, 0, None
+    silence, step, ended, idle = False, 0, None, 0
     while waiting:
         letters, before = [], len(waiting)
         waiting |= dict.fromkeys(mail, step)
@@ -141,7 +146,8 @@ def _deliver(session: Session, network: Network, names: list[str], traffic: Traf
             if letter.receiver in waiting:
                 arriving.setdefault(letter.receiver, {})[letter.sender] = letter.message
         under_way = bool(arriving) or network.pending
-        if silence and not letters and not under_way and len(waiting) == before:
+        idle = idle + 1 if silence and not letters and not under_way and len(waiting) == before else 0
+        if idle > SILENCES:
             raise RuntimeError(f"no message under way, but {', '.join(waiting)} go on waiting")
         silence = not under_way
         mail = {name: {} for name, woken in waiting.items() if silence or step - woken >= PATIENCE}

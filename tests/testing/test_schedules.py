@@ -7,6 +7,7 @@ from fault_schedules import bench, check, schedules
 from hypothesis import HealthCheck, given, settings
 
 from fedpriv.testing.fault_worlds import WORLDS
+from fedpriv.testing.faults import drop, duplicate
 
 SLOW = {"oblivious": 0.02, "admm": 0.1, "shuffle": 0.2}
 """Where a life is long, a share of the schedules."""
@@ -30,6 +31,14 @@ def run_schedules(world, count, engine=None):
 @pytest.mark.parametrize("world", FAST)
 def test_no_schedule_leads_to_a_wrong_sum(world):
     run_schedules(world, FAST[world])
+
+
+def test_a_party_that_waits_for_one_thing_after_another_in_silence_ends():
+    """Nobody is told who is in the sum, and a repeated letter keeps the server from ending in the same step."""
+    nobody = {"exchange": None, "step": 2, "sender": None, "receiver": None}
+    again = {"exchange": None, "step": None, "sender": None, "receiver": "server"}
+    with bench("plain_state") as parties:
+        check(parties, [(drop, (), nobody), (duplicate, (), again)])
 
 
 @pytest.mark.slow
