@@ -51,7 +51,7 @@ class Origin:
         """That of this program with a resolved configuration."""
         from omegaconf import OmegaConf
 
-        tree: Any = OmegaConf.to_container(OmegaConf.create(config_yaml), resolve=True)
+        tree: Any = OmegaConf.to_container(OmegaConf.create(config_yaml))
         return Origin.of_values(tree)
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import random
 import time
 
@@ -150,12 +151,43 @@ def test_half_a_line_was_no_beginning(tmp_path):
         begun.append(1)
         assert begun.total == 2
     with open(tmp_path / "begun.csv", "a") as file:
-        file.write("2,2026-01")  # the machine went off
+        file.write("1")  # the machine went off
     with Begun(tmp_path) as begun:
         assert begun.attempts == {1: 2}
         begun.append(2)
     with Begun(tmp_path) as begun:
         assert begun.attempts == {1: 2, 2: 1}
+
+
+def test_what_was_begun_is_on_the_disk(tmp_path, monkeypatch):
+    """Before anything else happens: the folder's entry, the header, and each line."""
+    folders, kept = [], []
+    monkeypatch.setattr(os, "fsync", lambda handle: folders.append(os.listdir(handle)))
+    monkeypatch.setattr(os, "fdatasync", lambda handle: kept.append(os.pread(handle, 1000, 0)))
+    with Begun(tmp_path) as begun:
+        assert folders == [["begun.csv"]]
+        assert kept == [b"round,time\n"]
+        begun.append(1)
+        assert kept[1:] == [(tmp_path / "begun.csv").read_bytes()]
+    with Begun(tmp_path):
+        assert (len(folders), len(kept)) == (1, 2)
+
+
+def test_a_damaged_file_is_not_kept_locked(tmp_path):
+    """The failure is still at hand when somebody has mended the file."""
+    path = tmp_path / "begun.csv"
+    path.write_text("round\n1,2026\n")
+    with pytest.raises(FedprivError, match=r"begun\.csv is damaged \(its first line is b'round"):
+        Begun(tmp_path)
+    failures = []
+    try:
+        Begun(tmp_path)
+    except FedprivError as failure:
+        failures.append(failure)
+    path.write_text("round,time\n1,2026\n")
+    with Begun(tmp_path) as begun:
+        assert begun.attempts == {1: 1}
+    assert failures
 
 
 def noted(log):

@@ -36,11 +36,13 @@ PLACES = 12
 
 @dataclass(frozen=True)
 class Bounds:
-    """What worlds may be like. at_once: most canaries in one run. any_loss: whether certificates are for losses of any
-    shape, such as those of records that run away. alone: whether a silo's certificate does not rest on others, which
-    then stay empty: their training would take time and hide the canary."""
+    """What worlds may be like. at_once: most canaries in one run. pooled: whether units share a bound, so that canaries
+    would hide each other, and others who move for one of them show no more than its own push. any_loss: whether
+    certificates are for losses of any shape, such as those of records that run away. alone: whether a silo's certificate
+    does not rest on others, which then stay empty: their training would take time and hide the canary."""
 
     at_once: int
+    pooled: bool
     any_loss: bool
     alone: bool
 
@@ -56,12 +58,12 @@ class Bounds:
             for known in (deployment, shapeless)
         )
         any_loss = next(certified) == next(certified)
-        return Bounds(1 if slow or pools(exp, deployment) else AT_ONCE, any_loss, stands_alone(exp, deployment))
+        pooled = pools(exp, deployment)
+        return Bounds(1 if slow or pooled else AT_ONCE, pooled, any_loss, stands_alone(exp, deployment))
 
 
 def pools(exp: Experiment, deployment: Deployment) -> bool:
-    """Whether several units share one bound, so that canaries would hide each other: a silo's whole update is
-    bounded."""
+    """Whether several units share one bound: a silo's whole update is bounded."""
     enforced = any(query.enforced for query in exp.algo.queries(1, deployment))
     return enforced and exp.algo.unit_weighting == OwnWeighting()
 
@@ -95,7 +97,8 @@ def candidates(exp: Experiment, bounds: Bounds, unit: str, *, replaces: bool) ->
         return _among_real_sizes(exp, bounds, unit, replaces)
     crowd = [[_everywhere(exp, bounds.at_once, 0.0)]] if bounds.at_once > 1 else []
     # The first of several that promise the same is taken: where units share a bound, pulling shows twice as much.
-    return [*crowd, [_everywhere(exp, 1, -PULL)], [_everywhere(exp, 1, 0.0)], *_restless(exp)]
+    restless = [] if bounds.pooled else _restless(exp)
+    return [*crowd, [_everywhere(exp, 1, -PULL)], [_everywhere(exp, 1, 0.0)], *restless]
 
 
 def _everywhere(exp: Experiment, canaries: int, pull: float) -> Canaries:

@@ -11,9 +11,17 @@ from accounting_oracles import balle_epsilon, gaussian_epsilon, integer_rdp, sam
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedpriv.accountants.combined import RdpAndPld
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
-from fedpriv.accountants.group import group_dp, group_rdp, group_rdp_epsilon, lemma_claim, paper_group_claim
-from fedpriv.accountants.pld import Pld, group_pld
+from fedpriv.accountants.group import (
+    group_dp,
+    group_event,
+    group_rdp,
+    group_rdp_epsilon,
+    lemma_claim,
+    paper_group_claim,
+)
+from fedpriv.accountants.pld import Pld, group_pld, pld_epsilon
 from fedpriv.accountants.rdp import Rdp, rdp_epsilon
 from fedpriv.accountants.renyi import PAPER_ORDERS, convert, rdp_curve
 from fedpriv.errors import ConfigError
@@ -114,7 +122,25 @@ def test_groups_that_are_no_power_of_two():
 
 
 def test_an_unsampled_group_is_one_larger_shift():
+    assert group_event(dp.GaussianDpEvent(5.0), 3) == dp.GaussianDpEvent(5.0 / 3)
     assert group_pld([(dp.GaussianDpEvent(5.0), 4)], 3, 1e-5) == pytest.approx(gaussian_epsilon(2 * 3 / 5.0), rel=1e-9)
+
+
+def test_an_order_of_the_groups_own_size_is_left_out():
+    """There the lemma's equation has no solution."""
+    with np.errstate(all="raise"):
+        assert group_dp(FIGURE_2, 4, 1e-5, orders=(4.0, 32.0)) == group_dp(FIGURE_2, 4, 1e-5, orders=(32.0,))
+
+
+def test_the_lemma_of_a_small_epsilon_is_small():
+    runs = [(dp.GaussianDpEvent(1e3), 1)]
+    assert gaussian_epsilon(2 / 1e3) < group_dp(runs, 2, 1e-5) < 0.1
+
+
+def test_both_accountants_of_a_record():
+    """Without a group, epsilons are one record's."""
+    runs = steps(0.1, 10)
+    assert RdpAndPld().epsilons(runs, ADD_REMOVE) == Rdp().epsilons(runs, ADD_REMOVE) | Pld().epsilons(runs, ADD_REMOVE)
 
 
 def test_limits():
@@ -180,3 +206,11 @@ def test_losses_are_cut_into_steps_that_tell_something(interval):
         Pld(value_discretization_interval=interval)
     with pytest.raises(ConfigError, match=r"accountant\.delta"):
         Pld(delta=0.0)
+
+
+def test_losses_are_cut_as_the_configuration_says():
+    runs = steps(0.1, 10)
+    found = [pld_epsilon(runs, ADD_REMOVE, 1e-5, value_discretization_interval=width) for width in (1e-4, 1.0)]
+    assert found[0] < found[1]
+    assert Pld().epsilons(runs, ADD_REMOVE)["pld"] == pld_epsilon(runs, ADD_REMOVE, 1e-5) == found[0]
+    assert Pld(value_discretization_interval=1.0).epsilons(runs, ADD_REMOVE)["pld"] == found[1]

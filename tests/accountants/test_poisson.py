@@ -24,6 +24,15 @@ def test_it_lies_between_the_exact_gaussian_curve_and_three_times_its_terms(q, s
     assert bound[0] == pytest.approx(exact[0], rel=1e-6, abs=1e-12)  # order 2 has no third term
 
 
+def test_every_hit_above_two_counts_three_times():
+    """Zhu and Wang 2019, Theorem 5, at order 3, written out."""
+    q, two, three = 0.25, 0.3, 0.7
+    one = (1 - q) ** 2 * (1 + 2 * q) + 3 * q**2 * (1 - q) * np.exp(two) + 3 * q**3 * np.exp(2 * three)
+    curve = {2.0: two, 3.0: three}
+    bound = sampled_curve(q, lambda orders: np.array([curve[order] for order in orders]), (3.0,))
+    assert bound == pytest.approx(np.log(one) / 2, rel=1e-12)
+
+
 @given(RATES, NOISES)
 def test_sampling_never_hurts(q, sigma):
     alone = rdp_curve([(dp.ZCDpEvent(0.5 / sigma**2), 1)], ADD_REMOVE, ORDERS)

@@ -38,7 +38,7 @@ def moments(q: float, sigma: float, k: int, order: float) -> tuple[float, float]
     """Both Renyi divergences of a group of k, by another quadrature."""
 
     def divergence(power: float) -> float:
-        far = max(power, 0) * k / sigma
+        far = order * k / sigma
         x, m = np.linspace(-40 - q * far, far + 40, 400_001), np.arange(k + 1)[:, None]
         parts = stats.binom.logpmf(m, k, q) + m * x / sigma - (m / sigma) ** 2 / 2
         values = power * special.logsumexp(parts, axis=0) + stats.norm.logpdf(x)
@@ -61,6 +61,13 @@ def test_divergences_are_the_integrals(q, sigma, k):
         assert curves[k, :, column] == pytest.approx(moments(q, sigma, k, split_users.ORDERS[column]), rel=1e-6)
     assert (curves[1:] >= curves[:-1]).all()  # more records never lose less
     assert not curves[0].any()
+
+
+def test_integrals_may_lie_far_to_the_left():
+    """With much noise and a high rate, the reverse direction's integrand peaks some 35 standard deviations below 0."""
+    event = dp.PoissonSampledDpEvent(0.9, dp.GaussianDpEvent(20.0))
+    found = split_users._divergences(event, 20)[20, :, -1]
+    assert found == pytest.approx(moments(0.9, 20.0, 20, split_users.ORDERS[-1]), rel=1e-6)
 
 
 def test_it_is_the_largest_over_all_allocations():
