@@ -35,6 +35,10 @@ def tests_for(reached: Reached, path: str, scope: str) -> dict[str, float]:
     return {test: seconds for seconds, test in sorted(found)}
 
 
+MADE = "<string>"
+"""The file of what dataclasses write themselves: a class's defaults show there, whatever else is called of it."""
+
+
 @dataclass
 class Recorder:
     """A pytest plug-in that records for each test what it calls in `tree`, its fixtures included."""
@@ -43,11 +47,12 @@ class Recorder:
 
     def __post_init__(self) -> None:
         self.codes: set[CodeType] = set()
+        self.classes: set[type] = set()
         self.found: dict[str, tuple[float, list[str]]] = {}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        begin, self.codes = time.process_time(), set()
+        begin, self.codes, self.classes = time.process_time(), set(), set()
         sys.setprofile(self._called)
         threading.setprofile(self._called)
         try:
@@ -56,15 +61,22 @@ class Recorder:
             sys.setprofile(None)
             threading.setprofile(None)
         names = {self._name(code) for code in self.codes if code.co_filename.startswith(f"{self.tree}/")}
+        names |= {self._made(cls) for cls in self.classes if cls.__module__.partition(".")[0] == "fedpriv"}
         self.found[item.nodeid] = time.process_time() - begin, sorted(names)
         return result
 
     def _called(self, frame: FrameType, event: str, _: object) -> None:
         if event == "call":
             self.codes.add(frame.f_code)
+            if frame.f_code.co_filename == MADE:
+                self.classes.update(type(frame.f_locals.get("self")).__mro__)
 
     def _name(self, code: CodeType) -> str:
         return place(str(Path(code.co_filename).relative_to(self.tree)), code.co_qualname.replace(".<locals>", ""))
+
+    def _made(self, cls: type) -> str:
+        file = sys.modules[cls.__module__].__file__ or ""
+        return place(str(Path(file).relative_to(self.tree)), f"{cls.__qualname__}.__init__")
 
     def write(self, file: Path) -> None:
         file.write_text(json.dumps(self.found))

@@ -81,8 +81,15 @@ SMALL = {
     "scripts/__init__.py": "",
     "fedpriv/__init__.py": "",
     "fedpriv/crypto/__init__.py": "",
-    "fedpriv/crypto/digest.py": "def half(x):\n    return x // 2\n\ndef wait(x):\n    while half(x) > x: pass\n",
-    "tests/crypto/test_digest.py": "from fedpriv.crypto.digest import half, wait\n\n\ndef test_it():\n    SHOWN\n",
+    "fedpriv/crypto/digest.py": (
+        "from dataclasses import dataclass\n\n"
+        "def half(x):\n    return x // 2\n\ndef wait(x):\n    while half(x) > x: pass\n\n"
+        "@dataclass\nclass Share:\n    parts: int = 2\n"
+    ),
+    "tests/crypto/test_digest.py": (
+        "from fedpriv.crypto.digest import Share, half, wait\n\n\n"
+        "def test_it():\n    SHOWN\n\n\ndef test_share():\n    assert Share().parts == 2\n"
+    ),
     "tests/aggregation/secagg/test_secagg_aborts.py": "def test_it():\n    pass\n",
     "pyproject.toml": "[tool.pytest.ini_options]\n",
     "scripts/mutants/accepted.txt": "",
@@ -92,7 +99,8 @@ SMALL = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("shown", "code"), [("wait(0), wait(9); assert half(6) == 3", 0), ("wait(0), wait(9)", 1)])
 def test_a_survivor_fails_the_command_and_an_endless_loop_does_not(tmp_path, shown, code):
-    """In a tree of its own, whose one source has three mutants: two loop for ever, one is noticed by an assertion."""
+    """In a tree of its own, whose one source has four mutants: two loop for ever, one is noticed by an assertion, and one
+    is a default that no function of the source reads."""
     scripts = [
         f"scripts/mutants/{name}.py"
         for name in ("__init__", "__main__", "forks", "mutate", "patch", "reach", "tests_of")
