@@ -38,8 +38,8 @@ PLACES = 12
 class Bounds:
     """What worlds may be like. at_once: most canaries in one run. pooled: whether units share a bound, so that canaries
     would hide each other, and others who move for one of them show no more than its own push. any_loss: whether
-    certificates are for losses of any shape, such as those of records that run away. alone: whether a silo's certificate
-    does not rest on others, which then stay empty: their training would take time and hide the canary."""
+    certificates are for losses of any shape, such as those of records that run away. alone: whether certificates of a
+    silo do not rest on others, which then stay empty: their training would take time and hide the canary."""
 
     at_once: int
     pooled: bool

@@ -99,8 +99,8 @@ SMALL = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("shown", "code"), [("wait(0), wait(9); assert half(6) == 3", 0), ("wait(0), wait(9)", 1)])
 def test_a_survivor_fails_the_command_and_an_endless_loop_does_not(tmp_path, shown, code):
-    """In a tree of its own, whose one source has four mutants: two loop for ever, one is noticed by an assertion, and one
-    is a default that no function of the source reads."""
+    """In a tree of its own, whose one source has four mutants: two loop for ever, one is noticed by an assertion, and
+    one is a default that no function of the source reads."""
     scripts = [
         f"scripts/mutants/{name}.py"
         for name in ("__init__", "__main__", "forks", "mutate", "patch", "reach", "tests_of")
@@ -108,7 +108,7 @@ def test_a_survivor_fails_the_command_and_an_endless_loop_does_not(tmp_path, sho
     for name, text in (SMALL | {name: (ROOT / name).read_text() for name in scripts}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text.replace("SHOWN", shown) if name.startswith("tests") else text)
-    command = [sys.executable, "-m", "scripts.mutants", "fedpriv/crypto/digest.py"]
+    command = [sys.executable, "-m", "scripts.mutants", "--all", "fedpriv/crypto/digest.py"]
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == code, done.stdout + done.stderr
