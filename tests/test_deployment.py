@@ -5,9 +5,11 @@ from dp_accounting import GaussianDpEvent, NonPrivateDpEvent
 
 from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.deployment import ROUNDED_ALIKE, Channel, Deployment, Federation, Observer, Trust, View
+from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.mechanisms.removable_noise import LEAST_PART
 from fedpriv.query import Query
 from fedpriv.streams import Streams
 
@@ -106,6 +108,15 @@ def test_nothing_is_relaxed_that_nobody_asked_for():
     assert (observer.sees_messages, observer.sees_sample, observer.own_shares) == (False, True, 0)
     assert Federation(10, 3, 5).records_per_draw == 1
     assert {event.group_size for event in views(deployment()).values()} == {1}
+
+
+def test_every_part_of_noise_that_can_be_taken_out_spans_the_grid():
+    """Of 2 to 4 silos: a grid that is fine enough for a share is too coarse for its smallest part."""
+    encoding = FixedPoint(32, 2.0**20, 4)
+    noise = Gaussian(1.0, LEAST_PART * encoding.unit)
+    Channel(noise, 4, 2, encoding).check_noise()
+    with pytest.raises(ConfigError, match=f"at least {LEAST_PART} are needed"):
+        Channel(noise, 4, 2, encoding, n_most=4).check_noise()
 
 
 def test_whoever_drew_noise_is_assumed_to_subtract_it():

@@ -9,6 +9,7 @@ from hypothesis.extra.numpy import arrays
 from fedpriv.weighting import (
     WEIGHTINGS,
     OwnWeighting,
+    RecordsInFull,
     RecordWeighting,
     UniformWeighting,
     Weighting,
@@ -27,6 +28,14 @@ def test_a_users_weights_never_exceed_one(counts):
 
 def test_a_silo_as_the_unit_counts_in_full():
     np.testing.assert_array_equal(OwnWeighting().weights(np.diag([3, 5])), np.eye(2))
+
+
+def test_a_silos_own_records_count_in_full():
+    weighting = RecordsInFull()
+    np.testing.assert_array_equal(weighting.own_weights(1, (2, 3)), np.ones(3))
+    np.testing.assert_array_equal(weighting.weights(np.zeros((2, 3))), np.ones((2, 3)))
+    assert weighting.own_units
+    assert not any(other.own_units for other in (*WEIGHTINGS.values(), OwnWeighting()))
 
 
 def test_they_are_values():

@@ -88,3 +88,31 @@ def test_the_longest_shift_of_one_count_tells_nearly_as_much_as_the_gaussian():
 @pytest.mark.parametrize(("trials", "length"), [(FEWEST - 1, 1.0), (2000, 400.0)])
 def test_nothing_is_proved_for_little_noise(trials, length):
     assert math.isinf(gaussian_gap(trials, length))
+
+
+@pytest.mark.parametrize(("trials", "length"), [(FEWEST, 2.0), (100_000, 72.0)])
+def test_the_gap_is_the_proofs(trials, length):
+    """The least v that is looked at lies 14 deviations, the shift and one more below 1/4."""
+    least = 1 / 4 - (14 * math.sqrt(trials * 3 / 16) + length + 1) / trials
+    assert gaussian_gap(trials, length) == pytest.approx(length / math.sqrt(trials * least * (1 - least)), rel=1e-12)
+
+
+@pytest.mark.parametrize("shifts", [(1, 2), (1, -2), (-1, 2)])
+def test_shifts_of_two_counts_point_where_they_point(shifts):
+    """Against the joint probabilities, summed up; shifts against each other differ from shifts alike."""
+    trials, k = 1024, np.arange(-2, 1024 + 3)
+    still, moved = [0.0], [0.0]
+    for shift in shifts:
+        still = np.add.outer(still, stats.binom.logpmf(k, trials, 0.25)).ravel()
+        moved = np.add.outer(moved, stats.binom.logpmf(k - shift, trials, 0.25)).ravel()
+    found = shifted_epsilon(trials, dict.fromkeys(shifts, 1), 1e-5)
+    deltas = [
+        np.maximum(np.exp(of) - np.exp(epsilon + against), 0).sum()
+        for of, against in ((still, moved), (moved, still))
+        for epsilon in (found - 3e-4, found)
+    ]
+    assert max(deltas[1::2]) <= 1e-5 < max(deltas[::2])
+
+
+def test_losses_are_cut_finely_unless_it_is_said():
+    assert shifted_epsilon(2000, {3: 2}, 1e-5) == shifted_epsilon(2000, {3: 2}, 1e-5, interval=1e-4)
