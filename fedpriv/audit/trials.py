@@ -25,13 +25,13 @@ Scores = dict[str, tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class Effort:
-    """How long an audit may take: `seconds` of trials, at most `trials` of each world, and 10 of each at least."""
+    """How long an audit may take: `seconds` of trials, at most `trials` of each world, and `FEWEST` of each at least."""
 
     seconds: float
     trials: int
 
 
-FEWEST, FEWEST_IN_PILOT = 10, 3
+FEWEST, FEWEST_IN_PILOT = 8, 3
 """Trials of each world whatever time they take."""
 ENOUGH_IN_PILOT = 20
 """Trials of each world in a pilot, where time allows, however few the audit itself has."""
