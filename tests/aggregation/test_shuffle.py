@@ -8,8 +8,9 @@ from parties_of_generators import Protocols, noting, run
 from queries import query_for
 
 from fedpriv.accountants.ledger import Ledger
-from fedpriv.aggregation.shuffle import SHUFFLER, Shuffle
-from fedpriv.errors import ConfigError
+from fedpriv.aggregation.base import MESSAGE
+from fedpriv.aggregation.shuffle import SHUFFLED, SHUFFLER, Shuffle
+from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.query import Contributions, Update
 from fedpriv.run import events_of
@@ -91,6 +92,31 @@ def test_silos_tell_the_shuffler_counts_and_the_shuffler_tells_the_server_their_
     most = mechanism.count_encoding(SILOS).most(UNITS)
     assert all(c.dtype == np.int64 and c.min() >= 0 and c.max() <= most for c in counts)
     assert total.silos == tuple(f"silo{s}" for s in range(SILOS))
+
+
+def cheating(name, phase, change):
+    """The exchange of a query in which a party says something else."""
+    mechanism, streams = Binomial(1.0, 1.0, levels=64), Streams(1)
+    protocols = Protocols(Shuffle(), tuple(range(SILOS)), RecordsInFull())
+    run(protocols.setup(np.ones((SILOS, UNITS), dtype=np.int64)))
+    query = query_for(Shuffle(), SILOS, streams=streams, users=UNITS, size=3, mechanism=mechanism)
+    parties = protocols.query(query, updates(vectors(3), mechanism, streams, 1))
+    protocols.says(parties, name, phase, change)
+    return run(parties)["server"]
+
+
+def test_a_shuffler_can_tell_any_sum():
+    """The limit of the trust that is asked for."""
+    honest = exchanged(vectors(3), Binomial(1.0, 1.0, levels=64))
+    lied = cheating(SHUFFLER, SHUFFLED, lambda sent: {"server": sent["server"] + 5})
+    unit = Binomial(1.0, 1.0, levels=64).count_encoding(SILOS).unit
+    np.testing.assert_allclose(lied.vector - honest.vector, 5 * unit, rtol=1e-9)
+
+
+@pytest.mark.parametrize("count", [-1, 10**9])
+def test_counts_beyond_what_a_silo_can_have_are_refused(count):
+    with pytest.raises(AggregationAbortedError, match="a message of silo2 is refused: a number outside"):
+        cheating("silo2", MESSAGE, lambda sent: {SHUFFLER: np.full_like(sent[SHUFFLER], count)})
 
 
 def test_a_record_that_is_not_there_counts_as_zero_and_moves_nobody_else():
