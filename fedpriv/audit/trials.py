@@ -25,7 +25,7 @@ Scores = dict[str, tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class Effort:
-    """How long an audit may take: `seconds` of trials, at most `trials` of each world, and `FEWEST` of each at least."""
+    """How long an audit may take: `seconds` of trials, at most `trials` of each world, at least `FEWEST`."""
 
     seconds: float
     trials: int

@@ -8,6 +8,7 @@ with a reason. Nothing is changed but scratch copies of the tree.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 import time
@@ -32,6 +33,9 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="protocols and primitives too are changed outside of guards")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="run the first of every N mutants only")
     parser.add_argument("--again", type=Path, metavar="FILE", help="run what survived by FILE, an earlier output, only")
+    parser.add_argument(
+        "--within", type=float, default=math.inf, metavar="SECONDS", help="ask the shortest tests, so long"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="mutants that run at a time")
     arguments = parser.parse_args()
     files = source_files(ROOT, arguments.files)
@@ -52,7 +56,7 @@ def main() -> int:
     warm_up()
     counts: dict[str, Counter[str]] = {}
     unexplained = 0
-    for mutant, result in results(made[:: arguments.every], arguments.jobs):
+    for mutant, result in results(made[:: arguments.every], arguments.jobs, arguments.within):
         if accepted.keys() & {mutant.name, mutant.anywhere}:
             if result != SURVIVED and mutant.name in accepted:
                 print(f"accepted, but {result}: {mutant.name}", flush=True)
@@ -120,8 +124,9 @@ class Trial:
         return Change(path, (ROOT / path).read_text(), self.mutant.text)
 
 
-def results(made: list[Mutant], jobs: int) -> Iterator[tuple[Mutant, str]]:
-    """Each mutant with what became of it. Raises RuntimeError where tests fail on the source as it is."""
+def results(made: list[Mutant], jobs: int, within: float) -> Iterator[tuple[Mutant, str]]:
+    """Each mutant with what became of it by its shortest tests, `within` seconds of them. Raises RuntimeError where
+    tests fail on the source as it is."""
     with tempfile.TemporaryDirectory(prefix="mutants") as folder, ExitStack() as running:
         free = [Bench(scratch_copy(ROOT, Path(folder, str(job)))) for job in range(jobs)]
         for bench in free:
@@ -134,7 +139,7 @@ def results(made: list[Mutant], jobs: int) -> Iterator[tuple[Mutant, str]]:
                 trial, bench = waiting.popleft(), free[-1]
                 look_at(bench, trial.files, known)
                 own = {test: what for test, what in known.items() if test.partition("::")[0] in trial.files}
-                tests = tests_for(own, trial.mutant.path, trial.mutant.scope)
+                tests = tests_for(own, trial.mutant.path, trial.mutant.scope, within)
                 if not tests:
                     yield trial.mutant, SURVIVED
                     continue

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -23,8 +24,9 @@ def place(path: str, scope: str) -> str:
     return f"{path} :: {scope}"
 
 
-def tests_for(reached: Reached, path: str, scope: str) -> dict[str, float]:
-    """Tests that call what a change in `scope` of the file `path` belongs to, short ones first, with their seconds."""
+def tests_for(reached: Reached, path: str, scope: str, within: float) -> dict[str, float]:
+    """Tests that call what a change in `scope` of the file `path` belongs to, short ones first, with their seconds: as
+    many as take `within` seconds together, and one at least."""
     where = place(path, scope)
     within = f"{path} :: " if scope == "module" else f"{where}."
     found = [
@@ -32,7 +34,9 @@ def tests_for(reached: Reached, path: str, scope: str) -> dict[str, float]:
         for test, (seconds, called) in reached.items()
         if any(one == where or one.startswith(within) for one in called)
     ]
-    return {test: seconds for seconds, test in sorted(found)}
+    found.sort()
+    before = [0.0, *accumulate(seconds for seconds, _ in found)]
+    return {test: seconds for spent, (seconds, test) in zip(before, found) if not spent or spent + seconds <= within}
 
 
 MADE = "<string>"

@@ -14,6 +14,7 @@ from fedpriv.accountants import pld as module
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.accountants.pld import Pld
 from fedpriv.accountants.rdp import Rdp, claimed_epsilon
+from fedpriv.errors import ConfigError
 
 
 def release(q: float, sigma: float) -> dp.DpEvent:
@@ -162,3 +163,20 @@ def test_gaussian_epsilons_have_the_librarys_bits():
             assert module.gaussian_epsilon(gap, delta) == float(get_epsilon_gaussian(1 / gap, delta))
     assert module.gaussian_epsilon(math.inf, 1e-5) == math.inf
     assert module.gaussian_epsilon(0.0, 1e-5) == 0.0
+    assert module.gaussian_epsilon(1e-310, 1e-5) == 0.0  # its noise is beyond the largest float
+
+
+@pytest.mark.parametrize("sigma", [0.5, 5.0])
+def test_a_shift_of_two_is_half_the_noise(sigma):
+    twice = MixtureOfGaussiansDpEvent(sigma, (2.0,), (1.0,))
+    assert pld(twice, 4) == pytest.approx(gaussian_epsilon(2 * 2 / sigma), rel=1e-4)
+    both = [(twice, 4), (release(0.1, 5.0), 3)]
+    assert Pld().epsilons(both, ADD_REMOVE)["pld"] > gaussian_epsilon(2 * 2 / sigma)
+
+
+@pytest.mark.parametrize(
+    ("event", "adjacency"), [(release(0.1, 5.0), REPLACE), (dp.LaplaceDpEvent(1.0), ADD_REMOVE)], ids=str
+)
+def test_what_is_not_known_is_refused(event, adjacency):
+    with pytest.raises(ConfigError, match="known are Gaussian events"):
+        pld(event, 3, adjacency)
