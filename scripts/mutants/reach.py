@@ -24,9 +24,9 @@ def place(path: str, scope: str) -> str:
     return f"{path} :: {scope}"
 
 
-def tests_for(reached: Reached, path: str, scope: str, within: float) -> dict[str, float]:
+def tests_for(reached: Reached, path: str, scope: str, most: float) -> dict[str, float]:
     """Tests that call what a change in `scope` of the file `path` belongs to, short ones first, with their seconds: as
-    many as take `within` seconds together, and one at least."""
+    many as take `most` seconds together, and one at least."""
     where = place(path, scope)
     within = f"{path} :: " if scope == "module" else f"{where}."
     found = [
@@ -36,7 +36,7 @@ def tests_for(reached: Reached, path: str, scope: str, within: float) -> dict[st
     ]
     found.sort()
     before = [0.0, *accumulate(seconds for seconds, _ in found)]
-    return {test: seconds for spent, (seconds, test) in zip(before, found) if not spent or spent + seconds <= within}
+    return {test: seconds for spent, (seconds, test) in zip(before, found) if not spent or spent + seconds <= most}
 
 
 MADE = "<string>"

@@ -1,5 +1,6 @@
 """Mutants of source text: what is changed, what is left alone, and that the list of accepted ones does not rot."""
 
+import math
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 from scripts.mutants.__main__ import ACCEPTED, ROOT, is_one, read_accepted
 from scripts.mutants.mutate import mutants
+from scripts.mutants import reach
 from scripts.mutants.tests_of import chosen_tests, source_files
 
 SOURCE = '''"""Text with 1 < 2."""
@@ -68,6 +70,17 @@ def test_every_source_has_tests_that_exist():
         tests = chosen_tests(ROOT, source)
         assert tests
         assert all((ROOT / test).exists() for test in tests)
+
+
+def test_the_shortest_tests_that_call_a_function_are_asked():
+    """One at least, and only so many seconds of them."""
+    reached = {"long": (9.0, {"a.py :: f"}), "short": (1.0, {"a.py :: f"}), "other": (0.1, {"a.py :: g"})}
+    reached["middle"] = 4.0, {"a.py :: f", "a.py :: C.__init__"}
+    assert reach.tests_for(reached, "a.py", "f", math.inf) == {"short": 1.0, "middle": 4.0, "long": 9.0}
+    assert reach.tests_for(reached, "a.py", "f", 6.0) == {"short": 1.0, "middle": 4.0}
+    assert reach.tests_for(reached, "a.py", "f", 0.5) == {"short": 1.0}
+    assert reach.tests_for(reached, "a.py", "C", math.inf) == {"middle": 4.0}
+    assert list(reach.tests_for(reached, "a.py", "module", 2.0)) == ["other", "short"]
 
 
 def test_every_accepted_survivor_is_a_mutant_and_has_a_reason():
