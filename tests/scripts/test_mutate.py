@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 
+from scripts.mutants import reach
 from scripts.mutants.__main__ import ACCEPTED, ROOT, is_one, read_accepted
 from scripts.mutants.mutate import mutants
-from scripts.mutants import reach
 from scripts.mutants.tests_of import chosen_tests, source_files
 
 SOURCE = '''"""Text with 1 < 2."""
