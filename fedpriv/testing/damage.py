@@ -16,29 +16,36 @@ from fedpriv.parties.messages import MessageError, decode, encode
 from fedpriv.parties.post import Stamped
 
 Change = Callable[[Any], Any]
+TRIED = 512
 
 
 def flip_bit(rng: random.Random) -> Change:
     """One bit of the encoding is another."""
 
     def change(message: Any) -> Any:
-        data = bytearray(encode(message))
-        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-        return _read(bytes(data))
+        data = encode(message)
+        return _flipped(data, rng.randrange(8 * len(data)))
 
     return change
 
 
 def another(rng: random.Random) -> Change:
-    """One bit of the encoding is another, such that it is still a message, which no decoder can tell from any other."""
+    """One bit of the encoding is another, such that it is still a message of the same type, which no decoder can tell
+    from any other; where `TRIED` bits have none, as those of an empty list, any bit."""
 
     def change(message: Any) -> Any:
-        while True:
-            changed = flip_bit(rng)(message)
-            if type(changed) is type(message) and encode(changed) != encode(message):
-                return changed
+        data = encode(message)
+        bits = range(8 * len(data))
+        changed = (_flipped(data, bit) for bit in rng.sample(bits, min(TRIED, len(bits))))
+        return next((one for one in changed if type(one) is type(message)), flip_bit(rng)(message))
 
     return change
+
+
+def _flipped(data: bytes, bit: int) -> Any:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return _read(bytes(changed))
 
 
 def truncate(rng: random.Random) -> Change:

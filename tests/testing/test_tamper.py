@@ -89,6 +89,14 @@ def test_damage_always_changes_something(damage):
         assert type(damaged) is bytes or encode(damaged) != encode(message)
 
 
+@pytest.mark.parametrize("message", [[], {}, None, 7, "s", np.ones(2)], ids=repr)
+def test_a_forgery_is_found_for_any_message_and_has_its_type_if_there_is_one(message):
+    for seed in range(20):
+        forged = another(random.Random(seed))(message)
+        assert type(forged) is bytes or encode(forged) != encode(message)
+        assert type(forged) is type(message) or message in ([], {}, None)
+
+
 def test_letters_of_the_transcript_are_named():
     with Bench(experiment(*SMALL, "aggregation=plain", "algo=fedavg")) as bench:
         sent = bench.live(rounds=(1,)).sent
