@@ -45,7 +45,7 @@ class Chain:
             return None
         layers = tuple(link.module for link in links)
         known = all(type(layer) is nn.Linear or _leaves_alone(layer) for layer in layers)
-        return Chain(layers, (shape, *map(_name, layers))) if known else None
+        return Chain(layers, (shape, *(link.name for link in links))) if known else None
 
     def forward(self, thetas: Tensor, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """What each linear layer reads and writes, (k, b, features) each; the last one's output is the network's,
@@ -81,12 +81,6 @@ class Chain:
 
 
 _chains: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], Chain | None]] = WeakKeyDictionary()
-
-
-def _name(layer: nn.Module) -> Hashable:
-    """Type and settings; all parameters of a layer come from outside."""
-    settings = {key: value for key, value in vars(layer).items() if not key.startswith("_") and key != "training"}
-    return type(layer), *settings.items(), getattr(layer, "bias", None) is None
 
 
 def products(left: Tensor, right: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -25,6 +26,17 @@ class Link:
     module: nn.Module
     kind: type[Layer[Any]]
     pool: tuple[int, int] = (1, 1)
+
+    @property
+    def name(self) -> Hashable:
+        """Equal for leaves that compute the same from equal parameters."""
+        kept = {key: value for key, value in vars(self.module).items() if not key.startswith("_") and key != "training"}
+        return type(self.module), *kept.items(), getattr(self.module, "bias", None) is None
+
+    @property
+    def draws(self) -> bool:
+        """Whether the leaf draws random numbers."""
+        return isinstance(self.module, nn.Dropout | nn.Dropout2d)
 
     def order(self, parameter: Tensor) -> tuple[int, ...]:
         """In which order of dimensions the stacked layer keeps one user's `parameter`."""
