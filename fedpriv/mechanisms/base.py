@@ -129,8 +129,8 @@ class Mechanism(ABC):
         apart, and zero remains. sensitivity: as for `noise_share`, of the quotient."""
 
     def simulated_deviation(self, sensitivity: float = 1.0) -> float | None:
-        """The standard deviation of what `noised` draws from a numpy generator, a Gaussian number a coordinate, in order
-        and whatever the total is; None where it does otherwise. sensitivity: as for `noised`."""
+        """The standard deviation of what `noised` draws from a numpy generator: a Gaussian number a coordinate, in
+        order and whatever the total is. None where it does otherwise. sensitivity: as for `noised`."""
         return None
 
     @abstractmethod

@@ -54,7 +54,7 @@ def finite_norms(norms: Tensor, clip: float | Tensor, tally: Tally | None) -> Te
 
 
 def clip_factors(norms: Tensor, clip: float | Tensor, tally: Tally | None) -> Tensor:
-    """By what gradients of `norms` (b,) are multiplied, (b,): at most 1, and 0 where a norm is not finite. clip: one for
-    all, or (b,)."""
+    """By what gradients of `norms` (b,) are multiplied, (b,): at most 1, and 0 where a norm is not finite. clip: one
+    for all, or (b,)."""
     finite = finite_norms(norms, clip, tally)
     return torch.where(finite, (clip / norms.clamp_min(1e-30)).clamp_max(1.0), 0.0)

@@ -68,8 +68,7 @@ class RecordSteps(Work[np.ndarray]):
         found: dict[int, np.ndarray] = {}
         for start in range(0, len(order), size):
             places = order[start : start + size]
-            sharing = groupby(range(len(places)), lambda at: states[places[at]])
-            widths = [len(list(group)) for _, group in sharing]
+            widths = [len(list(group)) for _, group in groupby(places, states.__getitem__)]
             found |= zip(places, _Stack([works[place] for place in places], widths).changes())
         return [found[place] for place in range(len(works))]
 
@@ -100,10 +99,7 @@ class _Stack:
         for own, piece in zip(self.theta, self._pieces(self.start)):
             own.copy_(piece)
         self.clips, self.rates = (self._column([getattr(work, name) for work in works]) for name in ("clip", "lr"))
-        self.deviations = self._column([work.lr * work.deviation for work in works])
-        ends = np.cumsum(widths).tolist()
-        groups = [(slice(end - width, end), works[end - 1].noise) for end, width in zip(ends, widths)]
-        self.sharing = [(alike, noise) for alike, noise in groups if noise is not None]
+        self.sharing = list(self._sharing(widths))
         buffers = BufferPool(self.device)
         self.program = Program(
             links,
@@ -114,6 +110,16 @@ class _Stack:
             masks=Masks(np.zeros(len(works), np.uint64), layers=(), budget=0, device=self.device),
         )
         self.one_each = torch.ones((len(works), 1), device=self.device)
+
+    def _sharing(self, widths: Sequence[int]) -> Iterator[tuple[np.random.Generator, list[Tensor], list[Tensor]]]:
+        """Generators; of the networks that share each, the parameters and how far noise moves them."""
+        ends = np.cumsum(widths).tolist()
+        for end, width in zip(ends, widths):
+            works, noise = self.works[end - width : end], self.works[end - 1].noise
+            if noise is not None:
+                theta = [own[end - width : end] for own in self.theta]
+                far = self._column([work.lr * work.deviation for work in works])
+                yield noise, theta, [far.view(-1, *[1] * (own.dim() - 1)) for own in theta]
 
     def _buffer(self, dtype: torch.dtype) -> tuple[Tensor, list[Tensor]]:
         k, sizes = len(self.works), [shape.numel() for shape in self.shapes]
@@ -152,7 +158,7 @@ class _Stack:
             y = torch.stack([work.y[own] for work, own in zip(self.works, rows)], 1).unsqueeze(2)
             noisy = min(here, steps - 1 - begin)
             noise = []
-            for _, generator in self.sharing:
+            for generator, _, _ in self.sharing:
                 drawn = generator.standard_normal((noisy, d))
                 noise.append(self._pieces(torch.from_numpy(drawn).to(self.device)))
             for step in range(here):
@@ -169,17 +175,12 @@ class _Stack:
         parts = [torch.linalg.vector_norm(own.flatten(1), dim=1) for own in self.exact]
         norms = torch.linalg.vector_norm(torch.stack(parts), dim=0)
         factors = clip_factors(norms, self.clips, None).mul_(self.rates)
-        if not bool(norms.isfinite().all()):
+        if not bool(factors.all()):  # NaN and infinity times zero are not zero
             for own in self.exact:
-                own[~norms.isfinite()] = 0.0
+                own[factors == 0] = 0.0
         for theta, gradient in zip(self.theta, self.exact):
-            theta.addcmul_(gradient, _along(factors, theta), value=-1)
-        for (alike, _), pieces in zip(self.sharing, noise):
-            for theta, piece in zip(self.theta, pieces):
-                theta[alike].addcmul_(piece, _along(self.deviations[alike], theta), value=-1)
+            theta.addcmul_(gradient, factors.view(-1, *[1] * (theta.dim() - 1)), value=-1)
+        for (_, targets, deviations), pieces in zip(self.sharing, noise):
+            for theta, piece, deviation in zip(targets, pieces, deviations):
+                theta.addcmul_(piece, deviation, value=-1)
         return norms
-
-
-def _along(numbers: Tensor, stack: Tensor) -> Tensor:
-    """Numbers (k,) that multiply a stack (k, ...)."""
-    return numbers.view(-1, *[1] * (stack.dim() - 1))

@@ -126,9 +126,7 @@ def test_token_ids_train_as_they_are():
 def test_dropout_comes_from_its_seed(size):
     gradients, theta, x, y = network("dropout")
     recipe = NoisySgd(2, size, 0.5)
-    one, again, other = (
-        run(gradients, theta, x, y, recipe, np.random.default_rng(0), seed) for seed in (1, 1, 2)
-    )
+    one, again, other = (run(gradients, theta, x, y, recipe, np.random.default_rng(0), seed) for seed in (1, 1, 2))
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
 

@@ -30,8 +30,7 @@ class Link:
     @property
     def name(self) -> Hashable:
         """Equal for leaves that compute the same from equal parameters."""
-        kept = {key: value for key, value in vars(self.module).items() if not key.startswith("_") and key != "training"}
-        return type(self.module), *kept.items(), getattr(self.module, "bias", None) is None
+        return settings(self.module)
 
     @property
     def draws(self) -> bool:
@@ -41,6 +40,12 @@ class Link:
     def order(self, parameter: Tensor) -> tuple[int, ...]:
         """In which order of dimensions the stacked layer keeps one user's `parameter`."""
         return self.kind.stored.get(parameter.dim(), tuple(range(parameter.dim())))
+
+
+def settings(layer: nn.Module) -> Hashable:
+    """A layer's type and all that it was made with; its parameters come from outside."""
+    kept = {key: value for key, value in vars(layer).items() if not key.startswith("_") and key != "training"}
+    return type(layer), *kept.items(), getattr(layer, "bias", None) is None
 
 
 _compiled: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], list[Link] | None]] = WeakKeyDictionary()
