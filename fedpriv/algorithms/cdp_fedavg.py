@@ -243,15 +243,14 @@ class CdpFedAvg(SiloAlgorithm):
 
         data, mechanism, streams = silo.data, query.mechanism, silo.streams
         x = data.x if self.feature_norm is None else scaled_to(data.x, self.feature_norm)
-        rng = streams.secret(query.stream("noise"), query.round, silo.name)
-        size = self._batch(len(x))
         change = noisy_sgd(
             clipped_gradients(silo.model, silo.task, mechanism.clip, shape=tuple(x.shape[1:])),
-            NoisySgd(self.local_steps, size, self.local_lr),
+            NoisySgd(self.local_steps, self._batch(len(x)), self.local_lr),
             theta=params,
             x=x,
             y=data.y,
-            noised=lambda total: mechanism.noised(total, rng, divisor=size),
+            mechanism=mechanism,
+            noise=streams.secret(query.stream("noise"), query.round, silo.name),
             order=streams.generator(query.stream("batches"), query.round, silo.name),
             dropout_seed=streams.torch_seed(query.stream("dropout"), query.round, silo.name),
             tally=tally,

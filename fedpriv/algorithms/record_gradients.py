@@ -206,7 +206,7 @@ class RecordGradients(RecordAlgorithm):
         points = {name: torch.from_numpy(vector).to(device, torch.float32) for name, vector in down.items()}
         batch = self.method.batches.rows(silo, query, self.method.size(query.name, len(data.x)))
         x, y = data.x.unsqueeze(1), data.y.unsqueeze(1)
-        dropout = RecordDropout(silo.model, torch.zeros_like(x[0]))
+        dropout = RecordDropout.of(silo.model, x)
         gradients = per_group_gradients(dropout.model, silo.task, 1)
         keys = silo.streams.unit_keys(query.stream("dropout"), query.round, silo.name, data.records[batch])
         at_once = max(1, MAX_NUMBERS_IN_MEMORY // query.size)

@@ -58,7 +58,8 @@ def experiment(name: str, setting: Setting) -> Callable[[Path, str], bool]:
     """Runs the sweeps of an experiment below a folder, and draws them."""
 
     def make(folder: Path, profile: str) -> bool:
-        usual = [f"experiment={name}", *(["profile=quick_grid", *setting.quick] if profile == "quick" else [])]
+        quick = ["profile=quick_grid", *setting.quick] if profile == "quick" else []
+        usual = [f"experiment={name}", "hydra/launcher=stacked", *quick]
         for place, words in setting.sweeps(profile).items():
             if (folder / place).exists():
                 continue

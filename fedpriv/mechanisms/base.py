@@ -128,6 +128,11 @@ class Mechanism(ABC):
         total / divisor + noise. Real noise is in the total already, since the two are integers as long as they are
         apart, and zero remains. sensitivity: as for `noise_share`, of the quotient."""
 
+    def simulated_deviation(self, sensitivity: float = 1.0) -> float | None:
+        """The standard deviation of what `noised` draws from a numpy generator: a Gaussian number a coordinate, in
+        order and whatever the total is. None where it does otherwise. sensitivity: as for `noised`."""
+        return None
+
     @abstractmethod
     def event(self, *, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
         """What one release costs.

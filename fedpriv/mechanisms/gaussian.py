@@ -125,6 +125,9 @@ class Gaussian(Mechanism):
             return noised(total, deviation * divisor, rng), 0.0
         return total, rng.standard_normal(len(total)) * deviation
 
+    def simulated_deviation(self, sensitivity: float = 1.0) -> float | None:
+        return self.share_deviation(1, sensitivity)
+
     def event(self, *, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
         from dp_accounting import GaussianDpEvent, NonPrivateDpEvent
 

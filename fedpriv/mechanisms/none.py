@@ -50,6 +50,9 @@ class NoMechanism(Mechanism):
     ) -> tuple[np.ndarray, np.ndarray | float]:
         return total, 0.0
 
+    def simulated_deviation(self, sensitivity: float = 1.0) -> float | None:
+        return 0.0
+
     def event(self, *, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
         from dp_accounting import NonPrivateDpEvent
 

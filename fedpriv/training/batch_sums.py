@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from weakref import WeakKeyDictionary
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -12,24 +11,11 @@ from torch import Tensor, nn
 from fedpriv.tally import Tally
 from fedpriv.tasks import Task
 from fedpriv.training.clipped import clipped_gradients
-from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, clip_factors, per_group_gradients
 from fedpriv.training.record_dropout import RecordDropout
 from fedpriv.training.shared_state import refuse_shared_state
 
 ClippedSum = Callable[[Tensor, np.ndarray, int], Tensor]
 """Of parameters (d,), the groups' numbers (b,) and the step's: the sum of their clipped gradients, (d,) float64."""
-
-
-_KNOWN: WeakKeyDictionary[nn.Module, dict[Hashable, RecordDropout]] = WeakKeyDictionary()
-"""By network and what its records are like: networks are looked at and copied once, not in every round."""
-
-
-def _dropout(model: nn.Module, x: Tensor) -> RecordDropout:
-    known = _KNOWN.setdefault(model, {})
-    kind = x.shape[1:], x.dtype, x.device
-    if kind not in known:
-        known[kind] = RecordDropout(model, torch.zeros(x.shape[1:], dtype=x.dtype, device=x.device))
-    return known[kind]
 
 
 def clipped_sums(
@@ -50,27 +36,18 @@ def clipped_sums(
     Raises ConfigError for networks with BatchNorm or with random numbers of other layers than dropout.
     """
     refuse_shared_state(model)
-    dropout = _dropout(model, x)
-    group = x.shape[1]
-    if group == 1 and not dropout.layers:
-        whole = clipped_gradients(dropout.model, task, clip, shape=tuple(x.shape[2:]))
+    dropout, single = RecordDropout.of(model, x), x.shape[1] == 1
+    if single:
+        x, y = x.squeeze(1), y.squeeze(1)
+    group, shape = (None, x.shape[1:]) if single else (x.shape[1], x.shape[2:])
+    gradients = clipped_gradients(dropout.model, task, clip, shape=tuple(shape), group=group)
+    keys = dropout_keys() if dropout.layers else None
 
-        def of_records(theta: Tensor, batch: np.ndarray, step: int) -> Tensor:
-            index = torch.from_numpy(batch).to(theta.device)
-            return whole.sum(theta, x[index, 0], y[index, 0], tally=tally)
+    def total(theta: Tensor, batch: np.ndarray, step: int) -> Tensor:
+        index = torch.from_numpy(batch).to(theta.device)
+        masks = {} if keys is None else dropout.masks(keys[batch], step)
+        if single:
+            masks = {name: mask.squeeze(1) for name, mask in masks.items()}
+        return gradients.sum(theta, x[index], y[index], masks=masks, tally=tally)
 
-        return of_records
-    gradients, keys = per_group_gradients(dropout.model, task, group), dropout_keys()
-
-    def of_groups(theta: Tensor, batch: np.ndarray, step: int) -> Tensor:
-        total = theta.new_zeros(len(theta), dtype=torch.float64)
-        at_once = max(1, MAX_NUMBERS_IN_MEMORY // len(theta))
-        for start in range(0, len(batch), at_once):
-            rows = batch[start : start + at_once]
-            index = torch.from_numpy(rows).to(theta.device)
-            each = gradients(theta, x[index], y[index], dropout.masks(keys[rows], step)).double()
-            factors = clip_factors(each.norm(dim=1), clip, tally)
-            total += factors @ torch.where(factors.unsqueeze(1) > 0, each, 0.0)
-        return total
-
-    return of_groups
+    return total

@@ -1,32 +1,37 @@
-"""Chains of linear layers with many sets of parameters at once: the same network in every run of a sweep."""
+"""Chains of layers with parameters from outside: one set, or those of the same network in every run of a sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from fedpriv.models.l2_projection import L2Projection
-from fedpriv.training.trainers.compile_layers import compile_layers
+from fedpriv.training.modes import in_mode
+from fedpriv.training.own_gradients import PASSES, Pass, numbers
+from fedpriv.training.record_dropout import Masked
+from fedpriv.training.trainers.compile_layers import settings
 
-BETWEEN = (nn.ReLU, nn.Flatten, L2Projection)
-"""Layers without parameters that draw nothing, take each row by itself and keep what they read."""
-
-SMALL = 400
-"""Multiply-adds below which torch makes batched products by loops of its own, and not by the library's."""
+DRAWING = (nn.Dropout, nn.Dropout2d)
+BETWEEN = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.MaxPool2d, nn.AvgPool2d, nn.Flatten, nn.Identity, L2Projection, Masked)
+"""Layers without parameters that draw nothing and take each record by itself."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The layers in the order of their calls. name: equal for networks that compute the same from equal parameters."""
+    """The layers in the order of their calls, by their names in the network.
 
-    layers: tuple[nn.Module, ...]
+    name: equal for networks that compute the same from equal parameters. numbers: that a forward pass, and a backward
+    one with sums of clipped gradients, keep for each record. draws: whether layers draw random numbers.
+    """
+
+    layers: tuple[tuple[str, nn.Module], ...]
     name: Hashable
+    numbers: int
+    draws: bool
 
     @staticmethod
     def of(model: nn.Module, shape: tuple[int, ...]) -> Chain | None:
@@ -40,61 +45,70 @@ class Chain:
 
     @staticmethod
     def _of(model: nn.Module, shape: tuple[int, ...]) -> Chain | None:
-        links = compile_layers(model, shape)
-        if links is None:
-            return None
-        layers = tuple(link.module for link in links)
-        known = all(type(layer) is nn.Linear or _leaves_alone(layer) for layer in layers)
-        return Chain(layers, (shape, *map(_name, layers))) if known else None
+        layers = tuple(_leaves(model, ""))
+        parameters = [id(own) for _, layer in layers for own in layer.parameters()]
+        if not parameters or parameters != [id(own) for own in model.parameters()]:
+            return None  # a layer or a parameter is used twice
+        kept, h = 0, next(model.parameters()).new_zeros((1, *shape))
+        with torch.no_grad(), in_mode(model, train=False):
+            for _, layer in layers:
+                if not _understood(layer, h):
+                    return None
+                read, h = h, layer(h)
+                kept += numbers(layer, read.shape, h.shape)
+        draws = any(isinstance(layer, DRAWING) and layer.p > 0 for _, layer in layers)
+        return Chain(layers, (shape, *(settings(layer) for _, layer in layers)), kept, draws)
 
-    def forward(self, thetas: Tensor, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """What each linear layer reads and writes, (k, b, features) each; the last one's output is the network's,
-        unless other layers come after it.
+    @property
+    def stackable(self) -> bool:
+        """Whether several networks can go at once: all parameters are linear layers', and nothing is drawn."""
+        owners = all(type(layer) is nn.Linear for _, layer in self.layers if any(True for _ in layer.parameters()))
+        return owners and not self.draws
 
-        thetas: (k, d). x: (k, b, ...). A product of matrices is made for all k at once, which gives the bits of k
-        single ones; only small ones would take another kernel, and are made one by one.
+    def forward(self, thetas: Tensor, x: Tensor, masks: Mapping[str, Tensor]) -> tuple[list[Pass], Tensor]:
+        """The pass of each layer with parameters, and the outputs (k, b, c).
+
+        thetas: (k, d). x: (k, b, ...); k is 1 unless the chain is stackable. masks: what `Masked` layers multiply
+        records with, (b, ...) by the names of buffers.
         """
-        k, b = x.shape[:2]
-        inputs: list[Tensor] = []
-        outputs: list[Tensor] = []
+        passes: list[Pass] = []
         h, start = x.flatten(0, 1), 0
-        for layer in self.layers:
-            if not isinstance(layer, nn.Linear):
+        for name, layer in self.layers:
+            if isinstance(layer, Masked):
+                h = h * masks[f"{name}.mask"]
+            elif type(layer) not in PASSES or not (sizes := [own.numel() for own in layer.parameters()]):
                 h = layer(h)
-                continue
-            biased = layer.bias is not None
-            sizes = (layer.weight.numel(), layer.out_features if biased else 0)
-            cuts = [start, start + sizes[0], start + sum(sizes)]
-            weight, bias = (thetas[:, low:high] for low, high in pairwise(cuts))
-            rows, weight = h.view(k, b, -1), weight.reshape(k, *layer.weight.shape)
-            if b * layer.weight.numel() < SMALL:
-                offsets = bias.unbind() if biased else [None] * k
-                written = torch.stack([linear(*own) for own in zip(rows.unbind(), weight.unbind(), offsets)])
-            elif biased:
-                written = torch.baddbmm(bias.unsqueeze(1), rows, weight.transpose(1, 2))
             else:
-                written = torch.bmm(rows, weight.transpose(1, 2))
-            inputs.append(rows.detach())
-            outputs.append(written if written.requires_grad else written.requires_grad_(torch.is_grad_enabled()))
-            h, start = outputs[-1].flatten(0, 1), cuts[-1]
-        return inputs, outputs
+                parameters = torch.split(thetas[:, start : start + sum(sizes)], sizes, 1)
+                own = PASSES[type(layer)](layer, parameters, h)
+                if not own.written.requires_grad:
+                    own.written.requires_grad_(torch.is_grad_enabled())
+                passes.append(own)
+                h, start = own.rows, start + sum(sizes)
+        return passes, h.view(*x.shape[:2], -1)
 
 
 _chains: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], Chain | None]] = WeakKeyDictionary()
 
 
-def _name(layer: nn.Module) -> Hashable:
-    """Type and settings; all parameters of a layer come from outside."""
-    settings = {key: value for key, value in vars(layer).items() if not key.startswith("_") and key != "training"}
-    return type(layer), *settings.items(), getattr(layer, "bias", None) is None
+def _leaves(module: nn.Module, name: str) -> list[tuple[str, nn.Module]]:
+    """The leaves of nested nn.Sequential in the order of their calls."""
+    if type(module) is not nn.Sequential:
+        return [(name, module)]
+    inside = ((f"{name}.{child}" if name else child, own) for child, own in module._modules.items())  # repeats too
+    return [leaf for child, own in inside for leaf in _leaves(own, child)]
 
 
-def products(left: Tensor, right: Tensor) -> Tensor:
-    """(k, m, n): the products of (k, m, b) and (k, b, n), with the bits of single ones."""
-    if left[0].numel() * right.shape[2] < SMALL:
-        return torch.stack([one @ other for one, other in zip(left.unbind(), right.unbind())])
-    return torch.bmm(left, right)
-
-
-def _leaves_alone(layer: nn.Module) -> bool:
-    return type(layer) in BETWEEN and not getattr(layer, "inplace", False)
+def _understood(layer: nn.Module, h: Tensor) -> bool:
+    """Whether a layer that reads h (1, ...) keeps records apart, leaves what it reads as it is, and is known."""
+    if getattr(layer, "inplace", False):
+        return False
+    match layer:
+        case nn.Linear():
+            return type(layer) is nn.Linear and h.dim() == 2
+        case nn.Conv2d():
+            plain = layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+            return type(layer) is nn.Conv2d and plain and h.dim() == 4
+        case nn.Flatten():
+            return layer.start_dim == 1
+    return type(layer) in (nn.GroupNorm, *BETWEEN, *DRAWING)

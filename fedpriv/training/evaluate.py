@@ -42,7 +42,7 @@ class _Evaluated(Work[tuple[float, dict[str, float]]]):
     @property
     def kind(self) -> Hashable:
         chain = self._chain
-        if chain is None or len(self.x) > self.batch or not isinstance(chain.layers[-1], nn.Linear):
+        if chain is None or not chain.stackable or len(self.x) > self.batch:
             return None
         return chain.name, self.task, self.theta.dtype, *((t.data_ptr(), t.shape, t.dtype) for t in (self.x, self.y))
 
@@ -60,7 +60,7 @@ class _Evaluated(Work[tuple[float, dict[str, float]]]):
         thetas = torch.stack([work.theta for work in works])
         x, y = (t.expand(len(works), *t.shape) for t in (first.x, first.y))
         with torch.no_grad():
-            outputs = chain.forward(thetas, x)[1][-1]
+            _, outputs = chain.forward(thetas, x, {})
             losses = first.task.loss(outputs, y, outputs.new_full(outputs.shape[:2], 1 / len(first.x)))
         labels = first.y.cpu().numpy()
         metrics = [first.task.metrics(own, labels) for own in outputs.cpu().numpy()]

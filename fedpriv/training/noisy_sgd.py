@@ -9,16 +9,21 @@ out. So the size of a batch is a public constant, and a record is in at most one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedpriv.mechanisms.base import Mechanism
 from fedpriv.models.l2_projection import L2Projection
+from fedpriv.streams import SystemGenerator
 from fedpriv.tally import Tally
+from fedpriv.together import done
 from fedpriv.training.clipped import ClippedGradients
+from fedpriv.training.side_by_side import RecordSteps
+from fedpriv.training.trainers.compile_layers import compile_layers
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,8 @@ def noisy_sgd(
     theta: np.ndarray,
     x: Tensor,
     y: Tensor,
-    noised: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | float]],
+    mechanism: Mechanism,
+    noise: np.random.Generator | SystemGenerator,
     order: np.random.Generator,
     dropout_seed: int,
     tally: Tally | None = None,
@@ -45,27 +51,34 @@ def noisy_sgd(
     """Final minus starting parameters (d,) float64 after training from `theta` (d,) float64, but for the last step's
     noise: `-lr` times a fresh draw of it is the caller's to add, so that it can be told apart from what it hides.
 
-    x: (m, ...), y: (m, ...) on the training device. noised: of the sum (d,) of a batch's clipped gradients, a sum and
-    noise for its mean (`Mechanism.noised`), at each step but the last. order: shuffles the records. Gradients are
-    computed in float32, everything that is noised is float64. The result is a deterministic function of the arguments
-    and the states of both generators.
+    x: (m, ...), y: (m, ...) on the training device. mechanism: noises the sum of a batch's clipped gradients from
+    `noise`, at each step but the last. order: shuffles the records. Gradients are computed in float32, everything that
+    is noised is float64. The result is a deterministic function of the arguments and the states of both generators,
+    which it leaves in any state.
 
     tally: see `ClippedGradients.sum`; not private. Raises ValueError for batches that the records cannot fill.
     """
     if not 0 < recipe.batch_size <= len(x):
         raise ValueError(f"batches of {recipe.batch_size} from {len(x)} records")
+    batches = partition_batches(len(x), recipe.batch_size, recipe.steps, order=order)
+    links, deviation = compile_layers(gradients.model, tuple(x.shape[1:])), mechanism.simulated_deviation()
+    understood = links is not None and deviation is not None and not any(link.draws for link in links)
+    if recipe.batch_size == 1 and understood and not isinstance(noise, SystemGenerator):
+        rows, tally = np.concatenate(list(batches)), tally or Tally()
+        own = noise if deviation else None
+        common = links, gradients.task, gradients.clip, recipe.lr
+        return done(RecordSteps(*common, theta, x, y, rows, own, deviation, tally))
     current = theta.astype(np.float64)
     with gradients.seeded(x.device, dropout_seed):
-        batches = partition_batches(len(x), recipe.batch_size, recipe.steps, order=order)
         for step, rows in enumerate(batches, start=1):
             index = torch.from_numpy(rows).to(x.device)
             start = torch.from_numpy(current).to(x.device, torch.float32)
             total = gradients.sum(start, x[index], y[index], tally=tally).cpu().numpy()
-            noise: np.ndarray | float = 0.0
+            drawn: np.ndarray | float = 0.0
             if step < recipe.steps:
-                total, noise = noised(total)
+                total, drawn = mechanism.noised(total, noise, divisor=recipe.batch_size)
             current -= recipe.lr * total / recipe.batch_size
-            current -= recipe.lr * noise
+            current -= recipe.lr * drawn
     change: np.ndarray = current - theta
     return change
 

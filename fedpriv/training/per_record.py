@@ -41,7 +41,7 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
     return gradients
 
 
-def finite_norms(norms: Tensor, clip: float, tally: Tally | None) -> Tensor:
+def finite_norms(norms: Tensor, clip: float | Tensor, tally: Tally | None) -> Tensor:
     """Which of the gradients' norms (b,) are finite, (b,) bool; `tally` counts all of them, and those above `clip`."""
     finite = norms.isfinite()
     if tally is not None:
@@ -53,7 +53,8 @@ def finite_norms(norms: Tensor, clip: float, tally: Tally | None) -> Tensor:
     return finite
 
 
-def clip_factors(norms: Tensor, clip: float, tally: Tally | None) -> Tensor:
-    """By what gradients of `norms` (b,) are multiplied, (b,): at most 1, and 0 where a norm is not finite."""
+def clip_factors(norms: Tensor, clip: float | Tensor, tally: Tally | None) -> Tensor:
+    """By what gradients of `norms` (b,) are multiplied, (b,): at most 1, and 0 where a norm is not finite. clip: one
+    for all, or (b,)."""
     finite = finite_norms(norms, clip, tally)
     return torch.where(finite, (clip / norms.clamp_min(1e-30)).clamp_max(1.0), 0.0)

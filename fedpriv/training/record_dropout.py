@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Hashable
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -57,6 +59,15 @@ class RecordDropout:
         self.model.to(example.device)
         self.layers = self._probe(example)
 
+    @staticmethod
+    def of(model: nn.Module, x: Tensor) -> RecordDropout:
+        """That of a network on records (groups) like those of x (n, ...), kept for the next call."""
+        known = _known.setdefault(model, {})
+        kind = x.shape[1:], x.dtype, x.device
+        if kind not in known:
+            known[kind] = RecordDropout(model, torch.zeros(x.shape[1:], dtype=x.dtype, device=x.device))
+        return known[kind]
+
     def _probe(self, example: Tensor) -> list[tuple[str, Masked, torch.Size]]:
         """Each layer that a forward pass calls, with its buffer's name and the shape of one record's mask."""
         found: list[tuple[str, Masked, torch.Size]] = []
@@ -91,3 +102,7 @@ class RecordDropout:
             words = random_words(keys, names, math.prod(shape), layer.mask.device).view(len(keys), *shape)
             found[name] = (words > threshold(layer.p)) * (1 / (1 - layer.p) if layer.p < 1 else 0.0)
         return found
+
+
+_known: WeakKeyDictionary[nn.Module, dict[Hashable, RecordDropout]] = WeakKeyDictionary()
+"""By network and what its records are like: networks are looked at and copied once, not in every round."""

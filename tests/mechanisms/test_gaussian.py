@@ -12,6 +12,7 @@ from scipy import stats
 from fedpriv.encoding.base import LEAST_STEPS
 from fedpriv.encoding.fixed_point import UNBOUNDED_RANGE, FixedPoint
 from fedpriv.errors import ConfigError
+from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import MOST_STEPS, TAIL, Gaussian
 from fedpriv.mechanisms.none import NoMechanism
@@ -111,6 +112,21 @@ def test_a_share_is_made_for_one_bound_unless_told_otherwise():
     seen, noise = one.noised(np.zeros(4), np.random.default_rng(0))
     np.testing.assert_array_equal(noise, one.noise_share(4, 1, np.random.default_rng(0)))
     assert not seen.any()
+
+
+@pytest.mark.parametrize("mechanism", [Gaussian(0.5, 3.0), Gaussian(2.0, 0.0), NoMechanism()])
+def test_simulated_noise_is_as_many_gaussian_numbers_times_what_is_told(mechanism):
+    total = np.linspace(-1, 1, 6)
+    for sensitivity in (1.0, 0.2):
+        rng, again = np.random.default_rng(5), np.random.default_rng(5)
+        seen, noise = mechanism.noised(total, rng, sensitivity=sensitivity)
+        assert np.array_equal(seen, total)
+        told = mechanism.simulated_deviation(sensitivity)
+        np.testing.assert_array_equal(noise + np.zeros(6), told * again.standard_normal(6))
+
+
+def test_mechanisms_tell_no_deviation_of_noise_that_is_not_gaussian():
+    assert Binomial(1.0, 2.0).simulated_deviation() is None
 
 
 def test_real_noise_keeps_the_range_that_messages_have():

@@ -30,7 +30,7 @@ def test_sums_and_evaluations_have_the_bits_of_single_ones(network, rows):
         theta = flatten(model) + 0.3 * torch.randn(len(flatten(model)))
         gradients = clipped_gradients(model, task, 0.1 + number / 4, shape=shape)
         labels = torch.randint(0, outputs, (rows,))
-        sums.append(_Sum(gradients, theta, torch.randn(rows, *shape), labels, Tally()))
+        sums.append(_Sum(gradients, theta, torch.randn(rows, *shape), labels, {}, Tally()))
         evaluations.append(_Evaluated(model, theta, x, y, task, 1024))
     assert len({work.kind for work in sums} | {None}) == 2
     assert len({work.kind for work in evaluations} | {None}) == 2
@@ -43,11 +43,27 @@ def test_sums_and_evaluations_have_the_bits_of_single_ones(network, rows):
     assert _Evaluated.together(evaluations) == [work.alone() for work in evaluations]
 
 
-def test_only_networks_without_chance_and_of_linear_layers_are_chains():
-    assert Chain.of(Mlp([5], False, 0.5).build((3,), 2), (3,)) is not None  # it drops nothing in its first block
-    assert Chain.of(Mlp([5, 5], False, 0.5).build((3,), 2), (3,)) is None
-    assert Chain.of(Mlp([5], True, 0.0).build((3,), 2), (3,)) is None
-    assert Chain.of(MnistCnn([2, 3], 4, 0.0).build((1, 20, 20), 2), (1, 20, 20)) is None
+def test_only_networks_without_chance_and_of_linear_layers_are_stacked():
+    def stackable(config, shape=(3,)):
+        return Chain.of(config.build(shape, 2), shape).stackable
+
+    assert stackable(Mlp([5], False, 0.5))  # it drops nothing in its first block
+    assert not stackable(Mlp([5, 5], False, 0.5))
+    assert not stackable(Mlp([5], True, 0.0))
+    assert not stackable(MnistCnn([2, 3], 4, 0.0), (1, 20, 20))
     assert Chain.of(nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True), nn.Linear(3, 2)), (3,)) is None
+    assert Chain.of(nn.Sequential(nn.Linear(3, 3), nn.Softmax(0), nn.Linear(3, 2)), (3,)) is None
+    twice = nn.Linear(3, 3)
+    assert Chain.of(nn.Sequential(twice, nn.ReLU(), twice), (3,)) is None
     one, other = (Chain.of(Mlp([5], False, 0.0).build((3,), n), (3,)) for n in (2, 3))
     assert one.name != other.name
+
+
+def test_looking_at_a_network_draws_nothing_and_leaves_its_mode():
+    torch.manual_seed(3)
+    model = Mlp([5, 5], False, 0.5).build((3,), 2)
+    model.eval()
+    state = torch.get_rng_state()
+    assert Chain.of(model, (3,)).draws
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not model.training

@@ -1,13 +1,15 @@
 import copy
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
 from one_by_one import Tokens, token_silo
 from torch import nn
 
 from fedpriv.errors import ConfigError
-from fedpriv.models.cnn import MnistCnn
+from fedpriv.models.cnn import CifarCnn, MnistCnn
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
 from fedpriv.tally import Tally
@@ -23,9 +25,8 @@ PROBLEMS = {
     "mlp": (Mlp([8, 7], False, 0.0), (5,), 3, Classification()),
     "group norm": (Mlp([8, 7], True, 0.0), (5,), 3, Classification()),
     "cnn": (MnistCnn([2, 3], 6, 0.0), (1, 20, 20), 4, Classification()),
+    "colour cnn": (CifarCnn([2, 3], [8, 6]), (3, 18, 18), 4, Classification()),
 }
-CLOSED = ("logistic regression", "softmax, no bias", "images", "mlp")
-"""Problems whose gradients are never formed one by one."""
 
 
 def problem(name, n=23):
@@ -56,7 +57,7 @@ def test_the_sum_is_that_of_a_loop_over_records(name, monkeypatch):
     expected = (clip / norms).clamp(max=1) @ rows
     tally = Tally()
     gradients = clipped_gradients(model, task, clip, shape=tuple(x.shape[1:]))
-    assert isinstance(gradients, module._Outer) == (name in CLOSED)
+    assert isinstance(gradients, module._Chained)
     torch.testing.assert_close(gradients.sum(theta, x, y, tally=tally), expected, rtol=1e-4, atol=1e-5)
     assert (tally.units, tally.nonfinite) == (23, 0)
     assert abs(tally.clipped - 11) <= 1  # the median itself may fall on either side
@@ -115,7 +116,7 @@ def test_networks_that_overwrite_activations_go_one_by_one():
     model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(inplace=True), nn.Linear(6, 3))
     x, y = torch.randn(9, 4), torch.arange(9) % 3
     gradients = clipped_gradients(model, Classification(), 1.0, shape=(4,))
-    assert isinstance(gradients, module._PerRecord)
+    assert isinstance(gradients, module._Formed)
     rows = one_by_one(model, flatten(model), x, y, Classification())
     expected = (1 / rows.norm(dim=1)).clamp(max=1) @ rows
     torch.testing.assert_close(gradients.sum(flatten(model), x, y), expected, rtol=1e-4, atol=1e-5)
@@ -135,3 +136,71 @@ def test_token_ids_go_through_an_embedding():
 def test_batch_norm_is_refused():
     with pytest.raises(ConfigError, match="model=BatchNorm1d"):
         clipped_gradients(nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 2)), Classification(), 1.0, shape=(5,))
+
+
+@st.composite
+def image_networks(draw):
+    """Layers of all kinds whose gradients are summed without a gradient per record of the whole network."""
+    torch.manual_seed(draw(st.integers(0, 99)))
+    channels, side, layers = draw(st.integers(1, 3)), draw(st.integers(7, 10)), []
+    shape = (channels, side, side + draw(st.integers(0, 2)))
+    for _ in range(draw(st.integers(1, 2))):
+        groups, width = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+        how = {
+            "stride": draw(st.integers(1, 2)),
+            "padding": draw(st.integers(0, 2)),
+            "dilation": draw(st.integers(1, 2)),
+        }
+        layers.append(nn.Conv2d(channels, groups * width, (2, 3), bias=draw(st.booleans()), **how))
+        channels = groups * width
+        layers += [nn.GroupNorm(groups, channels, affine=draw(st.booleans()))] if draw(st.booleans()) else []
+        layers.append(draw(st.sampled_from([nn.ReLU(), nn.Tanh(), nn.MaxPool2d(2, 1, 1), nn.AvgPool2d(1)])))
+    features = int(nn.Sequential(*layers, nn.Flatten())(torch.zeros(1, *shape)).shape[1])
+    hidden = 2 * draw(st.integers(2, 4))
+    body = [nn.Flatten(), nn.Linear(features, hidden), nn.GroupNorm(2, hidden), nn.ReLU()]
+    return nn.Sequential(nn.Sequential(*layers), *body, nn.Linear(hidden, 3, bias=draw(st.booleans()))), shape
+
+
+@settings(max_examples=30, deadline=None)
+@given(image_networks(), st.integers(1, 6), st.floats(0.05, 2.0))
+def test_any_chain_sums_what_single_records_give(network, n, share):
+    model, shape = network
+    model, task = model.double(), Classification()
+    x, y = torch.randn(n, *shape, dtype=torch.float64), torch.arange(n) % 3
+    theta = flatten(model)
+    rows = one_by_one(model, theta, x, y, task)
+    clip = share * float(rows.norm(dim=1).median()) + 1e-9
+    gradients = clipped_gradients(model, task, clip, shape=shape)
+    assert isinstance(gradients, module._Chained)
+    expected = (clip / rows.norm(dim=1).clamp_min(1e-30)).clamp(max=1) @ rows
+    torch.testing.assert_close(gradients.sum(theta, x, y), expected, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_in_single_precision_sums_are_within_a_millionth_of_the_clip(name):
+    model, x, y, task = problem(name)
+    theta = flatten(model)
+    gradients = clipped_gradients(model, task, 0.7, shape=tuple(x.shape[1:]))
+    single = gradients.sum(theta, x, y)
+    rows = one_by_one(model.double(), theta.double(), x.double(), y, task)
+    expected = (0.7 / rows.norm(dim=1)).clamp(max=1) @ rows
+    assert (single - expected).norm() <= 1e-6 * 0.7 * len(x)
+
+
+def test_groups_and_layers_that_nobody_knows_are_formed_one_by_one():
+    torch.manual_seed(1)
+    x, y, task = torch.randn(4, 3, 5), torch.arange(12).view(4, 3) % 2, Classification()
+    model = Mlp([6], False, 0.0).build((5,), 2)
+    gradients = clipped_gradients(model, task, 0.3, shape=(5,), group=3)
+    assert isinstance(gradients, module._Formed)
+    rows = []
+    for own, labels in zip(x, y):
+        loss = task.loss(model(own), labels, torch.full((3,), 1 / 3))
+        rows.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))]))
+    norms = torch.stack(rows).norm(dim=1, keepdim=True)
+    expected = (torch.stack(rows) * (0.3 / norms).clamp(max=1)).sum(0).double()
+    torch.testing.assert_close(gradients.sum(flatten(model), x, y), expected, rtol=1e-4, atol=1e-6)
+    known = (nn.Conv2d(2, 2, 1, groups=2), nn.Conv2d(2, 2, 3, padding="same"), nn.Flatten(0))
+    for layer in known:
+        body = nn.Sequential(layer, nn.Flatten(), nn.Linear(18, 2))
+        assert isinstance(clipped_gradients(body, task, 1.0, shape=(2, 3, 3)), module._Formed)

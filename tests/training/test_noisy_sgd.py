@@ -4,6 +4,9 @@ import torch
 from one_by_one import Tokens, token_silo
 from scipy.stats import chi2
 
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
 from fedpriv.tally import Tally
@@ -13,13 +16,11 @@ from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, partition_batches, s
 from fedpriv.training.vectors import flatten
 
 
-def quiet(total):
-    return total, 0.0
-
-
-def run(gradients, theta, x, y, recipe, noise, order, dropout_seed, tally=None):
-    random = {"noised": noise, "order": order, "dropout_seed": dropout_seed}
-    return noisy_sgd(gradients, recipe, theta=theta, x=x, y=y, tally=tally, **random)
+def run(gradients, theta, x, y, recipe, order, dropout_seed=0, *, multiplier=0.0, noise=None, tally=None):
+    """`multiplier`: the noise's standard deviation over the clip."""
+    mechanism = Gaussian(gradients.clip, multiplier) if multiplier else NoMechanism()
+    random = {"order": order, "noise": noise or np.random.default_rng(0), "dropout_seed": dropout_seed}
+    return noisy_sgd(gradients, recipe, theta=theta, x=x, y=y, mechanism=mechanism, tally=tally, **random)
 
 
 def problem(model=None, n=20, features=5, clip=0.4):
@@ -47,37 +48,61 @@ def test_every_record_is_equally_likely_in_every_batch():
     assert chi2.sf(statistic, 12) > 1e-6
 
 
-@pytest.mark.parametrize("steps", [1, 2, 5])
-def test_it_is_a_slow_loop_over_records(steps):
-    gradients, theta, x, y = problem()
-    recipe, rng = NoisySgd(steps, 8, 0.7), np.random.default_rng(3)
-    noise = [rng.standard_normal(len(theta)) for _ in range(steps - 1)] + [0.0]
+NETWORKS = {
+    "mlp": (Mlp([6], False, 0.0), (5,)),
+    "group norm": (Mlp([6], True, 0.0), (5,)),
+    "cnn": (MnistCnn([2, 3], 6, 0.0), (1, 20, 20)),
+    "dropout": (Mlp([6, 6], False, 0.5), (5,)),
+    "embedding": (None, (4,)),
+}
+
+
+def network(name):
+    """Clipped gradients, parameters and records of a network."""
+    config, shape = NETWORKS[name]
+    torch.manual_seed(2)
+    if config is None:
+        model, data = Tokens(), token_silo([20])
+        x, y = data.x, data.y
+    else:
+        model, x, y = config.build(shape, 3), torch.randn(20, *shape), torch.arange(20) % 3
+    return clipped_gradients(model, Classification(), 0.4, shape=shape), flatten(model).double().numpy(), x, y
+
+
+@pytest.mark.parametrize(("steps", "size"), [(1, 8), (2, 8), (5, 8), (1, 1), (2, 1), (43, 1)])
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "dropout"])
+def test_it_is_a_slow_loop_over_records(name, steps, size):
+    gradients, theta, x, y = network(name)
+    recipe, rng = NoisySgd(steps, size, 0.7), np.random.default_rng(3)
+    noise = [0.12 * rng.standard_normal(len(theta)) for _ in range(steps - 1)] + [0.0]
     tally = Tally()
-    draws = iter(noise)
-    change = run(gradients, theta, x, y, recipe, lambda total: (total, next(draws)), np.random.default_rng(4), 0, tally)
-    expected = theta.copy()
-    for batch, extra in zip(partition_batches(20, 8, steps, order=np.random.default_rng(4)), noise):
+    random = {"noise": np.random.default_rng(3), "tally": tally, "multiplier": 0.3}
+    change = run(gradients, theta, x, y, recipe, np.random.default_rng(4), **random)
+    expected, seen = theta.copy(), Tally()
+    for batch, extra in zip(partition_batches(20, size, steps, order=np.random.default_rng(4)), noise):
         start = torch.from_numpy(expected).float()
-        mean = sum(gradients.sum(start, x[i : i + 1], y[i : i + 1]).numpy() for i in batch) / 8
-        expected = expected - 0.7 * (mean + extra)
+        each = [gradients.sum(start, x[i : i + 1], y[i : i + 1], tally=seen).numpy() for i in batch]
+        expected = expected - 0.7 * (sum(each) / size + extra)
     np.testing.assert_allclose(change, expected - theta, rtol=1e-5, atol=1e-6)
-    assert tally.units == 8 * steps
+    assert (tally.units, tally.clipped, tally.nonfinite) == (size * steps, seen.clipped, 0)
+    assert tally.norm_sum == pytest.approx(seen.norm_sum, rel=1e-5)
 
 
-def test_the_noise_of_all_steps_but_the_last_adds_up():
+@pytest.mark.parametrize("size", [1, 4])
+def test_the_noise_of_all_steps_but_the_last_adds_up(size):
     """Records of zeros on a layer without bias have no gradient: what remains is noise."""
     gradients, theta, x, y = problem(Linear(bias=False), features=800)
     rng, steps, total = np.random.default_rng(5), 6, 0.0
     for _ in range(4):
-        recipe = NoisySgd(steps, 4, 0.3)
-        change = run(gradients, theta, 0 * x, y, recipe, lambda g: (g, 1.7 * rng.standard_normal(len(g))), rng, 0)
+        recipe = NoisySgd(steps, size, 0.3)
+        change = run(gradients, theta, 0 * x, y, recipe, rng, multiplier=1.7 / gradients.clip, noise=rng)
         total += float((change**2).sum()) / ((steps - 1) * (0.3 * 1.7) ** 2)
     assert min(chi2.cdf(total, 4 * 2400), chi2.sf(total, 4 * 2400)) > 1e-6
 
 
 def test_without_noise_and_clipping_a_full_batch_is_gradient_descent():
     gradients, theta, x, y = problem(clip=float("inf"))
-    change = run(gradients, theta, x, y, NoisySgd(3, 20, 0.5), quiet, np.random.default_rng(0), 0)
+    change = run(gradients, theta, x, y, NoisySgd(3, 20, 0.5), np.random.default_rng(0))
     optimizer = torch.optim.SGD(gradients.model.parameters(), lr=0.5)
     for _ in range(3):
         optimizer.zero_grad()
@@ -91,18 +116,17 @@ def test_token_ids_train_as_they_are():
     model, data = Tokens(), token_silo([20])
     gradients, theta = clipped_gradients(model, Classification(), float("inf"), shape=(4,)), flatten(model)
     recipe, order = NoisySgd(1, 20, 0.5), np.random.default_rng(0)
-    change = run(gradients, theta.double().numpy(), data.x, data.y, recipe, quiet, order, 0)
+    change = run(gradients, theta.double().numpy(), data.x, data.y, recipe, order)
     torch.nn.functional.cross_entropy(model(data.x), data.y).backward()
     gradient = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
     np.testing.assert_allclose(change, -0.5 * gradient.numpy(), rtol=1e-4, atol=1e-6)
 
 
-def test_dropout_comes_from_its_seed():
-    gradients, theta, x, y = problem(Mlp([6, 6], False, 0.5))
-    recipe = NoisySgd(2, 10, 0.5)
-    one, again, other = (
-        run(gradients, theta, x, y, recipe, quiet, np.random.default_rng(0), seed) for seed in (1, 1, 2)
-    )
+@pytest.mark.parametrize("size", [1, 10])
+def test_dropout_comes_from_its_seed(size):
+    gradients, theta, x, y = network("dropout")
+    recipe = NoisySgd(2, size, 0.5)
+    one, again, other = (run(gradients, theta, x, y, recipe, np.random.default_rng(0), seed) for seed in (1, 1, 2))
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
 
@@ -111,7 +135,7 @@ def test_dropout_comes_from_its_seed():
 def test_a_batch_that_cannot_be_filled_is_refused(size):
     gradients, theta, x, y = problem()
     with pytest.raises(ValueError, match=f"batches of {size} from 20 records"):
-        run(gradients, theta, x, y, NoisySgd(1, size, 0.5), quiet, np.random.default_rng(0), 0)
+        run(gradients, theta, x, y, NoisySgd(1, size, 0.5), np.random.default_rng(0))
 
 
 def test_long_records_are_scaled_and_short_ones_stay():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -26,9 +27,25 @@ class Link:
     kind: type[Layer[Any]]
     pool: tuple[int, int] = (1, 1)
 
+    @property
+    def name(self) -> Hashable:
+        """Equal for leaves that compute the same from equal parameters."""
+        return settings(self.module)
+
+    @property
+    def draws(self) -> bool:
+        """Whether the leaf draws random numbers."""
+        return isinstance(self.module, nn.Dropout | nn.Dropout2d)
+
     def order(self, parameter: Tensor) -> tuple[int, ...]:
         """In which order of dimensions the stacked layer keeps one user's `parameter`."""
         return self.kind.stored.get(parameter.dim(), tuple(range(parameter.dim())))
+
+
+def settings(layer: nn.Module) -> Hashable:
+    """A layer's type and all that it was made with; its parameters come from outside."""
+    kept = {key: value for key, value in vars(layer).items() if not key.startswith("_") and key != "training"}
+    return type(layer), *kept.items(), getattr(layer, "bias", None) is None
 
 
 _compiled: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], list[Link] | None]] = WeakKeyDictionary()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedpriv.training.schedule import Batch, Limits, Step
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
@@ -96,7 +96,7 @@ class Stacked(UserTrainer[StackedState]):
         super().__init__(problem)
         device, cost = problem.start.device, problem.cost
         self.buffers = BufferPool(device)
-        self.dropping = [i for i, link in enumerate(links) if isinstance(link.module, nn.Dropout | nn.Dropout2d)]
+        self.dropping = [i for i, link in enumerate(links) if link.draws]
         self.loaded: tuple[Program, Batch] | None = None
         self.limits = Limits(
             step_cost=STEP_TIME * (1 + cost.layers) / cost.row_time,

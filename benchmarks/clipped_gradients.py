@@ -1,0 +1,158 @@
+"""The sum of a batch's clipped per-record gradients: fedpriv beside Opacus, same network, records and clip, one core.
+
+`ghost` is Opacus' GradSampleModuleFastGradientClipping: norms by hooks, then a second backward pass. `vectorised` is
+its GradSampleModule, a gradient per record by hooks, and `functorch` the same by torch.func. All of them take turns in
+one process; the ratio is the median over turns of the fastest Opacus way's processor seconds over fedpriv's. Before, it
+is made sure that sums agree; for networks with dropout, where everybody draws masks in their own way, without it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks._apart import apart
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+TURNS, GOAL, CLIP, ROWS = 15, 1.0, 1.0, 606
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network of fedpriv.models and the records that it reads."""
+
+    name: str
+    shape: tuple[int, ...]
+    outputs: int
+
+    def build(self, dropout: float) -> nn.Module:
+        """The network, with its dropout."""
+        from fedpriv.models.cnn import CifarCnn, MnistCnn
+        from fedpriv.models.mlp import Mlp
+
+        models = {
+            "odd/even MLP": Mlp([64], False, 0.0),
+            "MNIST CNN": MnistCnn([10, 20], 50, dropout),
+            "CIFAR CNN": CifarCnn([6, 16], [120, 84]),
+        }
+        return models[self.name].build(self.shape, self.outputs)
+
+
+CASES = [
+    Case("odd/even MLP", (50,), 2),
+    Case("MNIST CNN", (1, 28, 28), 10),
+    Case("CIFAR CNN", (3, 32, 32), 10),
+]
+OURS = "fedpriv"
+
+
+def main() -> None:
+    """Run every case in a process of its own, and print a table."""
+    print(f"{ROWS} records, processor milliseconds of a sum, median of {TURNS} turns")
+    for case in CASES:
+        times = apart(measure, case)
+        theirs = [name for name in times if name != OURS]
+        best = min(theirs, key=lambda name: float(np.median(times[name])))
+        ratio = np.median(np.array(times[best]) / np.array(times[OURS]))
+        shown = "  ".join(f"{name} {1e3 * float(np.median(spent)):8.1f}" for name, spent in times.items())
+        print(f"{case.name:>14}  {shown}  ratio {ratio:5.2f}  goal {GOAL}", flush=True)
+
+
+def measure(case: Case) -> dict[str, list[float]]:
+    """Processor seconds of every turn."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    x, y = torch.randn(ROWS, *case.shape), torch.randint(0, case.outputs, (ROWS,))
+    _agree(ways(case.build(0.0), x, y))
+    running = ways(case.build(0.5), x, y)
+    times: dict[str, list[float]] = {name: [] for name in running}
+    for turn in range(TURNS + 2):
+        for name, way in running.items():
+            since = time.process_time()
+            way()
+            if turn >= 2:  # the first ones meet every kernel for the first time
+                times[name].append(time.process_time() - since)
+    return times
+
+
+def ways(network: nn.Module, x: Tensor, y: Tensor) -> dict[str, Callable[[], Tensor]]:
+    """Each gives the sum (d,) of clipped gradients."""
+    import copy
+
+    from opacus.grad_sample import GradSampleModule
+
+    vectorised = GradSampleModule(copy.deepcopy(network), loss_reduction="sum")
+    functorch = GradSampleModule(copy.deepcopy(network), loss_reduction="sum", force_functorch=True)
+    return {
+        OURS: _ours(network, x, y),
+        "ghost": _ghost(copy.deepcopy(network), x, y),
+        "vectorised": lambda: _clipped(vectorised, x, y),
+        "functorch": lambda: _clipped(functorch, x, y),
+    }
+
+
+def _agree(sums: dict[str, Callable[[], Tensor]]) -> None:
+    """Raise ValueError when two ways give different sums."""
+    ours = sums[OURS]()
+    for name, way in sums.items():
+        differs = float((way().double() - ours).norm() / ours.norm())
+        if differs > 1e-4:  # Opacus divides by the norm plus 1e-6, in float32
+            raise ValueError(f"{name} differs from {OURS} by {differs:.1e}")
+
+
+def _ours(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
+    from fedpriv.tally import Tally
+    from fedpriv.tasks import Classification
+    from fedpriv.training.batch_sums import clipped_sums
+    from fedpriv.training.vectors import flatten
+
+    keys = np.arange(len(x), dtype=np.uint64)
+    sums = clipped_sums(CLIP, network, Classification(), x.unsqueeze(1), y.unsqueeze(1), lambda: keys, Tally())
+    theta, batch = flatten(network), np.arange(len(x))
+    return lambda: sums(theta, batch, 0)
+
+
+def _ghost(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
+    import torch
+    from opacus.grad_sample import GradSampleModuleFastGradientClipping
+    from torch.nn.functional import cross_entropy
+
+    module: Any = GradSampleModuleFastGradientClipping(network, max_grad_norm=CLIP, loss_reduction="sum")
+
+    def clipped() -> Tensor:
+        module.zero_grad()
+        losses = cross_entropy(module(x), y, reduction="none")
+        losses.sum().backward(retain_graph=True)
+        module.zero_grad()
+        factors = module.get_clipping_coef()
+        module.disable_hooks()
+        (factors * losses).sum().backward()
+        module.enable_hooks()
+        return torch.cat([parameter.grad.flatten() for parameter in network.parameters()])
+
+    return clipped
+
+
+def _clipped(module: Any, x: Tensor, y: Tensor) -> Tensor:
+    """Gradients per record, their norms, and the weighted sum, as Opacus' optimiser takes it."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    module.zero_grad()
+    cross_entropy(module(x), y, reduction="sum").backward()
+    samples = [parameter.grad_sample for parameter in module.parameters()]
+    norms = torch.stack([sample.flatten(1).norm(dim=1) for sample in samples], 1).norm(dim=1)
+    factors = (CLIP / (norms + 1e-6)).clamp(max=1.0)
+    return torch.cat([torch.einsum("i,i...", factors, sample).flatten() for sample in samples])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""What layers with parameters add to sums of clipped per-record gradients, given one backward pass for all records.
+
+A linear layer that reads a and whose output has the gradient g has the record's gradient g a^T, with norm |g| |a| and
+never formed: weighting the rows of g gives the sum in one product (Goodfellow: Efficient per-example gradient
+computations, 2015). Convolutions and normalisations share their few parameters between many positions. There a record's
+own gradient of the layer is smaller than what its norm would take without it (Bu, Mao, Xu: Scalable and efficient
+training of large convolutional neural networks with differential privacy, NeurIPS 2022, compare positions^2 with
+parameters), so it is formed for a piece of a batch, one layer at a time.
+
+Arguments: k networks with b records each; h (k b, ...) is what a layer reads; parameters (k, n) are flat. All but
+linear layers know k = 1 alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+SMALL = 400
+"""Multiply-adds below which torch makes batched products by loops of its own, and not by the library's."""
+PATCHES_AT_ONCE = 2**20
+"""Numbers of a convolution's patches in memory at once; more would leave a processor's caches."""
+
+
+class Pass(ABC):
+    """A layer's pass over a batch. written: what it gives, whose gradient is asked for."""
+
+    written: Tensor
+
+    @property
+    def rows(self) -> Tensor:
+        """`written` as the next layer reads it, (k b, ...)."""
+        return self.written
+
+    @abstractmethod
+    def squares(self, gradient: Tensor) -> Tensor:
+        """The squared norms (k, b) float64 of the records' gradients of this layer; gradient: of `written`."""
+
+    @abstractmethod
+    def sums(self, factors: Tensor) -> list[Tensor]:
+        """For each parameter (k, n) float64: the sum of the records' gradients times factors (k, b). A record of factor
+        0 adds nothing, be it finite or not. Comes after `squares`."""
+
+
+class LinearPass(Pass):
+    """A linear layer on one row a record. A product is made for all k networks at once, which gives the bits of k
+    single ones; only small ones would take another kernel, and are made one by one."""
+
+    def __init__(self, layer: nn.Linear, parameters: Sequence[Tensor], h: Tensor) -> None:
+        k, biased = len(parameters[0]), layer.bias is not None
+        self.biased, self.read = biased, h.view(k, -1, layer.in_features)
+        weight = parameters[0].reshape(k, *layer.weight.shape)
+        if self.read.shape[1] * layer.weight.numel() < SMALL:
+            offsets = parameters[1].unbind() if biased else [None] * k
+            each = [functional.linear(*own) for own in zip(self.read.unbind(), weight.unbind(), offsets)]
+            self.written = torch.stack(each)
+        elif biased:
+            self.written = torch.baddbmm(parameters[1].unsqueeze(1), self.read, weight.transpose(1, 2))
+        else:
+            self.written = torch.bmm(self.read, weight.transpose(1, 2))
+
+    @property
+    def rows(self) -> Tensor:
+        return self.written.flatten(0, 1)
+
+    def squares(self, gradient: Tensor) -> Tensor:
+        self.a, self.g = self.read.detach().double(), gradient.double()
+        a, g = (torch.linalg.vector_norm(rows, dim=2).square() for rows in (self.a, self.g))
+        return g * (a + self.biased)
+
+    def sums(self, factors: Tensor) -> list[Tensor]:
+        g, a = (_kept(rows, factors) for rows in (self.g * factors.unsqueeze(2), self.a))
+        weight = products(g.transpose(1, 2), a).flatten(1)
+        return [weight, g.sum(1)] if self.biased else [weight]
+
+
+class FormedPass(Pass):
+    """A layer whose gradients are formed record by record."""
+
+    @abstractmethod
+    def formed(self, gradient: Tensor) -> list[Tensor]:
+        """Each parameter's (b, n)."""
+
+    def squares(self, gradient: Tensor) -> Tensor:
+        self.own = [each.double() for each in self.formed(gradient)]
+        norms = torch.stack([torch.linalg.vector_norm(each, dim=1) for each in self.own])
+        return norms.square().sum(0, keepdim=True)
+
+    def sums(self, factors: Tensor) -> list[Tensor]:
+        return [factors @ _kept(each.unsqueeze(0), factors).squeeze(0) for each in self.own]
+
+
+class ConvolutionPass(FormedPass):
+    """A convolution; its kernel meets every patch that it reads."""
+
+    def __init__(self, layer: nn.Conv2d, parameters: Sequence[Tensor], h: Tensor) -> None:
+        self.layer, self.read = layer, h.detach()
+        weight, *bias = (own.view(own_shape) for own, own_shape in zip(parameters, _shapes(layer)))
+        self.written = functional.conv2d(
+            h, weight, *(bias or [None]), stride=layer.stride, padding=layer.padding, dilation=layer.dilation
+        )
+
+    def formed(self, gradient: Tensor) -> list[Tensor]:
+        layer, g = self.layer, gradient.flatten(2)
+        how: dict[str, Any] = {"dilation": layer.dilation, "padding": layer.padding, "stride": layer.stride}
+        size = max(1, PATCHES_AT_ONCE // (layer.weight[0].numel() * g.shape[2]))
+        weight = g.new_empty((len(g), len(layer.weight), layer.weight[0].numel()))
+        for own, rows, read in zip(*(torch.split(t, size) for t in (weight, g, self.read))):
+            patches = functional.unfold(read, layer.kernel_size, **how)
+            torch.bmm(rows, patches.transpose(1, 2), out=own)
+        return [weight.flatten(1), g.sum(2)] if layer.bias is not None else [weight.flatten(1)]
+
+
+class GroupNormPass(FormedPass):
+    """GroupNorm with its scale and offset, on rows (b, channels, ...)."""
+
+    def __init__(self, layer: nn.GroupNorm, parameters: Sequence[Tensor], h: Tensor) -> None:
+        normal = functional.group_norm(h, layer.num_groups, eps=layer.eps)
+        scale, offset = (own.view(-1, *[1] * (h.dim() - 2)) for own in parameters)
+        self.normal, self.written = normal.detach(), normal * scale + offset
+
+    def formed(self, gradient: Tensor) -> list[Tensor]:
+        scale, offset = (own.reshape(*own.shape[:2], -1).sum(2) for own in (gradient * self.normal, gradient))
+        return [scale, offset]
+
+
+PASSES: dict[type[nn.Module], Callable[[Any, Sequence[Tensor], Tensor], Pass]] = {
+    nn.Linear: LinearPass,
+    nn.Conv2d: ConvolutionPass,
+    nn.GroupNorm: GroupNormPass,
+}
+"""By the type of the layer."""
+
+
+def numbers(layer: nn.Module, read: torch.Size, written: torch.Size) -> int:
+    """How many numbers a pass keeps for one record, given the shapes (1, ...) of what it reads and writes."""
+    formed = 0 if isinstance(layer, nn.Linear) else sum(own.numel() for own in layer.parameters())
+    return read.numel() + written.numel() + formed
+
+
+def products(left: Tensor, right: Tensor) -> Tensor:
+    """(k, m, n): the products of (k, m, b) and (k, b, n), with the bits of single ones."""
+    if left[0].numel() * right.shape[2] < SMALL:
+        return torch.stack([one @ other for one, other in zip(left.unbind(), right.unbind())])
+    return torch.bmm(left, right)
+
+
+def _kept(rows: Tensor, factors: Tensor) -> Tensor:
+    """Rows (k, b, n) without those of factor 0, whose NaN and infinity would remain."""
+    return rows if bool(factors.all()) else torch.where(factors.unsqueeze(2) > 0, rows, 0.0)
+
+
+def _shapes(layer: nn.Module) -> list[torch.Size]:
+    return [own.shape for own in layer.parameters()]

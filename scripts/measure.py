@@ -1,0 +1,78 @@
+"""The runs behind the measured table of Lowy et al.'s methods: `python -m scripts.measure FOLDER`, then
+`python -m scripts.measured 12=FOLDER/12 25=FOLDER/25`.
+
+For 12 and 25 silos a round (lowy/fig5, fig4), every method with every step size and variant on the first splits, and
+then, for each method, noise and epsilon, the settings with the least training loss on all splits. Runs of a sweep go
+side by side in one process. Started again with the same folder, it goes on where it was: sweeps that are done are left
+alone, others take up their runs.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from fedpriv.figures.method_choice import LOCAL, MINIBATCH, SPIDER, Choice, choose
+from fedpriv.figures.runs import find_runs
+
+EXPERIMENTS = {12: "lowy/fig5", 25: "lowy/fig4"}
+FIRST, LATER = "0,1", "2,3,4"
+"""Splits that settings are chosen on, and the others."""
+STEP_SIZES = "0.0342181,0.105399,0.324652"
+RECORD_STEP_SIZES = "1.2341e-4,3.8e-4,1.1709e-3,3.6e-3,1.1109e-2"
+"""Local SGD takes hundreds of steps a round."""
+METHODS = {
+    MINIBATCH: ("algo=minibatch_sgd",),
+    SPIDER: ("algo=spider", "algo.variant=alternate"),
+    LOCAL: ("algo=local_sgd", "algo.local_steps=606"),
+}
+GRIDS = {
+    "minibatch_sgd": (*METHODS[MINIBATCH], f"preset.local_lr={STEP_SIZES}"),
+    "minibatch_sgd_long": (*METHODS[MINIBATCH], "preset.local_lr=1.0", "algo.epsilon=3,6,12,18"),
+    "spider": (*METHODS[SPIDER], f"preset.local_lr={STEP_SIZES}"),
+    "spider_long": (*METHODS[SPIDER], "preset.local_lr=1.0", "algo.epsilon=3,6,12,18"),
+    "local_sgd": (*METHODS[LOCAL], f"preset.local_lr={RECORD_STEP_SIZES}"),
+}
+"""The words of each sweep on the first splits, by the name of its folder."""
+
+
+def main(words: list[str]) -> None:
+    """Run everything below the folder that `words` names."""
+    [folder] = map(Path, words)
+    for silos, name in EXPERIMENTS.items():
+        below = folder / str(silos)
+        for place, grid in GRIDS.items():
+            sweep(name, below / place, *grid, f"seed={FIRST}")
+        for place, again in chosen(choose(find_runs([below / place for place in GRIDS]))).items():
+            sweep(name, below / place, *again, f"seed={LATER}")
+
+
+def chosen(choices: list[Choice]) -> dict[str, tuple[str, ...]]:
+    """The words of the sweeps that take chosen settings to the other splits, by the names of their folders."""
+    alike: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for choice in choices:
+        rate = next(word.partition("=")[2] for word in choice.settings.split() if "_lr=" in word)
+        alike[choice.method, choice.calibration, rate].append(choice.epsilon)
+    found = {}
+    for (method, calibration, rate), epsilons in alike.items():
+        at = ",".join(f"{epsilon:g}" for epsilon in sorted(epsilons))
+        words = (f"algo.calibration={calibration}", f"preset.local_lr={rate}", f"algo.epsilon={at}")
+        place = f"{method.lower().replace(' ', '_')}_{calibration}_{rate}"
+        found[place] = (*METHODS[method], *words)
+    return found
+
+
+def sweep(name: str, folder: Path, *words: str) -> None:
+    """One sweep, unless it is done; a run that diverges fails, and its settings are not chosen."""
+    done = folder / "done"
+    if not done.exists():
+        usual = (f"experiment={name}", "hydra/launcher=stacked", f"hydra.sweep.dir={folder}", "preset.silo_clip=5")
+        ended = subprocess.run([sys.executable, "-m", "fedpriv", *usual, *words], check=False)
+        if ended.returncode >= 0 and folder.exists():  # else it was killed, or never began
+            done.touch()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

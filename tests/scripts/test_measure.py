@@ -1,0 +1,50 @@
+"""The sweeps behind the measured table."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fedpriv.compose import CommandLine, each_job
+from fedpriv.figures.method_choice import LOCAL, MINIBATCH, SPIDER, Choice
+from scripts import measure
+
+
+def choice(method, calibration, epsilon, settings):
+    numbers = dict.fromkeys(("certified", "claimed", "error", "deviation", "loss", "mapping", "heterogeneity"), 1.0)
+    return Choice(method, calibration, epsilon, splits=2, delta=1e-6, settings=settings, **numbers)
+
+
+def test_settings_that_are_chosen_alike_are_one_sweep():
+    found = measure.chosen(
+        [
+            choice(MINIBATCH, "paper", 3.0, "global_lr=0.105399 clip=5"),
+            choice(MINIBATCH, "paper", 0.75, "global_lr=0.105399 clip=5"),
+            choice(MINIBATCH, "paper", 18.0, "global_lr=1.0 clip=5"),
+            choice(LOCAL, "certified", 6.0, "local_lr=0.0036 clip=5 local_steps=606"),
+        ]
+    )
+    assert len(found) == 3
+    assert found["mb-sgd_paper_0.105399"][-1] == "algo.epsilon=0.75,3"
+    assert found["local_sgd_certified_0.0036"][:2] == measure.METHODS[LOCAL]
+
+
+def test_a_sweep_that_is_done_is_left_alone_and_a_killed_one_is_not_done(tmp_path, monkeypatch):
+    folder, asked = tmp_path / "spider", []
+    folder.mkdir()
+    codes = iter([-9, 1])
+    monkeypatch.setattr(
+        measure.subprocess, "run", lambda words, check: asked.append(words) or SimpleNamespace(returncode=next(codes))
+    )
+    for _ in range(3):
+        measure.sweep("lowy/fig4", folder, *measure.GRIDS["spider"])
+    assert len(asked) == 2
+    assert f"hydra.sweep.dir={folder}" in asked[0]
+
+
+@pytest.mark.parametrize("grid", measure.GRIDS)
+def test_the_words_of_every_grid_make_a_sweep(grid):
+    words = ["experiment=lowy/fig5", "hydra/launcher=stacked", "preset.silo_clip=5", *measure.GRIDS[grid], "seed=0"]
+    job = next(each_job(CommandLine(words, True, None), Path(__file__).parents[2] / "conf"))
+    assert (job.algo.cohort, job.algo.clip, job.rounds) == (12, 5, 25)
+    assert job.algo.epsilon == (3 if grid.endswith("long") else 0.75)
