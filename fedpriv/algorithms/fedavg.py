@@ -43,6 +43,10 @@ class WholeSilo(SiloAlgorithm):
         require(0 < self.local_lr < np.inf, "algo.local_lr", self.local_lr, "a positive number")
         require(0 < self.global_lr < np.inf, "algo.global_lr", self.global_lr, "a positive number")
 
+    @property
+    def pools_records(self) -> bool:
+        return True
+
     def recipe(self, silo: Silo) -> Recipe:
         """How a silo's records change the model."""
         return Recipe(self.local_epochs, self.batch_size, self.local_lr, silo.deployment.optimizer)

@@ -148,9 +148,19 @@ def _evaluation(
     if not allocation.trains.all():
         rows = ~allocation.trains
         held_out = Records(corpus.train.x[rows], corpus.train.y[rows], allocation.silo[rows])
-    options = exp.options
+    options, test = exp.options, replace(corpus.test, silo=_silo_of(corpus.test, allocation))
     training = OnTraining(silo_data, exp.algo, options.optimum) if options.evaluate_training else None
-    return Evaluation(model, exp.data.task, device, corpus.test, held_out, training)
+    return Evaluation(model, exp.data.task, device, test, held_out, training)
+
+
+def _silo_of(test: Records, allocation: Allocation) -> np.ndarray | None:
+    """The silo of each central test record, (n,) int64, where each record's owner is known and every owner is in one
+    silo alone."""
+    if test.user is None:
+        return test.silo
+    home = np.full(allocation.n_users, -1)
+    home[allocation.user] = allocation.silo
+    return home[test.user] if (home[allocation.user] == allocation.silo).all() else None
 
 
 def _initial_model(exp: Experiment) -> tuple[nn.Module, np.ndarray]:
