@@ -18,6 +18,7 @@ SMALLER = {
     "hu": ["algo.epsilon=1"],
     "huang": ["algo.epsilon=1", "allocator.n_silos=20", "algo.local_steps=1"],
     "lowy": ["algo.epsilon=1", "preset.local_lr=0.1", "preset.silo_clip=1"],
+    "secured_fl": ["preset.n_users=12", "preset.n_silos=9"],
 }
 """What makes a paper's experiments smaller still."""
 

@@ -47,12 +47,12 @@ class WholeSilo(SiloAlgorithm):
     def pools_records(self) -> bool:
         return True
 
-    def recipe(self, silo: Silo) -> Recipe:
+    def recipe(self, silo: Silo, query: Query) -> Recipe:
         """How a silo's records change the model."""
-        return Recipe(self.local_epochs, self.batch_size, self.local_lr, silo.deployment.optimizer)
+        return Recipe(self.local_epochs + query.again, self.batch_size, self.local_lr, silo.deployment.optimizer)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
-        return LocalUpdate(Training(self.recipe(silo), down["params"], pooled=True))
+        return LocalUpdate(Training(self.recipe(silo, query), down["params"], pooled=True))
 
     def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
         return state.with_params(state.params + self.global_lr / len(total.silos) * total.vector)

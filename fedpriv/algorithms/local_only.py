@@ -54,7 +54,7 @@ class LocalOnly(FedAvg):
                 pending[PARAMS] = start + block.deltas[0].double().cpu().numpy()
             return block.deltas[:, :0]
 
-        local = LocalUpdate(Training(self.recipe(silo), start, pooled=True), vectors, pending=pending)
+        local = LocalUpdate(Training(self.recipe(silo, query), start, pooled=True), vectors, pending=pending)
         return remembering(local, silo, pending) if self.keep_optimizer else local
 
     def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:

@@ -1,7 +1,7 @@
 """LEAF's JSON files (Caldas et al., LEAF: a benchmark for federated settings, 2018): records by user.
 
-What its preprocessing leaves with `-t sample --tf 0.9`: folders train and test of one or more files, with the same users
-in both, {"users": [name, ...], "num_samples": [n, ...], "user_data": {name: {"x": [...], "y": [...]}}}.
+What its preprocessing leaves with `-t sample --tf 0.9`: folders train and test of one or more files, with the same
+users in both, {"users": [name, ...], "num_samples": [n, ...], "user_data": {name: {"x": [...], "y": [...]}}}.
 """
 
 from __future__ import annotations

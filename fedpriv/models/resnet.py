@@ -54,6 +54,6 @@ class ResNet18(Model):
 
 
 def _block(before: int, after: int) -> int:
-    """Parameters of two convolutions of kernel 3, their normalisations and, where the widths differ, of a projection."""
+    """Parameters of two convolutions of kernel 3, their normalisations and, where widths differ, of a projection."""
     projection = before * after + 2 * after if before != after else 0
     return 9 * (before + after) * after + 4 * after + projection

@@ -50,7 +50,8 @@ class OnTraining:
 @dataclass(frozen=True)
 class Evaluation:
     """The records that models are evaluated on. test: the central ones, with the silo of each where that is known.
-    held_out: what silos hold back for tests, with the silo of each record; None where no silo does. training: how the silos' training records are looked at too; None: not at all."""
+    held_out: what silos hold back for tests, with the silo of each record; None where no silo does. training: how the
+    silos' training records are looked at too; None: not at all."""
 
     model: nn.Module
     task: Task
@@ -63,8 +64,8 @@ class Evaluation:
         """Loss and metrics on the central test split, the main metric on the records held out in the silos, and on
         demand what the training records say (`OnTraining`). Not private.
 
-        evaluated: one model (d,), or one a silo, in the order of the silos: then the numbers are means over silos. Where
-        a record's silo is known it counts for its own silo's model alone, and silos by how many records they have.
+        evaluated: one model (d,), or one a silo, in the order of the silos: then the numbers are means over silos.
+        Where a record's silo is known it counts for that silo's model alone, and silos by how many records they have.
         """
         if evaluated.ndim == 2:
             return self._mean(evaluated)

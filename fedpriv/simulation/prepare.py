@@ -19,7 +19,7 @@ from fedpriv.parties.party import PartySpec
 from fedpriv.query import SiloState
 from fedpriv.simulation.evaluation import Evaluation, OnTraining
 from fedpriv.simulation.helper import HelperSpec
-from fedpriv.simulation.rounds import SILO, Simulation
+from fedpriv.simulation.rounds import FAILED, SILO, Simulation
 from fedpriv.simulation.silo import SiloSpec
 from fedpriv.state import State
 
@@ -66,6 +66,7 @@ def prepare(
     remembered = silo_states(checkpoint or {})
     session = exp.engine.open(_specs(exp, deployment, silo_data, model, device=device), remembered)
     state = State.from_arrays(checkpoint) if checkpoint else exp.algo.init(params, deployment)
+    failed = (checkpoint or {}).get(FAILED)
     simulation = Simulation(
         algo=exp.algo,
         aggregation=exp.aggregation,
@@ -78,6 +79,8 @@ def prepare(
         evaluation=_evaluation(exp, corpus, allocation, silo_data, model=model, device=device),
         device=device,
         silo_states=remembered,
+        aborted=None if failed is None else (int(failed[0]), int(failed[1])),
+        failures=0 if failed is None else int(failed[2]),
     )
     try:
         try:
