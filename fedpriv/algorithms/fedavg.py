@@ -43,10 +43,6 @@ class WholeSilo(SiloAlgorithm):
         require(0 < self.local_lr < np.inf, "algo.local_lr", self.local_lr, "a positive number")
         require(0 < self.global_lr < np.inf, "algo.global_lr", self.global_lr, "a positive number")
 
-    @property
-    def pools_records(self) -> bool:
-        return True
-
     def recipe(self, silo: Silo, query: Query) -> Recipe:
         """How a silo's records change the model."""
         return Recipe(self.local_epochs + query.again, self.batch_size, self.local_lr, silo.deployment.optimizer)
@@ -72,6 +68,10 @@ class FedAvg(WholeSilo):
     @property
     def label(self) -> str:
         return "DEFAULT"
+
+    @property
+    def pools_records(self) -> bool:
+        return True
 
     def check(self, deployment: Deployment) -> None:
         name = type(deployment.mechanism).__name__.lower()
