@@ -107,6 +107,9 @@ class Experiment:
         object.__setattr__(self, "algo", self.aggregation.serving(self.algo))
         self.allocator.check(self.data)
         self.aggregation.check(self.algo)
+        alone = not self.model.mixes_records or self.algo.pools_records
+        one_by_one = f"a network that takes records one by one: {type(self.algo).__name__} bounds users or records"
+        require(alone, "model", type(self.model).__name__.lower(), one_by_one)
         self.deployer.draft(self.federation)
 
     @property

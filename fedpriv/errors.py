@@ -6,6 +6,8 @@ text alone and exits with 2. Any other exception is a defect of fedpriv and keep
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class FedprivError(Exception):
     """A mistake in the user's hands: one line that says what is wrong and what is allowed."""
@@ -24,6 +26,14 @@ class DataError(FedprivError):
 
 class AggregationAbortedError(FedprivError):
     """An exchange ended without a sum; nothing is released by it, and the run goes on."""
+
+
+class SilenceError(AggregationAbortedError):
+    """It ended because nothing came from some parties, `names`."""
+
+    def __init__(self, text: str, names: Iterable[str] = ()) -> None:
+        super().__init__(text)
+        self.names = frozenset(names)
 
 
 class MisfitError(AggregationAbortedError):

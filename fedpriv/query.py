@@ -11,7 +11,7 @@ import numpy as np
 from fedpriv.accountants.events import CHECKED, DECLARED, Event
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import register
-from fedpriv.parties.post import Post
+from fedpriv.parties.post import Post, Serial
 from fedpriv.parties.schema import Array, Entries, Instance, Maybe, Names, Number, Raw, Schema
 from fedpriv.parties.signer import CHECKSUM, Signer
 from fedpriv.tally import Tally
@@ -33,12 +33,14 @@ STATE_DIGEST = 32
 class SetUp:
     """The exchange before the first query, and after parties were lost. session: 16 bytes that name everything up to
     the next one. n_units: users or silos, as the algorithm's contributions have them. state: arrays of the state that
-    silos go on from where no helper holds it; None where one does. aborted: whether the last query had no sum."""
+    silos go on from where no helper holds it; None where one does. aborted: round and place of the last query, if it
+    had no sum: what a silo has remembered of it is undone. silos: those that take part; empty: all."""
 
     session: bytes
     n_units: int
     state: Mapping[str, np.ndarray] | None = None
-    aborted: bool = False
+    aborted: Serial | None = None
+    silos: tuple[str, ...] = ()
 
     def post(self, name: str, signer: Signer = CHECKSUM) -> Post:
         """Party `name`'s gate."""
@@ -61,8 +63,9 @@ class Query:
     sensitivity: of the sum, that the noise is made for, in units of the bound. stateful: whether silos remember
     something of it; they are then told who is in the sum. streams: for draws of the parties.
     n_most: the sum may cover up to so many silos, and noise that is then too much is taken out; None: `n_summed` alone.
-    session: that of the last set-up. down: names and shapes of the vectors that are sent down. n_units: users
-    or silos, as contributions have them.
+    again: how many queries in a row before it had no sum, where what those were about must not be sent again: methods
+    that train whole silos train so many epochs longer. session: that of the last set-up. down: names and shapes of the
+    vectors that are sent down. n_units: users or silos, as contributions have them.
     """
 
     name: str
@@ -81,6 +84,7 @@ class Query:
     checked: bool = False
     sensitivity: float = 1.0
     stateful: bool = False
+    again: int = 0
     session: bytes = b""
     down: tuple[tuple[str, tuple[int, ...]], ...] = ()
     n_units: int = 0

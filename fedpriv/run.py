@@ -219,6 +219,8 @@ class _Run:
             self.folder.cut("epsilon.csv", number - 1)
             self.folder.append("epsilon.csv", [_columns(row) for row in rows])
         _account_for_aborts(self.folder)
+        if self.simulation.absent:
+            self.folder.status(left_out=sorted(self.simulation.absent))
         self.folder.save_model(self.simulation.parameters(state))
 
     def _evaluated(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import struct
 from pathlib import Path
 
@@ -26,6 +27,8 @@ def write_all(root: Path) -> Path:
     write_tcga(root / "tcga_brca")
     write_adult(root / "adult")
     write_cifar10(root / "cifar10")
+    write_femnist(root / "femnist" / "data")
+    write_shakespeare(root / "shakespeare" / "input.txt")
     return root
 
 
@@ -128,3 +131,38 @@ def write_adult(folder: Path, rows: dict[str, int] | None = None) -> None:
             cells = [str(numbers[c]) if c in numbers else str(rng.choice(answers[c])) for c in COLUMNS[:-1]]
             lines.append(", ".join([*cells, INCOME[rich] + ("." if name == "adult.test" else "")]))
         (folder / name).write_text("\n".join(lines) + "\n\n")
+
+
+def write_leaf(folder: Path, part: str, users: dict[str, tuple[list, list]], name: str = "all_data_niid.json") -> None:
+    """One of LEAF's files."""
+    path = folder / part / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = {user: {"x": x, "y": y} for user, (x, y) in users.items()}
+    counts = [len(y) for _, y in users.values()]
+    path.write_text(json.dumps({"users": list(users), "num_samples": counts, "user_data": data}))
+
+
+def write_femnist(folder: Path, writers: int = 12) -> None:
+    """Writers of 40 training and 20 test characters, digits and letters in turn; and one with too few digits."""
+    rng = np.random.default_rng(6)
+    for part, n in (("train", 40), ("test", 20)):
+        users = {}
+        for writer in range(writers + 1):
+            rows = n if writer < writers else n // 10
+            labels = [i // 2 % 10 if i % 2 else 10 + i % 52 for i in range(rows)]
+            users[f"f{writer:02}"] = (np.round(rng.random((rows, 784)), 1).tolist(), labels)
+        write_leaf(folder, part, users)
+
+
+def write_shakespeare(path: Path, roles: int = 12) -> None:
+    """Two speeches of each of 12 roles, and one who hardly says a word."""
+    rng = np.random.default_rng(7)
+    letters = list("abcdefghij klmn,opqrst.uvw\n xyz")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    speeches = []
+    for turn in range(2):
+        for role in range(roles):
+            said = "".join(rng.choice(letters, 600)).replace("\n\n", "\nI").strip("\n")
+            speeches.append(f"ROLE {role}:\n{said}")
+        speeches.append(f"SERVANT:\nMy lord{'.' * turn}")
+    path.write_text("\n\n".join(speeches) + "\n")

@@ -107,6 +107,16 @@ class Aggregation(ABC):
         taken out of it; None: exactly `n_summed`."""
         return None
 
+    @property
+    def never_repeats(self) -> bool:
+        """Whether what a query without a sum was about must not be in another sum: what parties have seen of both could
+        determine it."""
+        return False
+
+    def goes_on_with(self, n_silos: int) -> bool:
+        """Whether a run goes on with so many silos when the others no longer answer."""
+        return False
+
     def encoding(self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism) -> Encoding | None:
         """How messages are made of integers when sums cover at most `n_summed` silos and no coordinate of a message
         exceeds `bound`; None: they are real numbers. Raises ConfigError when nothing fits."""

@@ -155,6 +155,12 @@ class Algorithm(ABC):
         return False
 
     @property
+    def pools_records(self) -> bool:
+        """Whether each silo trains on all of its records at once, so that they may influence each other: what is
+        bounded, if anything is, is the silo's whole update."""
+        return False
+
+    @property
     def rounds_alike(self) -> bool:
         """Whether every round's queries have the same events, so that one round tells what all of them cost."""
         return True

@@ -7,7 +7,8 @@ Symbols: eta_g -> global_lr, eta_l -> local_lr, Q -> local_epochs, B -> batch_si
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +17,15 @@ from fedpriv.algorithms.base import LocalUpdate, Silo
 from fedpriv.algorithms.silo_unit import SiloAlgorithm
 from fedpriv.deployment import Deployment, Observer, View
 from fedpriv.errors import require
-from fedpriv.query import Query, Total
+from fedpriv.query import PendingState, Query, SiloState, Total
 from fedpriv.state import State
-from fedpriv.training.description import Recipe, Training
+from fedpriv.training.description import Block, Recipe, Training
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+OPTIMIZER = "optimizer/"
+"""What the names of an optimiser's slots begin with in a silo's state."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +43,12 @@ class WholeSilo(SiloAlgorithm):
         require(0 < self.local_lr < np.inf, "algo.local_lr", self.local_lr, "a positive number")
         require(0 < self.global_lr < np.inf, "algo.global_lr", self.global_lr, "a positive number")
 
-    def recipe(self, silo: Silo) -> Recipe:
+    def recipe(self, silo: Silo, query: Query) -> Recipe:
         """How a silo's records change the model."""
-        return Recipe(self.local_epochs, self.batch_size, self.local_lr, silo.deployment.optimizer)
+        return Recipe(self.local_epochs + query.again, self.batch_size, self.local_lr, silo.deployment.optimizer)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
-        return LocalUpdate(Training(self.recipe(silo), down["params"], pooled=True))
+        return LocalUpdate(Training(self.recipe(silo, query), down["params"], pooled=True))
 
     def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
         return state.with_params(state.params + self.global_lr / len(total.silos) * total.vector)
@@ -51,20 +58,51 @@ class WholeSilo(SiloAlgorithm):
 class FedAvg(WholeSilo):
     """The changes are averaged with equal weights.
 
+    keep_optimizer: whether what a silo's optimiser remembers survives a round; else it begins afresh each time.
+
     Privacy: none. The unit that contributes is the silo.
     """
+
+    keep_optimizer: bool = field(default=False, kw_only=True)
 
     @property
     def label(self) -> str:
         return "DEFAULT"
 
+    @property
+    def pools_records(self) -> bool:
+        return True
+
     def check(self, deployment: Deployment) -> None:
         name = type(deployment.mechanism).__name__.lower()
         require(not deployment.mechanism.clips, "mechanism", name, f"none: {type(self).__name__} is not private")
+        kept = not self.keep_optimizer or deployment.optimizer.numbers_kept > 0
+        require(kept, "algo.keep_optimizer", self.keep_optimizer, "false with an optimiser that remembers nothing")
 
     def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
         def see(observer: Observer) -> View:
             return View(deployment.mechanism.event(), None)
 
         events = deployment.views(see, unit="user", adjacency=ADD_REMOVE, assumptions=("no noise is added",))
-        return (deployment.query(round, events=events),)
+        return (deployment.query(round, events=events, stateful=self.keep_optimizer),)
+
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+        local = super().local_update(silo, query, down)
+        return remembering(local, silo, {}) if self.keep_optimizer else local
+
+    def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:
+        return {**silo.state, **pending} if summed else silo.state
+
+
+def remembering(local: LocalUpdate, silo: Silo, pending: PendingState) -> LocalUpdate:
+    """The same training with an optimiser that goes on from what the silo remembers of it; `pending` takes what it ends
+    with, unless that is not finite."""
+    assert local.training is not None
+    slots = {name.removeprefix(OPTIMIZER): value for name, value in silo.state.items() if name.startswith(OPTIMIZER)}
+
+    def vectors(block: Block) -> Tensor:
+        if all(bool(slot.isfinite().all()) for slot in block.memory.values()):
+            pending.update({OPTIMIZER + name: slot[0].cpu().numpy() for name, slot in block.memory.items()})
+        return local.vectors(block)
+
+    return replace(local, training=replace(local.training, memory=slots), vectors=vectors, pending=pending)

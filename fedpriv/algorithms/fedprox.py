@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from fedpriv.algorithms.base import Silo
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.errors import require
+from fedpriv.query import Query
 from fedpriv.training.description import Recipe
 
 
@@ -32,5 +33,5 @@ class FedProx(FedAvg):
     def label(self) -> str:
         return f"FedProx mu={self.proximal:g}"
 
-    def recipe(self, silo: Silo) -> Recipe:
-        return replace(super().recipe(silo), proximal=self.proximal)
+    def recipe(self, silo: Silo, query: Query) -> Recipe:
+        return replace(super().recipe(silo, query), proximal=self.proximal)

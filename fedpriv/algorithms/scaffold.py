@@ -54,7 +54,8 @@ class Scaffold(FedAvg):
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         control = down["control"]
         own = silo.state.get("control", np.zeros_like(control))
-        distance = self.local_epochs * -(-len(silo.data.x) // self.batch_size) * self.local_lr  # K eta_l
+        recipe = self.recipe(silo, query)
+        distance = recipe.epochs * -(-len(silo.data.x) // self.batch_size) * self.local_lr  # K eta_l
         pending: PendingState = {}
 
         def vectors(block: Block) -> Tensor:
@@ -66,7 +67,7 @@ class Scaffold(FedAvg):
                 pending["control"] = own + drift[0].cpu().numpy()
             return torch.cat([change, drift], dim=1)
 
-        training = Training(self.recipe(silo), down["params"], pooled=True, correction=control - own)
+        training = Training(recipe, down["params"], pooled=True, correction=control - own)
         return LocalUpdate(training, vectors, pending=pending)
 
     def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:

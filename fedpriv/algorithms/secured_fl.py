@@ -19,6 +19,7 @@ import numpy as np
 from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.algorithms.base import LocalUpdate, Silo
 from fedpriv.algorithms.fedavg import FedAvg
+from fedpriv.algorithms.local_only import own_weights
 from fedpriv.deployment import UPDATE, Deployment, Observer, View
 from fedpriv.errors import require
 from fedpriv.query import Contributions, Query, Total
@@ -60,16 +61,17 @@ class SecuredFl(FedAvg):
         channel, assumptions = deployment.channels[UPDATE], ("no noise is added",)
         events = deployment.views(see, unit="user", adjacency=ADD_REMOVE, channel=channel, assumptions=assumptions)
         if round > 1 or self.init_weights == "shared":
-            return (deployment.query(round, events=events),)
-        return deployment.query(round, name=INITIAL, events=events), deployment.query(round, events=events, place=1)
+            return (deployment.query(round, events=events, stateful=self.keep_optimizer),)
+        initial = deployment.query(round, name=INITIAL, events=events)
+        return initial, deployment.query(round, events=events, place=1, stateful=self.keep_optimizer)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         if query.name != INITIAL:
             return super().local_update(silo, query, down)
-        from fedpriv.training.initial import drawn_weights
+        import torch
 
-        drawn = drawn_weights(silo.model, silo.streams.torch_seed("initial weights", party=silo.name))
-        return LocalUpdate(blocks=iter([Contributions(np.array([silo.index]), drawn.double().unsqueeze(0))]))
+        drawn = torch.from_numpy(own_weights(silo)).unsqueeze(0)
+        return LocalUpdate(blocks=iter([Contributions(np.array([silo.index]), drawn)]))
 
     def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
         if query.name != INITIAL:

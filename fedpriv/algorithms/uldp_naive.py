@@ -39,6 +39,10 @@ class UldpNaive(WholeSilo):
         require(self.calibration in PER_SILO, "algo.calibration", self.calibration, " or ".join(PER_SILO))
 
     @property
+    def pools_records(self) -> bool:
+        return True
+
+    @property
     def label(self) -> str:
         return "ULDP-NAIVE"
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.data.base import Corpus, DataSet, Records
+from fedpriv.data.dealing import deal_equally
 from fedpriv.data.files import RemoteFile, locate
 from fedpriv.data.split import share, stratified
 from fedpriv.errors import DataError, require
@@ -169,3 +170,34 @@ class Cifar10(DataSet):
     def load(self, streams: Streams) -> Corpus:
         train, test = SPLITS[self.split](read(self.root), streams)
         return Corpus(train, Records(test.x, test.y))
+
+
+@dataclass(frozen=True)
+class Cifar10Clients(DataSet):
+    """The official training and test part, each dealt at random and evenly to `clients` users.
+
+    Jeon et al. (SecureD-FL, 2021), Table I: 1,000 users, 50,000 and 10,000 records. Reads what `Cifar10` does.
+    """
+
+    clients: int = 1000
+
+    shape = (3, SIDE, SIDE)
+    outputs = CLASSES
+    natural_users = True
+
+    def __post_init__(self) -> None:
+        require(self.clients >= 1, "data.clients", self.clients, "a positive number of users")
+
+    @property
+    def task(self) -> Task:
+        return Classification()
+
+    def load(self, streams: Streams) -> Corpus:
+        images = read(self.root)
+        n = len(images.train[1])
+        require(self.clients <= n, "data.clients", self.clients, f"at most {n}, the number of training images")
+        return Corpus(*(self._dealt(_records(*part), streams) for part in (images.train, images.test)))
+
+    def _dealt(self, records: Records, streams: Streams) -> Records:
+        user = deal_equally(len(records), self.clients, streams.generator(f"clients of {len(records)} images"))
+        return Records(records.x, records.y, user=user)

@@ -39,10 +39,7 @@ class RemoteFile:
 
 def locate(file: RemoteFile, root: str | None) -> Path:
     """Path of `file`, downloaded into the cache if no folder is named. Raises ConfigError or DataError."""
-    chosen = root or os.environ.get("FEDPRIV_DATA")
-    folder = Path(chosen).expanduser() if chosen else cache_dir()
-    if chosen:
-        require(folder.is_dir(), "data.root", chosen, "an existing folder (also set by FEDPRIV_DATA)")
+    chosen, folder = chosen_folder(root)
     for place in file.places:
         if (folder / place).is_file():
             return folder / place
@@ -52,6 +49,15 @@ def locate(file: RemoteFile, root: str | None) -> Path:
             "or leave data.root and FEDPRIV_DATA empty to download it"
         )
     return download(file, folder)
+
+
+def chosen_folder(root: str | None) -> tuple[str | None, Path]:
+    """The folder that the user names, as it is named, or None and the cache. Raises ConfigError."""
+    chosen = root or os.environ.get("FEDPRIV_DATA")
+    folder = Path(chosen).expanduser() if chosen else cache_dir()
+    if chosen:
+        require(folder.is_dir(), "data.root", chosen, "an existing folder (also set by FEDPRIV_DATA)")
+    return chosen, folder
 
 
 def cache_dir() -> Path:

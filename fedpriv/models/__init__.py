@@ -25,6 +25,11 @@ class Model(ABC):
     def size(self, shape: tuple[int, ...], outputs: int) -> int:
         """Number of parameters of the module that `build` makes, without torch. Raises as `build` does."""
 
+    @property
+    def mixes_records(self) -> bool:
+        """Whether what it makes of a record depends on the others of its batch, as under batch normalisation."""
+        return False
+
     def score_norm(self, feature_norm: float) -> float | None:
         """Bound on the vector whose inner product with an output's parameters is that output, for records of L2 norm at
         most `feature_norm`; None for networks that are not linear in their parameters."""

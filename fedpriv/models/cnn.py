@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -64,28 +65,33 @@ class MnistCnn(Model):
 
 @dataclass(frozen=True)
 class CifarCnn(Model):
-    """Two convolutions of kernel 5, each followed by ReLU and max-pooling, and linear layers, raw logits.
+    """Two convolutions, each followed by ReLU and max-pooling, and linear layers, raw logits.
 
-    channels: output channels of the two convolutions. hidden: widths of the linear layers before the outputs.
+    channels: output channels of the two convolutions. hidden: widths of the linear layers before the outputs. kernels:
+    sides of the convolutions' windows.
 
     `channels=[6, 16], hidden=[120, 84]` on 32 x 32 colour images is the CIFAR-10 network of Lowy, Ghafelebashi,
-    Razaviyayn (AISTATS 2023), with 62006 parameters.
+    Razaviyayn (AISTATS 2023), with 62006 parameters; `channels=[32, 64], hidden=[512], kernels=[5, 2]` on 28 x 28 grey
+    images the FEMNIST network of Jeon et al. (SecureD-FL, 2021), with 833930.
     """
 
     channels: list[int]
     hidden: list[int]
+    kernels: list[int] = field(default_factory=lambda: [5, 5])
 
     def __post_init__(self) -> None:
         fits = len(self.channels) == 2 and all(c >= 1 for c in self.channels)
         require(fits, "model.channels", self.channels, "two positive numbers of channels")
         require(all(width >= 1 for width in self.hidden), "model.hidden", self.hidden, "a list of positive widths")
+        windows = len(self.kernels) == 2 and all(1 <= kernel <= 5 for kernel in self.kernels)
+        require(windows, "model.kernels", self.kernels, "two sides of windows from 1 to 5")
 
     def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
         from torch import nn
 
         layers: list[nn.Module] = []
-        for before, after in pairwise([shape[0], *self.channels]):
-            layers += [nn.Conv2d(before, after, 5), nn.ReLU(), nn.MaxPool2d(2)]
+        for (before, after), kernel in zip(pairwise([shape[0], *self.channels]), self.kernels):
+            layers += [nn.Conv2d(before, after, kernel), nn.ReLU(), nn.MaxPool2d(2)]
         layers.append(nn.Flatten())
         widths = self._widths(shape, outputs)
         for before, after in pairwise(widths[:-1]):
@@ -93,17 +99,19 @@ class CifarCnn(Model):
         return nn.Sequential(*layers, nn.Linear(widths[-2], outputs))
 
     def size(self, shape: tuple[int, ...], outputs: int) -> int:
-        convolutions = sum((25 * before + 1) * after for before, after in pairwise([shape[0], *self.channels]))
+        channels = zip(pairwise([shape[0], *self.channels]), self.kernels)
+        convolutions = sum((kernel**2 * before + 1) * after for (before, after), kernel in channels)
         return convolutions + sum((before + 1) * after for before, after in pairwise(self._widths(shape, outputs)))
 
     def _widths(self, shape: tuple[int, ...], outputs: int) -> list[int]:
         """Of what the linear layers read and the last one writes."""
-        return [self.channels[1] * _cells(shape, "cifar_cnn"), *self.hidden, outputs]
+        return [self.channels[1] * _cells(shape, "cifar_cnn", self.kernels), *self.hidden, outputs]
 
 
-def _cells(shape: tuple[int, ...], name: str) -> int:
+def _cells(shape: tuple[int, ...], name: str, kernels: Sequence[int] = (5, 5)) -> int:
     """Numbers that a channel of the second convolution makes of a record, after max-pooling."""
     if len(shape) != 3 or min(shape[1:]) < 16:
         raise ConfigError("model", name, f"images of 16 x 16 pixels or more, not records of shape {shape}")
-    height, width = (((side - 4) // 2 - 4) // 2 for side in shape[1:])
+    first, second = kernels
+    height, width = (((side - first + 1) // 2 - second + 1) // 2 for side in shape[1:])
     return height * width

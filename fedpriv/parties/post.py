@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedpriv.errors import AggregationAbortedError, MisfitError
+from fedpriv.errors import AggregationAbortedError, MisfitError, SilenceError
 from fedpriv.parties.messages import MessageError, digest_of, register
 from fedpriv.parties.party import PATIENCE, Mail
 from fedpriv.parties.schema import Schema, SchemaError
@@ -92,11 +92,11 @@ class Post:
         yield self.stamped(phase, mail)
 
     def require_all(self, names: Iterable[str], heard: Mail) -> None:
-        """Raise AggregationAbortedError unless every one of them has been heard."""
+        """Raise SilenceError unless every one of them has been heard."""
         silent = [name for name in names if name not in heard]
         if silent:
             # Without its noise share the sum would be less private than declared.
-            raise AggregationAbortedError(self.nothing_from(silent))
+            raise SilenceError(self.nothing_from(silent), silent)
 
     def nothing_from(self, names: Iterable[str]) -> str:
         """Whose message is missing, and how much of theirs was left aside, for a person to read."""

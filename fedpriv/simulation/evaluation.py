@@ -49,8 +49,9 @@ class OnTraining:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The records that models are evaluated on. held_out: what silos hold back for tests, with the silo of each record;
-    None where no silo does. training: how the silos' training records are looked at too; None: not at all."""
+    """The records that models are evaluated on. test: the central ones, with the silo of each where that is known.
+    held_out: what silos hold back for tests, with the silo of each record; None where no silo does. training: how the
+    silos' training records are looked at too; None: not at all."""
 
     model: nn.Module
     task: Task
@@ -63,8 +64,8 @@ class Evaluation:
         """Loss and metrics on the central test split, the main metric on the records held out in the silos, and on
         demand what the training records say (`OnTraining`). Not private.
 
-        evaluated: one model (d,), or one a silo, in the order of the silos: then the numbers are means over silos, on
-        held-out records weighted by how many each has.
+        evaluated: one model (d,), or one a silo, in the order of the silos: then the numbers are means over silos.
+        Where a record's silo is known it counts for that silo's model alone, and silos by how many records they have.
         """
         if evaluated.ndim == 2:
             return self._mean(evaluated)
@@ -77,21 +78,20 @@ class Evaluation:
         return row
 
     def _mean(self, models: np.ndarray) -> dict[str, float]:
-        rows = []
-        for model in models:
-            loss, metrics = self._evaluate(model, self.test)
-            rows.append({"loss": loss, **metrics})
-        row = {name: float(np.mean([other[name] for other in rows])) for name in rows[0]}
-        if self.held_out is not None and self.held_out.silo is not None:
-            silo = self.held_out.silo
-            values = [self._of_silo(models[index], silo == index) for index in np.unique(silo)]
-            row[f"local_{self.task.metric}"] = float(np.average(values, weights=np.unique(silo, return_counts=True)[1]))
+        row = self._mean_on(models, self.test)
+        if self.held_out is not None:
+            row[f"local_{self.task.metric}"] = self._mean_on(models, self.held_out)[self.task.metric]
         return row
 
-    def _of_silo(self, params: np.ndarray, rows: np.ndarray) -> float:
-        assert self.held_out is not None
-        own = Records(self.held_out.x[rows], self.held_out.y[rows])
-        return self._evaluate(params, own)[1][self.task.metric]
+    def _mean_on(self, models: np.ndarray, records: Records) -> dict[str, float]:
+        rows, weights = [], []
+        for index, model in enumerate(models):
+            own = np.ones(len(records), dtype=bool) if records.silo is None else records.silo == index
+            if own.any():
+                loss, metrics = self._evaluate(model, Records(records.x[own], records.y[own]))
+                rows.append({"loss": loss, **metrics})
+                weights.append(int(own.sum()))
+        return {name: float(np.average([row[name] for row in rows], weights=weights)) for name in rows[0]}
 
     def _evaluate(self, params: np.ndarray, records: Records) -> tuple[float, dict[str, float]]:
         import torch

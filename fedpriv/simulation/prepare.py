@@ -19,7 +19,7 @@ from fedpriv.parties.party import PartySpec
 from fedpriv.query import SiloState
 from fedpriv.simulation.evaluation import Evaluation, OnTraining
 from fedpriv.simulation.helper import HelperSpec
-from fedpriv.simulation.rounds import SILO, Simulation
+from fedpriv.simulation.rounds import FAILED, SILO, Simulation
 from fedpriv.simulation.silo import SiloSpec
 from fedpriv.state import State
 
@@ -66,6 +66,7 @@ def prepare(
     remembered = silo_states(checkpoint or {})
     session = exp.engine.open(_specs(exp, deployment, silo_data, model, device=device), remembered)
     state = State.from_arrays(checkpoint) if checkpoint else exp.algo.init(params, deployment)
+    failed = (checkpoint or {}).get(FAILED)
     simulation = Simulation(
         algo=exp.algo,
         aggregation=exp.aggregation,
@@ -78,6 +79,8 @@ def prepare(
         evaluation=_evaluation(exp, corpus, allocation, silo_data, model=model, device=device),
         device=device,
         silo_states=remembered,
+        aborted=None if failed is None else (int(failed[0]), int(failed[1])),
+        failures=0 if failed is None else int(failed[2]),
     )
     try:
         try:
@@ -148,9 +151,19 @@ def _evaluation(
     if not allocation.trains.all():
         rows = ~allocation.trains
         held_out = Records(corpus.train.x[rows], corpus.train.y[rows], allocation.silo[rows])
-    options = exp.options
+    options, test = exp.options, replace(corpus.test, silo=_silo_of(corpus.test, allocation))
     training = OnTraining(silo_data, exp.algo, options.optimum) if options.evaluate_training else None
-    return Evaluation(model, exp.data.task, device, corpus.test, held_out, training)
+    return Evaluation(model, exp.data.task, device, test, held_out, training)
+
+
+def _silo_of(test: Records, allocation: Allocation) -> np.ndarray | None:
+    """The silo of each central test record, (n,) int64, where each record's owner is known and every owner is in one
+    silo alone."""
+    if test.user is None:
+        return test.silo
+    home = np.full(allocation.n_users, -1)
+    home[allocation.user] = allocation.silo
+    return home[test.user] if (home[allocation.user] == allocation.silo).all() else None
 
 
 def _initial_model(exp: Experiment) -> tuple[nn.Module, np.ndarray]:

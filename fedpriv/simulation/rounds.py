@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,8 @@ from fedpriv.aggregation.base import Aggregation, Estimate
 from fedpriv.algorithms.base import Algorithm, silo_name
 from fedpriv.deployment import Deployment
 from fedpriv.engines.base import Session
-from fedpriv.errors import AggregationAbortedError, FedprivError, MisfitError
-from fedpriv.parties.post import blaming
+from fedpriv.errors import AggregationAbortedError, FedprivError, MisfitError, SilenceError
+from fedpriv.parties.post import Serial, blaming
 from fedpriv.parties.traffic import Traffic
 from fedpriv.query import Broadcast, Query, SetUp, SiloReport, SiloState, Total
 from fedpriv.simulation.evaluation import Evaluation
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 SESSION_BYTES = 16
 SILO = "silo/"
 """What a silo's arrays begin with in a checkpoint."""
+FAILED = "failed"
+"""Round and place of the last query in a checkpoint, if it had no sum, and how many in a row had none."""
 
 
 class DivergedError(FedprivError):
@@ -57,7 +60,8 @@ class Simulation(AbstractContextManager["Simulation"]):
     state: before the first round, or after the last one of the checkpoint that it goes on from. setup: lines of
     traffic.csv for the set-up. silo_states: what silos gave out after the last round. ready: whether a set-up has
     ended since the last loss or misfit. session_name: stamps every message since that set-up. held: digest of the state
-    that all silos are known to hold, where no helper does. aborted: whether the last query had no sum.
+    that all silos are known to hold, where no helper does. aborted: round and place of the last query, if it had no
+    sum. failures: how many in a row had none. absent: silos that no longer answer, and that the run goes on without.
     """
 
     algo: Algorithm
@@ -75,14 +79,18 @@ class Simulation(AbstractContextManager["Simulation"]):
     ready: bool = False
     session_name: bytes = b""
     held: bytes | None = None
-    aborted: bool = False
+    aborted: Serial | None = None
+    failures: int = 0
+    absent: frozenset[str] = frozenset()
 
     def __exit__(self, *failure: object) -> None:
         self.session.close()
 
     @property
     def silos(self) -> tuple[str, ...]:
-        return tuple(map(silo_name, range(self.deployment.federation.n_silos)))
+        """Those that take part."""
+        names = map(silo_name, range(self.deployment.federation.n_silos))
+        return tuple(name for name in names if name not in self.absent)
 
     @property
     def peers(self) -> bool:
@@ -90,6 +98,23 @@ class Simulation(AbstractContextManager["Simulation"]):
         return not self.aggregation.helpers
 
     def set_up(self, round: int, lines: list[dict[str, Any]], state: State | None = None) -> None:
+        """`_set_up`; silos that are silent in it twice in a row are left out for good, if the aggregation goes on
+        without them. Raises AggregationAbortedError when somebody else is missing."""
+        silent: frozenset[str] | None = None
+        while True:
+            try:
+                return self._set_up(round, lines, state)
+            except SilenceError as silence:
+                left = len(set(self.silos) - silence.names)
+                if not silence.names <= set(self.silos) or not self.aggregation.goes_on_with(left):
+                    raise
+                if silence.names == silent:
+                    self.absent |= silence.names
+                    told = f"round {round}: goes on without {', '.join(sorted(silence.names))}, who are silent"
+                    warnings.warn(told, RuntimeWarning, stacklevel=2)
+                silent = silence.names
+
+    def _set_up(self, round: int, lines: list[dict[str, Any]], state: State | None) -> None:
         """Run the aggregation's set-up with everybody; adds its traffic to `lines`. state: what silos go on from where
         they hold it; None: this simulation's first.
 
@@ -102,15 +127,16 @@ class Simulation(AbstractContextManager["Simulation"]):
         self.session_name = os.urandom(SESSION_BYTES)
         state = state or self.state
         held = state.arrays() if self.peers else None
-        task = SetUp(self.session_name, self.algo.n_units(federation), held, self.aborted)
-        self.session.reopen({name: self.silo_states.get(name, {}) for name in self.session.lost})
+        task = SetUp(self.session_name, self.algo.n_units(federation), held, self.aborted, self.silos)
+        lost = self.session.lost - self.absent
+        self.session.reopen({name: self.silo_states.get(name, {}) for name in lost})
         everybody = [*self.aggregation.helpers, *self.silos]
         try:
             self.session.run(dict.fromkeys(everybody, task), traffic)
         finally:
             lines += traffic.rows(round, "setup")
         if self.session.lost:
-            raise AggregationAbortedError(f"the set-up has lost {', '.join(sorted(self.session.lost))}")
+            raise SilenceError(f"the set-up has lost {', '.join(sorted(self.session.lost))}", self.session.lost)
         self.ready, self.held = True, state.digest() if self.peers else None
 
     def queries(self, round: int) -> tuple[Query, ...]:
@@ -158,7 +184,8 @@ class Simulation(AbstractContextManager["Simulation"]):
             traffic, asked = Traffic(), query.peer_query() if self.peers else query.silo_query()
             tasks: dict[str, Any] = dict.fromkeys(self.aggregation.helpers, (query, broadcast))
             tasks |= {silo_name(silo): asked for silo in query.invited}
-            self.held, self.aborted = None, True  # some silos may have had the sum and moved on
+            self.held, self.aborted = None, query.serial  # some silos may have had the sum and moved on
+            self.failures += 1
             try:
                 learned = self.session.run(tasks, traffic)
                 for name, known in learned.items():
@@ -166,10 +193,8 @@ class Simulation(AbstractContextManager["Simulation"]):
                         query.learned_kind(self.silos, silo=name in self.silos).check(known)
                 total = self._agreed(query, learned)
             except AggregationAbortedError as abort:
-                if query.stateful:
-                    self._go_back()
-                # Parties whose keys do not fit would end every later query in the same way.
-                self.ready = self.ready and not isinstance(abort, MisfitError)
+                # Silos go back in a set-up; and those whose keys do not fit would end later queries in the same way.
+                self.ready = self.ready and not query.stateful and not isinstance(abort, MisfitError)
                 raise
             finally:
                 lines += traffic.rows(query.round, query.name)
@@ -177,22 +202,20 @@ class Simulation(AbstractContextManager["Simulation"]):
                 self.silo_states |= self.session.checkpoints(self.silos)
             reports = [report for report in learned.values() if isinstance(report, SiloReport)]
             watch.add("local_training", self.session.elapsed(report.seconds for report in reports))
-        self.aborted = False
+        self.aborted, self.failures = None, 0
         if len({report.state for report in reports}) == 1:
             self.held = reports[0].state
         return total, reports
-
-    def _go_back(self) -> None:
-        """Make all silos anew from what they gave out last: some may have been told of a sum that nobody has, and would
-        go on from what the others do not remember."""
-        self.session.reopen({name: self.silo_states.get(name, {}) for name in self.silos})
-        self.ready = False
 
     def _addressed(self, query: Query, broadcast: Broadcast) -> Query:
         """The query with what its messages are checked by."""
         down = tuple((name, vector.shape) for name, vector in broadcast.vectors.items())
         n_units = self.algo.n_units(self.deployment.federation)
-        return replace(query, session=self.session_name, down=down, n_units=n_units)
+        if self.absent:  # noise shares are then larger, so that the sum's noise stays what is charged
+            invited = tuple(silo for silo in query.invited if silo_name(silo) not in self.absent)
+            query = replace(query, invited=invited, n_summed=len(invited))
+        again = self.failures if self.aggregation.never_repeats else 0
+        return replace(query, session=self.session_name, down=down, n_units=n_units, again=again)
 
     def _agreed(self, query: Query, learned: dict[str, Any]) -> Total:
         """The total, which everybody who should has learned alike. Raises AggregationAbortedError when the sum was lost
@@ -217,7 +240,8 @@ class Simulation(AbstractContextManager["Simulation"]):
         """What a checkpoint holds; `prepare` takes it back."""
         kept = self.silo_states.items()
         silos = {f"{SILO}{silo}/{key}": value for silo, own in kept for key, value in own.items()}
-        return state.arrays() | silos
+        failed = {FAILED: np.array([*self.aborted, self.failures])} if self.aborted else {}
+        return state.arrays() | silos | failed
 
     def evaluate(self, state: State) -> dict[str, float]:
         """A row of metrics: see `Evaluation`."""

@@ -17,8 +17,19 @@ from fedpriv.algorithms.base import Algorithm, LocalUpdate, Silo
 from fedpriv.deployment import Deployment
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.party import Mail, Memory, Party, PartySpec, WorkingParticipant
-from fedpriv.parties.post import Hear, Post, claims
-from fedpriv.query import SUMMED, Broadcast, Contributions, PendingState, Query, SetUp, SiloReport, Total, Update
+from fedpriv.parties.post import Hear, Post, Serial, claims
+from fedpriv.query import (
+    SUMMED,
+    Broadcast,
+    Contributions,
+    PendingState,
+    Query,
+    SetUp,
+    SiloReport,
+    SiloState,
+    Total,
+    Update,
+)
 from fedpriv.state import State
 from fedpriv.stopwatch import Stopwatch
 from fedpriv.tally import Tally
@@ -61,6 +72,7 @@ class SiloParticipant(WorkingParticipant):
         self.protocol = spec.aggregation.silo(self.silo.name, spec.silos, spec.algo.unit_weighting)
         self.teller, self.silos = spec.teller, spec.silos
         self.state: State | None = None  # held by a helper
+        self.before: tuple[Serial, SiloState] | None = None
         self.watch = Stopwatch()
 
     def checkpoint(self) -> dict[str, np.ndarray]:
@@ -69,10 +81,17 @@ class SiloParticipant(WorkingParticipant):
     def take_part(self, task: Query | SetUp) -> Party:
         if isinstance(task, SetUp):
             self.state = None if task.state is None else State.from_arrays(task.state)
+            self._go_back(task)
             federation = self.silo.deployment.federation
             counts = self.algo.unit_counts(self.silo.index, self.silo.data, federation)
             return self.working(self.protocol.setup(task, counts))
         return self.working(self._query(task))
+
+    def _go_back(self, task: SetUp) -> None:
+        """Forget what it remembers of a query without a sum: it may have been told of one that nobody else has."""
+        if self.before is not None and self.before[0] == task.aborted:
+            self.silo = replace(self.silo, state=self.before[1])
+        self.before = None
 
     def _query(self, query: Query) -> Party:
         self.watch, work = Stopwatch(), _Work(self, query)
@@ -83,6 +102,7 @@ class SiloParticipant(WorkingParticipant):
             work.finish()
             summed = query.covered(total).silos if total is not None else (yield from told.summed())
             state = self.algo.silo_state(self.silo, work.pending, self.silo.name in summed)
+            self.before = query.serial, self.silo.state
             self.silo = replace(self.silo, state=state)
         seconds = self.watch.seconds.get("local_training", 0.0)
         return SiloReport(total, work.tally, seconds, self._updated(query, total))

@@ -36,11 +36,11 @@ def designed(n: int, size: int) -> Partitions:
 
 @cache
 def _constructed(n: int, size: int) -> Partitions:
-    """The better of a starter from the table and lines, whose copies are partitioned in their turn."""
-    if n == size:
-        return (partition([range(n)]),)
+    """The better of a starter from the table and lines, whose copies are partitioned in their turn; a single partition
+    there always is."""
+    one = (partition(range(start, start + size) for start in range(0, n, size)),)
     modulus = n // size
     lines = line_partitions(size, modulus)
     if modulus % size == 0:
         lines += side_by_side(_constructed(modulus, size), size, modulus) if lines else ()
-    return max(known_starter(n, size), lines, key=len)
+    return max(one, known_starter(n, size), lines, key=len)

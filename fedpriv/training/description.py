@@ -5,6 +5,7 @@ Whoever runs a description decides where and together with whom; the result is t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,8 @@ class Training:
 
     start: parameters (d,) float64 that everybody starts from. users: positions in `SiloData.users`; None: all.
     pooled: the silo's records train as if one user owned them. correction: (d,) float64 added to every gradient
-    (SCAFFOLD's c - c_i).
+    (SCAFFOLD's c - c_i). memory: what the optimiser begins with, by the name of its slot, (d,) or (1,) each, as an
+    earlier `Block` gave it back; empty: it begins afresh, and what it ends with is given back; None: it forgets.
     """
 
     recipe: Recipe
@@ -45,6 +47,7 @@ class Training:
     users: np.ndarray | None = None
     pooled: bool = False
     correction: np.ndarray | None = None
+    memory: Mapping[str, np.ndarray] | None = None
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,10 @@ class Block:
     """The result of some users.
 
     positions: (k,) indices into `SiloData.users` (of the pooled data, if they are). deltas: (k, d) float32, final minus
-    starting parameters; not finite where a user's training diverged.
+    starting parameters; not finite where a user's training diverged. memory: what the optimiser ended with, (k, d) or
+    (k, 1) a slot, if `Training.memory` asks for it.
     """
 
     positions: np.ndarray
     deltas: Tensor
+    memory: Mapping[str, Tensor] = field(default_factory=dict)

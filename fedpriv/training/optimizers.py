@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LocalOptimizer(ABC):
-    """A first-order optimiser; every user and every round starts with fresh slots."""
+    """A first-order optimiser; every user and every round starts with fresh slots, unless the method keeps them."""
 
     @property
     def plain(self) -> bool:
@@ -34,6 +34,11 @@ class LocalOptimizer(ABC):
     @abstractmethod
     def numbers_kept(self) -> int:
         """How many numbers it remembers for each parameter of each user."""
+
+    @property
+    def counters(self) -> frozenset[str]:
+        """Slots that hold one number a user, (users,), and not one for each of its parameters."""
+        return frozenset()
 
     @abstractmethod
     def init(self, parameters: Sequence[Tensor]) -> Slots:
@@ -133,6 +138,10 @@ class Adam(LocalOptimizer):
     @property
     def numbers_kept(self) -> int:
         return 2
+
+    @property
+    def counters(self) -> frozenset[str]:
+        return frozenset({"steps"})
 
     def init(self, parameters: Sequence[Tensor]) -> Slots:
         import torch

@@ -73,8 +73,9 @@ def train_users(
             keys = None if orders is None else orders[block]
             with _threads(work):
                 steps = batches(data, block, size, epochs=recipe.epochs, keys=keys)
-                deltas = trainer.train(dropout[block], steps)
-            yield Block(block, deltas)
+                state = trainer.train(dropout[block], steps, training.memory)
+                memory = {} if training.memory is None else trainer.memory(state)
+            yield Block(block, trainer.deltas(state), memory)
 
 
 def _problem(training: Training, model: nn.Module, data: SiloData, *, task: Task) -> LocalProblem:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from fedpriv.data import cifar10
 from fedpriv.figures import (
+    averaging_error,
     claimed_certified,
     claimed_noise,
     error_tradeoff,
@@ -22,6 +23,10 @@ from fedpriv.figures import (
     group_privacy,
     noisy_steps,
     optimality_gap,
+    peer_accuracy,
+    peer_groups,
+    peer_leakage,
+    peer_tables,
     privacy_utility,
     protocol_time,
 )
@@ -136,8 +141,31 @@ FIGURES: dict[str, Make] = {
     ),
     "lowy/fig9": mnist("fig9", 50, 25),
     "lowy/fig10": mnist("fig10", 50, 12),
+    "secured_fl/table1": peer_tables.counts,
+    "secured_fl/claims": peer_tables.claims,
+    "secured_fl/fig1": peer_groups.partitions,
+    "secured_fl/fig2": peer_groups.messages,
+    "secured_fl/fig3_femnist": peer_accuracy.methods(
+        "secured_fl/fig3_femnist", peer_accuracy.QUICK_IMAGES, peer_accuracy.femnist_words
+    ),
+    "secured_fl/fig3_shakespeare": peer_accuracy.methods(
+        "secured_fl/fig3_shakespeare",
+        ("data.stride=200", "model.embedding=32", "model.hidden=64", "algo.local_lr=0.005"),
+    ),
+    "secured_fl/fig3_cifar10": peer_accuracy.methods("secured_fl/fig3_cifar10", ("model=cifar_cnn",)),
+    "secured_fl/fig4": averaging_error.draw,
+    "secured_fl/fig5": peer_accuracy.by_iterations,
+    "secured_fl/fig6": peer_groups.how_many,
+    "secured_fl/leakage": peer_leakage.draw,
 }
-DEFAULT = ("claimed_certified", "uldp_fl/fig2", "uldp_fl/fig4_embedded", "hu/theory")
+DEFAULT = (
+    "claimed_certified",
+    "uldp_fl/fig2",
+    "uldp_fl/fig4_embedded",
+    "hu/theory",
+    "secured_fl/claims",
+    "secured_fl/leakage",
+)
 """What `make figures` draws: minutes, and no data set that is not embedded."""
 
 

@@ -26,7 +26,14 @@ CASES = {
     "breast_cancer_mlp": (30,),
     "cifar_cnn": (3, 32, 32),
     "bounded_linear": (13,),
+    "femnist_cnn": (1, 28, 28),
+    "char_gru": (80,),
+    "resnet18": (3, 32, 32),
 }
+TEXTS = ["char_gru"]
+"""Records are integers below the number of outputs."""
+MIXING = ["resnet18"]
+"""Records of a batch influence each other."""
 
 
 def model(name) -> Model:
@@ -53,12 +60,23 @@ def test_initial_weights_come_from_the_global_generator(name):
     assert not torch.equal(initial(1), initial(2))
 
 
+def records(name, n, outputs):
+    if name in TEXTS:
+        return torch.randint(outputs, (n, *CASES[name]))
+    return torch.randn(n, *CASES[name])
+
+
 @pytest.mark.parametrize("outputs", [1, 10])
 @pytest.mark.parametrize("name", CASES)
 def test_maps_records_to_outputs_one_by_one(name, outputs):
     network = model(name).build(CASES[name], outputs).eval()
-    x = torch.randn(5, *CASES[name])
+    x = records(name, 5, outputs)
     assert network(x).shape == (5, outputs)
+    assert model(name).mixes_records == (name in MIXING)
+    if name in MIXING:
+        assert not torch.allclose(network(x)[2:4], network(x[2:4]), rtol=1e-2)
+        assert bool(network(x[:1]).isfinite().all())
+        return
     torch.testing.assert_close(network(x)[2:3], network(x[2:3]), rtol=1e-4, atol=1e-5)
 
 
@@ -70,14 +88,15 @@ def test_trains_locally(name):
 
     torch.manual_seed(0)
     network = model(name).build(CASES[name], 2)
-    x = torch.randn(6, *CASES[name])
+    x = records(name, 6, 2)
     data = SiloData(x, torch.tensor([0, 1, 0, 1, 1, 0]), np.array([3, 8]), np.array([0, 2, 6]))
-    training = Training(Recipe(2, 3, 0.1), flatten(network).double().numpy())
+    training = Training(Recipe(2, 3, 0.1), flatten(network).double().numpy(), pooled=name in MIXING)
     place = {"streams": Streams(0), "round": 0, "party": "s"}
-    [block] = train_users(training, model=network, data=data, task=Classification(), **place)
-    assert block.deltas.shape == (2, len(training.start))
-    assert bool(block.deltas.isfinite().all())
-    assert bool((block.deltas.norm(dim=1) > 1e-4).all())
+    blocks = train_users(training, model=network, data=data, task=Classification(), **place)
+    deltas = torch.cat([block.deltas for block in blocks])
+    assert deltas.shape == (1 if name in MIXING else 2, len(training.start))
+    assert bool(deltas.isfinite().all())
+    assert bool((deltas.norm(dim=1) > 1e-4).all())
 
 
 def test_records_of_another_shape_are_refused_in_one_line():

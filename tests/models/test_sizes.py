@@ -5,9 +5,11 @@ import torch
 from torch import nn
 
 from fedpriv.errors import ConfigError
+from fedpriv.models.char_gru import CharGru
 from fedpriv.models.cnn import CifarCnn, MnistCnn
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
+from fedpriv.models.resnet import ResNet18
 
 CREDITCARD = Mlp(hidden=[30] * 5, norm=True, dropout=0.5)
 MNIST = MnistCnn(channels=[10, 20], hidden=50, dropout=0.5)
@@ -22,6 +24,9 @@ CIFAR = CifarCnn(channels=[6, 16], hidden=[120, 84])
         (CIFAR, (3, 32, 32), 10, 62006),  # Lowy et al., as the next two
         (Mlp([64], norm=False, dropout=0.0), (50,), 2, 3394),
         (Mlp([5], norm=False, dropout=0.0), (30,), 2, 167),
+        (CifarCnn([32, 64], [512], [5, 2]), (1, 28, 28), 10, 833930),  # Jeon et al., SecureD-FL, as the next two
+        (CharGru(100, 128), (80,), 87, 108243),
+        (ResNet18(), (3, 32, 32), 10, 11181642),
         (Linear(), (13,), 1, 14),  # heart disease
         (Linear(), (39,), 1, 40),  # TCGA-BRCA
         (Mlp([32], norm=False, dropout=0.0), (64,), 10, 64 * 32 + 32 + 32 * 10 + 10),
@@ -62,6 +67,9 @@ def test_images_of_other_sizes():
         (lambda: Mlp([30], True, 1.0), "model.dropout"),
         (lambda: CifarCnn([6], [120, 84]), "model.channels"),
         (lambda: CifarCnn([6, 16], [120, 0]), "model.hidden"),
+        (lambda: CifarCnn([6, 16], [120], [5]), "model.kernels"),
+        (lambda: CharGru(0, 5), "model.embedding"),
+        (lambda: CharGru(5, 0), "model.hidden"),
         (lambda: MnistCnn([10], 50, 0.5), "model.channels"),
         (lambda: MnistCnn([10, 20], 0, 0.5), "model.hidden"),
         (lambda: MnistCnn([10, 20], 50, -0.1), "model.dropout"),

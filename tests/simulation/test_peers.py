@@ -104,17 +104,6 @@ def test_an_aborted_round_is_skipped_and_the_next_begins_with_all_in_one_state(s
     assert np.any(params != results[0].state.params)
 
 
-def test_models_of_an_aborted_round_that_training_makes_again_are_not_sent_again():
-    """Batches of all records: the next round trains the same models from the same state."""
-    exp = experiment(*NINE, "algo=fedavg", "aggregation=admm")
-    lost = Faulty(InProcess(), (drop(exchange=2, step=4, sender="silo3"),))
-    _, results = params_after(replace(exp, engine=lost))
-    assert results[0].aborted is None
-    assert "silo3" in results[1].aborted
-    assert "aborted aggregation" in results[2].aborted
-    assert {row["query"] for row in results[2].traffic} == {"setup"}
-
-
 def test_a_resumed_run_is_the_same_run(tmp_path):
     words = (*NINE, "algo=fedopt", "aggregation=admm")
     whole, _ = params_after(experiment(*words))

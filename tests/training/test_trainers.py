@@ -79,7 +79,7 @@ def test_all_that_a_block_changes_is_in_its_state(trainer, optimizer):
     keys = Streams(0).unit_keys("batches", 0, "", data.users)
     groups = [np.array([0]), np.array([2])] if trainer == "sequential" else [np.array([3, 4]), np.array([0, 1, 2])]
     steps = [list(batches(data, group, 8, epochs=2, keys=keys[group])) for group in groups]
-    alone = [one.train(keys[group], taken) for group, taken in zip(groups, steps)]
+    alone = [one.deltas(one.train(keys[group], taken)) for group, taken in zip(groups, steps)]
     states, rest = [one.init(keys[group]) for group in groups], [list(taken) for taken in steps]
     while any(rest):
         for state, taken in zip(states, rest):

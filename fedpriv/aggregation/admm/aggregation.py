@@ -19,6 +19,11 @@ Trust: peers follow the protocol and are curious. What they see determines other
 iterations, whatever the paper says (`knowledge`), and closely before (`Penalty.widths`); so whatever is certified
 against a peer counts each message as seen, and rests on the peer's own noise share alone: without noise nothing is.
 Shared masks hide messages inside a group and leave the groups' sums: see `masking`.
+
+What an aggregation without a sum was about is never sent again: whole silos train an epoch longer for each such query
+in a row, noise is new, and a peer refuses the very same vector. The next model is then another unknown; but where it
+hardly differs, what is seen of both tells it nearly as well. Peers that no longer answer are left out on demand, see
+`least_peers`; the noise shares of those who are left are larger.
 """
 
 from __future__ import annotations
@@ -59,8 +64,9 @@ class Admm(Aggregation):
     `group_seed`. preset: iterations and penalty by name; null: `iterations`, `rho`, `decay` and `period`.
     tolerance: stop early when no coordinate of z has moved by more. average: equal, or records.
     masking: hide messages inside groups, which then stay the same, in integers for numbers of size up to `range`.
-    colluders: how many peers may put together what they see. beyond_safe: run even where these determine another's
-    message, or where a single message leaves an interval of less than `smallest_width`."""
+    least_peers: fewest peers that a run goes on with, in groups made anew, when others no longer answer; null: all of
+    them have to. colluders: how many peers may put together what they see. beyond_safe: run even where these determine
+    another's message, or where a single message leaves an interval of less than `smallest_width`."""
 
     topology: str = "groups"
     group_size: int = 3
@@ -75,6 +81,7 @@ class Admm(Aggregation):
     average: str = "equal"
     masking: bool = False
     range: float = 1e5
+    least_peers: int | None = None
     colluders: int = 1
     smallest_width: float = 0.1
     beyond_safe: bool = False
@@ -93,6 +100,8 @@ class Admm(Aggregation):
         positive = self.tolerance is None or self.tolerance > 0
         require(positive, "aggregation.tolerance", self.tolerance, "a positive number, or null")
         require(self.average in ("equal", "records"), "aggregation.average", self.average, "equal or records")
+        fewest = self.least_peers is None or self.least_peers >= LEAST_GROUP
+        require(fewest, "aggregation.least_peers", self.least_peers, f"{LEAST_GROUP} or more, or null")
         require(self.colluders >= 1, "aggregation.colluders", self.colluders, "a positive number of peers")
         require(self.smallest_width >= 0, "aggregation.smallest_width", self.smallest_width, "zero or more")
         check_ring(64, self.range)
@@ -132,6 +141,20 @@ class Admm(Aggregation):
             self._require_safe(n_invited)
         return n_invited
 
+    @property
+    def never_repeats(self) -> bool:
+        return True
+
+    def goes_on_with(self, n_silos: int) -> bool:
+        """Whether so many are enough, and what is safe among them covers the iterations."""
+        if self.least_peers is None or n_silos < self.least_peers:
+            return False
+        try:
+            self.n_summed(n_silos)
+        except ConfigError:
+            return False
+        return True
+
     def _require_safe(self, n: int) -> None:
         """Raise ConfigError for what `beyond_safe` stands for."""
         leak = _first_leak(self, n)
@@ -168,7 +191,7 @@ class Admm(Aggregation):
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> AdmmPeer:
         procedure = Procedure(
-            partitions=self.partitions(len(silos)),
+            topology=self.partitions,
             penalty=self.penalty,
             iterations=self.most_iterations,
             tolerance=self.tolerance,

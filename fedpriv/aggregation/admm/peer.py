@@ -9,7 +9,7 @@ says nothing more, and so does everybody who waits for it.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -44,9 +44,10 @@ DIGEST_BYTES = 32
 
 @dataclass(frozen=True)
 class Procedure:
-    """What all peers go by. by_records: the average's weights. ring: of masked messages; None: they are not masked."""
+    """What all peers go by. topology: the partitions of any number of peers. by_records: the average's weights. ring:
+    of masked messages; None: they are not masked."""
 
-    partitions: Partitions
+    topology: Callable[[int], Partitions]
     penalty: Penalty
     iterations: int
     tolerance: float | None
@@ -56,7 +57,7 @@ class Procedure:
 
 @dataclass(repr=False)
 class AdmmPeer(WeightedSilo):
-    """shares: how much each peer's vector counts in the average, by name; they add up to 1.
+    """shares: how much the vector of each peer that is there counts in the average, by name; they add up to 1.
 
     spent: the last query that it took part in. under_way: digest of the vector that it sends messages about. done: of
     the last one whose average it has. given_up: of those whose aggregation was aborted.
@@ -72,26 +73,28 @@ class AdmmPeer(WeightedSilo):
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
         """Exchange verification keys, and counts if anything depends on them."""
-        self.spent = 0, 0
+        self.spent, present = (0, 0), task.silos or self.silos
         self.given_up |= {digest for digest in (self.under_way, self.done if task.aborted else None) if digest}
-        post, key, others = task.post(self.name), SigningKey.generate(), self._others(self.silos)
+        post, key, others = task.post(self.name), SigningKey.generate(), self._others(present)
         own = key.verification_key.raw
         keys = yield from post.exchange(KEY, dict.fromkeys(others, own), Hear(KEY, Raw(KEY_BYTES), others))
         post.require_all(others, keys)
         registry = {name: VerificationKey(raw) for name, raw in (keys | {self.name: own}).items()}
         self.signer = Ed25519Signer(key, registry)
-        self.shares = dict.fromkeys(self.silos, 1 / len(self.silos))
+        self.shares = dict.fromkeys(present, 1 / len(present))
         if not (self.weighting.needs_counts or self.procedure.by_records):
             self.weights = self.weighting.own_weights(self.silos.index(self.name), (len(self.silos), len(counts)))
             return
         post, kind = task.post(self.name, self.signer), Array(np.int64, counts.shape, low=0, high=MOST)
         heard = yield from post.exchange(COUNTS, dict.fromkeys(others, counts), Hear(COUNTS, kind, others))
         post.require_all(others, heard)
-        table = np.stack([(heard | {self.name: counts})[name] for name in self.silos])
+        shown = dict.fromkeys(self.silos, np.zeros_like(counts)) | heard | {self.name: counts}
+        table = np.stack([shown[name] for name in self.silos])
         self.weights = bounded_weights(self.weighting.weights(table))[self.silos.index(self.name)]
         if self.procedure.by_records:
             totals = table.sum(axis=1)
-            self.shares = dict(zip(self.silos, (totals / max(totals.sum(), 1)).tolist()))
+            shares = dict(zip(self.silos, (totals / max(totals.sum(), 1)).tolist()))
+            self.shares = {name: shares[name] for name in present}
 
     def query(self, query: Query, respond: Respond) -> Party:
         if query.serial <= self.spent:
@@ -100,9 +103,9 @@ class AdmmPeer(WeightedSilo):
         vector = self._vector(respond(Broadcast({})), query)
         self._begin(vector)
         dual = query.streams.secret(query.stream("dual variable"), query.round, self.name).random(query.size)
-        exchange = _Exchange(
-            query.post(self.name, self.signer), self.procedure, invited_silos(query), self.shares, size=query.size
-        )
+        post, peers = query.post(self.name, self.signer), invited_silos(query)
+        partitions = self.procedure.topology(len(peers))
+        exchange = _Exchange(post, self.procedure, peers, self.shares, size=query.size, partitions=partitions)
         z = yield from exchange.run(Averaging(vector, dual))
         self.under_way, self.done = None, self.under_way
         return Total(len(query.invited) * z, invited_silos(query))
@@ -140,6 +143,7 @@ class _Exchange:
     peers: tuple[str, ...]
     shares: Mapping[str, float]
     size: int
+    partitions: Partitions
 
     def run(self, own: Averaging) -> Generator[Mail, Mail, np.ndarray]:
         """The average, once all peers have the same."""
@@ -154,7 +158,7 @@ class _Exchange:
         return own.z
 
     def _iteration(self, number: int, y: np.ndarray) -> Generator[Mail, Mail, np.ndarray]:
-        partition = self.procedure.partitions[(number - 1) % len(self.procedure.partitions)]
+        partition = self.partitions[(number - 1) % len(self.partitions)]
         groups = [tuple(self.peers[place] for place in group) for group in partition]
         at = next(place for place, group in enumerate(groups) if self.post.name in group)
         if self.procedure.ring is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -77,13 +77,14 @@ class UserTrainer(ABC, Generic[State]):
         self.starts = self.arranged(problem.start)
         self.corrections = None if problem.correction is None else self.arranged(problem.correction)
 
-    def train(self, keys: np.ndarray, steps: Iterable[Step]) -> Tensor:
-        """Final minus starting parameters, (k, d), a tensor of its own. keys: (k,) uint64, one a user: its dropout is
-        a function of its key and of the step's place in its training."""
+    def train(self, keys: np.ndarray, steps: Iterable[Step], memory: Mapping[str, np.ndarray] | None = None) -> State:
+        """Where the users get to. keys: (k,) uint64, one a user: its dropout is a function of its key and of the step's
+        place in its training. memory: what their optimisers begin with, see `Training`."""
         state = self.init(keys)
+        self._recall(state, memory or {})
         for step in steps:
             self.step(state, step)
-        return self.deltas(state)
+        return state
 
     @abstractmethod
     def arranged(self, vector: Tensor) -> list[Tensor]:
@@ -98,8 +99,28 @@ class UserTrainer(ABC, Generic[State]):
         """One step of the first len(step.batch.x) users."""
 
     @abstractmethod
+    def flat(self, stacks: Sequence[Tensor]) -> Tensor:
+        """Every user's numbers in the order of the flat vector, (users, d): what `arranged` cut and turned."""
+
     def deltas(self, state: State) -> Tensor:
         """Final minus starting parameters, (users, d), a tensor of its own."""
+        return self.flat(state.parameters) - self.problem.start
+
+    @torch.inference_mode()
+    def _recall(self, state: State, memory: Mapping[str, np.ndarray]) -> None:
+        for name, vector in memory.items():
+            kept = torch.from_numpy(vector).to(self.problem.start.device)
+            pieces = [kept] if name in self.problem.recipe.optimizer.counters else self.arranged(kept)
+            for stack, piece in zip(state.slots[name], pieces, strict=True):
+                stack.copy_(piece)
+
+    def memory(self, state: State) -> dict[str, Tensor]:
+        """What the optimiser remembers of every user, (users, d) or (users, 1) a slot, tensors of their own."""
+        counters = self.problem.recipe.optimizer.counters
+        return {
+            name: (stacks[0].unsqueeze(1) if name in counters else self.flat(stacks)).clone()
+            for name, stacks in state.slots.items()
+        }
 
     def _stacks(self, users: int) -> list[Tensor]:
         """The starting parameters of every user, contiguous."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from fedpriv.streams import branch
 from fedpriv.training.modes import seeded_dropout
 from fedpriv.training.schedule import Limits, Step
 from fedpriv.training.trainers.base import TrainerState, UserTrainer
-from fedpriv.training.vectors import flatten, load, unflatten
+from fedpriv.training.vectors import load, unflatten
 
 
 @dataclass
@@ -50,5 +51,5 @@ class Sequential(UserTrainer[SequentialState]):
         with torch.no_grad():
             self._descend(state, [gradient.unsqueeze(0) for gradient in gradients])
 
-    def deltas(self, state: SequentialState) -> Tensor:
-        return (flatten(state.module) - self.problem.start).unsqueeze(0)
+    def flat(self, stacks: Iterable[Tensor]) -> Tensor:
+        return torch.cat([stack.flatten(1) for stack in stacks], dim=1)

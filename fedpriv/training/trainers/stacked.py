@@ -171,12 +171,12 @@ class Stacked(UserTrainer[StackedState]):
             program.backward(part, 1.0)
         return gradients
 
-    def deltas(self, state: StackedState) -> Tensor:
+    def flat(self, stacks: Sequence[Tensor]) -> Tensor:
         pieces = []
-        for stack, order in zip(state.parameters, self.orders):
+        for stack, order in zip(stacks, self.orders):
             back = sorted(range(len(order)), key=order.__getitem__)
             pieces.append(stack.permute(0, *(dim + 1 for dim in back)).flatten(1))
-        return torch.cat(pieces, dim=1).sub_(self.problem.start)
+        return torch.cat(pieces, dim=1)
 
 
 def _gradients(state: StackedState, users: int) -> list[Tensor]:

@@ -3,6 +3,8 @@ random numbers: vmap would draw them by a user's place in the block."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -51,8 +53,8 @@ class Vmapped(UserTrainer[TrainerState]):
         with in_mode(self.problem.model, train=True):
             self._descend(state, [self.gradients(active, batch.x, batch.y, batch.weight)])
 
-    def deltas(self, state: TrainerState) -> Tensor:
-        return state.parameters[0] - self.problem.start
+    def flat(self, stacks: Sequence[Tensor]) -> Tensor:
+        return stacks[0]
 
 
 def can_be_vmapped(problem: LocalProblem) -> bool:

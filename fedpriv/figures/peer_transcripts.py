@@ -1,0 +1,42 @@
+"""Letters of real aggregations without a server, on records that need no folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fedpriv.compose import CommandLine, compose_jobs, without_hydra
+from fedpriv.config import build
+from fedpriv.engines.base import Network
+from fedpriv.help import conf_dir
+from fedpriv.parties.traffic import Letter
+from fedpriv.simulation import prepare
+
+FIXED = ("data=breast_cancer", "algo=fedavg", "aggregation=admm", "aggregation.preset=null", "aggregation.rho=1")
+
+
+@dataclass
+class Kept(Network):
+    """A network that keeps a copy of everything."""
+
+    letters: list[Letter] = field(default_factory=list)
+
+    def carry(self, step: int, letters: list[Letter]) -> list[Letter]:
+        self.letters += letters
+        return letters
+
+
+def transcript(peers: int, iterations: int, *words: str) -> list[Letter]:
+    """All messages of a round of federated averaging among so many peers, with rho = 1. words: other settings.
+
+    Raises ConfigError as the command would.
+    """
+    sizes = (f"preset.n_silos={peers}", "preset.silo_epochs=1", f"aggregation.iterations={iterations}")
+    line = CommandLine.parse([*FIXED, *sizes, "aggregation.beyond_safe=true", *words])
+    [config] = compose_jobs(line, conf_dir())
+    kept = Kept()
+    with prepare(build(without_hydra(config))) as simulation:
+        simulation.session.network = lambda: kept
+        result = simulation.run_round(simulation.queries(1), simulation.state)
+        if result.aborted:
+            raise RuntimeError(result.aborted)
+    return kept.letters

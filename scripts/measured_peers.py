@@ -1,0 +1,67 @@
+"""The measured table of SecureD-FL beside its yardsticks: `python -m scripts.measured_peers FOLDER ...` writes it anew.
+
+Folders hold runs of secured_fl/fig3_femnist and secured_fl/fig3_shakespeare, in sub-folders or not. Results go to
+results/secured_fl.csv, and what README.md says of them is printed; a test fails until it says it.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+
+from fedpriv.figures.peer_accuracy import COLUMNS, rows
+from fedpriv.figures.runs import find_runs
+from fedpriv.figures.tables import write_table
+
+TABLE = Path(__file__).parents[1] / "results" / "secured_fl.csv"
+FEDAVG, LOCAL, PEERS = "FedAvg", "Local-only", "SecureD-FL"
+WITHIN = 0.5
+"""Points of accuracy that SecureD-FL may be below FedAvg."""
+
+Row = dict[str, str]
+
+
+def main(words: list[str]) -> None:
+    """Write the table of the runs in the folders that the words name."""
+    TABLE.parent.mkdir(exist_ok=True)
+    write_table(TABLE, COLUMNS, rows(find_runs([Path(word) for word in words])))
+    print(readme(read()))
+
+
+def read(path: Path = TABLE) -> list[Row]:
+    """The table as it is."""
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def readme(table: list[Row]) -> str:
+    """Accuracies in per cent, a row for each task and method, and a sentence for each task."""
+    lines = ["| records | peers | method | rounds | seeds | last round | best round |", "| --- " * 7 + "|"]
+    tasks: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in table:
+        last, best = (f"{_points(row, key):.2f} ± {_points(row, key + ' deviation'):.2f}" for key in ("last", "best"))
+        told = (row["data"], row["peers"], row["method"], row["rounds"], row["seeds"], last, best)
+        lines.append(f"| {' | '.join(told)} |")
+        tasks.setdefault((row["data"], row["peers"]), {})[row["method"]] = row
+    return "\n".join([*lines, "", *(_sentence(*task, methods) for task, methods in tasks.items())])
+
+
+def _sentence(data: str, peers: str, methods: dict[str, Row]) -> str:
+    """How far the kinds of SecureD-FL are from FedAvg in the last round, and who is above Local-only."""
+    last = {method: _points(row, "last") for method, row in methods.items()}
+    said = []
+    for method in (name for name in last if name.startswith(PEERS)):
+        gap = last[method] - last[FEDAVG]
+        reach = "within" if gap >= -WITHIN else "not within"
+        said.append(f"{method} is {abs(gap):.2f} points {'above' if gap >= 0 else 'below'} FedAvg ({reach} {WITHIN:g})")
+    above = [method for method in last if method != LOCAL and last[method] > last[LOCAL]]
+    return f"- {data}, {peers} peers: {'; '.join(said)}; above Local-only: {', '.join(above) or 'none'}."
+
+
+def _points(row: Row, key: str) -> float:
+    return 100 * float(row[key])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,100 @@
+"""LEAF's layout: which users and records of it are read, and what is refused in one line."""
+
+import json
+
+import numpy as np
+import pytest
+from small_data import write_femnist, write_leaf
+
+from fedpriv.data.femnist import Femnist
+from fedpriv.data.leaf import LeafFolder
+from fedpriv.data.shakespeare import CHARACTERS, Shakespeare
+from fedpriv.errors import DataError
+from fedpriv.streams import Streams
+
+
+@pytest.fixture
+def root(tmp_path):
+    write_femnist(tmp_path / "femnist" / "data", writers=3)
+    return tmp_path
+
+
+def test_digits_alone_by_writer(root):
+    corpus = Femnist(str(root)).load(Streams(0))
+    assert np.bincount(corpus.train.user).tolist() == [20] * 3
+    assert np.bincount(corpus.test.user).tolist() == [10] * 3
+    raw = json.loads((root / "femnist/data/train/all_data_niid.json").read_text())["user_data"]["f01"]
+    digits = [(x, y) for x, y in zip(raw["x"], raw["y"]) if y < 10]
+    own = corpus.train.user == 1
+    np.testing.assert_allclose(corpus.train.x[own].reshape(20, -1), [x for x, _ in digits], rtol=1e-6)
+    assert corpus.train.y[own].tolist() == [y for _, y in digits]
+
+
+def test_writers_with_fewer_than_ten_digits_are_left_out_training_and_test_counted_together(root):
+    folder = root / "femnist" / "data"
+    for part, n in (("train", 9), ("test", 1)):
+        write_leaf(folder, part, {"nine and one": ([[0.5] * 784] * n, [3] * n)}, name="more.json")
+    assert len(np.unique(Femnist(str(root)).load(Streams(0)).train.user)) == 4
+    write_leaf(folder, "test", {"nine and one": ([[0.5] * 784], [40])}, name="more.json")
+    assert len(np.unique(Femnist(str(root)).load(Streams(0)).train.user)) == 3
+
+
+def test_characters_of_leaf_are_used_as_they_are(tmp_path):
+    folder = tmp_path / "shakespeare" / "data"
+    lines = ["".join(CHARACTERS[(start + i) % 87] for i in range(80)) for start in (0, 1, 2)]
+    write_leaf(folder, "train", {"A_ROLE": (lines[:2], ["a", "}"]), "B_ROLE": (lines[:1], ["\n"])})
+    write_leaf(folder, "test", {"A_ROLE": (lines[2:], ["z"])})
+    corpus = Shakespeare(str(tmp_path)).load(Streams(0))
+    assert "".join(CHARACTERS[number] for number in corpus.train.x[1]) == lines[1]
+    assert [CHARACTERS[number] for number in corpus.train.y] == ["a", "}", "\n"]
+    assert corpus.train.user.tolist() == [0, 0, 1]
+    assert corpus.test.user.tolist() == [0]
+
+
+def damaged(folder, part, change):
+    path = next((folder / part).glob("*.json"))
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda content: content.pop("user_data"), "not a file of LEAF's: 'user_data'"),
+        (lambda content: content["user_data"]["f00"]["y"].pop(), "user f00 has not as many labels as features"),
+        (lambda content: content["user_data"]["f00"]["x"][0].pop(), "user f00 has records that are no 28x28 images"),
+        (lambda content: content["user_data"]["f00"]["y"].__setitem__(0, "3"), "user f00 has records that are no"),
+    ],
+)
+def test_damaged_files_are_refused_in_one_line(root, change, why):
+    damaged(root / "femnist" / "data", "train", change)
+    with pytest.raises(DataError, match=why) as caught:
+        Femnist(str(root)).load(Streams(0))
+    assert str(root) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_other_damage_is_refused_too(root, tmp_path):
+    folder = root / "femnist" / "data"
+    write_leaf(folder, "train", {"f00": ([], [])}, name="twice.json")
+    with pytest.raises(DataError, match="user f00 is in an earlier file too"):
+        Femnist(str(root)).load(Streams(0))
+    (folder / "train" / "twice.json").write_text("{")
+    with pytest.raises(DataError, match=r"twice\.json: not a file of LEAF's"):
+        Femnist(str(root)).load(Streams(0))
+    texts = root / "shakespeare" / "data"
+    for part in ("train", "test"):
+        write_leaf(texts, part, {"A": (["x" * 79], ["y"])})
+    assert LeafFolder("shakespeare", str(root)).exists
+    with pytest.raises(DataError, match="user A has records that are not 80 characters and one"):
+        Shakespeare(str(root)).load(Streams(0))
+    for part in ("train", "test"):
+        write_leaf(texts, part, {"A": (["é" * 80], ["y"])})
+    with pytest.raises(DataError, match="character 'é' is not one of the 87"):
+        Shakespeare(str(root)).load(Streams(0))
+
+
+def test_without_files_it_says_where_they_come_from(tmp_path):
+    with pytest.raises(DataError, match="LEAF's preprocessing makes them"):
+        Femnist(str(tmp_path)).load(Streams(0))
