@@ -1,5 +1,5 @@
 """The command line: `fedpriv [run] ...`, `fedpriv epsilon ...`, `fedpriv allocation ...`, `fedpriv figure ...`,
-`fedpriv audit ...`.
+`fedpriv table ...`, `fedpriv audit ...`.
 
 Exit codes: 0 done, 1 a defect (with its traceback) or a certificate that an audit has refuted, 2 a mistake the
 user can mend (one line), 130 interrupted.
@@ -30,7 +30,7 @@ def main(args: list[str] | None = None) -> None:
     command: Callable[[list[str]], None] = COMMANDS.get(args[0], run) if args else run
     if args and args[0] in COMMANDS:
         args = args[1:]
-    if {"--help", "-h"} & set(args) and command is not figure:
+    if {"--help", "-h"} & set(args) and command not in OWN_HELP:
         from fedpriv.help import help_text
 
         print(help_text(), end="")
@@ -209,6 +209,13 @@ def figure(args: list[str]) -> None:
     draw(args)
 
 
+def table(args: list[str]) -> None:
+    """Print or write metric and epsilon of finished runs, grouped by configuration without the seed."""
+    from fedpriv.tables.command import main as tabulate
+
+    tabulate(args)
+
+
 def audit(args: list[str]) -> None:
     """Attack the settings' own code path: certified and claimed epsilons beside proven lower bounds."""
     from fedpriv.audit.command import main as attack
@@ -216,10 +223,13 @@ def audit(args: list[str]) -> None:
     attack(args)
 
 
+OWN_HELP = (figure, table)
+"""Commands whose words are no overrides; argparse tells theirs."""
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "run": run,
     "epsilon": epsilon,
     "allocation": allocation,
     "figure": figure,
+    "table": table,
     "audit": audit,
 }

@@ -10,6 +10,7 @@ fedpriv: private federated learning with certified epsilons
 fedpriv [run] [key=value ...]        train; metrics, epsilons and the model go to outputs/
 fedpriv epsilon [key=value ...]      the epsilon table of the same settings, without training
 fedpriv allocation [key=value ...]   who owns which records in which silo: a table and a picture
+fedpriv table folder ...             mean, deviation, epsilons and tests of finished runs, by configuration
 fedpriv figure folder ...            metric and epsilon against the round, from finished runs
 fedpriv audit [--quick] [--one-run] [--canaries n] [--colluding n] [key=value ...]
                                      attacks on the same settings: lower bounds beside certificates

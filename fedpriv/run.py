@@ -249,6 +249,7 @@ class _Run:
             rounds=self.options.rounds,
             label=exp.algo.label,
             metric=simulation.task.metric,
+            observer=exp.algo.headline_observer,
             delta=exp.accountant.delta,
             randomness=self.options.randomness,
             dp_valid=None,
