@@ -56,7 +56,7 @@ def find_runs(roots: list[Path]) -> list[Run]:
         found = False
         for status_file in sorted(root.rglob("status.json")):
             folder = status_file.parent
-            if folder.resolve() in runs or (run := _read(folder)) is not None:
+            if folder.resolve() in runs or (run := read_run(folder)) is not None:
                 found = True
                 runs.setdefault(folder.resolve(), run)  # type: ignore[arg-type]
         if not found:
@@ -64,7 +64,7 @@ def find_runs(roots: list[Path]) -> list[Run]:
     return list(runs.values())
 
 
-def _read(folder: Path) -> Run | None:
+def read_run(folder: Path) -> Run | None:
     """The run of a folder, or None, said on stderr, when it is not finished."""
     try:
         status = json.loads((folder / "status.json").read_text())
