@@ -1,5 +1,7 @@
 # Everything runs in .venv, which any target makes when it is missing or out of date.
-PYTHON ?= python3.11
+# Any Python 3.11 will do, whatever it is called.
+SUITABLE := for p in python3.11 python3 python; do $$p -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && echo $$p && break; done
+PYTHON ?= $(shell $(SUITABLE))
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -32,10 +34,11 @@ bench: $(READY)  ## speed, side by side with plain PyTorch
 	$(BIN)/python -m benchmarks
 
 figures: $(READY)  ## run the quick profile of every figure's experiments and draw them
-	$(BIN)/python -m scripts.figures
+	$(BIN)/fedpriv reproduce
 
 # torch and torchvision are named together so that their builds match.
 $(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "fedpriv needs Python 3.11: none is on the path; make PYTHON=/path/to/python3.11" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch torchvision --editable ".[dev,private-weighting,ray]"
 	touch $@

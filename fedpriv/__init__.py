@@ -1,3 +1,16 @@
-"""Experiments in private federated learning whose every epsilon is certified."""
+"""Experiments in private federated learning whose every epsilon is certified.
+
+From Python: `run`, `sweep`, `load`, `epsilon` and `federation` of `fedpriv.library`, which is loaded when one is used.
+"""
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
+LIBRARY = ("run", "sweep", "load", "epsilon", "federation")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in LIBRARY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("fedpriv.library"), name)

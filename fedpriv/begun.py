@@ -8,13 +8,12 @@ nothing had left yet.
 from __future__ import annotations
 
 import fcntl
-import os
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from fedpriv.durable import keep
+from fedpriv.durable import keep, keep_names
 from fedpriv.errors import FedprivError
 
 NAME = "begun.csv"
@@ -24,14 +23,15 @@ HEADER = b"round,time\n"
 class Begun:
     """The file of one run, open and locked: one process at a time begins rounds. A context that closes it.
 
-    attempts: how often each round was begun when the file was opened. total: how many lines it has by now.
+    new: whether there was no file. attempts: how often each round was begun when the file was opened. total: how many
+    lines it has by now.
     """
 
     def __init__(self, folder: Path) -> None:
         """Open the folder's file, which is made if need be. Raises FedprivError when another process has it open, or
         when it is not what this class writes."""
         self.path = folder / NAME
-        new = not self.path.exists()
+        self.new = not self.path.exists()
         self._file: BinaryIO = open(self.path, "a+b", buffering=0)  # noqa: SIM115  (as long as the run)
         try:
             self._lock()
@@ -40,8 +40,8 @@ class Begun:
             self.close()
             raise
         self.total = self.attempts.total()
-        if new:
-            _sync_folder(folder)
+        if self.new:
+            keep_names(folder)
 
     def __enter__(self) -> Begun:
         return self
@@ -59,7 +59,11 @@ class Begun:
         self.total += 1
 
     def _write(self, line: bytes) -> None:
-        self._file.write(line)
+        """A disk that fills up takes a part and says so; the next try to write raises. A line that lacks its end would
+        be dropped, and its round not charged."""
+        left = line
+        while left:
+            left = left[self._file.write(left) :]
         keep(self._file)
 
     def _lock(self) -> None:
@@ -75,19 +79,34 @@ class Begun:
         self._file.truncate(len(whole))
         if not whole:
             self._write(HEADER)
-            return Counter()
-        header, *lines = whole.splitlines(keepends=True)
-        try:
-            if header != HEADER:
-                raise ValueError(f"its first line is {header!r}")
-            return Counter(int(line.split(b",")[0]) for line in lines)
-        except ValueError as error:
-            raise FedprivError(f"{self.path} is damaged ({error})") from error
+        return _counted(self.path, whole)
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def attempts(folder: Path) -> Counter[int]:
+    """How often each round of a run was begun, by a folder that another process may be writing to."""
+    path = folder / NAME
+    content = path.read_bytes() if path.exists() else b""
+    return _counted(path, content[: content.rfind(b"\n") + 1])
+
+
+def held(folder: Path) -> bool:
+    """Whether a process is at work on a run."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        with open(folder / NAME, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _counted(path: Path, whole: bytes) -> Counter[int]:
+    """The rounds of whole lines. Raises FedprivError when they are not what this module writes."""
+    header, *lines = whole.splitlines(keepends=True) or [HEADER]
+    try:
+        if header != HEADER:
+            raise ValueError(f"its first line is {header!r}")
+        return Counter(int(line.split(b",")[0]) for line in lines)
+    except ValueError as error:
+        raise FedprivError(f"{path} is damaged ({error})") from error

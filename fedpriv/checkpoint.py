@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -30,6 +30,7 @@ FREE = (
     "checkpoint_every",
     "evaluate_training",
     "optimum",
+    "quiet",
     "hydra",
 )
 """Top-level keys that say neither what is released in a round nor what it costs; a resumed run may change them."""
@@ -75,12 +76,13 @@ class Origin:
 @dataclass(frozen=True)
 class Checkpoint:
     """arrays: the state after `round`, bit for bit. begun: how many rounds had been begun by then, repeated ones
-    counted each time."""
+    counted each time. tables: by file name how many bytes a table had by then, and their SHA-256."""
 
     round: int
     arrays: Mapping[str, np.ndarray]
     begun: int
     origin: Origin
+    tables: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     def packed(self) -> bytes:
         """A safetensors file whose metadata hold everything but the arrays, and a checksum."""
@@ -91,6 +93,7 @@ class Checkpoint:
             "begun": self.begun,
             "config": dict(self.origin.config),
             "versions": dict(self.origin.versions),
+            "tables": {name: list(mark) for name, mark in self.tables.items()},
         }
         # One entry, since the order of several is not fixed, and equal checkpoints are equal files.
         labels["checksum"] = _checksum(labels, self.arrays)
@@ -112,7 +115,9 @@ class Checkpoint:
             raise FedprivError(f"{path} was written by an earlier version of fedpriv, which kept no checksum")
         if checksum != _checksum(labels, arrays):
             raise FedprivError(f"{path} is damaged (its checksum differs)")
-        return Checkpoint(labels["round"], arrays, labels["begun"], Origin(labels["config"], labels["versions"]))
+        tables = {name: (size, digest) for name, (size, digest) in labels.get("tables", {}).items()}
+        origin = Origin(labels["config"], labels["versions"])
+        return Checkpoint(labels["round"], arrays, labels["begun"], origin, tables)
 
     def check(self, path: Path, origin: Origin) -> None:
         """Raise FedprivError unless a run of `origin` may go on from here: for another configuration, and for a fedpriv

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 from fedpriv.errors import ConfigError, FedprivError
 
 if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
     from omegaconf.errors import OmegaConfBaseException
 
@@ -41,6 +42,9 @@ class CommandLine:
         parser = get_args_parser()
         parser.error = _refuse  # type: ignore[method-assign]
         known = parser.parse_args(args)
+        for flag in ("config_name", "config_path", "package", "experimental_rerun"):
+            if getattr(known, flag, None) is not None:
+                raise FedprivError(f"--{flag.replace('_', '-')} is not supported; --config-dir adds your own files")
         return CommandLine(known.overrides, known.multirun, known.config_dir)
 
 
@@ -67,7 +71,8 @@ def each_job(line: CommandLine, config_dir: Path) -> Iterator[DictConfig]:
     with one_line_errors():
         GlobalHydra.instance().clear()
         with initialize_config_dir(str(config_dir), version_base="1.3"):
-            fixed, swept = _split(line.overrides)
+            searched = [word for word in line.overrides if _parsed(word).is_interval_sweep()]
+            fixed, swept = _split([word for word in line.overrides if word not in searched])
             first = [*search, *fixed, *(f"{key}={values[0]}" for key, values in swept.items())]
             config = compose("config", first, return_hydra_config=True)
             for key, values in (config.hydra.sweeper.get("params") or {}).items():
@@ -76,7 +81,7 @@ def each_job(line: CommandLine, config_dir: Path) -> Iterator[DictConfig]:
             if swept and not line.multirun and config.hydra.mode is None:
                 key, values = next(iter(swept.items()))
                 raise ConfigError(key, ",".join(values), "several values need -m (multirun)")
-            if not swept:
+            if not swept or searched:  # what a sweeper will choose is not known beforehand: each job is checked then
                 yield config
                 return
             combinations = itertools.product(*([f"{key}={value}" for value in swept[key]] for key in swept))
@@ -97,20 +102,37 @@ def without_hydra(config: DictConfig) -> DictConfig:
 
 def _split(overrides: list[str]) -> tuple[list[str], dict[str, list[str]]]:
     """Overrides with one value as they are, and the values of each that is a sweep."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
     from fedpriv.config import GROUPS
 
     fixed: list[str] = []
     swept: dict[str, list[str]] = {}
-    for word, parsed in zip(overrides, OverridesParser.create().parse_overrides(overrides)):
+    for word in overrides:
+        parsed = _parsed(word)
+        key = parsed.get_key_element()
         if parsed.is_sweep_override():
-            swept[parsed.get_key_element()] = list(parsed.sweep_string_iterator())
-        elif isinstance(parsed.value(), list) and parsed.get_key_element() in GROUPS:
-            raise ConfigError(parsed.get_key_element(), parsed.value(), "one name of this config group")
-        else:
-            fixed.append(word)
+            swept[key] = list(parsed.sweep_string_iterator())
+            continue
+        name = key.lstrip("+~").partition("@")[0]
+        deletes = parsed.is_delete() or parsed.value() is None
+        if name in {*GROUPS, "experiment", "profile"} and not deletes and not isinstance(parsed.value(), str):
+            raise ConfigError(key, parsed.value(), "one name of this config group")
+        fixed.append(word)
     return fixed, swept
+
+
+def _parsed(word: str) -> Override:
+    """A word taken apart. Raises ConfigError, naming its key, when it is no key=value."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    key, equals, value = word.partition("=")
+    if not key.strip() or not (equals or word.startswith("~")):
+        raise FedprivError(f"{word}: words are key=value; see fedpriv --help")
+    try:
+        [parsed] = OverridesParser.create().parse_overrides([word])
+    except HydraException as error:
+        raise ConfigError(key, value, f"cannot be read ({_one_line(error)}); quotes take any text") from error
+    return parsed
 
 
 @contextmanager
@@ -145,13 +167,14 @@ def _key_error(error: OmegaConfBaseException) -> FedprivError:
     """Which key, and which keys exist beside it."""
     from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
-    from fedpriv.config import unknown_key
+    from fedpriv.config import GROUPS, unknown_key
 
     parent = error.parent_node
     if isinstance(error, ConfigAttributeError | ConfigKeyError) and parent is not None and hasattr(parent, "keys"):
-        return unknown_key(
-            error.full_key or "config", [str(key) for key in parent if not str(key).startswith("_") and key != "hydra"]
-        )
+        known = [str(key) for key in parent if not str(key).startswith("_") and key != "hydra"]
+        root = parent._get_root()
+        everywhere = [f"{group}.{key}" for group in GROUPS if hasattr(root.get(group), "keys") for key in root[group]]
+        return unknown_key(error.full_key or "config", known, everywhere)
     return FedprivError(f"{error.full_key or 'config'}: {_one_line(error)}")
 
 

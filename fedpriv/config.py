@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import lru_cache
 from typing import Any
@@ -62,6 +63,7 @@ class RunOptions:
     evaluate_training: bool
     checkpoint_every: int
     optimum: float | None = None
+    quiet: bool = False
 
     def __post_init__(self) -> None:
         require(self.rounds >= 1, "rounds", self.rounds, "a positive number of rounds")
@@ -160,7 +162,7 @@ def build_resolved(plain: dict[str, Any]) -> Experiment:
     for key in sorted(unknown):
         raise unknown_key(key, [*GROUPS, *(f.name for f in fields(RunOptions))])
     typed(Preset, plain.get("preset", {}), "preset")
-    options = typed(RunOptions, {f.name: plain.get(f.name) for f in fields(RunOptions)}, "")
+    options = typed(RunOptions, {f.name: plain[f.name] for f in fields(RunOptions) if f.name in plain}, "")
     return Experiment(options, **{name: _component(plain.get(name), base, name) for name, base in GROUPS.items()})
 
 
@@ -172,13 +174,16 @@ RENAMED = {
 """Keys and files of groups in earlier versions, and what they are called now."""
 
 
-def unknown_key(key: str, known: list[str]) -> ConfigError:
-    """The error for a key that does not exist, with its new name or the nearest one that does exist."""
+def unknown_key(key: str, known: list[str], everywhere: Sequence[str] = ()) -> ConfigError:
+    """The error for a key that does not exist, with its new name or the nearest one that does exist beside it, or else
+    `everywhere`, among all dotted keys."""
     if RENAMED.get(key, "").rpartition(".")[2] in known:
         return ConfigError(key, "...", f"is now {RENAMED[key]} (given, paper or certified)")
     near = difflib.get_close_matches(key.rpartition(".")[2], [k.rpartition(".")[2] for k in known], n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return ConfigError(key, "...", f"unknown key; {hint}allowed: {', '.join(sorted(known))}")
+    last = key.rpartition(".")[2]
+    far = [k for k in everywhere if last in re.split(r"[._]", k.rpartition(".")[2])] if not near else []
+    hint = f"did you mean {' or '.join(near or far[:4])}? " if near or far else ""
+    return ConfigError(key, "...", f"unknown key; {hint}allowed: {', '.join(sorted(known)) or 'none'}")
 
 
 def _component(node: Any, base: type, group: str) -> Any:
@@ -208,10 +213,24 @@ def typed(cls: type, values: dict[str, Any], prefix: str) -> Any:
         if key not in names:
             raise unknown_key(f"{dotted}{key}", names)
     given = {key: _checked(cls, key, json.dumps(value), f"{dotted}{key}") for key, value in values.items()}
+    for key, value in given.items():
+        _require_sensible(key, value, f"{dotted}{key}")
     for f in fields(cls):
         if f.name not in given and f.default is MISSING and f.default_factory is MISSING:
             raise ConfigError(f"{dotted}{f.name}", "?", "a value is required")
     return cls(**given)
+
+
+SIZES = {"seed": 2**63 - 1, "n_users": 10**6, "n_silos": 10**5, "local_epochs": 10**5, "group_size": 10**5}
+LARGEST = 10**9
+"""What no experiment exceeds, by field: a number typed wrong would otherwise end in no memory after minutes."""
+
+
+def _require_sensible(key: str, value: Any, name: str) -> None:
+    """Raise ConfigError for a whole number, also one that is written as text, that is beyond all sizes."""
+    number = int(value) if isinstance(value, str) and value.isdecimal() else value
+    most = SIZES.get(key, LARGEST)
+    require(not isinstance(number, int) or abs(number) <= most, name, value, f"a number up to {most}")
 
 
 @lru_cache(maxsize=4096)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.calibrate import MOST_ROUNDS, most_rounds, smallest_noise
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.accountants.rdp import Rdp
+from fedpriv.called import can_be_called
 from fedpriv.config import Experiment
 from fedpriv.deployment import Deployment, Federation
 from fedpriv.errors import ConfigError
@@ -53,9 +56,13 @@ class Planned:
             events = (event for query in queries for event in query.events)
             ledger.record((event for event in events if observer in (None, event.observer)), times)
 
-    def rows_at(self, rounds: list[int]) -> list[EpsilonRow]:
-        """Epsilon rows after each of the given rounds, ascending."""
+    def rows_at(self, rounds: list[int], again: Mapping[int, int] | None = None) -> list[EpsilonRow]:
+        """Epsilon rows after each of the given rounds, ascending. again: how often more than once rounds were begun; as
+        in a run, all of it is charged from the start."""
         ledger, rows, done = Ledger(self.exp.accountant), [], 0
+        for past, times in (again or {}).items():
+            events = (event for query in self.exp.algo.queries(past, self.deployment) for event in query.events)
+            ledger.record(events, times)
         for number in rounds:
             self.record(ledger, self.deployment, done, number)
             rows += ledger.rows(number)
@@ -106,17 +113,26 @@ def show(args: list[str]) -> None:
     from fedpriv.compose import CommandLine, compose_jobs, without_hydra
     from fedpriv.config import build
     from fedpriv.help import conf_dir
+    from fedpriv.stored import begun_again, stored_config
 
     line = CommandLine.parse(args)
     console = Console(soft_wrap=True, highlight=False)
-    for config in compose_jobs(line, conf_dir()):
-        exp = build(without_hydra(config))
+    jobs = compose_jobs(line, conf_dir())
+    for config in jobs:
+        folder = config.resume
+        exp = build(without_hydra(config) if folder is None else stored_config(line, str(folder), len(jobs)))
+        again = {} if folder is None else begun_again(Path(str(folder)), system=exp.streams.system)
         if line.multirun:
             console.print(" ".join(config.hydra.overrides.task))
         planned = Planned.of(exp)
-        rows = planned.rows_at(milestones(exp.options.rounds))
+        rows = planned.rows_at(milestones(exp.options.rounds), again)
         console.print(epsilon_table(rows, exp.accountant.delta))
+        if again:
+            console.print(f"{sum(again.values())} rounds were begun again after an interruption and are charged")
         for about, texts in {f"{row.observer}, {row.unit}": row.assumptions for row in rows}.items():
             console.print(f"{about}: {'; '.join(texts)}")
         if exp.accountant.budget is not None:
             console.print("\n".join(calibrations(planned, exp.accountant.budget)))
+
+
+can_be_called(__name__)

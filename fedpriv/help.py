@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 TEXT = """\
@@ -10,7 +11,9 @@ fedpriv: private federated learning with certified epsilons
 fedpriv [run] [key=value ...]        train; metrics, epsilons and the model go to outputs/
 fedpriv epsilon [key=value ...]      the epsilon table of the same settings, without training
 fedpriv allocation [key=value ...]   who owns which records in which silo: a table and a picture
+fedpriv table folder ...             mean, deviation, epsilons and tests of finished runs, by configuration
 fedpriv figure folder ...            metric and epsilon against the round, from finished runs
+fedpriv reproduce [paper/figure ...] a paper's figure: its experiments, then the picture; --profile quick or paper
 fedpriv audit [--quick] [--one-run] [--canaries n] [--colluding n] [key=value ...]
                                      attacks on the same settings: lower bounds beside certificates
 
@@ -39,12 +42,21 @@ def conf_dir() -> Path:
     return here / "conf" if (here / "conf").is_dir() else here.parent / "conf"
 
 
-def help_text() -> str:
-    """The text with the groups and names that the configuration tree holds now."""
+def near(word: str, known: Iterable[str]) -> str:
+    """A hint at the nearest of the known words, or nothing."""
+    import difflib
+
+    found = difflib.get_close_matches(word, list(known), n=1)
+    return f"did you mean {found[0]}? " if found else ""
+
+
+def help_text(own: Path | None = None) -> str:
+    """The text with the groups and names that the configuration tree holds now, and a user's own folder of them."""
     groups: dict[str, list[str]] = {}
-    for file in sorted(conf_dir().rglob("*.yaml")):
-        parts = file.relative_to(conf_dir()).with_suffix("").parts
-        if len(parts) > 1:
-            groups.setdefault(parts[0], []).append("/".join(parts[1:]))
+    for folder in (conf_dir(), *([own] if own else [])):
+        for file in sorted(folder.rglob("*.yaml")):
+            parts = file.relative_to(folder).with_suffix("").parts
+            if len(parts) > 1:
+                groups.setdefault(parts[0], []).append("/".join(parts[1:]))
     width = max(map(len, groups))
     return TEXT.format(groups="\n".join(f"  {name:<{width}}  {', '.join(names)}" for name, names in groups.items()))

@@ -9,6 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedpriv.logs import LOGGER
+
 if TYPE_CHECKING:
     from fedpriv.accountants.ledger import EpsilonRow
     from fedpriv.aggregation.base import Estimate
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 class Progress:
     """A bar with loss, metric, epsilon and the time left; where there is no terminal, a line every tenth of the run.
-    quiet: neither; only what is said stays."""
+    quiet: neither. What is shown is logged too."""
 
     def __init__(self, rounds: int, done: int, metric: str, *, quiet: bool = False) -> None:
         from rich.console import Console
@@ -48,10 +50,11 @@ class Progress:
 
     def update(self, number: int, row: dict[str, Any], epsilon: float | None) -> None:
         """Show round `number`; a round that is not evaluated keeps the text of the last one that was."""
-        if self.quiet:
-            return
         if epsilon is not None:
             self.text = f"loss {row['loss']:.4f}  {self.metric} {row[self.metric]:.4f}  epsilon {epsilon:.4g}"
+            LOGGER.info("round %d/%d  %s", number, self.rounds, self.text)
+        if self.quiet:
+            return
         self.bar.update(self.task, completed=number, description=self.text)
         if not self.terminal and (number == self.rounds or number % max(1, self.rounds // 10) == 0):
             print(f"round {number}/{self.rounds}  {self.text}", file=sys.stderr, flush=True)
@@ -67,6 +70,9 @@ class Progress:
 
     def say(self, text: str) -> None:
         """A line that stays, above the bar."""
+        LOGGER.info(text)
+        if self.quiet:
+            return
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 

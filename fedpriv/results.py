@@ -5,21 +5,19 @@ metrics.csv     round, loss, metrics, norms: non-private diagnostics
 timings.csv     round, seconds per phase, why the round released nothing (empty if it did)
 traffic.csv     round (0 for the first set-up), query or setup, step, party, messages and bytes it sent in this step
 epsilon.csv     round, observer, unit, adjacency, method, certified, claimed, assumptions, status
-status.json     running, done or failed with the reason; assumptions and labels of the epsilons
+status.json     running, done, interrupted or failed with the reason; assumptions and labels of the epsilons
 begun.csv       a line each time that a round begins, see `fedpriv.begun`
 model.safetensors, checkpoint.safetensors
 
-Tables grow by whole lines. A checkpoint is written after its round's lines, so a resumed run cuts the tables back to
-the checkpoint and repeats what came later; what was begun is never cut. Files that are replaced are written beside
-their place and renamed. Checkpoints are written behind the rounds: where the disk is slower than they are, a newer one
-takes the place of one that still waits.
+Tables grow by whole lines (`fedpriv.records`). A checkpoint is written once its round's lines are on disk, so a resumed
+run cuts the tables back to the checkpoint and repeats what came later; what was begun is never cut. Files that are
+replaced are written beside their place and renamed. Checkpoints are written behind the rounds: where the disk is slower
+than they are, a newer one takes the place of one that still waits.
 """
 
 from __future__ import annotations
 
-import csv
 import json
-import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,20 +28,12 @@ import numpy as np
 from fedpriv.begun import NAME as BEGUN
 from fedpriv.begun import Begun
 from fedpriv.checkpoint import Checkpoint, Origin
-from fedpriv.durable import keep
+from fedpriv.durable import replace_file
 from fedpriv.errors import FedprivError
+from fedpriv.records import EPSILON, MARKED, METRICS, TABLES, TIMINGS, Tables
 
-TABLES = ("metrics.csv", "timings.csv", "epsilon.csv", "traffic.csv")
 CHECKPOINT = "checkpoint.safetensors"
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write `content` to `path` so that a reader, or a crash, sees the old file or the new one and nothing between."""
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
-        file.write(content)
-        keep(file)
-    os.replace(temporary, path)
+STATUS, CONFIG = "status.json", "config.yaml"
 
 
 class RunFolder:
@@ -51,53 +41,63 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._columns: dict[str, list[str]] = {}
+        self.tables = Tables(path)
 
     def create(self, config_yaml: str) -> None:
         """Start a new run here. Raises FedprivError when the folder cannot be written or already holds a run."""
-        if any((self.path / name).exists() for name in ("status.json", BEGUN)):
-            raise FedprivError(f"hydra.run.dir={self.path}: holds a run already; resume={self.path} continues it")
+        self.begin(config_yaml).close()
+
+    def begin(self, config_yaml: str) -> Begun:
+        """The same, locked for the run; nothing is written where another process runs."""
+        taken = FedprivError(f"hydra.run.dir={self.path}: holds a run already; resume={self.path} continues it")
+        if (self.path / STATUS).exists():
+            raise taken
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            replace_file(self.path / "config.yaml", config_yaml.encode())
+            begun = Begun(self.path)
+            try:
+                if not begun.new:
+                    raise taken
+                replace_file(self.path / CONFIG, config_yaml.encode())
+            except BaseException:
+                begun.close()
+                raise
         except OSError as error:
             raise FedprivError(f"hydra.run.dir={self.path}: cannot write there ({error.strerror})") from error
+        return begun
 
     def append(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows to a table; the first row ever written names the columns, later ones must have the same."""
-        if not rows:
-            return
-        path = self.path / table
-        columns = list(rows[0])
-        new = not path.exists()
-        if table not in self._columns:
-            self._columns[table] = columns if new else _header(path)
-        known = self._columns[table]
-        if any(list(row) != known for row in rows):
-            raise ValueError(f"{table}: columns {columns} differ from {known}")
-        with open(path, "a", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            if new:
-                writer.writerow(columns)
-            writer.writerows([_cell(value) for value in row.values()] for row in rows)
+        self.tables.append(table, rows)
 
     def rows(self, table: str) -> list[dict[str, str]]:
         """A table's rows as text; none when nothing has been written to it."""
-        path = self.path / table
-        if not path.exists():
-            return []
-        with open(path, newline="") as file:
-            return list(csv.DictReader(file))
+        return self.tables.rows(table)
 
     def status(self, **facts: Any) -> None:
-        """Merge `facts` into status.json."""
-        path = self.path / "status.json"
-        known = json.loads(path.read_text()) if path.exists() else {}
-        known |= {"updated": datetime.now(UTC).isoformat(timespec="seconds"), **facts}
-        replace_file(path, (json.dumps(known, indent=2) + "\n").encode())
+        """Merge `facts` into status.json; one that was cut begins anew."""
+        path = self.path / STATUS
+        known = read_status(self.path) | {"updated": datetime.now(UTC).isoformat(timespec="seconds"), **facts}
+        content = (json.dumps(known, indent=2) + "\n").encode()
+        try:
+            replace_file(path, content)
+        except OSError:
+            if not path.exists():
+                raise
+            with open(path, "r+b") as file:  # on a full disk there may still be room in the old file's last block
+                file.write(content)
+                file.truncate()
+
+    def ended(self, state: str, reason: str, traceback: str | None = None) -> None:
+        """Say in status.json how a run ended early; what ended it may also keep this from being written."""
+        try:
+            self.status(state=state, reason=reason, traceback=traceback)
+        except OSError:
+            return
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Keep it in place of the last one."""
+        """Keep it in place of the last one, after the tables that it stands for."""
+        self.tables.keep()
         replace_file(self.path / CHECKPOINT, checkpoint.packed())
 
     def load_checkpoint(self) -> Checkpoint | None:
@@ -108,44 +108,58 @@ class RunFolder:
     def going_on(self, origin: Origin) -> tuple[Checkpoint | None, Begun]:
         """What a run of this origin goes on from, and the rounds that were begun here, locked for it.
 
-        Raises FedprivError, naming the file, when the checkpoint is another configuration's, or when fewer rounds are
-        known to have begun than were recorded: what they showed could not be charged.
+        Raises FedprivError, naming the file, when the checkpoint is another configuration's, when fewer rounds are
+        known to have begun than were recorded (what they showed could not be charged), or when a table is damaged.
         """
-        saved = self.load_checkpoint()
         path = self.path / BEGUN
-        if saved:
-            saved.check(self.path / CHECKPOINT, origin)
-            if not path.exists():
-                raise FedprivError(f"{path} is missing: what the run has shown so far is not known")
+        known = path.exists()
+        if not known and (self.path / CHECKPOINT).exists():
+            raise FedprivError(f"{path} is missing: what the run has shown so far is not known")
         begun = Begun(self.path)
         try:
-            recorded = {int(row["round"]) for row in self.rows("timings.csv")}
-            recorded |= set(range(1, saved.round + 1)) if saved else set()
-            if recorded - set(begun.attempts) or begun.total < (saved.begun if saved else 0):
-                raise FedprivError(f"{path} was cut: it lists fewer rounds than the run has recorded")
+            saved = self.load_checkpoint()
+            if saved:
+                saved.check(self.path / CHECKPOINT, origin)
             if begun.total and not saved:
                 raise FedprivError(f"{self.path / CHECKPOINT} is missing, and rounds were begun ({path})")
+            timed = self.tables.rounds(TIMINGS) if (self.path / TIMINGS).exists() else []
+            recorded = set(timed) | (set(range(1, saved.round + 1)) if saved else set())
+            if recorded - set(begun.attempts) or begun.total < (saved.begun if saved else 0):
+                raise FedprivError(f"{path} was cut: it lists fewer rounds than the run has recorded")
+            if saved and (lost := set(range(1, saved.round + 1)) - set(timed)):
+                raise FedprivError(f"{self.path / TIMINGS} is damaged: it lacks round {min(lost)}")
         except BaseException:
             begun.close()
             raise
         return saved, begun
 
-    def rewind(self, round: int) -> None:
-        """Cut every table back to its whole lines of rounds up to `round`; -1 empties them."""
-        for table in TABLES:
-            self.cut(table, round)
+    def rewind(self, saved: Checkpoint | None) -> bool:
+        """Cut every table back to a checkpoint; None empties them. False: epsilon.csv was damaged and is gone.
 
-    def cut(self, table: str, round: int) -> None:
-        """Cut one table back as `rewind` does."""
-        path = self.path / table
-        if not path.exists():
-            return
-        if round < 0:
-            path.unlink()
-            return
-        header, *lines = path.read_text().splitlines(keepends=True)
-        whole = [line for line in lines if line.endswith("\n") and int(line.split(",", 1)[0]) <= round]
-        replace_file(path, "".join([header, *whole]).encode())
+        Raises FedprivError, naming it, for another table that no longer holds what the run had recorded.
+        """
+        if saved is None:
+            for table in TABLES:
+                self.tables.remove(table)
+            return True
+        for table in TABLES:
+            marked = table in MARKED and table in saved.tables
+            if not marked:  # also in checkpoints of earlier versions
+                self.tables.cut(table, saved.round)
+            elif not self.tables.cut_to(table, saved.tables[table]):
+                if table != EPSILON:
+                    raise FedprivError(
+                        f"{self.path / table} is damaged: it no longer holds what was recorded up to round "
+                        f"{saved.round}; {self.path / CONFIG} holds the settings for another run"
+                    )
+                self.tables.remove(table)
+                return False
+        return True
+
+    @property
+    def evaluated(self) -> list[int]:
+        """The rounds with a row in metrics.csv, but for the start."""
+        return [number for number in self.tables.rounds(METRICS) if number]
 
     def save_model(self, parameters: dict[str, np.ndarray]) -> None:
         """The model under the names of its parameters, readable by any safetensors library."""
@@ -154,13 +168,10 @@ class RunFolder:
         replace_file(self.path / "model.safetensors", save(parameters))
 
 
-def _header(path: Path) -> list[str]:
-    with open(path, newline="") as file:
-        return next(csv.reader(file))
-
-
-def _cell(value: Any) -> Any:
-    """Floats as their shortest exact text; nothing for what is not there."""
-    if value is None:
-        return ""
-    return repr(float(value)) if isinstance(value, float | np.floating) else value
+def read_status(folder: Path) -> dict[str, Any]:
+    """status.json of a run's folder; nothing where there is none, or one that was cut."""
+    try:
+        known = json.loads((folder / STATUS).read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}

@@ -15,10 +15,14 @@ from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.begun import Begun
 from fedpriv.behind import Behind
+from fedpriv.called import can_be_called
 from fedpriv.checkpoint import Checkpoint, Origin
-from fedpriv.errors import AggregationAbortedError
+from fedpriv.durable import replace_file
+from fedpriv.errors import AggregationAbortedError, FedprivError, require
+from fedpriv.logs import LOGGER, logged
 from fedpriv.progress import Progress, summary
-from fedpriv.results import RunFolder
+from fedpriv.records import EPSILON, METRICS, TIMINGS, TRAFFIC
+from fedpriv.results import CONFIG, RunFolder
 from fedpriv.stopwatch import Stopwatch
 from fedpriv.tally import Tally
 
@@ -58,31 +62,65 @@ def train(
     Whatever can be wrong with the settings or the data is raised before the folder is
     touched; after that, a failure is recorded in status.json and raised again.
     """
+    folder = RunFolder(path)
+    try:
+        run, rows, ending = _trained(
+            experiment,
+            config_yaml,
+            folder,
+            resume,
+            origin=origin or Origin.of(config_yaml),
+            pool=pool,
+            quiet=quiet or experiment.options.quiet,
+        )
+    except OSError as error:
+        raise FedprivError(f"{path}: {error.strerror or error}; resume={path} goes on once that is mended") from error
+    if not quiet and not experiment.options.quiet:
+        summary(path, experiment, rows, ending=ending, repeated=sum(run.charged_again.values()))
+
+
+def _trained(
+    experiment: Experiment,
+    config_yaml: str,
+    folder: RunFolder,
+    resume: bool,
+    *,
+    origin: Origin,
+    pool: Executor | None,
+    quiet: bool,
+) -> tuple[_Run, list[EpsilonRow], str | None]:
+    """What `train` does, without a word at the end: the run, its last epsilon rows, and why it ended early."""
     from fedpriv.simulation import prepare
 
-    folder, origin = RunFolder(path), origin or Origin.of(config_yaml)
     with contextlib.ExitStack() as stack:
         saved, begun = None, None
         if resume:
             saved, begun = folder.going_on(origin)
             stack.enter_context(begun)
+            behind_it, rounds = saved.round if saved else 0, experiment.options.rounds
+            require(rounds >= behind_it, "rounds", rounds, f"at least {behind_it}, which {folder.path} has behind it")
         simulation = stack.enter_context(prepare(experiment, saved.arrays if saved else None))
         if begun is None:
-            folder.create(config_yaml)
-            begun = stack.enter_context(Begun(path))
-        behind = stack.enter_context(Behind(pool))
-        run = _Run(experiment, simulation, folder, origin, begun, behind, saved, quiet)
+            begun = stack.enter_context(folder.begin(config_yaml))
+        else:
+            replace_file(folder.path / CONFIG, config_yaml.encode())  # rounds, for one, may be other ones now
+        stack.enter_context(logged(folder.path))
+        LOGGER.info("%s on %s, from round %d", experiment.algo.label, simulation.device, saved.round if saved else 0)
         try:
-            rows, ending = run.loop()
+            with Behind(pool) as behind:
+                run = _Run(experiment, simulation, folder, origin, begun, behind, saved, quiet)
+                rows, ending = run.loop()
+            folder.status(state="done", reason=ending, dp_valid=run.is_private(rows))
+            LOGGER.info("done%s", f": {ending}" if ending else "")
         except KeyboardInterrupt:
-            folder.status(state="failed", reason=f"interrupted; resume={path} goes on")
+            LOGGER.warning("interrupted")
+            folder.ended("interrupted", f"resume={folder.path} goes on")
             raise
         except Exception as error:
-            folder.status(state="failed", reason=str(error) or type(error).__name__, traceback=traceback.format_exc())
+            LOGGER.error("failed: %s", error, exc_info=True)
+            folder.ended("failed", str(error) or type(error).__name__, traceback.format_exc())
             raise
-    folder.status(state="done", reason=ending, dp_valid=run.is_private(rows))
-    if not quiet:
-        summary(path, experiment, rows, ending=ending, repeated=sum(run.charged_again.values()))
+    return run, rows, ending
 
 
 @dataclass
@@ -161,8 +199,8 @@ class _Run:
                 if shown:
                     with watch.phase("evaluation"):
                         row = self._evaluated(number, state, result.tally, step)
-                    self.folder.append("metrics.csv", [row])
-                    self.folder.append("epsilon.csv", [_columns(row) for row in rows])
+                    self.folder.append(METRICS, [row])
+                    self.folder.append(EPSILON, [_columns(row) for row in rows])
                 self._record(number, result, watch)
                 progress.update(number, row, self._headline(rows) if shown else None)
         self._finish(number, state, rows)
@@ -177,17 +215,20 @@ class _Run:
     def _start(self) -> Ledger:
         """The ledger of everything begun so far; opens the run's records or cuts them back to the checkpoint."""
         simulation, folder = self.simulation, self.folder
-        folder.rewind(-1 if self.saved is None else self.saved.round)
+        whole = folder.rewind(self.saved)
+        shown = [] if whole else folder.evaluated
         ledger = Ledger(self.experiment.accountant)
-        for past in range(1, self.done + 1):
-            ledger.record(events_of(simulation.queries(past)))
         for past, times in self.charged_again.items():
             ledger.record(events_of(simulation.queries(past)), times)
+        for past in range(1, self.done + 1):
+            ledger.record(events_of(simulation.queries(past)))
+            if past in shown:  # the table was damaged
+                folder.append(EPSILON, [_columns(row) for row in ledger.rows(past)])
         self._opening_status()
         if self.saved is None:
-            folder.append("metrics.csv", [self._evaluated(0, simulation.state)])
-            folder.append("traffic.csv", simulation.setup)
-            self._save(0, simulation.state)
+            folder.append(METRICS, [self._evaluated(0, simulation.state)])
+            folder.append(TRAFFIC, simulation.setup)
+            folder.save_checkpoint(self._checkpoint(0, simulation.state))  # before a round begins: there is no way back
         return ledger
 
     def _round(
@@ -197,27 +238,32 @@ class _Run:
         try:
             return self.simulation.run_round(queries, state, watch)
         except BaseException:
-            self.folder.append("epsilon.csv", [_columns(row) for row in ledger.rows(number)])
+            self.folder.append(EPSILON, [_columns(row) for row in ledger.rows(number)])
             raise
 
     def _record(self, number: int, result: RoundResult, watch: Stopwatch) -> None:
         """A round's times and traffic, and a checkpoint if it is time for one."""
         seconds = {phase: watch.seconds.get(phase, 0.0) for phase in PHASES}
-        self.folder.append("timings.csv", [{"round": number, **seconds, "aborted": result.aborted}])
-        self.folder.append("traffic.csv", result.traffic)
+        self.folder.append(TIMINGS, [{"round": number, **seconds, "aborted": result.aborted}])
+        self.folder.append(TRAFFIC, result.traffic)
         if number % self.options.checkpoint_every == 0 or number == self.options.rounds:
             self._save(number, result.state)
 
     def _save(self, number: int, state: State) -> None:
-        checkpoint = Checkpoint(number, self.simulation.arrays(state), self.begun.total, self.origin)
+        checkpoint = self._checkpoint(number, state)
         self.behind.hand(lambda: self.folder.save_checkpoint(checkpoint))
+
+    def _checkpoint(self, number: int, state: State) -> Checkpoint:
+        arrays, tables = self.simulation.arrays(state), self.folder.tables
+        return Checkpoint(number, arrays, self.begun.total, self.origin, tables.marks())
 
     def _finish(self, number: int, state: State, rows: list[EpsilonRow]) -> None:
         """The last records of a run that ends after round `number`."""
         self.behind.finish()
         if number == self.done and self.charged_again:  # no round has come to put their cost into the table
-            self.folder.cut("epsilon.csv", number - 1)
-            self.folder.append("epsilon.csv", [_columns(row) for row in rows])
+            self.folder.tables.cut(EPSILON, number - 1)
+            self.folder.append(EPSILON, [_columns(row) for row in rows])
+            self.folder.save_checkpoint(self._checkpoint(number, state))
         _account_for_aborts(self.folder)
         if self.simulation.absent:
             self.folder.status(left_out=sorted(self.simulation.absent))
@@ -251,6 +297,7 @@ class _Run:
             rounds=self.options.rounds,
             label=exp.algo.label,
             metric=simulation.task.metric,
+            observer=exp.algo.headline_observer,
             delta=exp.accountant.delta,
             randomness=self.options.randomness,
             dp_valid=None,
@@ -272,7 +319,7 @@ def events_of(queries: tuple[Query, ...]) -> list[Event]:
 
 def _account_for_aborts(folder: RunFolder) -> None:
     """Name the rounds without a sum in status.json. Raises AggregationAbortedError when no round had one."""
-    rounds = folder.rows("timings.csv")
+    rounds = folder.rows(TIMINGS)
     aborted = {row["round"]: row["aborted"] for row in rounds if row["aborted"]}
     folder.status(aborted_rounds=aborted)
     if rounds and len(aborted) == len(rounds):
@@ -282,3 +329,6 @@ def _account_for_aborts(folder: RunFolder) -> None:
 
 def _columns(row: EpsilonRow) -> dict[str, Any]:
     return vars(row) | {"assumptions": "; ".join(row.assumptions)}
+
+
+can_be_called(__name__)

@@ -4,7 +4,7 @@ Every run has its own folder with all of a run's files but Hydra's own records, 
 the same numbers as alone. They go in lock step (`fedpriv.lockstep`): gradients, evaluations and waiting for the disk
 are shared where networks are alike (`fedpriv.training.chain`); everything else is a run's own affair.
 
-Started again with the same `hydra.sweep.dir`, a sweep goes on: each run from its checkpoint.
+Started again with the same `hydra.sweep.dir`, a sweep goes on: what is done is left alone (`fedpriv.again`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
+from fedpriv.again import go
+from fedpriv.called import can_be_called
 from fedpriv.checkpoint import Origin
 from fedpriv.config import build_resolved, resolved, typed
 from fedpriv.data.shared import loaded_once
+from fedpriv.durable import replace_file
 from fedpriv.errors import FedprivError, require
 from fedpriv.lockstep import LockStep
-from fedpriv.results import RunFolder, replace_file
-from fedpriv.run import train
+from fedpriv.results import RunFolder
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -65,16 +67,14 @@ class Job:
 
     def run(self, pool: Executor) -> None:
         """Run it, or go on with what its folder has. Whatever fails stays with this run."""
-        known = (self.folder / "config.yaml").exists()
         try:
             (self.folder / ".hydra").mkdir(parents=True, exist_ok=True)
             replace_file(self.folder / ".hydra" / "overrides.yaml", OmegaConf.to_yaml(self.words).encode())
-            train(self.experiment, self.config_yaml, self.folder, known, origin=self.origin, pool=pool, quiet=True)
+            go(self.experiment, self.config_yaml, self.folder, origin=self.origin, pool=pool, quiet=True)
         except Exception as failure:
             self.failure = failure
             if not (self.folder / "status.json").exists():
-                text = traceback.format_exc()
-                RunFolder(self.folder).status(state="failed", reason=str(failure), traceback=text)
+                RunFolder(self.folder).ended("failed", str(failure), traceback.format_exc())
 
 
 @dataclass(frozen=True)
@@ -86,20 +86,23 @@ class Stacked:
     def __post_init__(self) -> None:
         require(self.at_once >= 1, "hydra.launcher.at_once", self.at_once, "a positive number of runs")
 
-    def launch(self, jobs: Sequence[Job]) -> None:
-        """Run all of them. Raises FedprivError at the end, when some have failed; a defect is raised as it is."""
-        print(f"{len(jobs)} runs side by side, below {jobs[0].folder.parent}", file=sys.stderr)
+    def launch(self, jobs: Sequence[Job], *, quiet: bool = False) -> None:
+        """Run all of them; quiet: without a word. Raises FedprivError at the end, when some have failed; a defect is
+        raised as it is."""
+        if not quiet:
+            print(f"{len(jobs)} runs side by side, below {jobs[0].folder.parent}", file=sys.stderr)
         with loaded_once(), ThreadPoolExecutor(CHECKPOINT_THREADS, thread_name_prefix="behind") as pool:
             LockStep([lambda job=job: job.run(pool) for job in jobs], self.at_once).run()  # type: ignore[misc]
         failed = [job for job in jobs if job.failure is not None]
-        print(f"{len(jobs) - len(failed)} of {len(jobs)} runs are done: {jobs[0].folder.parent}")
+        if not quiet:
+            print(f"{len(jobs) - len(failed)} of {len(jobs)} runs are done: {jobs[0].folder.parent}")
         for job in failed:
-            print(f"failed: {job.folder}: {job.failure}", file=sys.stderr)
             if not isinstance(job.failure, FedprivError):
                 assert job.failure is not None
                 raise job.failure
         if failed:
-            raise FedprivError(f"{len(failed)} of {len(jobs)} runs failed; see their status.json")
+            named = "; ".join(f"{job.folder}: {job.failure}" for job in failed[:5])
+            raise FedprivError(f"{len(failed)} of {len(jobs)} runs failed: {named}")
 
 
 @lru_cache(maxsize=256)
@@ -115,3 +118,6 @@ def own_launcher(config: DictConfig) -> Stacked | None:
         return None
     launcher: Stacked = typed(Stacked, settings, "hydra.launcher")
     return launcher
+
+
+can_be_called(__name__)

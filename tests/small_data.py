@@ -92,6 +92,9 @@ def write_heart(folder: Path) -> None:
             numbers = rng.integers(1, 100, 14).astype(float)
             row = [str(v) for v in numbers]
             row[2], row[6] = str(float(rng.integers(1, 5))), str(int(rng.integers(0, 3)))
+            for binary in (1, 5, 8):
+                row[binary] = str(float(i // binary % 2))
+            row[9] = str(numbers[9] / 10)
             row[10:13] = ["?", "?", "?"]
             if centre == "switzerland":
                 row[4] = "0"  # cholesterol is constant there

@@ -10,6 +10,7 @@ import pytest
 from command import run
 from safetensors.numpy import load_file
 
+import fedpriv
 from fedpriv.parties.messages import size_of
 from fedpriv.parties.post import Stamped
 from fedpriv.query import Broadcast
@@ -238,3 +239,44 @@ def wait_for(condition, process, seconds=120):
         assert process.poll() is None, "ended before it could be killed"
         assert time.monotonic() < end, "took too long"
         time.sleep(0.02)
+
+
+def test_words_for_what_people_look_for(tmp_path):
+    assert run("--version", cwd=tmp_path).stdout == f"fedpriv {fedpriv.__version__}\n"
+    assert run("help", cwd=tmp_path).stdout == run("--help", cwd=tmp_path).stdout
+    settings = run("epsilon", "rounds=7", "--cfg", "job", cwd=tmp_path)
+    assert "rounds: 7\n" in settings.stdout
+
+
+def test_help_shows_a_users_own_groups(tmp_path):
+    (tmp_path / "mine" / "algo").mkdir(parents=True)
+    (tmp_path / "mine" / "algo" / "my_method.yaml").write_text("_target_: mine.MyMethod\n")
+    for words in (["--config-dir", "mine"], ["--config-dir=mine"]):
+        assert "my_method" in run("--help", *words, cwd=tmp_path).stdout
+
+
+def test_a_users_own_class_is_found_where_the_command_is_given(tmp_path):
+    """As the README says; also by the console script, whose path does not begin with the folder."""
+    (tmp_path / "mypackage.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from fedpriv.algorithms.fedavg import FedAvg\n"
+        "@dataclass(frozen=True)\nclass MyMethod(FedAvg):\n    pass\n"
+    )
+    program = "import sys; sys.path.remove(''); from fedpriv.cli import main; main()"
+    words = ["epsilon", "algo=fedavg", "algo._target_=mypackage.MyMethod", "rounds=1"]
+    done = subprocess.run([sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("fedpriv eps", "epsilon"),
+        ("fedpriv epsilon algo=uldp_av", "algo=uldp_avg"),
+        ("fedpriv algo=uldp_av", "algo=uldp_avg"),
+    ],
+)
+def test_completion_goes_on_after_commands(line, expected, tmp_path, monkeypatch):
+    monkeypatch.setenv("COMP_LINE", line)
+    monkeypatch.setenv("COMP_POINT", str(len(line)))
+    assert expected in run("-sc", "query=bash", cwd=tmp_path).stdout.split()

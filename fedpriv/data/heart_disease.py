@@ -45,6 +45,16 @@ DROPPED = ["slope", "ca", "thal"]
 CATEGORIES = {"cp": (1, 2, 3, 4), "restecg": (0, 1, 2)}
 """Columns 2 and 6; the first category has no column of its own."""
 
+RANGES = {
+    "age": (0, 130),
+    "trestbps": (0, 400),
+    "chol": (0, 1000),
+    "thalach": (0, 400),
+    "oldpeak": (-20, 20),
+}
+"""What a patient can have: years, mm Hg, mg/dl, beats a minute, mm of depression."""
+LEVELS = {**CATEGORIES, "sex": (0, 1), "fbs": (0, 1), "exang": (0, 1), "num": (0, 1, 2, 3, 4)}
+
 
 @dataclass(frozen=True)
 class HeartDisease(DataSet):
@@ -76,8 +86,9 @@ class HeartDisease(DataSet):
 
         path = locate(FILES[centre], self.root)
         frame = read_csv(path, COLUMNS, header=False, missing="?").drop(columns=DROPPED).dropna()
+        _check(path, frame)
         y = (frame["num"].to_numpy() > 0).astype(np.float32)
-        x = _encoded(path, frame.drop(columns="num"))
+        x = _encoded(frame.drop(columns="num"))
         if len(y) < 3:
             raise DataError(f"{path}: {len(y)} complete rows, too few to split")
         levels, counts = np.unique(y, return_counts=True)
@@ -89,14 +100,24 @@ class HeartDisease(DataSet):
         return Records(x_train, y[train]), Records(x_test, y[test])
 
 
-def _encoded(path: Path, frame: pd.DataFrame) -> np.ndarray:
+def _check(path: Path, frame: pd.DataFrame) -> None:
+    """Raise DataError, naming line and column, for a value that no patient has."""
+    for name in map(str, frame.columns):
+        column = frame[name]
+        if name in LEVELS:
+            wrong, allowed = ~column.isin(LEVELS[name]), f"one of {LEVELS[name]}"
+        else:
+            low, high = RANGES[name]
+            wrong, allowed = ~column.between(low, high), f"between {low} and {high}"
+        if wrong.any():
+            row = int(frame.index[wrong][0])
+            raise DataError(f"{path}: line {row + 1}, column {name}: {column[row]:g} is not {allowed}")
+
+
+def _encoded(frame: pd.DataFrame) -> np.ndarray:
     """Features (n, 13): eight numbers, then a 0/1 column for each category but the first."""
     columns = [frame[name].to_numpy() for name in frame.columns if name not in CATEGORIES]
     for name, categories in CATEGORIES.items():
-        unknown = frame.index[~frame[name].isin(categories)]
-        if len(unknown):
-            value = frame[name][unknown[0]]
-            raise DataError(f"{path}: line {unknown[0] + 1}, column {name}: {value:g} is not one of {categories}")
         columns += [(frame[name] == category).to_numpy(np.float64) for category in categories[1:]]
     return np.stack(columns, axis=1)
 

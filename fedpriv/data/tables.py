@@ -13,6 +13,9 @@ from fedpriv.errors import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
+LARGEST = 1e9
+"""No column of our data sets comes near; a damaged value may, and scaling by it would take a whole column away."""
+
 
 def read_csv(
     path: Path,
@@ -25,7 +28,8 @@ def read_csv(
     """A CSV file as float64 columns, except the columns in `text`, which stay strings.
 
     columns: names that the header line must hold, None for any; without a header line (`header` False), their names.
-    missing: the mark that stands for an unknown value and becomes NaN; without it every value must be a finite number.
+    missing: the mark that stands for an unknown value and becomes NaN; without it every value must be a number, at most
+    `LARGEST` in size.
     Quotes around values are dropped (OpenML writes classes as '0'). Raises DataError.
     """
     frame = _read(path, None if header else columns, text)
@@ -47,7 +51,7 @@ def read_csv(
     if worst:
         row, name, value = worst
         absent = value != value or not str(value).strip()
-        shown = "a missing value" if absent else f"{value!s:.40} is not a finite number"
+        shown = "a missing value" if absent else f"{value!s:.40} is not a finite number of a sensible size"
         raise DataError(f"{path}: line {row + 1 + header}, column {name}: {shown}")
     return frame
 
@@ -101,8 +105,8 @@ def _numbers(column: pd.Series, missing: str | None) -> tuple[np.ndarray, np.nda
 
     if column.dtype.kind in "iuf":
         values = column.to_numpy(np.float64)
-        return values, ~np.isfinite(values)
+        return values, ~(np.abs(values) <= LARGEST)
     stripped = column.astype(str).str.strip(" '\"")
     unknown = (stripped == missing).to_numpy() & column.notna().to_numpy()
     values = pd.to_numeric(stripped, errors="coerce").to_numpy(np.float64)
-    return values, ~np.isfinite(values) & ~unknown
+    return values, ~(np.abs(values) <= LARGEST) & ~unknown

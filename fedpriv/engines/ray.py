@@ -36,7 +36,7 @@ class RayEngine(Engine):
     threads: int = 1
 
     def __post_init__(self) -> None:
-        require(0 < self.timeout < math.inf, "engine.timeout", self.timeout, "a positive number of seconds")
+        require(0 < self.timeout <= 1e6, "engine.timeout", self.timeout, "a positive number of seconds, at most 1e6")
         for key in ("cpus_per_party", "gpus_per_party"):
             share = getattr(self, key)
             fits = 0 <= share < math.inf and (share <= 1 or share == math.floor(share))

@@ -23,7 +23,7 @@ def draw(runs: list[Run], out: Path) -> None:
             here = [run for run in runs if _is(run, calibration, everybody)]
             groups = [[run for run in here if run.config["algo"]["epsilon"] == target] for target in targets]
             accuracy = [[run.metrics[run.metric].iloc[-1] for run in group] for group in groups]
-            certified = [max(run.final_epsilons("server", "pld")[0] for run in group) for group in groups]
+            certified = [max(run.final_epsilons("server")[0] for run in group) for group in groups]
             look: dict[str, Any] = {"color": color, "ls": style, "marker": marker, "ms": 4, "label": f"{name}, {after}"}
             left.errorbar(targets, np.mean(accuracy, axis=1), np.std(accuracy, axis=1), capsize=3, **look)
             right.plot(targets, certified, **look)

@@ -5,17 +5,16 @@ Whoever chooses so has looked at the records: no epsilon covers it.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fedpriv.figures.runs import Run
+from fedpriv.tables.groups import Group, grouped
 
 SPIDER, MINIBATCH, LOCAL = "SPIDER", "MB-SGD", "Local SGD"
 METHODS = {"Spider": SPIDER, "MinibatchSgd": MINIBATCH, "LocalSgd": LOCAL}
@@ -83,7 +82,7 @@ def choose(runs: list[Run]) -> list[Choice]:
     or they were given up after the first seeds.
     """
     best: dict[tuple[str, str, float], Choice] = {}
-    for found in map(_summary, _grouped(runs)):
+    for found in map(_summary, grouped(runs)):
         place = found.method, found.calibration, found.epsilon
         if math.isfinite(found.loss) and (place not in best or _rank(found) < _rank(best[place])):
             best[place] = found
@@ -112,19 +111,11 @@ def gains(choices: Iterable[Choice]) -> list[Gain]:
     return found
 
 
-def _grouped(runs: list[Run]) -> list[list[Run]]:
-    """Runs that differ in their seed alone."""
-
-    def settings(run: Run) -> str:
-        return json.dumps({key: value for key, value in run.config.items() if key != "seed"}, sort_keys=True)
-
-    return [list(group) for _, group in groupby(sorted(runs, key=settings), settings)]
-
-
-def _summary(runs: list[Run]) -> Choice:
+def _summary(group: Group) -> Choice:
+    runs = group.runs
     algo = runs[0].config["algo"]
     last = pd.DataFrame([run.metrics.iloc[-1] for run in runs])
-    epsilons = [run.final_epsilons("server", "pld") for run in runs]
+    epsilons = [run.final_epsilons("server") for run in runs]
     certified, claimed = (max(values) for values in zip(*epsilons))
     return Choice(
         method=METHODS[algo["_target_"].rpartition(".")[2]],

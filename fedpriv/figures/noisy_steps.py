@@ -13,11 +13,11 @@ import numpy as np
 
 from fedpriv.figures.canvas import Axes, Figure, plt
 from fedpriv.figures.runs import Run, mean_and_std
+from fedpriv.tables.groups import only_group
 
 NAMES = {"accuracy": "test accuracy", "train_loss": "training loss", "gradient_norm": "norm of the training gradient"}
 CALIBRATIONS = {"paper": "noise by the paper's formula", "certified": "noise by the certificate"}
 TARGETS = {"paper": "as claimed", "certified": "certified"}
-METHOD = "pld"
 
 
 def convergence(runs: list[Run], out: Path, *, second: str, title: str) -> None:
@@ -92,7 +92,7 @@ def _values(runs: Iterable[Run], key: str) -> list[Any]:
 
 def _epsilons(run: Run) -> tuple[float, float]:
     """Certified and claimed epsilon against the server, at the end."""
-    return run.final_epsilons("server", METHOD)
+    return run.final_epsilons("server")
 
 
 def _grid(columns: int, title: str) -> tuple[Figure, np.ndarray]:
@@ -104,7 +104,7 @@ def _grid(columns: int, title: str) -> tuple[Figure, np.ndarray]:
 
 
 def _curve(axis: Axes, runs: list[Run], metric: str, *, label: str) -> None:
-    curve = mean_and_std([run.metrics for run in runs], metric)
+    curve = mean_and_std([run.metrics for run in only_group(runs).runs], metric)
     (line,) = axis.plot(curve.index, curve["mean"], label=label, lw=1.3)
     low, high = curve["mean"] - curve["std"], curve["mean"] + curve["std"]
     axis.fill_between(curve.index, low, high, color=line.get_color(), alpha=0.2, lw=0)

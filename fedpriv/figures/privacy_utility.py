@@ -1,93 +1,225 @@
-"""Privacy and utility against the round, two panels (Uldp-FL, Figs 4 to 7), from run folders alone.
+"""Privacy and utility against the round (Uldp-FL, Figs 4 to 7), from run folders alone.
 
     fedpriv figure outputs/uldp_fl/fig4/<folder> [more folders] [--out figure.png]
 
-Left: the main metric, mean and standard deviation over seeds. Right: epsilon on a log axis, what the paper claims
-dashed, what is certified solid; a method without any guarantee has no line there and is named instead.
+Runs that differ in their seed alone are one line. Left: the metric, mean and standard deviation (n - 1) over seeds.
+Right: epsilon on a log axis, what the paper claims dashed, what is certified solid; a method without any guarantee has
+no line there and is named instead. Where runs of one method differ in more than their seed, every setting has a row of
+panels of its own. The numbers are written to a CSV file beside the picture.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fedpriv.accountants.events import RELEASED_MODEL
-from fedpriv.figures.canvas import Axes, Line2D, plt
+from fedpriv.errors import ConfigError, FedprivError, require
+from fedpriv.figures.canvas import Axes, Figure, Line2D, LogFormatter, MaxNLocator, plt, savable
 from fedpriv.figures.runs import Run, find_runs, mean_and_std, user_epsilons
+from fedpriv.figures.tables import write_table
+from fedpriv.tables.command import Parser
+from fedpriv.tables.groups import Group, grouped, short
+from fedpriv.tables.summary import Line, summarised
 
-BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "fontsize": 7.5}
+BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "fontsize": 6.5}
 ORDER = ("DEFAULT", "ULDP-NAIVE", "ULDP-GROUP", "ULDP-SGD", "ULDP-AVG")
+MARKERS = "os^Dv<>pXP*h"
+MOST_FACETS = 6
+WIDTH, HEIGHT = 7.0, 3.6
+"""Inches: two columns of a paper, and one row of panels."""
+COLUMNS = ("group", "round", "metric", "mean", "sd", "n", "certified", "claimed")
 
 
 def main(words: list[str]) -> None:
     """Draw what the command line names."""
-    parser = argparse.ArgumentParser(
-        "fedpriv figure", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser("fedpriv figure", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--observer", default=RELEASED_MODEL)
-    parser.add_argument("--method", default="pld", help="accounting method of the solid line")
+    parser.add_argument(
+        "--out", type=Path, help="a picture or a PDF; privacy_utility.png in the first folder otherwise"
+    )
+    parser.add_argument("--metric", help="a column of metrics.csv; the data set's main metric otherwise")
+    parser.add_argument("--observer", help="whose epsilon; whom the runs are known by otherwise")
+    parser.add_argument("--method", help="of accounting (rdp, pld); the smallest certificate otherwise")
     parser.add_argument("--title", default="")
     args = parser.parse_args(words)
     out = args.out or args.folders[0] / "privacy_utility.png"
-    draw(find_runs(args.folders), out, observer=args.observer, method=args.method, title=args.title)
+    require(savable(out), "--out", out, "a file that ends in .png, .pdf, .svg or another kind that matplotlib writes")
+    runs = find_runs(args.folders)
+    try:
+        draw(runs, out, metric=args.metric, observer=args.observer, method=args.method, title=args.title)
+    except OSError as error:
+        raise ConfigError("--out", out, f"a file that can be written ({error.strerror})") from error
     print(out)
 
 
-def draw(runs: list[Run], out: Path, *, observer: str = RELEASED_MODEL, method: str = "pld", title: str = "") -> None:
-    """Both panels for all methods among `runs`, written to `out`."""
-    by_label: dict[str, list[Run]] = {}
-    for run in runs:
-        by_label.setdefault(run.label, []).append(run)
-    labels = sorted(by_label, key=_rank)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 6), layout="constrained")
-    for number, label in enumerate(labels):
-        group, color = by_label[label], f"C{number}"
-        curve = mean_and_std([run.metrics for run in group], group[0].metric)
-        left.plot(curve.index, curve["mean"], color=color, label=f"{label} ({len(group)} seeds)")
-        low, high = curve["mean"] - curve["std"], curve["mean"] + curve["std"]
-        left.fill_between(curve.index, low, high, color=color, alpha=0.2, lw=0)
-    left.set(xlabel="round", ylabel=runs[0].metric.replace("_", " "), title=title or "utility on the test split")
-    left.legend(ncol=2, **BELOW)
-    left.grid(alpha=0.3)
-    _epsilon_panel(right, {label: by_label[label] for label in labels}, observer=observer, method=method)
-    if any(run.randomness == "simulation" for run in runs):
-        figure.supxlabel(
-            "simulation: noise is seeded, the epsilons are those of the same run with real noise", fontsize=7
+@dataclass(frozen=True)
+class _Curves:
+    """What is drawn of one group. utility: mean and std by round. privacy: certified and claimed by round, the largest
+    over seeds."""
+
+    group: Group
+    line: Line
+    utility: pd.DataFrame
+    privacy: pd.DataFrame
+    color: str
+    marker: str
+
+
+def draw(
+    runs: list[Run],
+    out: Path,
+    *,
+    metric: str | None = None,
+    observer: str | None = None,
+    method: str | None = None,
+    title: str = "",
+) -> None:
+    """Both panels of every setting among `runs`, written to `out`, and the numbers beside it.
+
+    Raises FedprivError for runs that do not belong together, and for names that they do not have.
+    """
+    groups = sorted(grouped(runs), key=lambda group: _rank(group.method))
+    lines = summarised(groups, metric=metric, observer=observer, method=method)
+    looks = {name: number for number, name in enumerate(dict.fromkeys(group.method for group in groups))}
+    curves = [_curves(line, looks[line.group.method], method) for line in lines]
+    rows = facets(groups)
+    figure, axes = plt.subplots(len(rows), 2, figsize=(WIDTH, HEIGHT * len(rows)), layout="constrained", squeeze=False)
+    for (setting, members), (left, right) in zip(rows, axes):
+        here = [curve for curve in curves if any(curve.group is member for member in members)]
+        _utility_panel(left, here)
+        _epsilon_panel(right, here, runs[0].delta)
+        left.set_title(setting or title or "utility on the test split", fontsize=8)
+    if title and any(setting for setting, _ in rows):
+        figure.suptitle(title, fontsize=9)
+    _finish(figure, runs, out)
+    _write(curves, out.with_suffix(".csv"))
+
+
+def facets(groups: Sequence[Group]) -> list[tuple[str, list[Group]]]:
+    """Groups by the settings in which those of one method differ, each with its name; one that lacks a key belongs to
+    every value of it. Raises FedprivError when there are too many to be seen."""
+    keys = list(dict.fromkeys(key for group in groups for key in group.settings))
+    settings: list[Mapping[str, Any]] = []
+    for group in sorted(groups, key=lambda group: -len(group.settings)):
+        if not any(_within(group.settings, known) for known in settings):
+            settings.append(group.settings)
+    settings.sort(key=lambda setting: [list(map(str, setting)), [_order(setting.get(key)) for key in keys]])
+    if len(settings) > MOST_FACETS:
+        raise FedprivError(
+            f"{len(settings)} settings are too many for one figure (at most {MOST_FACETS}): runs differ in "
+            f"{', '.join(map(short, keys))}; name fewer folders, or see them all with fedpriv table"
         )
-    figure.savefig(out, dpi=150)
-    plt.close(figure)
+    names = [", ".join(f"{short(key)}={value}" for key, value in setting.items()) for setting in settings]
+    return [
+        (name, [group for group in groups if _within(group.settings, setting)])
+        for name, setting in zip(names, settings)
+    ]
 
 
-def _epsilon_panel(axis: Axes, by_label: dict[str, list[Run]], *, observer: str, method: str) -> None:
-    """Claimed and certified epsilon of each method; methods with the same curve share one line."""
-    curves: dict[tuple[str, bytes], tuple[list[str], pd.Series, str]] = {}
+def _within(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
+    return all(key in whole and whole[key] == value for key, value in part.items())
+
+
+def _order(value: Any) -> tuple[float, str]:
+    """Numbers by size, then everything else."""
+    number = isinstance(value, int | float)
+    return (float(value), "") if number else (float("inf"), str(value))
+
+
+def _curves(line: Line, look: int, method: str | None) -> _Curves:
+    runs = line.group.runs
+    tables = [user_epsilons(run.epsilon, line.observer, method).set_index("round") for run in runs]
+    privacy = pd.DataFrame(
+        {
+            kind: pd.concat([table[kind] for table in tables], axis=1, join="inner").max(axis=1, skipna=False)
+            for kind in ("certified", "claimed")
+        }
+    )
+    utility = mean_and_std([run.metrics for run in runs], line.metric)
+    return _Curves(line.group, line, utility, privacy, f"C{look % 10}", MARKERS[look % len(MARKERS)])
+
+
+def _utility_panel(axis: Axes, curves: Sequence[_Curves]) -> None:
+    for curve in curves:
+        utility, n = curve.utility, curve.line.n
+        seeds = "1 seed" if n == 1 else f"{n} seeds"
+        axis.plot(utility.index, utility["mean"], label=f"{curve.group.method} ({seeds})", **_look(curve))
+        low, high = utility["mean"] - utility["std"], utility["mean"] + utility["std"]
+        axis.fill_between(utility.index, low, high, color=curve.color, alpha=0.2, lw=0)
+    axis.set_xlabel("round", fontsize=8)
+    axis.set_ylabel(curves[0].line.metric.replace("_", " "), fontsize=8)
+    axis.legend(ncol=2, **BELOW)
+    axis.grid(alpha=0.3)
+    _ticks(axis)
+
+
+def _ticks(axis: Axes) -> None:
+    axis.tick_params(which="both", labelsize=7)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _look(curve: _Curves) -> dict[str, Any]:
+    every = max(1, len(curve.utility) // 8)
+    return {"color": curve.color, "marker": curve.marker, "ms": 3, "markevery": every, "lw": 1.2}
+
+
+def _epsilon_panel(axis: Axes, curves: Sequence[_Curves], delta: float) -> None:
+    """Claimed and certified epsilon of each method; methods with the same curve share one line, grey."""
+    lines: dict[tuple[str, bytes], tuple[list[_Curves], pd.Series]] = {}
     nothing = []
-    for number, (label, group) in enumerate(by_label.items()):
-        tables = [user_epsilons(run.epsilon, observer, method) for run in group]
+    for curve in curves:
         for kind in ("certified", "claimed"):
-            mean = pd.concat([table.set_index("round")[kind] for table in tables], axis=1).mean(axis=1, skipna=False)
-            if len(mean) and np.isfinite(mean).all():
-                curves.setdefault((kind, mean.to_numpy().round(9).tobytes()), ([], mean, f"C{number}"))[0].append(label)
+            values = curve.privacy[kind]
+            if len(values) and np.isfinite(values).all():
+                key = (kind, values.to_numpy().round(9).tobytes())
+                lines.setdefault(key, ([], values))[0].append(curve)
             elif kind == "certified":
-                nothing.append(label)
-    for (kind, _), (labels, mean, color) in curves.items():
-        style = {"certified": "-", "claimed": "--"}[kind]
-        axis.plot(mean.index, mean, style, color=color, label=f"{kind}: {', '.join(labels)}")
-    run = next(iter(by_label.values()))[0]
-    axis.set(xlabel="round", ylabel="epsilon", yscale="log")
-    axis.set_title(f"{observer}, delta = {run.delta:g}: claimed dashed, certified solid", fontsize=10)
+                nothing.append(curve.group.method)
+    for (kind, _), (owners, values) in lines.items():
+        look = {**_look(owners[0]), "ls": {"certified": "-", "claimed": "--"}[kind]}
+        look |= {"color": "0.35", "marker": ""} if len(owners) > 1 else {}
+        label = f"{kind}: {', '.join(curve.group.method for curve in owners)}"
+        axis.plot(values.index, values, label=label, **look)
+    axis.set_xlabel("round", fontsize=8)
+    axis.set_ylabel("epsilon", fontsize=8)
+    axis.set_yscale("log")
+    who = " and ".join(dict.fromkeys(curve.line.observer for curve in curves))
+    axis.set_title(f"{who}, delta = {delta:g}\nclaimed dashed, certified solid", fontsize=7.5)
+    for axle, only_base in ((axis.yaxis.set_major_formatter, True), (axis.yaxis.set_minor_formatter, False)):
+        axle(LogFormatter(labelOnlyBase=only_base))
     handles, names = axis.get_legend_handles_labels()
     if nothing:
         handles.append(Line2D([], [], lw=0))
         names.append(f"nothing certified: {', '.join(nothing)}")
     axis.legend(handles, names, **BELOW)
     axis.grid(alpha=0.3, which="both")
+    _ticks(axis)
+
+
+def _finish(figure: Figure, runs: Sequence[Run], out: Path) -> None:
+    if any(run.randomness == "simulation" for run in runs):
+        figure.supxlabel(
+            "simulation: noise is seeded, the epsilons are those of the same run with real noise", fontsize=6
+        )
+    figure.savefig(out, dpi=200)
+    plt.close(figure)
+
+
+def _write(curves: Sequence[_Curves], path: Path) -> None:
+    """A row a group and round; empty where a round has no such value."""
+    rows = []
+    for curve in curves:
+        both = curve.utility.join(curve.privacy, how="outer")
+        for number, row in both.iterrows():
+            values = [row["mean"], row["std"], curve.line.n, row["certified"], row["claimed"]]
+            rows.append([curve.group.name, number, curve.line.metric, *("" if v != v else v for v in values)])
+    write_table(path, COLUMNS, rows)
 
 
 def _rank(label: str) -> tuple[int, str]:

@@ -100,6 +100,21 @@ def test_a_bad_cell_is_one_line(tmp_path, cell, value, message):
     assert f"{path}: {message}" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        (1, "0.5", "column sex: 0.5 is not one of (0, 1)"),
+        (13, "1e39", "column num: 1e39 is not a finite number of a sensible size"),
+        (13, "5", "column num: 5 is not one of (0, 1, 2, 3, 4)"),
+        (3, "1e8", "column trestbps: 1e+08 is not between 0 and 400"),
+        (0, "-4", "column age: -4 is not between 0 and 130"),
+    ],
+)
+def test_what_no_patient_has_is_refused(tmp_path, column, value, message):
+    """Values that are finite, and would take a whole column or label away."""
+    test_a_bad_cell_is_one_line(tmp_path, (0, column), value, f"line 1, {message}")
+
+
 def test_too_few_complete_rows(tmp_path):
     write_heart(tmp_path)
     (tmp_path / "processed.va.data").write_text("1,1,1,1,1,1,1,1,1,1,?,?,?,0\n" + "1,1,1,?,1,1,1,1,1,1,?,?,?,0\n" * 9)

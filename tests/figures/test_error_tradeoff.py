@@ -9,10 +9,10 @@ from fedpriv.config import build
 from fedpriv.figures import error_tradeoff, method_choice
 from fedpriv.figures.error_tradeoff import Setting
 from fedpriv.figures.method_choice import LOCAL, MINIBATCH, SPIDER
+from fedpriv.figures.reproduce import FIGURES
 from fedpriv.figures.runs import find_runs
 from fedpriv.help import conf_dir
 from fedpriv.results import RunFolder
-from scripts.figures.__main__ import FIGURES
 
 SETTING = Setting(lambda root: f"records of {root}", {"quick": 2, "paper": 9}, {"quick": "1,2", "paper": "1"})
 ONE = ["algo.epsilon=1", "preset.local_lr=0.1", "preset.silo_clip=1", "seed=0"]

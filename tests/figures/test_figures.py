@@ -1,38 +1,22 @@
 import csv
 
+import pandas as pd
 import pytest
+from command import run
+from fake_runs import fake_run
 
-from fedpriv.errors import FedprivError
+from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.figures import group_privacy, privacy_utility
 from fedpriv.figures.runs import find_runs, mean_and_std, user_epsilons
-from fedpriv.results import RunFolder
-
-
-def fake_run(path, label, values, epsilon, state="done"):
-    """A finished run with rounds 0, 1, ...; `epsilon` (certified, claimed) of the released model for users."""
-    folder = RunFolder(path)
-    folder.create("")
-    folder.append("metrics.csv", [{"round": r, "loss": 1 - v, "accuracy": v} for r, v in enumerate(values)])
-    names = {"observer": "released model", "adjacency": "add/remove"}
-    rows = []
-    for r in range(1, len(values)):
-        for unit, method, factor in (("record", "pld", 0.1), ("user", "rdp", 1.1), ("user", "pld", 1.0)):
-            certified = epsilon[0] * r * factor
-            claimed = None if epsilon[1] is None else epsilon[1] * r
-            rows.append(
-                {"round": r, **names, "unit": unit, "method": method, "certified": certified, "claimed": claimed}
-            )
-    folder.append("epsilon.csv", rows)
-    folder.status(state=state, label=label, metric="accuracy", delta=1e-5, randomness="simulation")
 
 
 @pytest.fixture
 def sweep(tmp_path):
     fake_run(tmp_path / "0", "DEFAULT", [0.1, 0.6, 0.9], (float("inf"), None))
     fake_run(tmp_path / "1", "ULDP-AVG", [0.1, 0.4, 0.8], (1.0, 2.0))
-    fake_run(tmp_path / "2", "ULDP-AVG", [0.1, 0.5, 0.6], (1.0, 2.0))
+    fake_run(tmp_path / "2", "ULDP-AVG", [0.1, 0.5, 0.6], (1.0, 2.0), seed=1)
     fake_run(tmp_path / "3", "ULDP-SGD", [0.1, 0.2, 0.3], (1.0, 2.0))
-    fake_run(tmp_path / "4", "ULDP-SGD", [0.1, 0.2, 0.3], (1.0, 2.0), state="failed")
+    fake_run(tmp_path / "4", "ULDP-SGD", [0.1, 0.2, 0.3], (1.0, 2.0), seed=1, state="failed")
     return tmp_path
 
 
@@ -47,13 +31,18 @@ def test_finished_runs_are_found_and_others_named(sweep, capsys):
 def test_mean_and_std_over_seeds(sweep):
     curve = mean_and_std([run.metrics for run in find_runs([sweep]) if run.label == "ULDP-AVG"], "accuracy")
     assert curve["mean"].tolist() == pytest.approx([0.1, 0.45, 0.7])
-    assert curve["std"].tolist() == pytest.approx([0, 0.05, 0.1])
+    assert curve["std"].tolist() == pytest.approx([0, 0.05 * 2**0.5, 0.1 * 2**0.5])
 
 
-def test_users_come_first_and_a_method_that_was_not_used_falls_back(sweep):
+def test_users_come_first_and_the_smallest_certificate_is_taken(sweep):
     epsilon = find_runs([sweep])[1].epsilon
-    assert user_epsilons(epsilon, "released model", "pld")["certified"].tolist() == [1.0, 2.0]
-    assert user_epsilons(epsilon, "released model", "other")["method"].unique().tolist() == ["rdp"]
+    assert user_epsilons(epsilon, "released model")["certified"].tolist() == [1.0, 2.0]
+    assert user_epsilons(epsilon, "released model", "rdp")["certified"].tolist() == pytest.approx([1.1, 2.2])
+    assert user_epsilons(epsilon, "released model")["unit"].unique().tolist() == ["user"]
+    with pytest.raises(ConfigError, match=r"--method=other: one of rdp, pld"):
+        user_epsilons(epsilon, "released model", "other")
+    with pytest.raises(ConfigError, match=r"--observer=nobody: one of released model"):
+        user_epsilons(epsilon, "nobody")
 
 
 def test_privacy_utility_draws_one_line_for_equal_epsilons(sweep, tmp_path, monkeypatch):
@@ -69,8 +58,8 @@ def test_privacy_utility_draws_one_line_for_equal_epsilons(sweep, tmp_path, monk
     privacy_utility.draw(find_runs([sweep]), out)
     assert out.stat().st_size > 10_000
     assert [text.get_text() for text in seen["left"].get_legend().get_texts()] == [
-        "DEFAULT (1 seeds)",
-        "ULDP-SGD (1 seeds)",
+        "DEFAULT (1 seed)",
+        "ULDP-SGD (1 seed)",
         "ULDP-AVG (2 seeds)",
     ]
     assert [text.get_text() for text in seen["right"].get_legend().get_texts()] == [
@@ -80,6 +69,98 @@ def test_privacy_utility_draws_one_line_for_equal_epsilons(sweep, tmp_path, monk
     ]
     styles = {line.get_label().split(":")[0]: line.get_linestyle() for line in seen["right"].lines}
     assert styles == {"certified": "-", "claimed": "--"}
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What `draw` put into its figure: (title, labels of the left legend, colours of both panels) of each row."""
+    rows = []
+    close = privacy_utility.plt.close
+
+    def spy(figure):
+        for left, right in zip(figure.axes[::2], figure.axes[1::2]):
+            labels = [text.get_text() for text in left.get_legend().get_texts()]
+            colors = [{line.get_color() for line in axis.lines} for axis in (left, right)]
+            rows.append((left.get_title(), labels, *colors))
+        close(figure)
+
+    monkeypatch.setattr(privacy_utility.plt, "close", spy)
+    return rows
+
+
+def test_settings_of_one_method_are_no_seeds(tmp_path, drawn):
+    """Three noise levels were once one curve of three seeds, with an epsilon that no run has."""
+    for place, noise in enumerate((1, 2, 5.0)):
+        for seed in (0, 1):
+            values = [0.1, 0.5 + seed / 10, 1 - noise / 10]
+            fake_run(
+                tmp_path / f"{place}_{seed}", "ULDP-AVG", values, (4 / noise, None), seed=seed, noise_multiplier=noise
+            )
+    fake_run(tmp_path / "plain", "DEFAULT", [0.1, 0.9, 0.9], (float("inf"), None))
+    privacy_utility.draw(find_runs([tmp_path]), tmp_path / "figure.pdf")
+    assert [title for title, *_ in drawn] == [f"noise_multiplier={noise}" for noise in (1, 2, 5)]
+    for _, labels, left, right in drawn:
+        assert labels == ["DEFAULT (1 seed)", "ULDP-AVG (2 seeds)"]
+        assert right < left
+    fonts = (tmp_path / "figure.pdf").read_bytes()
+    assert b"/CIDFontType2" in fonts  # Type 42's contents
+    assert b"/Type3" not in fonts
+    table = pd.read_csv(tmp_path / "figure.csv")
+    last = table[table["round"] == 2].set_index("group")
+    assert last["certified"].to_dict() == {
+        "DEFAULT": float("inf"),
+        "ULDP-AVG, noise_multiplier=1": 8.0,
+        "ULDP-AVG, noise_multiplier=2": 4.0,
+        "ULDP-AVG, noise_multiplier=5": 1.6,
+    }
+    assert last["n"].tolist() == [1, 2, 2, 2]
+
+
+def test_two_data_sets_are_no_curve(tmp_path):
+    fake_run(tmp_path / "0", "ULDP-AVG", [0.1, 0.4], (1.0, 2.0))
+    fake_run(tmp_path / "1", "ULDP-AVG", [0.1, 0.4], (1.0, 2.0), seed=1, data="Mnist")
+    with pytest.raises(FedprivError, match=r"different data.*data=Digits.*Mnist"):
+        privacy_utility.draw(find_runs([tmp_path]), tmp_path / "figure.png")
+
+
+def test_too_many_settings_are_refused(tmp_path):
+    for noise in range(1, 9):
+        fake_run(tmp_path / str(noise), "ULDP-AVG", [0.1, 0.4], (1.0, 2.0), noise_multiplier=noise)
+    with pytest.raises(FedprivError, match=r"8 settings are too many.*noise_multiplier"):
+        privacy_utility.draw(find_runs([tmp_path]), tmp_path / "figure.png")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--method", "foo"], "--method=foo: one of rdp, pld"),
+        (["--observer", "foo"], "--observer=foo: one of released model"),
+        (["--metric", "foo"], "--metric=foo: one of loss, accuracy"),
+        (["--out", "x.xyz"], "--out=x.xyz"),
+        (["--out", "nowhere/x.png"], "--out=nowhere/x.png"),
+        (["empty"], "no finished run at or below empty"),
+        (["--frame"], "--frame"),
+    ],
+)
+def test_what_runs_do_not_have_is_told_in_one_line(sweep, words, named):
+    (sweep / "empty").mkdir()
+    for command in ("figure", "table"):
+        done = run(command, ".", *words, cwd=sweep)
+        assert done.returncode == 2
+        complaint = [line for line in done.stderr.splitlines() if not line.startswith("left out")]
+        assert len(complaint) == 1
+        assert named in complaint[0]
+    assert not list(sweep.glob("*.png"))
+
+
+@pytest.mark.parametrize("name", ["status.json", "config.yaml", "metrics.csv", "epsilon.csv"])
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"{", b"round\n"])
+def test_a_damaged_run_is_named(sweep, name, content):
+    (sweep / "1" / name).write_bytes(content)
+    if name == "config.yaml" and content != b"{" and content != b"\xff\xfe\x00":
+        pytest.skip("still YAML")
+    with pytest.raises(FedprivError, match=rf"{sweep / '1'}: its files cannot be read"):
+        find_runs([sweep])
 
 
 def test_group_privacy_writes_what_it_draws(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Regenerate the papers' figures: `python -m scripts.figures [--profile paper] [name ...]`.
+"""Regenerate the papers' figures: `fedpriv reproduce [--profile paper] [paper/figure ...]`.
 
 Most are an experiment (a sweep) and its drawing. Without names: those that need no data set of their own. Results go to
 outputs/<name>/<time>, figure.png beside them.
@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from fedpriv.data import cifar10
+from fedpriv.errors import FedprivError
 from fedpriv.figures import (
     averaging_error,
     claimed_certified,
@@ -32,6 +33,8 @@ from fedpriv.figures import (
 )
 from fedpriv.figures.error_tradeoff import Setting
 from fedpriv.figures.runs import find_runs
+from fedpriv.help import near
+from fedpriv.tables.command import Parser
 
 Make = Callable[[Path, str], bool]
 """Makes figure.png in a folder with a profile; False when it could not."""
@@ -169,14 +172,15 @@ DEFAULT = (
 """What `make figures` draws: minutes, and no data set that is not embedded."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(words: list[str]) -> None:
+    """Make what the command line names. Raises FedprivError for a figure that does not exist or could not be made."""
+    parser = Parser("fedpriv reproduce", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=DEFAULT, help=", ".join(FIGURES))
     parser.add_argument("--profile", choices=("quick", "paper"), default="quick")
-    args = parser.parse_args()
-    unknown = [name for name in args.names if name not in FIGURES]
-    if unknown:
-        parser.error(f"no figure {', '.join(unknown)}; there are {', '.join(FIGURES)}")
+    args = parser.parse_args(words)
+    for name in args.names:
+        if name not in FIGURES:
+            raise FedprivError(f"{name}: no such figure; {near(name, FIGURES)}allowed: {', '.join(FIGURES)}")
     failed = []
     for name in args.names:
         folder = Path("outputs") / name / f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
@@ -185,8 +189,4 @@ def main() -> None:
         else:
             failed.append(name)
     if failed:
-        sys.exit(f"not drawn: {', '.join(failed)}")
-
-
-if __name__ == "__main__":
-    main()
+        raise FedprivError(f"not drawn: {', '.join(failed)}")
