@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedpriv.parties import messages
-from fedpriv.parties.messages import MessageError, decode, encode, register, size_of
+from fedpriv.parties.messages import DEPTH, MessageError, decode, encode, register, size_of
 
 dtypes = st.one_of(
     hnp.boolean_dtypes(),
@@ -198,6 +198,14 @@ def test_nesting_ends():
         encode(loop)
     with pytest.raises(MessageError, match="deep"):
         decode(b"l\x01\0\0\0" * 10_000 + b"N")
+    deepest = None
+    for _ in range(DEPTH):
+        deepest = [deepest]
+    assert decode(encode(deepest)) == deepest
+    with pytest.raises(MessageError, match="deep"):
+        encode([deepest])
+    with pytest.raises(MessageError, match="deep"):
+        decode(b"l\x01\0\0\0" + encode(deepest))
 
 
 @pytest.mark.parametrize(
@@ -227,7 +235,7 @@ def test_bombs_and_second_encodings_are_refused(data):
 def test_too_large_a_message_is_refused_without_building_it(monkeypatch):
     monkeypatch.setattr(messages, "LIMIT", 1000)
     assert decode(encode(np.zeros(120))).shape == (120,)
-    for large in (np.zeros(126), b"x" * 1001, ["x" * 600] * 2, np.zeros((0, 2000))):
+    for large in (np.zeros(126), b"x" * 1001, ["x" * 600] * 2, np.zeros((0, 2000)), np.zeros((0, 40, 40))):
         with pytest.raises(MessageError):
             encode(large)
     with pytest.raises(MessageError):
