@@ -1,8 +1,8 @@
 """Local SGD of one record a step: microseconds of the processor for a step of one training, on one core.
 
-The network is that of MNIST odd/even. `one by one` asks for a clipped gradient and a step's noise at a time, as trainings
-with larger batches do; `alone` is one training in the stacked layers; the others are as many settings of one seed, which
-share their noise, or as many seeds. They take turns in one process; ratios are medians over turns.
+The network is that of MNIST odd/even. `one by one` takes a clipped gradient and a step's noise at a time, as
+trainings of larger batches do; `alone` is one training in the stacked layers; the others are as many settings of one
+seed, which share their noise, or as many seeds. They take turns in one process; ratios are medians over turns.
 """
 
 from __future__ import annotations
