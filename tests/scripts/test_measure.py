@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedpriv.compose import CommandLine, each_job
-from fedpriv.figures.method_choice import LOCAL, MINIBATCH, SPIDER, Choice
+from fedpriv.figures.method_choice import LOCAL, MINIBATCH, Choice
 from scripts import measure
 
 
