@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import difflib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,15 +109,26 @@ def _split(overrides: list[str]) -> tuple[list[str], dict[str, list[str]]]:
     for word in overrides:
         parsed = _parsed(word)
         key = parsed.get_key_element()
-        if parsed.is_sweep_override():
-            swept[key] = list(parsed.sweep_string_iterator())
-            continue
-        name = key.lstrip("+~").partition("@")[0]
-        deletes = parsed.is_delete() or parsed.value() is None
-        if name in {*GROUPS, "experiment", "profile"} and not deletes and not isinstance(parsed.value(), str):
-            raise ConfigError(key, parsed.value(), "one name of this config group")
-        fixed.append(word)
+        values = list(parsed.sweep_string_iterator()) if parsed.is_sweep_override() else []
+        for one in [_parsed(f"{key}={value}") for value in values] or [parsed]:
+            _require_name(key, one, groups=GROUPS)
+        if values:
+            swept[key] = values
+        else:
+            fixed.append(word)
     return fixed, swept
+
+
+def _require_name(key: str, parsed: Override, *, groups: Collection[str]) -> None:
+    """Raise ConfigError for a config group that gets anything but the name of a file; experiment and profile may be
+    null."""
+    name, value = key.lstrip("+~").partition("@")[0], parsed.value()
+    if parsed.is_delete() or isinstance(value, str):
+        return
+    if name in groups or (name in ("experiment", "profile") and value is not None):
+        raise ConfigError(key, value, "one name of this config group")
+    if name == "hydra":
+        raise ConfigError(key, value, "hydra's own keys are hydra.<key>=value; see fedpriv --hydra-help")
 
 
 def _parsed(word: str) -> Override:

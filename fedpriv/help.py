@@ -29,8 +29,10 @@ Examples:
   fedpriv epsilon algo=uldp_avg algo.noise_multiplier=5 algo.user_rate=0.1 rounds=100
   fedpriv -m seed=0,1,2 algo=fedavg,uldp_avg,uldp_sgd data=digits
   fedpriv resume=outputs/breast_cancer/uldp_avg/<folder>
+  fedpriv table outputs/sweeps/<folder> --out table.tex
 
 -m runs every combination of comma-separated values, one after the other, or with hydra/launcher=stacked side by side;
+again with the same hydra.sweep.dir it does what is left; quiet=true says nothing, --version the version;
 --config-dir adds a folder of your own group files;
 eval "$(fedpriv -sc install=bash)" turns on tab completion; --hydra-help lists Hydra's options.
 """

@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import math
 import sys
+import threading
+import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +18,39 @@ if TYPE_CHECKING:
     from fedpriv.accountants.ledger import EpsilonRow
     from fedpriv.aggregation.base import Estimate
     from fedpriv.config import Experiment
+
+
+PATIENCE = 15.0
+"""Seconds without a word after which a person wonders; then twice as long, and so on."""
+
+
+class _Patience:
+    """Calls `say` with the seconds since the last `heard`, when these grow long. A context that ends it."""
+
+    def __init__(self, say: Callable[[float], None], patience: float = PATIENCE) -> None:
+        self._say, self._patience = say, patience
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.heard()
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *failure: object) -> None:
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def heard(self) -> None:
+        """Something was said."""
+        self._last, self._next = time.monotonic(), self._patience
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self._patience / 15):
+            silent = time.monotonic() - self._last
+            if silent > self._next:
+                self._next *= 2
+                self._say(silent)
 
 
 class Progress:
@@ -39,17 +75,23 @@ class Progress:
             disable=quiet or not self.terminal,
         )
         self.task = self.bar.add_task("", total=rounds, completed=done)
-        self.text = ""
+        self.text, self.number = "", done
+        self._patience = _Patience(lambda seconds: self.say(f"round {self.number + 1}: {seconds:.0f} s so far"))
 
     def __enter__(self) -> Progress:
         self.bar.start()
+        if not self.quiet:
+            self._patience.__enter__()
         return self
 
     def __exit__(self, *failure: object) -> None:
+        self._patience.__exit__()
         self.bar.stop()
 
     def update(self, number: int, row: dict[str, Any], epsilon: float | None) -> None:
         """Show round `number`; a round that is not evaluated keeps the text of the last one that was."""
+        self.number = number
+        self._patience.heard()
         if epsilon is not None:
             self.text = f"loss {row['loss']:.4f}  {self.metric} {row[self.metric]:.4f}  epsilon {epsilon:.4g}"
             LOGGER.info("round %d/%d  %s", number, self.rounds, self.text)

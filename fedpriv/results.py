@@ -142,6 +142,7 @@ class RunFolder:
             for table in TABLES:
                 self.tables.remove(table)
             return True
+        whole = True
         for table in TABLES:
             marked = table in MARKED and table in saved.tables
             if not marked:  # also in checkpoints of earlier versions
@@ -153,8 +154,8 @@ class RunFolder:
                         f"{saved.round}; {self.path / CONFIG} holds the settings for another run"
                     )
                 self.tables.remove(table)
-                return False
-        return True
+                whole = False
+        return whole
 
     @property
     def evaluated(self) -> list[int]:

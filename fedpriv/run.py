@@ -74,7 +74,8 @@ def train(
             quiet=quiet or experiment.options.quiet,
         )
     except OSError as error:
-        raise FedprivError(f"{path}: {error.strerror or error}; resume={path} goes on once that is mended") from error
+        then = f"; resume={path} goes on once that is mended" if (path / CONFIG).exists() else ""
+        raise FedprivError(f"{error.filename or path}: {error.strerror or error}{then}") from error
     if not quiet and not experiment.options.quiet:
         summary(path, experiment, rows, ending=ending, repeated=sum(run.charged_again.values()))
 

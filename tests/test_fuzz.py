@@ -76,9 +76,9 @@ def lines(seed, number):
 
 
 def ends_well(words, folder):
-    start = time.monotonic()
+    start = time.process_time()  # others may be at work on this machine
     done = run(*SMALL, *words, "hydra.run.dir=out", "data.root=nowhere", cwd=folder)
-    seconds = time.monotonic() - start
+    seconds = time.process_time() - start
     assert done.returncode in (0, 2), (words, done.stderr)
     if done.returncode:
         said = [line for line in done.stderr.strip().splitlines() if not line.startswith("round ")]

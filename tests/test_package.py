@@ -52,3 +52,7 @@ def test_an_installed_wheel_runs_outside_the_checkout(wheel, tmp_path):
     done = subprocess.run([python, "-m", "fedpriv", *words], cwd=work, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (work / "out" / "model.safetensors").exists()
+    words = ["reproduce", "claimed_certified"]
+    done = subprocess.run([python, "-m", "fedpriv", *words], cwd=work, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert list((work / "outputs" / "claimed_certified").glob("*/figure.png"))

@@ -1,14 +1,16 @@
 import io
+import time
 
 from rich.console import Console
 
+from fedpriv import progress
 from fedpriv.aggregation.base import Estimate
 from fedpriv.progress import Progress
 
 
-def shown(progress):
+def shown(bar):
     console = Console(file=io.StringIO(), width=120, force_terminal=True)
-    console.print(progress.bar.get_renderable())
+    console.print(bar.bar.get_renderable())
     return console.file.getvalue()
 
 
@@ -19,3 +21,14 @@ def test_the_bar_predicts_until_the_first_round_is_over():
     progress.update(5, {"loss": 0.5, "accuracy": 0.8}, 1.25)
     assert "0:02:00" not in shown(progress)
     assert "accuracy 0.8000" in shown(progress)
+
+
+def test_a_long_silence_is_broken():
+    said = []
+    watch = progress._Patience(said.append, patience=0.15)
+    with watch:
+        time.sleep(1)
+    assert 1 <= len(said) <= 3
+    assert said == sorted(said)
+    assert said[0] > 0.15
+    assert not watch._thread.is_alive()

@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+from fedpriv.checkpoint import Checkpoint, Origin
 from fedpriv.durable import replace_file
 from fedpriv.errors import FedprivError
 from fedpriv.results import RunFolder
@@ -37,6 +38,23 @@ def test_rewind_cuts_later_and_half_written_lines(folder):
     assert (folder.path / "epsilon.csv").read_text() == "round,certified\n1,1.0\n1,1.0\n2,2.0\n"
     folder.rewind(None)
     assert not (folder.path / "epsilon.csv").exists()
+
+
+def test_a_damaged_table_of_epsilons_keeps_no_other_from_being_cut(folder):
+    for number in (1, 2):
+        for table in ("metrics.csv", "epsilon.csv", "traffic.csv", "timings.csv"):
+            folder.append(table, [{"round": number, "value": 0.5}])
+        if number == 1:
+            marks = folder.tables.marks()
+    (folder.path / "epsilon.csv").write_text("")
+    saved = Checkpoint(1, {}, 1, Origin({}, {}), marks)
+    assert not RunFolder(folder.path).rewind(saved)
+    assert not (folder.path / "epsilon.csv").exists()
+    for table in ("metrics.csv", "traffic.csv", "timings.csv"):
+        assert (folder.path / table).read_text() == "round,value\n1,0.5\n"
+    (folder.path / "traffic.csv").write_text("round,value\n1,0.6\n")
+    with pytest.raises(FedprivError, match=r"traffic\.csv is damaged"):
+        RunFolder(folder.path).rewind(saved)
 
 
 def test_a_folder_holds_one_run(folder):

@@ -104,7 +104,7 @@ def test_a_bad_cell_is_one_line(tmp_path, cell, value, message):
     ("column", "value", "message"),
     [
         (1, "0.5", "column sex: 0.5 is not one of (0, 1)"),
-        (13, "1e39", "column num: 1e39 is not a finite number of a sensible size"),
+        (13, "1e39", "column num: 1e+39 is not a finite number of a sensible size"),
         (13, "5", "column num: 5 is not one of (0, 1, 2, 3, 4)"),
         (3, "1e8", "column trestbps: 1e+08 is not between 0 and 400"),
         (0, "-4", "column age: -4 is not between 0 and 130"),
