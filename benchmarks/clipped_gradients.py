@@ -9,6 +9,7 @@ is made sure that sums agree; for networks with dropout, where everybody draws m
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,7 @@ def measure(case: Case) -> dict[str, list[float]]:
     """Processor seconds of every turn."""
     import torch
 
+    warnings.filterwarnings("ignore", message="Full backward hook is firing")  # Opacus' hooks, as they are meant to
     torch.set_num_threads(1)
     torch.manual_seed(0)
     x, y = torch.randn(ROWS, *case.shape), torch.randint(0, case.outputs, (ROWS,))

@@ -62,12 +62,12 @@ def noisy_sgd(
         raise ValueError(f"batches of {recipe.batch_size} from {len(x)} records")
     batches = partition_batches(len(x), recipe.batch_size, recipe.steps, order=order)
     links, deviation = compile_layers(gradients.model, tuple(x.shape[1:])), mechanism.simulated_deviation()
-    understood = links is not None and deviation is not None and not any(link.draws for link in links)
-    if recipe.batch_size == 1 and understood and not isinstance(noise, SystemGenerator):
-        rows, tally = np.concatenate(list(batches)), tally or Tally()
-        own = noise if deviation else None
-        common = links, gradients.task, gradients.clip, recipe.lr
-        return done(RecordSteps(*common, theta, x, y, rows, own, deviation, tally))
+    known = links is not None and not any(link.draws for link in links)
+    if recipe.batch_size == 1 and known and deviation is not None and not isinstance(noise, SystemGenerator):
+        assert links is not None
+        rows, own = np.concatenate(list(batches)), noise if deviation else None
+        of = links, gradients.task, gradients.clip, recipe.lr
+        return done(RecordSteps(*of, theta, x, y, rows, own, deviation, tally or Tally()))
     current = theta.astype(np.float64)
     with gradients.seeded(x.device, dropout_seed):
         for step, rows in enumerate(batches, start=1):

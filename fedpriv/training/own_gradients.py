@@ -71,7 +71,8 @@ class LinearPass(Pass):
     def squares(self, gradient: Tensor) -> Tensor:
         self.a, self.g = self.read.detach().double(), gradient.double()
         a, g = (torch.linalg.vector_norm(rows, dim=2).square() for rows in (self.a, self.g))
-        return g * (a + self.biased)
+        squares: Tensor = g * (a + self.biased)
+        return squares
 
     def sums(self, factors: Tensor) -> list[Tensor]:
         g, a = (_kept(rows, factors) for rows in (self.g * factors.unsqueeze(2), self.a))
@@ -100,10 +101,9 @@ class ConvolutionPass(FormedPass):
 
     def __init__(self, layer: nn.Conv2d, parameters: Sequence[Tensor], h: Tensor) -> None:
         self.layer, self.read = layer, h.detach()
-        weight, *bias = (own.view(own_shape) for own, own_shape in zip(parameters, _shapes(layer)))
-        self.written = functional.conv2d(
-            h, weight, *(bias or [None]), stride=layer.stride, padding=layer.padding, dilation=layer.dilation
-        )
+        how: dict[str, Any] = {"dilation": layer.dilation, "padding": layer.padding, "stride": layer.stride}
+        bias = None if layer.bias is None else parameters[1].flatten()
+        self.written = functional.conv2d(h, parameters[0].reshape(layer.weight.shape), bias, **how)
 
     def formed(self, gradient: Tensor) -> list[Tensor]:
         layer, g = self.layer, gradient.flatten(2)
@@ -153,7 +153,3 @@ def products(left: Tensor, right: Tensor) -> Tensor:
 def _kept(rows: Tensor, factors: Tensor) -> Tensor:
     """Rows (k, b, n) without those of factor 0, whose NaN and infinity would remain."""
     return rows if bool(factors.all()) else torch.where(factors.unsqueeze(2) > 0, rows, 0.0)
-
-
-def _shapes(layer: nn.Module) -> list[torch.Size]:
-    return [own.shape for own in layer.parameters()]

@@ -132,7 +132,9 @@ class _Stack:
         """Vectors (m, d) cut and turned as the layers keep parameters."""
         cut = torch.split(vectors, [shape.numel() for shape in self.shapes], 1)
         turned = zip(cut, self.shapes, self.orders)
-        return [piece.unflatten(1, shape).permute(0, *(1 + dim for dim in order)) for piece, shape, order in turned]
+        return [
+            torch.unflatten(piece, 1, shape).permute(0, *(1 + dim for dim in order)) for piece, shape, order in turned
+        ]
 
     def _column(self, numbers: Sequence[float]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.float64, device=self.device)
@@ -173,7 +175,7 @@ class _Stack:
         self.program.backward(self.works[0].task.gradient(outputs, y, self.one_each), 1.0)
         self.exact_flat.copy_(self.gradients_flat)
         parts = [torch.linalg.vector_norm(own.flatten(1), dim=1) for own in self.exact]
-        norms = torch.linalg.vector_norm(torch.stack(parts), dim=0)
+        norms: Tensor = torch.linalg.vector_norm(torch.stack(parts), dim=0)
         factors = clip_factors(norms, self.clips, None).mul_(self.rates)
         if not bool(factors.all()):  # NaN and infinity times zero are not zero
             for own in self.exact:
