@@ -127,8 +127,8 @@ def title(run: Run) -> str:
 
 
 def settings(run: Run) -> str:
-    """What else decides: how many records there are, the network, the local optimiser and its rate."""
-    chosen = {group: run.config.get(group, {}) for group in ("data", "model", "optimizer")}
+    """What else decides: how many records there are, the network, and local training."""
+    chosen = {group: run.config.get(group, {}) for group in ("data", "model")}
     words = [
         f"{group}.{key}={value}"
         for group, values in chosen.items()
