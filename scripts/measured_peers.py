@@ -40,7 +40,7 @@ def readme(table: list[Row]) -> str:
     lines = ["| records | peers | method | rounds | seeds | last round | best round |", "| --- " * 7 + "|"]
     tasks: dict[tuple[str, str], dict[str, Row]] = {}
     for row in table:
-        last, best = (f"{_points(row, key):.2f} ± {_points(row, key + ' deviation'):.2f}" for key in ("last", "best"))
+        last, best = (_cell(row, key) for key in ("last", "best"))
         told = (row["data"], row["peers"], row["method"], row["rounds"], row["seeds"], last, best)
         lines.append(f"| {' | '.join(told)} |")
         tasks.setdefault((row["data"], row["peers"]), {})[row["method"]] = row
@@ -57,6 +57,12 @@ def _sentence(data: str, peers: str, methods: dict[str, Row]) -> str:
         said.append(f"{method} is {abs(gap):.2f} points {'above' if gap >= 0 else 'below'} FedAvg ({reach} {WITHIN:g})")
     above = [method for method in last if method != LOCAL and last[method] > last[LOCAL]]
     return f"- {data}, {peers} peers: {'; '.join(said)}; above Local-only: {', '.join(above) or 'none'}."
+
+
+def _cell(row: Row, key: str) -> str:
+    """With a deviation where there are several seeds."""
+    deviation = f" ± {_points(row, key + ' deviation'):.2f}" if int(row["seeds"]) > 1 else ""
+    return f"{_points(row, key):.2f}{deviation}"
 
 
 def _points(row: Row, key: str) -> float:

@@ -36,7 +36,7 @@ TITLES: dict[str, Callable[[str | None], str]] = {
     "Cifar10Clients": cifar10.source,
 }
 """By the data set's class."""
-COLUMNS = ("data", "peers", "method", "seeds", "rounds", "last", "last deviation", "best", "best deviation")
+COLUMNS = ("data", "peers", "method", "seeds", "rounds", "last", "last deviation", "best", "best deviation", "settings")
 
 
 def femnist_words() -> tuple[str, ...]:
@@ -117,13 +117,27 @@ def rows(runs: list[Run]) -> Iterable[tuple[Any, ...]]:
         last, best = [float(values[-1]) for values in accuracies], [float(values.max()) for values in accuracies]
         rounds = int(here[0].metrics["round"].iloc[-1])
         numbers = (np.mean(last), np.std(last), np.mean(best), np.std(best))
-        yield data, n, name, len(here), rounds, *(f"{number:.5f}" for number in numbers)
+        yield data, n, name, len(here), rounds, *(f"{number:.5f}" for number in numbers), settings(here[0])
 
 
 def title(run: Run) -> str:
     """What the run's data are."""
     data = run.config["data"]
     return TITLES[data["_target_"].rpartition(".")[2]](data["root"])
+
+
+def settings(run: Run) -> str:
+    """What else decides: how many records there are, the network, and local training."""
+    chosen = {group: run.config.get(group, {}) for group in ("data", "model")}
+    words = [
+        f"{group}.{key}={value}"
+        for group, values in chosen.items()
+        for key, value in values.items()
+        if key not in ("_target_", "root")
+    ]
+    algo = run.config["algo"]
+    words += [f"algo.{key}={algo[key]}" for key in ("local_lr", "batch_size", "keep_optimizer") if key in algo]
+    return " ".join(words)
 
 
 def peers(run: Run) -> int:

@@ -171,3 +171,24 @@ def test_with_fewer_peers_noise_shares_are_larger():
         [query] = simulation.queries(4)
         addressed = simulation._addressed(query, Broadcast({}))
         assert (query.n_summed, addressed.n_summed, len(addressed.invited)) == (9, 8, 8)
+
+
+@pytest.mark.filterwarnings("ignore:round 3")
+@pytest.mark.parametrize("words", [("algo=uldp_avg_w",), ("algo=fedavg", "aggregation.average=records")], ids=str)
+def test_weights_from_counts_are_those_of_the_peers_that_are_left(words):
+    exp = experiment(*NINE, *CONVERGED, *words, "aggregation.least_peers=5")
+    with prepare(replace(exp, engine=Faulty(InProcess(), silent_from(2)))) as simulation:
+        state = simulation.state
+        for number in (1, 2, 3):
+            result = simulation.run_round(simulation.queries(number), state)
+            state = result.state
+        assert result.aborted is None
+        protocols = {name: party.protocol for name, party in simulation.session.participants.items()}
+        left = [protocols[name] for name in simulation.silos]
+        assert len(left) == 8
+        assert all(set(protocol.shares) == set(simulation.silos) for protocol in left)
+        if words[0] == "algo=uldp_avg_w":
+            counts = np.stack([protocol.weights for protocol in left]).sum(axis=0)
+            np.testing.assert_allclose(counts[counts > 0], 1.0, rtol=1e-12)
+        else:
+            assert sum(left[0].shares.values()) == pytest.approx(1.0)

@@ -260,6 +260,7 @@ def test_settings_that_give_models_away_are_refused(settings, n, why):
         {"tolerance": 0.0},
         {"average": "users"},
         {"colluders": 0},
+        {"least_peers": 2},
         {"smallest_width": -1.0},
         {"preset": None, "iterations": 2, "rho": 0.0},
         {"preset": None, "iterations": 90, "decay": 1e-3},
