@@ -201,7 +201,7 @@ def _locate(path: str, group: str) -> Any:
     module, _, name = str(path).rpartition(".")
     try:
         return getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise ConfigError(f"{group}._target_", path, f"module.Class that can be imported ({error})") from error
 
 

@@ -64,6 +64,7 @@ BAD_SETTINGS = [
     (["lr=0.1"], ["lr", "algo.local_lr"]),
     (["--config-name=other"], ["--config-name"]),
     (["algo._target_=no.such.Class"], ["algo._target_", "no.such.Class"]),
+    (["aggregation._target_=../x"], ["aggregation._target_=../x"]),
     (["algo._target_=fedpriv.models.linear.Linear"], ["algo._target_", "Algorithm"]),
     (["resume=nowhere"], ["resume=nowhere"]),
     (["hydra.run.dir=/proc/runs/1"], ["hydra.run.dir=/proc/runs/1"]),

@@ -15,9 +15,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
-__all__ = ["Axes", "Figure", "Line2D", "LogFormatter", "MaxNLocator", "plt", "savable"]
+__all__ = ["Axes", "Figure", "Line2D", "MaxNLocator", "PlainLog", "plt", "savable"]
 
 matplotlib.rcParams.update({"pdf.fonttype": 42, "ps.fonttype": 42})
+
+
+class PlainLog(LogFormatter):
+    """Labels of a log axis as plain numbers, where matplotlib finds room for one."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return f"{x:g}" if super().__call__(x, pos) else ""
 
 
 def savable(path: Path) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from fedpriv.errors import ConfigError, FedprivError, require
-from fedpriv.figures.canvas import Axes, Figure, Line2D, LogFormatter, MaxNLocator, plt, savable
+from fedpriv.figures.canvas import Axes, Figure, Line2D, MaxNLocator, PlainLog, plt, savable
 from fedpriv.figures.runs import Run, find_runs, mean_and_std, user_epsilons
 from fedpriv.figures.tables import write_table
 from fedpriv.tables.command import Parser
@@ -89,7 +89,9 @@ def draw(
     looks = {name: number for number, name in enumerate(dict.fromkeys(group.method for group in groups))}
     curves = [_curves(line, looks[line.group.method], method) for line in lines]
     rows = facets(groups)
-    figure, axes = plt.subplots(len(rows), 2, figsize=(WIDTH, HEIGHT * len(rows)), layout="constrained", squeeze=False)
+    figure, axes = plt.subplots(
+        len(rows), 2, figsize=(WIDTH, HEIGHT * len(rows)), layout="constrained", squeeze=False, sharey="col"
+    )
     for (setting, members), (left, right) in zip(rows, axes):
         here = [curve for curve in curves if any(curve.group is member for member in members)]
         _utility_panel(left, here)
@@ -192,7 +194,7 @@ def _epsilon_panel(axis: Axes, curves: Sequence[_Curves], delta: float) -> None:
     who = " and ".join(dict.fromkeys(curve.line.observer for curve in curves))
     axis.set_title(f"{who}, delta = {delta:g}\nclaimed dashed, certified solid", fontsize=7.5)
     for axle, only_base in ((axis.yaxis.set_major_formatter, True), (axis.yaxis.set_minor_formatter, False)):
-        axle(LogFormatter(labelOnlyBase=only_base))
+        axle(PlainLog(labelOnlyBase=only_base))
     handles, names = axis.get_legend_handles_labels()
     if nothing:
         handles.append(Line2D([], [], lw=0))
