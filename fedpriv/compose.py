@@ -64,6 +64,7 @@ def each_job(line: CommandLine, config_dir: Path) -> Iterator[DictConfig]:
     """The same one after the other; each is good until the next comes."""
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
+    from omegaconf.errors import OmegaConfBaseException
 
     from fedpriv.composer import Composer
 
@@ -75,6 +76,10 @@ def each_job(line: CommandLine, config_dir: Path) -> Iterator[DictConfig]:
             fixed, swept = _split([word for word in line.overrides if word not in searched])
             first = [*search, *fixed, *(f"{key}={values[0]}" for key, values in swept.items())]
             config = compose("config", first, return_hydra_config=True)
+            try:
+                config.get("resume")  # whoever asks for it later may not expect an interpolation without a value
+            except OmegaConfBaseException as error:
+                raise ConfigError("resume", "...", _one_line(error)) from error
             for key, values in (config.hydra.sweeper.get("params") or {}).items():
                 if key not in swept and not any(word.split("=")[0] == key for word in fixed):
                     swept |= _split([f"{key}={values}"])[1]
@@ -120,12 +125,11 @@ def _split(overrides: list[str]) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def _require_name(key: str, parsed: Override, *, groups: Collection[str]) -> None:
-    """Raise ConfigError for a config group that gets anything but the name of a file; experiment and profile may be
-    null."""
+    """Raise ConfigError for a config group that gets anything but the name of a file."""
     name, value = key.lstrip("+~").partition("@")[0], parsed.value()
     if parsed.is_delete() or isinstance(value, str):
         return
-    if name in groups or (name in ("experiment", "profile") and value is not None):
+    if name in groups or name in ("experiment", "profile"):
         raise ConfigError(key, value, "one name of this config group")
     if name == "hydra":
         raise ConfigError(key, value, "hydra's own keys are hydra.<key>=value; see fedpriv --hydra-help")

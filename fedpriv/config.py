@@ -222,15 +222,18 @@ def typed(cls: type, values: dict[str, Any], prefix: str) -> Any:
 
 
 SIZES = {"seed": 2**63 - 1, "n_users": 10**6, "n_silos": 10**5, "local_epochs": 10**5, "group_size": 10**5}
-LARGEST = 10**9
+LARGEST, LEAST = 10**9, 1e-100
 """What no experiment exceeds, by field: a number typed wrong would otherwise end in no memory after minutes."""
 
 
 def _require_sensible(key: str, value: Any, name: str) -> None:
-    """Raise ConfigError for a whole number, also one that is written as text, that is beyond all sizes."""
+    """Raise ConfigError for a whole number, also one that is written as text, that is beyond all sizes, and for one so
+    small that its square is zero."""
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
     most = SIZES.get(key, LARGEST)
     require(not isinstance(number, int) or abs(number) <= most, name, value, f"a number up to {most}")
+    tiny = isinstance(value, float) and 0 < abs(value) < LEAST
+    require(not tiny, name, value, f"0, or a number of at least {LEAST:g} in size")
 
 
 @lru_cache(maxsize=4096)
