@@ -54,8 +54,8 @@ def measure(words: tuple[str, ...]) -> tuple[list[float], float, float]:
     """Processor seconds of each round, MiB at the peak, and the epsilon that is certified against the server."""
     import torch
 
-    from fedpriv.epsilon import Planned
     from fedpriv.models.mlp import Mlp
+    from fedpriv.planned import Planned
     from fedpriv.simulation import prepare
     from fedpriv.testing import experiment
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from fedpriv.begun import NAME as BEGUN
 from fedpriv.checkpoint import Origin
 from fedpriv.errors import FedprivError
+from fedpriv.loop import train
 from fedpriv.results import CONFIG, STATUS, read_status
-from fedpriv.run import train
 from fedpriv.stored import loaded
 
 if TYPE_CHECKING:

@@ -112,7 +112,7 @@ def run(args: list[str]) -> None:
 
     from fedpriv.compose import CommandLine, each_job
     from fedpriv.config import build_resolved, resolved
-    from fedpriv.sweep import Job, Stacked, own_launcher
+    from fedpriv.stacked import Job, Stacked, own_launcher
 
     line = CommandLine.parse(args)
     launcher: Stacked | None = None
@@ -214,9 +214,9 @@ def _job(config: DictConfig, existing: Path) -> float:
 
     from fedpriv.again import go
     from fedpriv.config import build
+    from fedpriv.loop import train
     from fedpriv.records import METRICS
     from fedpriv.results import RunFolder, read_status
-    from fedpriv.run import train
 
     hydra = HydraConfig.get()
     folder, settings = Path(hydra.runtime.output_dir), OmegaConf.to_yaml(config, resolve=True)
@@ -255,7 +255,7 @@ def _resume(line: CommandLine, target: str, jobs: int) -> None:
     from omegaconf import OmegaConf
 
     from fedpriv.config import build
-    from fedpriv.run import train
+    from fedpriv.loop import train
     from fedpriv.stored import stored_config
 
     config = stored_config(line, target, jobs)
@@ -280,7 +280,7 @@ def show_help(args: list[str]) -> None:
 
 def epsilon(args: list[str]) -> None:
     """Print the epsilon table of the same settings, without data and without training."""
-    from fedpriv.epsilon import show
+    from fedpriv.planned import show
 
     show(args)
 

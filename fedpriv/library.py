@@ -27,7 +27,7 @@ from fedpriv.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.config import build
 from fedpriv.errors import FedprivError
 from fedpriv.help import conf_dir
-from fedpriv.run import train
+from fedpriv.loop import train
 from fedpriv.stored import stored_config
 from fedpriv.tables.groups import grouped
 from fedpriv.tables.report import Report
@@ -111,9 +111,9 @@ def run(*words: str, folder: str | Path | None = None) -> Runs:
 
 
 def sweep(*words: str, folder: str | Path | None = None, at_once: int = 64) -> Runs:
-    """Every combination of the words' values, side by side in this process (see `fedpriv.sweep`); what is done in
+    """Every combination of the words' values, side by side in this process (see `fedpriv.stacked`); what is done in
     `folder` is not run again. Raises FedprivError at the end when runs have failed, naming them."""
-    from fedpriv.sweep import Job, Stacked
+    from fedpriv.stacked import Job, Stacked
 
     own = [] if folder is None else [f"hydra.sweep.dir='{folder}'"]
     jobs = [Job.of(config, n) for n, config in enumerate(_jobs(words, own))]
@@ -130,7 +130,7 @@ def load(*folders: str | Path | Iterable[str | Path]) -> Runs:
 def epsilon(*words: str) -> pd.DataFrame:
     """A row for each job of the words, round (1, 10, 100, ..., the last), observer and method; swept keys are columns.
     Without training or torch, and mostly without data."""
-    from fedpriv.epsilon import Planned, milestones
+    from fedpriv.planned import Planned, milestones
 
     rows = []
     for config in _jobs(words):

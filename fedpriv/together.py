@@ -1,6 +1,6 @@
 """A seam for work that several runs of one process may do in one go.
 
-Where nobody gathers, work is done at once and alone. In a sweep whose runs go in lock step (`fedpriv.sweep`), a run
+Where nobody gathers, work is done at once and alone. In a sweep whose runs go in lock step (`fedpriv.stacked`), a run
 that asks for work waits until the others have asked too, and work of one kind is done together.
 """
 

@@ -13,7 +13,7 @@ from runs import experiment
 
 from fedpriv.accountants.ledger import EpsilonRow, Ledger
 from fedpriv.config import Experiment
-from fedpriv.run import events_of, train
+from fedpriv.loop import events_of, train
 from fedpriv.simulation import Simulation, prepare
 
 WORDS = ("randomness=system", "accountant=rdp", "preset.n_silos=2")

@@ -12,7 +12,7 @@ from fedpriv.algorithms.uldp import UldpAvg
 from fedpriv.engines.base import Engine
 from fedpriv.engines.inprocess import InProcessSession, answer
 from fedpriv.errors import AggregationAbortedError
-from fedpriv.run import train
+from fedpriv.loop import train
 from fedpriv.simulation import prepare
 from fedpriv.simulation.silo import contributions
 from fedpriv.testing.faults import Faulty, drop

@@ -9,7 +9,7 @@ import pytest
 from fedpriv.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.config import build
 from fedpriv.help import conf_dir
-from fedpriv.run import train
+from fedpriv.loop import train
 
 CONF = Path(__file__).resolve().parents[1] / "conf" / "experiment"
 FILES = sorted(CONF.rglob("*.yaml"))

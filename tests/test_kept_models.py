@@ -5,7 +5,7 @@ import pytest
 from runs import experiment
 from safetensors.numpy import load_file
 
-from fedpriv.run import train
+from fedpriv.loop import train
 
 WORDS = ["algo=dp_erm", "model=bounded_linear", "preset.n_silos=4", "allocator=equal", "aggregation.cohort=3"]
 WORDS += ["aggregation.threshold=3", "algo.calibration=given", "algo.noise_multiplier=1.0", "algo.local_steps=2"]

@@ -15,7 +15,7 @@ from ray_clusters import STORE, ray_cluster
 from runs import experiment
 
 from fedpriv.engines.ray import RayEngine
-from fedpriv.run import train
+from fedpriv.loop import train
 
 pytestmark = [
     pytest.mark.xdist_group("ray"),

@@ -8,7 +8,7 @@ import pytest
 from runs import experiment
 from safetensors.numpy import load_file
 
-from fedpriv.run import train
+from fedpriv.loop import train
 
 ALGORITHMS = ["fedavg", "fedprox", "fedopt", "scaffold"]
 ALGORITHMS += ["uldp_naive", "uldp_group_2", "uldp_sgd", "uldp_avg", "uldp_avg_w"]

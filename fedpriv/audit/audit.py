@@ -11,7 +11,7 @@ from fedpriv.audit.bounds import Bound, lower_bound
 from fedpriv.audit.families import Family, family_of
 from fedpriv.audit.trials import Effort, chosen_attack, trials
 from fedpriv.config import Experiment
-from fedpriv.epsilon import Planned
+from fedpriv.planned import Planned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,9 +11,9 @@ from fedpriv.accountants.ledger import Ledger
 from fedpriv.aggregation.base import MESSAGE
 from fedpriv.aggregation.shuffle import SHUFFLED, SHUFFLER, Shuffle
 from fedpriv.errors import AggregationAbortedError, ConfigError
+from fedpriv.loop import events_of
 from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.query import Contributions, Update
-from fedpriv.run import events_of
 from fedpriv.simulation import prepare
 from fedpriv.streams import Streams
 from fedpriv.testing import check_algorithm

@@ -13,10 +13,10 @@ from fedpriv.accountants.pld import Pld, gaussian_epsilon
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.shuffle import Shuffle
 from fedpriv.deployment import Federation
-from fedpriv.epsilon import Planned
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.planned import Planned
 from fedpriv.simulation import allocate
 from fedpriv.testing import experiment
 

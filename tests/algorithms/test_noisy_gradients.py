@@ -20,10 +20,10 @@ from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.algorithms.base import Silo
 from fedpriv.algorithms.local_sgd import LocalSgd
 from fedpriv.deployment import Federation
-from fedpriv.epsilon import Planned
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.planned import Planned
 from fedpriv.testing import experiment
 
 FEDERATION = Federation(4, 4, 10, (100, 100, 80, 60))

@@ -6,7 +6,7 @@ from sklearn.datasets import load_breast_cancer
 
 from fedpriv.data.breast_cancer_silos import BreastCancerSilos
 from fedpriv.errors import ConfigError
-from fedpriv.run import train
+from fedpriv.loop import train
 from fedpriv.streams import Streams
 from fedpriv.testing import experiment
 

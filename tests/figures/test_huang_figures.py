@@ -8,7 +8,7 @@ from runs import experiment
 
 from fedpriv.figures import claimed_noise, excess_risk
 from fedpriv.figures.runs import find_runs
-from fedpriv.run import train
+from fedpriv.loop import train
 
 
 @pytest.fixture

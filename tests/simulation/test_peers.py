@@ -7,8 +7,8 @@ import pytest
 
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.engines.inprocess import InProcess
+from fedpriv.loop import train
 from fedpriv.parties.messages import size_of
-from fedpriv.run import train
 from fedpriv.simulation import prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.faults import Faulty, drop

@@ -7,7 +7,7 @@ import pytest
 from seam_methods import ANCHOR, DIFFERENCE, Anchored, Everyone, FromNowhere, Personal
 
 from fedpriv.accountants.ledger import Ledger
-from fedpriv.run import events_of
+from fedpriv.loop import events_of
 from fedpriv.simulation import prepare
 from fedpriv.testing import check_algorithm, experiment
 from fedpriv.testing.algorithms import total

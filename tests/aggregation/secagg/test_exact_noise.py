@@ -22,9 +22,9 @@ from fedpriv.crypto.prg import SeededGenerator
 from fedpriv.crypto.secret_sharing import Reconstruction
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import AggregationAbortedError, ConfigError
+from fedpriv.loop import train
 from fedpriv.parties.messages import encode
 from fedpriv.query import Total, Update
-from fedpriv.run import train
 from fedpriv.simulation import prepare
 from fedpriv.stopwatch import Stopwatch
 from fedpriv.streams import Streams

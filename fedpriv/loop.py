@@ -15,7 +15,6 @@ from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.begun import Begun
 from fedpriv.behind import Behind
-from fedpriv.called import can_be_called
 from fedpriv.checkpoint import Checkpoint, Origin
 from fedpriv.durable import replace_file
 from fedpriv.errors import AggregationAbortedError, FedprivError, require
@@ -330,6 +329,3 @@ def _account_for_aborts(folder: RunFolder) -> None:
 
 def _columns(row: EpsilonRow) -> dict[str, Any]:
     return vars(row) | {"assumptions": "; ".join(row.assumptions)}
-
-
-can_be_called(__name__)

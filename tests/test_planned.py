@@ -1,9 +1,9 @@
 import pytest
 
 from fedpriv.accountants.ledger import Ledger
-from fedpriv.epsilon import Planned, calibrations
+from fedpriv.loop import train
+from fedpriv.planned import Planned, calibrations
 from fedpriv.results import RunFolder
-from fedpriv.run import train
 from fedpriv.testing.worlds import experiment
 
 

@@ -23,7 +23,6 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from fedpriv.again import go
-from fedpriv.called import can_be_called
 from fedpriv.checkpoint import Origin
 from fedpriv.config import build_resolved, resolved, typed
 from fedpriv.data.shared import loaded_once
@@ -118,6 +117,3 @@ def own_launcher(config: DictConfig) -> Stacked | None:
         return None
     launcher: Stacked = typed(Stacked, settings, "hydra.launcher")
     return launcher
-
-
-can_be_called(__name__)

@@ -10,7 +10,6 @@ from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.calibrate import MOST_ROUNDS, most_rounds, smallest_noise
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.accountants.rdp import Rdp
-from fedpriv.called import can_be_called
 from fedpriv.config import Experiment
 from fedpriv.deployment import Deployment, Federation
 from fedpriv.errors import ConfigError
@@ -133,6 +132,3 @@ def show(args: list[str]) -> None:
             console.print(f"{about}: {'; '.join(texts)}")
         if exp.accountant.budget is not None:
             console.print("\n".join(calibrations(planned, exp.accountant.budget)))
-
-
-can_be_called(__name__)
