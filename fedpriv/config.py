@@ -109,9 +109,12 @@ class Experiment:
         object.__setattr__(self, "algo", self.aggregation.serving(self.algo))
         self.allocator.check(self.data)
         self.aggregation.check(self.algo)
+        network = type(self.model).__name__.lower()
+        features = "characters" if self.data.text else "measurements"
+        require(self.model.reads_text == self.data.text, "model", network, f"a network that reads {features}")
         alone = not self.model.mixes_records or self.algo.pools_records
         one_by_one = f"a network that takes records one by one: {type(self.algo).__name__} bounds users or records"
-        require(alone, "model", type(self.model).__name__.lower(), one_by_one)
+        require(alone, "model", network, one_by_one)
         self.deployer.draft(self.federation)
 
     @property

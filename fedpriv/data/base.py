@@ -60,6 +60,8 @@ class DataSet(ABC):
     """Number of silos the data set carries, or None when the allocator makes them."""
     natural_users: ClassVar[bool] = False
     """Whether every record's owner is known (for example one record a patient)."""
+    text: ClassVar[bool] = False
+    """Whether features are characters, whole numbers that stand for nothing but themselves."""
     records_per_draw: ClassVar[int] = 1
     """Records of a user in one silo come in groups of this size (2 for Cox losses, which need pairs)."""
 

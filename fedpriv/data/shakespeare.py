@@ -42,6 +42,7 @@ class Shakespeare(DataSet):
     shape = (LENGTH,)
     outputs = len(CHARACTERS)
     natural_users = True
+    text = True
 
     def __post_init__(self) -> None:
         require(self.stride >= 1, "data.stride", self.stride, "a positive number of characters")

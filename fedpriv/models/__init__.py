@@ -26,6 +26,11 @@ class Model(ABC):
         """Number of parameters of the module that `build` makes, without torch. Raises as `build` does."""
 
     @property
+    def reads_text(self) -> bool:
+        """Whether features are characters by their numbers, as in a text; else they are measurements."""
+        return False
+
+    @property
     def mixes_records(self) -> bool:
         """Whether what it makes of a record depends on the others of its batch, as under batch normalisation."""
         return False

@@ -29,6 +29,10 @@ class CharGru(Model):
         require(self.embedding >= 1, "model.embedding", self.embedding, "a positive number")
         require(self.hidden >= 1, "model.hidden", self.hidden, "a positive number")
 
+    @property
+    def reads_text(self) -> bool:
+        return True
+
     def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
         from fedpriv.models.character_network import CharacterNetwork
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from runs import experiment
 from torch import nn
 
 from fedpriv.errors import ConfigError
@@ -78,3 +79,13 @@ def test_images_of_other_sizes():
 def test_impossible_values_are_refused(build, key):
     with pytest.raises(ConfigError, match=key):
         build()
+
+
+@pytest.mark.parametrize(
+    ("words", "reads"),
+    [(["model=char_gru"], "measurements"), (["data=shakespeare", "model=linear", "allocator.n_users=20"], "characters")],
+)
+def test_networks_for_characters_and_for_measurements_are_told_apart(words, reads):
+    """Before data are read."""
+    with pytest.raises(ConfigError, match=f"a network that reads {reads}"):
+        experiment(*words)
