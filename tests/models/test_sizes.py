@@ -83,7 +83,10 @@ def test_impossible_values_are_refused(build, key):
 
 @pytest.mark.parametrize(
     ("words", "reads"),
-    [(["model=char_gru"], "measurements"), (["data=shakespeare", "model=linear", "allocator.n_users=20"], "characters")],
+    [
+        (["model=char_gru"], "measurements"),
+        (["data=shakespeare", "model=linear", "allocator.n_users=20"], "characters"),
+    ],
 )
 def test_networks_for_characters_and_for_measurements_are_told_apart(words, reads):
     """Before data are read."""
