@@ -89,6 +89,13 @@ def attempts(folder: Path) -> Counter[int]:
     return _counted(path, content[: content.rfind(b"\n") + 1])
 
 
+def repeated(attempts: Counter[int], done: int) -> dict[int, int]:
+    """How often each round was begun besides the one time that counts for each of the first `done` rounds, which a
+    checkpoint has behind it."""
+    times = {number: count - (number <= done) for number, count in sorted(attempts.items())}
+    return {number: count for number, count in times.items() if count}
+
+
 def held(folder: Path) -> bool:
     """Whether a process is at work on a run."""
     try:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
-from fedpriv.begun import Begun
+from fedpriv.begun import Begun, repeated
 from fedpriv.behind import Behind
 from fedpriv.checkpoint import Checkpoint, Origin
 from fedpriv.durable import replace_file
@@ -149,8 +149,7 @@ class _Run:
     @property
     def repeated(self) -> dict[int, int]:
         """How often each round was begun by an earlier process besides the time that this run records."""
-        times = {number: count - (number <= self.done) for number, count in sorted(self.begun.attempts.items())}
-        return {number: count for number, count in times.items() if count}
+        return repeated(self.begun.attempts, self.done)
 
     @property
     def charged_again(self) -> dict[int, int]:

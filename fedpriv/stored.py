@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.begun import NAME as BEGUN
-from fedpriv.begun import attempts
+from fedpriv.begun import attempts, repeated
 from fedpriv.compose import CommandLine
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.results import CONFIG, RunFolder
@@ -61,5 +61,4 @@ def begun_again(folder: Path, *, system: bool) -> dict[int, int]:
     done = saved.round if saved else 0
     if saved and not (folder / BEGUN).exists():
         raise FedprivError(f"{folder / BEGUN} is missing: what the run has shown so far is not known")
-    times = {number: count - (number <= done) for number, count in sorted(attempts(folder).items())}
-    return {number: count for number, count in times.items() if count > 0} if system else {}
+    return repeated(attempts(folder), done) if system else {}

@@ -9,7 +9,7 @@ import numpy as np
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.dealing import deal_equally, hold_out_of_each
 from fedpriv.data.leaf import LeafFolder, UserRecords
-from fedpriv.data.mnist import normalised, read_part
+from fedpriv.data.mnist import normalised, read_all
 from fedpriv.errors import DataError, require
 from fedpriv.streams import Streams
 from fedpriv.tasks import Classification, Task
@@ -106,8 +106,7 @@ class MnistWriters(DataSet):
         return Classification()
 
     def load(self, streams: Streams) -> Corpus:
-        parts = [read_part("train", self.root), read_part("t10k", self.root)]
-        images, labels = (np.concatenate(arrays) for arrays in zip(*parts))
+        images, labels, _ = read_all(self.root)
         n, least = len(labels), 2 * self.writers
         require(least <= n, "data.writers", self.writers, f"at most {n // 2}: there are {n} images")
         require(self.images is None or self.images <= n, "data.images", self.images, f"at most {n}, or null")

@@ -76,6 +76,12 @@ def read_part(part: str, root: str | None) -> tuple[np.ndarray, np.ndarray]:
     return images, labels
 
 
+def read_all(root: str | None) -> tuple[np.ndarray, np.ndarray, int]:
+    """Images and labels of both parts, as `read_part`, and how many at their end are those of the test part."""
+    (x, y), (test_x, test_y) = read_part("train", root), read_part("t10k", root)
+    return np.concatenate([x, test_x]), np.concatenate([y, test_y]), len(test_y)
+
+
 @dataclass(frozen=True)
 class Mnist(DataSet):
     """Digits in 28x28 grey values (LeCun et al. 1998), scaled to 0..1 and normalised with (0.1307, 0.3081).
@@ -92,9 +98,8 @@ class Mnist(DataSet):
         return Classification()
 
     def load(self, streams: Streams) -> Corpus:
-        parts = [read_part("train", self.root), read_part("t10k", self.root)]
-        images, labels = (np.concatenate(arrays) for arrays in zip(*parts))
-        train, test = stratified(labels, len(parts[1][1]), streams.generator("train/test split"))
+        images, labels, tests = read_all(self.root)
+        train, test = stratified(labels, tests, streams.generator("train/test split"))
         return Corpus(_records(images[train], labels[train]), _records(images[test], labels[test]))
 
 

@@ -98,21 +98,21 @@ class Simulation(AbstractContextManager["Simulation"]):
         return not self.aggregation.helpers
 
     def set_up(self, round: int, lines: list[dict[str, Any]], state: State | None = None) -> None:
-        """`_set_up`; silos that are silent in it twice in a row are left out for good, if the aggregation goes on
+        """`_set_up`; silos that are silent in two tries of it are left out for good, if the aggregation goes on
         without them. Raises AggregationAbortedError when somebody else is missing."""
-        silent: frozenset[str] | None = None
-        while True:
+        silent: set[str] = set()
+        while True:  # each try that fails adds to `silent` or leaves somebody out
             try:
                 return self._set_up(round, lines, state)
             except SilenceError as silence:
                 left = len(set(self.silos) - silence.names)
-                if not silence.names <= set(self.silos) or not self.aggregation.goes_on_with(left):
+                if not silence.names or not silence.names <= set(self.silos) or not self.aggregation.goes_on_with(left):
                     raise
-                if silence.names == silent:
-                    self.absent |= silence.names
-                    told = f"round {round}: goes on without {', '.join(sorted(silence.names))}, who are silent"
+                if twice := silence.names & silent:
+                    self.absent |= twice
+                    told = f"round {round}: goes on without {', '.join(sorted(twice))}, who are silent"
                     warnings.warn(told, RuntimeWarning, stacklevel=2)
-                silent = silence.names
+                silent |= silence.names
 
     def _set_up(self, round: int, lines: list[dict[str, Any]], state: State | None) -> None:
         """Run the aggregation's set-up with everybody; adds its traffic to `lines`. state: what silos go on from where

@@ -162,6 +162,15 @@ def test_one_lost_message_of_a_set_up_leaves_nobody_out():
 
 
 @pytest.mark.filterwarnings("ignore:round 3")
+def test_peers_that_are_silent_in_turns_are_left_out_as_well():
+    exp = experiment(*NINE, *CONVERGED, "algo=fedavg", "aggregation.least_peers=5")
+    turns = [drop(exchange=number, sender=f"silo{3 + number % 2}") for number in range(2, 12)]
+    results, simulation = rounds_of(exp, *turns)
+    assert [result.aborted is None for result in results] == [True, False, True]
+    assert simulation.absent == {"silo3", "silo4"}
+
+
+@pytest.mark.filterwarnings("ignore:round 3")
 def test_with_fewer_peers_noise_shares_are_larger():
     exp = experiment(*NINE, *CONVERGED, "algo=uldp_naive", "aggregation.least_peers=5")
     with prepare(replace(exp, engine=Faulty(InProcess(), silent_from(2)))) as simulation:
