@@ -40,7 +40,7 @@ figures: $(READY)  ## run the quick profile of every figure's experiments and dr
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "fedpriv needs Python 3.11: none is on the path; make PYTHON=/path/to/python3.11" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch torchvision --editable ".[dev,private-weighting,ray]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch torchvision --editable ".[dev,private-weighting,ray,sweeps,tensorboard]"
 	touch $@
 
 clean:

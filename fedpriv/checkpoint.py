@@ -26,6 +26,7 @@ FREE = (
     "device",
     "resume",
     "engine",
+    "tracker",
     "evaluate_every",
     "checkpoint_every",
     "evaluate_training",

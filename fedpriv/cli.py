@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from fedpriv.compose import CommandLine
+    from fedpriv.trials import RandomNumber
 
 HYDRA_ONLY = ("--hydra-help", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc")
 
@@ -112,16 +113,17 @@ def run(args: list[str]) -> None:
 
     from fedpriv.compose import CommandLine, each_job
     from fedpriv.config import build_resolved, resolved
-    from fedpriv.stacked import Job, Stacked, own_launcher
+    from fedpriv.stacked import Job, Stacked, drawn, own_launcher, own_sweeper
 
     line = CommandLine.parse(args)
     launcher: Stacked | None = None
+    sweeper: RandomNumber | None = None
     resume, existing, target, number = None, Path(), "", 0
     jobs: list[Job] = []
     for number, config in enumerate(each_job(line, conf_dir())):
         if number == 0:
             resume, multirun = config.resume, line.multirun or config.hydra.mode == RunMode.MULTIRUN
-            launcher = own_launcher(config) if multirun else None
+            launcher, sweeper = (own_launcher(config), own_sweeper(config)) if multirun else (None, None)
         if launcher:
             jobs.append(Job.of(config, number))
         else:
@@ -133,6 +135,7 @@ def run(args: list[str]) -> None:
     elif not multirun:
         _hydra(args, conf_dir(), existing)
     elif launcher:
+        jobs = drawn(jobs, sweeper, line) if sweeper else jobs
         _sweep(lambda: launcher.launch(jobs), Path(target))
     else:
         named = any(word.partition("=")[0] == "hydra.sweep.dir" for word in args)

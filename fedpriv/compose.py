@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import difflib
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,8 +60,9 @@ def compose_jobs(line: CommandLine, config_dir: Path) -> list[DictConfig]:
     return [copy.deepcopy(config) for config in each_job(line, config_dir)]
 
 
-def each_job(line: CommandLine, config_dir: Path) -> Iterator[DictConfig]:
-    """The same one after the other; each is good until the next comes."""
+def each_job(line: CommandLine, config_dir: Path, given: Iterable[Sequence[str]] | None = None) -> Iterator[DictConfig]:
+    """The same one after the other; each is good until the next comes. given: the words of each job in place of all
+    combinations; only the line's words for Hydra are then looked at."""
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from omegaconf.errors import OmegaConfBaseException
@@ -74,6 +75,11 @@ def each_job(line: CommandLine, config_dir: Path) -> Iterator[DictConfig]:
         with initialize_config_dir(str(config_dir), version_base="1.3"):
             searched = [word for word in line.overrides if _parsed(word).is_interval_sweep()]
             fixed, swept = _split([word for word in line.overrides if word not in searched])
+            if given is not None:
+                composer = Composer([*search, *(word for word in fixed if word.startswith("hydra"))])
+                for words in given:
+                    yield composer.job(list(words))
+                return
             first = [*search, *fixed, *(f"{key}={values[0]}" for key, values in swept.items())]
             config = compose("config", first, return_hydra_config=True)
             try:

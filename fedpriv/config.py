@@ -31,6 +31,7 @@ from fedpriv.errors import ConfigError, require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.models import Model
 from fedpriv.streams import Streams
+from fedpriv.trackers.base import Tracker
 from fedpriv.training.optimizers import LocalOptimizer
 
 
@@ -87,7 +88,12 @@ GROUPS = {
     "accountant": Accountant,
     "aggregation": Aggregation,
     "engine": Engine,
+    "tracker": Tracker,
 }
+
+LATER = ("tracker",)
+"""Groups that runs of earlier versions do not have in their folders."""
+NO_TRACKER = Tracker()
 
 
 @dataclass(frozen=True)
@@ -104,10 +110,12 @@ class Experiment:
     accountant: Accountant
     aggregation: Aggregation
     engine: Engine
+    tracker: Tracker = NO_TRACKER
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "algo", self.aggregation.serving(self.algo))
         self.allocator.check(self.data)
+        self.tracker.check()
         self.aggregation.check(self.algo)
         network = type(self.model).__name__.lower()
         features = "characters" if self.data.text else "measurements"
@@ -166,7 +174,8 @@ def build_resolved(plain: dict[str, Any]) -> Experiment:
         raise unknown_key(key, [*GROUPS, *(f.name for f in fields(RunOptions))])
     typed(Preset, plain.get("preset", {}), "preset")
     options = typed(RunOptions, {f.name: plain[f.name] for f in fields(RunOptions) if f.name in plain}, "")
-    return Experiment(options, **{name: _component(plain.get(name), base, name) for name, base in GROUPS.items()})
+    groups = {name: base for name, base in GROUPS.items() if name in plain or name not in LATER}
+    return Experiment(options, **{name: _component(plain.get(name), base, name) for name, base in groups.items()})
 
 
 RENAMED = {

@@ -27,6 +27,7 @@ from fedpriv.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.config import build
 from fedpriv.errors import FedprivError
 from fedpriv.help import conf_dir
+from fedpriv.logs import LOGGER
 from fedpriv.loop import train
 from fedpriv.stored import stored_config
 from fedpriv.tables.groups import grouped
@@ -113,18 +114,22 @@ def run(*words: str, folder: str | Path | None = None) -> Runs:
 def sweep(*words: str, folder: str | Path | None = None, at_once: int = 64) -> Runs:
     """Every combination of the words' values, side by side in this process (see `fedpriv.stacked`); what is done in
     `folder` is not run again. Raises FedprivError at the end when runs have failed, naming them."""
-    from fedpriv.stacked import Job, Stacked
+    from fedpriv.stacked import Job, Stacked, drawn, own_sweeper
 
     own = [] if folder is None else [f"hydra.sweep.dir='{folder}'"]
-    jobs = [Job.of(config, n) for n, config in enumerate(_jobs(words, own))]
+    configs = _jobs(words, own)
+    jobs, sweeper = [Job.of(config, n) for n, config in enumerate(configs)], own_sweeper(configs[0])
+    if sweeper:
+        jobs = drawn(jobs, sweeper, CommandLine.parse(["-m", *words, *own]))
     Stacked(at_once).launch(jobs, quiet=True)
     return load(*[job.folder for job in jobs])
 
 
 def load(*folders: str | Path | Iterable[str | Path]) -> Runs:
-    """Finished runs at or below the folders. Raises FedprivError for one without any."""
+    """Finished runs at or below the folders; others are named in the log (logger "fedpriv", INFO). Raises FedprivError
+    for a folder without any."""
     roots = [Path(root) for one in folders for root in ([one] if isinstance(one, str | Path) else one)]
-    return Runs(find_runs(roots))
+    return Runs(find_runs(roots, LOGGER.info))
 
 
 def epsilon(*words: str) -> pd.DataFrame:

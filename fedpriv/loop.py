@@ -21,9 +21,10 @@ from fedpriv.errors import AggregationAbortedError, FedprivError, require
 from fedpriv.logs import LOGGER, logged
 from fedpriv.progress import Progress, summary
 from fedpriv.records import EPSILON, METRICS, TIMINGS, TRAFFIC
-from fedpriv.results import CONFIG, RunFolder
+from fedpriv.results import CONFIG, RunFolder, read_status
 from fedpriv.stopwatch import Stopwatch
 from fedpriv.tally import Tally
+from fedpriv.trackers.base import numbers, tracked
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from fedpriv.query import Query
     from fedpriv.simulation import RoundResult, Simulation
     from fedpriv.state import State
+    from fedpriv.trackers.base import Log
 
 PHASES = ("plan", "accounting", "local_training", "aggregation", "global_update", "evaluation")
 
@@ -108,8 +110,10 @@ def _trained(
         LOGGER.info("%s on %s, from round %d", experiment.algo.label, simulation.device, saved.round if saved else 0)
         try:
             with Behind(pool) as behind:
-                run = _Run(experiment, simulation, folder, origin, begun, behind, saved, quiet)
-                rows, ending = run.loop()
+                known, done = str(read_status(folder.path).get("tracker", "")), saved.round if saved else 0
+                with tracked(experiment.tracker, folder.path, config_yaml, known=known, after=done) as log:
+                    run = _Run(experiment, simulation, folder, origin, begun, behind, log, saved, quiet)
+                    rows, ending = run.loop()
             folder.status(state="done", reason=ending, dp_valid=run.is_private(rows))
             LOGGER.info("done%s", f": {ending}" if ending else "")
         except KeyboardInterrupt:
@@ -126,7 +130,7 @@ def _trained(
 @dataclass
 class _Run:
     """One run on its way: what it was started with, where its records go, and what an earlier process left. behind:
-    writes its checkpoints. saved: the one that it goes on from."""
+    writes its checkpoints. log: shows its numbers elsewhere. saved: the checkpoint that it goes on from."""
 
     experiment: Experiment
     simulation: Simulation
@@ -134,6 +138,7 @@ class _Run:
     origin: Origin
     begun: Begun
     behind: Behind
+    log: Log
     saved: Checkpoint | None
     quiet: bool
 
@@ -200,6 +205,7 @@ class _Run:
                         row = self._evaluated(number, state, result.tally, step)
                     self.folder.append(METRICS, [row])
                     self.folder.append(EPSILON, [_columns(row) for row in rows])
+                    self.log.add(number, numbers(row, rows, self.experiment.algo.headline_observer))
                 self._record(number, result, watch)
                 progress.update(number, row, self._headline(rows) if shown else None)
         self._finish(number, state, rows)
@@ -306,6 +312,7 @@ class _Run:
             parameters=simulation.deployment.federation.n_parameters,
             versions=self.origin.versions,
             warnings=self.saved.origin.changes(self.origin) if self.saved else [],
+            tracker=self.log.name,
             reason=None,
             traceback=None,
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.calibrate import MOST_ROUNDS, most_rounds, smallest_noise
+from fedpriv.accountants.events import Runs
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.accountants.rdp import Rdp
 from fedpriv.config import Experiment
@@ -67,6 +68,12 @@ class Planned:
             rows += ledger.rows(number)
             done = number
         return rows
+
+    def compositions(self) -> dict[tuple[str, str, str, int], list[Runs]]:
+        """What each unit meets in all rounds (see `Ledger.compositions`)."""
+        ledger = Ledger(self.exp.accountant)
+        self.record(ledger, self.deployment, 0, self.exp.options.rounds)
+        return ledger.compositions()
 
     def spent(self, accountant: Accountant, noise: float, rounds: int) -> float:
         """The headline epsilon of so many rounds with this noise multiplier."""

@@ -24,18 +24,23 @@ from omegaconf import OmegaConf
 
 from fedpriv.again import go
 from fedpriv.checkpoint import Origin
+from fedpriv.compose import each_job
 from fedpriv.config import build_resolved, resolved, typed
 from fedpriv.data.shared import loaded_once
 from fedpriv.durable import replace_file
 from fedpriv.errors import FedprivError, require
+from fedpriv.help import conf_dir
 from fedpriv.lockstep import LockStep
 from fedpriv.results import RunFolder
+from fedpriv.trials import RandomNumber
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from fedpriv.compose import CommandLine
     from fedpriv.config import Experiment
 
+BASIC_LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 CHECKPOINT_THREADS = 2
 """Few, so that on their way runs write checkpoints as often as a processor has time for it."""
 
@@ -111,9 +116,37 @@ def _as_yaml(section: str) -> str:
 
 
 def own_launcher(config: DictConfig) -> Stacked | None:
-    """The launcher of a composed configuration, if it is one of ours; None for Hydra's and its plug-ins'."""
-    settings: Any = OmegaConf.to_container(config.hydra.launcher, resolve=True)
-    if settings.pop("_target_", "") != f"{__name__}.{Stacked.__name__}":
+    """The launcher of a composed configuration, if it is one of ours; None for Hydra's and its plug-ins'. Raises
+    ConfigError for one of theirs beside a sweeper of ours."""
+    launcher: Stacked | None = _own(config, "launcher", Stacked)
+    if launcher or own_sweeper(config) is None:
+        return launcher
+    basic = config.hydra.launcher.get("_target_") == BASIC_LAUNCHER
+    require(
+        basic,
+        "hydra/launcher",
+        config.hydra.runtime.choices["hydra/launcher"],
+        "stacked or basic with this sweeper",
+    )
+    return Stacked(at_once=1)
+
+
+def own_sweeper(config: DictConfig) -> RandomNumber | None:
+    """The same for the sweeper."""
+    sweeper: RandomNumber | None = _own(config, "sweeper", RandomNumber)
+    return sweeper
+
+
+def _own(config: DictConfig, name: str, cls: type) -> Any:
+    settings: Any = OmegaConf.to_container(config.hydra[name], resolve=True)
+    if settings.pop("_target_", "") != f"{cls.__module__}.{cls.__name__}":
         return None
-    launcher: Stacked = typed(Stacked, settings, "hydra.launcher")
-    return launcher
+    settings.pop("params", None)  # words of a sweep that a file gives; composing has taken them up
+    return typed(cls, settings, f"hydra.{name}")
+
+
+def drawn(jobs: Sequence[Job], sweeper: RandomNumber, line: CommandLine) -> list[Job]:
+    """The runs of a random number of these jobs, all of one sweep that `line` stands for."""
+    settings = [[word for word in job.words if word.partition("=")[0] != "seed"] for job in jobs]
+    draw = sweeper.drawn(jobs[0].folder.parent, settings, [job.experiment for job in jobs])
+    return [Job.of(config, number) for number, config in enumerate(each_job(line, conf_dir(), draw.words()))]

@@ -71,7 +71,8 @@ def lines(seed, number):
             group = choice.choice([*GROUPS])
             chosen = f"{group}={choice.choice(names(group))}"
             words.append(chosen if choice.random() < 0.25 else f"{choice.choice(known)}={choice.choice(VALUES)}")
-        if not any("ray" in word or "root" in word for word in words):
+        elsewhere = ("ray", "root", "wandb", "mlflow")  # other programs, the network
+        if not any(name in word for word in words for name in elsewhere):
             yield words
 
 

@@ -1,5 +1,6 @@
 """The library gives what the command gives, as tables, and prints nothing."""
 
+import shutil
 import subprocess
 import sys
 
@@ -85,3 +86,14 @@ def test_a_quiet_command_says_nothing(tmp_path):
     done = run(*TINY, "quiet=true", "hydra.run.dir=out", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert "done" in (tmp_path / "out" / "run.log").read_text()
+
+
+def test_loading_says_nothing_about_runs_that_are_left_out_but_in_the_log(tmp_path, capfd, caplog):
+    done, cut = tmp_path / "done", tmp_path / "cut"
+    fedpriv.run(*TINY, folder=done)
+    shutil.copytree(done, cut)
+    (cut / "status.json").write_text((cut / "status.json").read_text().replace('"done"', '"interrupted"'))
+    with caplog.at_level("INFO", "fedpriv"):
+        assert len(fedpriv.load(tmp_path).runs) == 1
+    assert capfd.readouterr() == ("", "")
+    assert f"left out: {cut} (interrupted)" in caplog.text

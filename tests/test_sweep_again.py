@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 from command import run, run_child
 from interrupted import Death, watched
 
@@ -116,6 +117,19 @@ def test_the_same_with_other_launchers(launcher, plugin, tmp_path):
     before = begun(tmp_path / "launched")
     assert run_child(*words, *launcher, "hydra.sweep.dir=launched", cwd=tmp_path).returncode == 0
     assert begun(tmp_path / "launched") == before
+
+
+def test_optuna_searches_by_the_metric_that_a_run_ends_with(tmp_path):
+    if importlib.util.find_spec("hydra_plugins.hydra_optuna_sweeper") is None:
+        pytest.skip("needs hydra_optuna_sweeper")
+    search = ("hydra/sweeper=optuna", "hydra.sweeper.n_trials=3", "hydra.sweeper.n_jobs=1")
+    chosen = ("hydra.sweeper.direction=maximize", "algo.clip=interval(0.1,1)", "hydra.sweep.dir=search")
+    done = run_child("-m", *RUN, *search, *chosen, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    finals = [pd.read_csv(tmp_path / f"search/{n}/metrics.csv").accuracy.iloc[-1] for n in range(3)]
+    found = yaml.safe_load((tmp_path / "search/optimization_results.yaml").read_text())
+    assert found["best_value"] == pytest.approx(max(finals))
+    assert 0.1 <= found["best_params"]["algo.clip"] <= 1
 
 
 def test_the_last_job_of_a_search_cannot_be_listed_beforehand(tmp_path):

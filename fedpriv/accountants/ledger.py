@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.base import Accountant
-from fedpriv.accountants.events import ENFORCED, RELEASED_MODEL, STATUSES, Event
+from fedpriv.accountants.events import ENFORCED, RELEASED_MODEL, STATUSES, Event, Runs
 from fedpriv.accountants.group import gaussian
 from fedpriv.accountants.rdp import claimed_epsilon
 from fedpriv.accountants.split_users import split_epsilon
@@ -68,18 +68,30 @@ class Ledger:
         other._counts = self._counts.copy()
         return other
 
+    def compositions(self) -> dict[tuple[str, str, str, int], list[Runs]]:
+        """What each unit meets, by (observer, unit, adjacency, group size): a composition for each scope."""
+        found: dict[tuple[str, str, str, int], list[Runs]] = {}
+        for key, scopes in self._scopes().items():
+            everywhere = scopes.pop("", [])
+            parts = [everywhere + runs for runs in scopes.values()] or [everywhere]
+            found[key] = [_merged((event.certified, count) for event, count in runs) for runs in parts]
+        return found
+
+    def _scopes(self) -> dict[tuple[str, str, str, int], dict[str, list[tuple[Event, int]]]]:
+        groups: dict[tuple[str, str, str, int], dict[str, list[tuple[Event, int]]]] = {}
+        for event, count in self._counts.items():
+            scopes = groups.setdefault((event.observer, event.unit, event.adjacency, event.group_size), {})
+            scopes.setdefault(event.scope, []).append((event, count))
+        return groups
+
     def rows(self, round: int) -> list[EpsilonRow]:
         """Epsilon of everything recorded so far, one row per (observer, unit, adjacency, method), labelled `round`.
 
         Raises ConfigError when the accountant cannot handle an event.
         """
-        groups: dict[tuple[str, str, str, int], dict[str, list[tuple[Event, int]]]] = {}
-        for event, count in self._counts.items():
-            scopes = groups.setdefault((event.observer, event.unit, event.adjacency, event.group_size), {})
-            scopes.setdefault(event.scope, []).append((event, count))
         epsilons = _Epsilons(self.accountant)
         rows = []
-        for (observer, unit, adjacency, size), scopes in groups.items():
+        for (observer, unit, adjacency, size), scopes in self._scopes().items():
             everywhere = scopes.pop("", [])
             parts = [everywhere + runs for runs in scopes.values()] or [everywhere]
             certified = _largest([epsilons.certified(runs, adjacency, size) for runs in parts])

@@ -12,6 +12,7 @@ from fedpriv.tables.compare import MOST_GROUPS, TEST, Comparison, compared
 from fedpriv.tables.groups import Group, grouped, short
 from fedpriv.tables.runs import Run
 from fedpriv.tables.summary import Choice, Line, best, summarised
+from fedpriv.tables.trials import Selection, selections
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,6 +25,7 @@ class Report:
     groups: Sequence[Group]
     lines: Sequence[Line]
     choices: Sequence[Choice]
+    selections: Sequence[Selection]
     comparisons: Sequence[Comparison]
     deltas: Sequence[float]
     simulated: bool
@@ -40,10 +42,12 @@ class Report:
         """Raises FedprivError for runs that do not belong together, and for names that they do not have."""
         groups = grouped(runs)
         lines = summarised(groups, metric=metric, observer=observer, method=method)
+        selected = selections(runs, metric)
         return Report(
             groups,
             lines,
-            best(lines),
+            [] if selected and len(runs) == sum(s.among(runs) for s in selected) else best(lines),
+            selected,
             compared(groups, lines[0].metric, against),
             sorted({run.delta for run in runs}),
             any(run.randomness == "simulation" for run in runs),
@@ -107,6 +111,7 @@ class Report:
                 f"best of {choice.among} settings of {choice.line.group.method} at epsilon "
                 f"{choice.line.certified:.4g}: {choice.line.group.name}; selection {choice.cost}"
             )
+        notes += [selection.note for selection in self.selections]
         if self.comparisons:
             notes.append(
                 f"{self.lines[0].metric}, {TEST} ({sum(pair.p == pair.p for pair in self.comparisons)} tests):"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,13 @@ class Run:
         return float(last["certified"]), float(last["claimed"])
 
 
-def find_runs(roots: list[Path]) -> list[Run]:
-    """Every finished run at or below `roots`, once, sorted by root and folder; others are named on stderr.
+def on_stderr(text: str) -> None:
+    """Say it to whoever sits before the screen."""
+    print(text, file=sys.stderr)
+
+
+def find_runs(roots: list[Path], say: Callable[[str], None] = on_stderr) -> list[Run]:
+    """Every finished run at or below `roots`, once, sorted by root and folder; others are named by `say`.
 
     Raises FedprivError for a root without any, and for a finished run whose files cannot be read.
     """
@@ -56,7 +62,7 @@ def find_runs(roots: list[Path]) -> list[Run]:
         found = False
         for status_file in sorted(root.rglob("status.json")):
             folder = status_file.parent
-            if folder.resolve() in runs or (run := read_run(folder)) is not None:
+            if folder.resolve() in runs or (run := read_run(folder, say)) is not None:
                 found = True
                 runs.setdefault(folder.resolve(), run)  # type: ignore[arg-type]
         if not found:
@@ -64,12 +70,12 @@ def find_runs(roots: list[Path]) -> list[Run]:
     return list(runs.values())
 
 
-def read_run(folder: Path) -> Run | None:
-    """The run of a folder, or None, said on stderr, when it is not finished."""
+def read_run(folder: Path, say: Callable[[str], None] = on_stderr) -> Run | None:
+    """The run of a folder, or None, with a word to `say`, when it is not finished."""
     try:
         status = json.loads((folder / "status.json").read_text())
         if status["state"] != "done":
-            print(f"left out: {folder} ({status['state']})", file=sys.stderr)
+            say(f"left out: {folder} ({status['state']})")
             return None
         described = {key: status[key] for key in ("label", "metric", "delta", "randomness")}
         metrics, epsilon = (pd.read_csv(folder / name) for name in ("metrics.csv", "epsilon.csv"))

@@ -1,0 +1,1 @@
+"""Where a run's numbers are shown while it goes on, besides its folder: config group `tracker`."""

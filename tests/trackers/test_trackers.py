@@ -1,0 +1,210 @@
+"""What trackers show is what the run's tables hold, once a round, also after an interruption."""
+
+import json
+import struct
+from dataclasses import dataclass, replace
+
+import pandas as pd
+import pytest
+from omegaconf import OmegaConf
+
+from fedpriv.checkpoint import Origin
+from fedpriv.errors import ConfigError, FedprivError
+from fedpriv.loop import train
+from fedpriv.results import RunFolder, read_status
+from fedpriv.testing.worlds import SMALL, experiment
+from fedpriv.trackers import base
+from fedpriv.trackers.base import Log, Tracker, finite
+
+SHOWN = []
+
+
+@dataclass(frozen=True)
+class Recorder(Tracker):
+    """Keeps what it is told. fails_at: the round that it cannot show."""
+
+    fails_at: int = 0
+
+    def open(self, folder, config_yaml, *, known, after):
+        SHOWN.append(("open", known, after))
+        return Kept(self.fails_at)
+
+
+class Kept(Log):
+    name = "kept"
+
+    def __init__(self, fails_at):
+        self.fails_at = fails_at
+
+    def add(self, round, values):
+        if round == self.fails_at:
+            raise ConnectionError("no network")
+        SHOWN.append((round, values))
+
+    def end(self, state):
+        SHOWN.append(("end", state))
+
+
+class Unreachable(Recorder):
+    def open(self, folder, config_yaml, *, known, after):
+        raise ConnectionError("no such host")
+
+
+@pytest.fixture(autouse=True)
+def nothing_shown():
+    SHOWN.clear()
+
+
+def world(tracker, *words):
+    own = {"tracker": tracker} if isinstance(tracker, Tracker) else {}
+    named = () if own else (f"tracker={tracker}",)
+    return replace(experiment(*SMALL, "rounds=3", *named, *words), **own)
+
+
+def go(exp, folder, resume=False):
+    train(exp, OmegaConf.to_yaml({"rounds": exp.options.rounds, "seed": 0}), folder, resume, quiet=True)
+
+
+def tables(folder):
+    metrics = pd.read_csv(folder / "metrics.csv").set_index("round")
+    return metrics.drop(index=0), pd.read_csv(folder / "epsilon.csv")
+
+
+def expected(folder):
+    """(round, name) -> value: metrics, and the certificate that a run is known by."""
+    metrics, epsilon = tables(folder)
+    released = epsilon[(epsilon.observer == "released_model") & (epsilon.unit == "user")]
+    best = released.groupby("round").certified.min()
+    values = {(number, name): value for number, row in metrics.iterrows() for name, value in row.items()}
+    return values | {(number, "epsilon"): value for number, value in best.items()}
+
+
+def agree(found, folder):
+    wanted = {key: value for key, value in expected(folder).items() if value == value}
+    assert {round for round, _ in wanted} == {1, 2, 3}
+    for key, value in wanted.items():
+        assert found[key] == pytest.approx(value, rel=1e-6), key
+
+
+def test_a_tracker_is_shown_every_row_with_its_certificates(tmp_path):
+    exp = world(Recorder())
+    go(exp, tmp_path / "run")
+    assert SHOWN[0] == ("open", "", 0)
+    assert SHOWN[-1] == ("end", "done")
+    agree({(number, name): value for number, values in SHOWN[1:-1] for name, value in values.items()}, tmp_path / "run")
+    _, epsilon = tables(tmp_path / "run")
+    last = SHOWN[-2][1]
+    for row in epsilon[epsilon["round"] == 3].itertuples():
+        assert last[f"certified/{row.observer}/{row.unit}/{row.adjacency}/{row.method}"] == pytest.approx(row.certified)
+    assert read_status(tmp_path / "run")["tracker"] == "kept"
+
+
+def test_a_resumed_run_finds_its_place_again(tmp_path):
+    exp = world(Recorder(), "rounds=2")
+    go(exp, tmp_path / "run")
+    go(world(Recorder()), tmp_path / "run", resume=True)
+    opened = [entry for entry in SHOWN if entry[0] == "open"]
+    assert opened == [("open", "", 0), ("open", "kept", 2)]
+    assert [entry[0] for entry in SHOWN if isinstance(entry[0], int)] == [1, 2, 3]
+
+
+def test_the_run_says_how_it_ended(tmp_path, monkeypatch):
+    def interrupted(self, folder):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunFolder, "save_model", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        go(world(Recorder()), tmp_path / "run")
+    assert SHOWN[-1] == ("end", "interrupted")
+
+
+def test_a_tracker_that_fails_ends_no_run(tmp_path):
+    go(world(Recorder(fails_at=2)), tmp_path / "run")
+    assert read_status(tmp_path / "run")["state"] == "done"
+    assert [entry[0] for entry in SHOWN] == ["open", 1]
+    log = (tmp_path / "run" / "run.log").read_text()
+    assert log.count("the tracker has failed (ConnectionError: no network)") == 1
+
+
+def test_one_that_cannot_be_reached_at_the_start_is_said_before_a_round(tmp_path):
+    with pytest.raises(FedprivError, match="Unreachable cannot be reached"):
+        go(world(Unreachable()), tmp_path / "run")
+    assert (tmp_path / "run" / "begun.csv").read_text().count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])
+def test_what_is_not_installed_is_named_with_its_extra(name, monkeypatch):
+    monkeypatch.setattr(base, "find_spec", lambda package: None)
+    with pytest.raises(ConfigError, match=rf"tracker={name}: .*fedpriv\[{name}\]"):
+        world(name)
+
+
+def test_a_tracker_changes_neither_results_nor_what_a_checkpoint_is_tied_to(tmp_path):
+    go(world("none"), tmp_path / "one")
+    go(world(Recorder()), tmp_path / "other")
+    assert (tmp_path / "one/metrics.csv").read_bytes() == (tmp_path / "other/metrics.csv").read_bytes()
+    assert not Origin.of("tracker: {a: 1}\nseed: 0").differences(Origin.of("tracker: {a: 2}\nseed: 0"))
+
+
+def test_infinite_certificates_are_no_curve():
+    assert finite({"epsilon": float("inf"), "accuracy": 0.5}) == {"accuracy": 0.5}
+
+
+def test_tensorboard(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    go(world("tensorboard", "rounds=2"), tmp_path / "run")
+    go(world("tensorboard"), tmp_path / "run", resume=True)
+    events = accumulator.EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    found = {}
+    for name in events.Tags()["scalars"]:
+        for event in events.Scalars(name):
+            assert (event.step, name) not in found
+            found[event.step, name] = event.value
+    agree(found, tmp_path / "run")
+
+
+def test_weights_and_biases_offline(tmp_path, monkeypatch):
+    records = pytest.importorskip("wandb.proto.wandb_internal_pb2")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path))
+    go(world("wandb", "tracker.mode=offline"), tmp_path / "run")
+    name = read_status(tmp_path / "run")["tracker"]
+    [written] = (tmp_path / "run" / "wandb").glob(f"offline-run-*/run-{name}.wandb")
+    found, ended = {}, None
+    for packed in pieces(written.read_bytes()):
+        record = records.Record.FromString(packed)
+        row = {entry.key or "/".join(entry.nested_key): json.loads(entry.value_json) for entry in record.history.item}
+        found |= {(row["round"], name): value for name, value in row.items()} if row else {}
+        ended = record.exit.exit_code if record.HasField("exit") else ended
+    agree(found, tmp_path / "run")
+    assert ended == 0
+
+
+def pieces(content, block=2**15):
+    """The records of LevelDB's log format: in blocks, each record in pieces of checksum, length, kind and bytes."""
+    place, whole = 7, b""
+    while place + 7 <= len(content):
+        if block - place % block < 7:
+            place += block - place % block
+            continue
+        length, kind = struct.unpack("<HB", content[place + 4 : place + 7])
+        whole += content[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):  # the whole record, or its last piece
+            yield whole
+            whole = b""
+
+
+def test_mlflow(tmp_path):
+    mlflow = pytest.importorskip("mlflow")
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    go(world("mlflow", f"tracker.uri={uri}", "rounds=2"), tmp_path / "run")
+    go(world("mlflow", f"tracker.uri={uri}"), tmp_path / "run", resume=True)
+    client = mlflow.MlflowClient(tracking_uri=uri)
+    run = client.get_run(read_status(tmp_path / "run")["tracker"])
+    assert (run.info.status, run.info.run_name) == ("FINISHED", "run")
+    assert run.data.params["seed"] == "0"
+    histories = {name: client.get_metric_history(run.info.run_id, name) for name in run.data.metrics}
+    found = {(entry.step, name): entry.value for name, entries in histories.items() for entry in entries}
+    agree(found, tmp_path / "run")
