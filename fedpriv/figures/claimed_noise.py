@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.figures.canvas import plt
-from fedpriv.figures.runs import Run
+from fedpriv.figures.runs import Run, deviation
 
 CALIBRATIONS = {"paper": ("equation (2)", "C3"), "certified": ("noise by the certificate", "C0")}
 AFTER = {False: ("silos left out keep their models", "-", "o"), True: ("everybody goes on from the average", "--", "s")}
@@ -25,7 +25,7 @@ def draw(runs: list[Run], out: Path) -> None:
             accuracy = [[run.metrics[run.metric].iloc[-1] for run in group] for group in groups]
             certified = [max(run.final_epsilons("server")[0] for run in group) for group in groups]
             look: dict[str, Any] = {"color": color, "ls": style, "marker": marker, "ms": 4, "label": f"{name}, {after}"}
-            left.errorbar(targets, np.mean(accuracy, axis=1), np.std(accuracy, axis=1), capsize=3, **look)
+            left.errorbar(targets, np.mean(accuracy, axis=1), [deviation(each) for each in accuracy], capsize=3, **look)
             right.plot(targets, certified, **look)
     right.plot(targets, targets, color="0.5", ls=":", label="that epsilon, equation (2)'s claim")
     rounds = int(runs[0].metrics["round"].iloc[-1])

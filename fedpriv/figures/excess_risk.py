@@ -15,7 +15,7 @@ import numpy as np
 
 from fedpriv.errors import FedprivError
 from fedpriv.figures.canvas import plt
-from fedpriv.figures.runs import Run, find_runs
+from fedpriv.figures.runs import Run, deviation, find_runs
 from fedpriv.figures.tables import write_table
 from fedpriv.results import RunFolder
 from fedpriv.state import State
@@ -109,7 +109,7 @@ def measure(runs: list[Run], optima: dict[int, Optimum]) -> dict[str, tuple[floa
             bounds = (theorem.bound, theorem.printed, theorem.with_noisy_drift().bound)
             for name, bound in zip(("bound", "printed", "noisy drift"), bounds):
                 found.setdefault(name, []).append(bound)
-    return {name: (float(np.mean(values)), float(np.std(values))) for name, values in found.items()}
+    return {name: (float(np.mean(values)), deviation(values)) for name, values in found.items()}
 
 
 def write(points: list[Point], path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedpriv.figures.runs import Run
+from fedpriv.figures.runs import Run, deviation
 from fedpriv.tables.groups import Group, grouped
 
 SPIDER, MINIBATCH, LOCAL = "SPIDER", "MB-SGD", "Local SGD"
@@ -124,7 +124,7 @@ def _summary(group: Group) -> Choice:
         certified=certified,
         claimed=claimed,
         error=float(last["error"].mean()),
-        deviation=float(last["error"].std(ddof=0)),
+        deviation=deviation(last["error"].tolist()),
         loss=float(last["train_loss"].mean(skipna=False)),
         mapping=float(last["mapping_norm"].mean()),
         heterogeneity=float(last["heterogeneity"].mean()),

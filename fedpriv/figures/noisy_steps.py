@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.figures.canvas import Axes, Figure, plt
-from fedpriv.figures.runs import Run, mean_and_std
+from fedpriv.figures.runs import Run, deviation, mean_and_std
 from fedpriv.tables.groups import only_group
 
 NAMES = {"accuracy": "test accuracy", "train_loss": "training loss", "gradient_norm": "norm of the training gradient"}
@@ -67,7 +67,7 @@ def tradeoff(runs: list[Run], out: Path, *, title: str) -> None:
                 [float(run.metrics[run.metric].iloc[-1]) for run in group if _algo(run, "epsilon") == target]
                 for target in targets
             ]
-            means, stds = [np.mean(values) for values in finals], [np.std(values) for values in finals]
+            means, stds = [np.mean(values) for values in finals], [deviation(values) for values in finals]
             axis.errorbar(targets, means, stds, marker="o", ms=4, capsize=3, label=label, ls="-" if hidden else "--")
         axis.set(xlabel=f"epsilon of the server, {TARGETS[calibration]}", xscale="log", title=CALIBRATIONS[calibration])
         axis.grid(alpha=0.3)

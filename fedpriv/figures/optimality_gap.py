@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.figures.canvas import Axes, Line2D, plt
+from fedpriv.figures.runs import deviation
 from fedpriv.figures.tables import write_table
 from fedpriv.theory.hu import Convergence, breast_cancer_risk, measured
 
@@ -66,7 +67,7 @@ def table(iterations: int, copies: int) -> list[dict[str, Any]]:
             bounds = (setting.gap_bound, setting.gradient_bound)
             for (quantity, (index, _)), bound in zip(QUANTITIES.items(), bounds):
                 row = {"quantity": quantity, "tau": steps, "sigma": noise, "printed": bound(), "bound": bound(False)}
-                rows.append(row | {"measured": both[index].mean(), "std": both[index].std()})
+                rows.append(row | {"measured": both[index].mean(), "std": deviation(both[index])})
     return rows
 
 

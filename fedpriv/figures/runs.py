@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
+import numpy as np
 import pandas as pd
 
 from fedpriv.tables.runs import Run, find_runs, user_epsilons
 
-__all__ = ["Run", "find_runs", "mean_and_std", "user_epsilons"]
+__all__ = ["Run", "deviation", "find_runs", "mean_and_std", "user_epsilons"]
+
+
+def deviation(values: Sequence[float] | np.ndarray) -> float:
+    """Standard deviation (n - 1; NaN of a single value)."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
 
 
 def mean_and_std(tables: list[pd.DataFrame], column: str) -> pd.DataFrame:
