@@ -77,11 +77,11 @@ def draw(allocation: Allocation, path: str | os.PathLike[str]) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    heights, edges = _columns(allocation.counts())
+    heights, edges = columns(allocation.counts())
     tops = np.vstack([np.zeros(heights.shape[1]), np.cumsum(heights, axis=0)])
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     axes = figure.add_subplot()
-    for silo, colour in enumerate(_colours(allocation.n_silos)):
+    for silo, colour in enumerate(silo_colours(allocation.n_silos)):
         # One stepped area a silo instead of one bar a user and silo, which would take minutes for 10,000 users.
         lower, upper = (np.append(top, top[-1]) for top in tops[silo : silo + 2])
         axes.fill_between(edges, lower, upper, step="post", color=colour, linewidth=0, label=f"silo {silo}")
@@ -98,7 +98,7 @@ def draw(allocation: Allocation, path: str | os.PathLike[str]) -> None:
     _save(figure, Path(path))
 
 
-def _columns(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def columns(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Heights (n_silos, m) of at most MOST_COLUMNS columns, one user or the mean of many each, and edges (m + 1,)."""
     n_users = counts.shape[1]
     counts = counts[:, np.argsort(-counts.sum(axis=0), kind="stable")]
@@ -107,7 +107,7 @@ def _columns(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.add.reduceat(counts, starts, axis=1) / np.diff(edges), edges + 0.5
 
 
-def _colours(n_silos: int) -> np.ndarray:
+def silo_colours(n_silos: int) -> np.ndarray:
     """(n_silos, 4) red, green, blue, alpha."""
     from matplotlib import colormaps
 

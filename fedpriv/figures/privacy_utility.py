@@ -11,7 +11,8 @@ panels of its own. The numbers are written to a CSV file beside the picture.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,10 +61,11 @@ def main(words: list[str]) -> None:
 
 @dataclass(frozen=True)
 class _Curves:
-    """What is drawn of one group. utility: mean and std by round. privacy: certified and claimed by round, the largest
-    over seeds."""
+    """What is drawn of one group as `name`. utility: mean and std by round. privacy: certified and claimed by round,
+    the largest over seeds."""
 
     group: Group
+    name: str
     line: Line
     utility: pd.DataFrame
     privacy: pd.DataFrame
@@ -79,16 +81,20 @@ def draw(
     observer: str | None = None,
     method: str | None = None,
     title: str = "",
+    cell: Callable[[Mapping[str, Any]], str] | None = None,
 ) -> None:
-    """Both panels of every setting among `runs`, written to `out`, and the numbers beside it.
+    """Both panels of every setting among `runs`, written to `out`, and the numbers beside it. cell: the name of the
+    panels that a configuration belongs in, for figures that know their settings.
 
     Raises FedprivError for runs that do not belong together, and for names that they do not have.
     """
     groups = sorted(grouped(runs), key=lambda group: _rank(group.method))
     lines = summarised(groups, metric=metric, observer=observer, method=method)
-    looks = {name: number for number, name in enumerate(dict.fromkeys(group.method for group in groups))}
-    curves = [_curves(line, looks[line.group.method], method) for line in lines]
-    rows = facets(groups)
+    rows = facets(groups) if cell is None else _cells(groups, cell)
+    names = _line_names(rows)
+    looks = {name: number for number, name in enumerate(dict.fromkeys(names.values()))}
+    named = [(line, names[id(line.group)]) for line in lines]
+    curves = [_curves(line, name, looks[name], method) for line, name in named]
     figure, axes = plt.subplots(
         len(rows), 2, figsize=(WIDTH, HEIGHT * len(rows)), layout="constrained", squeeze=False, sharey="col"
     )
@@ -124,6 +130,29 @@ def facets(groups: Sequence[Group]) -> list[tuple[str, list[Group]]]:
     ]
 
 
+def _cells(groups: Sequence[Group], cell: Callable[[Mapping[str, Any]], str]) -> list[tuple[str, list[Group]]]:
+    """Groups by the name of their cell, in the order of the first runs."""
+    found: dict[str, list[Group]] = {}
+    for group in sorted(groups, key=lambda group: _job(group.runs[0].folder)):
+        found.setdefault(cell(group.runs[0].config), []).append(group)
+    order = {id(group): place for place, group in enumerate(groups)}
+    return [(name, sorted(members, key=lambda group: order[id(group)])) for name, members in found.items()]
+
+
+def _job(folder: Path) -> tuple[str, int, str]:
+    """A run's place in its sweep."""
+    return str(folder.parent), int(folder.name) if folder.name.isdigit() else 0, folder.name
+
+
+def _line_names(rows: Sequence[tuple[str, list[Group]]]) -> dict[int, str]:
+    """What each group's line is called: its method, or all of its name beside another group of this method."""
+    names = {}
+    for _, members in rows:
+        methods = Counter(group.method for group in members)
+        names |= {id(group): group.method if methods[group.method] == 1 else group.name for group in members}
+    return names
+
+
 def _within(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
     return all(key in whole and whole[key] == value for key, value in part.items())
 
@@ -134,7 +163,7 @@ def _order(value: Any) -> tuple[float, str]:
     return (float(value), "") if number else (float("inf"), str(value))
 
 
-def _curves(line: Line, look: int, method: str | None) -> _Curves:
+def _curves(line: Line, name: str, look: int, method: str | None) -> _Curves:
     runs = line.group.runs
     tables = [user_epsilons(run.epsilon, line.observer, method).set_index("round") for run in runs]
     privacy = pd.DataFrame(
@@ -144,14 +173,14 @@ def _curves(line: Line, look: int, method: str | None) -> _Curves:
         }
     )
     utility = mean_and_std([run.metrics for run in runs], line.metric)
-    return _Curves(line.group, line, utility, privacy, f"C{look % 10}", MARKERS[look % len(MARKERS)])
+    return _Curves(line.group, name, line, utility, privacy, f"C{look % 10}", MARKERS[look % len(MARKERS)])
 
 
 def _utility_panel(axis: Axes, curves: Sequence[_Curves]) -> None:
     for curve in curves:
         utility, n = curve.utility, curve.line.n
         seeds = "1 seed" if n == 1 else f"{n} seeds"
-        axis.plot(utility.index, utility["mean"], label=f"{curve.group.method} ({seeds})", **_look(curve))
+        axis.plot(utility.index, utility["mean"], label=f"{curve.name} ({seeds})", **_look(curve))
         low, high = utility["mean"] - utility["std"], utility["mean"] + utility["std"]
         axis.fill_between(utility.index, low, high, color=curve.color, alpha=0.2, lw=0)
     axis.set_xlabel("round", fontsize=8)
@@ -182,11 +211,11 @@ def _epsilon_panel(axis: Axes, curves: Sequence[_Curves], delta: float) -> None:
                 key = (kind, values.to_numpy().round(9).tobytes())
                 lines.setdefault(key, ([], values))[0].append(curve)
             elif kind == "certified":
-                nothing.append(curve.group.method)
+                nothing.append(curve.name)
     for (kind, _), (owners, values) in lines.items():
         look = {**_look(owners[0]), "ls": {"certified": "-", "claimed": "--"}[kind]}
         look |= {"color": "0.35", "marker": ""} if len(owners) > 1 else {}
-        label = f"{kind}: {', '.join(curve.group.method for curve in owners)}"
+        label = f"{kind}: {', '.join(curve.name for curve in owners)}"
         axis.plot(values.index, values, label=label, **look)
     axis.set_xlabel("round", fontsize=8)
     axis.set_ylabel("epsilon", fontsize=8)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from fedpriv.data import cifar10
 from fedpriv.errors import FedprivError
@@ -30,6 +31,7 @@ from fedpriv.figures import (
     peer_tables,
     privacy_utility,
     protocol_time,
+    record_shares,
 )
 from fedpriv.figures.error_tradeoff import Setting
 from fedpriv.figures.runs import find_runs
@@ -40,13 +42,15 @@ Make = Callable[[Path, str], bool]
 """Makes figure.png in a folder with a profile; False when it could not."""
 
 
-def experiment(name: str, draw: Callable[..., None], **how: str) -> Make:
-    """Run a sweep and draw from its folders."""
+def experiment(*names: str, draw: Callable[..., None], **how: Any) -> Make:
+    """Run the sweeps of a figure and draw from their folders."""
 
     def make(folder: Path, profile: str) -> bool:
-        words = [f"experiment={name}", f"hydra.sweep.dir={folder}", *(["profile=quick"] if profile == "quick" else [])]
-        if subprocess.run([sys.executable, "-m", "fedpriv", *words], check=False).returncode:
-            return False
+        quick = ["profile=quick"] if profile == "quick" else []
+        for name in names:
+            words = [f"experiment={name}", f"hydra.sweep.dir={folder / Path(name).name}", *quick]
+            if subprocess.run([sys.executable, "-m", "fedpriv", *words], check=False).returncode:
+                return False
         draw(find_runs([folder]), folder / "figure.png", **how)
         return True
 
@@ -78,9 +82,22 @@ def timing(name: str, draw: Callable[..., None]) -> Make:
     return make
 
 
-def uldp(name: str, title: str) -> Make:
+def uldp(*names: str, title: str, **how: Any) -> Make:
     """Uldp-FL's pairs of panels."""
-    return experiment(f"uldp_fl/{name}", privacy_utility.draw, title=title)
+    return experiment(*(f"uldp_fl/{name}" for name in names), draw=privacy_utility.draw, title=title, **how)
+
+
+def users(config: Mapping[str, Any]) -> str:
+    """How records belong to users and silos, as Uldp-FL names it."""
+    allocator = config["allocator"]
+    kind = allocator["_target_"].rpartition(".")[2].lower()
+    labels = allocator.get("labels_per_user")
+    return f"{allocator['n_users']:,} users, {kind}" + (f", {labels} labels a user" if labels else "")
+
+
+def silos(config: Mapping[str, Any]) -> str:
+    """The same with the number of silos."""
+    return f"{config['allocator']['n_silos']} silos, {users(config)}"
 
 
 PHASES = {25: {"quick": "1,2", "paper": "1,2,3,4,5"}, 50: {"quick": "1,2", "paper": "1,2,5,10"}}
@@ -118,23 +135,26 @@ LOGISTIC, NETWORK = (
 FIGURES: dict[str, Make] = {
     "claimed_certified": claims,
     "uldp_fl/fig2": group_sizes,
-    "uldp_fl/fig4_embedded": uldp("fig4_embedded", "breast cancer, 50 users, zipf"),
-    "uldp_fl/fig4": uldp("fig4", "creditcard, 1,000 users, zipf"),
-    "uldp_fl/fig5": uldp("fig5", "MNIST, 100 users, zipf"),
-    "uldp_fl/fig6": uldp("fig6", "heart disease, 50 users, zipf"),
-    "uldp_fl/fig7": uldp("fig7", "TCGA-BRCA, 50 users, zipf"),
-    "uldp_fl/fig10": uldp("fig10", "creditcard, 1,000 users, zipf, sampled users"),
+    "uldp_fl/fig4_embedded": uldp("fig4_embedded", title="breast cancer, 50 users, zipf"),
+    "uldp_fl/fig4": uldp("fig4", title="creditcard", cell=users),
+    "uldp_fl/fig5": uldp("fig5", "fig5_10000", title="MNIST", metric="loss", cell=users),
+    "uldp_fl/fig6": uldp("fig6", title="heart disease", cell=users),
+    "uldp_fl/fig7": uldp("fig7", title="TCGA-BRCA", cell=users),
+    "uldp_fl/fig8": uldp("fig8", title="creditcard, weights by records or equal", metric="loss", cell=silos),
+    "uldp_fl/fig10": uldp("fig10", title="creditcard, sampled users", cell=users),
+    "uldp_fl/fig10_mnist": uldp("fig10_mnist", title="MNIST, sampled users", cell=users),
     "uldp_fl/fig11": timing("fig11", protocol_time.phases),
     "uldp_fl/fig12": timing("fig12", protocol_time.growth),
+    "uldp_fl/fig13": record_shares.draw,
     "hu/theory": bounds,
-    "hu/fig3": experiment("hu/fig3", noisy_steps.convergence, second="train_loss", title=LOGISTIC),
-    "hu/fig4": experiment("hu/fig4", noisy_steps.convergence, second="gradient_norm", title=NETWORK),
-    "hu/fig5": experiment("hu/fig5", noisy_steps.comparison, second="train_loss", title=LOGISTIC),
-    "hu/fig6": experiment("hu/fig6", noisy_steps.comparison, second="gradient_norm", title=NETWORK),
-    "hu/fig7": experiment("hu/fig7", noisy_steps.tradeoff, title=LOGISTIC),
-    "hu/fig8": experiment("hu/fig8", noisy_steps.tradeoff, title=NETWORK),
+    "hu/fig3": experiment("hu/fig3", draw=noisy_steps.convergence, second="train_loss", title=LOGISTIC),
+    "hu/fig4": experiment("hu/fig4", draw=noisy_steps.convergence, second="gradient_norm", title=NETWORK),
+    "hu/fig5": experiment("hu/fig5", draw=noisy_steps.comparison, second="train_loss", title=LOGISTIC),
+    "hu/fig6": experiment("hu/fig6", draw=noisy_steps.comparison, second="gradient_norm", title=NETWORK),
+    "hu/fig7": experiment("hu/fig7", draw=noisy_steps.tradeoff, title=LOGISTIC),
+    "hu/fig8": experiment("hu/fig8", draw=noisy_steps.tradeoff, title=NETWORK),
     "huang/excess_risk": excess_risk.draw,
-    "huang/claims": experiment("huang/claims", claimed_noise.draw),
+    "huang/claims": experiment("huang/claims", draw=claimed_noise.draw),
     "lowy/fig4": mnist("fig4", 25, 25),
     "lowy/fig5": mnist("fig5", 25, 12),
     "lowy/fig6": cifar("fig6", 50),

@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from fedpriv.data.allocation import Allocation
-from fedpriv.data.allocation_report import MOST_COLUMNS, _columns, draw, statistics, table
+from fedpriv.data.allocation_report import MOST_COLUMNS, columns, draw, statistics, table
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_failed_drawing_leaves_nothing(tmp_path, allocation):
 
 
 def test_columns_are_users_largest_first(allocation):
-    heights, edges = _columns(allocation.counts())
+    heights, edges = columns(allocation.counts())
     np.testing.assert_array_equal(heights, [[1, 2, 0, 0], [3, 0, 0, 0]])
     np.testing.assert_array_equal(edges, [0.5, 1.5, 2.5, 3.5, 4.5])
 
@@ -71,7 +71,7 @@ def test_columns_are_users_largest_first(allocation):
 @pytest.mark.parametrize("n_users", [500, 501, 1003, 10_000])
 def test_many_users_share_columns_and_no_record_is_lost(n_users):
     counts = random_allocation(n_users, 5, 20_000).counts()
-    heights, edges = _columns(counts)
+    heights, edges = columns(counts)
     assert heights.shape[1] <= MOST_COLUMNS
     np.testing.assert_allclose((heights * np.diff(edges)).sum(axis=1), counts.sum(axis=1))
     assert (np.diff(heights.sum(axis=0)) <= 1e-9).all()

@@ -1,0 +1,45 @@
+"""Uldp-FL, Fig. 13: how many training records users have, by silo, for the four allocations of creditcard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from fedpriv.data.allocation_report import columns, silo_colours, statistics
+from fedpriv.figures.canvas import plt
+from fedpriv.figures.tables import write_table
+
+CELLS = [(users, kind) for users in (100, 1000) for kind in ("uniform", "zipf")]
+
+
+def draw(folder: Path, profile: str) -> bool:
+    """Write figure.png and records.csv (a row an allocation and silo) into `folder`. The same for all profiles."""
+    from fedpriv.library import federation
+
+    figure, axes = plt.subplots(2, 2, figsize=(7.0, 4.6), layout="constrained")
+    rows = []
+    for axis, (users, kind) in zip(axes.flat, CELLS):
+        allocation = federation("data=creditcard", f"allocator={kind}", f"allocator.n_users={users}").allocation
+        heights, edges = columns(allocation.counts())
+        tops = np.vstack([np.zeros(heights.shape[1]), np.cumsum(heights, axis=0)])
+        for silo, colour in enumerate(silo_colours(allocation.n_silos)):
+            lower, upper = (np.append(top, top[-1]) for top in tops[silo : silo + 2])
+            axis.fill_between(edges, lower, upper, step="post", color=colour, lw=0, label=f"silo {silo}")
+        frame = statistics(allocation)
+        rows += [[users, kind, silo, *row] for silo, row in zip(frame.index, frame.to_numpy().tolist())]
+        axis.set(xlim=(edges[0], edges[-1]), ylim=(0, None))
+        mean = frame.loc["all", "mean"]
+        axis.set_title(f"{users:,} users, {kind}: {mean:.1f} records a user", fontsize=9)
+        axis.tick_params(labelsize=7)
+    for axis in axes[:, 0]:
+        axis.set_ylabel("training records", fontsize=8)
+    for axis in axes[1]:
+        axis.set_xlabel("users, by number of records", fontsize=8)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncol=5, fontsize=8)
+    figure.suptitle(f"creditcard, {int(rows[-1][4]):,} training records", fontsize=10)
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / "figure.png", dpi=200)
+    plt.close(figure)
+    write_table(folder / "records.csv", ["users", "allocation", "silo", *frame.columns], rows)
+    return True
