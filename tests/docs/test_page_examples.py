@@ -72,7 +72,9 @@ def test_the_added_algorithm_learns_and_is_enforced(written):
 def test_the_added_aggregation_gives_the_sum_and_tells_of_its_assistant(written):
     folder = written(ROOT / "docs" / "extending" / "aggregation.md")
     words = ["rounds=2", "algo.local_epochs=1"]
-    assert run("--config-dir", "conf", "aggregation=two_helpers", *words, "hydra.run.dir=two", cwd=folder).returncode == 0
+    assert (
+        run("--config-dir", "conf", "aggregation=two_helpers", *words, "hydra.run.dir=two", cwd=folder).returncode == 0
+    )
     assert run("aggregation=masked", *words, "hydra.run.dir=masked", cwd=folder).returncode == 0
     two, masked = (pd.read_csv(folder / name / "metrics.csv") for name in ("two", "masked"))
     pd.testing.assert_frame_equal(two, masked)
