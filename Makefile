@@ -37,7 +37,8 @@ figures: $(READY)  ## run the quick profile of every figure's experiments and dr
 	$(BIN)/fedpriv reproduce
 
 docs: $(READY)  ## the pages of docs/ as a site, in site/index.html
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # the variable: without the theme's news
+	@echo site/index.html
 
 # torch and torchvision are named together so that their builds match.
 $(READY): pyproject.toml constraints.txt
