@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test slow mutants check format bench figures clean
+.PHONY: demo test slow mutants check format bench figures docs clean
 
 demo: $(READY)  ## the main job on embedded data
 	$(BIN)/fedpriv
@@ -36,12 +36,16 @@ bench: $(READY)  ## speed, side by side with plain PyTorch
 figures: $(READY)  ## run the quick profile of every figure's experiments and draw them
 	$(BIN)/fedpriv reproduce
 
+docs: $(READY)  ## the pages of docs/ as a site, in site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # the variable: without the theme's news
+	@echo site/index.html
+
 # torch and torchvision are named together so that their builds match.
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "fedpriv needs Python 3.11: none is on the path; make PYTHON=/path/to/python3.11" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch torchvision --editable ".[dev,private-weighting,ray,sweeps,tensorboard]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch torchvision --editable ".[dev,docs,private-weighting,ray,sweeps,tensorboard]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -1,7 +1,8 @@
 """The measured table of Lowy et al.'s methods: `python -m scripts.measured 12=FOLDER 25=FOLDER` writes it anew.
 
 Folders hold the runs of lowy/fig5 (12 silos a round) and lowy/fig4 (25), in sub-folders or not. Results go to
-results/lowy_mnist.csv, and what README.md and docs/rates.md say of them is printed; tests fail until they say it.
+results/lowy_mnist.csv, and what docs/papers/lowy.md and docs/rates.md say of them is printed; tests fail until
+they say it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def main(words: list[str]) -> None:
     rows = ((silos, *choice.row()) for silos, choices in measured.items() for choice in choices)
     TABLE.parent.mkdir(exist_ok=True)
     write_table(TABLE, ("silos", *COLUMNS), rows)
-    print(readme(read()), rates(read()), sep="\n\n")
+    print(page(read()), rates(read()), sep="\n\n")
 
 
 def read(path: Path = TABLE) -> Measured:
@@ -45,7 +46,7 @@ def read(path: Path = TABLE) -> Measured:
     return measured
 
 
-def readme(measured: Measured) -> str:
+def page(measured: Measured) -> str:
     """Errors in per cent, a row for each silos, noise and method, and sentences about their order."""
     private = {silos: [c for c in choices if c.calibration in NOISES] for silos, choices in measured.items()}
     epsilons = sorted({c.epsilon for choices in private.values() for c in choices})

@@ -1,7 +1,7 @@
 """The measured table of SecureD-FL beside its yardsticks: `python -m scripts.measured_peers FOLDER ...` writes it anew.
 
 Folders hold runs of secured_fl/fig3_femnist and secured_fl/fig3_shakespeare, in sub-folders or not. Results go to
-results/secured_fl.csv, and what README.md says of them is printed; a test fails until it says it.
+results/secured_fl.csv, and what docs/papers/secured_fl.md says of them is printed; a test fails until it says it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main(words: list[str]) -> None:
     """Write the table of the runs in the folders that the words name."""
     TABLE.parent.mkdir(exist_ok=True)
     write_table(TABLE, COLUMNS, rows(find_runs([Path(word) for word in words])))
-    print(readme(read()))
+    print(page(read()))
 
 
 def read(path: Path = TABLE) -> list[Row]:
@@ -35,7 +35,7 @@ def read(path: Path = TABLE) -> list[Row]:
         return list(csv.DictReader(file))
 
 
-def readme(table: list[Row]) -> str:
+def page(table: list[Row]) -> str:
     """Accuracies in per cent, a row for each task and method, and a sentence for each task."""
     lines = ["| records | peers | method | rounds | seeds | last round | best round |", "| --- " * 7 + "|"]
     tasks: dict[tuple[str, str], dict[str, Row]] = {}

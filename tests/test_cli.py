@@ -256,7 +256,7 @@ def test_help_shows_a_users_own_groups(tmp_path):
 
 
 def test_a_users_own_class_is_found_where_the_command_is_given(tmp_path):
-    """As the README says; also by the console script, whose path does not begin with the folder."""
+    """As the pages say; also by the console script, whose path does not begin with the folder."""
     (tmp_path / "mypackage.py").write_text(
         "from dataclasses import dataclass\n"
         "from fedpriv.algorithms.fedavg import FedAvg\n"

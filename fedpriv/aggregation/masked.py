@@ -1,7 +1,7 @@
 """Sums under pairwise masks that cancel; nobody may drop out.
 
-R. Hu, Y. Guo, Y. Gong, Concentrated differentially private federated learning, Fig. 2 ("secure aggregation with
-low communication overhead"). Each pair of silos agrees once on a seed. In query t silo i adds to its encoded vector
+R. Hu, Y. Guo, Y. Gong, Concentrated differentially private and utility preserving federated learning, the secure
+aggregation of its Fig. 2. Each pair of silos agrees once on a seed. In query t silo i adds to its encoded vector
 
     sum over j in the cohort, j != i, of sign(j - i) * PRF(seed_ij, t, cohort)   modulo R.
 

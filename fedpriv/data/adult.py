@@ -58,9 +58,9 @@ DEVICES = 16
 class Adult(DataSet):
     """Answers to the 1994 census (Kohavi and Becker): 6 standardised numbers and 102 one-hot categories; label >50K.
 
-    Hu, Guo, Gong: Concentrated differentially private federated learning with performance analysis: both files are
-    pooled and dealt out to 16 devices of 3,052 records (10 are left over), of which each keeps a tenth for tests and a
-    tenth for validation. Here the 16 * 305 test records are pooled, and allocator=equal deals out the other 43,952 and
+    Hu, Guo, Gong: Concentrated differentially private and utility preserving federated learning: both files are pooled
+    and dealt out to 16 devices of 3,052 records (10 are left over), of which each keeps a tenth for tests and a tenth
+    for validation. Here the 16 * 305 test records are pooled, and allocator=equal deals out the other 43,952 and
     holds back the validation records. Reads adult/adult.data and adult/adult.test below `root`.
     """
 

@@ -168,7 +168,8 @@ class UsersFirst(Drawn):
 
 @dataclass(frozen=True)
 class Uniform(UsersFirst):
-    """Users own equally many records, which are dealt evenly to the silos.
+    """Users own equally many records, which are dealt evenly to the silos, as in the paper's script. Its text lets
+    every record draw its user and its silo with equal probability, independently of the others, so that numbers vary.
 
     Data with silos: every record (for Cox data every pair of records of a silo) draws its user uniformly.
     """

@@ -1,11 +1,11 @@
-"""README's table and sentences of Lowy et al.'s methods are those of the committed results."""
+"""The page's table and sentences of Lowy et al.'s methods are those of the committed results."""
 
 from pathlib import Path
 
 import pytest
 
 from fedpriv.figures.method_choice import LOCAL, MINIBATCH, SPIDER, Choice
-from scripts.measured import TABLE, main, rates, read, readme
+from scripts.measured import TABLE, main, page, rates, read
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,8 +22,8 @@ def choice(method, epsilon, error, calibration="certified"):
     return Choice(method, calibration, epsilon, error=error, splits=5, delta=1e-6, settings="clip=1", **numbers)
 
 
-def test_readme_says_what_the_table_holds():
-    assert readme(read()) in (ROOT / "README.md").read_text()
+def test_the_pages_say_what_the_table_holds():
+    assert page(read()) in (ROOT / "docs" / "papers" / "lowy.md").read_text()
     assert rates(read()) in (ROOT / "docs" / "rates.md").read_text()
 
 
@@ -40,7 +40,7 @@ def test_the_table_tells_settings_and_splits():
 
 
 def test_the_order_is_told_by_who_wins_where():
-    text = readme(
+    text = page(
         {
             12: [
                 choice(SPIDER, 1.0, 0.2),

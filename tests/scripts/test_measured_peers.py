@@ -1,8 +1,8 @@
-"""README's table and sentences of SecureD-FL are those of the committed results."""
+"""The page's table and sentences of SecureD-FL are those of the committed results."""
 
 from pathlib import Path
 
-from scripts.measured_peers import read, readme
+from scripts.measured_peers import page, read
 
 ROOT = Path(__file__).parents[2]
 
@@ -12,8 +12,8 @@ def row(method, last, peers="9"):
     return {"data": "MNIST", "peers": peers, "method": method, "seeds": "3", "rounds": "20", **numbers}
 
 
-def test_readme_says_what_the_table_holds():
-    assert readme(read()) in (ROOT / "README.md").read_text()
+def test_the_page_says_what_the_table_holds():
+    assert page(read()) in (ROOT / "docs" / "papers" / "secured_fl.md").read_text()
 
 
 def test_every_task_has_all_methods():
@@ -24,7 +24,7 @@ def test_every_task_has_all_methods():
 
 
 def test_what_is_not_reached_is_said():
-    text = readme([row("FedAvg", 0.9), row("Local-only", 0.85), row("SecureD-FL", 0.84)])
+    text = page([row("FedAvg", 0.9), row("Local-only", 0.85), row("SecureD-FL", 0.84)])
     table, sentence = text.split("\n\n")
     assert table.splitlines()[2] == "| MNIST | 9 | FedAvg | 20 | 3 | 90.00 ± 1.00 | 91.00 ± 0.20 |"
     assert sentence == (
@@ -33,7 +33,7 @@ def test_what_is_not_reached_is_said():
 
 
 def test_what_is_reached_is_said_too():
-    text = readme(
+    text = page(
         [row("FedAvg", 0.9), row("Local-only", 0.85), row("SecureD-FL", 0.896), row("SecureD-FL, shared weights", 0.91)]
     )
     assert text.splitlines()[-1] == (

@@ -1,11 +1,11 @@
 """Secure sums that survive dropouts, over a random part of the silos.
 
 K. Bonawitz et al., Practical secure aggregation for privacy-preserving machine learning (CCS 2017), with the two random
-draws that Huang et al. add for partial participation. A silo's vector is hidden under pairwise masks
-that cancel and under a mask of its own; both masks' secrets are shared among the candidates, and the survivors reveal
-one of the two for each silo, never both. Wrong shares end the query: they must give the public key or the commitment
-that the silo sent along with them. The server draws the candidates U2 among those who answer, and the set U5
-whose vectors make up the sum among those who delivered.
+draws that Huang (A federated algorithm for privacy-preserving empirical risk minimization, section 3) adds for partial
+participation. A silo's vector is hidden under pairwise masks that cancel and under a mask of its own; both masks'
+secrets are shared among the candidates, and the survivors reveal one of the two for each silo, never both. Wrong shares
+end the query: they must give the public key or the commitment that the silo sent along with them. The server draws the
+candidates U2 among those who answer, and the set U5 whose vectors make up the sum among those who delivered.
 
     symbol           here            meaning
     E0               candidates      most silos that are invited to share keys (U2)

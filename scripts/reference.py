@@ -1,0 +1,167 @@
+"""Writes docs/reference/configuration.md: every key of every config group, from its class and its yaml.
+
+Run `python -m scripts.reference` after a change to a component's arguments, defaults or docstring; a test fails until
+then. What a key means is the comment beside it in the yaml, else what the docstring of its class says of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import Field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fedpriv.config import GROUPS, Preset, RunOptions
+
+ROOT = Path(__file__).parents[1]
+CONF = ROOT / "conf"
+PAGE = ROOT / "docs" / "reference" / "configuration.md"
+HEAD = """\
+# Configuration
+
+Written by `python -m scripts.reference` from the classes and `conf/`; a test says whether it is current. Keys are
+typed as `group.key=value`, as in `algo.clip=0.5`; those without a group as they are, as in `rounds=50`. A default such
+as `preset.clip` is the data set's, see [below](#presets). `fedpriv --cfg job` prints what a command comes to.
+"""
+TABLE = ["| key | default | type | meaning |", "| --- | --- | --- | --- |"]
+Values = dict[str, Any]
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page())
+
+
+def page() -> str:
+    """The page as it should be."""
+    parts = [HEAD, "## Without a group\n", *_options(), "\n## Presets\n", *_presets()]
+    for group in GROUPS:
+        parts += [f"\n## {group}\n", *_group(group)]
+    parts += ["\n## experiment\n", "Overrides and a sweep; `fedpriv reproduce` runs and draws them.\n", *_experiments()]
+    return "\n".join(line.rstrip() for part in parts for line in part.split("\n")) + "\n"
+
+
+def _options() -> Iterator[str]:
+    file = CONF / "config.yaml"
+    values, told = yaml.safe_load(file.read_text()), _comments(file)
+    yield from TABLE
+    for field in fields(RunOptions):
+        yield _row(field, values[field.name], told.get(field.name, ""))
+
+
+def _presets() -> Iterator[str]:
+    """One row a data set; the first one is what a data set without a preset of its own begins with."""
+    names = [field.name for field in fields(Preset)]
+    general = yaml.safe_load((CONF / "config.yaml").read_text())
+    yield "A data set's usual settings, which algorithms and allocators read. `silo_` stands before those of methods"
+    yield "that train on a whole silo.\n"
+    yield f"| data | rounds | {' | '.join(names)} |"
+    yield f"| --- {'| --- ' * (len(names) + 1)}|"
+    for file in sorted((CONF / "data").glob("*.yaml")):
+        own = yaml.safe_load(file.read_text())
+        preset = general["preset"] | own.get("preset", {})
+        cells = [own.get("rounds", general["rounds"]), *(preset[name] for name in names)]
+        yield f"| {file.stem} | {' | '.join(map(_default, cells))} |"
+
+
+def _group(group: str) -> Iterator[str]:
+    """A section for each file; a file that only changes another one's keys shows these alone."""
+    for file in sorted((CONF / group).glob("*.yaml")):
+        values = yaml.safe_load(file.read_text())
+        component = values.get(group, values) if group == "data" else values
+        bases = [base for base in values.get("defaults", []) if isinstance(base, str) and base != "_self_"]
+        own = {key: value for key, value in component.items() if key not in ("_target_", "defaults")}
+        yield f"### {group}={file.stem}\n"
+        target = component.get("_target_") or _loaded(CONF / group / f"{bases[0]}.yaml")["_target_"]
+        cls = _class(target)
+        if "_target_" in component:
+            yield f"{_about(cls)}\n"
+        if bases:
+            yield f"As `{group}={bases[0]}`{', but:' if own else '.'}\n"
+        if own:
+            told = _inherited(own) | (_comments(CONF / group / f"{bases[0]}.yaml") if bases else {}) | _comments(file)
+            known = {field.name: field for field in fields(cls)}
+            yield from TABLE
+            yield from (_row(known[key], value, told.get(key) or _told(cls, key)) for key, value in own.items())
+            yield ""
+
+
+def _experiments() -> Iterator[str]:
+    yield "| name | what it is |"
+    yield "| --- | --- |"
+    for file in sorted((CONF / "experiment").rglob("*.yaml")):
+        lines = [line[2:] for line in file.read_text().splitlines() if line.startswith("# ") and "@" not in line]
+        text = " ".join(line for line in lines if not line.startswith("fedpriv reproduce"))
+        yield f"| `{file.relative_to(CONF / 'experiment').with_suffix('').as_posix()}` | {_cell(_first(text))} |"
+
+
+def _loaded(file: Path) -> Values:
+    values: Values = yaml.safe_load(file.read_text())
+    return values
+
+
+def _class(target: str) -> type[Any]:
+    from importlib import import_module
+
+    module, _, name = target.rpartition(".")
+    cls: type[Any] = getattr(import_module(module), name)
+    return cls
+
+
+def _about(cls: type[Any]) -> str:
+    """The first paragraph of the class' docstring."""
+    return " ".join(inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0].split())
+
+
+def _row(field: Field[Any], default: object, meaning: str) -> str:
+    kind = field.type if isinstance(field.type, str) else field.type.__name__
+    return f"| `{field.name}` | {_default(default)} | {_cell(kind)} | {_cell(meaning)} |"
+
+
+def _default(value: object) -> str:
+    """As somebody would type it; an interpolation by the key that it takes."""
+    if isinstance(value, str):
+        return "`" + re.sub(r"\$\{(?:oc\.env:(\w+),null|\.?([\w.]+))\}", lambda m: m[1] or m[2], value) + "`"
+    return f"`{'null' if value is None else str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _comments(file: Path) -> dict[str, str]:
+    """The comment after each key's value."""
+    found = re.findall(r"^ *(\w+): *[^#\n]*?# (.+)$", file.read_text(), re.MULTILINE)
+    return dict(found)
+
+
+def _inherited(values: Values) -> dict[str, str]:
+    """What keys mean whose default is another key's value: the same as that one."""
+    general = _comments(CONF / "config.yaml")
+    shared = {f"${{preset.{key}}}": text for key, text in general.items()} | {"${rounds}": general["rounds"]}
+    shared["${accountant.delta}"] = _comments(CONF / "accountant" / "rdp.yaml")["delta"]
+    return {key: shared[str(value)] for key, value in values.items() if str(value) in shared}
+
+
+def _told(cls: type[Any], key: str) -> str:
+    """What a docstring says after `key:`, also where several keys stand before the colon."""
+    names = r"(?:\w+, )*"
+    begin, end = rf"(?:^|[.\n]\s*){names}{key}(?:, \w+)*: ", rf"(?=\.\s+{names}\w+: |\n\n|\Z)"
+    for base in cls.__mro__:
+        found = re.search(f"{begin}(.+?){end}", inspect.cleandoc(base.__dict__.get("__doc__") or ""), re.DOTALL)
+        if found:
+            return " ".join(found[1].split()).rstrip(".")
+    return ""
+
+
+def _first(text: str) -> str:
+    """The first sentence; "et al." and "Fig." end none."""
+    return re.split(r"(?<!et al)(?<!Fig)\. (?=[A-Z])", text)[0].rstrip(".")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").strip()
+
+
+if __name__ == "__main__":
+    main()

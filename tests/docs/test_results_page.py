@@ -1,0 +1,91 @@
+"""The page about results names every file and every column that runs write, and no other."""
+
+import csv
+import json
+import re
+
+import pytest
+from command import run
+from page_blocks import ROOT
+
+from fedpriv.accountants.events import STATUSES
+from fedpriv.loop import PHASES
+from fedpriv.records import TABLES
+
+PAGE = (ROOT / "docs" / "reference" / "results.md").read_text()
+SMALL = ["rounds=1", "preset.local_epochs=1", "preset.silo_epochs=1", "quiet=true"]
+RUNS = {
+    "default": ["rounds=2"],
+    "training": ["evaluate_training=true", "optimum=0.1"],
+    "held out": ["data=digits", "allocator.local_test_from=1", "model=linear"],
+    "survival": ["data=tcga_brca", "allocator.n_users=12"],
+    "shuffled": ["algo=prox_sgd", "aggregation=shuffle", "algo.epsilon=8"],
+    "secure": ["aggregation=secagg"],
+}
+HYDRA = {".hydra"}
+
+
+def section(name):
+    return PAGE.split(f"## {name}\n")[1].split("\n## ")[0]
+
+
+def documented(name):
+    """The names in the first column of a section's table."""
+    cells = re.findall(r"^\| (`[^|]+`) \|", section(name), re.MULTILINE)
+    return {word for cell in cells for word in re.findall(r"`([\w .]+)`", cell)}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory, small_root):
+    root = tmp_path_factory.mktemp("results")
+    for name, words in RUNS.items():
+        small = [word for word in SMALL if word.split("=")[0] not in {w.split("=")[0] for w in words}]
+        done = run(*small, *words, f"data.root={small_root}", f"hydra.run.dir='{name}'", cwd=root)
+        assert done.returncode == 0, done.stderr
+    return root
+
+
+def columns(folder, table):
+    with open(folder / table, newline="") as file:
+        return next(csv.reader(file))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_files_are_those_of_the_page(folders, name):
+    files = {path.name for path in (folders / name).iterdir()} - HYDRA
+    assert files == first_table()
+
+
+def first_table():
+    """The files of the table at the top."""
+    top = PAGE.split("\n## ")[0]
+    return set(re.findall(r"^\| `([\w.]+)` \|", top, re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("table", ["epsilon.csv", "timings.csv", "traffic.csv", "begun.csv"])
+def test_columns_are_those_of_the_page(folders, name, table):
+    assert set(columns(folders / name, table)) == documented(table)
+
+
+def test_metrics_are_those_of_the_page(folders):
+    written = {column for name in RUNS for column in columns(folders / name, "metrics.csv")}
+    local = {column for column in written if column.startswith("local_")}
+    assert local
+    assert written - local == documented("metrics.csv") - {"local_accuracy"}
+
+
+def test_status_is_that_of_the_page(folders):
+    always = documented("status.json") - {"left_out"}
+    for name in RUNS:
+        assert set(json.loads((folders / name / "status.json").read_text())) == always
+
+
+def test_values_that_are_listed_are_those_of_the_code(folders):
+    assert {*TABLES, "begun.csv", "status.json"} <= first_table()
+    assert set(PHASES) < documented("timings.csv")
+    row = re.search(r"^\| `status` \| (.+) \|$", section("epsilon.csv"), re.MULTILINE)
+    assert {word.strip("` ") for word in row[1].split(",")} == set(STATUSES)
+    observers = re.search(r"^\| `observer` \| (.+) \|$", section("epsilon.csv"), re.MULTILINE)
+    with open(folders / "shuffled" / "epsilon.csv", newline="") as file:
+        assert {row["observer"] for row in csv.DictReader(file)} == set(re.findall("`([^`]+)`", observers[1]))

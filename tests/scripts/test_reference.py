@@ -1,0 +1,64 @@
+"""The configuration reference is what its script writes now, and says something of every key."""
+
+import pytest
+import yaml
+
+from fedpriv.config import GROUPS
+from scripts import reference
+
+
+def test_the_page_is_current():
+    assert reference.page() == reference.PAGE.read_text(), "run python -m scripts.reference"
+
+
+def test_every_file_of_every_group_has_its_section():
+    text = reference.PAGE.read_text()
+    for group in GROUPS:
+        for file in (reference.CONF / group).glob("*.yaml"):
+            assert f"### {group}={file.stem}\n" in text
+
+
+def test_no_key_is_without_a_meaning():
+    rows = [line for line in reference.PAGE.read_text().splitlines() if line.startswith("| `") and line.count("|") == 5]
+    assert len(rows) > 200
+    assert not [row for row in rows if row.endswith("|  |")]
+
+
+def test_every_key_of_a_file_is_there_with_its_default():
+    section = reference.PAGE.read_text().split("### algo=uldp_avg\n")[1].split("###")[0]
+    for key, value in yaml.safe_load((reference.CONF / "algo" / "uldp_avg.yaml").read_text()).items():
+        if key != "_target_":
+            assert f"| `{key}` | {reference._default(value)} |" in section
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "`null`"),
+        (True, "`true`"),
+        ("${preset.clip}", "`preset.clip`"),
+        ("${.n_silos}", "`n_silos`"),
+        ("${oc.env:FEDPRIV_DATA,null}", "`FEDPRIV_DATA`"),
+        ([64, 32], "`[64, 32]`"),
+    ],
+)
+def test_defaults_are_shown_as_they_are_typed(value, shown):
+    assert reference._default(value) == shown
+
+
+def test_meanings_come_from_docstrings_too():
+    class Example:
+        """An example.
+
+        first, second: what both are. third: another thing,
+        on two lines.
+
+        Not of any key.
+        """
+
+    assert [reference._told(Example, key) for key in ("first", "second", "third", "fourth")] == [
+        "what both are",
+        "what both are",
+        "another thing, on two lines",
+        "",
+    ]
