@@ -51,6 +51,8 @@ def test_runs_two_tiny_rounds(file, tmp_path, small_root):
         words.append("model=linear")
     if "batch_size:" in file.read_text():  # meant for real records
         words.append("algo.batch_size=4")
+    if "allocator.n_silos:" in file.read_text():
+        words.append("allocator.n_silos=3,5")
     if "private_weighting" in file.read_text():
         words += ["aggregation.key_bits=512", "aggregation.n_max=120", "aggregation.count_cap=20"]
     jobs = compose_jobs(CommandLine.parse(["-m", *words]), conf_dir())
