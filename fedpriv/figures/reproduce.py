@@ -1,7 +1,8 @@
 """Regenerate the papers' figures: `fedpriv reproduce [--profile paper] [paper/figure ...]`.
 
-Most are an experiment (a sweep) and its drawing. Without names: those that need no data set of their own. Results go to
-outputs/<name>/<time>, figure.png beside them.
+Most are an experiment (a sweep) and its drawing. Without names: those that need no data set of their own; `all` is
+every one. Results go to outputs/<name>/<time>, figure.png beside them, and outputs/figures/index.html shows all that
+have been drawn.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +24,7 @@ from fedpriv.figures import (
     claimed_noise,
     error_tradeoff,
     excess_risk,
+    gallery,
     group_privacy,
     noisy_steps,
     optimality_gap,
@@ -198,15 +201,18 @@ def main(words: list[str]) -> None:
     parser.add_argument("names", nargs="*", default=DEFAULT, help=", ".join(FIGURES))
     parser.add_argument("--profile", choices=("quick", "paper"), default="quick")
     args = parser.parse_args(words)
-    for name in args.names:
+    names = [*FIGURES] if args.names == ["all"] else args.names
+    for name in names:
         if name not in FIGURES:
             raise FedprivError(f"{name}: no such figure; {near(name, FIGURES)}allowed: {', '.join(FIGURES)}")
     failed = []
-    for name in args.names:
-        folder = Path("outputs") / name / f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
+    for name in names:
+        folder, start = Path("outputs") / name / f"{datetime.now():%Y-%m-%d_%H-%M-%S}", time.monotonic()
         if FIGURES[name](folder, args.profile):
+            gallery.about(folder, name, profile=args.profile, seconds=time.monotonic() - start)
             print(folder / "figure.png")
         else:
             failed.append(name)
+    print(gallery.write(Path("outputs")))
     if failed:
         raise FedprivError(f"not drawn: {', '.join(failed)}")

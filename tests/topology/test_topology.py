@@ -26,7 +26,7 @@ def times_met(partitions):
 
 
 @pytest.mark.parametrize(("n", "size", "classes"), [(9, 3, 4), (15, 3, 7), (21, 3, 10), (27, 3, 13), (16, 4, 5)])
-def test_numbers_that_the_issue_names_are_optimal_and_quick(n, size, classes):
+def test_small_numbers_are_optimal_and_quick(n, size, classes):
     designed.cache_clear()
     begun = time.monotonic()
     partitions = designed(n, size)
