@@ -39,6 +39,7 @@ def about(folder: Path, name: str, *, profile: str, seconds: float) -> None:
         "seconds": round(seconds, 1),
         "processors": os.cpu_count(),
     }
+    folder.mkdir(parents=True, exist_ok=True)
     replace_file(folder / ABOUT, (json.dumps(facts, indent=2) + "\n").encode())
 
 

@@ -146,7 +146,7 @@ def _job(folder: Path) -> tuple[str, int, str]:
 
 def _line_names(rows: Sequence[tuple[str, list[Group]]]) -> dict[int, str]:
     """What each group's line is called: its method, or all of its name beside another group of this method."""
-    names = {}
+    names: dict[int, str] = {}
     for _, members in rows:
         methods = Counter(group.method for group in members)
         names |= {id(group): group.method if methods[group.method] == 1 else group.name for group in members}
