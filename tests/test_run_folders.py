@@ -113,20 +113,27 @@ def test_every_cut_is_mended_or_named(name, broken, whole):
 
 
 class Disk:
-    """A disk with room for so many bytes, in place of `write` of the files that a run keeps."""
+    """A disk with room for so many bytes, in place of `write` of the files that a run keeps. wrong: what it says then;
+    with EROFS it can only be read from there on."""
 
-    def __init__(self, room):
-        self.room = room
+    def __init__(self, room, wrong=errno.ENOSPC):
+        self.room, self.wrong = room, wrong
+
+    @property
+    def error(self):
+        return OSError(self.wrong, os.strerror(self.wrong))
 
     def take(self, size):
         """How many bytes of a write fit; raises when none does."""
         taken = min(size, self.room)
         self.room -= taken
         if taken < size and taken == 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise self.error
         return taken
 
     def open(self, path, mode="r", *args, **kwargs):
+        if self.wrong == errno.EROFS and not self.room and mode not in ("r", "rb"):
+            raise OSError(self.wrong, os.strerror(self.wrong), str(path))
         file = open(path, mode, *args, **kwargs)  # noqa: SIM115  (whoever asked closes it)
         return file if mode in ("r", "rb") else Small(file, self)
 
@@ -146,7 +153,7 @@ class Small:
         taken = self.disk.take(len(content))
         self.file.write(content[:taken])
         if taken < len(content) and not self.raw:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise self.disk.error
         return taken
 
     def __enter__(self):
@@ -172,16 +179,16 @@ class _All:
             each.stop()
 
 
-def fills_up(folder, room, whole):
+def fills_up(folder, room, whole, wrong=errno.ENOSPC):
     """A run of six rounds on a disk with so much room; once there is more, it goes on."""
-    with Disk(room).full():
+    with Disk(room, wrong).full():
         done = run(*TINY, "rounds=6", f"hydra.run.dir={folder}", cwd=folder.parent)
     if done.returncode == 0:
         return
     assert done.returncode == 2, done.stderr
     [line] = [line for line in done.stderr.splitlines() if not line.startswith("round ")]
-    assert "No space left" in line
-    if (folder / "status.json").exists():
+    assert os.strerror(wrong) in line
+    if (folder / "status.json").exists() and wrong == errno.ENOSPC:
         assert read_status(folder)["state"] == "failed"
     if (folder / "config.yaml").exists():
         goes_on(folder, whole)
@@ -192,10 +199,17 @@ def test_a_full_disk_is_one_line_and_loses_nothing(room, tmp_path, whole):
     fills_up(tmp_path / "run", room, whole)
 
 
+@pytest.mark.parametrize("room", [0, 4_000, 30_000])
+def test_a_disk_that_can_only_be_read_from_then_on_is_one_line_as_well(room, tmp_path, whole):
+    """What a failing disk becomes. Nothing can be written into status.json then."""
+    fills_up(tmp_path / "run", room, whole, wrong=errno.EROFS)
+
+
 @pytest.mark.slow
-def test_disks_of_twenty_sizes(tmp_path, whole):
+@pytest.mark.parametrize("wrong", [errno.ENOSPC, errno.EROFS])
+def test_disks_of_twenty_sizes(tmp_path, whole, wrong):
     for step in range(20):
-        fills_up(tmp_path / str(step), 50 + 5_000 * step, whole)
+        fills_up(tmp_path / str(step), 50 + 5_000 * step, whole, wrong)
 
 
 def test_half_a_line_of_what_was_begun_is_no_beginning(tmp_path):
