@@ -113,6 +113,7 @@ def run(args: list[str]) -> None:
 
     from fedpriv.compose import CommandLine, each_job
     from fedpriv.config import build_resolved, resolved
+    from fedpriv.results import RunFolder
     from fedpriv.stacked import Job, Stacked, drawn, own_launcher, own_sweeper
 
     line = CommandLine.parse(args)
@@ -133,6 +134,7 @@ def run(args: list[str]) -> None:
     if resume is not None:
         _resume(line, str(resume), number + 1)
     elif not multirun:
+        RunFolder(Path(target)).require_free()  # before Hydra writes its records there
         _hydra(args, conf_dir(), existing)
     elif launcher:
         jobs = drawn(jobs, sweeper, line) if sweeper else jobs

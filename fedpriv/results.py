@@ -49,15 +49,13 @@ class RunFolder:
 
     def begin(self, config_yaml: str) -> Begun:
         """The same, locked for the run; nothing is written where another process runs."""
-        taken = FedprivError(f"hydra.run.dir={self.path}: holds a run already; resume={self.path} continues it")
-        if (self.path / STATUS).exists():
-            raise taken
+        self.require_free()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             begun = Begun(self.path)
             try:
                 if not begun.new:
-                    raise taken
+                    raise self._taken
                 replace_file(self.path / CONFIG, config_yaml.encode())
             except BaseException:
                 begun.close()
@@ -65,6 +63,15 @@ class RunFolder:
         except OSError as error:
             raise FedprivError(f"hydra.run.dir={self.path}: cannot write there ({error.strerror})") from error
         return begun
+
+    def require_free(self) -> None:
+        """Raises FedprivError when the folder holds a run."""
+        if (self.path / STATUS).exists():
+            raise self._taken
+
+    @property
+    def _taken(self) -> FedprivError:
+        return FedprivError(f"hydra.run.dir={self.path}: holds a run already; resume={self.path} continues it")
 
     def append(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows to a table; the first row ever written names the columns, later ones must have the same."""

@@ -31,7 +31,7 @@ from fedpriv.durable import replace_file
 from fedpriv.errors import FedprivError, require
 from fedpriv.help import conf_dir
 from fedpriv.lockstep import LockStep
-from fedpriv.results import RunFolder
+from fedpriv.results import CONFIG, RunFolder
 from fedpriv.trials import RandomNumber
 
 if TYPE_CHECKING:
@@ -72,8 +72,9 @@ class Job:
     def run(self, pool: Executor) -> None:
         """Run it, or go on with what its folder has. Whatever fails stays with this run."""
         try:
-            (self.folder / ".hydra").mkdir(parents=True, exist_ok=True)
-            replace_file(self.folder / ".hydra" / "overrides.yaml", OmegaConf.to_yaml(self.words).encode())
+            if not (self.folder / CONFIG).exists():  # else it has them, or is another run's
+                (self.folder / ".hydra").mkdir(parents=True, exist_ok=True)
+                replace_file(self.folder / ".hydra" / "overrides.yaml", OmegaConf.to_yaml(self.words).encode())
             go(self.experiment, self.config_yaml, self.folder, origin=self.origin, pool=pool, quiet=True)
         except Exception as failure:
             self.failure = failure

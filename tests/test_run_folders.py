@@ -335,3 +335,13 @@ def test_a_damaged_line_is_named(tmp_path):
     (tmp_path / "timings.csv").write_bytes(b"round,plan\n1,0\n\n2,0\n")
     with pytest.raises(FedprivError, match=r"timings\.csv is damaged"):
         RunFolder(tmp_path).tables.rounds("timings.csv")
+
+
+@pytest.mark.parametrize("words", [("hydra.run.dir=it/0",), ("-m", "hydra/launcher=stacked", "hydra.sweep.dir=it")])
+def test_a_run_that_is_refused_leaves_the_others_records_alone(words, tmp_path):
+    assert run("-m", *TINY, "rounds=1", "hydra.sweep.dir=it", cwd=tmp_path).returncode == 0
+    files = [path for path in (tmp_path / "it" / "0").rglob("*") if path.is_file()]
+    before = {path: path.read_bytes() for path in files}
+    done = run(*words, *TINY, "rounds=1", "algo.clip=3", cwd=tmp_path)
+    assert done.returncode == 2
+    assert {path: path.read_bytes() for path in files} == before
