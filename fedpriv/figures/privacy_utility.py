@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,7 @@ def draw(
         left.set_title(setting or title or "utility on the test split", fontsize=8)
     if title and any(setting for setting, _ in rows):
         figure.suptitle(title, fontsize=9)
-    _finish(figure, runs, out)
+    _finish(figure, lines, out)
     _write(curves, out.with_suffix(".csv"))
 
 
@@ -233,13 +233,25 @@ def _epsilon_panel(axis: Axes, curves: Sequence[_Curves], delta: float) -> None:
     _ticks(axis)
 
 
-def _finish(figure: Figure, runs: Sequence[Run], out: Path) -> None:
+def _finish(figure: Figure, lines: Sequence[Line], out: Path) -> None:
+    runs = [run for line in lines for run in line.group.runs]
+    epochs = {run.config.get("algo", {}).get("local_epochs") for run in runs} - {None}
+    facts = [
+        _counts({run.records for run in runs} - {None}, "training records"),
+        _counts({int(run.metrics["round"].iloc[-1]) for run in runs}, "rounds"),
+        _counts(epochs, "local epochs"),
+        ", ".join(dict.fromkeys(f"unit {line.unit}, {line.adjacency}" for line in lines)),
+    ]
     if any(run.randomness == "simulation" for run in runs):
-        figure.supxlabel(
-            "simulation: noise is seeded, the epsilons are those of the same run with real noise", fontsize=6
-        )
+        facts.append("simulation: noise is seeded, the epsilons are those of the same run with real noise")
+    figure.supxlabel("; ".join(filter(None, facts)), fontsize=6)
     figure.savefig(out, dpi=200)
     plt.close(figure)
+
+
+def _counts(numbers: Collection[Any], what: str) -> str:
+    """All of them, ascending; nothing of none."""
+    return f"{' or '.join(f'{number:,}' for number in sorted(numbers))} {what}" if numbers else ""
 
 
 def _write(curves: Sequence[_Curves], path: Path) -> None:

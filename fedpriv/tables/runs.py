@@ -21,7 +21,8 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAM
 
 @dataclass(frozen=True)
 class Run:
-    """One run's tables and the labels of its status file. observer: whose epsilon the run is known by."""
+    """One run's tables and the labels of its status file. observer: whose epsilon it is known by. records: how many
+    train; None in folders of earlier versions."""
 
     folder: Path
     label: str
@@ -32,6 +33,7 @@ class Run:
     epsilon: pd.DataFrame
     config: dict[str, Any] = field(default_factory=dict)
     observer: str = RELEASED_MODEL
+    records: int | None = None
 
     @property
     def seed(self) -> int:
@@ -86,7 +88,8 @@ def read_run(folder: Path, say: Callable[[str], None] = on_stderr) -> Run | None
             raise ValueError("a table lacks rows or columns")
     except UNREADABLE as error:
         raise FedprivError(f"{folder}: its files cannot be read ({' '.join(str(error).split()) or error!r})") from error
-    return Run(folder, **described, metrics=metrics, epsilon=epsilon, config=config, observer=observer)
+    records = status.get("records")
+    return Run(folder, **described, metrics=metrics, epsilon=epsilon, config=config, observer=observer, records=records)
 
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where PyYAML was built with it
