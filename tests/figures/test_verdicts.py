@@ -46,21 +46,19 @@ def test_counterexamples_are_counted():
 
 @pytest.mark.parametrize(("name", "silos"), [("lowy/fig5", 12), ("lowy/fig4", 25)])
 def test_the_order_of_methods_is_that_of_the_table(name, silos):
-    """Refuted as soon as MB-SGD wins anywhere; the text says at how many epsilons."""
-    choices, one = measured.read().get(silos, []), verdicts()[name]
-    if not choices:
-        assert one.verdict == "open"
-        return
+    """The paper's order is refuted as soon as MB-SGD beats SPIDER anywhere; the text says at how many epsilons."""
+    error = {(c.calibration, c.method, c.epsilon): c.error for c in measured.read()[silos]}
     wins = {
         noise: sum(
-            min((c for c in choices if (c.calibration, c.epsilon) == (noise, epsilon)), key=lambda c: c.error).method
-            == measured.MINIBATCH
-            for epsilon in sorted({c.epsilon for c in choices if c.calibration == noise})
+            value < error[noise, measured.SPIDER, epsilon]
+            for (by, method, epsilon), value in error.items()
+            if (by, method) == (noise, measured.MINIBATCH)
         )
         for noise in measured.NOISES
     }
+    one = verdicts()[name]
     assert one.verdict == ("refuted" if any(wins.values()) else "confirmed")
-    assert f"MB-SGD wins at {wins['certified']} of 7 epsilons at equal certificates" in one.found
+    assert f"MB-SGD beats SPIDER at {wins['certified']} of 7 epsilons at equal certificates" in one.found
     assert f"at {wins['paper']} with the paper's noise" in one.found
 
 
