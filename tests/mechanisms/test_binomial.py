@@ -132,3 +132,58 @@ def test_only_counts_are_noised(encoding):
 def test_impossible_values_are_refused(values, key):
     with pytest.raises(ConfigError, match=key):
         Binomial(*values)
+
+
+def test_noise_that_hides_counts_without_the_silent_silos():
+    """Whoever knows nothing of the noise may still have to do without that of the silent ones' share."""
+    target, size = gaussian_noise(1.0, 1.0, 1e-5), 10
+    for silent, shares in ((0.3, 1.0), (0.3, 0.5), (0.0, 0.5)):
+        mechanism = Binomial(1.0, 1.0, silent=silent).hiding(target, size, shares=shares)
+        assert 0.98 <= cost(mechanism, size, 1e-5, shares=shares) <= 1 + 1e-6
+    with pytest.raises(ConfigError, match=r"mechanism\.silent=0\.5"):
+        Binomial(1.0, 1.0, silent=0.5).hiding(target, size, shares=0.5)
+
+
+def test_sensitivities_are_in_units_of_the_clip():
+    mechanism = Binomial(1.0, 10.0)
+    assert mechanism.event() == mechanism.event(sensitivity=1.0)
+    assert mechanism.event().noise_multiplier == pytest.approx(
+        2 * mechanism.event(sensitivity=2.0).noise_multiplier, rel=1e-3
+    )
+    encoding = mechanism.count_encoding(3)
+    mechanism.check_encoding(3, encoding)
+    with pytest.raises(ConfigError, match="other sensitivities"):
+        mechanism.check_encoding(3, encoding, 2.0)
+
+
+@pytest.mark.parametrize(("clip", "levels"), [(1.0, 4096), (0.1, 256)])
+def test_no_share_is_expected_beyond_sixteen_deviations(clip, levels):
+    mechanism = Binomial(clip, 8.0, levels=levels)
+    deviation = 8.0 * clip / math.sqrt(5)
+    assert mechanism.noise_bound(5) == pytest.approx(16 * deviation, rel=1e-3)
+    share = mechanism.noise_share(20_000, 5, np.random.default_rng(0), encoding=mechanism.count_encoding(5))
+    assert 3 * deviation < np.abs(share).max() < mechanism.noise_bound(5)
+
+
+def test_what_a_certificate_rests_on_is_said():
+    mechanism = Binomial(1.0, 1.0)
+    assert mechanism.assumptions(None, real=True) == (
+        "binomial noise of the operating system's bits",
+        "every silo adds its noise",
+    )
+    seeded, quiet = Binomial(1.0, 1.0, silent=0.25).assumptions(None, real=False)
+    assert "numpy" in seeded
+    assert quiet == "at most 0.25 of the silos add no noise"
+
+
+def test_the_ends_of_what_is_allowed():
+    assert Binomial(1.0, 0.0, levels=2).levels == 2
+    for values in ((math.inf, 1.0), (1.0, math.inf)):
+        with pytest.raises(ConfigError, match="finite"):
+            Binomial(*values)
+
+
+@pytest.mark.parametrize("ask", [lambda m: m.count_encoding(3), lambda m: m.hiding(1.0, 3), lambda m: m.of_bits(2, 4)])
+def test_other_mechanisms_count_nothing(ask):
+    with pytest.raises(ConfigError, match="aggregation=shuffle counts bits"):
+        ask(Gaussian(1.0, 1.0))

@@ -2,8 +2,10 @@
 
 import mpmath
 import pytest
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
-from fedpriv.mechanisms.calibration import gaussian_noise, zcdp_noise
+from fedpriv.accountants.combined import RdpAndPld
+from fedpriv.mechanisms.calibration import composed_noise, gaussian_noise, zcdp_noise
 
 POINTS = [(0.1, 1e-5), (1.0, 1e-5), (1.0, 1e-9), (8.0, 1e-3), (30.0, 1e-6)]
 
@@ -29,3 +31,29 @@ def test_zcdp_noise_turns_rho_into_epsilon(epsilon, delta):
     """Noise z makes rho / z^2 of a formula that gives rho at 1 (Bun, Steinke 2016, Proposition 1.3)."""
     rho = 3.7 / zcdp_noise(3.7, epsilon, delta) ** 2
     assert rho + 2 * mpmath.sqrt(rho * mpmath.log(1 / delta)) == pytest.approx(epsilon, rel=1e-12)
+
+
+def sampled(rate, factor, times=20):
+    return [(PoissonSampledDpEvent(rate, GaussianDpEvent(factor)), times)]
+
+
+def spent(composition):
+    return min(RdpAndPld(1e-5).epsilons(composition, "add/remove").values())
+
+
+def test_of_several_compositions_the_costliest_keeps_the_budget():
+    """Silos of other sizes sample at other rates; whichever comes first."""
+    alone = [composed_noise(lambda f, q=q: [sampled(q, f)], "add/remove", 1.0, 1e-5) for q in (0.05, 0.3)]
+    assert alone[1] > 1.5 * alone[0]
+    for rates in ((0.05, 0.3), (0.3, 0.05)):
+        factor = composed_noise(lambda f, rates=rates: [sampled(q, f) for q in rates], "add/remove", 1.0, 1e-5)
+        assert factor == pytest.approx(alone[1], rel=2e-3)
+        assert max(spent(sampled(q, factor)) for q in rates) <= 1.0
+
+
+def test_plain_gaussians_are_solved_exactly_and_sampled_ones_beside_them_are_not():
+    whole = composed_noise(lambda f: [[(GaussianDpEvent(f), 1)]], "add/remove", 1.0, 1e-5)
+    assert whole == gaussian_noise(1.0, 1.0, 1e-5)
+    both = composed_noise(lambda f: [[(GaussianDpEvent(f), 1)], sampled(0.9, f)], "add/remove", 1.0, 1e-5)
+    assert both > 1.5 * whole
+    assert spent(sampled(0.9, both)) <= 1.0
