@@ -219,6 +219,7 @@ def _locate(path: str, group: str) -> Any:
 
 def typed(cls: type, values: dict[str, Any], prefix: str) -> Any:
     """An instance of dataclass `cls` from untrusted `values`, each checked against its field's type."""
+    require(isinstance(values, dict), prefix, values, "keys with values below it")
     dotted = f"{prefix}." if prefix else ""
     names = [f.name for f in fields(cls)]
     for key in values:

@@ -345,3 +345,11 @@ def test_a_run_that_is_refused_leaves_the_others_records_alone(words, tmp_path):
     done = run(*words, *TINY, "rounds=1", "algo.clip=3", cwd=tmp_path)
     assert done.returncode == 2
     assert {path: path.read_bytes() for path in files} == before
+
+
+def test_a_configuration_that_was_cut_after_a_group_s_name_is_one_line(broken):
+    text = (broken / "config.yaml").read_text()
+    (broken / "config.yaml").write_text(text[: text.index("preset:") + len("preset:")])
+    done = run(f"resume={broken}", cwd=broken.parent)
+    assert done.returncode == 2
+    assert done.stderr.startswith("fedpriv: preset=None: ")
