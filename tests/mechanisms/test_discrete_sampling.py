@@ -205,3 +205,27 @@ def test_a_uniform_number_is_compared_with_an_exponential_to_the_last_bit(numera
         script = Script(*more)
         assert below_exponential(word, 53, numerator, denominator, script) == expected
         assert not script.numbers
+
+
+class Asked:
+    """Hands on a generator's numbers, and keeps the ranges that it was asked for."""
+
+    def __init__(self):
+        self.rng, self.ranges = np.random.default_rng(0), set()
+
+    def bytes(self, length):
+        return self.rng.bytes(length)
+
+    def integers(self, low, high, size):
+        self.ranges.add((low, high))
+        return self.rng.integers(low, high, size=size, dtype=np.uint64).astype(np.int64)
+
+
+@pytest.mark.parametrize("sigma", [1, 1000, 2**40])
+def test_bits_that_go_on_from_the_first_ones_are_whole_and_uniform(sigma):
+    """Fewer of them, or a range without its end, would change probabilities too little for any count of samples."""
+    rng = Asked()
+    discrete_gaussian(sigma, 300_000, rng)
+    assert rng.ranges == {(0, 2**46), (0, 2**37)}
+    bins_of(sigma)._refined(2**61, rng)
+    assert rng.ranges == {(0, 2**46), (0, 2**37), (0, 2**62)}
