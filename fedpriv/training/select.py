@@ -76,10 +76,10 @@ def check_trainer(
 
 
 def _by_size(problem: LocalProblem, rows: np.ndarray) -> Selection:
-    links = compile_layers(problem.model, problem.shape)
-    fast = compiled(problem, links) if problem.cost.parameters < COMPILED_LIMIT else None
+    fast = compiled(problem) if problem.cost.parameters < COMPILED_LIMIT else None
     if fast is not None:
         return _all_by(fast, rows)
+    links = compile_layers(problem.model, problem.shape)
     if links is not None:
         return _all_by(Stacked(problem, links), rows)
     light = (rows * problem.cost.products < PRODUCTS_LIMIT) & (problem.cost.parameters < PARAMETERS_LIMIT)
@@ -97,7 +97,7 @@ def _by_size(problem: LocalProblem, rows: np.ndarray) -> Selection:
 
 
 def _compiled(problem: LocalProblem, rows: np.ndarray) -> Selection:
-    trainer = compiled(problem, compile_layers(problem.model, problem.shape))
+    trainer = compiled(problem)
     if trainer is None:
         reason = "needs a C++ compiler" if library() is None else "knows not this network, loss, optimiser or device"
         raise ConfigError("trainer", "compiled", f"auto, stacked or sequential here: it {reason}")

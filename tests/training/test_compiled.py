@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from one_by_one import PROBLEMS, STREAMS, as_array, assert_same, mlp, one_by_one, silo, trained
-from test_layers import FEATURES
+from one_by_one import PROBLEMS, STREAMS, as_array, assert_same, cnn, mlp, one_by_one, silo, trained
+from test_layers import FEATURES, IMAGES
 from torch import nn
 
 from fedpriv.streams import branch
@@ -34,6 +34,7 @@ def wide(inputs=19, outputs=35):
 
 
 NETWORKS = {
+    "cnn": PROBLEMS["cnn"],
     "mlp": PROBLEMS["mlp"],
     "linear-binary": PROBLEMS["linear-binary"],
     "mlp-binary": (lambda: mlp(outputs=1), (6,), BinaryClassification()),
@@ -62,10 +63,10 @@ def test_every_recipe_equals_one_by_one(name, recipe, corrected):
 
 
 @pytest.mark.parametrize("recipe", [Recipe(1, None, 0.1), Recipe(2, 4, 0.1)], ids=["gradient", "steps"])
-@pytest.mark.parametrize("name", [name for name in FEATURES if name != "projection"])
+@pytest.mark.parametrize("name", [name for name in (*FEATURES, *IMAGES) if "projection" not in name])
 def test_layer_against_autograd(name, recipe):
-    model, task = FEATURES[name], Classification()
-    theta, data = flatten(model), silo([3, 9, 1, 6], (7,), task)
+    (model, shape), task = (FEATURES[name], (7,)) if name in FEATURES else (IMAGES[name], (2, 8, 10)), Classification()
+    theta, data = flatten(model), silo([3, 9, 1, 6], shape, task)
     want = one_by_one(model, theta, data, task, recipe)
     assert_same(trained(model, theta, data, task, recipe, execution=COMPILED), want, theta)
 
@@ -75,8 +76,9 @@ def test_layer_against_autograd(name, recipe):
     counts=st.lists(st.integers(1, 200), min_size=1, max_size=8),
     size=st.one_of(st.none(), st.integers(1, 70)),
     epochs=st.integers(1, 3),
-    name=st.sampled_from(sorted(NETWORKS)),
+    name=st.sampled_from(sorted(set(NETWORKS) - {"cnn"})),  # whose maxima change place within rounding
 )
+@example(counts=[125, 1, 148, 200], size=15, epochs=1, name="cnn")
 def test_any_record_counts(counts, size, epochs, name):
     model, theta, _, task = problem(name)
     data, recipe = silo(counts, NETWORKS[name][1], task), Recipe(epochs, size, 0.01)
@@ -97,6 +99,8 @@ DROPPING = {
     "both": lambda: nn.Sequential(*dropping(0.5)[:-1], nn.Dropout(0.2), nn.Linear(12, 3)),
     "records and before the loss": lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(6, 3), nn.Dropout(0.5)),
     "all": lambda: nn.Sequential(nn.Linear(6, 12), nn.Dropout(1.0), nn.Linear(12, 3)),
+    "channels": lambda: cnn(p=0.5),
+    "channels of other odds": lambda: cnn(p=0.3),
     "more layers than a word has bits": lambda: dropping(0.5, 34),
 }
 
@@ -106,7 +110,7 @@ DROPPING = {
 def test_dropout_is_that_of_the_stacked_trainer(name, size):
     torch.manual_seed(3)
     model, task, recipe = DROPPING[name](), Classification(), Recipe(35 if size == 8 else 3, size, 0.02)
-    theta, data = flatten(model), silo(COUNTS, (6,), task)
+    theta, data = flatten(model), silo(COUNTS, (1, 12, 12) if "channels" in name else (6,), task)
     got = trained(model, theta, data, task, recipe, execution=COMPILED)
     want = trained(model, theta, data, task, recipe, execution=STACKED)
     assert_same(got, want, theta, rows=150)

@@ -95,7 +95,7 @@ def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.workspace.argtypes = [ctypes.c_void_p]
     loaded.train.restype = loaded.draw.restype = loaded.order.restype = None
     loaded.train.argtypes = [ctypes.c_void_p] * 3
-    words = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
-    loaded.draw.argtypes = words
-    loaded.order.argtypes = [ctypes.c_uint64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    key, number, address = ctypes.c_uint64, ctypes.c_int64, ctypes.c_void_p
+    loaded.draw.argtypes = [key, key, number, number, number, address]
+    loaded.order.argtypes = [key, number, address, address, address]
     return loaded

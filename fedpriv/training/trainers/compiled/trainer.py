@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -12,8 +13,7 @@ import torch
 
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result, Users
 from fedpriv.training.trainers.buffers import epochs_a_word
-from fedpriv.training.trainers.compile_layers import Link
-from fedpriv.training.trainers.compiled.chain import DROPOUT, LOSSES, LayerSpec, layer_specs, word_names
+from fedpriv.training.trainers.compiled.chain import DROPOUT, LOSSES, LayerSpec, known_specs, word_names
 from fedpriv.training.trainers.compiled.library import library
 
 ROWS_AT_ONCE = 64
@@ -42,7 +42,7 @@ class ProblemSpec(ctypes.Structure):
         ("layers", ctypes.c_void_p),
         *(
             (name, ctypes.c_int64)
-            for name in ("n_layers", "size", "outputs", "loss", "epochs", "batch", "rows", "most")
+            for name in ("n_layers", "features", "size", "outputs", "loss", "epochs", "batch", "rows", "most")
         ),
         *((name, ctypes.c_double) for name in ("lr", "proximal")),
         *((name, ctypes.c_void_p) for name in ("start", "correction")),
@@ -63,11 +63,11 @@ class UsersSpec(ctypes.Structure):
 class Compiled(BlockTrainer):
     """Trains blocks of any users, on `execution.workers` threads, each of which takes users of its own."""
 
-    def __init__(self, problem: LocalProblem, layers: Sequence[LayerSpec]) -> None:
+    def __init__(self, problem: LocalProblem, layers: ctypes.Array[LayerSpec]) -> None:
         loaded = library()
         assert loaded is not None
         self.problem, self.loaded = problem, loaded
-        self.layers = (LayerSpec * len(layers))(*layers)
+        self.layers = layers
         self.loss, self.labels = LOSSES[type(problem.task)]
         self.start = problem.start.numpy()
         self.correction = None if problem.correction is None else problem.correction.numpy()
@@ -118,6 +118,7 @@ class Compiled(BlockTrainer):
         problem = ProblemSpec(
             layers=ctypes.addressof(self.layers),
             n_layers=len(self.layers),
+            features=math.prod(self.problem.shape),
             size=len(self.start),
             outputs=self.layers[-1].outputs,
             loss=self.loss,
@@ -147,12 +148,8 @@ class Compiled(BlockTrainer):
         self.loaded.train(ctypes.byref(problem), ctypes.byref(work), aligned)
 
 
-def compiled(problem: LocalProblem, links: Sequence[Link] | None) -> Compiled | None:
-    """The trainer of the chain `links`, or None where the problem or the machine is not one for it."""
-    known = links is not None and type(problem.task) in LOSSES and problem.recipe.optimizer.plain
-    if not known or problem.start.device.type != "cpu" or problem.dtype != torch.float32:
-        return None
-    layers = layer_specs(links or [], problem.shape)
-    if layers is None or library() is None:
-        return None
-    return Compiled(problem, layers)
+def compiled(problem: LocalProblem) -> Compiled | None:
+    """The trainer of the problem, or None where the problem or the machine is not one for it."""
+    known = type(problem.task) in LOSSES and problem.recipe.optimizer.plain and problem.dtype == torch.float32
+    layers = known_specs(problem.model, problem.shape) if known and problem.start.device.type == "cpu" else None
+    return None if layers is None or library() is None else Compiled(problem, layers)

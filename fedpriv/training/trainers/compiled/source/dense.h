@@ -9,14 +9,15 @@ class Dense final : public Layer {
   Dense(Context& c, int64_t inputs, int64_t outputs, bool biased, bool lowest)
       : c(c), n(inputs), m(outputs), n_row(padded(n)), m_row(padded(m)), biased(biased), lowest(lowest),
         weights(c.parameters.place(n * m_row)), bias(c.parameters.place(m)), y(c.memory.take<float>(c.rows * m_row)),
-        turned(c.memory.take<float>(m * n_row)) {
+        turned(c.memory.take<float>(m * n_row)), x_rows(multiples(c.memory, c.rows, n_row)),
+        g_rows(multiples(c.memory, c.rows, m_row)), columns(multiples(c.memory, std::max(n, m), 1)) {
     c.gradients.need(std::max(n_row, m_row));
   }
 
   float* forward(float* input, int64_t rows) override {
     x = input;
     const float* w = c.parameters.weights;
-    product({x, n_row, 1, n}, rows, w + weights, m_row, m_row, y, m_row, SetPlus{w + bias});
+    product({x, x_rows, columns, n}, rows, w + weights, m_row, m_row, y, m_row, SetPlus{w + bias});
     return y;
   }
 
@@ -27,9 +28,9 @@ class Dense final : public Layer {
       dot_products(g, rows, c.parameters.weights + weights, n, m_row, below);
     } else if (!lowest) {
       transpose(c.parameters.weights + weights, n, m, turned);
-      product({g, m_row, 1, m}, rows, turned, n_row, n_row, below, n_row, Set{});
+      product({g, g_rows, columns, m}, rows, turned, n_row, n_row, below, n_row, Set{});
     }
-    product({x, 1, n_row, rows}, n, g, m_row, m_row, target + weights, m_row, Add{c.parameters.scale});
+    product({x, columns, x_rows, rows}, n, g, m_row, m_row, target + weights, m_row, Add{c.parameters.scale});
     if (biased) add_rows(g, rows, m_row, target + bias, c.parameters.scale);
     return below;
   }
@@ -53,6 +54,7 @@ class Dense final : public Layer {
   const bool biased, lowest;
   const int64_t weights, bias;
   float *x = nullptr, *y, *turned;
+  const int64_t *x_rows, *g_rows, *columns;
 };
 
 // y = max(x, 0), in place; NaN stays. The gradient passes where y > 0.

@@ -2,12 +2,13 @@
 #pragma once
 #include "vectors.h"
 
-// The left factor. Element (i, k) lies at i * row + (k / run) * jump + (k % run) * step, with k below runs * run.
-// A plain matrix is one run; the patches of an image, and a transposed matrix, need no copy.
+// The left factor, of n columns: element (i, k) lies at rows[i] + columns[k]. With the tables exchanged it is its own
+// transpose, and the patches of an image need no copy.
 struct Left {
   const float* at;
-  int64_t row, step, run, runs = 1, jump = 0;
-  Left below(int64_t rows) const { return {at + rows * row, row, step, run, runs, jump}; }
+  const int64_t *rows, *columns;
+  int64_t n;
+  Left below(int64_t skipped) const { return {at, rows + skipped, columns, n}; }
 };
 
 // What becomes of a sum that belongs at p.
@@ -27,17 +28,18 @@ struct Add {
 template <int R, int V, class Put>
 inline void tile(Left left, const float* right, int64_t right_row, float* out, int64_t out_row, int64_t column, Put put) {
   vec sum[R][V] = {};
-  for (int64_t run = 0; run < left.runs; ++run) {
-    const float* l = left.at + run * left.jump;
-    for (int64_t k = 0; k < left.run; ++k, l += left.step, right += right_row) {
-      vec r[V];
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) r[v] = load(right + v * LANES);
+  const float* row[R];
 #pragma GCC unroll 16
-      for (int i = 0; i < R; ++i)
+  for (int i = 0; i < R; ++i) row[i] = left.at + left.rows[i];
+  for (int64_t k = 0; k < left.n; ++k, right += right_row) {
+    const int64_t at = left.columns[k];
+    vec r[V];
 #pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) sum[i][v] += l[i * left.row] * r[v];
-    }
+    for (int v = 0; v < V; ++v) r[v] = load(right + v * LANES);
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i)
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) sum[i][v] += row[i][at] * r[v];
   }
 #pragma GCC unroll 16
   for (int i = 0; i < R; ++i)

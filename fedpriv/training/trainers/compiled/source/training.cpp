@@ -5,25 +5,28 @@
 
 #include "dense.h"
 #include "dropout.h"
+#include "images.h"
 #include "losses.h"
 
 extern "C" {
 
-enum Kind : int64_t { DENSE, RELU, GROUP_NORM, DROPOUT };
+enum Kind : int64_t { DENSE, RELU, GROUP_NORM, DROPOUT, CONVOLUTION, MAX_POOL, FLATTEN };
 enum LossKind : int64_t { CROSS_ENTROPY, LOGISTIC };
 
-// A layer of `inputs` to `outputs` numbers of a record. flag: whether a Dense is biased, a GroupNorm affine, a Dropout
-// of probability 1/2. number: a Dropout's ordinal. threshold, real: a Dropout's; real: a GroupNorm's epsilon.
+// A layer of `inputs` to `outputs` features, or channels of images with the given sides (1 x 1: none). flag: whether a
+// Dense or Convolution is biased, a GroupNorm affine, a Dropout of probability 1/2. number: a Dropout's ordinal; whether
+// a Convolution reads records. threshold, real: a Dropout's; real: a GroupNorm's epsilon. zeros: around the image.
 struct LayerSpec {
   int64_t kind, inputs, outputs, flag, number, threshold;
   double real;
+  Sides sides, kernel, stride, zeros;
 };
 
-// What all users have in common. start, correction: (size,) in torch's order, correction may be null. rows: at once;
+// What all users have in common. features: numbers of a record. start, correction: (size,) in torch's order, correction may be null. rows: at once;
 // larger batches are computed in pieces. most: records of a user, at most.
 struct Problem {
   const LayerSpec* layers;
-  int64_t n_layers, size, outputs, loss, epochs, batch, rows, most;
+  int64_t n_layers, features, size, outputs, loss, epochs, batch, rows, most;
   double lr, proximal;
   const float *start, *correction;
   Names names;
@@ -46,15 +49,12 @@ namespace {
 
 class Trainer {
  public:
-  Trainer(const Problem& p, char* memory) : p(p), c{{memory}, p.rows, {}, {}, {}}, n(p.layers[0].inputs) {
-    bool lowest = true;
+  Trainer(const Problem& p, char* memory) : p(p), c{{memory}, p.rows, {}, {}, {}}, n(p.features) {
     for (int64_t i = 0; i < p.n_layers; ++i) {
-      layers.push_back(made(p.layers[i], lowest));
-      lowest = lowest && p.layers[i].kind != DENSE && p.layers[i].kind != GROUP_NORM;
+      const bool trains = p.layers[i].kind == DENSE || p.layers[i].kind == GROUP_NORM || p.layers[i].kind == CONVOLUTION;
+      if (trains && lowest < 0) lowest = i;
+      layers.push_back(made(p.layers[i], lowest == i));
     }
-    // Below the lowest layer with parameters nobody needs a gradient.
-    while (layers_below < p.n_layers && p.layers[layers_below].kind != DENSE && p.layers[layers_below].kind != GROUP_NORM)
-      ++layers_below;
     const int64_t size = c.parameters.size;
     start = c.memory.take<float>(size), weights = c.memory.take<float>(size), gradient = c.memory.take<float>(size);
     correction = c.memory.take<float>(size), x = c.memory.take<float>(p.rows * padded(n));
@@ -86,12 +86,20 @@ class Trainer {
 
  private:
   std::unique_ptr<Layer> made(const LayerSpec& s, bool lowest) {
+    const int64_t pixels = s.sides.pixels();
     switch (s.kind) {
       case DENSE: return std::make_unique<Dense>(c, s.inputs, s.outputs, s.flag, lowest);
+      case RELU: return std::make_unique<ReLU>(c, pixels * padded(s.inputs));
       case GROUP_NORM: return std::make_unique<GroupNorm>(c, s.inputs, float(s.real), s.flag);
-      case RELU: return std::make_unique<ReLU>(c, padded(s.inputs));
+      case CONVOLUTION: {
+        const Strides from = s.number ? Strides::record(s.inputs, s.sides) : Strides::layer(s.inputs, s.sides);
+        return std::make_unique<Convolution>(c, s.inputs, s.outputs, s.sides, s.kernel, s.stride, s.zeros, from, s.flag,
+                                             lowest);
+      }
+      case MAX_POOL: return std::make_unique<MaxPool>(c, s.inputs, s.sides, s.kernel);
+      case FLATTEN: return std::make_unique<Flatten>(c, s.inputs, s.sides);
       default:
-        return std::make_unique<Dropout>(c, words, p.names, s.number, s.inputs, 1, s.flag, int32_t(s.threshold),
+        return std::make_unique<Dropout>(c, words, p.names, s.number, s.inputs, pixels, s.flag, int32_t(s.threshold),
                                          float(s.real));
     }
   }
@@ -123,7 +131,7 @@ class Trainer {
     for (const auto& layer : layers) z = layer->forward(z, rows);
     float* g = c.gradients.one;
     loss.gradient(z, rows_of, rows, weight, g);
-    for (int64_t i = p.n_layers; i-- > layers_below;) g = layers[i]->backward(g, rows);
+    for (int64_t i = p.n_layers; i-- > lowest;) g = layers[i]->backward(g, rows);
   }
 
   // w -= lr (g + correction + mu (w - start))
@@ -141,7 +149,7 @@ class Trainer {
   Words words;
   const int64_t n;
   std::vector<std::unique_ptr<Layer>> layers;
-  int64_t layers_below = 0;
+  int64_t lowest = -1;  // layer with parameters: below it nobody needs a gradient
   float *start, *weights, *gradient, *correction, *x;
   uint64_t* numbers;
   int64_t *ends, *order;
