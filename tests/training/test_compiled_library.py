@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import torch
-from one_by_one import assert_same, mlp, one_by_one, silo, trained
+from one_by_one import assert_same, cnn, mlp, one_by_one, silo, trained
 
 from fedpriv.errors import ConfigError
 from fedpriv.tasks import Classification
@@ -36,10 +36,12 @@ def no_compiler(afresh, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
-def results(execution):
+def results(execution, images=False):
     torch.manual_seed(1)
-    model, task = mlp(hidden=(8, 20)), Classification()
-    theta, data, recipe = flatten(model), silo(COUNTS, (6,), task), Recipe(2, 8, 0.02)
+    model, shape, task = (
+        (cnn(), (1, 12, 12), Classification()) if images else (mlp(hidden=(8, 20)), (6,), Classification())
+    )
+    theta, data, recipe = flatten(model), silo(COUNTS, shape, task), Recipe(2, 8, 0.02)
     got = trained(model, theta, data, task, recipe, execution=execution)
     assert_same(got, one_by_one(model, theta, data, task, recipe), theta)
     return got
@@ -93,7 +95,8 @@ def test_narrower_vectors_train_alike(flags, tmp_path, monkeypatch):
     narrow = module._typed(module.ctypes.CDLL(str(build([*compiler(), *flags], tmp_path))))
     assert narrow.lanes() == (8 if "512" in flags[0] else 4)
     monkeypatch.setattr(compiled_trainer, "library", lambda: narrow)
-    results(Execution("compiled"))
+    for images in (False, True):
+        results(Execution("compiled"), images)
 
 
 def test_a_compiler_may_be_named(monkeypatch):
@@ -109,7 +112,7 @@ def test_no_compiler_is_an_error_of_its_own(no_compiler):
 
 def test_the_source_belongs_to_the_package():
     names = {entry.name for entry in importlib.resources.files(module.__package__).joinpath("source").iterdir()}
-    assert {"training.cpp", "vectors.h", "products.h", "draws.h", "network.h", "dense.h"} <= names
+    assert {"training.cpp", "vectors.h", "products.h", "draws.h", "network.h", "dense.h", "images.h"} <= names
 
 
 def test_bits_do_not_hang_on_threads_of_torch():

@@ -97,7 +97,8 @@ class GroupNorm final : public Layer {
   }
 
   float* forward(float* x, int64_t rows) override {
-    const float *scales = affine ? c.parameters.weights + gamma : inside, *shifts = affine ? c.parameters.weights + beta : zeros;
+    const float* scales = affine ? c.parameters.weights + gamma : inside;
+    const float* shifts = affine ? c.parameters.weights + beta : zeros;
     for (int64_t r = 0; r < rows; r += LANES) {
       const int64_t here = std::min<int64_t>(LANES, rows - r);
       const float* block = x + r * row;

@@ -25,7 +25,7 @@ class Convolution final : public Layer {
  public:
   Convolution(Context& c, int64_t inputs, int64_t outputs, Sides x_sides, Sides kernel, Sides stride, Sides zeros,
               Strides from, bool biased, bool lowest)
-      : c(c), n(inputs), m(outputs), m_row(padded(m)), x_sides(x_sides), kernel(kernel), stride(stride), zeros(zeros),
+      : c(c), n(inputs), m(outputs), m_row(padded(m)), x_sides(x_sides), kernel(kernel), zeros(zeros),
         around{x_sides.height + 2 * zeros.height, x_sides.width + 2 * zeros.width},
         out{(around.height - kernel.height) / stride.height + 1, (around.width - kernel.width) / stride.width + 1},
         run(kernel.width * n), patch(kernel.height * run), image_size(around.pixels() * n), from(from), biased(biased),
@@ -97,7 +97,8 @@ class Convolution final : public Layer {
     for (int64_t i = 0; i < x_sides.height; ++i) {
       float* pixels = image + ((i + zeros.height) * around.width + zeros.width) * n;
       for (int64_t k = 0; k < n; ++k)
-        for (int64_t j = 0; j < x_sides.width; ++j) pixels[j * n + k] = x[i * from.row + j * from.column + k * from.channel];
+        for (int64_t j = 0; j < x_sides.width; ++j)
+          pixels[j * n + k] = x[i * from.row + j * from.column + k * from.channel];
     }
   }
 
@@ -125,7 +126,7 @@ class Convolution final : public Layer {
 
   Context& c;
   const int64_t n, m, m_row;
-  const Sides x_sides, kernel, stride, zeros, around, out;
+  const Sides x_sides, kernel, zeros, around, out;
   const int64_t run, patch, image_size;
   const Strides from;
   const bool biased, lowest;
@@ -142,7 +143,8 @@ class MaxPool final : public Layer {
   MaxPool(Context& c, int64_t channels, Sides sides, Sides window)
       : c(c), row(padded(channels)), sides(sides), window(window),
         out{sides.height / window.height, sides.width / window.width},
-        y(c.memory.take<float>(c.rows * out.pixels() * row)), chosen(c.memory.take<int32_t>(c.rows * out.pixels() * row)),
+        y(c.memory.take<float>(c.rows * out.pixels() * row)),
+        chosen(c.memory.take<int32_t>(c.rows * out.pixels() * row)),
         offsets(c.memory.take<int64_t>(window.pixels())) {
     c.gradients.need(sides.pixels() * row);
     for (int64_t i = 0; offsets && i < window.pixels(); ++i)

@@ -26,7 +26,8 @@ struct Add {
 
 // R rows and V vectors of columns of left * right: all sums stay in registers.
 template <int R, int V, class Put>
-inline void tile(Left left, const float* right, int64_t right_row, float* out, int64_t out_row, int64_t column, Put put) {
+inline void tile(Left left, const float* right, int64_t right_row, float* out, int64_t out_row, int64_t column,
+                 Put put) {
   vec sum[R][V] = {};
   const float* row[R];
 #pragma GCC unroll 16
@@ -79,15 +80,16 @@ inline void transpose(const float* a, int64_t m, int64_t n, float* out) {
     }
 }
 
-// out (rows, padded(m)) = a b^T for a (rows, columns) and b (m, columns), by dot products: for so few rows that turning b
-// round would not pay.
+// out (rows, padded(m)) = a b^T for a (rows, columns) and b (m, columns), by dot products: for so few rows that
+// transposing b would not pay.
 inline void dot_products(const float* a, int64_t rows, const float* b, int64_t m, int64_t columns, float* out) {
   for (; rows-- > 0; a += columns, out += padded(m))
     for (int64_t i = 0; i < m; i += LANES) {
       vec sum[LANES];
       for (int64_t r = 0; r < LANES; ++r) {
         sum[r] = vec{};
-        for (int64_t j = 0; i + r < m && j < columns; j += LANES) sum[r] += load(a + j) * load(b + (i + r) * columns + j);
+        for (int64_t j = 0; i + r < m && j < columns; j += LANES)
+          sum[r] += load(a + j) * load(b + (i + r) * columns + j);
       }
       store(out + i, sums(sum));
     }

@@ -14,16 +14,17 @@ enum Kind : int64_t { DENSE, RELU, GROUP_NORM, DROPOUT, CONVOLUTION, MAX_POOL, F
 enum LossKind : int64_t { CROSS_ENTROPY, LOGISTIC };
 
 // A layer of `inputs` to `outputs` features, or channels of images with the given sides (1 x 1: none). flag: whether a
-// Dense or Convolution is biased, a GroupNorm affine, a Dropout of probability 1/2. number: a Dropout's ordinal; whether
-// a Convolution reads records. threshold, real: a Dropout's; real: a GroupNorm's epsilon. zeros: around the image.
+// Dense or Convolution is biased, a GroupNorm affine, a Dropout of probability 1/2. number: a Dropout's ordinal, or
+// whether a Convolution reads the records. threshold: a Dropout's. real: a Dropout's scale, a GroupNorm's epsilon.
+// zeros: around the image.
 struct LayerSpec {
   int64_t kind, inputs, outputs, flag, number, threshold;
   double real;
   Sides sides, kernel, stride, zeros;
 };
 
-// What all users have in common. features: numbers of a record. start, correction: (size,) in torch's order, correction may be null. rows: at once;
-// larger batches are computed in pieces. most: records of a user, at most.
+// What all users have in common. features: numbers of a record. start, correction: (size,) in torch's order, correction
+// may be null. rows: at once; larger batches are computed in pieces. most: records of a user, at most.
 struct Problem {
   const LayerSpec* layers;
   int64_t n_layers, features, size, outputs, loss, epochs, batch, rows, most;
@@ -51,8 +52,8 @@ class Trainer {
  public:
   Trainer(const Problem& p, char* memory) : p(p), c{{memory}, p.rows, {}, {}, {}}, n(p.features) {
     for (int64_t i = 0; i < p.n_layers; ++i) {
-      const bool trains = p.layers[i].kind == DENSE || p.layers[i].kind == GROUP_NORM || p.layers[i].kind == CONVOLUTION;
-      if (trains && lowest < 0) lowest = i;
+      const int64_t kind = p.layers[i].kind;
+      if (lowest < 0 && (kind == DENSE || kind == GROUP_NORM || kind == CONVOLUTION)) lowest = i;
       layers.push_back(made(p.layers[i], lowest == i));
     }
     const int64_t size = c.parameters.size;

@@ -3,7 +3,8 @@
 #include <cstdint>
 #include <cstring>
 
-// LANES: floats of a vector. A tile of a matrix product, TILE_ROWS x TILE_VECTORS sums, leaves registers for its factors.
+// LANES: floats of a vector. A tile of a matrix product, TILE_ROWS x TILE_VECTORS sums, leaves registers for its
+// factors.
 #if defined(__AVX512F__)
 constexpr int LANES = 16, TILE_ROWS = 8, TILE_VECTORS = 2;
 #elif defined(__AVX2__)
