@@ -16,8 +16,9 @@ Measured on one core (milliseconds a user and batch step; stacked and vmapped wi
 
 Of these the stacked trainer, where it knows the layers, wins everywhere. The compiled one, where it knows the network
 and there is a C++ compiler, takes a third to a seventh of its time on dense networks of up to 10 thousand parameters,
-half at 100 thousand, as much at 270 thousand and more beyond, and two fifths on the MNIST CNN (`benchmarks.trainers`). Of the other two, the vmapped one wins while the fixed
-cost of a step dominates: several users, small networks, few products a step. It cannot train what draws random numbers.
+half at 100 thousand, as much at 270 thousand and more beyond; two fifths on the MNIST CNN (`benchmarks.trainers`). Of
+the other two, the vmapped one wins while the fixed cost of a step dominates: several users, small networks, few
+products a step. It cannot train what draws random numbers.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from torch import nn
 from fedpriv.errors import ConfigError
 from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.l2_projection import L2Projection
-from fedpriv.tasks import Classification, CoxRegression
+from fedpriv.tasks import BinaryClassification, Classification, CoxRegression
 from fedpriv.training.cost import measure_cost
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.optimizers import Sgd
@@ -49,6 +49,8 @@ def test_small_chains_are_compiled_where_loss_optimiser_and_features_are():
     assert chosen(chain(), recipe=Recipe(1, None, 0.1, Sgd(momentum=0.9))) == ["Stacked"]
     assert chosen(chain(outputs=1), task=CoxRegression()) == ["Stacked"]
     assert chosen(chain(), dtype=torch.float64) == ["Stacked"]
+    assert chosen(chain(outputs=1), task=BinaryClassification()) == ["Compiled"]
+    assert chosen(chain(outputs=2), task=BinaryClassification()) == ["Stacked"]  # which has no such loss either
 
 
 @pytest.mark.parametrize("trainer", ["compiled", "stacked"])

@@ -20,9 +20,10 @@ from fedpriv.training.trainers.compile_layers import Link, compile_layers, pair
 from fedpriv.training.trainers.layers.convolution import output_sides, paddings
 
 DENSE, RELU, GROUP_NORM, DROPOUT, CONVOLUTION, MAX_POOL, FLATTEN = range(7)
+CROSS_ENTROPY, LOGISTIC = range(2)
 LOSSES: dict[type[Task], tuple[int, type[np.generic]]] = {
-    Classification: (0, np.int64),
-    BinaryClassification: (1, np.float32),
+    Classification: (CROSS_ENTROPY, np.int64),
+    BinaryClassification: (LOGISTIC, np.float32),
 }
 """The losses whose gradients are compiled, and the type of their labels."""
 

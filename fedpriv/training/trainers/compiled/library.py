@@ -36,7 +36,7 @@ def library() -> ctypes.CDLL | None:
     """The functions of training.cpp, or None where they cannot be had; why not is logged, once."""
     try:
         return _typed(ctypes.CDLL(str(build(compiler(), cache_dir()))))
-    except (CannotCompileError, OSError) as error:
+    except (CannotCompileError, OSError, RuntimeError) as error:  # RuntimeError: there is no home
         LOGGER.info("local training by torch, not compiled: %s", error)
         return None
 

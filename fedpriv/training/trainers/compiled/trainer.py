@@ -13,7 +13,15 @@ import torch
 
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result, Users
 from fedpriv.training.trainers.buffers import epochs_a_word
-from fedpriv.training.trainers.compiled.chain import DROPOUT, LOSSES, LayerSpec, known_specs, word_names
+from fedpriv.training.trainers.compiled.chain import (
+    CROSS_ENTROPY,
+    DROPOUT,
+    LOGISTIC,
+    LOSSES,
+    LayerSpec,
+    known_specs,
+    word_names,
+)
 from fedpriv.training.trainers.compiled.library import library
 
 ROWS_AT_ONCE = 64
@@ -101,7 +109,7 @@ class Compiled(BlockTrainer):
     def _checked(self, y: np.ndarray) -> np.ndarray:
         """Raises IndexError for a class that the network does not have: it would be written beside the outputs."""
         classes = self.layers[-1].outputs
-        if self.labels is np.int64 and len(y) and not 0 <= int(y.min()) <= int(y.max()) < classes:
+        if self.loss == CROSS_ENTROPY and len(y) and not 0 <= int(y.min()) <= int(y.max()) < classes:
             raise IndexError(f"labels from {y.min()} to {y.max()} for a network of {classes} outputs")
         return y
 
@@ -152,4 +160,7 @@ def compiled(problem: LocalProblem) -> Compiled | None:
     """The trainer of the problem, or None where the problem or the machine is not one for it."""
     known = type(problem.task) in LOSSES and problem.recipe.optimizer.plain and problem.dtype == torch.float32
     layers = known_specs(problem.model, problem.shape) if known and problem.start.device.type == "cpu" else None
-    return None if layers is None or library() is None else Compiled(problem, layers)
+    if layers is None or library() is None:
+        return None
+    margin = LOSSES[type(problem.task)][0] == LOGISTIC
+    return None if margin and layers[-1].outputs != 1 else Compiled(problem, layers)
