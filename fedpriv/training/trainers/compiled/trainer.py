@@ -77,8 +77,9 @@ class Compiled(BlockTrainer):
         self.problem, self.loaded = problem, loaded
         self.layers = layers
         self.loss, self.labels = LOSSES[type(problem.task)]
-        self.start = problem.start.numpy()
-        self.correction = None if problem.correction is None else problem.correction.numpy()
+        self.start = np.ascontiguousarray(problem.start.numpy())
+        correction = problem.correction
+        self.correction = None if correction is None else np.ascontiguousarray(correction.numpy())
         wanted = max(FEW_ROWS, ACTIVATIONS_AT_ONCE // problem.cost.activations)
         self.rows = min(ROWS_AT_ONCE, wanted)
 
