@@ -24,6 +24,8 @@ from fedpriv.errors import FedprivError
 FREE = (
     "rounds",
     "device",
+    "trainer",
+    "workers",
     "resume",
     "engine",
     "tracker",

@@ -32,6 +32,7 @@ from fedpriv.mechanisms.base import Mechanism
 from fedpriv.models import Model
 from fedpriv.streams import Streams
 from fedpriv.trackers.base import Tracker
+from fedpriv.training.description import Execution
 from fedpriv.training.optimizers import LocalOptimizer
 
 
@@ -65,6 +66,8 @@ class RunOptions:
     checkpoint_every: int
     optimum: float | None = None
     quiet: bool = False
+    trainer: str = "auto"
+    workers: int = 1
 
     def __post_init__(self) -> None:
         require(self.rounds >= 1, "rounds", self.rounds, "a positive number of rounds")
@@ -76,6 +79,12 @@ class RunOptions:
         require(self.randomness in ("simulation", "system"), "randomness", self.randomness, "simulation or system")
         known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
         require(known, "device", self.device, "auto, cpu, cuda or cuda:<number>")
+        Execution(self.trainer, self.workers)
+
+    @property
+    def execution(self) -> Execution:
+        """How local training is computed."""
+        return Execution(self.trainer, self.workers)
 
 
 GROUPS = {

@@ -31,6 +31,9 @@ def test_the_wheel_carries_every_config_file(wheel):
     for file in (ROOT / "conf").rglob("*.yaml"):
         assert f"fedpriv/{file.relative_to(ROOT).as_posix()}" in names
     assert "fedpriv/testing/algorithms.py" in names
+    sources = (ROOT / "fedpriv").rglob("source/*")
+    assert {file.relative_to(ROOT).as_posix() for file in sources} <= names
+    assert "fedpriv/training/trainers/compiled/source/training.cpp" in names
     assert not any(name.startswith(("tests/", "scripts/", "benchmarks/")) for name in names)
 
 

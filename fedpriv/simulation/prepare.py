@@ -60,6 +60,7 @@ def prepare(
     device = resolve_device(exp.options.device)
     exp.engine.check(device)
     model, params = _initial_model(exp)
+    _check_trainer(exp, model, params, device)
     corpus, allocation, federation = allocate(exp)
     deployment = revise(exp.deployer.deploy(federation))
     silo_data = split_by_silo(corpus.train, allocation, "cpu")
@@ -94,6 +95,19 @@ def prepare(
     return simulation
 
 
+def _check_trainer(exp: Experiment, model: nn.Module, params: np.ndarray, device: str) -> None:
+    """Raise ConfigError where the trainer that is asked for cannot train the network on this machine."""
+    if exp.options.execution.trainer == "auto":
+        return
+    import torch
+
+    from fedpriv.training.select import check_trainer
+
+    dtype = torch.int64 if exp.data.text else torch.float32
+    start = torch.from_numpy(params).to(device, torch.float32)
+    check_trainer(exp.options.execution, model.to(device), start, exp.data.shape, exp.data.task, exp.optimizer, dtype)
+
+
 def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:
     """Load the data, say who owns what, and let the algorithm choose what it trains on. Needs no torch."""
     corpus = load(exp.data, exp.streams)
@@ -122,6 +136,7 @@ def _specs(
             device=device,
             silos=silos,
             teller=exp.aggregation.helpers[:1],
+            execution=exp.options.execution,
         )
     for place, name in enumerate(exp.aggregation.helpers):
         specs[name] = HelperSpec(name, exp.aggregation, silos, exp.algo.unit_weighting, tells=place == 0)

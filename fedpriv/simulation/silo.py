@@ -33,7 +33,7 @@ from fedpriv.query import (
 from fedpriv.state import State
 from fedpriv.stopwatch import Stopwatch
 from fedpriv.tally import Tally
-from fedpriv.training.description import Training
+from fedpriv.training.description import Execution, Training
 
 if TYPE_CHECKING:
     from torch import nn
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SiloSpec(PartySpec):
-    """One silo with its own records. device: where it trains; silos: the names of all of them; teller:
-    the helper that says who is in a sum, if there is one."""
+    """One silo with its own records. device, execution: where and how it trains; silos: the names of all of them;
+    teller: the helper that says who is in a sum, if there is one."""
 
     index: int
     data: SiloData
@@ -57,6 +57,7 @@ class SiloSpec(PartySpec):
     device: str
     silos: tuple[str, ...]
     teller: tuple[str, ...]
+    execution: Execution = Execution()
 
     def open(self, memory: Memory) -> SiloParticipant:
         return SiloParticipant(self, memory)
@@ -68,7 +69,7 @@ class SiloParticipant(WorkingParticipant):
     def __init__(self, spec: SiloSpec, memory: Memory) -> None:
         data, model = spec.data.to(spec.device), spec.model.to(spec.device)
         self.silo = Silo(spec.index, data, model, spec.task, spec.deployment, dict(memory))
-        self.algo = spec.algo
+        self.algo, self.execution = spec.algo, spec.execution
         self.protocol = spec.aggregation.silo(self.silo.name, spec.silos, spec.algo.unit_weighting)
         self.teller, self.silos = spec.teller, spec.silos
         self.state: State | None = None  # held by a helper
@@ -139,7 +140,7 @@ class _Work:
         self.pending = local.pending
         if not query.enforced:
             self.tally = local.tally
-        blocks = bounded(contributions(local, participant.silo, query), query, self.tally)
+        blocks = bounded(contributions(local, participant.silo, query, participant.execution), query, self.tally)
         self.blocks = participant.watch.timed("local_training", blocks)
         return Update(self.blocks, *self._noise(local, query))
 
@@ -165,7 +166,9 @@ class _Work:
         return removable.share(rng, secret), secret
 
 
-def contributions(local: LocalUpdate, silo: Silo, query: Query) -> Iterator[Contributions]:
+def contributions(
+    local: LocalUpdate, silo: Silo, query: Query, execution: Execution = Execution()
+) -> Iterator[Contributions]:
     """The raw contributions of a local update: those it computes itself, or those of the training it describes."""
     if local.blocks is not None:
         yield from local.blocks
@@ -183,6 +186,7 @@ def contributions(local: LocalUpdate, silo: Silo, query: Query) -> Iterator[Cont
         round=query.round,
         party=silo.name,
         prefix=prefix,
+        execution=execution,
     )
     for block in blocks:
         yield Contributions(_units(local.training, silo)[block.positions], local.vectors(block))

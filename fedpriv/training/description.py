@@ -11,10 +11,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.errors import require
 from fedpriv.training.optimizers import LocalOptimizer, Sgd
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+TRAINERS = "auto", "compiled", "stacked", "sequential"
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How local training is computed, which changes nothing but rounding.
+
+    trainer: auto chooses by sizes; the others are for comparisons. workers: threads over users in compiled training,
+    whose results are the same bits for any number.
+    """
+
+    trainer: str = "auto"
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        require(self.trainer in TRAINERS, "trainer", self.trainer, ", ".join(TRAINERS))
+        require(self.workers >= 1, "workers", self.workers, "a positive number of threads")
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,14 @@ def mix64_(z: Tensor) -> Tensor:
     return z
 
 
+def name_of(path: tuple[int, ...]) -> np.ndarray:
+    """(1,) uint64: the number that stands for `path`."""
+    return np.frombuffer(hashlib.blake2b(repr(path).encode(), digest_size=8).digest(), dtype="<u8")
+
+
 def row_counters(path: tuple[int, ...], first: int, rows: int) -> np.ndarray:
     """(rows,) uint64: numbers that name rows `first`, `first` + 1, ... of what `path` names."""
-    name = np.frombuffer(hashlib.blake2b(repr(path).encode(), digest_size=8).digest(), dtype="<u8")
-    return branch(name, np.arange(first, first + rows, dtype=np.uint64))
+    return branch(name_of(path), np.arange(first, first + rows, dtype=np.uint64))
 
 
 def random_words(keys: np.ndarray, rows: np.ndarray, features: int, device: torch.device) -> Tensor:

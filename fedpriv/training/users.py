@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -13,14 +12,10 @@ from fedpriv.data.silo import SiloData
 from fedpriv.streams import Streams
 from fedpriv.tasks import Task
 from fedpriv.training.cost import known_cost
-from fedpriv.training.description import Block, Training
-from fedpriv.training.schedule import batches, cut
+from fedpriv.training.description import Block, Execution, Training
 from fedpriv.training.select import select_trainers
 from fedpriv.training.shared_state import refuse_shared_state
-from fedpriv.training.trainers.base import LocalProblem
-
-WORTH_THREADS = 2**26
-"""Multiply-adds of a batch step from which on a second processor thread pays."""
+from fedpriv.training.trainers.base import LocalProblem, Users
 
 
 def train_users(
@@ -33,6 +28,7 @@ def train_users(
     round: int,
     party: str,
     prefix: str = "",
+    execution: Execution = Execution(),
 ) -> Iterator[Block]:
     """Train as described on the silo's records, and yield the deltas.
 
@@ -45,7 +41,8 @@ def train_users(
     whichever blocks: removing a user leaves the results of all others as they were, up to float32 rounding, since
     kernels may add in another order when blocks have another shape. With system randomness nothing can be repeated.
 
-    prefix: put in front of the names of the random streams. Features of integers reach the model as they are.
+    prefix: put in front of the names of the random streams. execution: how it is computed. Features of integers reach
+    the model as they are.
 
     Raises ConfigError for a model that mixes records, such as one with BatchNorm, unless all records are pooled.
     """
@@ -64,21 +61,16 @@ def train_users(
         orders = streams.unit_keys(batches_stream, round, party, data.users)
     dropout = streams.unit_keys(dropout_stream, round, party, data.users)
     chosen = chosen[np.argsort(-counts[chosen], kind="stable")]
-    problem = _problem(training, model, data, task=task)
-    for trainer, users in select_trainers(problem, np.minimum(counts[chosen], size)):
-        group = chosen[users]
-        for start, stop in cut(counts[group], size, trainer.limits):
-            block = group[start:stop]
-            work = int(counts[block].clip(max=size).sum()) * problem.cost.products
-            keys = None if orders is None else orders[block]
-            with _threads(work):
-                steps = batches(data, block, size, epochs=recipe.epochs, keys=keys)
-                state = trainer.train(dropout[block], steps, training.memory)
-                memory = {} if training.memory is None else trainer.memory(state)
-            yield Block(block, trainer.deltas(state), memory)
+    problem = _problem(training, model, data, task=task, execution=execution)
+    everyone = Users(data, np.arange(len(counts)), size, orders, dropout)
+    for trainer, some in select_trainers(problem, np.minimum(counts[chosen], size)):
+        group = everyone.part(chosen[some])
+        for start, stop in trainer.blocks(group):
+            block = group.part(slice(start, stop))
+            yield Block(block.positions, *trainer.run(block, training.memory))
 
 
-def _problem(training: Training, model: nn.Module, data: SiloData, *, task: Task) -> LocalProblem:
+def _problem(training: Training, model: nn.Module, data: SiloData, *, task: Task, execution: Execution) -> LocalProblem:
     def on_device(vector: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(vector).to(data.x.device, torch.float32)
 
@@ -92,20 +84,5 @@ def _problem(training: Training, model: nn.Module, data: SiloData, *, task: Task
         start=on_device(training.start),
         correction=None if training.correction is None else on_device(training.correction),
         dtype=data.x.dtype,
+        execution=execution,
     )
-
-
-@contextmanager
-def _threads(work: int) -> Iterator[None]:
-    """One processor thread for batch steps of less than `WORTH_THREADS` multiply-adds; the caller's number comes back.
-
-    A step is some sixty kernels. When each takes microseconds, waking a second thread costs more than it does, and on a
-    machine that is busy with something else each of them waits for it: eight times slower here.
-    """
-    before = torch.get_num_threads()
-    if work < WORTH_THREADS:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -41,7 +41,8 @@ def params_after(exp, rounds=3):
 def test_peers_end_where_a_server_would(algo):
     found, results = params_after(experiment(*NINE, *algo, *CONVERGED))
     reference, _ = params_after(experiment(*NINE, *algo))
-    np.testing.assert_allclose(found, reference, rtol=1e-12, atol=1e-12 * np.abs(reference).max())
+    # Sums that differ by 1e-16 may start the next training one float32 number apart, where they lie between two.
+    np.testing.assert_allclose(found, reference, rtol=1e-7, atol=1e-7 * np.abs(reference).max())
     assert {row["party"] for result in results for row in result.traffic} == {f"silo{k}" for k in range(9)}
 
 

@@ -10,7 +10,7 @@ from fedpriv.data.silo import SiloData
 from fedpriv.streams import Streams, branch
 from fedpriv.tasks import BinaryClassification, Classification, CoxRegression
 from fedpriv.training import users
-from fedpriv.training.description import Training
+from fedpriv.training.description import Execution, Training
 from fedpriv.training.optimizers import Adam, RmsProp, Sgd
 from fedpriv.training.trainers.compile_layers import compile_layers
 from fedpriv.training.trainers.sequential import Sequential
@@ -131,9 +131,9 @@ def one_by_one(model, theta, data, task, recipe, correction=None):
     return torch.stack(deltas)
 
 
-def blocks(training, model, data, task, streams=STREAMS, round=ROUND, party=PARTY, prefix=""):
+def blocks(training, model, data, task, streams=STREAMS, round=ROUND, party=PARTY, prefix="", execution=Execution()):
     """All that `train_users` yields."""
-    place = {"streams": streams, "round": round, "party": party, "prefix": prefix}
+    place = {"streams": streams, "round": round, "party": party, "prefix": prefix, "execution": execution}
     return list(users.train_users(training, model=model, data=data, task=task, **place))
 
 

@@ -6,25 +6,69 @@ import torch
 from one_by_one import Tokens
 from torch import nn
 
+from fedpriv.errors import ConfigError
 from fedpriv.models.cnn import MnistCnn
-from fedpriv.tasks import Classification
+from fedpriv.models.l2_projection import L2Projection
+from fedpriv.tasks import BinaryClassification, Classification, CoxRegression
 from fedpriv.training.cost import measure_cost
-from fedpriv.training.description import Recipe
+from fedpriv.training.description import Execution, Recipe
+from fedpriv.training.optimizers import Sgd
 from fedpriv.training.select import select_trainers
 from fedpriv.training.trainers.base import LocalProblem
+from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten
 
+TASK, RECIPE = Classification(), Recipe(1, None, 0.1)
 
-def selected(model, shape, rows, dtype=torch.float32):
+
+def selected(model, shape, rows, dtype=torch.float32, task=TASK, recipe=RECIPE, **others):
+    model = model.double() if dtype == torch.float64 else model
     cost = measure_cost(model, shape, dtype)
-    problem = LocalProblem(model, cost, shape, Classification(), Recipe(1, None, 0.1), flatten(model), dtype=dtype)
+    problem = LocalProblem(model, cost, shape, task, recipe, flatten(model), dtype=dtype, **others)
     selection = select_trainers(problem, np.asarray(rows))
     assert sorted(np.concatenate([users for _, users in selection])) == list(range(len(rows)))
     return {type(trainer).__name__: users.tolist() for trainer, users in selection}
 
 
 def test_known_chains_are_stacked():
-    assert list(selected(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), (4,), [64] * 3)) == ["Stacked"]
+    chain = nn.Sequential(L2Projection(1.0), nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    assert list(selected(chain, (4,), [64] * 3)) == ["Stacked"]
+
+
+def chain(width=8, outputs=2):
+    return nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, outputs))
+
+
+@pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
+def test_small_chains_are_compiled_where_loss_optimiser_and_features_are():
+    def chosen(model, **changes):
+        return list(selected(model, (4,), [64] * 3, **changes))
+
+    assert chosen(chain()) == ["Compiled"]
+    assert chosen(chain(50_000)) == ["Stacked"]  # a core's cache no longer holds a user's parameters
+    assert chosen(chain(), recipe=Recipe(1, None, 0.1, Sgd(momentum=0.9))) == ["Stacked"]
+    assert chosen(chain(outputs=1), task=CoxRegression()) == ["Stacked"]
+    assert chosen(chain(), dtype=torch.float64) == ["Stacked"]
+    assert chosen(chain(outputs=1), task=BinaryClassification()) == ["Compiled"]
+    assert chosen(chain(outputs=2), task=BinaryClassification()) == ["Stacked"]  # which has no such loss either
+
+
+@pytest.mark.parametrize("trainer", ["compiled", "stacked"])
+def test_a_trainer_that_cannot_is_refused(trainer):
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    with pytest.raises(ConfigError, match=f"trainer={trainer}: auto"):
+        selected(model, (4,), [64], execution=Execution(trainer))
+
+
+def test_a_trainer_may_be_asked_for():
+    asked = {name: selected(chain(), (4,), [64], execution=Execution(name)) for name in ("stacked", "sequential")}
+    assert asked == {"stacked": {"Stacked": [0]}, "sequential": {"Sequential": [0]}}
+
+
+@pytest.mark.parametrize(("key", "value"), [("trainer", "fast"), ("workers", 0)])
+def test_impossible_executions_are_refused(key, value):
+    with pytest.raises(ConfigError, match=f"{key}={value}"):
+        Execution(**{key: value})
 
 
 def test_others_are_mapped_when_small_and_looped_when_large():

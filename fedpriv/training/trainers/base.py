@@ -1,23 +1,29 @@
-"""The contract of the three ways to train a block of users."""
+"""The contract of all ways to train a block of users, and what those that go step by step have in common."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedpriv.data.silo import SiloData
 from fedpriv.tasks import Task
 from fedpriv.training.cost import ModelCost
-from fedpriv.training.description import Recipe
-from fedpriv.training.schedule import Limits, Step
+from fedpriv.training.description import Execution, Recipe
+from fedpriv.training.schedule import Limits, Step, batches, cut
 
 if TYPE_CHECKING:
     from fedpriv.training.optimizers import Slots
+
+
+WORTH_THREADS = 2**26
+"""Multiply-adds of a batch step from which on a second processor thread pays."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,7 @@ class LocalProblem:
 
     model: a template that is never changed. cost: of `model`. shape: of one record's features.
     start: (d,) float32 on the training device. correction: likewise, added to every gradient, or None.
-    dtype: of features.
+    dtype: of features. execution: which trainer is asked for.
     """
 
     model: nn.Module
@@ -37,6 +43,7 @@ class LocalProblem:
     start: Tensor
     correction: Tensor | None = None
     dtype: torch.dtype = torch.float32
+    execution: Execution = Execution()
 
     @property
     def fused(self) -> bool:
@@ -61,11 +68,53 @@ class TrainerState:
     slots: Slots
 
 
+@dataclass(frozen=True)
+class Users:
+    """Those who train: at `positions` (k,) of data.users, by number of records, descending, in batches of `size`.
+
+    orders: (k,) uint64, keys of the orders of batches; None where every user's records fit in one. dropout: (k,)
+    uint64, keys of dropout. Both are the users' own.
+    """
+
+    data: SiloData
+    positions: np.ndarray
+    size: int
+    orders: np.ndarray | None
+    dropout: np.ndarray
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Their records, (k,) int64."""
+        counts: np.ndarray = self.data.counts[self.positions]
+        return counts
+
+    def part(self, which: slice | np.ndarray) -> Users:
+        """Some of them."""
+        orders = None if self.orders is None else self.orders[which]
+        return replace(self, positions=self.positions[which], orders=orders, dropout=self.dropout[which])
+
+
+Result = tuple[Tensor, Mapping[str, Tensor]]
+"""Final minus starting parameters, (k, d) float32, and what the optimiser remembers of every user."""
+
+
+class BlockTrainer(ABC):
+    """Trains users who all start from the same parameters."""
+
+    @abstractmethod
+    def blocks(self, users: Users) -> list[tuple[int, int]]:
+        """Which of the users train together, (first, past the last), within the trainer's memory."""
+
+    @abstractmethod
+    def run(self, users: Users, memory: Mapping[str, np.ndarray] | None) -> Result:
+        """Train one block of users. memory: what their optimisers begin with, see `Training`."""
+
+
 State = TypeVar("State", bound=TrainerState)
 
 
-class UserTrainer(ABC, Generic[State]):
-    """Trains the users of one block, all from the same starting parameters, one batch step at a time.
+class UserTrainer(BlockTrainer, Generic[State]):
+    """Trains the users of one block one batch step at a time.
 
     Everything that a block's training changes is in its state, but for caches. `limits` says how large a block may be.
     """
@@ -76,6 +125,17 @@ class UserTrainer(ABC, Generic[State]):
         self.problem = problem
         self.starts = self.arranged(problem.start)
         self.corrections = None if problem.correction is None else self.arranged(problem.correction)
+
+    def blocks(self, users: Users) -> list[tuple[int, int]]:
+        return cut(users.counts, users.size, self.limits)
+
+    def run(self, users: Users, memory: Mapping[str, np.ndarray] | None) -> Result:
+        epochs = self.problem.recipe.epochs
+        steps = batches(users.data, users.positions, users.size, epochs=epochs, keys=users.orders)
+        work = int(users.counts.clip(max=users.size).sum()) * self.problem.cost.products
+        with _threads(work):
+            state = self.train(users.dropout, steps, memory)
+            return self.deltas(state), {} if memory is None else self.memory(state)
 
     def train(self, keys: np.ndarray, steps: Iterable[Step], memory: Mapping[str, np.ndarray] | None = None) -> State:
         """Where the users get to. keys: (k,) uint64, one a user: its dropout is a function of its key and of the step's
@@ -145,3 +205,19 @@ def memory_budget(device: torch.device) -> int:
     from 8 MiB on.
     """
     return 2**30 if device.type == "cuda" else 2**25
+
+
+@contextmanager
+def _threads(work: int) -> Iterator[None]:
+    """One processor thread for batch steps of less than `WORTH_THREADS` multiply-adds; the caller's number comes back.
+
+    A step is some sixty kernels. When each takes microseconds, waking a second thread costs more than it does, and on a
+    machine that is busy with something else each of them waits for it: eight times slower here.
+    """
+    before = torch.get_num_threads()
+    if work < WORTH_THREADS:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

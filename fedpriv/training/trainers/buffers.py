@@ -45,6 +45,22 @@ class BufferPool:
         return sum(flat.nbytes for flat in self._flat.values())
 
 
+def epochs_a_word(layers: int) -> int:
+    """How many epochs share the words of layers of probability 1/2: the 32 bits of a word are independent coins, and
+    every layer takes one in every epoch."""
+    return max(1, 32 // max(1, layers))
+
+
+def shared_words(group: int, place: int, word: int) -> tuple[int, ...]:
+    """The path of the words of which layers of probability 1/2 take a bit each."""
+    return 0, group, place, word
+
+
+def own_words(epoch: int, place: int, ordinal: int) -> tuple[int, ...]:
+    """The path of the words of the `ordinal`-th dropout layer alone."""
+    return 1, epoch, place, ordinal
+
+
 class Masks:
     """The dropout masks of one block of users, as int32 words.
 
@@ -58,8 +74,7 @@ class Masks:
     def __init__(self, keys: np.ndarray, *, layers: Sequence[int], budget: int, device: torch.device) -> None:
         self._keys, self._budget, self._device = keys, budget, device
         self._ordinals = {index: ordinal for ordinal, index in enumerate(layers)}
-        # The 32 bits of a word are independent coins: every layer, and every epoch of so many, takes one.
-        self._epochs_a_word = max(1, 32 // max(1, len(layers)))
+        self._epochs_a_word = epochs_a_word(len(layers))
         self._shifts = list(torch.arange(32, dtype=torch.int32, device=device))
         self._kept: dict[tuple[object, ...], Tensor] = {}
         self._kept_bytes = self._group = 0
@@ -77,10 +92,10 @@ class Masks:
         threshold with probability 1 - p, 0 < p <= 1."""
         ordinal = self._ordinals[layer]
         if p != 0.5:
-            words.copy_(self._words((1, self._epoch, self._place, ordinal), words.shape, rows))
+            words.copy_(self._words(own_words(self._epoch, self._place, ordinal), words.shape, rows))
             return threshold(p)
         word, bit = divmod(self._epoch % self._epochs_a_word * len(self._ordinals) + ordinal, 32)
-        path = (0, self._group, self._place, word)
+        path = shared_words(self._group, self._place, word)
         key = (*path, self._row, words.shape, rows)
         source = self._kept.get(key)
         if source is None:

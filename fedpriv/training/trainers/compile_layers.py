@@ -131,13 +131,14 @@ def _window(leaves: list[nn.Module]) -> tuple[int, int]:
     """The window of the max-pooling that comes next, before anything but elementwise layers."""
     for leaf in leaves:
         if type(leaf) is nn.MaxPool2d:
-            kernel, stride = _pair(leaf.kernel_size), _pair(leaf.stride)
-            simple = kernel == stride and _pair(leaf.padding) == (0, 0) and _pair(leaf.dilation) == (1, 1)
+            kernel, stride = pair(leaf.kernel_size), pair(leaf.stride)
+            simple = kernel == stride and pair(leaf.padding) == (0, 0) and pair(leaf.dilation) == (1, 1)
             return kernel if simple and not leaf.ceil_mode and not leaf.return_indices else (1, 1)
         if type(leaf) not in ON_IMAGES:
             break
     return (1, 1)
 
 
-def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
+def pair(value: int | tuple[int, int]) -> tuple[int, int]:
+    """Height and width of a window."""
     return value if isinstance(value, tuple) else (value, value)

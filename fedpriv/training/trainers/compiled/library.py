@@ -1,0 +1,101 @@
+"""The compiled library: built once for a source, a compiler and a processor, and kept in the user's cache.
+
+A wheel holds the source alone, and no build step is needed at installation.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import logging
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+LOGGER = logging.getLogger("fedpriv")
+SOURCE = "training.cpp"
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-shared")
+"""No flag may assume that there are no NaN or infinities: a user that diverges must arrive as it is."""
+COMPILERS = ("c++", "g++", "clang++")
+PATIENCE = 120.0
+"""Seconds that a compiler may take."""
+
+
+class CannotCompileError(Exception):
+    """There is no compiler here that builds the source."""
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The functions of training.cpp, or None where they cannot be had; why not is logged, once."""
+    try:
+        return _typed(ctypes.CDLL(str(build(compiler(), cache_dir()))))
+    except (CannotCompileError, OSError, RuntimeError) as error:  # RuntimeError: there is no home
+        LOGGER.info("local training by torch, not compiled: %s", error)
+        return None
+
+
+def compiler() -> list[str]:
+    """The command of the C++ compiler: $CXX, or else the first that is found. Raises CannotCompileError."""
+    chosen = os.environ.get("CXX")
+    if chosen:
+        return shlex.split(chosen)
+    for name in COMPILERS:
+        found = shutil.which(name)
+        if found:
+            return [found]
+    raise CannotCompileError(f"no C++ compiler ($CXX, {', '.join(COMPILERS)}) is found")
+
+
+def cache_dir() -> Path:
+    """Where compiled libraries are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedpriv" / "compiled"
+
+
+def build(command: Sequence[str], folder: Path) -> Path:
+    """The library as `command` compiles it, in `folder`; made if it is not there yet. Raises CannotCompileError."""
+    source = files(__package__) / "source"
+    texts = {entry.name: entry.read_text() for entry in source.iterdir() if entry.name.endswith((".h", ".cpp"))}
+    # Its predefined macros tell the compiler, its version and the processor that it compiles for.
+    target = _run([*command, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull])
+    name = hashlib.blake2b(repr((sorted(texts.items()), FLAGS, target)).encode(), digest_size=16).hexdigest()
+    built = folder / f"training-{name}.so"
+    if built.exists():
+        return built
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        for file, text in texts.items():
+            (Path(scratch) / file).write_text(text)
+        fresh = Path(scratch) / built.name
+        _run([*command, *FLAGS, str(Path(scratch) / SOURCE), "-o", str(fresh)])
+        fresh.replace(built)  # whole or not at all, whoever else builds it now
+    return built
+
+
+def _run(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotCompileError(f"{command[0]} does not run ({error})") from error
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise CannotCompileError(f"{command[0]} fails: {said[0]}")
+    return done.stdout
+
+
+def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
+    """With the signatures of training.cpp."""
+    loaded.workspace.restype = loaded.lanes.restype = ctypes.c_int64
+    loaded.workspace.argtypes = [ctypes.c_void_p]
+    loaded.train.restype = loaded.draw.restype = loaded.order.restype = None
+    loaded.train.argtypes = [ctypes.c_void_p] * 3
+    key, number, address = ctypes.c_uint64, ctypes.c_int64, ctypes.c_void_p
+    loaded.draw.argtypes = [key, key, number, number, number, address]
+    loaded.order.argtypes = [key, number, address, address, address]
+    return loaded

@@ -1,0 +1,64 @@
+// Dropout by the unit-keyed words of fedpriv.training.trainers.buffers.Masks, of which C++ computes the same bits.
+#pragma once
+#include "network.h"
+
+// Names of what words are drawn for: shared (groups, places, words) for layers of probability 1/2, each of which takes
+// one bit of a word, and own (epochs, places, layers) for the others. epochs_a_word: how many epochs share a word.
+struct Names {
+  const uint64_t *shared, *own;
+  int64_t places, layers, words, epochs_a_word;
+};
+
+// The last words drawn, which layers of equal width and probability 1/2 share.
+struct Words {
+  int32_t* at = nullptr;
+  uint64_t key = 0, name = 0;
+  int64_t row = 0, rows = 0, features = 0, widest = 0;
+
+  const int32_t* draw(const Moment& now, uint64_t wanted, int64_t n, int64_t m) {
+    if (key != now.key || name != wanted || row != now.row || rows != n || features != m)
+      draw_words(now.key, wanted, now.row, n, m, at);
+    key = now.key, name = wanted, row = now.row, rows = n, features = m;
+    return at;
+  }
+};
+
+// Drops numbers of rows of `features` coins, each for `area` numbers of a row: 1, or an image's pixels, where whole
+// channels are dropped. In place; what is dropped is zero whatever it was.
+class Dropout final : public Layer {
+ public:
+  Dropout(Context& c, Words& words, const Names& names, int64_t ordinal, int64_t features, int64_t area, bool half,
+          int32_t threshold, float scale)
+      : c(c), words(words), names(names), ordinal(ordinal), m(features), row(padded(m)), area(area), half(half),
+        threshold(threshold), scale(scale) {
+    words.widest = std::max(words.widest, row);
+    c.gradients.need(area * row);
+  }
+
+  float* forward(float* x, int64_t rows) override { return masked(x, rows); }
+  float* backward(float* g, int64_t rows) override { return masked(g, rows); }
+
+ private:
+  float* masked(float* v, int64_t rows) {
+    const Moment& now = c.moment;
+    const int64_t coin = now.epoch % names.epochs_a_word * names.layers + ordinal;
+    const int64_t group = now.epoch / names.epochs_a_word;
+    const uint64_t name = half ? names.shared[(group * names.places + now.place) * names.words + coin / 32]
+                               : names.own[(now.epoch * names.places + now.place) * names.layers + ordinal];
+    const int32_t* word = words.draw(now, name, rows, m);
+    const int bit = half ? int(coin % 32) : 0;
+    for (int64_t r = 0; r < rows; ++r, word += row)
+      for (int64_t pixel = 0; pixel < area; ++pixel, v += row)
+        for (int64_t j = 0; j < row; j += LANES)
+          store(v + j, (load<ints>(word + j) << bit) > threshold ? load(v + j) * scale : vec{});
+    return v - rows * area * row;
+  }
+
+  Context& c;
+  Words& words;
+  const Names& names;
+  const int64_t ordinal, m, row, area;
+  const bool half;
+  const int32_t threshold;
+  const float scale;
+};

@@ -1,0 +1,71 @@
+// What layers share: memory, the parameters of the user that trains, and its place in its training.
+#pragma once
+#include <algorithm>
+#include <utility>
+
+#include "draws.h"
+
+// Cuts the caller's memory into pieces that begin at whole vectors. Without memory it only counts.
+struct Workspace {
+  char* memory;
+  int64_t used = 0;
+  template <class T>
+  T* take(int64_t n) {
+    const int64_t start = used;
+    used += (n * int64_t(sizeof(T)) + 63) / 64 * 64;
+    return memory ? reinterpret_cast<T*>(memory + start) : nullptr;
+  }
+};
+
+// Where rows of `step` numbers begin: 0, step, 2 step, ...
+inline const int64_t* multiples(Workspace& memory, int64_t n, int64_t step) {
+  int64_t* rows = memory.take<int64_t>(n);
+  for (int64_t i = 0; rows && i < n; ++i) rows[i] = i * step;
+  return rows;
+}
+
+// One user's numbers in the layers' own order (rows padded to whole vectors), all `size` of them.
+// weights: its parameters. Gradients times `scale` are added to `target`: the parameters themselves, or the gradient.
+struct Parameters {
+  int64_t size = 0;
+  float *weights = nullptr, *target = nullptr;
+  float scale = 0;
+  // Where the next n numbers will be.
+  int64_t place(int64_t n) { return std::exchange(size, size + padded(n)); }
+};
+
+// The user's key and the batch it is at: epoch, place in the epoch, and the first row that is computed now.
+struct Moment {
+  uint64_t key = 0;
+  int64_t epoch = 0, place = 0, row = 0;
+};
+
+// Gradients of activations: a layer reads one buffer and writes the other.
+struct Gradients {
+  int64_t width = 0;  // numbers of a row, at most
+  float *one = nullptr, *two = nullptr;
+  void need(int64_t n) { width = std::max(width, n); }
+  float* other(const float* g) const { return g == one ? two : one; }
+};
+
+struct Context {
+  Workspace memory;
+  int64_t rows;  // at once, at most
+  Parameters parameters;
+  Moment moment;
+  Gradients gradients;
+};
+
+// A layer of one user's network; activations are (rows, numbers of a record in whole vectors). What is in the padding
+// never reaches a number that counts.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  // y for x (rows, ...); x may be overwritten by layers that work in place, and is read again by `backward`.
+  virtual float* forward(float* x, int64_t rows) = 0;
+  // Adds the parameters' gradients, given y's; returns x's.
+  virtual float* backward(float* g, int64_t rows) = 0;
+  // The layer's parameters between torch's order, from where `flat` is on, and its own.
+  virtual void pack(const float*& flat, float* own) const {}
+  virtual void unpack(const float* own, float*& flat) const {}
+};

@@ -1,0 +1,185 @@
+// Local training of users, one after the other: all epochs and batches of a user before the next one begins, so that
+// its parameters stay in the processor's cache. No user's result depends on another's.
+#include <memory>
+#include <vector>
+
+#include "dense.h"
+#include "dropout.h"
+#include "images.h"
+#include "losses.h"
+
+extern "C" {
+
+enum Kind : int64_t { DENSE, RELU, GROUP_NORM, DROPOUT, CONVOLUTION, MAX_POOL, FLATTEN };
+enum LossKind : int64_t { CROSS_ENTROPY, LOGISTIC };
+
+// A layer of `inputs` to `outputs` features, or channels of images with the given sides (1 x 1: none). flag: whether a
+// Dense or Convolution is biased, a GroupNorm affine, a Dropout of probability 1/2. number: a Dropout's ordinal, or
+// whether a Convolution reads the records. threshold: a Dropout's. real: a Dropout's scale, a GroupNorm's epsilon.
+// zeros: around the image.
+struct LayerSpec {
+  int64_t kind, inputs, outputs, flag, number, threshold;
+  double real;
+  Sides sides, kernel, stride, zeros;
+};
+
+// What all users have in common. features: numbers of a record. start, correction: (size,) in torch's order, correction
+// may be null. rows: at once; larger batches are computed in pieces. most: records of a user, at most.
+struct Problem {
+  const LayerSpec* layers;
+  int64_t n_layers, features, size, outputs, loss, epochs, batch, rows, most;
+  double lr, proximal;
+  const float *start, *correction;
+  Names names;
+};
+
+// Users: records x (n, features), y (n,), user i's from starts[i] to starts[i + 1]; k of them train, those at users[j],
+// with the keys orders[j] and dropout[j], and leave row rows[j] of deltas (., size).
+struct Users {
+  const float* x;
+  const void* y;
+  const int64_t *starts, *users, *rows;
+  const uint64_t *orders, *dropout;
+  int64_t k;
+  float* deltas;
+};
+
+}  // extern "C"
+
+namespace {
+
+class Trainer {
+ public:
+  Trainer(const Problem& p, char* memory) : p(p), c{{memory}, p.rows, {}, {}, {}}, n(p.features) {
+    for (int64_t i = 0; i < p.n_layers; ++i) {
+      const int64_t kind = p.layers[i].kind;
+      if (lowest < 0 && (kind == DENSE || kind == GROUP_NORM || kind == CONVOLUTION)) lowest = i;
+      layers.push_back(made(p.layers[i], lowest == i));
+    }
+    const int64_t size = c.parameters.size;
+    start = c.memory.take<float>(size), weights = c.memory.take<float>(size), gradient = c.memory.take<float>(size);
+    correction = c.memory.take<float>(size), x = c.memory.take<float>(p.rows * padded(n));
+    c.gradients.one = c.memory.take<float>(p.rows * c.gradients.width);
+    c.gradients.two = c.memory.take<float>(p.rows * c.gradients.width);
+    words.at = c.memory.take<int32_t>(p.rows * words.widest);
+    numbers = c.memory.take<uint64_t>(p.most), ends = c.memory.take<int64_t>(p.most + 1);
+    order = c.memory.take<int64_t>(p.most);
+    if (memory) begin();
+  }
+
+  int64_t bytes() const { return c.memory.used; }
+
+  void train(const Users& u, int64_t j, const Loss& loss) {
+    const int64_t first = u.starts[u.users[j]], count = u.starts[u.users[j] + 1] - first;
+    std::copy_n(start, c.parameters.size, weights);
+    c.moment.key = u.dropout[j];
+    for (c.moment.epoch = 0; c.moment.epoch < p.epochs; ++c.moment.epoch) {
+      if (count > p.batch) shuffle(branch(u.orders[j], c.moment.epoch), count, numbers, order, ends);
+      for (int64_t i = 0; i < count; ++i) order[i] = first + (count > p.batch ? order[i] : i);
+      c.moment.place = 0;
+      for (int64_t at = 0; at < count; at += p.batch, ++c.moment.place)
+        step(u, order + at, std::min(p.batch, count - at), loss);
+    }
+    float* delta = u.deltas + u.rows[j] * p.size;
+    for (int64_t i = 0; i < c.parameters.size; ++i) weights[i] -= start[i];
+    for (const auto& layer : layers) layer->unpack(weights, delta);
+  }
+
+ private:
+  std::unique_ptr<Layer> made(const LayerSpec& s, bool lowest) {
+    const int64_t pixels = s.sides.pixels();
+    switch (s.kind) {
+      case DENSE: return std::make_unique<Dense>(c, s.inputs, s.outputs, s.flag, lowest);
+      case RELU: return std::make_unique<ReLU>(c, pixels * padded(s.inputs));
+      case GROUP_NORM: return std::make_unique<GroupNorm>(c, s.inputs, float(s.real), s.flag);
+      case CONVOLUTION: {
+        const Strides from = s.number ? Strides::record(s.inputs, s.sides) : Strides::layer(s.inputs, s.sides);
+        return std::make_unique<Convolution>(c, s.inputs, s.outputs, s.sides, s.kernel, s.stride, s.zeros, from, s.flag,
+                                             lowest);
+      }
+      case MAX_POOL: return std::make_unique<MaxPool>(c, s.inputs, s.sides, s.kernel);
+      case FLATTEN: return std::make_unique<Flatten>(c, s.inputs, s.sides);
+      default:
+        return std::make_unique<Dropout>(c, words, p.names, s.number, s.inputs, pixels, s.flag, int32_t(s.threshold),
+                                         float(s.real));
+    }
+  }
+
+  void begin() {
+    std::fill_n(start, c.parameters.size, 0.0f);
+    std::fill_n(correction, c.parameters.size, 0.0f);
+    const float *from = p.start, *also = p.correction;
+    for (const auto& layer : layers) layer->pack(from, start);
+    for (const auto& layer : layers)
+      if (also) layer->pack(also, correction);
+    c.parameters.weights = weights;
+  }
+
+  // A batch of plain SGD that fits is one descent of the parameters themselves; others gather their gradient first.
+  void step(const Users& u, const int64_t* rows_of, int64_t rows, const Loss& loss) {
+    const bool plain = !p.correction && p.proximal == 0 && rows <= p.rows;
+    c.parameters.target = plain ? weights : gradient;
+    c.parameters.scale = plain ? float(-p.lr) : 1;
+    if (!plain) std::fill_n(gradient, c.parameters.size, 0.0f);
+    for (c.moment.row = 0; c.moment.row < rows; c.moment.row += p.rows)
+      add_gradients(u, rows_of + c.moment.row, std::min(p.rows, rows - c.moment.row), 1.0f / float(rows), loss);
+    if (!plain) descend();
+  }
+
+  void add_gradients(const Users& u, const int64_t* rows_of, int64_t rows, float weight, const Loss& loss) {
+    for (int64_t r = 0; r < rows; ++r) std::copy_n(u.x + rows_of[r] * n, n, x + r * padded(n));
+    float* z = x;
+    for (const auto& layer : layers) z = layer->forward(z, rows);
+    float* g = c.gradients.one;
+    loss.gradient(z, rows_of, rows, weight, g);
+    for (int64_t i = p.n_layers; i-- > lowest;) g = layers[i]->backward(g, rows);
+  }
+
+  // w -= lr (g + correction + mu (w - start))
+  void descend() {
+    const float lr = float(p.lr), mu = float(p.proximal);
+    for (int64_t i = 0; i < c.parameters.size; i += LANES) {
+      vec g = load(gradient + i), w = load(weights + i);
+      if (mu != 0) g += mu * (w - load(start + i));
+      store(weights + i, w - lr * (g + load(correction + i)));
+    }
+  }
+
+  const Problem& p;
+  Context c;
+  Words words;
+  const int64_t n;
+  std::vector<std::unique_ptr<Layer>> layers;
+  int64_t lowest = -1;  // layer with parameters: below it nobody needs a gradient
+  float *start, *weights, *gradient, *correction, *x;
+  uint64_t* numbers;
+  int64_t *ends, *order;
+};
+
+}  // namespace
+
+extern "C" {
+
+// Bytes of memory that `train` needs.
+int64_t workspace(const Problem* p) { return Trainer(*p, nullptr).bytes(); }
+
+// memory: as many bytes as `workspace` says, at the start of a cache line, not shared with another call.
+void train(const Problem* p, const Users* u, char* memory) {
+  Trainer trainer(*p, memory);
+  const CrossEntropy cross_entropy(u->y, p->outputs);
+  const Logistic logistic(u->y);
+  const Loss& loss = p->loss == LOGISTIC ? static_cast<const Loss&>(logistic) : cross_entropy;
+  for (int64_t j = 0; j < u->k; ++j) trainer.train(*u, j, loss);
+}
+
+// What tests compare with numpy's.
+void draw(uint64_t key, uint64_t name, int64_t row, int64_t rows, int64_t features, int32_t* words) {
+  draw_words(key, name, row, rows, features, words);
+}
+
+void order(uint64_t key, int64_t n, uint64_t* numbers, int64_t* places, int64_t* ends) {
+  shuffle(key, n, numbers, places, ends);
+}
+
+int64_t lanes() { return LANES; }
+}

@@ -1,0 +1,107 @@
+// Vectors of floats, as wide as the processor's registers, by the compilers' portable extensions (GCC and clang).
+#pragma once
+#include <cstdint>
+#include <cstring>
+
+// LANES: floats of a vector. A tile of a matrix product, TILE_ROWS x TILE_VECTORS sums, leaves registers for its
+// factors.
+#if defined(__AVX512F__)
+constexpr int LANES = 16, TILE_ROWS = 8, TILE_VECTORS = 2;
+#elif defined(__AVX2__)
+constexpr int LANES = 8, TILE_ROWS = 4, TILE_VECTORS = 2;
+#elif defined(__ARM_NEON)
+constexpr int LANES = 4, TILE_ROWS = 4, TILE_VECTORS = 4;
+#else
+constexpr int LANES = 4, TILE_ROWS = 4, TILE_VECTORS = 2;
+#endif
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "random words are halves of little-endian 64 bits");
+
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef int32_t ints __attribute__((vector_size(4 * LANES)));
+typedef uint64_t longs __attribute__((vector_size(4 * LANES)));
+
+// Numbers that a row of n takes: whole vectors.
+constexpr int64_t padded(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
+
+template <class Vector = vec, class Number>
+inline Vector load(const Number* p) {
+  Vector v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+template <class Vector, class Number>
+inline void store(Number* p, Vector v) { std::memcpy(p, &v, sizeof v); }
+
+inline vec broadcast(float s) { return s - vec{}; }
+
+inline ints lane_numbers() {
+  ints n{};
+  for (int i = 0; i < LANES; ++i) n[i] = i;
+  return n;
+}
+
+// Lanes below n keep their value, the others are zero whatever they held.
+inline vec first(int64_t n, vec v) { return lane_numbers() < int32_t(n < LANES ? n : LANES) ? v : vec{}; }
+
+// The lower and the upper halves of two vectors, interleaved: a0 b0 a1 b1 ...
+template <int... I>
+struct Lanes {
+  static vec low(vec a, vec b) { return __builtin_shufflevector(a, b, (I / 2 + I % 2 * LANES)...); }
+  static vec high(vec a, vec b) { return __builtin_shufflevector(a, b, ((LANES + I) / 2 + I % 2 * LANES)...); }
+};
+#if defined(__AVX512F__)
+using All = Lanes<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
+#elif defined(__AVX2__)
+using All = Lanes<0, 1, 2, 3, 4, 5, 6, 7>;
+#else
+using All = Lanes<0, 1, 2, 3>;
+#endif
+
+// Rows become columns: each pass interleaves the first half of the rows with the second, as perfect shuffles of cards.
+inline void transpose(vec (&rows)[LANES]) {
+#pragma GCC unroll 8
+  for (int pass = 1; pass < LANES; pass *= 2) {
+    vec mixed[LANES];
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES / 2; ++i) {
+      mixed[2 * i] = All::low(rows[i], rows[i + LANES / 2]);
+      mixed[2 * i + 1] = All::high(rows[i], rows[i + LANES / 2]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; ++i) rows[i] = mixed[i];
+  }
+}
+
+// Lane i of the result is the sum of the lanes of rows[i].
+inline vec sums(vec (&rows)[LANES]) {
+#pragma GCC unroll 8
+  for (int half = LANES / 2; half > 0; half /= 2)
+#pragma GCC unroll 16
+    for (int i = 0; i < half; ++i)
+      rows[i] = All::low(rows[i], rows[i + half]) + All::high(rows[i], rows[i + half]);
+  return rows[0];
+}
+
+inline vec square_roots(vec v) {
+  float each[LANES];
+  store(each, v);
+  for (float& number : each) number = __builtin_sqrtf(number);
+  return load(each);
+}
+
+// e^x within two units in the last place; zero below e^-87, infinity above e^88, NaN of NaN.
+// x = n ln 2 + r with a whole n, so e^x = 2^n e^r, and |r| < 0.35 suits Taylor's series.
+inline vec exponential(vec x) {
+  const vec lowest = broadcast(-87), highest = broadcast(88);
+  vec inside = x < lowest ? lowest : x > highest ? highest : x;
+  const float shift = 12582912;  // 1.5 * 2^23: adding it rounds to whole numbers
+  vec shifted = inside * 1.44269504f + shift;
+  vec n = shifted - shift;
+  vec r = inside - n * 0.693359375f + n * 2.12194440e-4f;
+  vec series = broadcast(1.0f / 5040);
+  for (float factorial : {720.0f, 120.0f, 24.0f, 6.0f, 2.0f, 1.0f, 1.0f}) series = series * r + 1 / factorial;
+  ints power = ((ints)shifted - 0x4B400000 + 127) << 23;  // the bits of 2^n
+  vec y = series * (vec)power;
+  return x < lowest ? vec{} : x > highest ? broadcast(__builtin_inff()) : y;
+}

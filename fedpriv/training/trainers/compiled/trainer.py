@@ -1,0 +1,167 @@
+"""One user after another, each from its first step to its last in C++, with its parameters in the processor's cache."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result, Users
+from fedpriv.training.trainers.buffers import epochs_a_word
+from fedpriv.training.trainers.compiled.chain import (
+    CROSS_ENTROPY,
+    DROPOUT,
+    LOGISTIC,
+    LOSSES,
+    LayerSpec,
+    known_specs,
+    word_names,
+)
+from fedpriv.training.trainers.compiled.library import library
+
+ROWS_AT_ONCE = 64
+"""Larger batches are computed in pieces, so that activations stay in a processor's cache."""
+ACTIVATIONS_AT_ONCE = 2**18
+"""And in smaller pieces, down to `FEW_ROWS`, where a record makes many numbers."""
+FEW_ROWS = 8
+BLOCK_BYTES = 2**22
+"""Of a block's deltas: memory that stays in an outer cache, and is used again for the next block."""
+CACHE_LINE = 64
+
+
+class NamesSpec(ctypes.Structure):
+    """`Names` of dropout.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("shared", "own")),
+        *((name, ctypes.c_int64) for name in ("places", "layers", "words", "epochs_a_word")),
+    ]
+
+
+class ProblemSpec(ctypes.Structure):
+    """`Problem` of training.cpp."""
+
+    _fields_ = [
+        ("layers", ctypes.c_void_p),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("n_layers", "features", "size", "outputs", "loss", "epochs", "batch", "rows", "most")
+        ),
+        *((name, ctypes.c_double) for name in ("lr", "proximal")),
+        *((name, ctypes.c_void_p) for name in ("start", "correction")),
+        ("names", NamesSpec),
+    ]
+
+
+class UsersSpec(ctypes.Structure):
+    """`Users` of training.cpp."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("x", "y", "starts", "users", "rows", "orders", "dropout")),
+        ("k", ctypes.c_int64),
+        ("deltas", ctypes.c_void_p),
+    ]
+
+
+class Compiled(BlockTrainer):
+    """Trains blocks of any users, on `execution.workers` threads, each of which takes users of its own."""
+
+    def __init__(self, problem: LocalProblem, layers: ctypes.Array[LayerSpec]) -> None:
+        loaded = library()
+        assert loaded is not None
+        self.problem, self.loaded = problem, loaded
+        self.layers = layers
+        self.loss, self.labels = LOSSES[type(problem.task)]
+        self.start = np.ascontiguousarray(problem.start.numpy())
+        correction = problem.correction
+        self.correction = None if correction is None else np.ascontiguousarray(correction.numpy())
+        wanted = max(FEW_ROWS, ACTIVATIONS_AT_ONCE // problem.cost.activations)
+        self.rows = min(ROWS_AT_ONCE, wanted)
+
+    def blocks(self, users: Users) -> list[tuple[int, int]]:
+        k = len(users.positions)
+        pieces = -(-k * 4 * self.problem.cost.parameters // BLOCK_BYTES)
+        edges = np.linspace(0, k, min(k, pieces) + 1).astype(int).tolist()
+        return list(pairwise(edges))
+
+    def run(self, users: Users, memory: Mapping[str, np.ndarray] | None) -> Result:
+        deltas = np.empty((len(users.positions), len(self.start)), dtype=np.float32)
+        x, y = (np.ascontiguousarray(t.numpy()) for t in (users.data.x, users.data.y))
+        y = self._checked(y.astype(self.labels, copy=False))
+        # By number of records, descending: dealt in turns, every thread has as much to do.
+        workers = min(self.problem.execution.workers, len(deltas))
+        parts = [np.arange(first, len(deltas), workers) for first in range(workers)]
+
+        def train(rows: np.ndarray) -> None:
+            self._train(users.part(rows), rows, x=x, y=y, deltas=deltas)
+
+        if workers == 1:
+            train(parts[0])
+        else:
+            with ThreadPoolExecutor(workers) as pool:
+                list(pool.map(train, parts))
+        return torch.from_numpy(deltas), {}
+
+    def _checked(self, y: np.ndarray) -> np.ndarray:
+        """Raises IndexError for a class that the network does not have: it would be written beside the outputs."""
+        classes = self.layers[-1].outputs
+        if self.loss == CROSS_ENTROPY and len(y) and not 0 <= int(y.min()) <= int(y.max()) < classes:
+            raise IndexError(f"labels from {y.min()} to {y.max()} for a network of {classes} outputs")
+        return y
+
+    def _train(self, users: Users, rows: np.ndarray, *, x: np.ndarray, y: np.ndarray, deltas: np.ndarray) -> None:
+        """Train `users` and write their deltas to `rows`. Lets other threads run."""
+        recipe, most = self.problem.recipe, int(users.counts[0])
+        dropping = [layer for layer in self.layers if layer.kind == DROPOUT]
+        places, halves = -(-most // users.size), [bool(layer.flag) for layer in dropping]
+        shared, own = word_names(recipe.epochs, places, len(dropping), any(halves), not all(halves))
+        words, epochs = -(-len(dropping) // 32), epochs_a_word(len(dropping))
+        orders = users.dropout if users.orders is None else users.orders  # unused where there are none
+        starts, positions = (np.ascontiguousarray(a, dtype=np.int64) for a in (users.data.starts, users.positions))
+        orders, keys = (np.ascontiguousarray(a) for a in (orders, users.dropout))
+        problem = ProblemSpec(
+            layers=ctypes.addressof(self.layers),
+            n_layers=len(self.layers),
+            features=math.prod(self.problem.shape),
+            size=len(self.start),
+            outputs=self.layers[-1].outputs,
+            loss=self.loss,
+            epochs=recipe.epochs,
+            batch=users.size,
+            rows=min(self.rows, most),
+            most=most,
+            lr=recipe.lr,
+            proximal=recipe.proximal,
+            start=self.start.ctypes.data,
+            correction=None if self.correction is None else self.correction.ctypes.data,
+            names=NamesSpec(shared.ctypes.data, own.ctypes.data, places, len(dropping), words, epochs),
+        )
+        work = UsersSpec(
+            x=x.ctypes.data,
+            y=y.ctypes.data,
+            starts=starts.ctypes.data,
+            users=positions.ctypes.data,
+            rows=rows.ctypes.data,
+            orders=orders.ctypes.data,
+            dropout=keys.ctypes.data,
+            k=len(rows),
+            deltas=deltas.ctypes.data,
+        )
+        memory = np.empty(self.loaded.workspace(ctypes.byref(problem)) + CACHE_LINE, dtype=np.uint8)
+        aligned = memory.ctypes.data + -memory.ctypes.data % CACHE_LINE
+        self.loaded.train(ctypes.byref(problem), ctypes.byref(work), aligned)
+
+
+def compiled(problem: LocalProblem) -> Compiled | None:
+    """The trainer of the problem, or None where the problem or the machine is not one for it."""
+    known = type(problem.task) in LOSSES and problem.recipe.optimizer.plain and problem.dtype == torch.float32
+    layers = known_specs(problem.model, problem.shape) if known and problem.start.device.type == "cpu" else None
+    if layers is None or library() is None:
+        return None
+    margin = LOSSES[type(problem.task)][0] == LOGISTIC
+    return None if margin and layers[-1].outputs != 1 else Compiled(problem, layers)

@@ -1,0 +1,188 @@
+"""Local training in C++ against plain autograd and the stacked trainer."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from one_by_one import PROBLEMS, STREAMS, as_array, assert_same, cnn, mlp, one_by_one, silo, trained
+from test_layers import FEATURES, IMAGES
+from torch import nn
+
+from fedpriv.streams import branch
+from fedpriv.tasks import BinaryClassification, Classification
+from fedpriv.training import users
+from fedpriv.training.description import Execution, Recipe, Training
+from fedpriv.training.random_words import name_of, random_words, row_counters
+from fedpriv.training.trainers.compiled import trainer as compiled_trainer
+from fedpriv.training.trainers.compiled.library import library
+from fedpriv.training.vectors import flatten
+
+pytestmark = pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
+COUNTS = [5, 1, 9, 16, 17, 3, 3, 150, 40, 8]
+COMPILED, STACKED = Execution("compiled"), Execution("stacked")
+
+
+def wide(inputs=19, outputs=35):
+    """Widths of several vectors and a remainder, for any width of vectors."""
+    return nn.Sequential(
+        nn.Linear(inputs, 50), nn.ReLU(), nn.GroupNorm(1, 50), nn.Linear(50, 33, bias=False), nn.ReLU(),
+        nn.Linear(33, 16), nn.GroupNorm(1, 16, affine=False), nn.Linear(16, outputs),
+    )  # fmt: skip
+
+
+NETWORKS = {
+    "cnn": PROBLEMS["cnn"],
+    "mlp": PROBLEMS["mlp"],
+    "linear-binary": PROBLEMS["linear-binary"],
+    "mlp-binary": (lambda: mlp(outputs=1), (6,), BinaryClassification()),
+    "wide": (wide, (19,), Classification()),
+}
+
+
+def problem(name):
+    torch.manual_seed(1)
+    build, shape, task = NETWORKS[name]
+    model = build()
+    return model, flatten(model), silo(COUNTS, shape, task), task
+
+
+@pytest.mark.parametrize("corrected", [False, True], ids=["uncorrected", "corrected"])
+@pytest.mark.parametrize(
+    "recipe", [Recipe(3, 8, 0.02), Recipe(2, 64, 0.1), Recipe(2, None, 0.05), Recipe(2, 8, 0.02, proximal=0.7)], ids=str
+)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_recipe_equals_one_by_one(name, recipe, corrected):
+    model, theta, data, task = problem(name)
+    correction = torch.linspace(-0.05, 0.1, len(theta)) if corrected else None
+    got = trained(model, theta, data, task, recipe, correction=correction, execution=COMPILED)
+    assert_same(got, one_by_one(model, theta, data, task, recipe, correction), theta, rows=150)
+    assert float(got.norm(dim=1).min()) > 1e-3
+
+
+@pytest.mark.parametrize("recipe", [Recipe(1, None, 0.1), Recipe(2, 4, 0.1)], ids=["gradient", "steps"])
+@pytest.mark.parametrize("name", [name for name in (*FEATURES, *IMAGES) if "projection" not in name])
+def test_layer_against_autograd(name, recipe):
+    (model, shape), task = (FEATURES[name], (7,)) if name in FEATURES else (IMAGES[name], (2, 8, 10)), Classification()
+    theta, data = flatten(model), silo([3, 9, 1, 6], shape, task)
+    want = one_by_one(model, theta, data, task, recipe)
+    assert_same(trained(model, theta, data, task, recipe, execution=COMPILED), want, theta)
+
+
+@settings(max_examples=30)
+@given(
+    counts=st.lists(st.integers(1, 200), min_size=1, max_size=8),
+    size=st.one_of(st.none(), st.integers(1, 70)),
+    epochs=st.integers(1, 3),
+    name=st.sampled_from(sorted(set(NETWORKS) - {"cnn"})),  # whose maxima change place within rounding
+)
+@example(counts=[125, 1, 148, 200], size=15, epochs=1, name="cnn")
+def test_any_record_counts(counts, size, epochs, name):
+    model, theta, _, task = problem(name)
+    data, recipe = silo(counts, NETWORKS[name][1], task), Recipe(epochs, size, 0.01)
+    got = trained(model, theta, data, task, recipe, execution=COMPILED)
+    assert_same(got, one_by_one(model, theta, data, task, recipe), theta, rows=max(64, *counts))
+
+
+def dropping(p, layers=2):
+    hidden = [(nn.Linear(12, 12), nn.ReLU(), nn.Dropout(p)) for _ in range(layers - 1)]
+    return nn.Sequential(
+        nn.Linear(6, 12), nn.ReLU(), nn.Dropout(p), *(x for part in hidden for x in part), nn.Linear(12, 3)
+    )
+
+
+DROPPING = {
+    "half": lambda: dropping(0.5),
+    "other odds": lambda: dropping(0.3),
+    "both": lambda: nn.Sequential(*dropping(0.5)[:-1], nn.Dropout(0.2), nn.Linear(12, 3)),
+    "records and before the loss": lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(6, 3), nn.Dropout(0.5)),
+    "all": lambda: nn.Sequential(nn.Linear(6, 12), nn.Dropout(1.0), nn.Linear(12, 3)),
+    "channels": lambda: cnn(p=0.5),
+    "channels of other odds": lambda: cnn(p=0.3),
+    "more layers than a word has bits": lambda: dropping(0.5, 34),
+}
+
+
+@pytest.mark.parametrize("size", [4, 8, None])
+@pytest.mark.parametrize("name", DROPPING)
+def test_dropout_is_that_of_the_stacked_trainer(name, size):
+    torch.manual_seed(3)
+    model, task, recipe = DROPPING[name](), Classification(), Recipe(35 if size == 8 else 3, size, 0.02)
+    theta, data = flatten(model), silo(COUNTS, (1, 12, 12) if "channels" in name else (6,), task)
+    got = trained(model, theta, data, task, recipe, execution=COMPILED)
+    want = trained(model, theta, data, task, recipe, execution=STACKED)
+    assert_same(got, want, theta, rows=150)
+    if name != "all":
+        other = trained(model, theta, data, task, recipe, execution=COMPILED, round=9)
+        assert float((got - other).norm(dim=1).min()) > 1e-4
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 99), st.integers(1, 9), st.integers(1, 40))
+def test_words_are_those_of_random_words(key, row, rows, features):
+    loaded, keys = library(), np.array([key], dtype=np.uint64)
+    width = -(-features // loaded.lanes()) * loaded.lanes()
+    got = np.empty((rows, width), dtype=np.int32)
+    loaded.draw(key, int(name_of((1, 2, 3))[0]), row, rows, features, got.ctypes.data)
+    want = random_words(keys, row_counters((1, 2, 3), row, rows), features, torch.device("cpu"))
+    np.testing.assert_array_equal(got[:, :features], want[0].numpy())
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(1, 700))
+def test_orders_sort_the_branches_of_a_key(key, n):
+    numbers, order, ends = np.empty(n, np.uint64), np.empty(n, np.int64), np.empty(n + 1, np.int64)
+    library().order(key, n, numbers.ctypes.data, order.ctypes.data, ends.ctypes.data)
+    want = branch(np.array([key], dtype=np.uint64), np.arange(n))
+    np.testing.assert_array_equal(numbers, want)
+    np.testing.assert_array_equal(order, want.argsort(kind="stable"))
+
+
+@pytest.mark.parametrize("size", [4, None])
+def test_a_users_bits_are_its_own(size, monkeypatch):
+    """Whoever else trains, in whichever blocks, on any number of threads."""
+    torch.manual_seed(3)
+    model, task, recipe = mlp(p=0.5), Classification(), Recipe(3, size, 0.1)
+    theta, data = flatten(model), silo(COUNTS, (6,), task)
+    full = trained(model, theta, data, task, recipe, execution=COMPILED)
+    for positions in ([7, 0, 4, 1], [2], [8]):
+        if size or 7 in positions:  # else the batch is as large as the largest of those who train
+            got = trained(model, theta, data, task, recipe, np.array(positions), execution=COMPILED)
+            assert torch.equal(got, full[positions])
+    for workers in (2, 3, 50):
+        execution = Execution("compiled", workers)
+        assert torch.equal(trained(model, theta, data, task, recipe, execution=execution), full)
+    monkeypatch.setattr(compiled_trainer, "BLOCK_BYTES", 3 * 4 * len(theta))
+    training, place = Training(recipe, as_array(theta)), {"round": 3, "party": "silo-1"}
+    assert len(list(users.train_users(training, model=model, data=data, task=task, streams=STREAMS, **place))) == 4
+    assert torch.equal(trained(model, theta, data, task, recipe, execution=COMPILED), full)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e25])
+@pytest.mark.parametrize("name", ["mlp", "wide", "mlp-binary", "linear-binary"])
+def test_a_user_that_diverges_arrives_as_it_is_and_stays_alone(name, bad):
+    model, theta, data, task = problem(name)
+    recipe = Recipe(3, 8, 0.1)
+    before = trained(model, theta, data, task, recipe, execution=COMPILED)
+    data.x[data.starts[4]] = bad
+    got = trained(model, theta, data, task, recipe, execution=COMPILED)
+    want = trained(model, theta, data, task, recipe, execution=STACKED)
+    others = np.delete(np.arange(len(COUNTS)), 4)
+    assert torch.equal(got[others], before[others])
+    assert bool(got[4].isfinite().all()) == bool(want[4].isfinite().all()) == bool(np.isfinite(bad))
+
+
+def test_a_class_that_the_network_has_not_is_refused():
+    model, theta, data, task = problem("mlp")
+    for label in (-1, 3):
+        wrong = dataclasses.replace(data, y=torch.full_like(data.y, label))
+        with pytest.raises(IndexError, match="3 outputs"):
+            trained(model, theta, wrong, task, Recipe(1, 8, 0.1), execution=COMPILED)
+
+
+def test_plain_sgd_remembers_nothing():
+    model, theta, data, task = problem("mlp")
+    training = Training(Recipe(1, 8, 0.1), as_array(theta), memory={})
+    place = {"streams": STREAMS, "round": 3, "party": "silo-1", "execution": COMPILED}
+    [block] = users.train_users(training, model=model, data=data, task=task, **place)
+    assert block.memory == {}
