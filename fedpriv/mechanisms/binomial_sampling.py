@@ -71,6 +71,8 @@ def _accepted(trials: int, size: int, rng: SystemGenerator) -> np.ndarray:
         near = abs(offset) <= reach
         likely = np.zeros(len(missing))
         likely[near] = np.exp(_log_ratio(offset[near].astype(float), trials, sigma) - most)
+        if likely.max() > 1:
+            raise ArithmeticError("a chance above 1: samples would not be binomial")
         accepted = rng.random(len(missing)) < likely
         counts[missing[accepted]] = middle + offset[accepted]
         missing = missing[~accepted]

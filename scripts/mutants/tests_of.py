@@ -25,6 +25,7 @@ FURTHER = (
     ("fedpriv/mechanisms/calibration.py", "algorithms/test_dp_erm.py algorithms/test_cdp_fedavg.py"),
     ("fedpriv/mechanisms/huang.py", "algorithms/test_dp_erm.py algorithms/test_dp_erm_privacy.py"),
     ("fedpriv/mechanisms/discrete_sampling.py", "mechanisms/test_grid_noise.py"),
+    ("fedpriv/mechanisms/lowy.py", "mechanisms/test_binomial.py theory/test_lowy_counterexamples.py"),
     ("fedpriv/mechanisms/*", "mechanisms/test_gaussian.py mechanisms/test_grid_noise.py test_deployment.py"),
     (
         "fedpriv/accountants/*",

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedpriv.mechanisms.binomial_sampling import ERROR, FARTHEST, FEW, MOST_TRIALS, _log_ratio, binomial
+from fedpriv.mechanisms.binomial_sampling import FARTHEST, FEW, MOST_TRIALS, _log_ratio, binomial
 from fedpriv.streams import SystemGenerator
 
 TRIALS = [0, 1, 4, 100, FEW, FEW + 4, 10**5, 10**9]
@@ -41,9 +41,28 @@ def test_ratios_are_as_right_as_the_text_says(trials):
 
         wanted = [float(exact(offset) - exact(0)) for offset in offsets]
     found = _log_ratio(np.array(offsets, dtype=float), trials, sigma)
-    np.testing.assert_allclose(found - found[4], wanted, atol=ERROR / 4, rtol=0)
+    np.testing.assert_allclose(found - found[4], wanted, atol=2.0**-40, rtol=0)  # ERROR / 4
 
 
 def test_too_many_trials_are_refused():
     with pytest.raises(ValueError, match="from 0 to"):
         binomial(MOST_TRIALS + 1, 1, np.random.default_rng(0))
+
+
+def test_samples_lean_to_the_side_that_binomial_ones_do():
+    """Their skewness is 0.5 / sqrt(3 N / 16), too little for a test of 20,000 samples to see its sign."""
+    trials, size = FEW + 4, 1_000_000
+    samples = binomial(trials, size, SystemGenerator())
+    deviation = math.sqrt(trials * 3 / 16)
+    skewness = (((samples - trials / 4) / deviation) ** 3).mean()
+    assert abs(skewness - 0.5 / deviation) < 5 * math.sqrt(15 / size)
+
+
+@pytest.mark.parametrize("trials", [FEW + 4, 10**5, 10**9])
+def test_no_chance_to_accept_is_above_one(trials):
+    """Between all points at which the largest ratio is looked for."""
+    deviation = math.sqrt(trials * 3 / 16)
+    sigma = math.ceil(1.001 * deviation + 1.5)
+    places = np.linspace(-FARTHEST, FARTHEST, 2_000_003) * deviation
+    coarse = _log_ratio(np.linspace(-FARTHEST * deviation, FARTHEST * deviation, 4097), trials, sigma).max()
+    assert 0 <= _log_ratio(places, trials, sigma).max() - coarse < 2.0**-20

@@ -229,3 +229,19 @@ def test_bits_that_go_on_from_the_first_ones_are_whole_and_uniform(sigma):
     assert rng.ranges == {(0, 2**46), (0, 2**37)}
     bins_of(sigma)._refined(2**61, rng)
     assert rng.ranges == {(0, 2**46), (0, 2**37), (0, 2**62)}
+
+
+@pytest.mark.parametrize(("number", "place"), [(1, 3), (5, 3), (40, 7)])
+def test_a_chance_too_near_for_floats_is_decided_by_more_bits(number, place):
+    """The first 53 bits are those of the exact chance: only those that follow tell."""
+    bins = bins_of(1000)
+    start = number << bins.shift
+    with localcontext() as context:
+        context.prec = 60
+        chance = (-Decimal((start + place) ** 2 - start**2) / (2 * bins.sigma**2)).exp()
+        word = int(chance * 2**53)
+    trial = np.array([word >> 37], dtype=np.uint16)
+    for more, accepted in ((0, True), (2**62 - 1, False)):
+        rng = Script(word & (2**37 - 1), more)
+        found = bins._accepts(np.array([start + place]), np.array([number]), trial, rng)
+        assert found.tolist() == [accepted]

@@ -111,3 +111,25 @@ def test_counts_that_are_refused_in_a_later_set_up_end_a_round_and_not_the_run(m
 def test_counts_that_are_refused_at_the_start_end_the_run():
     with pytest.warns(RuntimeWarning), pytest.raises(CountsRefusedError, match="more than 4 records"):
         prepare(experiment(*PRIVATE, "aggregation.count_cap=null"))
+
+
+def test_every_set_up_begins_a_session_of_its_own():
+    """Messages of an earlier one are strays then, whoever sends them again."""
+    with prepare(experiment("aggregation=masked")) as simulation:
+        names = []
+        for number in (1, 2, 3):
+            simulation.set_up(number, [])
+            names.append(simulation.session_name)
+        assert {len(name) for name in names} == {16}
+        assert len(set(names)) == 3
+
+
+@pytest.mark.parametrize("known", [None, "a sum", 3.0], ids=str)
+def test_what_a_party_says_it_has_learned_is_checked(known, monkeypatch):
+    with prepare(experiment("aggregation=masked")) as simulation:
+        simulation.set_up(1, [])
+        run = simulation.session.run
+        monkeypatch.setattr(simulation.session, "run", lambda *given: {**run(*given), "server": known})
+        result = simulation.run_round(simulation.queries(1), simulation.state)
+        assert "server" in result.aborted
+        assert result.state is simulation.state
