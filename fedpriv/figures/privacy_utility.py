@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from fedpriv.tables.command import Parser
 from fedpriv.tables.groups import Group, grouped, short
 from fedpriv.tables.summary import Line, summarised
 
-BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "fontsize": 6.5}
+BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.23), "fontsize": 6.5}
 ORDER = ("DEFAULT", "ULDP-NAIVE", "ULDP-GROUP", "ULDP-SGD", "ULDP-AVG")
 MARKERS = "os^Dv<>pXP*h"
 MOST_FACETS = 6
@@ -244,14 +245,18 @@ def _finish(figure: Figure, lines: Sequence[Line], out: Path) -> None:
     ]
     if any(run.randomness == "simulation" for run in runs):
         facts.append("simulation: noise is seeded, the epsilons are those of the same run with real noise")
-    figure.supxlabel("; ".join(filter(None, facts)), fontsize=6)
+    figure.supxlabel("\n".join(wrap("; ".join(filter(None, facts)), 130)), fontsize=6)
     figure.savefig(out, dpi=200)
     plt.close(figure)
 
 
 def _counts(numbers: Collection[Any], what: str) -> str:
-    """All of them, ascending; nothing of none."""
-    return f"{' or '.join(f'{number:,}' for number in sorted(numbers))} {what}" if numbers else ""
+    """All of them, ascending, or the ends of many; nothing of none."""
+    if not numbers:
+        return ""
+    few = len(numbers) <= 3
+    shown = [f"{number:,}" for number in (sorted(numbers) if few else (min(numbers), max(numbers)))]
+    return f"{(' or ' if few else ' to ').join(shown)} {what}"
 
 
 def _write(curves: Sequence[_Curves], path: Path) -> None:
