@@ -60,19 +60,7 @@ def main() -> None:
 
 def measure(case: Case) -> dict[str, float]:
     """Seconds of both, and peak memory: of the process, and what training adds to it once the data are loaded."""
-    import torch
-
-    from fedpriv.data.allocate import Zipf
-    from fedpriv.data.silo import split_by_silo
-    from fedpriv.models.cnn import MnistCnn
-    from fedpriv.models.mlp import Mlp
-    from fedpriv.streams import Streams
-
-    torch.set_num_threads(1)
-    data, records = load(case.data)
-    silos = split_by_silo(records, Zipf(case.users, 5).allocate(records, data, Streams(0)), "cpu")
-    model = Mlp([30] * 5, True, 0.5) if case.data == "creditcard" else MnistCnn([10, 20], 50, 0.5)
-    network = model.build(data.shape, data.outputs)
+    silos, network = federation(case.data, case.users)
     loaded, fedpriv, loop = peak_mb(), 0.0, 0.0
     pairs = sorted(((silo, i) for silo in silos for i in range(len(silo.users))), key=lambda p: p[0].counts[p[1]])
     chosen = pairs[case.slice // 2 :: case.slice] if case.slice else []
@@ -97,19 +85,41 @@ def measure(case: Case) -> dict[str, float]:
     }
 
 
-def everybody(network, silos, epochs: int, clip: float = 0.1) -> None:
-    """fedpriv: all users of a silo at once, then clipped."""
+def federation(data: str, users: int):
+    """Five silos of a data set's records, zipf, and its network; on one thread from here on."""
+    import torch
+
+    from fedpriv.data.allocate import Zipf
+    from fedpriv.data.silo import split_by_silo
+    from fedpriv.models.cnn import MnistCnn
+    from fedpriv.models.mlp import Mlp
+    from fedpriv.streams import Streams
+
+    torch.set_num_threads(1)
+    kind, records = load(data)
+    silos = split_by_silo(records, Zipf(users, 5).allocate(records, kind, Streams(0)), "cpu")
+    model = Mlp([30] * 5, True, 0.5) if data == "creditcard" else MnistCnn([10, 20], 50, 0.5)
+    return silos, model.build(kind.shape, kind.outputs)
+
+
+def trained(network, silos, epochs: int, trainer: str = "auto"):
+    """A round of local training: blocks of users, silo by silo."""
     from fedpriv.streams import Streams
     from fedpriv.tasks import Classification
-    from fedpriv.training.description import Recipe, Training
+    from fedpriv.training.description import Execution, Recipe, Training
     from fedpriv.training.users import train_users
     from fedpriv.training.vectors import flatten
 
     training = Training(Recipe(epochs, 64, 0.01), flatten(network).double().numpy())
     common = {"model": network, "task": Classification(), "streams": Streams(0), "round": 0}
     for number, silo in enumerate(silos):
-        for block in train_users(training, data=silo, party=f"silo-{number}", **common):
-            block.deltas.mul_((clip / block.deltas.norm(dim=1, keepdim=True)).clamp_(max=1))
+        yield from train_users(training, data=silo, party=f"silo-{number}", execution=Execution(trainer), **common)
+
+
+def everybody(network, silos, epochs: int, clip: float = 0.1) -> None:
+    """fedpriv: all users of a silo at once, then clipped."""
+    for block in trained(network, silos, epochs):
+        block.deltas.mul_((clip / block.deltas.norm(dim=1, keepdim=True)).clamp_(max=1))
 
 
 def one_by_one(network, pairs, epochs: int, clip: float = 0.1) -> None:

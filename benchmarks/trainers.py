@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 
 from benchmarks._apart import apart
-from benchmarks.local_training import load
+from benchmarks.local_training import federation, trained
 
 TRAINERS = "compiled", "stacked"
 
@@ -47,26 +47,17 @@ def main() -> None:
 
 def measure(case: Case) -> dict[str, float]:
     """Medians of both, and the ratios of single turns."""
-    import torch
-
-    from fedpriv.data.allocate import Zipf
-    from fedpriv.data.silo import split_by_silo
-    from fedpriv.models.cnn import MnistCnn
-    from fedpriv.models.mlp import Mlp
-    from fedpriv.streams import Streams
-
-    torch.set_num_threads(1)
-    data, records = load(case.data)
-    silos = split_by_silo(records, Zipf(case.users, 5).allocate(records, data, Streams(0)), "cpu")[: case.silos]
-    model = Mlp([30] * 5, True, 0.5) if case.data == "creditcard" else MnistCnn([10, 20], 50, 0.5)
-    network = model.build(data.shape, data.outputs)
+    silos, network = federation(case.data, case.users)
+    silos = silos[: case.silos]
     times: dict[str, list[float]] = {name: [] for name in TRAINERS}
     for name in TRAINERS:
-        everybody(name, network, silos, 1)  # compiles, and meets every shape
+        for _ in trained(network, silos, 1, name):  # compiles, and meets every shape
+            pass
     for _ in range(case.turns):
         for name, taken in times.items():
             since = time.process_time()
-            everybody(name, network, silos, case.epochs)
+            for _ in trained(network, silos, case.epochs, name):
+                pass
             taken.append(time.process_time() - since)
     ratios = [stacked / compiled for compiled, stacked in zip(*times.values())]
     medians = {name: statistics.median(taken) for name, taken in times.items()}
@@ -77,18 +68,3 @@ def measure(case: Case) -> dict[str, float]:
         "pairs": sum(len(silo.users) for silo in silos),
         "records": sum(len(silo.x) for silo in silos),
     }
-
-
-def everybody(name: str, network, silos, epochs: int) -> None:
-    """A round of local training of all users."""
-    from fedpriv.streams import Streams
-    from fedpriv.tasks import Classification
-    from fedpriv.training.description import Execution, Recipe, Training
-    from fedpriv.training.users import train_users
-    from fedpriv.training.vectors import flatten
-
-    training = Training(Recipe(epochs, 64, 0.01), flatten(network).double().numpy())
-    common = {"model": network, "task": Classification(), "streams": Streams(0), "round": 0}
-    for number, silo in enumerate(silos):
-        for _ in train_users(training, data=silo, party=f"silo-{number}", execution=Execution(name), **common):
-            pass

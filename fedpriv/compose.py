@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
     from omegaconf.errors import OmegaConfBaseException
 
+    from fedpriv.config import Experiment
+
 
 @dataclass(frozen=True)
 class CommandLine:
@@ -58,6 +60,15 @@ def compose_jobs(line: CommandLine, config_dir: Path) -> list[DictConfig]:
     Each carries its `hydra` node. Raises FedprivError with one line.
     """
     return [copy.deepcopy(config) for config in each_job(line, config_dir)]
+
+
+def one_experiment(*words: str) -> Experiment:
+    """What words without a sweep stand for, checked. Raises FedprivError as the command would."""
+    from fedpriv.config import build
+    from fedpriv.help import conf_dir
+
+    [config] = compose_jobs(CommandLine.parse(list(words)), conf_dir())
+    return build(without_hydra(config))
 
 
 def each_job(line: CommandLine, config_dir: Path, given: Iterable[Sequence[str]] | None = None) -> Iterator[DictConfig]:

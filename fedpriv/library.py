@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from omegaconf import OmegaConf
 
-from fedpriv.compose import CommandLine, compose_jobs, without_hydra
+from fedpriv.compose import CommandLine, compose_jobs, one_experiment, without_hydra
 from fedpriv.config import build
 from fedpriv.errors import FedprivError
 from fedpriv.help import conf_dir
@@ -149,8 +149,7 @@ def federation(*words: str) -> Federated:
     """The records of the words' data set, dealt out to users and silos as a run would. Reads data; no torch."""
     from fedpriv.simulation import allocate
 
-    [config] = compose_jobs(CommandLine.parse(list(words)), conf_dir())
-    corpus, allocation, sizes = allocate(build(without_hydra(config)))
+    corpus, allocation, sizes = allocate(one_experiment(*words))
     silos = []
     for number in range(sizes.n_silos):
         rows = np.flatnonzero((allocation.silo == number) & allocation.trains)

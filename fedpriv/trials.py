@@ -11,7 +11,6 @@ The draw is kept in the sweep's folder, since to draw again after an interruptio
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from fedpriv.accountants.renyi import ORDERS, convert, rdp_curve
 from fedpriv.accountants.selection import TruncatedNegativeBinomial
 from fedpriv.durable import replace_file
 from fedpriv.errors import ConfigError, FedprivError, require
+from fedpriv.streams import SETUP
 
 if TYPE_CHECKING:
     from fedpriv.config import Experiment
@@ -65,11 +65,9 @@ class RandomNumber:
             if known.asked != asked:
                 raise FedprivError(f"{folder / NAME}: holds another sweep's draw; name another hydra.sweep.dir")
             return known
-        streams = first.streams
-        source = random.SystemRandom() if streams.system else None
-        uniform = source.random if source else streams.generator("number of runs").random
-        number = self.distribution.draw(uniform)
-        chosen = [int(uniform() * len(settings)) for _ in range(number)]
+        rng = first.streams.secret("number of runs", SETUP)
+        number = self.distribution.draw(lambda: float(rng.random(1)[0]))
+        chosen = [int(uniform * len(settings)) for uniform in rng.random(number)]
         drawn = Drawn(asked, chosen, [exp.options.rounds for exp in experiments], self.cost(experiments))
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(folder / NAME, (json.dumps(asdict(drawn), indent=2) + "\n").encode())

@@ -9,13 +9,12 @@ alone, others take up their runs.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
 
 from fedpriv.figures.method_choice import LOCAL, MINIBATCH, SPIDER, Choice, choose
-from fedpriv.figures.runs import find_runs
+from fedpriv.figures.runs import find_runs, run_command
 
 EXPERIMENTS = {12: "lowy/fig5", 25: "lowy/fig4"}
 FIRST, LATER = "0,1", "2,3,4"
@@ -69,8 +68,7 @@ def sweep(name: str, folder: Path, *words: str) -> None:
     done = folder / "done"
     if not done.exists():
         usual = (f"experiment={name}", "hydra/launcher=stacked", f"hydra.sweep.dir={folder}", "preset.silo_clip=5")
-        ended = subprocess.run([sys.executable, "-m", "fedpriv", *usual, *words], check=False)
-        if ended.returncode >= 0 and folder.exists():  # else it was killed, or never began
+        if run_command(*usual, *words) >= 0 and folder.exists():  # else it was killed, or never began
             done.touch()
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from command import run
 from interrupted import Death, dies_in
 
@@ -14,7 +15,6 @@ import fedpriv
 from fedpriv.accountants.renyi import ORDERS, convert
 from fedpriv.accountants.selection import TruncatedNegativeBinomial
 from fedpriv.planned import Planned
-from fedpriv.results import RunFolder
 from fedpriv.testing.worlds import experiment
 from fedpriv.trials import Drawn, RandomNumber
 
@@ -33,8 +33,7 @@ def swept(tmp_path_factory):
 
 
 def words(folder, number):
-    return set(json.loads(json.dumps(RunFolder(folder / str(number)).path.joinpath(".hydra/overrides.yaml").read_text())
-                          ).replace("- ", "").split())  # fmt: skip
+    return set(yaml.safe_load((folder / str(number) / ".hydra/overrides.yaml").read_text()))
 
 
 def test_runs_are_those_that_were_drawn(swept):

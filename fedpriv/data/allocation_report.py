@@ -77,15 +77,10 @@ def draw(allocation: Allocation, path: str | os.PathLike[str]) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    heights, edges = columns(allocation.counts())
-    tops = np.vstack([np.zeros(heights.shape[1]), np.cumsum(heights, axis=0)])
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     axes = figure.add_subplot()
-    for silo, colour in enumerate(silo_colours(allocation.n_silos)):
-        # One stepped area a silo instead of one bar a user and silo, which would take minutes for 10,000 users.
-        lower, upper = (np.append(top, top[-1]) for top in tops[silo : silo + 2])
-        axes.fill_between(edges, lower, upper, step="post", color=colour, linewidth=0, label=f"silo {silo}")
-    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, None), ylabel="training records of a user")
+    edges = draw_columns(axes, allocation)
+    axes.set_ylabel("training records of a user")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     width = int(edges[1] - edges[0])
     axes.set_xlabel("users, by number of records" + (f" (means of {width} neighbours)" if width > 1 else ""))
@@ -98,6 +93,18 @@ def draw(allocation: Allocation, path: str | os.PathLike[str]) -> None:
     _save(figure, Path(path))
 
 
+def draw_columns(axes: Axes, allocation: Allocation) -> np.ndarray:
+    """The histogram alone, with a label for each silo; returns the edges of its columns."""
+    heights, edges = columns(allocation.counts())
+    tops = np.vstack([np.zeros(heights.shape[1]), np.cumsum(heights, axis=0)])
+    for silo, colour in enumerate(_colours(allocation.n_silos)):
+        # One stepped area a silo instead of one bar a user and silo, which would take minutes for 10,000 users.
+        lower, upper = (np.append(top, top[-1]) for top in tops[silo : silo + 2])
+        axes.fill_between(edges, lower, upper, step="post", color=colour, linewidth=0, label=f"silo {silo}")
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, None))
+    return edges
+
+
 def columns(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Heights (n_silos, m) of at most MOST_COLUMNS columns, one user or the mean of many each, and edges (m + 1,)."""
     n_users = counts.shape[1]
@@ -107,7 +114,7 @@ def columns(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.add.reduceat(counts, starts, axis=1) / np.diff(edges), edges + 0.5
 
 
-def silo_colours(n_silos: int) -> np.ndarray:
+def _colours(n_silos: int) -> np.ndarray:
     """(n_silos, 4) red, green, blue, alpha."""
     from matplotlib import colormaps
 

@@ -15,12 +15,10 @@ import numpy as np
 
 from fedpriv.aggregation.admm.averaging import Averaging
 from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
-from fedpriv.compose import CommandLine, compose_jobs, without_hydra
-from fedpriv.config import build
+from fedpriv.compose import one_experiment
 from fedpriv.figures.canvas import plt
 from fedpriv.figures.peer_accuracy import TITLES, femnist_words
 from fedpriv.figures.tables import write_table
-from fedpriv.help import conf_dir
 from fedpriv.simulation import Simulation, prepare
 from fedpriv.stopwatch import Stopwatch
 
@@ -33,8 +31,7 @@ PRECISIONS = {"float64": np.float64, "float32": np.float32}
 def draw(folder: Path, profile: str) -> bool:
     """Write errors.csv and figure.png."""
     words = ["experiment=secured_fl/fig4", *femnist_words(), *(QUICK if profile == "quick" else ())]
-    [config] = compose_jobs(CommandLine.parse(words), conf_dir())
-    exp = build(without_hydra(config))
+    exp = one_experiment(*words)
     rng, errors = np.random.default_rng(exp.options.seed), dict[tuple[str, int], list[float]]()
     with prepare(exp) as simulation:
         for models in checkpoints(simulation, exp.options.rounds):

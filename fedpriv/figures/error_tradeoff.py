@@ -6,8 +6,6 @@ training loss, as in the paper: tuning that no epsilon covers. With the paper's 
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Any
 from fedpriv.figures import method_choice
 from fedpriv.figures.canvas import Axes, plt
 from fedpriv.figures.method_choice import COLUMNS, LOCAL, MINIBATCH, SPIDER, Choice
-from fedpriv.figures.runs import find_runs
+from fedpriv.figures.runs import find_runs, run_command
 from fedpriv.figures.tables import write_table
 
 NOT_PRIVATE = ("algo.calibration=given", "algo.epsilon=1")  # epsilon is not used
@@ -64,8 +62,7 @@ def experiment(name: str, setting: Setting) -> Callable[[Path, str], bool]:
             if (folder / place).exists():
                 continue
             # A run that diverges fails, and its settings are not chosen.
-            words = (*usual, f"hydra.sweep.dir={folder / place}", *words)
-            subprocess.run([sys.executable, "-m", "fedpriv", *words], check=False)
+            run_command(*usual, f"hydra.sweep.dir={folder / place}", *words)
         draw(folder, title=setting.title)
         return True
 

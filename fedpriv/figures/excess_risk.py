@@ -5,8 +5,6 @@ Every point is the experiment huang/excess_risk with one setting changed, at the
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +13,7 @@ import numpy as np
 
 from fedpriv.errors import FedprivError
 from fedpriv.figures.canvas import plt
-from fedpriv.figures.runs import Run, deviation, find_runs
+from fedpriv.figures.runs import Run, deviation, find_runs, run_command
 from fedpriv.figures.tables import write_table
 from fedpriv.results import RunFolder
 from fedpriv.state import State
@@ -74,7 +72,7 @@ def _run(folder: Path, profile: str, *, local_steps: int, n_summed: int) -> bool
         words += ["aggregation=masked", "~aggregation.cohort", "~aggregation.candidates"]
     else:
         words += [f"aggregation.cohort={n_summed}", f"aggregation.candidates={7 * n_summed // 5}"]
-    return subprocess.run([sys.executable, "-m", "fedpriv", *words], check=False).returncode == 0
+    return run_command(*words) == 0
 
 
 def measure(runs: list[Run], optima: dict[int, Optimum]) -> dict[str, tuple[float, float]]:

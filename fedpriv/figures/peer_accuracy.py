@@ -6,8 +6,6 @@ with writers made up takes its place, which titles say.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ import numpy as np
 from fedpriv.data import cifar10, femnist
 from fedpriv.data.leaf import LeafFolder
 from fedpriv.figures.canvas import plt
-from fedpriv.figures.runs import Run, find_runs, mean_and_std
+from fedpriv.figures.runs import Run, find_runs, mean_and_std, run_command
 from fedpriv.figures.tables import write_table
 
 SERVED = ("aggregation=plain",)
@@ -51,7 +49,7 @@ def methods(name: str, quick: tuple[str, ...], words: Callable[[], tuple[str, ..
     def make(folder: Path, profile: str) -> bool:
         usual = (f"experiment={name}", *words(), *(("profile=quick", *quick) if profile == "quick" else ()))
         for method, own in METHODS.items():
-            if not _run(*usual, *own, f"hydra.sweep.dir={folder / method}"):
+            if run_command(*usual, *own, f"hydra.sweep.dir={folder / method}"):
                 return False
         draw(find_runs([folder]), folder)
         return True
@@ -62,7 +60,7 @@ def methods(name: str, quick: tuple[str, ...], words: Callable[[], tuple[str, ..
 def by_iterations(folder: Path, profile: str) -> bool:
     """Fig. 5: accuracy of SecureD-FL against the round, for 1 to 7 iterations."""
     quick = ("profile=quick", *QUICK_IMAGES, "seed=0") if profile == "quick" else ()
-    if not _run("experiment=secured_fl/fig5", *femnist_words(), *quick, f"hydra.sweep.dir={folder}"):
+    if run_command("experiment=secured_fl/fig5", *femnist_words(), *quick, f"hydra.sweep.dir={folder}"):
         return False
     runs = find_runs([folder])
     figure, axis = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
@@ -147,7 +145,3 @@ def peers(run: Run) -> int:
 def method(run: Run) -> str:
     name = NAMES.get(run.label, run.label)
     return f"{name}, shared weights" if run.config["algo"].get("init_weights") == "shared" else name
-
-
-def _run(*words: str) -> bool:
-    return subprocess.run([sys.executable, "-m", "fedpriv", *words], check=False).returncode == 0

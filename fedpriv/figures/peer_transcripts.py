@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fedpriv.compose import CommandLine, compose_jobs, without_hydra
-from fedpriv.config import build
+from fedpriv.compose import one_experiment
 from fedpriv.engines.base import Network
-from fedpriv.help import conf_dir
 from fedpriv.parties.traffic import Letter
 from fedpriv.simulation import prepare
 
@@ -31,10 +29,8 @@ def transcript(peers: int, iterations: int, *words: str) -> list[Letter]:
     Raises ConfigError as the command would.
     """
     sizes = (f"preset.n_silos={peers}", "preset.silo_epochs=1", f"aggregation.iterations={iterations}")
-    line = CommandLine.parse([*FIXED, *sizes, "aggregation.beyond_safe=true", *words])
-    [config] = compose_jobs(line, conf_dir())
-    kept = Kept()
-    with prepare(build(without_hydra(config))) as simulation:
+    exp, kept = one_experiment(*FIXED, *sizes, "aggregation.beyond_safe=true", *words), Kept()
+    with prepare(exp) as simulation:
         simulation.session.network = lambda: kept
         result = simulation.run_round(simulation.queries(1), simulation.state)
         if result.aborted:

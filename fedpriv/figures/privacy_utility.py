@@ -27,6 +27,7 @@ from fedpriv.figures.runs import Run, find_runs, mean_and_std, user_epsilons
 from fedpriv.figures.tables import write_table
 from fedpriv.tables.command import Parser
 from fedpriv.tables.groups import Group, grouped, short
+from fedpriv.tables.runs import place
 from fedpriv.tables.summary import Line, summarised
 
 BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.23), "fontsize": 6.5}
@@ -132,17 +133,15 @@ def facets(groups: Sequence[Group]) -> list[tuple[str, list[Group]]]:
 
 
 def _cells(groups: Sequence[Group], cell: Callable[[Mapping[str, Any]], str]) -> list[tuple[str, list[Group]]]:
-    """Groups by the name of their cell, in the order of the first runs."""
+    """Groups by the name of their cell; cells in the order of their first runs."""
     found: dict[str, list[Group]] = {}
-    for group in sorted(groups, key=lambda group: _job(group.runs[0].folder)):
+    for group in groups:
         found.setdefault(cell(group.runs[0].config), []).append(group)
-    order = {id(group): place for place, group in enumerate(groups)}
-    return [(name, sorted(members, key=lambda group: order[id(group)])) for name, members in found.items()]
+    return sorted(found.items(), key=lambda named: min(_started(group.runs[0].folder) for group in named[1]))
 
 
-def _job(folder: Path) -> tuple[str, int, str]:
-    """A run's place in its sweep."""
-    return str(folder.parent), int(folder.name) if folder.name.isdigit() else 0, folder.name
+def _started(folder: Path) -> tuple[str, tuple[int, int, str]]:
+    return str(folder.parent), place(folder)
 
 
 def _line_names(rows: Sequence[tuple[str, list[Group]]]) -> dict[int, str]:

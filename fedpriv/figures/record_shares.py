@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from fedpriv.data.allocation import Allocation
-from fedpriv.data.allocation_report import columns, silo_colours, statistics
+from fedpriv.compose import one_experiment
+from fedpriv.data.allocation_report import draw_columns, statistics
 from fedpriv.figures.canvas import plt
 from fedpriv.figures.tables import write_table
+from fedpriv.simulation import allocate
 
 CELLS: list[tuple[int, str]] = [(users, kind) for users in (100, 1000) for kind in ("uniform", "zipf")]
 
@@ -20,15 +19,11 @@ def draw(folder: Path, profile: str) -> bool:
     figure, axes = plt.subplots(2, 2, figsize=(7.0, 4.6), layout="constrained")
     rows: list[list[Any]] = []
     for axis, (users, kind) in zip(axes.flat, CELLS):
-        allocation = _allocated("data=creditcard", f"allocator={kind}", f"allocator.n_users={users}")
-        heights, edges = columns(allocation.counts())
-        tops = np.vstack([np.zeros(heights.shape[1]), np.cumsum(heights, axis=0)])
-        for silo, colour in enumerate(silo_colours(allocation.n_silos)):
-            lower, upper = (np.append(top, top[-1]) for top in tops[silo : silo + 2])
-            axis.fill_between(edges, lower, upper, step="post", color=colour, lw=0, label=f"silo {silo}")
+        exp = one_experiment("data=creditcard", f"allocator={kind}", f"allocator.n_users={users}")
+        _, allocation, _ = allocate(exp)
+        draw_columns(axis, allocation)
         frame = statistics(allocation)
         rows += [[users, kind, str(silo), *row] for silo, row in zip(frame.index, frame.to_numpy().tolist())]
-        axis.set(xlim=(edges[0], edges[-1]), ylim=(0, None))
         mean = float(frame["mean"].iloc[-1])
         axis.set_title(f"{users:,} users, {kind}: {mean:.1f} records a user", fontsize=9)
         axis.tick_params(labelsize=7)
@@ -43,14 +38,3 @@ def draw(folder: Path, profile: str) -> bool:
     plt.close(figure)
     write_table(folder / "records.csv", ["users", "allocation", "silo", *frame.columns], rows)
     return True
-
-
-def _allocated(*words: str) -> Allocation:
-    from fedpriv.compose import CommandLine, compose_jobs, without_hydra
-    from fedpriv.config import build
-    from fedpriv.help import conf_dir
-    from fedpriv.simulation import allocate
-
-    [config] = compose_jobs(CommandLine.parse(list(words)), conf_dir())
-    _, allocation, _ = allocate(build(without_hydra(config)))
-    return allocation

@@ -8,8 +8,6 @@ have been drawn.
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -37,7 +35,7 @@ from fedpriv.figures import (
     record_shares,
 )
 from fedpriv.figures.error_tradeoff import Setting
-from fedpriv.figures.runs import find_runs
+from fedpriv.figures.runs import find_runs, run_command
 from fedpriv.help import near
 from fedpriv.tables.command import Parser
 
@@ -52,7 +50,7 @@ def experiment(*names: str, draw: Callable[..., None], shorter: Sequence[str] = 
         quick = ["profile=quick", *shorter] if profile == "quick" else []
         for name in names:
             words = [f"experiment={name}", f"hydra.sweep.dir={folder / Path(name).name}", *quick]
-            if subprocess.run([sys.executable, "-m", "fedpriv", *words], check=False).returncode:
+            if run_command(*words):
                 return False
         draw(find_runs([folder]), folder / "figure.png", **how)
         return True

@@ -1,21 +1,21 @@
-"""Curves of finished runs."""
+"""Runs that figures are made of, and their curves."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import subprocess
+import sys
 
-import numpy as np
 import pandas as pd
 
 from fedpriv.tables.runs import Run, find_runs, user_epsilons
+from fedpriv.tables.summary import deviation
 
-__all__ = ["Run", "deviation", "find_runs", "mean_and_std", "user_epsilons"]
+__all__ = ["Run", "deviation", "find_runs", "mean_and_std", "run_command", "user_epsilons"]
 
 
-def deviation(values: Sequence[float] | np.ndarray) -> float:
-    """Standard deviation (n - 1; NaN of a single value)."""
-    return float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+def run_command(*words: str) -> int:
+    """The exit code of a `fedpriv` command in a process of its own."""
+    return subprocess.run([sys.executable, "-m", "fedpriv", *words], check=False).returncode
 
 
 def mean_and_std(tables: list[pd.DataFrame], column: str) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 
 import yaml
@@ -22,6 +23,7 @@ class Verdict:
     tests: tuple[str, ...] = ()
 
 
+@cache
 def verdicts() -> dict[str, Verdict]:
     """By the figure's name for `fedpriv reproduce`."""
     known = yaml.safe_load((files("fedpriv.figures") / "verdicts.yaml").read_text())

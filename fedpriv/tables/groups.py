@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from fedpriv.checkpoint import FREE
+from fedpriv.dotted import flat
 from fedpriv.errors import FedprivError
 from fedpriv.tables.runs import Run
 
@@ -81,21 +82,14 @@ def only_group(runs: Sequence[Run]) -> Group:
 
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration's settings by dotted key, without the seed and what changes no result."""
-    return _flat({key: value for key, value in config.items() if key not in UNSEEN})
+    seen = {key: value for key, value in config.items() if key not in UNSEEN}
+    return {key: _number(value) for key, value in flat(seen).items()}
 
 
 def short(key: str) -> str:
     """The part of a key that people say: its last, or the group's name for its class."""
     first, _, last = key.rpartition(".")
     return first if last == TARGET else last
-
-
-def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in node.items():
-        deeper = isinstance(value, Mapping) and bool(value)
-        found |= _flat(value, f"{prefix}{key}.") if deeper else {f"{prefix}{key}": _number(value)}
-    return found
 
 
 def _number(value: Any) -> Any:

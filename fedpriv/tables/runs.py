@@ -49,6 +49,11 @@ class Run:
         return float(last["certified"]), float(last["claimed"])
 
 
+def place(folder: Path) -> tuple[int, int, str]:
+    """Sorts the folders of a sweep's runs in the order of its jobs, others behind them."""
+    return (0, int(folder.name), "") if folder.name.isdigit() else (1, 0, str(folder))
+
+
 def on_stderr(text: str) -> None:
     """Say it to whoever sits before the screen."""
     print(text, file=sys.stderr)

@@ -14,7 +14,7 @@ from fedpriv.begun import held
 from fedpriv.errors import FedprivError
 from fedpriv.results import STATUS, read_status
 from fedpriv.tables.report import Report
-from fedpriv.tables.runs import Run, read_run
+from fedpriv.tables.runs import Run, place, read_run
 
 MOST_SHOWN = 40
 """More runs than this are counted, and only those that are not done are named."""
@@ -33,7 +33,7 @@ class State:
 def states(folder: Path) -> list[State]:
     """Every run at or below a sweep's folder, in the order of its jobs."""
     found = []
-    for path in sorted({file.parent for file in folder.rglob(STATUS)}, key=_place):
+    for path in sorted({file.parent for file in folder.rglob(STATUS)}, key=place):
         status = read_status(path)
         state = str(status.get("state", "damaged"))
         if state == "running" and not held(path):
@@ -41,10 +41,6 @@ def states(folder: Path) -> list[State]:
         reason = " ".join(str(status.get("reason") or "").split())
         found.append(State(path, _words(path), state, reason))
     return found
-
-
-def _place(path: Path) -> tuple[int, int, str]:
-    return (0, int(path.name), "") if path.name.isdigit() else (1, 0, str(path))
 
 
 def _words(path: Path) -> str:

@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import pandas as pd
+
 from fedpriv.errors import require
 from fedpriv.tables.groups import Group
 from fedpriv.tables.runs import user_epsilons
@@ -68,7 +71,7 @@ def _line(group: Group, metric: str, observer: str | None, method: str | None) -
         group=group,
         metric=metric,
         mean=float(finals.mean(skipna=False)),
-        sd=float(finals.std(ddof=1, skipna=False)) if len(runs) > 1 else math.nan,
+        sd=deviation(finals),
         n=len(runs),
         observer=who,
         unit=str(last[0]["unit"]),
@@ -76,6 +79,11 @@ def _line(group: Group, metric: str, observer: str | None, method: str | None) -
         certified=max(float(row["certified"]) for row in last),
         claimed=_largest([float(row["claimed"]) for row in last]),
     )
+
+
+def deviation(values: Sequence[float] | np.ndarray | pd.Series) -> float:
+    """Standard deviation (n - 1; NaN of a single value, and where one of them is)."""
+    return float(np.std(np.asarray(values, dtype=float), ddof=1)) if len(values) > 1 else math.nan
 
 
 def _largest(values: list[float]) -> float:

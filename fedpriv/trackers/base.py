@@ -9,12 +9,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from fedpriv.accountants.ledger import EpsilonRow, headline
+from fedpriv.dotted import flat
 from fedpriv.errors import FedprivError, require
 from fedpriv.logs import LOGGER
 
@@ -93,23 +93,12 @@ def require_installed(package: str) -> None:
     require(find_spec(package) is not None, "tracker", package, f"needs its package: pip install 'fedpriv[{package}]'")
 
 
-def load(module: str) -> Any:
-    """A module of an optional package."""
-    return import_module(module)
-
-
 def settings(config_yaml: str) -> dict[str, Any]:
     """A configuration's values by dotted key."""
     from omegaconf import OmegaConf
 
-    def flat(node: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in node.items():
-            found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-        return found
-
     tree: Any = OmegaConf.to_container(OmegaConf.create(config_yaml))
-    return flat(tree, "")
+    return flat(tree)
 
 
 def numbers(metrics: Mapping[str, Any], rows: Sequence[EpsilonRow], observer: str) -> dict[str, float]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fedpriv.trackers.base import Log, Tracker, finite, load, require_installed, settings
+from fedpriv.trackers.base import Log, Tracker, finite, require_installed, settings
 
 STATES = {"done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 
@@ -24,7 +25,7 @@ class MlFlow(Tracker):
         require_installed("mlflow")
 
     def open(self, folder: Path, config_yaml: str, *, known: str, after: int) -> Log:
-        client = load("mlflow").MlflowClient(tracking_uri=self.uri)
+        client = import_module("mlflow").MlflowClient(tracking_uri=self.uri)
         if known:
             client.update_run(known, status="RUNNING")
             return _Run(client, known)
@@ -41,7 +42,7 @@ class _Run(Log):
         self._client, self.name = client, run
 
     def add(self, round: int, values: Mapping[str, float]) -> None:
-        metric = load("mlflow.entities").Metric
+        metric = import_module("mlflow.entities").Metric
         now = int(time.time() * 1000)
         metrics = [metric(_allowed(name), value, now, round) for name, value in finite(values).items()]
         self._client.log_batch(self.name, metrics=metrics)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
-from fedpriv.trackers.base import Log, Tracker, finite, load, require_installed, settings
+from fedpriv.trackers.base import Log, Tracker, finite, require_installed, settings
 
 FOLDER = "tensorboard"
 
@@ -27,7 +28,7 @@ class _Events(Log):
 
     def __init__(self, folder: Path, config_yaml: str, *, purge: int | None) -> None:
         """purge: the first round that an earlier process may have shown and that comes again."""
-        writer = load("torch.utils.tensorboard").SummaryWriter
+        writer = import_module("torch.utils.tensorboard").SummaryWriter
         self._writer = writer(str(folder), purge_step=purge)
         if purge is None:
             lines = (f"    {key}: {value}" for key, value in settings(config_yaml).items())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from fedpriv.errors import require
-from fedpriv.trackers.base import Log, Tracker, finite, load, require_installed, settings
+from fedpriv.trackers.base import Log, Tracker, finite, require_installed, settings
 
 MODES = ("online", "offline")
 
@@ -31,7 +32,7 @@ class Wandb(Tracker):
         require_installed("wandb")
 
     def open(self, folder: Path, config_yaml: str, *, known: str, after: int) -> Log:
-        run = load("wandb").init(
+        run = import_module("wandb").init(
             project=self.project,
             entity=self.entity,
             mode=self.mode,

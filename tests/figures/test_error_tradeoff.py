@@ -1,4 +1,5 @@
 import csv
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import yaml
 from fedpriv.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.config import build
 from fedpriv.figures import error_tradeoff, method_choice
+from fedpriv.figures import runs as figure_runs
 from fedpriv.figures.error_tradeoff import Setting
 from fedpriv.figures.method_choice import LOCAL, MINIBATCH, SPIDER
 from fedpriv.figures.reproduce import FIGURES
@@ -98,7 +100,9 @@ def test_tables_and_picture(tmp_path, monkeypatch):
 
 def test_every_method_has_a_sweep_of_its_own_and_none_runs_twice(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(error_tradeoff.subprocess, "run", lambda words, check: asked.append(words[3:]))
+    monkeypatch.setattr(
+        figure_runs.subprocess, "run", lambda words, check: asked.append(words[3:]) or SimpleNamespace(returncode=0)
+    )
     monkeypatch.setattr(error_tradeoff, "draw", lambda folder, title: None)
     (tmp_path / "spider").mkdir()
     assert error_tradeoff.experiment("lowy/fig4", SETTING)(tmp_path, "quick")

@@ -7,6 +7,7 @@ import pytest
 from runs import experiment
 
 from fedpriv.figures import claimed_noise, excess_risk
+from fedpriv.figures import runs as figure_runs
 from fedpriv.figures.runs import find_runs
 from fedpriv.loop import train
 
@@ -55,7 +56,7 @@ def test_excess_risk_runs_the_same_steps_at_every_point(tmp_path, monkeypatch, a
         return type("Done", (), {"returncode": 0})
 
     curves = dict.fromkeys(excess_risk.CURVES, (1.0, 0.1))
-    monkeypatch.setattr(excess_risk.subprocess, "run", run)
+    monkeypatch.setattr(figure_runs.subprocess, "run", run)
     monkeypatch.setattr(excess_risk, "find_runs", list)
     monkeypatch.setattr(excess_risk, "measure", lambda runs, optima: curves)
     assert excess_risk.draw(tmp_path / "out")

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedpriv.compose import CommandLine, each_job
+from fedpriv.figures import runs as figure_runs
 from fedpriv.figures.method_choice import LOCAL, MINIBATCH, Choice
 from scripts import measure
 
@@ -34,7 +35,9 @@ def test_a_sweep_that_is_done_is_left_alone_and_a_killed_one_is_not_done(tmp_pat
     folder.mkdir()
     codes = iter([-9, 1])
     monkeypatch.setattr(
-        measure.subprocess, "run", lambda words, check: asked.append(words) or SimpleNamespace(returncode=next(codes))
+        figure_runs.subprocess,
+        "run",
+        lambda words, check: asked.append(words) or SimpleNamespace(returncode=next(codes)),
     )
     for _ in range(3):
         measure.sweep("lowy/fig4", folder, *measure.GRIDS["spider"])

@@ -1,0 +1,15 @@
+"""Nested settings by dotted key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values below `node`, each by the keys that lead there; an empty mapping is a value."""
+    found: dict[str, Any] = {}
+    for key, value in node.items():
+        deeper = isinstance(value, Mapping) and bool(value)
+        found |= flat(value, f"{prefix}{key}.") if deeper else {f"{prefix}{key}": value}
+    return found
