@@ -1,0 +1,38 @@
+"""What a comparison with a peer measured, and where: outputs/benchmarks/<peer>.json."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from fedpriv.durable import replace_file
+
+PACKAGES = ("fedpriv", "torch", "numpy", "opacus", "pfl", "flwr", "phe")
+
+
+def write(peer: str, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Write the rows with the machine and the versions they were measured with; returns the file."""
+    about = {"machine": processor(), "python": platform.python_version(), "packages": dict(_versions())}
+    path = Path("outputs") / "benchmarks" / f"{peer}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, (json.dumps({"about": about, "rows": list(rows)}, indent=2) + "\n").encode())
+    return path
+
+
+def processor() -> str:
+    """Its name, where the system tells."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if file.exists() else []
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.processor())
+
+
+def _versions():
+    for name in PACKAGES:
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            continue
