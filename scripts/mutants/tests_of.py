@@ -85,11 +85,8 @@ def chosen_tests(root: Path, source: str) -> tuple[str, ...]:
     exact = folder / f"test_{path.stem}.py"
     mirror = [exact] if exact.exists() else sorted(folder.glob(f"test_*{path.stem}*.py"))
     further = next(names for pattern, names in FURTHER if fnmatch(source, pattern))
-    if not mirror:
-        first, _, further = further.partition(" ")
-        mirror = [root / "tests" / first]
-    found = []
+    found = mirror
     for name in further.split():
         place = root / "tests" / name
         found += sorted(place.rglob("test_*.py")) if place.is_dir() else [place]
-    return tuple(dict.fromkeys(str(file.relative_to(root)) for file in (*mirror, *found)))
+    return tuple(dict.fromkeys(str(file.relative_to(root)) for file in found))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedpriv.encoding.fixed_point import FixedPoint, OutOfRangeError, precision
+from fedpriv.encoding.fixed_point import FixedPoint, ImpossibleSumError, OutOfRangeError, precision
 from fedpriv.errors import ConfigError
 
 RINGS = st.sampled_from([32, 64])
@@ -105,3 +105,30 @@ def test_the_shift_is_a_step_a_party_in_every_coordinate():
     encoding = FixedPoint(32, 1.0, 6)
     assert encoding.shift(9) == 6 * 3 * encoding.unit
     assert encoding.rounding == 6 * encoding.unit
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_signal_and_noise_go_to_the_nearest_step_each(bits):
+    """Rounded otherwise a party could be off by more than a step, which is all that a certificate allows for."""
+    encoding = FixedPoint(bits, 10.0, 1)
+    parts, nearest = np.array([0.4, 0.6, 1.4, 1.6, -0.4, -0.6, -1.6]), np.array([0, 1, 1, 2, 0, -1, -2])
+    steps = parts * encoding.unit
+    np.testing.assert_array_equal(encoding.decode(encoding.encode(steps, "silo0")) / encoding.unit, nearest)
+    np.testing.assert_array_equal(encoding.decode(encoding.encode(steps, "silo0", steps)) / encoding.unit, 2 * nearest)
+    np.testing.assert_array_equal(encoding.decode(encoding.whole(steps)) / encoding.unit, nearest)
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_a_sum_is_refused_from_one_step_beyond_what_honest_parties_reach(bits):
+    """Each reaches its range and a step, for rounding signal and noise apart."""
+    encoding = FixedPoint(bits, 2.0, 3)
+    most = 3 * (2 * 2**encoding.precision + 1)
+    for other in (0, most - 1, 1 - most):
+        for edge in (most, -most):
+            there, beyond = (np.array([step, other]).astype(encoding.dtype) for step in (edge, edge + edge // most))
+            assert encoding.decode(there)[0] == edge * encoding.unit
+            assert not encoding.reached_by(3, beyond)
+            with pytest.raises(ImpossibleSumError, match="beyond 3 times 2"):
+                encoding.decode(beyond)
+    assert not encoding.reached_by(3, np.array([most + 1, most + 2]).astype(encoding.dtype))
+    assert not encoding.reached_by(3, np.array([-most - 1, -most - 2]).astype(encoding.dtype))

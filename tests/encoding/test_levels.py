@@ -83,3 +83,19 @@ def test_one_message_in_the_clear_differs_from_another_by_what_was_contributed()
     encoding = Levels(8, 1.0, 4, 3)
     messages = [encoding.counts(np.array([[x, 0.0]]), seeded(0)) for x in (-0.5, 0.75)]
     np.testing.assert_allclose(encoding.clear(messages[1]) - encoding.clear(messages[0]), [1.25, 0])
+
+
+def test_counts_stop_at_what_floats_hold_exactly_and_not_before():
+    assert MOST == 2**52
+    assert Levels(4, 1.0, 0, 1).most(2**50) == MOST
+    assert Levels(4, 1.0, 8, 3).most(5) == 5 * 4 + 8
+    with pytest.raises(ConfigError, match=r"mechanism\.levels=4"):
+        Levels(4, 1.0, 4, 1).most(2**50)
+    assert Levels(2**40, 1.0, MOST // 2, 1).trials == MOST // 2
+    with pytest.raises(ConfigError, match="noise bits a coordinate"):
+        Levels(2**40, 1.0, MOST // 2 + 4, 1)
+
+
+def test_how_much_noise_there_is_makes_no_other_encoding():
+    assert Levels(8, 1.0, 4, 3) == Levels(8, 1.0, 8, 3)
+    assert Levels(8, 1.0, 4, 3) != Levels(8, 1.0, 4, 2)

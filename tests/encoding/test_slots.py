@@ -58,3 +58,8 @@ def test_its_numbers_are_in_grid_steps():
         "aggregation.precision=20: too few digits: a noise share would span 3 "
     )
     assert str(ENCODING.too_fine(2.0**60)).startswith("aggregation.precision=20: too many digits: ")
+
+
+def test_its_messages_are_never_sent_in_the_clear():
+    with pytest.raises(ValueError, match="messages in SlotEncoding are not sent in the clear"):
+        ENCODING.clear(np.zeros(3))
