@@ -102,7 +102,7 @@ def federation(data: str, users: int):
     return silos, model.build(kind.shape, kind.outputs)
 
 
-def trained(network, silos, epochs: int, trainer: str = "auto"):
+def trained(network, silos, epochs: int, trainer: str = "auto", workers: int = 1):
     """A round of local training: blocks of users, silo by silo."""
     from fedpriv.streams import Streams
     from fedpriv.tasks import Classification
@@ -113,7 +113,9 @@ def trained(network, silos, epochs: int, trainer: str = "auto"):
     training = Training(Recipe(epochs, 64, 0.01), flatten(network).double().numpy())
     common = {"model": network, "task": Classification(), "streams": Streams(0), "round": 0}
     for number, silo in enumerate(silos):
-        yield from train_users(training, data=silo, party=f"silo-{number}", execution=Execution(trainer), **common)
+        yield from train_users(
+            training, data=silo, party=f"silo-{number}", execution=Execution(trainer, workers), **common
+        )
 
 
 def everybody(network, silos, epochs: int, clip: float = 0.1) -> None:
