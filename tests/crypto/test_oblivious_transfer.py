@@ -69,5 +69,7 @@ def test_altered_and_foreign_messages_are_refused():
             Receiver(SESSION, to_bytes([bad], prime()), [0])
         with pytest.raises(ValueError, match="group"):
             Sender(SESSION).seal(to_bytes([bad], prime()), [[b"a"]])
+        with pytest.raises(ValueError, match="group"):  # one among good ones
+            Sender(SESSION).seal(to_bytes([4, bad, 9], prime()), [[b"a"]] * 3)
     with pytest.raises(ValueError, match="bytes for"):
         Sender(SESSION).seal(b"", [[b"a"]])

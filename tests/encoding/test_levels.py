@@ -99,3 +99,23 @@ def test_counts_stop_at_what_floats_hold_exactly_and_not_before():
 def test_how_much_noise_there_is_makes_no_other_encoding():
     assert Levels(8, 1.0, 4, 3) == Levels(8, 1.0, 8, 3)
     assert Levels(8, 1.0, 4, 3) != Levels(8, 1.0, 4, 2)
+
+
+def test_noise_is_counted_in_levels_above_a_quarter_of_its_bits():
+    encoding = Levels(8, 1.0, 8, 3)
+    noise = encoding.unit * np.array([0.0, 1.0, -0.6, 0.4, 5.0])
+    np.testing.assert_array_equal(encoding.noise_counts(noise), [2, 3, 1, 2, 7])
+    message = encoding.counts(np.zeros((6, 5)), seeded(0)) + encoding.noise_counts(noise)
+    np.testing.assert_allclose(encoding.decode(3 * message, 6), 3 * encoding.unit * np.array([0, 1, -1, 0, 5]))
+
+
+def test_the_noise_bits_vary_too():
+    """A bit that is a one with probability 1/4 has variance 3/16; vectors of zeros add none."""
+    encoding = Levels(8, 2.0, 20, 3)
+    np.testing.assert_allclose(encoding.variance(np.zeros((4, 2))), 3 * 20 * 3 / 16 * encoding.unit**2)
+
+
+def test_tiles_are_no_smaller_than_they_have_to_be():
+    assert tiles(1000, 16) == [(slice(0, 1000), slice(0, 16))]
+    assert len(tiles(2 * TILE, 1)) == 2
+    assert len(tiles(2, TILE + 1)) == 4

@@ -165,3 +165,33 @@ def test_decoding_is_correctly_rounded():
     values = [0, 1, -1, shape.lcm << 20, shape.total_bound, 10**25 + 7]
     exact = [float(Fraction(v, shape.lcm << 20)) for v in values]
     np.testing.assert_array_equal(shape.decode(values), exact)
+
+
+def test_the_ends_of_what_is_allowed_are_allowed():
+    """0 and 62 binary digits, and a bound that leaves one integer to each side of zero."""
+    least = SlotLayout(512, 20, 0, users=3, silos=2, bound=2.0, noise=0.0)
+    assert least.coordinate_bound == 1
+    most = SlotLayout(512, 20, 62, users=3, silos=2, bound=0.5, noise=0.0)
+    assert most.coordinate_bound == 2**61 - 1
+    for key, value, name in (("precision", -1, "precision"), ("precision", 63, "precision"), ("bound", 0.0, "bound")):
+        settings = {"precision": 20, "bound": 1.0} | {key: value}
+        with pytest.raises(ConfigError, match=rf"aggregation\.{name}={value}"):
+            SlotLayout(512, 20, users=3, silos=2, noise=5.0, **settings)
+
+
+def test_a_slot_is_as_wide_as_its_largest_total_and_no_wider():
+    """Three users' coordinates and two silos' noise and dithers, in units of 2^-20 times the least common multiple."""
+    shape = SlotLayout(512, 20, 20, users=3, silos=2, bound=1.0, noise=5.0)
+    assert shape.noise_bound == 5 * 2**20 + 1
+    largest = 232_792_560 * (3 * (2**20 - 1) + 2 * (5 * 2**20 + 2))
+    assert shape.total_bound == largest
+    assert 2 ** (shape.width - 2) <= largest < 2 ** (shape.width - 1)
+
+
+def test_noise_may_reach_its_bound_but_not_pass_it():
+    shape = SlotLayout(512, 20, 20, users=3, silos=2, bound=1.0, noise=5.0)
+    most = shape.noise_bound
+    assert shape.dithered(np.array([most, -most]), lambda bound: 0) == [shape.lcm * most, -shape.lcm * most]
+    for beyond in (most + 1, -most - 1):
+        with pytest.raises(OutOfRangeError, match="must be int64 within"):
+            shape.dithered(np.array([0, beyond]))

@@ -63,7 +63,7 @@ def test_the_parts_that_stay_are_an_nth_of_the_variance(least, most):
         stay = every[: len(every) - len(drawn)]
         assert every == stay + drawn
         assert sum(Fraction(1, shares) for shares in stay) == Fraction(1, silos)
-        assert max(every) <= smallest_part(least, most)
+        assert max(every) == smallest_part(least, most)
 
 
 def test_a_chain_leads_to_its_end_from_every_secret_of_it_and_from_no_other():
@@ -168,3 +168,17 @@ def test_no_noise_has_no_surplus():
     noise = noise_for(2, 4, mechanism=Gaussian(CLIP, 0.0))
     assert not noise.share(SystemGenerator(), SECRET).any()
     assert not noise.surplus([SECRET], 0).any()
+
+
+def test_every_part_is_made_for_the_sum_s_sensitivity_and_grid():
+    noted = []
+
+    class Noting(Gaussian):
+        def noise_share(self, size, shares, rng, **details):
+            noted.append(details)
+            return np.zeros(size)
+
+    noise = RemovableNoise(Noting(CLIP, SIGMA), 3, 5, 1, 2.5, FINE)
+    noise.share(SystemGenerator(), SECRET)
+    noise.surplus([SECRET], noise.kept(4))
+    assert noted == [{"sensitivity": 2.5, "encoding": FINE}] * 4

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpriv.crypto.paillier.parallel import even_ranges, map_in_processes
+from fedpriv.errors import AggregationAbortedError
 
 
 @given(st.integers(0, 200), st.integers(1, 30))
@@ -29,3 +30,9 @@ def test_several_parts_leave_this_process_and_a_single_one_does_not():
 
 def _process(part):
     return os.getpid()
+
+
+def test_a_process_that_dies_is_told():
+    """Rather than a list with fewer results, or none."""
+    with pytest.raises(AggregationAbortedError, match="has died"):
+        map_in_processes(os._exit, [1, 1], 2)
