@@ -45,9 +45,11 @@ FURTHER = (
         "aggregation/private_weighting/test_private_weighting_certificates.py "
         "aggregation/private_weighting/test_private_weighting_sampling.py",
     ),
+    ("fedpriv/aggregation/admm/*", "aggregation/admm conformance/test_aggregations.py"),
     (
         "fedpriv/aggregation/secagg/*",
         "aggregation/secagg/test_secagg_aborts.py aggregation/secagg/test_secagg_knowledge.py "
+        "aggregation/secagg/test_exact_noise.py aggregation/secagg/test_sparse_graph.py "
         "conformance/test_aggregations.py",
     ),
     (
