@@ -245,28 +245,3 @@ def test_settings_that_give_models_away_are_refused(settings, n, why):
         Admm(**settings).n_summed(n)
     if n > 2:
         assert Admm(**settings, beyond_safe=True).n_summed(n) == n
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"topology": "ring"},
-        {"group_size": 2},
-        {"groups": "best"},
-        {"preset": "tuned_9"},
-        {"iterations": 3},
-        {"preset": None},
-        {"preset": None, "iterations": 0},
-        {"tolerance": 0.0},
-        {"average": "users"},
-        {"colluders": 0},
-        {"least_peers": 2},
-        {"smallest_width": -1.0},
-        {"preset": None, "iterations": 2, "rho": 0.0},
-        {"preset": None, "iterations": 90, "decay": 1e-3},
-    ],
-    ids=str,
-)
-def test_impossible_settings_are_refused(settings):
-    with pytest.raises(ConfigError, match="aggregation"):
-        Admm(**settings)
