@@ -34,7 +34,7 @@ bench: $(READY)  ## speed, side by side with plain PyTorch
 	$(BIN)/python -m benchmarks
 
 figures: $(READY)  ## the quick profile of all figures that need no data set of their own, or with FEDPRIV_DATA set of every one
-	$(BIN)/fedpriv reproduce $(if $(FEDPRIV_DATA),all)
+	$(BIN)/fedpriv reproduce --jobs 2 $(if $(FEDPRIV_DATA),all)
 
 docs: $(READY)  ## the pages of docs/ as a site, in site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # the variable: without the theme's news

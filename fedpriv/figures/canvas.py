@@ -14,8 +14,9 @@ from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogFormatter, MaxNLocator
+from matplotlib.transforms import ScaledTranslation
 
-__all__ = ["Axes", "Figure", "Line2D", "MaxNLocator", "PlainLog", "plt", "savable"]
+__all__ = ["Axes", "Figure", "Line2D", "MaxNLocator", "PlainLog", "ScaledTranslation", "plt", "savable"]
 
 matplotlib.rcParams.update({"pdf.fonttype": 42, "ps.fonttype": 42})
 

@@ -14,6 +14,7 @@ from typing import Any
 from fedpriv.figures import method_choice
 from fedpriv.figures.canvas import Axes, plt
 from fedpriv.figures.method_choice import COLUMNS, LOCAL, MINIBATCH, SPIDER, Choice
+from fedpriv.figures.quick import profile_words
 from fedpriv.figures.runs import find_runs, run_command
 from fedpriv.figures.tables import write_table
 
@@ -31,13 +32,12 @@ class Setting:
     """What an experiment's sweeps need beyond its file.
 
     title: of the records below data.root, which is what it is called with. local_steps: K of Local SGD, one step a
-    record. phases: q of SPIDER. quick: further words. Numbers are by profile.
+    record. phases: q of SPIDER. Numbers are by profile.
     """
 
     title: Callable[[str | None], str]
     local_steps: dict[str, int]
     phases: dict[str, str]
-    quick: tuple[str, ...] = ()
 
     def sweeps(self, profile: str) -> dict[str, tuple[str, ...]]:
         """The words of each sweep, by the name of its folder."""
@@ -56,13 +56,13 @@ def experiment(name: str, setting: Setting) -> Callable[[Path, str], bool]:
     """Runs the sweeps of an experiment below a folder, and draws them."""
 
     def make(folder: Path, profile: str) -> bool:
-        quick = ["profile=quick_grid", *setting.quick] if profile == "quick" else []
-        usual = [f"experiment={name}", "hydra/launcher=stacked", *quick]
+        usual = [f"experiment={name}", "hydra/launcher=stacked", *profile_words(name, profile)]
         for place, words in setting.sweeps(profile).items():
             if (folder / place).exists():
                 continue
+            by_key = {word.partition("=")[0]: word for word in (*usual, f"hydra.sweep.dir={folder / place}", *words)}
             # A run that diverges fails, and its settings are not chosen.
-            run_command(*usual, f"hydra.sweep.dir={folder / place}", *words)
+            run_command(*by_key.values())
         draw(folder, title=setting.title)
         return True
 
@@ -76,7 +76,10 @@ def draw(folder: Path, *, title: Callable[[str | None], str]) -> None:
     write_table(folder / "choices.csv", COLUMNS, (choice.row() for choice in choices))
     gains = method_choice.gains(choices)
     write_table(folder / "gains.csv", method_choice.GAINS, (gain.row() for gain in gains))
-    picture(choices, folder / "figure.png", title=title(runs[0].config["data"]["root"]))
+    counts = sorted({run.records for run in runs if run.records is not None})
+    records = f"{counts[-1]:,} training records" if counts else ""
+    named = ", ".join(filter(None, (title(runs[0].config["data"]["root"]), records)))
+    picture(choices, folder / "figure.png", title=named)
 
 
 def picture(choices: list[Choice], out: Path, *, title: str) -> None:
@@ -127,7 +130,8 @@ def _ticks(axes: Any, epsilons: list[float]) -> None:
 def _small_print(choices: list[Choice]) -> str:
     splits = sorted({choice.splits for choice in choices})
     number = f"{splits[0]}" if len(splits) == 1 else f"{splits[0]} to {splits[-1]}"
+    of = "one split" if splits == [1] else f"mean and deviation over {number} splits"
     return (
-        f"mean and deviation over {number} splits, delta = {choices[0].delta:.3g}, unit record, adjacency replace; "
+        f"{of}, delta = {choices[0].delta:.3g}, unit record, adjacency replace; "
         "step size, clip and variant chosen by the training loss, which no epsilon covers"
     )

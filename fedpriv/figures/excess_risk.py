@@ -13,6 +13,7 @@ import numpy as np
 
 from fedpriv.errors import FedprivError
 from fedpriv.figures.canvas import plt
+from fedpriv.figures.quick import profile_words
 from fedpriv.figures.runs import Run, deviation, find_runs, run_command
 from fedpriv.figures.tables import write_table
 from fedpriv.results import RunFolder
@@ -66,7 +67,7 @@ def draw(folder: Path, profile: str = "quick") -> bool:
 
 def _run(folder: Path, profile: str, *, local_steps: int, n_summed: int) -> bool:
     words = ["experiment=huang/excess_risk", f"hydra.sweep.dir={folder}"]
-    words += ["profile=quick"] if profile == "quick" else []
+    words += profile_words("huang/excess_risk", profile)
     words += [f"rounds={STEPS[profile] // local_steps}", f"algo.local_steps={local_steps}"]
     if n_summed == SILOS:  # the same sum without the protocol against dropouts, which takes a while among so many
         words += ["aggregation=masked", "~aggregation.cohort", "~aggregation.candidates"]

@@ -28,7 +28,7 @@ dt { font-weight: 600; } dd { margin: 0 0 .5rem 0; }
 """
 
 
-def about(folder: Path, name: str, *, profile: str, seconds: float) -> None:
+def about(folder: Path, name: str, *, profile: str, seconds: float, processor_seconds: float) -> None:
     """Note in a figure's folder how it came to be."""
     facts = {
         "name": name,
@@ -37,6 +37,7 @@ def about(folder: Path, name: str, *, profile: str, seconds: float) -> None:
         "version": fedpriv.__version__,
         "commit": _commit(),
         "seconds": round(seconds, 1),
+        "processor_seconds": round(processor_seconds, 1),
         "processors": os.cpu_count(),
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -80,7 +81,7 @@ def _entry(folder: Path, facts: dict[str, Any], *, verdict: Verdict | None, star
     rows = [
         ("command", f"<code>{html.escape(facts['command'])}</code>"),
         ("made by", html.escape(f"fedpriv {facts['version']} {facts['commit']}".strip())),
-        ("profile and time", f"{facts['profile']}, {facts['seconds']:g} s on {facts['processors']} processors"),
+        ("profile and time", _time(facts)),
         ("numbers", ", ".join(_link(file, start) for file in sorted(folder.glob("*.csv"))) or "none"),
     ]
     if config := next(iter(sorted(folder.rglob("config.yaml"))), None):
@@ -94,6 +95,11 @@ def _entry(folder: Path, facts: dict[str, Any], *, verdict: Verdict | None, star
     listed = "".join(f"<dt>{key}</dt><dd>{value}</dd>" for key, value in rows)
     name = html.escape(facts["name"])
     return f'<article id="{name}"><h2>{name}</h2><img src="{picture}" alt="{name}"><dl>{listed}</dl></article>\n'
+
+
+def _time(facts: dict[str, Any]) -> str:
+    own = f", of one processor {facts['processor_seconds']:g} s" if "processor_seconds" in facts else ""
+    return f"{facts['profile']}, {facts['seconds']:g} s{own}, where there are {facts['processors']}"
 
 
 def _link(file: Path, start: Path) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from fedpriv.data import cifar10, femnist
 from fedpriv.data.leaf import LeafFolder
 from fedpriv.figures.canvas import plt
+from fedpriv.figures.quick import profile_words
 from fedpriv.figures.runs import Run, find_runs, mean_and_std, run_command
 from fedpriv.figures.tables import write_table
 
@@ -42,12 +43,12 @@ def femnist_words() -> tuple[str, ...]:
     return () if LeafFolder(femnist.NAME, None).exists else ("data=mnist_writers",)
 
 
-def methods(name: str, quick: tuple[str, ...], words: Callable[[], tuple[str, ...]] = tuple) -> Callable[..., bool]:
-    """Runs the sweep of each method of an experiment below a folder, and draws them. quick: words of that profile.
-    words: further ones, read when it runs."""
+def methods(name: str, words: Callable[[], tuple[str, ...]] = tuple) -> Callable[..., bool]:
+    """Runs the sweep of each method of an experiment below a folder, and draws them. words: further ones, read when it
+    runs."""
 
     def make(folder: Path, profile: str) -> bool:
-        usual = (f"experiment={name}", *words(), *(("profile=quick", *quick) if profile == "quick" else ()))
+        usual = (f"experiment={name}", *words(), *profile_words(name, profile))
         for method, own in METHODS.items():
             if run_command(*usual, *own, f"hydra.sweep.dir={folder / method}"):
                 return False
@@ -59,7 +60,7 @@ def methods(name: str, quick: tuple[str, ...], words: Callable[[], tuple[str, ..
 
 def by_iterations(folder: Path, profile: str) -> bool:
     """Fig. 5: accuracy of SecureD-FL against the round, for 1 to 7 iterations."""
-    quick = ("profile=quick", *QUICK_IMAGES, "seed=0") if profile == "quick" else ()
+    quick = profile_words("secured_fl/fig5", profile)
     if run_command("experiment=secured_fl/fig5", *femnist_words(), *quick, f"hydra.sweep.dir={folder}"):
         return False
     runs = find_runs([folder])
@@ -76,10 +77,6 @@ def by_iterations(folder: Path, profile: str) -> bool:
     figure.savefig(folder / "figure.png", dpi=150)
     plt.close(figure)
     return True
-
-
-QUICK_IMAGES = ("data.images=4000", "model=mnist_cnn", "model.dropout=0")
-"""For MNIST in FEMNIST's place: minutes on a processor."""
 
 
 def draw(runs: list[Run], folder: Path) -> None:

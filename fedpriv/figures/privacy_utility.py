@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from fedpriv.errors import ConfigError, FedprivError, require
-from fedpriv.figures.canvas import Axes, Figure, Line2D, MaxNLocator, PlainLog, plt, savable
+from fedpriv.figures.canvas import Axes, Figure, Line2D, MaxNLocator, PlainLog, ScaledTranslation, plt, savable
 from fedpriv.figures.runs import Run, find_runs, mean_and_std, user_epsilons
 from fedpriv.figures.tables import write_table
 from fedpriv.tables.command import Parser
@@ -30,12 +30,14 @@ from fedpriv.tables.groups import Group, grouped, short
 from fedpriv.tables.runs import place
 from fedpriv.tables.summary import Line, summarised
 
-BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.23), "fontsize": 6.5}
-ORDER = ("DEFAULT", "ULDP-NAIVE", "ULDP-GROUP", "ULDP-SGD", "ULDP-AVG")
+NAIVE = "ULDP-NAIVE"
+ORDER = ("DEFAULT", NAIVE, "ULDP-GROUP", "ULDP-SGD", "ULDP-AVG")
 MARKERS = "os^Dv<>pXP*h"
 MOST_FACETS = 6
-WIDTH, HEIGHT = 7.0, 3.6
-"""Inches: two columns of a paper, and one row of panels."""
+BELOW = 28
+"""Points from an axis to its legend: numbers and a name lie between."""
+WIDTH, HEIGHT, ENTRY, FEW = 7.0, 3.6, 0.14, 6
+"""Inches: two columns of a paper, one row of panels, and what it grows by for each entry of a legend beyond a few."""
 COLUMNS = ("group", "round", "metric", "mean", "sd", "n", "certified", "claimed")
 
 
@@ -185,9 +187,16 @@ def _utility_panel(axis: Axes, curves: Sequence[_Curves]) -> None:
         axis.fill_between(utility.index, low, high, color=curve.color, alpha=0.2, lw=0)
     axis.set_xlabel("round", fontsize=8)
     axis.set_ylabel(curves[0].line.metric.replace("_", " "), fontsize=8)
-    axis.legend(ncol=2, **BELOW)
+    _legend(axis, *axis.get_legend_handles_labels(), ncol=2)
     axis.grid(alpha=0.3)
     _ticks(axis)
+
+
+def _legend(axis: Axes, handles: Sequence[Any], names: Sequence[str], ncol: int = 1) -> None:
+    """Below the axis and what is written there, however low the panel is."""
+    below = ScaledTranslation(0, -BELOW / 72, axis.figure.dpi_scale_trans)
+    look: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "fontsize": 6.5}
+    axis.legend(handles, names, ncol=ncol, bbox_transform=axis.transAxes + below, **look)
 
 
 def _ticks(axis: Axes) -> None:
@@ -228,7 +237,7 @@ def _epsilon_panel(axis: Axes, curves: Sequence[_Curves], delta: float) -> None:
     if nothing:
         handles.append(Line2D([], [], lw=0))
         names.append(f"nothing certified: {', '.join(nothing)}")
-    axis.legend(handles, names, **BELOW)
+    _legend(axis, handles, names)
     axis.grid(alpha=0.3, which="both")
     _ticks(axis)
 
@@ -241,12 +250,22 @@ def _finish(figure: Figure, lines: Sequence[Line], out: Path) -> None:
         _counts({int(run.metrics["round"].iloc[-1]) for run in runs}, "rounds"),
         _counts(epochs, "local epochs"),
         ", ".join(dict.fromkeys(f"unit {line.unit}, {line.adjacency}" for line in lines)),
+        *sorted({_naive(run) for run in runs if run.label == NAIVE}),
     ]
     if any(run.randomness == "simulation" for run in runs):
         facts.append("simulation: noise is seeded, the epsilons are those of the same run with real noise")
+    longest = max(len(axis.get_legend().get_texts()) for axis in figure.axes)
+    rows = len(figure.axes) // 2
+    figure.set_size_inches(WIDTH, rows * (HEIGHT + ENTRY * max(0, longest - FEW)))  # else panels would be low
     figure.supxlabel("\n".join(wrap("; ".join(filter(None, facts)), 130)), fontsize=6)
     figure.savefig(out, dpi=200)
     plt.close(figure)
+
+
+def _naive(run: Run) -> str:
+    """What its noise is made for beside what a user can do."""
+    made_for = {"certified": "2CS", "paper": "CS"}[run.config["algo"]["calibration"]]
+    return f"{NAIVE}'s noise is for a sensitivity of {made_for}, and a user can move its sum by 2CS (S silos)"
 
 
 def _counts(numbers: Collection[Any], what: str) -> str:

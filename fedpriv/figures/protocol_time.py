@@ -24,6 +24,7 @@ from fedpriv.config import Experiment, build
 from fedpriv.engines.base import Engine, Returned, Sent, Session
 from fedpriv.engines.inprocess import InProcessSession, answer
 from fedpriv.figures.canvas import Axes, Figure, plt
+from fedpriv.figures.quick import profile_words
 from fedpriv.figures.tables import write_table
 from fedpriv.help import conf_dir
 from fedpriv.parties.party import Mail, Memory, Party, PartySpec
@@ -41,7 +42,8 @@ PHE = {"weighting, python-paillier": WEIGHTING, "server, python-paillier": DECRY
 BLINDING_STEP = 4
 """The set-up's messages before this step agree on keys."""
 SLICE = 16
-QUICK = ("seed=0", "rounds=1")
+USUAL = {"users": 20, "parameters": 16}
+"""The paper's, in Fig. 12, where nothing else is said."""
 SETTING = ["data", "users", "silos", "parameters"]
 
 
@@ -188,7 +190,7 @@ def phe_seconds(key_bits: int) -> tuple[float, float, float]:
 
 def run(name: str, folder: Path, profile: str) -> pd.DataFrame:
     """Every job of experiment `name`, one after the other; writes protocol_time.csv into `folder`."""
-    words = [f"experiment={name}", *(QUICK if profile == "quick" else ())]
+    words = [f"experiment={name}", *profile_words(name, profile)]
     rows: list[dict[str, Any]] = []
     for config in compose_jobs(CommandLine.parse(words), conf_dir()):
         exp = build(without_hydra(config))
@@ -224,20 +226,22 @@ def phases(table: pd.DataFrame, out: Path) -> None:
 
 
 def growth(table: pd.DataFrame, out: Path) -> None:
-    """Fig. 12: seconds against parameters, for the most users, and against users, for the most parameters."""
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4.8), layout="constrained", sharey=True)
-    for axis, (across, fixed) in zip(axes, (("parameters", "users"), ("users", "parameters"))):
-        most = table[table[fixed] == table[fixed].max()]
-        for phase in [*PHASES, *PHE]:
-            curve = most[most["phase"] == phase].groupby(across)["seconds"].agg(["mean", "std"]).fillna(0.0)
-            style = "--" if phase in PHE else "-"
-            axis.plot(curve.index, curve["mean"], style, marker=".", color=_color(phase), label=_name(phase))
-            low, high = curve["mean"] - curve["std"], curve["mean"] + curve["std"]
-            axis.fill_between(curve.index, low, high, color=_color(phase), alpha=0.2, lw=0)
-        axis.set(xlabel=across, yscale="log", title=f"{table[fixed].max()} {fixed}")
-        axis.set_xticks(sorted(most[across].unique()))
-    axes[0].set_ylabel("processor seconds")
-    _finish(figure, axes, table, out=out)
+    """Fig. 12: seconds against parameters and against users, the other at the paper's usual number and at its most."""
+    figure, axes = plt.subplots(2, 2, figsize=(10, 8), layout="constrained", sharey=True)
+    for column, (across, fixed) in zip(axes.T, (("parameters", "users"), ("users", "parameters"))):
+        for axis, value in zip(column, (USUAL[fixed], table[fixed].max())):
+            here = table[table[fixed] == value]
+            for phase in [*PHASES, *PHE]:
+                curve = here[here["phase"] == phase].groupby(across)["seconds"].agg(["mean", "std"]).fillna(0.0)
+                style = "--" if phase in PHE else "-"
+                axis.plot(curve.index, curve["mean"], style, marker=".", color=_color(phase), label=_name(phase))
+                low, high = curve["mean"] - curve["std"], curve["mean"] + curve["std"]
+                axis.fill_between(curve.index, low, high, color=_color(phase), alpha=0.2, lw=0)
+            axis.set(xlabel=across, yscale="log", title=f"{value} {fixed}")
+            axis.set_xticks(sorted(here[across].unique()))
+    for axis in axes[:, 0]:
+        axis.set_ylabel("processor seconds")
+    _finish(figure, [*axes.flat], table, out=out)
 
 
 def _color(phase: str) -> str:

@@ -1,4 +1,4 @@
-"""Regenerate the papers' figures: `fedpriv reproduce [--profile paper] [paper/figure ...]`.
+"""Regenerate the papers' figures: `fedpriv reproduce [--profile paper] [--jobs 2] [paper/figure ...]`.
 
 Most are an experiment (a sweep) and its drawing. Without names: those that need no data set of their own; `all` is
 every one. Results go to outputs/<name>/<time>, figure.png beside them, and outputs/figures/index.html shows all that
@@ -8,14 +8,21 @@ have been drawn.
 from __future__ import annotations
 
 import argparse
+import os
+import resource
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from datetime import datetime
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from fedpriv.data import cifar10
-from fedpriv.errors import FedprivError
+from fedpriv.errors import FedprivError, require
 from fedpriv.figures import (
     averaging_error,
     claimed_certified,
@@ -35,6 +42,7 @@ from fedpriv.figures import (
     record_shares,
 )
 from fedpriv.figures.error_tradeoff import Setting
+from fedpriv.figures.quick import profile_words, quick_profiles
 from fedpriv.figures.runs import find_runs, run_command
 from fedpriv.help import near
 from fedpriv.tables.command import Parser
@@ -43,14 +51,13 @@ Make = Callable[[Path, str], bool]
 """Makes figure.png in a folder with a profile; False when it could not."""
 
 
-def experiment(*names: str, draw: Callable[..., None], shorter: Sequence[str] = (), **how: Any) -> Make:
-    """Run the sweeps of a figure and draw from their folders. shorter: words that the quick profile needs as well."""
+def experiment(*names: str, draw: Callable[..., None], **how: Any) -> Make:
+    """Run the sweeps of a figure, which is called as the first of them, and draw from their folders."""
 
     def make(folder: Path, profile: str) -> bool:
-        quick = ["profile=quick", *shorter] if profile == "quick" else []
+        words = profile_words(names[0], profile)
         for name in names:
-            words = [f"experiment={name}", f"hydra.sweep.dir={folder / Path(name).name}", *quick]
-            if run_command(*words):
+            if run_command(f"experiment={name}", f"hydra.sweep.dir={folder / Path(name).name}", *words):
                 return False
         draw(find_runs([folder]), folder / "figure.png", **how)
         return True
@@ -88,12 +95,6 @@ def uldp(*names: str, title: str, **how: Any) -> Make:
     return experiment(*(f"uldp_fl/{name}" for name in names), draw=privacy_utility.draw, title=title, **how)
 
 
-SHORT = ("rounds=5", "evaluate_every=1", "preset.silo_epochs=5")
-"""DP-SGD on small batches takes thousands of steps an epoch."""
-SHORTER = ("rounds=5", "evaluate_every=1", "preset.silo_epochs=1", "preset.local_epochs=1", "seed=0")
-"""For sixty thousand images."""
-
-
 def users(config: Mapping[str, Any]) -> str:
     """How records belong to users and silos, as Uldp-FL names it."""
     allocator = config["allocator"]
@@ -119,14 +120,13 @@ def mnist(name: str, rounds: int, cohort: int) -> Make:
 
 
 def cifar(name: str, rounds: int) -> Make:
-    """The same of CIFAR-10; the quick profile trains on a fifth of the official training part."""
+    """The same of CIFAR-10."""
 
     def title(root: str | None) -> str:
         return f"{cifar10.source(root)}, one class a silo, {rounds} rounds"
 
     steps = {"quick": 5, "paper": {50: 1662, 100: 1175}[rounds]}
-    quick = ("data.split=script", "accountant.delta=1e-6", "preset.local_lr=0.325")
-    return error_tradeoff.experiment(f"lowy/{name}", Setting(title, steps, PHASES[50], quick))
+    return error_tradeoff.experiment(f"lowy/{name}", Setting(title, steps, PHASES[50] | {"quick": "2"}))
 
 
 def tumours(root: str | None) -> str:
@@ -143,15 +143,13 @@ FIGURES: dict[str, Make] = {
     "claimed_certified": claims,
     "uldp_fl/fig2": group_sizes,
     "uldp_fl/fig4_embedded": uldp("fig4_embedded", title="breast cancer, 50 users, zipf"),
-    "uldp_fl/fig4": uldp("fig4", shorter=SHORT, title="creditcard", cell=users),
-    "uldp_fl/fig5": uldp("fig5", "fig5_10000", shorter=SHORTER, title="MNIST", metric="loss", cell=users),
-    "uldp_fl/fig6": uldp("fig6", shorter=SHORT, title="heart disease", cell=users),
-    "uldp_fl/fig7": uldp("fig7", shorter=SHORT, title="TCGA-BRCA", cell=users),
-    "uldp_fl/fig8": uldp(
-        "fig8", shorter=SHORT[:2], title="creditcard, weights by records or equal", metric="loss", cell=silos
-    ),
+    "uldp_fl/fig4": uldp("fig4", title="creditcard", cell=users),
+    "uldp_fl/fig5": uldp("fig5", "fig5_10000", title="MNIST", metric="loss", cell=users),
+    "uldp_fl/fig6": uldp("fig6", title="heart disease", cell=users),
+    "uldp_fl/fig7": uldp("fig7", title="TCGA-BRCA", cell=users),
+    "uldp_fl/fig8": uldp("fig8", title="creditcard, weights by records or equal", metric="loss", cell=silos),
     "uldp_fl/fig10": uldp("fig10", title="creditcard, sampled users", cell=users),
-    "uldp_fl/fig10_mnist": uldp("fig10_mnist", shorter=SHORTER, title="MNIST, sampled users", cell=users),
+    "uldp_fl/fig10_mnist": uldp("fig10_mnist", title="MNIST, sampled users", cell=users),
     "uldp_fl/fig11": timing("fig11", protocol_time.phases),
     "uldp_fl/fig12": timing("fig12", protocol_time.growth),
     "uldp_fl/fig13": record_shares.draw,
@@ -177,14 +175,9 @@ FIGURES: dict[str, Make] = {
     "secured_fl/claims": peer_tables.claims,
     "secured_fl/fig1": peer_groups.partitions,
     "secured_fl/fig2": peer_groups.messages,
-    "secured_fl/fig3_femnist": peer_accuracy.methods(
-        "secured_fl/fig3_femnist", peer_accuracy.QUICK_IMAGES, peer_accuracy.femnist_words
-    ),
-    "secured_fl/fig3_shakespeare": peer_accuracy.methods(
-        "secured_fl/fig3_shakespeare",
-        ("data.stride=200", "model.embedding=32", "model.hidden=64", "algo.local_lr=0.005"),
-    ),
-    "secured_fl/fig3_cifar10": peer_accuracy.methods("secured_fl/fig3_cifar10", ("model=cifar_cnn",)),
+    "secured_fl/fig3_femnist": peer_accuracy.methods("secured_fl/fig3_femnist", peer_accuracy.femnist_words),
+    "secured_fl/fig3_shakespeare": peer_accuracy.methods("secured_fl/fig3_shakespeare"),
+    "secured_fl/fig3_cifar10": peer_accuracy.methods("secured_fl/fig3_cifar10"),
     "secured_fl/fig4": averaging_error.draw,
     "secured_fl/fig5": peer_accuracy.by_iterations,
     "secured_fl/fig6": peer_groups.how_many,
@@ -201,24 +194,74 @@ DEFAULT = (
 """What `make figures` draws: minutes, and no data set that is not embedded."""
 
 
+def one_by_one(names: Sequence[str], profile: str) -> Iterator[tuple[str, bool]]:
+    """Each figure and whether it was drawn, in their order."""
+    for name in names:
+        yield name, made(name, profile, _folder(name))
+
+
+def side_by_side(names: Sequence[str], profile: str, jobs: int) -> Iterator[tuple[str, bool]]:
+    """The same in processes that share the processors, as they end; the longest first. What each of them says is in its
+    folder's log.txt."""
+    os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // jobs))
+    longest = sorted(names, key=lambda name: -quick_profiles()[name].seconds)
+    # A process a figure, so that none keeps another's memory.
+    with ProcessPoolExecutor(jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
+        waiting = {pool.submit(_made_apart, name, profile, _folder(name)): name for name in longest}
+        for number, done in enumerate(as_completed(waiting), 1):
+            name = waiting[done]
+            try:
+                drawn = done.result()
+            except (FedprivError, BrokenProcessPool) as failure:  # the latter: killed, for want of memory or by hand
+                print(f"{name}: {failure}", file=sys.stderr)
+                drawn = False
+            print(f"{number} of {len(names)}: {name} {'is drawn' if drawn else 'FAILED'}", file=sys.stderr)
+            yield name, drawn
+
+
+def _made_apart(name: str, profile: str, folder: Path) -> bool:
+    folder.mkdir(parents=True)
+    with (folder / "log.txt").open("w") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        return made(name, profile, folder)
+
+
+def _folder(name: str) -> Path:
+    return Path("outputs") / name / f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
+
+
+def made(name: str, profile: str, folder: Path) -> bool:
+    """Make one figure and note what it took."""
+    wall, processor = time.monotonic(), _processor_seconds()
+    if not FIGURES[name](folder, profile):
+        return False
+    spent = {"seconds": time.monotonic() - wall, "processor_seconds": _processor_seconds() - processor}
+    gallery.about(folder, name, profile=profile, **spent)
+    print(folder / "figure.png")
+    return True
+
+
+def _processor_seconds() -> float:
+    """Of this process and of those it has waited for."""
+    uses = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(use.ru_utime + use.ru_stime for use in uses)
+
+
 def main(words: list[str]) -> None:
     """Make what the command line names. Raises FedprivError for a figure that does not exist or could not be made."""
     parser = Parser("fedpriv reproduce", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=DEFAULT, help=", ".join(FIGURES))
     parser.add_argument("--profile", choices=("quick", "paper"), default="quick")
+    parser.add_argument("--jobs", type=int, default=1, help="figures made side by side, which share the processors")
     args = parser.parse_args(words)
+    require(args.jobs >= 1, "--jobs", args.jobs, "a positive number")
     names = [*FIGURES] if args.names == ["all"] else args.names
     for name in names:
         if name not in FIGURES:
             raise FedprivError(f"{name}: no such figure; {near(name, FIGURES)}allowed: {', '.join(FIGURES)}")
-    failed = []
-    for name in names:
-        folder, start = Path("outputs") / name / f"{datetime.now():%Y-%m-%d_%H-%M-%S}", time.monotonic()
-        if FIGURES[name](folder, args.profile):
-            gallery.about(folder, name, profile=args.profile, seconds=time.monotonic() - start)
-            print(folder / "figure.png")
-        else:
-            failed.append(name)
+    how = partial(side_by_side, jobs=args.jobs) if args.jobs > 1 else one_by_one
+    failed = [name for name, drawn in how(names, args.profile) if not drawn]
     print(gallery.write(Path("outputs")))
     if failed:
         raise FedprivError(f"not drawn: {', '.join(failed)}")

@@ -114,6 +114,16 @@ def test_every_method_has_a_sweep_of_its_own_and_none_runs_twice(tmp_path, monke
     assert sum("algo.local_steps=2" in words for words in asked) == 2
 
 
+def test_a_sweep_s_own_words_stand_in_place_of_the_profile_s(tmp_path, monkeypatch):
+    """The same key twice would make every run twice."""
+    asked = []
+    monkeypatch.setattr(error_tradeoff, "run_command", lambda *words: asked.append(words))
+    monkeypatch.setattr(error_tradeoff, "draw", lambda folder, title: None)
+    error_tradeoff.experiment("lowy/fig6", SETTING)(tmp_path, "quick")
+    epsilons = [[word for word in words if word.startswith("algo.epsilon=")] for words in asked]
+    assert epsilons == [["algo.epsilon=0.75,18"]] * 4 + [["algo.epsilon=1"]] * 2
+
+
 @pytest.mark.parametrize("sweep", SETTING.sweeps("quick"))
 def test_every_sweep_is_made_of_ordinary_jobs(sweep):
     words = [*SETTING.sweeps("quick")[sweep], *(word for word in ONE if "epsilon" not in word)]

@@ -174,3 +174,12 @@ def test_group_privacy_writes_what_it_draws(tmp_path, monkeypatch):
     assert rows["claimed (paper, RDP)", "32"] == pytest.approx(2151.976, abs=0.1)
     assert rows["valid RDP lemma", "32"] == pytest.approx(3266.97, abs=0.1)
     assert rows["tight (mixture of Gaussians)", "32"] == pytest.approx(295.8, abs=0.1)
+
+
+@pytest.mark.parametrize(("calibration", "made_for"), [("paper", "CS,"), ("certified", "2CS,")])
+def test_the_figure_says_what_naive_s_noise_is_made_for(tmp_path, monkeypatch, calibration, made_for):
+    seen = []
+    monkeypatch.setattr(privacy_utility.plt, "close", lambda figure: seen.append(figure.get_supxlabel()))
+    fake_run(tmp_path / "naive", "ULDP-NAIVE", [0.1, 0.2, 0.3], (16.5, 10.7), calibration=calibration)
+    privacy_utility.draw(find_runs([tmp_path]), tmp_path / "figure.png")
+    assert f"noise is for a sensitivity of {made_for}" in seen[0].replace("\n", " ")

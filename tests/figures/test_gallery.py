@@ -12,7 +12,7 @@ from fedpriv.figures import gallery, reproduce
 def drawn(folder, name, seconds, picture=b"png"):
     folder.mkdir(parents=True)
     (folder / "figure.png").write_bytes(picture)
-    gallery.about(folder, name, profile="quick", seconds=seconds)
+    gallery.about(folder, name, profile="quick", seconds=seconds, processor_seconds=2 * seconds)
 
 
 class Links(HTMLParser):
@@ -39,8 +39,8 @@ def test_the_latest_of_each_figure_with_its_verdict(tmp_path):
     text = page.read_text()
     assert "2 of " in text
     assert text.index('id="uldp_fl/fig2"') < text.index('id="hu/theory"')
-    assert "quick, 2 s on" in text
-    assert "quick, 1 s on" not in text
+    assert "quick, 2 s, of one processor 4 s" in text
+    assert "quick, 1 s" not in text
     assert "295.8" in text
     assert [link for link in links(page) if link.endswith(".csv")] == [
         "../uldp_fl/fig2/2026-01-02_00-00-00/numbers.csv"
@@ -69,6 +69,7 @@ def test_the_command_writes_it(tmp_path, monkeypatch):
     facts = json.loads(about.read_text())
     assert facts["command"] == "fedpriv reproduce uldp_fl/fig2 --profile paper"
     assert facts["seconds"] >= 0
+    assert facts["processor_seconds"] >= 0
 
 
 def test_all_names_every_figure(tmp_path, monkeypatch):

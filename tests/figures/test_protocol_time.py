@@ -43,7 +43,7 @@ def test_drawings_are_made_of_the_table(draw, tmp_path):
             "phase": phase,
             "seconds": 0.1 + seed,
         }
-        for users in (10, 20)
+        for users in (10, 20, 40)
         for size in (16, 30)
         for seed in (0, 1)
         for phase in [*protocol_time.PHASES, *protocol_time.PHE]
