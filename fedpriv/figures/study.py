@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +20,10 @@ from fedpriv.compose import CommandLine, each_job, one_experiment
 from fedpriv.errors import FedprivError
 from fedpriv.figures.runs import Run
 from fedpriv.figures.study_methods import METHODS, Method
+from fedpriv.figures.study_picture import picture
 from fedpriv.figures.study_table import Row, write
 from fedpriv.help import conf_dir
 from fedpriv.planned import Planned
-from fedpriv.stacked import Job, Stacked
 from fedpriv.tables.runs import read_run
 
 AT_ONCE = 128
@@ -44,6 +44,10 @@ PROFILES = {
     "quick": Profile((1, 10), (0.1, 1, 10), (1,), (0,), (100, 101)),
     "paper": Profile((1, 3, 10), (0.03, 0.1, 0.3, 1, 3, 10, 30), (0.3, 1), (0, 1), tuple(range(100, 110))),
 }
+
+
+SHORTER = {**PROFILES, "paper": replace(PROFILES["paper"], rates=(0.1, 0.3, 1, 3, 10), choosing=(0,))}
+"""For more records."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +79,13 @@ class Trial:
         return [*self.cell.words, *self.setting, f"seed={self.seed}"]
 
 
-def experiment(name: str, *words: str) -> Callable[[Path, str], bool]:
-    """Calibrates, tunes and runs everything below a folder, writes study.csv and draws it. words: beyond the file's."""
+def experiment(name: str, *, title: str, profiles: Mapping[str, Profile] = PROFILES) -> Callable[[Path, str], bool]:
+    """Calibrates, tunes and runs everything below a folder, writes study.csv and draws it."""
 
     def make(folder: Path, profile: str) -> bool:
-        from fedpriv.figures.study_picture import picture
-
-        rows = study((f"experiment={name}", *words), folder, PROFILES[profile])
+        rows = study((f"experiment={name}",), folder, profiles[profile])
         write(rows, folder / "study.csv")
-        picture(rows, folder / "figure.png")
+        picture(rows, folder / "figure.png", title=title)
         return True
 
     return make
@@ -123,6 +125,8 @@ def cells_of(words: tuple[str, ...], profile: Profile) -> Iterator[Cell]:
 def run(trials: Sequence[Trial], folder: Path) -> list[Run | None]:
     """The finished run of each trial, side by side in this process; None where it has diverged. What is done in the
     folder is not run again."""
+    from fedpriv.stacked import Job, Stacked
+
     line = CommandLine(["hydra/launcher=stacked", f"hydra.sweep.dir='{folder}'"], True, None)
     jobs: list[Job] = []
     for _, alike in itertools.groupby(trials, key=lambda trial: (trial.cell.method, trial.cell.unit)):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -78,25 +79,37 @@ SEVERAL = ("errors", "losses", "seeds")
 WORDS = ("unit", "method", "paper", "protects", "settings")
 
 
+COLUMNS = tuple(one.name for one in fields(Row))
+
+
 def write(rows: Iterable[Row], path: Path) -> None:
     """As a CSV file; numbers of several seeds are separated by spaces."""
-    names = [one.name for one in fields(Row)]
-    write_table(path, names, ([_cell(name, getattr(row, name)) for name in names] for row in rows))
+    write_table(path, COLUMNS, map(cells, rows))
+
+
+def cells(row: Row) -> list[Any]:
+    """A row's values in the order of COLUMNS."""
+    return [_cell(name, getattr(row, name)) for name in COLUMNS]
 
 
 def read(path: Path) -> list[Row]:
     """What `write` has written."""
     with open(path, newline="") as file:
-        return [Row(**{name: _value(name, text) for name, text in line.items()}) for line in csv.DictReader(file)]
+        return [of_cells(line) for line in csv.DictReader(file)]
 
 
-def _cell(name: str, value: object) -> object:
+def of_cells(line: Mapping[str, str]) -> Row:
+    """The row of a line's texts by column."""
+    return Row(**{name: _value(name, line[name]) for name in COLUMNS})
+
+
+def _cell(name: str, value: Any) -> Any:
     if name in SEVERAL:
-        return " ".join(f"{number:.6g}" for number in value)  # type: ignore[attr-defined]
+        return " ".join(f"{number:.6g}" for number in value)
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def _value(name: str, text: str) -> object:
+def _value(name: str, text: str) -> Any:
     if name in WORDS:
         return text
     kind = int if name in ("seeds", "rounds", "records") else float
