@@ -1,7 +1,8 @@
 """The study's measured tables: `python -m scripts.measured_study breast_cancer=FOLDER creditcard=FOLDER` writes them
 anew, from the study.csv that `fedpriv reproduce study/... --profile paper` leaves in each folder.
 
-Results go to results/study.csv, and what docs/study.md says of them is printed; a test fails until it says it.
+Results go to results/study.csv, and what docs/study.md and the verdicts say of them is printed; tests
+fail until they say it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedpriv.figures.study_methods import RECORD, USER
+from fedpriv.figures.study_orders import orders
 from fedpriv.figures.study_table import (
     COLUMNS,
     REFERENCES,
@@ -38,7 +40,7 @@ def main(words: list[str]) -> None:
     measured = {data: read(folder / "study.csv") for data, folder in folders.items()}
     rows = ([data, *cells(row)] for data, rows in measured.items() for row in rows)
     write_table(TABLE, ("data", *COLUMNS), rows)
-    print(page(table()))
+    print(page(table()), *(f"study/{data}: {found(rows)}" for data, rows in table().items()), sep="\n\n")
 
 
 def table(path: Path = TABLE) -> Measured:
@@ -56,6 +58,7 @@ def page(measured: Measured) -> str:
     for data, rows in measured.items():
         for unit in (USER, RECORD):
             parts += [f"### {data}: {unit}s", errors(rows, unit), sentences(rows, unit)]
+        parts += [f"### {data}: the papers' orders", reported(rows)]
         parts += [f"### {data}: what else the noise keeps", costs(rows)]
     return "\n\n".join(parts)
 
@@ -104,6 +107,35 @@ def _p(one: Beside) -> str:
     if math.isnan(one.p):
         return " (no test)"
     return " (p < 0.001)" if one.p < 0.001 else f" (p = {math.ceil(1000 * one.p) / 1000:.3g})"
+
+
+def reported(rows: Sequence[Row]) -> str:
+    """What the papers say of the order of methods: mean errors of both in per cent, and whether it holds."""
+    known = epsilons(rows)
+    lines = [
+        f"| paper | unit | is said to err less | than | {' | '.join(f'epsilon {epsilon:g}' for epsilon in known)} |",
+        "| --- " * (4 + len(known)) + "|",
+    ]
+    cells_of: dict[tuple[str, ...], list[str]] = {}
+    for one in orders(rows):
+        errors = " and ".join(f"{100 * error:.1f}" for error in one.errors)
+        cells_of.setdefault((one.paper, one.unit, one.first, one.second), []).append(f"{errors}: {one.verdict}")
+    lines += [f"| {' | '.join((*who, *told))} |" for who, told in cells_of.items()]
+    return "\n".join(lines)
+
+
+def found(rows: Sequence[Row]) -> str:
+    """The same in a sentence, for fedpriv/figures/verdicts.yaml; errors in per cent."""
+    parts = []
+    for verdict in ("refuted", "confirmed"):
+        told = [
+            f"{one.first} before {one.second} at a {one.unit}'s epsilon {one.epsilon:g} "
+            f"({100 * one.errors[0]:.1f} and {100 * one.errors[1]:.1f} % of errors)"
+            for one in orders(rows)
+            if one.verdict == verdict
+        ]
+        parts.append(f"{verdict}, at equal certificates: {', '.join(told) or 'nothing'}")
+    return "; ".join([*parts, "everything else is not resolved"])
 
 
 def costs(rows: Sequence[Row]) -> str:

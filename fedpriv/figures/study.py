@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +46,7 @@ PROFILES = {
 }
 
 
-SHORTER = {**PROFILES, "paper": replace(PROFILES["paper"], rates=(0.1, 0.3, 1, 3, 10), choosing=(0,))}
+SHORTER = {**PROFILES, "paper": Profile((1, 3, 10), (0.1, 1, 10), (0.3, 1), (0,), tuple(range(100, 105)))}
 """For more records."""
 
 

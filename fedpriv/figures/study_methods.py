@@ -9,7 +9,7 @@ whoever hides a user hides each of its records.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedpriv.accountants.calibrate import smallest_noise
@@ -108,23 +108,25 @@ ALL_RECORDS = 10**4
 """More than any user or silo has."""
 BOUNDED = "algo.feature_norm=1"
 """As the model scales records anyway; said again, it certifies more."""
+_GROUP = Method(
+    "ULDP-GROUP",
+    KATO,
+    USER,
+    ("algo=uldp_group", f"algo.batch_size={ALL_RECORDS}"),
+    _local,
+    {USER: (f'algo.group_size="{RECORDS_PER_USER}"',), RECORD: (f'algo.group_size="{ALL_RECORDS}"',)},
+)
+_MINIBATCH = _of_records("MB-SGD", LOWY, "algo=minibatch_sgd", rate=_global, solved=False)
 METHODS = (
     Method("ULDP-NAIVE", KATO, USER, ("algo=uldp_naive",), _global, as_it_stands=True),
-    Method(
-        "ULDP-GROUP",
-        KATO,
-        USER,
-        ("algo=uldp_group", f"algo.batch_size={ALL_RECORDS}"),
-        _local,
-        {USER: (f'algo.group_size="{RECORDS_PER_USER}"',), RECORD: (f'algo.group_size="{ALL_RECORDS}"',)},
-    ),
+    _GROUP,
     Method("ULDP-SGD", KATO, USER, ("algo=uldp_sgd",), _mean_user),
     Method("ULDP-AVG", KATO, USER, ("algo=uldp_avg",), _mean_user),
     Method("ULDP-AVG-w", KATO, USER, ("algo=uldp_avg_w",), _mean_user),
     _of_records("CDP-FedAvg", HU, "algo=cdp_fedavg_5", BOUNDED, rate=_local, solved=False),
     _of_records("DP-SGD", HU, "algo=dp_sgd", BOUNDED, rate=_local, solved=False),
     _of_records("DP-ERM", HUANG, "algo=dp_erm", "algo.calibration=given", "algo.strong_convexity=0.005", rate=_descent),
-    _of_records("MB-SGD", LOWY, "algo=minibatch_sgd", rate=_global, solved=False),
+    _MINIBATCH,
     _of_records("SPIDER", LOWY, "algo=spider", rate=_global, solved=False),
     _of_records("Prox-SGD", LOWY, "algo=prox_sgd", rate=_global, solved=False),
     _of_records("Prox-SVRG", LOWY, "algo=prox_svrg", "algo.released=last", rate=_global, solved=False),
@@ -135,4 +137,7 @@ METHODS = (
     _yardstick("SCAFFOLD", "Karimireddy et al.", "algo=scaffold"),
     _yardstick("FedAdam", "Reddi et al.", "algo=fedopt", rate=_global),
     _yardstick("SecureD-FL", JEON, "algo=secured_fl", "aggregation=admm", "aggregation.masking=true"),
+    replace(_GROUP, name="ULDP-GROUP with k=1", units={USER: ('algo.group_size="1"',)}),
+    replace(_MINIBATCH, name="MB-SGD with k=1", units={USER: (f"{K}=1",)}),
 )
+"""The last two look at how much hangs on k."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from fedpriv.figures.canvas import Axes, PlainLog, plt
+from fedpriv.figures.canvas import Axes, plt
 from fedpriv.figures.study_methods import METHODS, RECORD, RECORDS_PER_USER, USER
 from fedpriv.figures.study_table import REFERENCES, Row, compared, epsilons, yardsticks
 
@@ -24,7 +24,9 @@ NAMES = {USER: "a user's epsilon", RECORD: "a record's epsilon"}
 
 def picture(rows: Sequence[Row], out: Path, *, title: str) -> None:
     """Draw them into a file."""
-    order = [one for one in METHODS if any(r.method == one.name for r in rows)]
+    papers = [one.paper for one in METHODS]
+    known = {r.method for r in rows}
+    order = sorted((one for one in METHODS if one.name in known), key=lambda one: papers.index(one.paper))
     places = {one.name: -number for number, one in enumerate(order)}
     figure, axes = plt.subplots(1, 3, figsize=(12.5, 6.6), sharey=True, width_ratios=(1, 1, 0.75), layout="constrained")
     figure.suptitle(title, fontsize=11)
@@ -61,10 +63,9 @@ def _errors(axis: Axes, rows: Sequence[Row], unit: str, places: dict[str, int]) 
             free.mean, places[free.method], xerr=free.deviation, color="k", marker="D", ms=4, lw=0.9, capsize=2
         )
     axis.plot([], [], ls="", color="k", marker="D", ms=4, label="not private")
-    axis.set(xscale="log", xlabel="test error", title=f"{NAMES[unit]}\nhollow: not resolved from {REFERENCES[unit]}")
+    axis.set(xlabel="test error", title=f"{NAMES[unit]}\nhollow: not resolved from {REFERENCES[unit]}")
     axis.title.set_fontsize(9)
-    axis.xaxis.set_major_formatter(PlainLog(labelOnlyBase=False))
-    axis.xaxis.set_minor_formatter(PlainLog(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
+    _log(axis, 0.4 * min(r.mean for r in rows), 1.0)
     axis.legend(fontsize=7.5, loc="lower right")
 
 
@@ -93,11 +94,19 @@ def _costs(axis: Axes, rows: Sequence[Row], places: dict[str, int]) -> None:
                 ha="right",
                 va="center",
             )
-    axis.set(xscale="log", xlabel="epsilon", title=f"what the noise for a user's epsilon {shown:g} keeps")
+    axis.set(xlabel="epsilon", title=f"what the noise for a user's epsilon {shown:g} keeps")
     axis.title.set_fontsize(9)
-    axis.xaxis.set_major_formatter(PlainLog(labelOnlyBase=False))
-    axis.xaxis.set_minor_formatter(PlainLog(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
+    _log(axis, 0.8 * min(finite), 1.3 * most)
     axis.legend(fontsize=7.5, loc="lower right")
+
+
+def _log(axis: Axes, low: float, high: float) -> None:
+    """A log axis with 1, 2 and 5 of each decade as plain numbers."""
+    axis.set(xscale="log", xlim=(low, high))
+    ticks = [lead * 10.0**power for power in range(-4, 6) for lead in (1, 2, 5)]
+    shown = [tick for tick in ticks if low <= tick <= high]
+    axis.set_xticks(shown, [f"{tick:g}" for tick in shown])
+    axis.minorticks_off()
 
 
 def _small_print(rows: Sequence[Row]) -> str:

@@ -118,10 +118,11 @@ def _value(name: str, text: str) -> Any:
 
 def with_users_as_records(rows: Iterable[Row]) -> list[Row]:
     """The rows and, for the unit record, those of methods that were run for users alone: who hides a user hides each of
-    its records."""
+    its records. Variants, whose names say "with", are left out where the method has runs of its own."""
     rows = list(rows)
-    alone = {r.method for r in rows if r.unit == USER} - {r.method for r in rows if r.unit == RECORD}
-    return rows + [replace(r, unit=RECORD) for r in rows if r.method in alone and r.unit == USER]
+    own = {r.method for r in rows if r.unit == RECORD}
+    alone = [r for r in rows if r.unit == USER and r.method.partition(" with ")[0] not in own]
+    return rows + [replace(r, unit=RECORD) for r in alone]
 
 
 def compared(rows: Sequence[Row], unit: str, epsilon: float) -> list[Beside]:

@@ -11,6 +11,7 @@ from fedpriv.compose import one_experiment
 from fedpriv.figures import study
 from fedpriv.figures.study import Cell, Profile, Trial, choose
 from fedpriv.figures.study_methods import METHODS, NOTHING, RECORD, RECORDS_PER_USER, USER
+from fedpriv.figures.study_orders import orders
 from fedpriv.figures.study_picture import picture
 from fedpriv.figures.study_table import Row, compared, read, write, yardsticks
 from fedpriv.planned import Planned
@@ -95,9 +96,22 @@ def test_methods_are_told_apart_by_paired_tests_with_holms_correction():
 
 def test_who_hides_a_user_hides_its_records():
     record = row("MB-SGD", [0.1, 0.1, 0.2], unit=RECORD)
-    found = [one.row.method for one in compared([WORSE, ALIKE, record], RECORD, 3.0)]
+    variant = replace(ALIKE, method="MB-SGD with k=1")
+    found = [one.row.method for one in compared([WORSE, ALIKE, variant, record], RECORD, 3.0)]
     assert sorted(found) == ["MB-SGD", "ULDP-AVG"]
     assert {one.row.errors for one in compared([WORSE, ALIKE, record], RECORD, 3.0)} == {WORSE.errors, record.errors}
+
+
+def test_the_papers_orders_are_confirmed_refuted_or_not_resolved():
+    alike = row("ULDP-SGD", [0.21, 0.22, 0.211, 0.231])
+    record = [replace(one, unit=RECORD) for one in (row("SPIDER", WORSE.errors), row("MB-SGD", REFERENCE.errors))]
+    found = {(one.first, one.second): one for one in orders([WORSE, REFERENCE, alike, *record])}
+    assert set(found) == {("ULDP-AVG-w", "ULDP-AVG"), ("ULDP-AVG", "ULDP-SGD"), ("SPIDER", "MB-SGD")}
+    assert found["ULDP-AVG-w", "ULDP-AVG"].verdict == "confirmed"
+    assert found["SPIDER", "MB-SGD"].verdict == "refuted"
+    assert found["ULDP-AVG", "ULDP-SGD"].verdict == "not resolved"
+    raw = ttest_rel(WORSE.errors, REFERENCE.errors).pvalue
+    assert found["SPIDER", "MB-SGD"].p == pytest.approx(3 * raw)
 
 
 def test_the_table_is_read_as_it_was_written(tmp_path):
@@ -143,7 +157,8 @@ def test_every_method_runs_with_its_words(tmp_path):
     runs = study.run(trials, tmp_path)
     assert len(runs) == len(METHODS)
     assert all(run is not None and np.isfinite(run.final("train_loss")) for run in runs)
-    assert len({run.label for run in runs}) == len(METHODS)
+    variants = [method for method in METHODS if " with " in method.name]
+    assert len({run.label for run in runs}) == len(METHODS) - len(variants) + 1  # ULDP-GROUP's label has its k
 
 
 def test_a_small_study_is_run_and_drawn(tmp_path, monkeypatch):
