@@ -204,6 +204,7 @@ DEFAULT = (
     "hu/theory",
     "secured_fl/claims",
     "secured_fl/leakage",
+    "study/breast_cancer",
 )
 """What `make figures` draws: minutes, and no data set that is not embedded."""
 

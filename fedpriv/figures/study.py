@@ -46,7 +46,7 @@ PROFILES = {
 }
 
 
-SHORTER = {**PROFILES, "paper": Profile((1, 3, 10), (0.1, 1, 10), (0.3, 1), (0,), tuple(range(100, 105)))}
+SHORTER = {**PROFILES, "paper": Profile((1, 10), (0.1, 1, 10), (0.3,), (0,), tuple(range(100, 105)))}
 """For more records."""
 
 
