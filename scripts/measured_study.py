@@ -1,5 +1,6 @@
 """The study's measured tables: `python -m scripts.measured_study breast_cancer=FOLDER creditcard=FOLDER` writes them
-anew, from the study.csv that `fedpriv reproduce study/... --profile paper` leaves in each folder.
+anew, from the study.csv that `fedpriv reproduce study/... --profile paper` leaves in each folder; data that are not
+named keep theirs.
 
 Results go to results/study.csv, and what docs/study.md and the verdicts say of them is printed; tests
 fail until they say it.
@@ -37,7 +38,7 @@ Measured = dict[str, list[Row]]
 def main(words: list[str]) -> None:
     """Write the table of the folders that the words name."""
     folders = {data: Path(folder) for data, folder in (word.split("=", 1) for word in words)}
-    measured = {data: read(folder / "study.csv") for data, folder in folders.items()}
+    measured = (table() if TABLE.exists() else {}) | {data: read(one / "study.csv") for data, one in folders.items()}
     rows = ([data, *cells(row)] for data, rows in measured.items() for row in rows)
     write_table(TABLE, ("data", *COLUMNS), rows)
     print(page(table()), *(f"study/{data}: {found(rows)}" for data, rows in table().items()), sep="\n\n")

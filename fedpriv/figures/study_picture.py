@@ -65,7 +65,7 @@ def _errors(axis: Axes, rows: Sequence[Row], unit: str, places: dict[str, int]) 
     axis.plot([], [], ls="", color="k", marker="D", ms=4, label="not private")
     axis.set(xlabel="test error", title=f"{NAMES[unit]}\nhollow: not resolved from {REFERENCES[unit]}")
     axis.title.set_fontsize(9)
-    _log(axis, 0.4 * min(r.mean for r in rows), 1.0)
+    _log(axis, 0.4 * min((r.mean for r in rows if r.mean > 0), default=0.01), 1.0)
     axis.legend(fontsize=7.5, loc="lower right")
 
 

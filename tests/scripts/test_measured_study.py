@@ -109,6 +109,7 @@ def test_findings_have_the_tables_verdicts():
     held = {(one.first, one.second, one.epsilon): one.verdict for one in orders(ROWS)}
     assert {held["SPIDER", "MB-SGD", 10], held["CDP-FedAvg", "DP-SGD", 10]} == {"refuted"}
     assert [held["ULDP-AVG", "ULDP-SGD", epsilon] for epsilon in (1, 3, 10)] == ["confirmed", *["not resolved"] * 2]
+    assert [held["ULDP-AVG", "ULDP-NAIVE", epsilon] for epsilon in (1, 3, 10)] == [*["confirmed"] * 2, "not resolved"]
     for pair in (("ULDP-AVG-w", "ULDP-AVG"), ("ULDP-AVG", "ULDP-GROUP")):
         assert {held[(*pair, epsilon)] for epsilon in (1, 3, 10)} == {"not resolved"}
 
@@ -121,3 +122,8 @@ def test_findings_have_the_tables_epsilons():
     low, high = min(claims), max(claims)
     assert f"from {low:.2f} ({claims[low]}) to {high:.1f} ({claims[high]})" in SAID
     assert f"Uldp-FL's {next(row.claimed for row in here if row.method == 'ULDP-AVG'):.1f} is no error" in SAID
+
+
+def test_nearly_all_clips_are_the_smaller_one():
+    clips = [row.settings.partition("clip=")[2] for row in ROWS if row.unit != NOTHING]
+    assert clips.count("0.3") > 0.9 * len(clips)
