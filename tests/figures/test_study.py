@@ -9,6 +9,7 @@ from scipy.stats import norm, ttest_rel
 
 from fedpriv.compose import one_experiment
 from fedpriv.figures import study
+from fedpriv.figures.reproduce import FIGURES
 from fedpriv.figures.study import Cell, Profile, Trial, choose
 from fedpriv.figures.study_methods import METHODS, NOTHING, RECORD, RECORDS_PER_USER, USER
 from fedpriv.figures.study_orders import orders
@@ -184,3 +185,12 @@ def test_a_small_study_is_run_and_drawn(tmp_path, monkeypatch):
     assert (tmp_path / "figure.png").stat().st_size > 10_000
     again = study.study(WORDS, tmp_path, Profile((3,), (0.1, 1e9), (1,), (0,), (7, 8)))
     assert [one.errors for one in again] == [one.errors for one in rows]
+
+
+def test_the_figures_command_leaves_table_and_picture(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(study, "study", lambda *what: asked.append(what) or [REFERENCE, WORSE, FREE])
+    assert FIGURES["study/breast_cancer"](tmp_path, "paper")
+    assert asked == [(("experiment=study/breast_cancer",), tmp_path, study.PROFILES["paper"])]
+    assert [one.method for one in read(tmp_path / "study.csv")] == ["ULDP-AVG-w", "ULDP-AVG", "FedAvg"]
+    assert (tmp_path / "figure.png").exists()
