@@ -10,6 +10,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from fedpriv.config import GROUPS
 
+FILES = frozenset({*GROUPS, "experiment", "profile"})
+"""Keys whose value is the name of a file."""
+ABSENT = object()
+
 
 class Composer:
     """The jobs of one sweep. Composing takes a tenth of a second, so it is done once for each choice of files; values
@@ -26,7 +30,7 @@ class Composer:
         chosen = [word for word in words if not self._is_value(word)]
         values = [self._override(word) for word in words if word not in chosen]
         config = self._composed(chosen)
-        if any(OmegaConf.select(config, str(value.key_or_group)) is None for value in values):
+        if any(OmegaConf.select(config, str(value.key_or_group), default=ABSENT) is ABSENT for value in values):
             return self._composed(words)
         for value in values:  # all jobs set the same keys
             OmegaConf.update(config, str(value.key_or_group), value.value(), merge=False)
@@ -53,7 +57,7 @@ class Composer:
         key = str(override.key_or_group)
         plain = override.type == OverrideType.CHANGE and override.package is None
         plain = plain and not isinstance(override.value(), dict)  # Hydra merges those
-        return plain and key not in GROUPS and "/" not in key and not key.startswith("hydra")
+        return plain and key not in FILES and "/" not in key and not key.startswith("hydra")
 
     def _dirname(self, config: DictConfig) -> str:
         style = config.hydra.job.config.override_dirname

@@ -75,20 +75,25 @@ class Planned:
         self.record(ledger, self.deployment, 0, self.exp.options.rounds)
         return ledger.compositions()
 
+    def with_noise(self, noise: float) -> Planned:
+        """The same with another noise multiplier; kinds of queries keep their proportion, and the grids that they
+        have."""
+        deployment, before = self.deployment, self.noise
+        if noise == before:
+            return self
+        if len(deployment.channels) == 1:
+            given = replace(self.exp.deployer, mechanism=deployment.mechanism.with_noise(noise))
+            return replace(self, deployment=given.draft(self.federation))
+        scaled = {}
+        for name, channel in deployment.channels.items():
+            own = noise * (channel.mechanism.noise_multiplier / before if before else 1.0)
+            scaled[name] = replace(channel, mechanism=channel.mechanism.with_noise(own))
+        return replace(self, deployment=replace(deployment, channels=scaled))
+
     def spent(self, accountant: Accountant, noise: float, rounds: int) -> float:
         """The headline epsilon of so many rounds with this noise multiplier."""
-        deployment, before = self.deployment, self.noise
-        if noise != before and len(deployment.channels) == 1:
-            given = replace(self.exp.deployer, mechanism=deployment.mechanism.with_noise(noise))
-            deployment = given.draft(self.federation)
-        elif noise != before:  # all kinds in the proportion that they have, on the grids that they have
-            scaled = {}
-            for name, channel in deployment.channels.items():
-                own = noise * (channel.mechanism.noise_multiplier / before if before else 1.0)
-                scaled[name] = replace(channel, mechanism=channel.mechanism.with_noise(own))
-            deployment = replace(deployment, channels=scaled)
         ledger, observer = Ledger(accountant), self.exp.algo.headline_observer
-        self.record(ledger, deployment, 0, rounds, observer=observer)
+        self.record(ledger, self.with_noise(noise).deployment, 0, rounds, observer=observer)
         return headline(ledger.rows(rounds), observer)
 
 

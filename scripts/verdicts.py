@@ -1,7 +1,7 @@
 """Write the tables of verdicts and papers into the pages: `python -m scripts.verdicts`.
 
-Tables stand between `<!-- verdicts: paper -->` and `<!-- /verdicts -->` on a paper's page, and between
-`<!-- papers -->` and `<!-- /papers -->` in README.md.
+Tables stand between `<!-- verdicts: paper -->` and `<!-- /verdicts -->` on a paper's page and on the study's, and
+between `<!-- papers -->` and `<!-- /papers -->` in README.md.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ PAPERS = {
     ),
 }
 """By page: title, authors, and what is typed."""
+STUDY = "study"
+"""Beside them: figures that no paper has."""
 
 
 def papers() -> str:
@@ -49,8 +51,8 @@ def papers() -> str:
 def pages() -> dict[Path, str]:
     """Every page with a table, as it should be."""
     found = {ROOT / "README.md": _between((ROOT / "README.md").read_text(), "papers", "papers", papers())}
-    for name in PAPERS:
-        path = ROOT / "docs" / "papers" / f"{name}.md"
+    places = {name: ROOT / "docs" / "papers" / f"{name}.md" for name in PAPERS}
+    for name, path in (places | {STUDY: ROOT / "docs" / "study.md"}).items():
         found[path] = _between(path.read_text(), f"verdicts: {name}", "verdicts", table(name))
     return found
 

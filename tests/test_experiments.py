@@ -19,6 +19,7 @@ SMALLER = {
     "huang": ["algo.epsilon=1", "allocator.n_silos=20", "algo.local_steps=1"],
     "lowy": ["algo.epsilon=1", "preset.local_lr=0.1", "preset.silo_clip=1"],
     "secured_fl": ["preset.n_users=12", "preset.n_silos=9"],
+    "study": ["preset.local_epochs=1", "preset.silo_epochs=1", "allocator.n_users=10"],
 }
 """What makes a paper's experiments smaller still."""
 LARGE = ("fig3_femnist", "fig3_cifar10", "fig4", "fig5")

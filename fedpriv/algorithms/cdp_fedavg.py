@@ -28,15 +28,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import OBSERVERS, REPLACE, Event
+from fedpriv.accountants.events import OBSERVERS, Event
 from fedpriv.algorithms.base import LocalUpdate, Silo, require_cohort, require_plain_sgd, require_target
 from fedpriv.algorithms.exposure import Exposure, drift_factor, touches
 from fedpriv.algorithms.participation import PARTICIPATION
+from fedpriv.algorithms.record_groups import bounded, record_views, require_records_per_user
 from fedpriv.algorithms.silo_unit import SiloAlgorithm, require_gradients_of_records
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
@@ -62,6 +63,8 @@ class CdpFedAvg(SiloAlgorithm):
     feature_norm: records are scaled down to this L2 norm before training, a public bound; None leaves them.
     calibration: given takes `noise_multiplier`; paper and certified instead the noise for which the paper's formula, or
     the exact certificate of what `observer` sees, gives `epsilon` after `rounds` rounds, at `delta`.
+    records_per_user: k, most records of a user over all silos that train, others are left out; the certified noise is
+    then for a user's `epsilon`, k times a record's. None: nothing is said of users, as in the paper.
     """
 
     local_steps: int
@@ -77,8 +80,10 @@ class CdpFedAvg(SiloAlgorithm):
     observer: str
     rounds: int
     delta: float
+    records_per_user: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        require_records_per_user(self.records_per_user)
         size, cohort, norm = self.batch_size, self.cohort, self.feature_norm
         require(self.local_steps >= 1, "algo.local_steps", self.local_steps, "a positive integer")
         require(size is None or size >= 1, "algo.batch_size", size, "a positive integer, or null for one pass a round")
@@ -110,8 +115,8 @@ class CdpFedAvg(SiloAlgorithm):
         fits = self.cohort is None or self.cohort <= silos
         require(fits, "algo.cohort", self.cohort, f"at most {silos}, the number of silos")
         mechanism.check_inside_training()
-        bounded = self.calibration == "given" or mechanism.clips
-        require(bounded, "algo.calibration", self.calibration, "given, because this mechanism adds no noise")
+        clipped = self.calibration == "given" or mechanism.clips
+        require(clipped, "algo.calibration", self.calibration, "given, because this mechanism adds no noise")
         mechanism.check_encoding(1, deployment.encoding, self.local_lr)
         require_plain_sgd(deployment)
 
@@ -123,6 +128,7 @@ class CdpFedAvg(SiloAlgorithm):
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         require_gradients_of_records(data)
+        allocation = bounded(allocation, self.records_per_user)
         smallest = int(allocation.counts().sum(axis=1).min())
         allowed = f"at most {smallest}, the records of the smallest silo"
         require(self.batch_size is None or self.batch_size <= smallest, "algo.batch_size", self.batch_size, allowed)
@@ -156,7 +162,8 @@ class CdpFedAvg(SiloAlgorithm):
             "who takes part when is public and does not depend on data",
             *self._delta_warning(min(federation.silo_records)),
         )
-        return deployment.views(see, unit="record", adjacency=REPLACE, assumptions=rests_on, scope=f"silo{silo}")
+        k, scope = self.records_per_user, f"silo{silo}"
+        return record_views(deployment, see, k, assumptions=rests_on, scope=scope)
 
     def exposure(self, observer: Observer, records: int, deployment: Deployment, rounding: float = 0.0) -> Exposure:
         """The better of the two bounds for a record of a silo of `records`; rounding adds to how far it moves them."""
@@ -224,7 +231,8 @@ class CdpFedAvg(SiloAlgorithm):
                 rho = rounds * self.claimed_rho(records, 1.0, draft)
                 needed.append(self.paper_noise(rho))
             else:
-                gap = self.exposure(draft.observer(self.observer), records, draft).gap
+                # Gaussian releases: k records are k times as far apart as one.
+                gap = (self.records_per_user or 1) * self.exposure(draft.observer(self.observer), records, draft).gap
                 needed.append(gaussian_noise(gap * math.sqrt(rounds), self.epsilon, self.delta))
         return {UPDATE: draft.mechanism.with_noise(max(needed))}
 

@@ -36,14 +36,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import REPLACE, Event
+from fedpriv.accountants.events import Event
 from fedpriv.algorithms.base import LocalUpdate, Silo, require_plain_sgd, require_target
 from fedpriv.algorithms.exposure import Exposure
+from fedpriv.algorithms.record_groups import bounded, record_views, require_records_per_user
 from fedpriv.algorithms.silo_unit import SiloAlgorithm, require_gradients_of_records
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
@@ -66,7 +67,9 @@ class DpErm(SiloAlgorithm):
 
     smoothness: L, of every silo's J_j, the regulariser included. It sets the rates; Theorem 4 needs it to be true.
     calibration: given takes `noise_multiplier`, relative to clip / n_j; paper takes equation (2), the same for all
-    silos; certified makes every silo's own `rounds` * K steps (epsilon, delta)-DP by zCDP.
+    silos; certified makes every silo's own `rounds` * K steps (epsilon, delta)-DP by zCDP. records_per_user: k, most
+    records of a user over all silos that train, others are left out; certified noise is then for a user's `epsilon`.
+    None: nothing is said of users, as in the paper.
     """
 
     local_steps: int
@@ -79,8 +82,10 @@ class DpErm(SiloAlgorithm):
     epsilon: float
     rounds: int
     delta: float
+    records_per_user: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        require_records_per_user(self.records_per_user)
         convexity, smooth = self.strong_convexity, self.smoothness
         require(self.local_steps >= 1, "algo.local_steps", self.local_steps, "a positive integer")
         require(0 < convexity < math.inf, "algo.strong_convexity", convexity, "a positive number")
@@ -118,7 +123,7 @@ class DpErm(SiloAlgorithm):
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         require_gradients_of_records(data)
-        return allocation
+        return bounded(allocation, self.records_per_user)
 
     def calibrated(self, draft: Deployment) -> Mapping[str, Mechanism]:
         steps = self.rounds * self.local_steps
@@ -127,8 +132,8 @@ class DpErm(SiloAlgorithm):
         if self.calibration == "paper":
             needed = paper_noise(steps, draft.federation.n_silos, self.epsilon, self.delta)
         else:
-            # A step at noise multiplier 1 moves the mean by two standard deviations: rho = 2.
-            needed = zcdp_noise(2 * steps, self.epsilon, self.delta)
+            # At noise multiplier 1 a record moves a step's mean by two standard deviations, rho = 2; k records by 2 k.
+            needed = zcdp_noise(2 * steps * (self.records_per_user or 1) ** 2, self.epsilon, self.delta)
         return {UPDATE: draft.mechanism.with_noise(needed)}
 
     def message_bound(self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation) -> float:
@@ -161,8 +166,8 @@ class DpErm(SiloAlgorithm):
             release = deployment.mechanism.event(sensitivity=exposed.moved, shares=exposed.hidden)
             return View(release, claimed, exposed.why)
 
-        rests_on = ("the number of a silo's records is public",)
-        return deployment.views(see, unit="record", adjacency=REPLACE, assumptions=rests_on, scope=f"silo{silo}")
+        rests_on, k = ("the number of a silo's records is public",), self.records_per_user
+        return record_views(deployment, see, k, assumptions=rests_on, scope=f"silo{silo}")
 
     def _exposure(self, observer: Observer, records: int, deployment: Deployment, rounding: float) -> Exposure:
         """The better of the two bounds for a record of a silo of `records`, in units of what its noise is made for."""

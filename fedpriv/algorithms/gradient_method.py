@@ -23,10 +23,10 @@ from fedpriv.algorithms.base import Algorithm, require_cohort, require_plain_sgd
 from fedpriv.algorithms.batches import Batches
 from fedpriv.algorithms.participation import uniform
 from fedpriv.algorithms.proximal import Proximal, gradient_mapping, proximal
+from fedpriv.algorithms.record_groups import bounded, require_records_per_user, user_assumptions
 from fedpriv.algorithms.silo_unit import require_gradients_of_records
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
-from fedpriv.data.flags import flags, keep
 from fedpriv.deployment import Channel, Deployment, Federation, Observer, View
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
@@ -81,8 +81,7 @@ class GradientMethod(Algorithm, ABC):
     records_per_user: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        k = self.records_per_user
-        require(k is None or k >= 1, "algo.records_per_user", k, "a positive integer, or null for no user's guarantee")
+        require_records_per_user(self.records_per_user)
         size, cohort, least = self.batch_size, self.cohort, self.least_cohort
         require(size is None or size >= 1, "algo.batch_size", size, "a positive integer, or null")
         require(0 < self.global_lr < math.inf, "algo.global_lr", self.global_lr, "a positive number")
@@ -159,8 +158,8 @@ class GradientMethod(Algorithm, ABC):
         deployment.observer(self.observer)
         require_plain_sgd(deployment)
         for channel in deployment.channels.values():
-            bounded = self.calibration == "given" or channel.mechanism.clips
-            require(bounded, "algo.calibration", self.calibration, "given, because this mechanism adds no noise")
+            clipped = self.calibration == "given" or channel.mechanism.clips
+            require(clipped, "algo.calibration", self.calibration, "given, because this mechanism adds no noise")
         replaced = self.records_per_user is None or self.batches.adjacency == REPLACE
         allowed = "given, because no noise is known for a user whose records are sampled one by one"
         require(replaced or self.calibration != "certified", "algo.calibration", self.calibration, allowed)
@@ -173,9 +172,7 @@ class GradientMethod(Algorithm, ABC):
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         require_gradients_of_records(data)
-        if self.records_per_user is not None:
-            k = self.records_per_user
-            allocation = keep(allocation, flags(allocation.counts(), k), k)
+        allocation = bounded(allocation, self.records_per_user)
         smallest = int(allocation.counts().sum(axis=1).min())
         fits = self.batch_size is None or self.batch_size <= smallest
         require(fits, "algo.batch_size", self.batch_size, f"at most {smallest}, the records of the smallest silo")
@@ -217,9 +214,7 @@ class GradientMethod(Algorithm, ABC):
         of_records = views(self.batches, "record")
         if k is None:
             return of_records
-        bounded = f"at most {k} records of a user train, over all silos"
-        how = "are replaced by as many" if adjacency == REPLACE else "are all removed, or added"
-        return of_records + views(self.grouped, "user", bounded, f"a user's records {how}", group_size=k)
+        return of_records + views(self.grouped, "user", *user_assumptions(k, adjacency), group_size=k)
 
     @property
     def grouped(self) -> Batches:

@@ -40,6 +40,7 @@ from fedpriv.figures import (
     privacy_utility,
     protocol_time,
     record_shares,
+    study,
 )
 from fedpriv.figures.error_tradeoff import Setting
 from fedpriv.figures.quick import profile_words, quick_profiles
@@ -182,6 +183,12 @@ FIGURES: dict[str, Make] = {
     "secured_fl/fig5": peer_accuracy.by_iterations,
     "secured_fl/fig6": peer_groups.how_many,
     "secured_fl/leakage": peer_leakage.draw,
+    "study/breast_cancer": study.experiment(
+        "study/breast_cancer", title="Wisconsin breast cancer, 100 users (zipf), 3 silos"
+    ),
+    "study/creditcard": study.experiment(
+        "study/creditcard", title="credit-card payments, 200 users (zipf), 5 silos", profiles=study.SHORTER
+    ),
 }
 DEFAULT = (
     "claimed_certified",
@@ -190,6 +197,7 @@ DEFAULT = (
     "hu/theory",
     "secured_fl/claims",
     "secured_fl/leakage",
+    "study/breast_cancer",
 )
 """What `make figures` draws: minutes, and no data set that is not embedded."""
 

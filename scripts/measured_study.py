@@ -1,0 +1,163 @@
+"""The study's measured tables: `python -m scripts.measured_study breast_cancer=FOLDER creditcard=FOLDER` writes them
+anew, from the study.csv that `fedpriv reproduce study/... --profile paper` leaves in each folder; data that are not
+named keep theirs.
+
+Results go to results/study.csv, and what docs/study.md and the verdicts say of them is printed; tests
+fail until they say it.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedpriv.figures.study_methods import RECORD, USER
+from fedpriv.figures.study_orders import orders
+from fedpriv.figures.study_table import (
+    COLUMNS,
+    REFERENCES,
+    Beside,
+    Row,
+    cells,
+    compared,
+    epsilons,
+    of_cells,
+    read,
+    yardsticks,
+)
+from fedpriv.figures.tables import write_table
+
+TABLE = Path(__file__).parents[1] / "results" / "study.csv"
+Measured = dict[str, list[Row]]
+"""Rows by the name of the data."""
+
+
+def main(words: list[str]) -> None:
+    """Write the table of the folders that the words name."""
+    folders = {data: Path(folder) for data, folder in (word.split("=", 1) for word in words)}
+    measured = (table() if TABLE.exists() else {}) | {data: read(one / "study.csv") for data, one in folders.items()}
+    rows = ([data, *cells(row)] for data, rows in measured.items() for row in rows)
+    write_table(TABLE, ("data", *COLUMNS), rows)
+    print(page(table()), *(f"study/{data}: {found(rows)}" for data, rows in table().items()), sep="\n\n")
+
+
+def table(path: Path = TABLE) -> Measured:
+    """The table as it is."""
+    measured: Measured = {}
+    with open(path, newline="") as file:
+        for line in csv.DictReader(file):
+            measured.setdefault(line["data"], []).append(of_cells(line))
+    return measured
+
+
+def page(measured: Measured) -> str:
+    """Everything that the page says of the numbers."""
+    parts = []
+    for data, rows in measured.items():
+        for unit in (USER, RECORD):
+            parts += [f"### {data}: {unit}s", errors(rows, unit), sentences(rows, unit)]
+        parts += [f"### {data}: the papers' orders", reported(rows)]
+        parts += [f"### {data}: what else the noise keeps", costs(rows)]
+    return "\n\n".join(parts)
+
+
+def errors(rows: Sequence[Row], unit: str) -> str:
+    """Test errors in per cent, a row a method, a column an epsilon."""
+    known = epsilons(rows)
+    by_epsilon = {epsilon: {one.row.method: one for one in compared(rows, unit, epsilon)} for epsilon in known}
+    lines = [
+        f"| method | paper | its unit | {' | '.join(f'epsilon {epsilon:g}' for epsilon in known)} |",
+        "| --- " * (3 + len(known)) + "|",
+    ]
+    for first in by_epsilon[known[-1]].values():
+        shown = (_cell(by_epsilon[epsilon].get(first.row.method)) for epsilon in known)
+        lines.append(f"| {first.row.method} | {first.row.paper} | {first.row.protects} | {' | '.join(shown)} |")
+    for free in yardsticks(rows):
+        cell = f"{100 * free.mean:.1f} ± {100 * free.deviation:.1f}"
+        lines.append(f"| {free.method} | {free.paper} | none, not private | {' | '.join([cell] * len(known))} |")
+    return "\n".join(lines)
+
+
+def _cell(one: Beside | None) -> str:
+    """Bold where the difference from the reference is beyond chance."""
+    if one is None:
+        return ""
+    text = f"{100 * one.row.mean:.1f} ± {100 * one.row.deviation:.1f}"
+    return text if one.verdict == "not resolved" else f"**{text}** {one.verdict}"
+
+
+def sentences(rows: Sequence[Row], unit: str) -> str:
+    """Who is told apart from the reference at each epsilon, and who is not."""
+    return "\n".join(_sentence(rows, unit, epsilon) for epsilon in epsilons(rows))
+
+
+def _sentence(rows: Sequence[Row], unit: str, epsilon: float) -> str:
+    found = [one for one in compared(rows, unit, epsilon) if one.row.method != REFERENCES[unit]]
+    told = []
+    for verdict in ("better", "worse", "not resolved"):
+        names = [f"{one.row.method}{_p(one)}" for one in found if one.verdict == verdict]
+        told.append(f"{verdict}: {', '.join(names) or 'none'}")
+    return f"- epsilon {epsilon:g}, beside {REFERENCES[unit]}: {'; '.join(told)}."
+
+
+def _p(one: Beside) -> str:
+    """Rounded up, so that what is said is no stronger than what was found."""
+    if math.isnan(one.p):
+        return " (no test)"
+    return " (p < 0.001)" if one.p < 0.001 else f" (p = {math.ceil(1000 * one.p) / 1000:.3g})"
+
+
+def reported(rows: Sequence[Row]) -> str:
+    """What the papers say of the order of methods: mean errors of both in per cent, and whether it holds."""
+    known = epsilons(rows)
+    lines = [
+        f"| paper | unit | is said to err less | than | {' | '.join(f'epsilon {epsilon:g}' for epsilon in known)} |",
+        "| --- " * (4 + len(known)) + "|",
+    ]
+    cells_of: dict[tuple[str, ...], list[str]] = {}
+    for one in orders(rows):
+        errors = " and ".join(f"{100 * error:.1f}" for error in one.errors)
+        cells_of.setdefault((one.paper, one.unit, one.first, one.second), []).append(f"{errors}: {one.verdict}")
+    lines += [f"| {' | '.join((*who, *told))} |" for who, told in cells_of.items()]
+    return "\n".join(lines)
+
+
+def found(rows: Sequence[Row]) -> str:
+    """The same in a sentence, for fedpriv/figures/verdicts.yaml; errors in per cent."""
+    parts = []
+    for verdict in ("refuted", "confirmed"):
+        told = [
+            f"{one.first} before {one.second} at a {one.unit}'s epsilon {one.epsilon:g} "
+            f"({100 * one.errors[0]:.1f} and {100 * one.errors[1]:.1f} % of errors)"
+            for one in orders(rows)
+            if one.verdict == verdict
+        ]
+        parts.append(f"{verdict}, at equal certificates: {', '.join(told) or 'nothing'}")
+    return "; ".join([*parts, "everything else is not resolved"])
+
+
+def costs(rows: Sequence[Row]) -> str:
+    """At the middle epsilon of a user and of a record: the server's epsilon, and the paper's word."""
+    known = epsilons(rows)
+    shown = known[len(known) // 2]
+    head = (
+        f"| method | unit | certified, released model | certified, server | claimed | records | settings at {shown:g} |"
+    )
+    lines = [head, "| --- " * 7 + "|"]
+    for r in rows:
+        if r.epsilon == shown:
+            numbers = f"{r.certified:.3g} | {_epsilon(r.server)} | {_epsilon(r.claimed)}"
+            settings = r.settings.replace("algo.", "")
+            lines.append(f"| {r.method} | {r.unit} | {numbers} | {r.records} | `{settings}` |")
+    return "\n".join(lines)
+
+
+def _epsilon(value: float) -> str:
+    return "" if math.isnan(value) else "infinite" if math.isinf(value) else f"{value:.3g}"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
