@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +39,7 @@ class SiloData:
         if len(self.records) != len(self.x):
             raise ValueError(f"{len(self.records)} numbers for {len(self.x)} records")
 
-    @property
+    @cached_property
     def counts(self) -> np.ndarray:
         """Records of each user in `users`, (k,) int64."""
         return np.diff(self.starts)

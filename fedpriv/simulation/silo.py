@@ -135,7 +135,9 @@ class _Work:
 
     def respond(self, broadcast: Broadcast) -> Update:
         """The update to what was sent down; its blocks are computed when they are asked for."""
-        participant, query = self.participant, replace(self.query, sampled=broadcast.sampled)
+        participant, query = self.participant, self.query
+        if broadcast.sampled is not query.sampled:
+            query = replace(query, sampled=broadcast.sampled)
         local = participant.algo.local_update(participant.silo, query, broadcast.vectors)
         self.pending = local.pending
         if not query.enforced:
