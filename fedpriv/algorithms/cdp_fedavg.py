@@ -123,7 +123,7 @@ class CdpFedAvg(SiloAlgorithm):
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         require_gradients_of_records(data)
-        smallest = int(allocation.silo_sizes().min())
+        smallest = int(allocation.counts().sum(axis=1).min())
         allowed = f"at most {smallest}, the records of the smallest silo"
         require(self.batch_size is None or self.batch_size <= smallest, "algo.batch_size", self.batch_size, allowed)
         return allocation

@@ -176,7 +176,7 @@ class GradientMethod(Algorithm, ABC):
         if self.records_per_user is not None:
             k = self.records_per_user
             allocation = keep(allocation, flags(allocation.counts(), k), k)
-        smallest = int(allocation.silo_sizes().min())
+        smallest = int(allocation.counts().sum(axis=1).min())
         fits = self.batch_size is None or self.batch_size <= smallest
         require(fits, "algo.batch_size", self.batch_size, f"at most {smallest}, the records of the smallest silo")
         return allocation
