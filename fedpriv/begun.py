@@ -1,5 +1,8 @@
 """begun.csv: a line for each time that a round was begun, on disk before the round's first message leaves.
 
+A seeded run shows nothing new when it repeats a round: its lines are written as early, and are on disk by the time that
+a checkpoint is (`Begun.keep`).
+
 Whatever ends a process, the lines tell what its parties may have shown. They are never cut back: a round that is begun
 again after an interruption has two lines. A line without its end was being written when the process died, so that
 nothing had left yet.
@@ -53,10 +56,17 @@ class Begun:
         """Give the lock back."""
         self._file.close()
 
-    def append(self, round: int) -> None:
-        """Note that a round begins; once this returns, no end of the process or the machine takes it back."""
+    def append(self, round: int, *, kept: bool = True) -> None:
+        """Note that a round begins. Once this returns, no end of the process takes it back, nor, if it is `kept`, of
+        the machine."""
         self._write(f"{round},{datetime.now(UTC).isoformat(timespec='microseconds')}\n".encode())
+        if kept:
+            self.keep()
         self.total += 1
+
+    def keep(self) -> None:
+        """Return when no end of the machine can take back what was noted."""
+        keep(self._file)
 
     def _write(self, line: bytes) -> None:
         """A disk that fills up takes a part and says so; the next try to write raises. A line that lacks its end would
@@ -64,7 +74,6 @@ class Begun:
         left = line
         while left:
             left = left[self._file.write(left) :]
-        keep(self._file)
 
     def _lock(self) -> None:
         try:
@@ -79,6 +88,7 @@ class Begun:
         self._file.truncate(len(whole))
         if not whole:
             self._write(HEADER)
+            self.keep()
         return _counted(self.path, whole)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -12,15 +14,16 @@ class Behind(AbstractContextManager["Behind"]):
     """Does jobs on another thread, one at a time; of those that wait the newest alone is done. A context that ends when
     nothing waits any more, however it is left.
 
-    pool: whose threads; None: one of its own.
+    pool: whose threads; None: one of its own. every: seconds from one job's beginning to the next's.
     """
 
-    def __init__(self, pool: Executor | None = None) -> None:
+    def __init__(self, pool: Executor | None = None, *, every: float = 0.0) -> None:
         self._own = None if pool else ThreadPoolExecutor(1, thread_name_prefix="behind")
         self._pool: Executor = pool or self._own  # type: ignore[assignment]
         self._lock = threading.Lock()
         self._next: Callable[[], None] | None = None
         self._working: Future[None] | None = None
+        self._every, self._due = every, -math.inf
 
     def __exit__(self, *failure: object) -> None:
         try:
@@ -35,21 +38,30 @@ class Behind(AbstractContextManager["Behind"]):
             if self._working is not None and self._working.done():
                 self._working.result()
             self._next = job
-            if self._working is None or self._working.done():
-                self._working = self._pool.submit(self._work)
+            if time.monotonic() >= self._due:
+                self._begin()
 
     def finish(self) -> None:
         """Wait until the newest job is done. Raises what it, or an earlier one, raised."""
         with self._lock:
+            self._due = -math.inf
+            if self._next is not None:
+                self._begin()
             working = self._working
         if working is not None:
             working.result()
 
+    def _begin(self) -> None:
+        """Have what waits done, unless that is under way."""
+        if self._working is None:
+            self._working = self._pool.submit(self._work)
+
     def _work(self) -> None:
         while True:
             with self._lock:
-                job, self._next = self._next, None
-                if job is None:
+                job = self._next
+                if job is None or time.monotonic() < self._due:
                     self._working = None
                     return
+                self._next, self._due = None, time.monotonic() + self._every
             job()

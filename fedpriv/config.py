@@ -82,6 +82,11 @@ class RunOptions:
         Execution(self.trainer, self.workers)
 
     @property
+    def system(self) -> bool:
+        """Whether what privacy rests on is drawn from the operating system, so that no round can be repeated."""
+        return self.randomness == "system"
+
+    @property
     def execution(self) -> Execution:
         """How local training is computed."""
         return Execution(self.trainer, self.workers)
@@ -150,7 +155,7 @@ class Experiment:
     @property
     def streams(self) -> Streams:
         """This run's random streams."""
-        return Streams(self.options.seed, system=self.options.randomness == "system")
+        return Streams(self.options.seed, system=self.options.system)
 
 
 def build(config: Any) -> Experiment:

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 
 PHASES = ("plan", "accounting", "local_training", "aggregation", "global_update", "evaluation")
 
+CHECKPOINT_SECONDS = 1.0
+"""From one checkpoint of a seeded run to the next. One that cannot be repeated has each as soon as it can be had, since
+rounds after the last are charged again."""
+
 ALWAYS_UNCOVERED = (
     "hyper-parameters chosen on private data are not accounted",
     "splits, scaling and sub-sampling of the data set are not accounted",
@@ -97,7 +101,7 @@ def _trained(
     with contextlib.ExitStack() as stack:
         saved, begun = None, None
         if resume:
-            saved, begun = folder.going_on(origin)
+            saved, begun = folder.going_on(origin, kept=experiment.options.system)
             stack.enter_context(begun)
             behind_it, rounds = saved.round if saved else 0, experiment.options.rounds
             require(rounds >= behind_it, "rounds", rounds, f"at least {behind_it}, which {folder.path} has behind it")
@@ -109,7 +113,8 @@ def _trained(
         stack.enter_context(logged(folder.path))
         LOGGER.info("%s on %s, from round %d", experiment.algo.label, simulation.device, saved.round if saved else 0)
         try:
-            with Behind(pool) as behind:
+            pause = 0.0 if experiment.options.system else CHECKPOINT_SECONDS
+            with Behind(pool, every=pause) as behind:
                 known, done = str(read_status(folder.path).get("tracker", "")), saved.round if saved else 0
                 with tracked(experiment.tracker, folder.path, config_yaml, known=known, after=done) as log:
                     run = _Run(experiment, simulation, folder, origin, begun, behind, log, saved, quiet)
@@ -159,14 +164,14 @@ class _Run:
     @property
     def charged_again(self) -> dict[int, int]:
         """Those of `repeated` that have shown something new: seeded, a round begun again is the same bits."""
-        return self.repeated if self.options.randomness == "system" else {}
+        return self.repeated if self.options.system else {}
 
     def is_private(self, rows: list[EpsilonRow]) -> bool:
         """Whether the released model has a certificate at all: real noise on bounded contributions, a finite epsilon.
         rows: those of the last round."""
         clips = all(channel.mechanism.clips for channel in self.simulation.deployment.channels.values())
         finite = any(row.observer == RELEASED_MODEL and math.isfinite(row.certified) for row in rows)
-        return self.options.randomness == "system" and clips and finite
+        return self.options.system and clips and finite
 
     def loop(self) -> tuple[list[EpsilonRow], str | None]:
         """Rounds until the last one, or until the next would break the budget. Returns the last epsilon rows, and why
@@ -193,7 +198,7 @@ class _Run:
                     break
                 number, ledger, rows, before = number + 1, after, rows_after, state
                 with watch.phase("accounting"):
-                    self.begun.append(number)
+                    self.begun.append(number, kept=self.options.system)
                 result = self._round(number, queries, state, ledger=ledger, watch=watch)
                 state = result.state
                 if result.aborted:
@@ -233,7 +238,7 @@ class _Run:
         if self.saved is None:
             folder.append(METRICS, [self._evaluated(0, simulation.state)])
             folder.append(TRAFFIC, simulation.setup)
-            folder.save_checkpoint(self._checkpoint(0, simulation.state))  # before a round begins: there is no way back
+            self._keep(self._checkpoint(0, simulation.state))  # before a round begins: there is no way back
         return ledger
 
     def _round(
@@ -256,7 +261,11 @@ class _Run:
 
     def _save(self, number: int, state: State) -> None:
         checkpoint = self._checkpoint(number, state)
-        self.behind.hand(lambda: self.folder.save_checkpoint(checkpoint))
+        self.behind.hand(lambda: self._keep(checkpoint))
+
+    def _keep(self, checkpoint: Checkpoint) -> None:
+        self.begun.keep()
+        self.folder.save_checkpoint(checkpoint)
 
     def _checkpoint(self, number: int, state: State) -> Checkpoint:
         arrays, tables = self.simulation.arrays(state), self.folder.tables
@@ -268,7 +277,7 @@ class _Run:
         if number == self.done and self.charged_again:  # no round has come to put their cost into the table
             self.folder.tables.cut(EPSILON, number - 1)
             self.folder.append(EPSILON, [_columns(row) for row in rows])
-            self.folder.save_checkpoint(self._checkpoint(number, state))
+            self._keep(self._checkpoint(number, state))
         _account_for_aborts(self.folder)
         if self.simulation.absent:
             self.folder.status(left_out=sorted(self.simulation.absent))
@@ -296,7 +305,7 @@ class _Run:
             "seeded noise and sampling: whoever knows the seed can subtract them; randomness=system draws real ones"
         )
         not_covered = [*ALWAYS_UNCOVERED, *exp.data.not_covered]
-        not_covered += [] if self.options.randomness == "system" else [seeded]
+        not_covered += [] if self.options.system else [seeded]
         self.folder.status(
             state="running",
             rounds=self.options.rounds,

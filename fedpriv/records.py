@@ -37,23 +37,21 @@ class Tables:
         """Add rows to a table; the first row ever written names the columns, later ones must have the same."""
         if not rows:
             return
-        path = self.folder / table
-        columns = list(rows[0])
-        new = not path.exists()
+        path, columns, first = self.folder / table, list(rows[0]), table not in self._written
+        size, digest = self._state(table)
         if table not in self._columns:
-            self._columns[table] = columns if new else self._header(table)
+            self._columns[table] = self._header(table) if size else columns
         known = self._columns[table]
-        if not new and known != columns and table not in self._written:
+        if first and known != columns:
             raise FedprivError(f"{path} is damaged (its first line is not {','.join(columns)})")
         if any(list(row) != known for row in rows):
             raise ValueError(f"{table}: columns {columns} differ from {known}")
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        if new:
+        if not size:
             writer.writerow(columns)
         writer.writerows([_cell(value) for value in row.values()] for row in rows)
         content = text.getvalue().encode()
-        size, digest = self._state(table)
         with open(path, "ab") as file:
             file.write(content)
         digest.update(content)
@@ -144,8 +142,11 @@ class Tables:
             return next(csv.reader(file), [])
 
 
+_FLOATS = (float, np.floating)
+
+
 def _cell(value: Any) -> Any:
     """Floats as their shortest exact text; nothing for what is not there."""
     if value is None:
         return ""
-    return repr(float(value)) if isinstance(value, float | np.floating) else value
+    return repr(float(value)) if isinstance(value, _FLOATS) else value

@@ -81,11 +81,13 @@ class Classification(Task):
         return 0.5 if outputs == 2 else None
 
     def metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
-        hit = outputs.argmax(1) == y
+        hit, records = outputs.argmax(1) == y, np.bincount(y)
+        present, accuracy = records > 0, hit.mean()
+        recalls = np.bincount(y, weights=hit, minlength=len(records))[present] / records[present]
         values = {
-            "accuracy": float(hit.mean()),
-            "balanced_accuracy": float(np.mean([hit[y == label].mean() for label in np.unique(y)])),
-            "error": float(1 - hit.mean()),
+            "accuracy": float(accuracy),
+            "balanced_accuracy": float(recalls.mean()),
+            "error": float(1 - accuracy),
         }
         return {self.main: values.pop(self.main), **values}
 

@@ -64,7 +64,7 @@ class UniformWeighting(Weighting):
         return np.full(counts.shape, 1.0 / len(counts))
 
     def own_weights(self, silo: int, shape: tuple[int, int]) -> np.ndarray:
-        return np.full(shape[1], 1.0 / shape[0])
+        return np.broadcast_to(1.0 / shape[0], shape[1])  # one number, however many silos keep their rows
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class RecordsInFull(Weighting):
         return np.ones(counts.shape)
 
     def own_weights(self, silo: int, shape: tuple[int, int]) -> np.ndarray:
-        return np.ones(shape[1])
+        return np.broadcast_to(1.0, shape[1])
 
 
 WEIGHTINGS: dict[str, Weighting] = {"uniform": UniformWeighting(), "records": RecordWeighting()}

@@ -169,8 +169,44 @@ def test_what_was_begun_is_on_the_disk(tmp_path, monkeypatch):
         assert kept == [b"round,time\n"]
         begun.append(1)
         assert kept[1:] == [(tmp_path / "begun.csv").read_bytes()]
+        begun.append(2, kept=False)
+        assert len(kept) == 2
+        begun.keep()
+        assert kept[2:] == [(tmp_path / "begun.csv").read_bytes()]
     with Begun(tmp_path):
-        assert (len(folders), len(kept)) == (1, 2)
+        assert (len(folders), len(kept)) == (1, 3)
+
+
+@pytest.mark.parametrize(("randomness", "kept"), [("system", True), ("simulation", False)])
+def test_a_round_that_cannot_be_repeated_is_on_the_disk_before_its_messages(tmp_path, monkeypatch, randomness, kept):
+    """And the lines of one that can are there before the checkpoint is."""
+    path, synced, known = tmp_path / "run" / "begun.csv", [b""], []
+    disk = os.fdatasync
+
+    def sync(handle):
+        if os.readlink(f"/proc/self/fd/{handle}") == str(path):
+            synced.append(os.pread(handle, 10_000, 0))
+        elif os.readlink(f"/proc/self/fd/{handle}").endswith("checkpoint.safetensors.tmp"):
+            known.append(synced[-1])
+        disk(handle)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    before = []
+    with watched(lambda number: before.append(synced[-1] == path.read_bytes()), lambda number: None):
+        go(tmp_path / "run", f"randomness={randomness}", "accountant=rdp", "preset.n_silos=2", "rounds=3")
+    assert before == [kept] * 3
+    assert known[-1] == path.read_bytes()
+
+
+def test_a_seeded_run_goes_on_where_the_machine_has_lost_lines_after_the_checkpoint(tmp_path):
+    words = ("accountant=rdp", "preset.n_silos=2", "checkpoint_every=100")
+    died(tmp_path / "run", *words, after=3)
+    path = tmp_path / "run" / "begun.csv"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+    go(tmp_path / "run", *words, "rounds=4", resume=True)
+    go(tmp_path / "whole", *words, "rounds=4")
+    for name in ("epsilon.csv", "metrics.csv", "model.safetensors"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_a_damaged_file_is_not_kept_locked(tmp_path):

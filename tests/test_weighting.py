@@ -90,3 +90,9 @@ def test_a_weight_for_a_user_without_records_is_refused():
     RecordWeighting().check_row(np.array([0.0, 0.5]), np.array([0, 1]))
     with pytest.raises(ValueError, match="without records here"):
         RecordWeighting().check_row(np.array([1e-9, 0.5]), np.array([0, 1]))
+
+
+@pytest.mark.parametrize("weighting", [UniformWeighting(), RecordsInFull()])
+def test_equal_weights_take_the_room_of_one(weighting):
+    """10,000 silos each keep a row for every user."""
+    assert weighting.own_weights(0, (4, 1000)).strides == (0,)

@@ -155,7 +155,7 @@ def _present_or_not(
 def _among_real_sizes(exp: Experiment, bounds: Bounds, unit: str, replaces: bool) -> list[list[Canaries]]:
     """Canaries in the smallest silo of the run's allocation, where one record weighs most."""
     _, allocation, _ = allocate(exp)
-    silo = int(allocation.counts().sum(axis=1).argmin())
+    silo = int(allocation.silo_sizes().argmin())
     here = np.flatnonzero(allocation.trains & (allocation.silo == silo))
     units = _units(allocation, here, unit, exp.data.records_per_draw)
     rate = getattr(exp.algo, "local_lr", None)

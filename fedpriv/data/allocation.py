@@ -23,6 +23,10 @@ class Allocation:
     n_silos: int
     records_per_user: int | None = None
 
+    def silo_sizes(self) -> np.ndarray:
+        """Training records of each silo, (n_silos,) int64."""
+        return np.bincount(self.silo[self.trains], minlength=self.n_silos)
+
     def counts(self) -> np.ndarray:
         """Training records per silo and user, (n_silos, n_users) int64."""
         table = np.zeros((self.n_silos, self.n_users), dtype=np.int64)

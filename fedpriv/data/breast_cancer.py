@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedpriv.data import bundled
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.split import share, standardised, stratified
 from fedpriv.streams import Streams
@@ -28,9 +29,7 @@ class BreastCancer(DataSet):
         return Classification()
 
     def load(self, streams: Streams) -> Corpus:
-        from sklearn.datasets import load_breast_cancer
-
-        x, y = load_breast_cancer(return_X_y=True)
+        x, y = bundled.breast_cancer()
         train, test = stratified(y, share(len(y), 0.2), streams.generator("train/test split"))
         x_train, x_test = standardised(x[train], x[test])
         return Corpus(Records(x_train, y[train].astype(np.int64)), Records(x_test, y[test].astype(np.int64)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedpriv.data import bundled
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.split import share, standardised, stratified
 from fedpriv.errors import require
@@ -48,9 +49,7 @@ class BreastCancerSilos(DataSet):
         return ("test records are scaled as their labels say",) if self.standardise == "silo" else ()
 
     def load(self, streams: Streams) -> Corpus:
-        from sklearn.datasets import load_breast_cancer
-
-        x, y = load_breast_cancer(return_X_y=True)
+        x, y = bundled.breast_cancer()
         y = y.astype(np.int64)
         train, test = stratified(y, share(len(y), 0.2), streams.generator("train/test split"))
         group, scaled = TOGETHER[self.standardise](y), np.empty(x.shape, dtype=np.float32)

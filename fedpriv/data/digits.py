@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedpriv.data import bundled
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.split import share, stratified
 from fedpriv.streams import Streams
@@ -27,9 +28,7 @@ class Digits(DataSet):
         return Classification()
 
     def load(self, streams: Streams) -> Corpus:
-        from sklearn.datasets import load_digits
-
-        x, y = load_digits(return_X_y=True)
+        x, y = bundled.digits()
         x, y = (x / 16).astype(np.float32), y.astype(np.int64)
         train, test = stratified(y, share(len(y), 0.2), streams.generator("train/test split"))
         return Corpus(Records(x[train], y[train]), Records(x[test], y[test]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +39,7 @@ class SiloData:
         if len(self.records) != len(self.x):
             raise ValueError(f"{len(self.records)} numbers for {len(self.x)} records")
 
-    @property
+    @cached_property
     def counts(self) -> np.ndarray:
         """Records of each user in `users`, (k,) int64."""
         return np.diff(self.starts)
@@ -58,10 +59,10 @@ def split_by_silo(records: Records, allocation: Allocation, device: str) -> list
     """Cut the training records into one `SiloData` a silo; features and labels keep their types."""
     import torch
 
+    trains = np.flatnonzero(allocation.trains)
+    trains = trains[np.lexsort((allocation.user[trains], allocation.silo[trains]))]
     silos = []
-    for silo in range(allocation.n_silos):
-        rows = np.flatnonzero((allocation.silo == silo) & allocation.trains)
-        rows = rows[np.argsort(allocation.user[rows], kind="stable")]
+    for rows in np.split(trains, np.cumsum(allocation.silo_sizes())[:-1]):
         users, counts = np.unique(allocation.user[rows], return_counts=True)
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         x = torch.from_numpy(np.ascontiguousarray(records.x[rows])).to(device)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -37,8 +37,14 @@ DTYPES = tuple(
 NATIVE = tuple(dtype.newbyteorder("=") for dtype in DTYPES)
 """Shared by all arrays that are read; one of its own would double what a short array takes."""
 
+_LENGTH, _FLOAT = struct.Struct("<I").pack, struct.Struct("<d").pack
+
+_CODES = {own: code for code, dtype in enumerate(DTYPES) for own in (dtype, dtype.newbyteorder(">"))}
+
 T = TypeVar("T")
 _REGISTERED: dict[str, type] = {}
+_BEGINNINGS: dict[type, tuple[bytes, tuple[str, ...]]] = {}
+"""How an instance's encoding begins, and the names of its fields."""
 
 
 class MessageError(ValueError):
@@ -49,30 +55,28 @@ def register(cls: type[T]) -> type[T]:
     """Class decorator: instances of this dataclass, told by its name and its fields' values, may be in a message."""
     if _REGISTERED.setdefault(cls.__name__, cls) is not cls:
         raise ValueError(f"two classes of messages are named {cls.__name__}")
+    name = cls.__name__.encode()
+    _BEGINNINGS[cls] = b"o" + _LENGTH(len(name)) + name, tuple(field.name for field in fields(cls))  # type: ignore[arg-type]
     return cls
 
 
 def encode(message: Any) -> bytes:
     """The bytes of a message. Raises MessageError."""
-    size_of(message)
-    return b"".join(part.tobytes() if isinstance(part, np.ndarray) else part for part in _parts(message, 0))
+    pieces = _pieces(message)
+    _size(pieces)
+    return b"".join(piece.tobytes() if isinstance(piece, np.ndarray) else piece for piece in pieces)
 
 
 def size_of(message: Any) -> int:
     """len(encode(message)), without copying arrays. Raises MessageError when it has no encoding."""
-    size = 0
-    for part in _parts(message, 0):
-        size += part.nbytes if isinstance(part, np.ndarray) else len(part)
-        if size > LIMIT:
-            raise MessageError(f"a message of more than {LIMIT} bytes")
-    return size
+    return _size(_pieces(message))
 
 
 def digest_of(message: Any) -> bytes:
     """SHA-256 of encode(message), without copying arrays. Raises MessageError."""
     state = hashlib.sha256()
-    for part in _parts(message, 0):
-        state.update(np.ascontiguousarray(part).data if isinstance(part, np.ndarray) else part)
+    for piece in _pieces(message):
+        state.update(piece if type(piece) is bytes else np.ascontiguousarray(piece).data)
     return state.digest()
 
 
@@ -87,69 +91,126 @@ def decode(data: bytes) -> Any:
     return message
 
 
-def _parts(message: Any, depth: int) -> Iterator[bytes | np.ndarray]:
-    """The encoding in pieces; an array with the layout and byte order it is sent in stands for its bytes."""
-    if depth > DEPTH:
+Pieces = list[bytes | np.ndarray]
+"""An encoding cut up; an array with the layout and byte order it is sent in stands for its bytes."""
+
+
+def _pieces(message: Any) -> Pieces:
+    pieces: Pieces = []
+    try:
+        _writer(message)(message, 0, pieces)
+    except struct.error as error:
+        raise MessageError(f"a length of more than {LIMIT}") from error
+    return pieces
+
+
+def _size(pieces: Pieces) -> int:
+    size = sum(piece.nbytes if isinstance(piece, np.ndarray) else len(piece) for piece in pieces)
+    if size > LIMIT:
+        raise MessageError(f"a message of more than {LIMIT} bytes")
+    return size
+
+
+Writer = Callable[[Any, int, Pieces], None]
+"""Adds a message's pieces, given how many containers it is in."""
+
+
+def _writer(message: Any) -> Writer:
+    """By the exact type, since types come back as they were."""
+    return _WRITERS.get(type(message)) or (_write_scalar if isinstance(message, np.generic) else _write_instance)
+
+
+def _write_none(message: None, depth: int, pieces: Pieces) -> None:
+    pieces.append(b"N")
+
+
+def _write_bool(message: bool, depth: int, pieces: Pieces) -> None:
+    pieces.append(b"T" if message else b"F")
+
+
+def _write_int(message: int, depth: int, pieces: Pieces) -> None:
+    content = _int_bytes(message)
+    pieces.append(b"i" + _LENGTH(len(content)) + content)
+
+
+def _write_float(message: float, depth: int, pieces: Pieces) -> None:
+    pieces.append(b"f" + _FLOAT(message))
+
+
+def _write_text(message: str, depth: int, pieces: Pieces) -> None:
+    try:
+        content = message.encode()
+    except UnicodeEncodeError as error:
+        raise MessageError(str(error)) from error
+    pieces.append(b"s" + _LENGTH(len(content)) + content)
+
+
+def _write_bytes(message: bytes, depth: int, pieces: Pieces) -> None:
+    pieces.append(b"b" + _LENGTH(len(message)) + message)
+
+
+def _write_items(message: tuple[Any, ...] | list[Any], depth: int, pieces: Pieces) -> None:
+    pieces.append((b"t" if type(message) is tuple else b"l") + _LENGTH(len(message)))
+    if message and depth == DEPTH:
         raise MessageError(f"nested more than {DEPTH} deep")
+    for item in message:
+        _writer(item)(item, depth + 1, pieces)
+
+
+def _write_pairs(message: dict[Any, Any], depth: int, pieces: Pieces) -> None:
+    for key in message:
+        if type(key) not in (str, int):
+            raise MessageError(f"a key of type {type(key).__name__}; allowed: str, int")
+    pieces.append(b"d" + _LENGTH(len(message)))
+    if message and depth == DEPTH:
+        raise MessageError(f"nested more than {DEPTH} deep")
+    for key, value in message.items():
+        _writer(key)(key, depth + 1, pieces)
+        _writer(value)(value, depth + 1, pieces)
+
+
+def _write_instance(message: Any, depth: int, pieces: Pieces) -> None:
     kind = type(message)
-    if message is None:
-        yield b"N"
-    elif kind is bool:
-        yield b"T" if message else b"F"
-    elif kind is int:
-        yield _sized(b"i", _int_bytes(message))
-    elif kind is float:
-        yield b"f" + struct.pack("<d", message)
-    elif kind is str:
-        try:
-            yield _sized(b"s", message.encode())
-        except UnicodeEncodeError as error:
-            raise MessageError(str(error)) from error
-    elif kind is bytes:
-        yield _sized(b"b", message)
-    elif kind in (tuple, list):
-        yield (b"t" if kind is tuple else b"l") + _length(len(message))
-        for item in message:
-            yield from _parts(item, depth + 1)
-    elif kind is dict:
-        yield b"d" + _length(len(message))
-        for key, value in message.items():
-            if type(key) not in (str, int):
-                raise MessageError(f"a key of type {type(key).__name__}; allowed: str, int")
-            yield from _parts(key, depth + 1)
-            yield from _parts(value, depth + 1)
-    elif kind is np.ndarray or isinstance(message, np.generic):
-        yield from _array_parts(b"a" if kind is np.ndarray else b"g", np.asarray(message))
-    elif _REGISTERED.get(kind.__name__) is kind:
-        yield _sized(b"o", kind.__name__.encode())
-        yield from _parts(tuple(getattr(message, field.name) for field in fields(kind)), depth + 1)
-    else:
+    if kind not in _BEGINNINGS:
         raise MessageError(f"a message cannot hold {kind.__module__}.{kind.__qualname__}")
+    name, names = _BEGINNINGS[kind]
+    if depth == DEPTH:
+        raise MessageError(f"nested more than {DEPTH} deep")
+    pieces.append(name)
+    _write_items(tuple(getattr(message, name) for name in names), depth + 1, pieces)
 
 
-def _array_parts(letter: bytes, array: np.ndarray) -> Iterator[bytes | np.ndarray]:
-    dtype = array.dtype.newbyteorder("<")
-    if dtype not in DTYPES:
-        raise MessageError(f"an array cannot hold {array.dtype}; allowed: booleans and numbers")
-    if math.prod(max(size, 1) for size in array.shape) > LIMIT:
-        raise MessageError(f"an array of shape {array.shape}")
-    yield letter + bytes([DTYPES.index(dtype), array.ndim]) + b"".join(map(_length, array.shape))
-    yield array.astype(dtype, copy=False)
+def _write_array(message: np.ndarray, depth: int, pieces: Pieces, letter: bytes = b"a") -> None:
+    code = _CODES.get(message.dtype)
+    if code is None:
+        raise MessageError(f"an array cannot hold {message.dtype}; allowed: booleans and numbers")
+    if math.prod(max(size, 1) for size in message.shape) > LIMIT:
+        raise MessageError(f"an array of shape {message.shape}")
+    pieces.append(letter + bytes([code, message.ndim]) + b"".join(map(_LENGTH, message.shape)))
+    pieces.append(message.astype(DTYPES[code], copy=False))
+
+
+def _write_scalar(message: np.generic, depth: int, pieces: Pieces) -> None:
+    _write_array(np.asarray(message), depth, pieces, b"g")
+
+
+_WRITERS: dict[type, Writer] = {
+    type(None): _write_none,
+    bool: _write_bool,
+    int: _write_int,
+    float: _write_float,
+    str: _write_text,
+    bytes: _write_bytes,
+    tuple: _write_items,
+    list: _write_items,
+    dict: _write_pairs,
+    np.ndarray: _write_array,
+}
 
 
 def _int_bytes(value: int) -> bytes:
     """Two's complement, as short as it can be."""
     return value.to_bytes((value if value >= 0 else ~value).bit_length() // 8 + 1, "little", signed=True)
-
-
-def _length(value: int) -> bytes:
-    if value > LIMIT:
-        raise MessageError(f"a length of {value}")
-    return struct.pack("<I", value)
-
-
-def _sized(letter: bytes, content: bytes) -> bytes:
-    return letter + _length(len(content)) + content
 
 
 class _Reader:

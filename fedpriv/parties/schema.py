@@ -26,11 +26,6 @@ class Schema(ABC):
         """Raise SchemaError unless `message` is of this kind."""
 
 
-def _demand(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise SchemaError(otherwise)
-
-
 def _kind(message: Any) -> str:
     return type(message).__name__
 
@@ -42,8 +37,10 @@ class Raw(Schema):
     size: int
 
     def check(self, message: Any) -> None:
-        _demand(type(message) is bytes, f"{_kind(message)} instead of bytes")
-        _demand(len(message) == self.size, f"{len(message)} bytes instead of {self.size}")
+        if type(message) is not bytes:
+            raise SchemaError(f"{_kind(message)} instead of bytes")
+        if len(message) != self.size:
+            raise SchemaError(f"{len(message)} bytes instead of {self.size}")
 
 
 class Number(Schema):
@@ -51,8 +48,10 @@ class Number(Schema):
 
     def check(self, message: Any) -> None:
         right = type(message) in (int, float) or isinstance(message, np.number)
-        _demand(right, f"{_kind(message)} instead of a number")
-        _demand(bool(np.isfinite(message)) if type(message) is not int else True, "a number that is not finite")
+        if not right:
+            raise SchemaError(f"{_kind(message)} instead of a number")
+        if type(message) is not int and not np.isfinite(message):
+            raise SchemaError("a number that is not finite")
 
 
 @dataclass(frozen=True)
@@ -67,17 +66,20 @@ class Array(Schema):
     finite: bool = False
 
     def check(self, message: Any) -> None:
-        _demand(type(message) is np.ndarray, f"{_kind(message)} instead of an array")
+        if type(message) is not np.ndarray:
+            raise SchemaError(f"{_kind(message)} instead of an array")
         right = message.dtype == self.dtype
-        _demand(right, f"an array of {message.dtype} instead of {np.dtype(self.dtype)}")
+        if not right:
+            raise SchemaError(f"an array of {message.dtype} instead of {np.dtype(self.dtype)}")
         fits = len(message.shape) == len(self.shape)
         fits = fits and all(want in (None, has) for want, has in zip(self.shape, message.shape))
-        _demand(fits, f"an array of shape {message.shape} instead of {self.shape}")
+        if not fits:
+            raise SchemaError(f"an array of shape {message.shape} instead of {self.shape}")
         for bound, inside in ((self.low, np.greater_equal), (self.high, np.less_equal)):
-            if bound is not None:
-                _demand(bool(inside(message, bound).all()), f"a number outside {self.low} to {self.high}")
-        if self.finite:
-            _demand(bool(np.isfinite(message).all()), "a number that is not finite")
+            if bound is not None and not inside(message, bound).all():
+                raise SchemaError(f"a number outside {self.low} to {self.high}")
+        if self.finite and not np.isfinite(message).all():
+            raise SchemaError("a number that is not finite")
 
 
 @dataclass(frozen=True)
@@ -89,12 +91,17 @@ class Names(Schema):
     kind: type = list
 
     def check(self, message: Any) -> None:
-        _demand(type(message) is self.kind, f"{_kind(message)} instead of a {self.kind.__name__} of names")
-        _demand(all(type(name) is str for name in message), "a name that is no text")
-        _demand(len(set(message)) == len(message), "a name twice")
-        _demand(set(message) <= set(self.within), "a name from outside")
-        if self.size is not None:
-            _demand(len(message) == self.size, f"{len(message)} names instead of {self.size}")
+        right = type(message) is self.kind
+        if not right:
+            raise SchemaError(f"{_kind(message)} instead of a {self.kind.__name__} of names")
+        if not all(type(name) is str for name in message):
+            raise SchemaError("a name that is no text")
+        if len(set(message)) != len(message):
+            raise SchemaError("a name twice")
+        if not set(message) <= set(self.within):
+            raise SchemaError("a name from outside")
+        if self.size is not None and len(message) != self.size:
+            raise SchemaError(f"{len(message)} names instead of {self.size}")
 
 
 @dataclass(frozen=True)
@@ -106,12 +113,15 @@ class Table(Schema):
     whole: bool = True
 
     def check(self, message: Any) -> None:
-        _demand(type(message) is dict, f"{_kind(message)} instead of a dictionary")
+        if type(message) is not dict:
+            raise SchemaError(f"{_kind(message)} instead of a dictionary")
         known = set(self.keys)
-        _demand(set(message) <= known, "an entry for an unknown name")
+        if not set(message) <= known:
+            raise SchemaError("an entry for an unknown name")
         if self.whole:
             missing = sorted(known - set(message))
-            _demand(not missing, f"no entry for {', '.join(missing[:5])}")
+            if missing:
+                raise SchemaError(f"no entry for {', '.join(missing[:5])}")
         for key, value in message.items():
             _within(str(key), self.value, value)
 
@@ -123,8 +133,10 @@ class Entries(Schema):
     kinds: Mapping[str, Schema]
 
     def check(self, message: Any) -> None:
-        _demand(type(message) is dict, f"{_kind(message)} instead of a dictionary")
-        _demand(set(message) == set(self.kinds), f"entries other than {', '.join(sorted(self.kinds)) or 'none'}")
+        if type(message) is not dict:
+            raise SchemaError(f"{_kind(message)} instead of a dictionary")
+        if set(message) != set(self.kinds):
+            raise SchemaError(f"entries other than {', '.join(sorted(self.kinds)) or 'none'}")
         for key, kind in self.kinds.items():
             _within(key, kind, message[key])
 
@@ -136,8 +148,10 @@ class Row(Schema):
     parts: tuple[Schema, ...]
 
     def check(self, message: Any) -> None:
-        _demand(type(message) is tuple, f"{_kind(message)} instead of a tuple")
-        _demand(len(message) == len(self.parts), f"{len(message)} parts instead of {len(self.parts)}")
+        if type(message) is not tuple:
+            raise SchemaError(f"{_kind(message)} instead of a tuple")
+        if len(message) != len(self.parts):
+            raise SchemaError(f"{len(message)} parts instead of {len(self.parts)}")
         for place, (kind, part) in enumerate(zip(self.parts, message)):
             _within(f"part {place}", kind, part)
 
@@ -150,8 +164,10 @@ class Series(Schema):
     kind: Schema
 
     def check(self, message: Any) -> None:
-        _demand(type(message) is list, f"{_kind(message)} instead of a list")
-        _demand(len(message) == self.size, f"{len(message)} parts instead of {self.size}")
+        if type(message) is not list:
+            raise SchemaError(f"{_kind(message)} instead of a list")
+        if len(message) != self.size:
+            raise SchemaError(f"{len(message)} parts instead of {self.size}")
         for place, part in enumerate(message):
             _within(f"part {place}", self.kind, part)
 
@@ -175,7 +191,8 @@ class Instance(Schema):
     kinds: Mapping[str, Schema]
 
     def check(self, message: Any) -> None:
-        _demand(type(message) is self.cls, f"{_kind(message)} instead of a {self.cls.__name__}")
+        if type(message) is not self.cls:
+            raise SchemaError(f"{_kind(message)} instead of a {self.cls.__name__}")
         for field in fields(self.cls):
             _within(field.name, self.kinds[field.name], getattr(message, field.name))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from fedpriv.algorithms.base import Algorithm
     from fedpriv.data.silo import SiloData
     from fedpriv.tasks import Task
+    from fedpriv.training.evaluate import Evaluator, Labelled
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,13 @@ class Evaluation:
         """
         if evaluated.ndim == 2:
             return self._mean(evaluated)
-        loss, metrics = self._evaluate(evaluated, self.test)
+        theta = self._vector(evaluated)
+        loss, metrics = self._evaluator.evaluate(theta, self._test)
         row = {"loss": loss, **metrics}
         if self.training is not None:
-            row |= self.training.row(self.model, self._vector(evaluated), task=self.task, device=self.device)
-        if self.held_out is not None:
-            row[f"local_{self.task.metric}"] = self._evaluate(evaluated, self.held_out)[1][self.task.metric]
+            row |= self.training.row(self.model, theta, task=self.task, device=self.device)
+        if self._held_out is not None:
+            row[f"local_{self.task.metric}"] = self._evaluator.evaluate(theta, self._held_out)[1][self.task.metric]
         return row
 
     def _mean(self, models: np.ndarray) -> dict[str, float]:
@@ -88,18 +91,32 @@ class Evaluation:
         for index, model in enumerate(models):
             own = np.ones(len(records), dtype=bool) if records.silo is None else records.silo == index
             if own.any():
-                loss, metrics = self._evaluate(model, Records(records.x[own], records.y[own]))
+                mine = self._labelled(Records(records.x[own], records.y[own]))
+                loss, metrics = self._evaluator.evaluate(self._vector(model), mine)
                 rows.append({"loss": loss, **metrics})
                 weights.append(int(own.sum()))
         return {name: float(np.average([row[name] for row in rows], weights=weights)) for name in rows[0]}
 
-    def _evaluate(self, params: np.ndarray, records: Records) -> tuple[float, dict[str, float]]:
+    @cached_property
+    def _evaluator(self) -> Evaluator:
+        from fedpriv.training.evaluate import Evaluator
+
+        return Evaluator(self.model, self.task)
+
+    @cached_property
+    def _test(self) -> Labelled:
+        return self._labelled(self.test)
+
+    @cached_property
+    def _held_out(self) -> Labelled | None:
+        return None if self.held_out is None else self._labelled(self.held_out)
+
+    def _labelled(self, records: Records) -> Labelled:
         import torch
 
-        from fedpriv.training.evaluate import evaluate
+        from fedpriv.training.evaluate import Labelled
 
-        x, y = torch.from_numpy(records.x).to(self.device), torch.from_numpy(records.y).to(self.device)
-        return evaluate(self.model, self._vector(params), x=x, y=y, task=self.task)
+        return Labelled(*(torch.from_numpy(array).to(self.device) for array in (records.x, records.y)))
 
     def _vector(self, params: np.ndarray) -> Tensor:
         import torch

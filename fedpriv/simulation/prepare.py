@@ -113,7 +113,7 @@ def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:
     corpus = load(exp.data, exp.streams)
     allocation = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
     allocation = exp.algo.training_records(allocation, exp.data)
-    sizes = tuple(int(count) for count in allocation.counts().sum(axis=1))
+    sizes = tuple(int(count) for count in allocation.silo_sizes())
     bound = allocation.records_per_user
     return corpus, allocation, replace(exp.federation, silo_records=sizes, records_per_user=bound)
 

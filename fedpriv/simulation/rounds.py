@@ -188,9 +188,7 @@ class Simulation(AbstractContextManager["Simulation"]):
             self.failures += 1
             try:
                 learned = self.session.run(tasks, traffic)
-                for name, known in learned.items():
-                    with blaming(name):
-                        query.learned_kind(self.silos, silo=name in self.silos).check(known)
+                self._check(query, learned)
                 total = self._agreed(query, learned)
             except AggregationAbortedError as abort:
                 # Silos go back in a set-up; and those whose keys do not fit would end later queries in the same way.
@@ -216,6 +214,14 @@ class Simulation(AbstractContextManager["Simulation"]):
             query = replace(query, invited=invited, n_summed=len(invited))
         again = self.failures if self.aggregation.never_repeats else 0
         return replace(query, session=self.session_name, down=down, n_units=n_units, again=again)
+
+    def _check(self, query: Query, learned: dict[str, Any]) -> None:
+        """Raise MisfitError for what no party can have learned."""
+        silos = frozenset(self.silos)
+        kinds = {silo: query.learned_kind(silos, silo=silo) for silo in (True, False)}
+        for name, known in learned.items():
+            with blaming(name):
+                kinds[name in silos].check(known)
 
     def _agreed(self, query: Query, learned: dict[str, Any]) -> Total:
         """The total, which everybody who should has learned alike. Raises AggregationAbortedError when the sum was lost

@@ -80,13 +80,14 @@ class SiloParticipant(WorkingParticipant):
         return dict(self.silo.state)
 
     def take_part(self, task: Query | SetUp) -> Party:
-        if isinstance(task, SetUp):
-            self.state = None if task.state is None else State.from_arrays(task.state)
-            self._go_back(task)
-            federation = self.silo.deployment.federation
-            counts = self.algo.unit_counts(self.silo.index, self.silo.data, federation)
-            return self.working(self.protocol.setup(task, counts))
-        return self.working(self._query(task))
+        return self.working(self._set_up(task) if isinstance(task, SetUp) else self._query(task))
+
+    def _set_up(self, task: SetUp) -> Party:
+        self.state = None if task.state is None else State.from_arrays(task.state)
+        self._go_back(task)
+        # Here, where the silo's turn has come: those of all silos at once are a table of silos times units.
+        counts = self.algo.unit_counts(self.silo.index, self.silo.data, self.silo.deployment.federation)
+        return (yield from self.protocol.setup(task, counts))
 
     def _go_back(self, task: SetUp) -> None:
         """Forget what it remembers of a query without a sum: it may have been told of one that nobody else has."""
@@ -135,7 +136,9 @@ class _Work:
 
     def respond(self, broadcast: Broadcast) -> Update:
         """The update to what was sent down; its blocks are computed when they are asked for."""
-        participant, query = self.participant, replace(self.query, sampled=broadcast.sampled)
+        participant, query = self.participant, self.query
+        if broadcast.sampled is not query.sampled:
+            query = replace(query, sampled=broadcast.sampled)
         local = participant.algo.local_update(participant.silo, query, broadcast.vectors)
         self.pending = local.pending
         if not query.enforced:
@@ -213,15 +216,14 @@ def bounded(blocks: Iterator[Contributions], query: Query, tally: Tally) -> Iter
         if len(known) < before + len(block.vectors):
             raise ValueError(f"query {query.name}: a unit contributes twice at one silo")
         vectors, norms = query.mechanism.bound(block.vectors)
-        finite = norms.isfinite()
+        units, finite = block.units, norms.isfinite()
         if not bool(finite.all()):
-            vectors, norms = vectors[finite], norms[finite]
-        kept = finite.cpu().numpy()
-        tally.units += len(kept)
-        tally.nonfinite += int((~kept).sum())
+            units, vectors, norms = units[finite.cpu().numpy()], vectors[finite], norms[finite]
+        tally.units += len(block.units)
+        tally.nonfinite += len(block.units) - len(units)
         tally.norm_sum += float(norms.sum())
         tally.clipped += int((vectors.norm(dim=1) < norms * (1 - 1e-9)).sum())
-        yield Contributions(block.units[kept], vectors)
+        yield Contributions(units, vectors)
 
 
 @dataclass

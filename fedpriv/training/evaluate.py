@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -14,68 +17,92 @@ from fedpriv.tasks import Task
 from fedpriv.together import Work, done
 from fedpriv.training.chain import Chain
 from fedpriv.training.modes import in_mode
-from fedpriv.training.vectors import unflatten
+from fedpriv.training.vectors import flatten, unflatten
 
-
-def evaluate(
-    model: nn.Module, theta: Tensor, *, x: Tensor, y: Tensor, task: Task, batch: int = 1024
-) -> tuple[float, dict[str, float]]:
-    """Mean loss over the records and the task's metrics, in evaluation mode; `model` is left as it was.
-
-    theta: (d,). x: (n, ...) and y: (n, ...), n >= 1. batch: records in memory at once. The loss is computed from all
-    outputs together, so losses that compare records (Cox) see all of them.
-    """
-    return done(_Evaluated(model, theta, x, y, task, batch))
+Scores = tuple[float, dict[str, float]]
+"""A loss, and metrics by name."""
 
 
 @dataclass(frozen=True, eq=False)
-class _Evaluated(Work[tuple[float, dict[str, float]]]):
-    """An evaluation that is asked for. Those of equal networks on the same records can be made together."""
+class Labelled:
+    """Records to evaluate on, n >= 1. x: (n, ...) and y: (n, ...), on the network's device."""
 
-    model: nn.Module
-    theta: Tensor
     x: Tensor
     y: Tensor
-    task: Task
-    batch: int
+
+    @cached_property
+    def labels(self) -> np.ndarray:
+        """y for metrics."""
+        return self.y.cpu().numpy()
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """(n,) float32: each record's share of the mean."""
+        return torch.full((len(self.x),), 1 / len(self.x), device=self.x.device)
+
+
+class Evaluator:
+    """Evaluates any parameters of a network, float32: a copy of it in evaluation mode that they are loaded into.
+
+    batch: records in memory at once. The loss is computed from all outputs together, so losses that compare records
+    (Cox) see all of them.
+    """
+
+    def __init__(self, model: nn.Module, task: Task, batch: int = 1024) -> None:
+        self.model, self.task, self.batch = copy.deepcopy(model).eval().requires_grad_(False), task, batch
+        self._flat = flatten(self.model)
+        for (name, own), view in zip(self.model.named_parameters(), unflatten(self.model, self._flat).values()):
+            assert own.dtype == self._flat.dtype, name
+            own.data = view
+
+    def evaluate(self, theta: Tensor, records: Labelled) -> Scores:
+        """Mean loss over the records and the task's metrics at theta (d,)."""
+        return done(_Evaluated(self, theta, records))
+
+    @torch.inference_mode()
+    def alone(self, theta: Tensor, records: Labelled) -> Scores:
+        """The same, here and now."""
+        self._flat.copy_(theta)
+        pieces = [self.model(rows) for rows in torch.split(records.x, self.batch)]
+        outputs = torch.cat(pieces) if len(pieces) > 1 else pieces[0]
+        loss = float(self.task.loss(outputs, records.y, records.weight))
+        return loss, self.task.metrics(outputs.cpu().numpy(), records.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class _Evaluated(Work[Scores]):
+    """An evaluation that is asked for. Those of equal networks on the same records can be made together."""
+
+    evaluator: Evaluator
+    theta: Tensor
+    records: Labelled
 
     @property
     def kind(self) -> Hashable:
-        chain = self._chain
-        if chain is None or not chain.stackable or len(self.x) > self.batch:
+        chain, records = self._chain, self.records
+        if chain is None or not chain.stackable or len(records.x) > self.evaluator.batch:
             return None
-        return chain.name, self.task, self.theta.dtype, *((t.data_ptr(), t.shape, t.dtype) for t in (self.x, self.y))
+        same = ((t.data_ptr(), t.shape, t.dtype) for t in (records.x, records.y))
+        return chain.name, self.evaluator.task, self.theta.dtype, *same
 
     @property
     def _chain(self) -> Chain | None:
-        return Chain.of(self.model, tuple(self.x.shape[1:]))
+        return Chain.of(self.evaluator.model, tuple(self.records.x.shape[1:]))
 
-    def alone(self) -> tuple[float, dict[str, float]]:
-        return _alone(self.model, self.theta, x=self.x, y=self.y, task=self.task, batch=self.batch)
+    def alone(self) -> Scores:
+        return self.evaluator.alone(self.theta, self.records)
 
     @classmethod
-    def together(cls, works: Sequence[_Evaluated]) -> list[tuple[float, dict[str, float]]]:
+    def together(cls, works: Sequence[_Evaluated]) -> list[Scores]:
         first, chain = works[0], works[0]._chain
         assert chain is not None
-        thetas = torch.stack([work.theta for work in works])
-        x, y = (t.expand(len(works), *t.shape) for t in (first.x, first.y))
+        thetas, task, records = torch.stack([work.theta for work in works]), first.evaluator.task, first.records
+        x, y, weight = (t.expand(len(works), *t.shape) for t in (records.x, records.y, records.weight))
         with torch.no_grad():
             _, outputs = chain.forward(thetas, x, {})
-            losses = first.task.loss(outputs, y, outputs.new_full(outputs.shape[:2], 1 / len(first.x)))
-        labels = first.y.cpu().numpy()
-        metrics = [first.task.metrics(own, labels) for own in outputs.cpu().numpy()]
+            losses = task.loss(outputs, y, weight)
+        metrics = [task.metrics(own, records.labels) for own in outputs.cpu().numpy()]
         return list(zip(losses.tolist(), metrics))
-
-
-def _alone(
-    model: nn.Module, theta: Tensor, *, x: Tensor, y: Tensor, task: Task, batch: int
-) -> tuple[float, dict[str, float]]:
-    with torch.no_grad(), in_mode(model, train=False):
-        parameters = unflatten(model, theta)
-        outputs = torch.cat([functional_call(model, parameters, (rows,)) for rows in torch.split(x, batch)])
-        weight = outputs.new_full((len(x),), 1 / len(x))
-        loss = float(task.loss(outputs, y, weight))
-    return loss, task.metrics(outputs.cpu().numpy(), y.cpu().numpy())
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import pytest
 from fedpriv.data.artificial import Artificial
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.data.digits import Digits
+from fedpriv.errors import ConfigError
 from fedpriv.streams import Streams
 
 
@@ -27,3 +28,10 @@ def test_digits_are_grey_values_from_0_to_1():
     x = Digits().load(Streams(0)).train.x
     assert (x.min(), x.max()) == (0, 1)
     assert np.array_equal(x * 16, np.round(x * 16))
+
+
+def test_made_up_records_are_as_many_as_wanted():
+    corpus = Artificial(size=50).load(Streams(0))
+    assert (len(corpus.train), len(corpus.test)) == (40, 10)
+    with pytest.raises(ConfigError, match=r"data\.size=9"):
+        Artificial(size=9)

@@ -24,6 +24,15 @@ def test_a_silos_records_are_sorted_by_user_and_keep_their_order():
     assert second.y.tolist() == [4, 3]
 
 
+def test_a_silo_without_training_records_is_empty():
+    records, allocation = example()
+    empty = replace(allocation, trains=allocation.silo == 1)
+    first, second = split_by_silo(records, empty, "cpu")
+    assert (len(first.x), first.users.tolist(), first.starts.tolist()) == (0, [], [0])
+    assert second.y.tolist() == [4, 3]
+    assert empty.silo_sizes().tolist() == empty.counts().sum(axis=1).tolist() == [0, 2]
+
+
 def test_records_keep_their_numbers_in_the_data_set():
     first, second = split_by_silo(*example(), "cpu")
     assert first.records.tolist() == [1, 0, 2]

@@ -7,7 +7,7 @@ from one_by_one import PROBLEMS, Tokens, silo, token_silo
 from torch import nn
 
 from fedpriv.tasks import Classification
-from fedpriv.training.evaluate import evaluate, training_loss
+from fedpriv.training.evaluate import Evaluator, Labelled, training_loss
 from fedpriv.training.vectors import flatten, load, unflatten
 
 
@@ -17,10 +17,10 @@ def test_batches_do_not_matter_and_the_model_is_left_alone(name):
     model = build().train()
     data, theta = silo([50], shape, task), flatten(build())
     before = flatten(model)
-    loss, metrics = evaluate(model, theta, x=data.x, y=data.y, task=task)
+    loss, metrics = Evaluator(model, task).evaluate(theta, Labelled(data.x, data.y))
     assert torch.equal(flatten(model), before)
     assert all(part.training for part in model.modules())
-    again, same = evaluate(model, theta, x=data.x, y=data.y, task=task, batch=7)
+    again, same = Evaluator(model, task, batch=7).evaluate(theta, Labelled(data.x, data.y))
     assert loss == pytest.approx(again, rel=1e-5)
     assert metrics == pytest.approx(same)
     load(model, theta)
@@ -33,8 +33,8 @@ def test_dropout_is_off():
     model = nn.Sequential(nn.Linear(6, 40), nn.Dropout(0.5), nn.Linear(40, 3))
     data = silo([20], (6,), Classification())
     theta, task = flatten(model), Classification()
-    loss, _ = evaluate(model, theta, x=data.x, y=data.y, task=task)
-    assert loss == evaluate(model, theta, x=data.x, y=data.y, task=task)[0]
+    loss, _ = Evaluator(model, task).evaluate(theta, Labelled(data.x, data.y))
+    assert loss == Evaluator(model, task).evaluate(theta, Labelled(data.x, data.y))[0]
 
 
 def test_vectors_follow_named_parameters():
@@ -58,7 +58,9 @@ def test_token_ids_are_evaluated_as_they_are():
     silos, theta = [token_silo([n], seed=n) for n in (5, 30)], flatten(model)
     losses = [torch.nn.functional.cross_entropy(model(data.x), data.y) for data in silos]
     for data, loss in zip(silos, losses):
-        assert evaluate(model, theta, x=data.x, y=data.y, task=task)[0] == pytest.approx(float(loss.detach()), rel=1e-5)
+        assert Evaluator(model, task).evaluate(theta, Labelled(data.x, data.y))[0] == pytest.approx(
+            float(loss.detach()), rel=1e-5
+        )
     found = training_loss(model, theta, silos=[(data.x, data.y) for data in silos], task=task)
     assert found.loss == pytest.approx(float(sum(losses).detach()) / 2, rel=1e-5)
     gradients = torch.autograd.grad(sum(losses) / 2, list(model.parameters()))

@@ -86,8 +86,9 @@ class Compiled(BlockTrainer):
     def blocks(self, users: Users) -> list[tuple[int, int]]:
         k = len(users.positions)
         pieces = -(-k * 4 * self.problem.cost.parameters // BLOCK_BYTES)
-        edges = np.linspace(0, k, min(k, pieces) + 1).astype(int).tolist()
-        return list(pairwise(edges))
+        if min(k, pieces) == 1:
+            return [(0, k)]
+        return list(pairwise(np.linspace(0, k, min(k, pieces) + 1).astype(int).tolist()))
 
     def run(self, users: Users, memory: Mapping[str, np.ndarray] | None) -> Result:
         deltas = np.empty((len(users.positions), len(self.start)), dtype=np.float32)

@@ -1,0 +1,71 @@
+"""How a round grows with users, silos and parameters, as a run does it: all parties in one process, on made-up records.
+
+Users come in three silos, ten passes over each user's records; silos are devices with one owner and eight records each;
+parameters are those of a network with two wide layers. Processor seconds of one thread: to prepare (data, parties,
+set-up) and of a round, the median of three. The memory is that of the whole process at its peak.
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import time
+from dataclasses import dataclass
+
+from benchmarks._apart import apart
+
+ROUNDS = 3
+USERS, SILOS, WIDTHS = (10_000, 100_000, 1_000_000), (100, 1_000, 10_000), (310, 994, 3_158)
+GOAL_MB = 4_000
+"""Of the run with the most users."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What grows, how much of it there is, and the words of the run."""
+
+    what: str
+    words: tuple[str, ...]
+
+
+def cases() -> list[Case]:
+    users = [Case(f"{n:,} users", (f"preset.n_users={n}", f"data.size={n * 5 // 4}")) for n in USERS]
+    owners = "allocator=equal", "allocator.local_test=0"
+    silos = [Case(f"{n:,} silos", (f"preset.n_silos={n}", f"data.size={10 * n}", *owners)) for n in SILOS]
+    short = "data.size=200", "preset.local_epochs=1"
+    sums = "plain", "masked"
+    wide = [(w, (f"model.hidden=[{w},{w}]", f"aggregation={name}", *short)) for w in WIDTHS for name in sums]
+    return [*users, *silos, *(Case(f"{parameters(w):,} parameters, {words[1][12:]}", words) for w, words in wide)]
+
+
+def parameters(width: int) -> int:
+    """Of the network with two layers so wide, 4 features and 2 classes."""
+    return (4 + 1) * width + (width + 1) * width + (width + 1) * 2
+
+
+def main() -> None:
+    """Run every case in a process of its own, and print a table."""
+    print(f"{'':>32} {'prepare':>9} {'round':>9} {'MB':>7}")
+    for case in cases():
+        prepared, round, mb = apart(measure, case.words)
+        print(f"{case.what:>32} {prepared:7.2f} s {round:7.2f} s {mb:7.0f}", flush=True)
+    print(f"goal: the most users in less than {GOAL_MB} MB")
+
+
+def measure(words: tuple[str, ...]) -> tuple[float, float, float]:
+    """Processor seconds before the first round and of a round, and MB at the peak."""
+    import torch
+
+    from fedpriv.simulation import prepare
+    from fedpriv.testing import experiment
+
+    torch.set_num_threads(1)
+    since = time.process_time()
+    seconds = []
+    with prepare(experiment("algo=uldp_avg", "data=artificial", *words)) as simulation:
+        state, prepared = simulation.state, time.process_time() - since
+        for number in range(1, ROUNDS + 1):
+            since = time.process_time()
+            state = simulation.run_round(simulation.queries(number), state).state
+            seconds.append(time.process_time() - since)
+    return prepared, statistics.median(seconds), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
