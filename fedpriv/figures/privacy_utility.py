@@ -254,7 +254,7 @@ def _finish(figure: Figure, lines: Sequence[Line], out: Path) -> None:
     ]
     if any(run.randomness == "simulation" for run in runs):
         facts.append("simulation: noise is seeded, the epsilons are those of the same run with real noise")
-    longest = max(len(axis.get_legend().get_texts()) for axis in figure.axes)
+    longest = max(len(legend.get_texts()) for axis in figure.axes if (legend := axis.get_legend()))
     rows = len(figure.axes) // 2
     figure.set_size_inches(WIDTH, rows * (HEIGHT + ENTRY * max(0, longest - FEW)))  # else panels would be low
     figure.supxlabel("\n".join(wrap("; ".join(filter(None, facts)), 130)), fontsize=6)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class OnTraining:
     """The silos' training records, and what the method minimises on them: their loss f0, and f1 of `algo`.
 
-    optimum: the least value of f0 + f1, where somebody knows it.
+    A silo without training records has no loss, and is in no mean. optimum: the least value of f0 + f1, where somebody
+    knows it.
     """
 
     silos: list[SiloData]
@@ -35,7 +36,7 @@ class OnTraining:
         gradient mapping, which is the gradient's where f1 = 0, and the excess risk. theta: (d,)."""
         from fedpriv.training.evaluate import training_loss
 
-        records = [(silo.x.to(device), silo.y.to(device)) for silo in self.silos]
+        records = [(silo.x.to(device), silo.y.to(device)) for silo in self.silos if len(silo.x)]
         found = training_loss(model, theta, silos=records, task=task)
         params, gradient = (vector.double().cpu().numpy() for vector in (theta, found.gradient))
         row = {

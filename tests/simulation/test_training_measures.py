@@ -1,13 +1,17 @@
 """What is measured on demand on the silos' training records."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from fedpriv.data.silo import SiloData
 from fedpriv.errors import ConfigError
 from fedpriv.simulation import prepare
 from fedpriv.testing.worlds import experiment
 from fedpriv.theory.objective import Objective
+from fedpriv.training.vectors import flatten
 
 WORDS = ("data=breast_cancer_silos", "model=linear", "algo=minibatch_sgd", "algo.calibration=given", "rounds=2")
 L1 = ("algo.prox=l1", "algo.prox_size=0.1", "algo.global_lr=0.25")
@@ -65,3 +69,16 @@ def test_no_excess_risk_is_left_at_a_known_optimum():
 def test_an_optimum_that_nobody_looks_at_is_refused():
     with pytest.raises(ConfigError, match=r"optimum=0.5: null, or a number beside evaluate_training=true"):
         experiment(*WORDS, "optimum=0.5")
+
+
+def test_a_silo_without_training_records_is_in_no_mean():
+    """Once a division by zero, which ended a run whose users' records were bounded."""
+    with prepare(experiment(*WORDS, "evaluate_training=true")) as simulation:
+        whole = simulation.evaluation.training
+        theta = flatten(simulation.model)
+        how = {"task": simulation.task, "device": "cpu"}
+        found = whole.row(simulation.model, theta, **how)
+        x, y = whole.silos[0].x[:0], whole.silos[0].y[:0]
+        empty = SiloData(x, y, users=np.empty(0, dtype=np.int64), starts=np.zeros(1, dtype=np.int64))
+        beside = replace(whole, silos=[empty, *whole.silos])
+        assert beside.row(simulation.model, theta, **how) == found
