@@ -174,6 +174,8 @@ class GradientMethod(Algorithm, ABC):
         require_gradients_of_records(data)
         allocation = bounded(allocation, self.records_per_user)
         smallest = int(allocation.counts().sum(axis=1).min())
+        allowed = "fewer, or more records: a silo has none to train on"
+        require(smallest >= 1, "allocator.n_silos", len(allocation.counts()), allowed)
         fits = self.batch_size is None or self.batch_size <= smallest
         require(fits, "algo.batch_size", self.batch_size, f"at most {smallest}, the records of the smallest silo")
         return allocation

@@ -187,7 +187,7 @@ FIGURES: dict[str, Make] = {
         "study/breast_cancer", title="Wisconsin breast cancer, 100 users (zipf), 3 silos"
     ),
     "study/creditcard": study.experiment(
-        "study/creditcard", title="credit-card payments, 200 users (zipf), 5 silos", profiles=study.SHORTER
+        "study/creditcard", title="credit-card payments, 200 users (zipf), 3 silos", profiles=study.SHORTER
     ),
 }
 DEFAULT = (

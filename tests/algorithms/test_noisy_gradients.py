@@ -19,6 +19,7 @@ from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.algorithms.base import Silo
 from fedpriv.algorithms.local_sgd import LocalSgd
+from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.deployment import Federation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
@@ -77,6 +78,13 @@ def _allocation(records):
             return np.array([[100], [records]])
 
     return Allocated()
+
+
+def test_a_silo_without_training_records_is_told():
+    """Its batch would have no mean; once a division by zero."""
+    for algo in (MINIBATCH, SPIDER):
+        with pytest.raises(ConfigError, match=r"allocator\.n_silos=2: .* a silo has none to train on"):
+            algo.training_records(_allocation(0), BreastCancer())
 
 
 def test_the_paper_spends_the_budget_of_spider_twice():
