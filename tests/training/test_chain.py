@@ -11,7 +11,7 @@ from fedpriv.tally import Tally
 from fedpriv.tasks import Classification
 from fedpriv.training.chain import Chain
 from fedpriv.training.clipped import _Sum, clipped_gradients
-from fedpriv.training.evaluate import _Evaluated
+from fedpriv.training.evaluate import Evaluator, Labelled, _Evaluated
 from fedpriv.training.vectors import flatten
 
 NETWORKS = [(Mlp([5], False, 0.0), (30,), 2), (Mlp([64], False, 0.0), (50,), 2), (Linear(), (1, 8, 8), 10)]
@@ -31,7 +31,7 @@ def test_sums_and_evaluations_have_the_bits_of_single_ones(network, rows):
         gradients = clipped_gradients(model, task, 0.1 + number / 4, shape=shape)
         labels = torch.randint(0, outputs, (rows,))
         sums.append(_Sum(gradients, theta, torch.randn(rows, *shape), labels, {}, Tally()))
-        evaluations.append(_Evaluated(model, theta, x, y, task, 1024))
+        evaluations.append(_Evaluated(Evaluator(model, task), theta, Labelled(x, y)))
     assert len({work.kind for work in sums} | {None}) == 2
     assert len({work.kind for work in evaluations} | {None}) == 2
     alone = [work.alone() for work in sums]
