@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from fedpriv.figures.error_tradeoff import CALIBRATIONS
 from fedpriv.figures.reproduce import silos, users
 from fedpriv.figures.runs import Run, deviation, find_runs
 from fedpriv.figures.tables import write_table
-from fedpriv.tables.compare import holm, paired_p
+from fedpriv.tables.compare import holm, paired
 
 RESULTS = Path(__file__).parents[1] / "results"
 COLUMNS = ("cell", "round", "method", "seeds", "mean", "deviation", "difference", "p", "holm")
@@ -37,7 +38,7 @@ class Pairs:
 
 
 def noise(config: Mapping[str, Any]) -> str:
-    return {"paper": "the paper's noise", "certified": "noise by the certificate"}[config["algo"]["calibration"]]
+    return CALIBRATIONS[config["algo"]["calibration"]]
 
 
 TABLES = {
@@ -72,11 +73,9 @@ def rows(pairs: Pairs, runs: Sequence[Run]) -> list[tuple[Any, ...]]:
                 for name, by_seed in methods.items()
             }
             for name, own in sorted(values.items()):
-                both = sorted(own.keys() & values[pairs.against].keys())
-                differences = np.array([own[seed] - values[pairs.against][seed] for seed in both])
-                p = paired_p(differences) if name != pairs.against else np.nan
+                n, difference, p = paired(own, values[pairs.against])
                 told = [*own.values()]
-                found.append((cell, round, name, len(both), np.mean(told), deviation(told), differences.mean(), p))
+                found.append((cell, round, name, n, np.mean(told), deviation(told), difference, p))
     corrected = holm([row[-1] for row in found])
     return [(*row[:4], *(f"{number:.6g}" for number in (*row[4:], value))) for row, value in zip(found, corrected)]
 

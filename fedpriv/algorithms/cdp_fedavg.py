@@ -129,7 +129,7 @@ class CdpFedAvg(SiloAlgorithm):
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         require_gradients_of_records(data)
         allocation = bounded(allocation, self.records_per_user)
-        smallest = int(allocation.counts().sum(axis=1).min())
+        smallest = int(allocation.silo_sizes().min())
         allowed = f"at most {smallest}, the records of the smallest silo"
         require(self.batch_size is None or self.batch_size <= smallest, "algo.batch_size", self.batch_size, allowed)
         return allocation

@@ -173,7 +173,7 @@ class GradientMethod(Algorithm, ABC):
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         require_gradients_of_records(data)
         allocation = bounded(allocation, self.records_per_user)
-        smallest = int(allocation.counts().sum(axis=1).min())
+        smallest = int(allocation.silo_sizes().min())
         allowed = "fewer, or more records: a silo has none to train on"
         require(smallest >= 1, "allocator.n_silos", len(allocation.counts()), allowed)
         fits = self.batch_size is None or self.batch_size <= smallest

@@ -65,7 +65,7 @@ class ProxSgd(OneGradient):
         return f"{silo_name(silo)}/batch{round}"
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
-        smallest = int(allocation.counts().sum(axis=1).min())
+        smallest = int(allocation.silo_sizes().min())
         most = smallest // (self.batch_size or 1)
         allowed = f"at most {most}, one pass over the smallest silo's {smallest} records"
         require(self.rounds <= most, "rounds", self.rounds, allowed)

@@ -99,9 +99,7 @@ def draw(
     looks = {name: number for number, name in enumerate(dict.fromkeys(names.values()))}
     named = [(line, names[id(line.group)]) for line in lines]
     curves = [_curves(line, name, looks[name], method) for line, name in named]
-    figure, axes = plt.subplots(
-        len(rows), 2, figsize=(WIDTH, HEIGHT * len(rows)), layout="constrained", squeeze=False, sharey="col"
-    )
+    figure, axes = plt.subplots(len(rows), 2, layout="constrained", squeeze=False, sharey="col")
     for (setting, members), (left, right) in zip(rows, axes):
         here = [curve for curve in curves if any(curve.group is member for member in members)]
         _utility_panel(left, here)

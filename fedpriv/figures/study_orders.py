@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from fedpriv.figures.study_methods import HU, KATO, LOWY, RECORD, USER
 from fedpriv.figures.study_table import LEVEL, Row, epsilons
-from fedpriv.tables.compare import holm, paired_p
+from fedpriv.tables.compare import holm, paired
 
 ORDERS = (
     (KATO, USER, "ULDP-AVG", "ULDP-NAIVE"),
@@ -54,15 +51,8 @@ def orders(rows: Sequence[Row]) -> list[Order]:
             one, other = found.get((unit, epsilon, first)), found.get((unit, epsilon, second))
             if one is not None and other is not None:
                 pairs.append((paper, one, other))
-    raw = [_p(one, other) for _, one, other in pairs]
+    raw = [paired(one.by_seed, other.by_seed)[2] for _, one, other in pairs]
     return [
         Order(paper, one.unit, one.epsilon, one.method, other.method, (one.mean, other.mean), p)
         for (paper, one, other), p in zip(pairs, holm(raw))
     ]
-
-
-def _p(one: Row, other: Row) -> float:
-    """On the seeds that both have; NaN for no test."""
-    theirs = dict(zip(other.seeds, other.errors))
-    apart = [error - theirs[seed] for seed, error in zip(one.seeds, one.errors) if seed in theirs]
-    return paired_p(np.array(apart)) if len(apart) > 1 else math.nan

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedpriv.figures.study_methods import NOTHING, RECORD, USER
 from fedpriv.figures.tables import write_table
-from fedpriv.tables.compare import holm, paired_p
+from fedpriv.tables.compare import holm, paired
 from fedpriv.tables.summary import deviation
 
 REFERENCES = {USER: "ULDP-AVG-w", RECORD: "MB-SGD"}
@@ -48,6 +48,11 @@ class Row:
     delta: float
     rounds: int
     records: int
+
+    @property
+    def by_seed(self) -> dict[int, float]:
+        """Errors."""
+        return dict(zip(self.seeds, self.errors))
 
     @property
     def mean(self) -> float:
@@ -129,16 +134,9 @@ def compared(rows: Sequence[Row], unit: str, epsilon: float) -> list[Beside]:
     """The methods that protect `unit` at `epsilon`, beside their reference, the smallest error first; the reference
     itself has no test."""
     here = [r for r in with_users_as_records(rows) if (r.unit, r.epsilon) == (unit, epsilon)]
-    reference = next((dict(zip(r.seeds, r.errors)) for r in here if r.method == REFERENCES[unit]), {})
-    pairs = []
-    for r in here:
-        own = dict(zip(r.seeds, r.errors))
-        both = [seed for seed in own if seed in reference]
-        apart = np.array([own[seed] - reference[seed] for seed in both])
-        tested = len(both) > 1 and r.method != REFERENCES[unit]
-        pairs.append((r, float(apart.mean()) if len(both) else math.nan, paired_p(apart) if tested else math.nan))
-    corrected = holm([p for _, _, p in pairs])
-    found = [Beside(r, difference, p) for (r, difference, _), p in zip(pairs, corrected)]
+    reference = next((r.by_seed for r in here if r.method == REFERENCES[unit]), {})
+    pairs = [paired(r.by_seed, reference) for r in here]
+    found = [Beside(r, pair[1], p) for r, pair, p in zip(here, pairs, holm([p for *_, p in pairs]))]
     return sorted(found, key=lambda one: one.row.mean)
 
 

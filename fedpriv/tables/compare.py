@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -49,15 +50,21 @@ def compared(groups: Sequence[Group], metric: str, against: str | None = None) -
         pairs = list(combinations(groups, 2)) if len(groups) <= MOST_GROUPS else []
     found = []
     for one, other in pairs:
-        both = sorted(set(one.seeds) & set(other.seeds))
-        differences = (one.finals(metric)[both] - other.finals(metric)[both]).to_numpy()
-        if len(both) > 1 and np.isfinite(differences).all():
-            found.append((one, other, differences))
-    raw = [paired_p(differences) for _, _, differences in found]
-    return [
-        Comparison(one, other, len(differences), float(differences.mean()), p, corrected)
-        for (one, other, differences), p, corrected in zip(found, raw, holm(raw))
-    ]
+        n, difference, p = paired(one.finals(metric).to_dict(), other.finals(metric).to_dict())
+        if n > 1 and math.isfinite(difference):
+            found.append((one, other, n, difference, p))
+    corrected = holm([p for *_, p in found])
+    return [Comparison(*pair, own) for pair, own in zip(found, corrected)]
+
+
+def paired(one: Mapping[Any, float], other: Mapping[Any, float]) -> tuple[int, float, float]:
+    """How many seeds two have in common, the mean of what one's values there are more than the other's, and its
+    `paired_p`; NaN where there is none, as for a single seed."""
+    both = sorted(one.keys() & other.keys())
+    differences = np.array([one[seed] - other[seed] for seed in both])
+    tested = len(both) > 1 and bool(np.isfinite(differences).all())
+    mean = float(differences.mean()) if both else math.nan
+    return len(both), mean, paired_p(differences) if tested else math.nan
 
 
 def paired_p(differences: np.ndarray) -> float:

@@ -77,6 +77,9 @@ def _allocation(records):
         def counts(self):
             return np.array([[100], [records]])
 
+        def silo_sizes(self):
+            return self.counts().sum(axis=1)
+
     return Allocated()
 
 
