@@ -37,7 +37,7 @@ DTYPES = tuple(
 NATIVE = tuple(dtype.newbyteorder("=") for dtype in DTYPES)
 """Shared by all arrays that are read; one of its own would double what a short array takes."""
 
-_LENGTH, _FLOAT = struct.Struct("<I").pack, struct.Struct("<d").pack
+_COUNT, _FLOAT = struct.Struct("<I").pack, struct.Struct("<d").pack
 
 _CODES = {own: code for code, dtype in enumerate(DTYPES) for own in (dtype, dtype.newbyteorder(">"))}
 
@@ -56,7 +56,7 @@ def register(cls: type[T]) -> type[T]:
     if _REGISTERED.setdefault(cls.__name__, cls) is not cls:
         raise ValueError(f"two classes of messages are named {cls.__name__}")
     name = cls.__name__.encode()
-    _BEGINNINGS[cls] = b"o" + _LENGTH(len(name)) + name, tuple(field.name for field in fields(cls))  # type: ignore[arg-type]
+    _BEGINNINGS[cls] = b"o" + _length(len(name)) + name, tuple(field.name for field in fields(cls))  # type: ignore[arg-type]
     return cls
 
 
@@ -97,10 +97,7 @@ Pieces = list[bytes | np.ndarray]
 
 def _pieces(message: Any) -> Pieces:
     pieces: Pieces = []
-    try:
-        _writer(message)(message, 0, pieces)
-    except struct.error as error:
-        raise MessageError(f"a length of more than {LIMIT}") from error
+    _writer(message)(message, 0, pieces)
     return pieces
 
 
@@ -130,7 +127,7 @@ def _write_bool(message: bool, depth: int, pieces: Pieces) -> None:
 
 def _write_int(message: int, depth: int, pieces: Pieces) -> None:
     content = _int_bytes(message)
-    pieces.append(b"i" + _LENGTH(len(content)) + content)
+    pieces.append(b"i" + _length(len(content)) + content)
 
 
 def _write_float(message: float, depth: int, pieces: Pieces) -> None:
@@ -142,15 +139,15 @@ def _write_text(message: str, depth: int, pieces: Pieces) -> None:
         content = message.encode()
     except UnicodeEncodeError as error:
         raise MessageError(str(error)) from error
-    pieces.append(b"s" + _LENGTH(len(content)) + content)
+    pieces.append(b"s" + _length(len(content)) + content)
 
 
 def _write_bytes(message: bytes, depth: int, pieces: Pieces) -> None:
-    pieces.append(b"b" + _LENGTH(len(message)) + message)
+    pieces.append(b"b" + _length(len(message)) + message)
 
 
 def _write_items(message: tuple[Any, ...] | list[Any], depth: int, pieces: Pieces) -> None:
-    pieces.append((b"t" if type(message) is tuple else b"l") + _LENGTH(len(message)))
+    pieces.append((b"t" if type(message) is tuple else b"l") + _length(len(message)))
     if message and depth == DEPTH:
         raise MessageError(f"nested more than {DEPTH} deep")
     for item in message:
@@ -161,7 +158,7 @@ def _write_pairs(message: dict[Any, Any], depth: int, pieces: Pieces) -> None:
     for key in message:
         if type(key) not in (str, int):
             raise MessageError(f"a key of type {type(key).__name__}; allowed: str, int")
-    pieces.append(b"d" + _LENGTH(len(message)))
+    pieces.append(b"d" + _length(len(message)))
     if message and depth == DEPTH:
         raise MessageError(f"nested more than {DEPTH} deep")
     for key, value in message.items():
@@ -186,7 +183,7 @@ def _write_array(message: np.ndarray, depth: int, pieces: Pieces, letter: bytes 
         raise MessageError(f"an array cannot hold {message.dtype}; allowed: booleans and numbers")
     if math.prod(max(size, 1) for size in message.shape) > LIMIT:
         raise MessageError(f"an array of shape {message.shape}")
-    pieces.append(letter + bytes([code, message.ndim]) + b"".join(map(_LENGTH, message.shape)))
+    pieces.append(letter + bytes([code, message.ndim]) + b"".join(map(_length, message.shape)))
     pieces.append(message.astype(DTYPES[code], copy=False))
 
 
@@ -206,6 +203,12 @@ _WRITERS: dict[type, Writer] = {
     dict: _write_pairs,
     np.ndarray: _write_array,
 }
+
+
+def _length(value: int) -> bytes:
+    if value > LIMIT:
+        raise MessageError(f"a length of {value}")
+    return _COUNT(value)
 
 
 def _int_bytes(value: int) -> bytes:
