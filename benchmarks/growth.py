@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 
 from benchmarks._apart import apart
+from benchmarks._rounds import timed
 
 ROUNDS = 3
 USERS, SILOS, WIDTHS = (10_000, 100_000, 1_000_000), (100, 1_000, 10_000), (310, 994, 3_158)
@@ -65,7 +66,6 @@ def measure(words: tuple[str, ...]) -> tuple[float, float, float]:
     with prepare(experiment("algo=uldp_avg", "data=artificial", *words)) as simulation:
         state, prepared = simulation.state, time.process_time() - since
         for number in range(1, ROUNDS + 1):
-            since = time.process_time()
-            state = simulation.run_round(simulation.queries(number), state).state
-            seconds.append(time.process_time() - since)
+            state, took = timed(simulation, state, number)
+            seconds.append(took)
     return prepared, statistics.median(seconds), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -6,11 +6,11 @@ Records are those of `local_training`.
 
 from __future__ import annotations
 
-import statistics
 import time
 from dataclasses import dataclass
 
 from benchmarks._apart import apart
+from benchmarks._turns import compared
 from benchmarks.local_training import federation, trained
 
 TRAINERS = "compiled", "stacked"
@@ -59,12 +59,7 @@ def measure(case: Case) -> dict[str, float]:
             for _ in trained(network, silos, case.epochs, name):
                 pass
             taken.append(time.process_time() - since)
-    ratios = [stacked / compiled for compiled, stacked in zip(*times.values())]
-    medians = {name: statistics.median(taken) for name, taken in times.items()}
-    return medians | {
-        "ratio": statistics.median(ratios),
-        "least": min(ratios),
-        "most": max(ratios),
+    return dict(zip((*TRAINERS, "ratio", "least", "most"), compared([*zip(*times.values())]))) | {
         "pairs": sum(len(silo.users) for silo in silos),
         "records": sum(len(silo.x) for silo in silos),
     }

@@ -7,13 +7,13 @@ are those of `local_training`.
 from __future__ import annotations
 
 import os
-import statistics
 import time
 from dataclasses import dataclass
 
 import numpy as np
 
 from benchmarks._apart import apart
+from benchmarks._turns import compared
 from benchmarks.local_training import federation, trained
 
 TURNS = 7
@@ -53,7 +53,5 @@ def measure(case: Case) -> dict[str, float]:
             sums.append(np.concatenate([block.deltas.numpy() for block in blocks]))
             taken.append(time.perf_counter() - since)
         assert np.array_equal(*sums), "bits depend on the number of threads"
-        times.append((taken[0], taken[1]))
-    ratios = [one / two for one, two in times]
-    one, two = (statistics.median(column) for column in zip(*times))
-    return {"one": one, "two": two, "ratio": statistics.median(ratios), "least": min(ratios), "most": max(ratios)}
+        times.append((taken[1], taken[0]))
+    return dict(zip(("two", "one", "ratio", "least", "most"), compared(times)))

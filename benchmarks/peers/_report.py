@@ -23,6 +23,13 @@ def write(peer: str, rows: Sequence[Mapping[str, Any]]) -> Path:
     return path
 
 
+def told(row: dict[str, Any]) -> dict[str, Any]:
+    """The row, printed."""
+    shown = (f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items())
+    print("  ".join(shown), flush=True)
+    return row
+
+
 def processor() -> str:
     """Its name, where the system tells."""
     file = Path("/proc/cpuinfo")

@@ -11,19 +11,19 @@ its noise and sends; pfl-research adds noise centrally and has no messages. Reco
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks._apart import apart
+from benchmarks._rounds import in_memory, timed
+from benchmarks._turns import compared
 from benchmarks.local_training import load
-from benchmarks.peers._report import write
+from benchmarks.peers._report import told, write
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,7 @@ def main(python: str) -> None:
     """Every case in a process of its own. python: an interpreter that has pfl and torch."""
     rows = []
     for case in CASES:
-        rows.append(dict(zip(COLUMNS, (case.users, case.epochs, *apart(measure, case, python), case.goal))))
-        print("  ".join(f"{key} {value:.3g}" for key, value in rows[-1].items()), flush=True)
+        rows.append(told(dict(zip(COLUMNS, (case.users, case.epochs, *apart(measure, case, python), case.goal)))))
     print(write("pfl_research", rows))
 
 
@@ -64,38 +63,23 @@ def measure(case: Case, python: str) -> tuple[float, float, float, float, float]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peer:
             assert peer.stdin
             assert peer.stdout
-            state, seconds = simulation.state, []
+            state, turns = simulation.state, []
             for turn in range(case.turns + 1):
-                since = time.process_time()
-                state = simulation.run_round(simulation.queries(turn + 1), state).state
-                own = time.process_time() - since
+                state, own = timed(simulation, state, turn + 1)
                 print("turn", file=peer.stdin, flush=True)
-                told = next(line for line in peer.stdout if line.startswith("seconds "))  # between its own reports
-                seconds.append((own, float(told.split()[1])))
+                line = next(line for line in peer.stdout if line.startswith("seconds "))  # between its own reports
+                turns.append((own, float(line.split()[1])))
             peer.kill()
-    del seconds[0]  # the first meets every shape, and compiles
-    ratios = [other / own for own, other in seconds]
-    own, other = (statistics.median(column) for column in zip(*seconds))
-    return own, other, statistics.median(ratios), min(ratios), max(ratios)
+    return compared(turns[1:])  # the first meets every shape, and compiles
 
 
 def ours(case: Case, kind, records):
     """A run of the command's configuration, on the benchmark's records, whose users are known."""
-    from fedpriv.compose import one_experiment
     from fedpriv.data.allocate import ByUser
-    from fedpriv.data.base import Corpus
-    from fedpriv.simulation import prepare
 
-    class InMemory(type(kind)):
-        natural_users = True
-
-        def load(self, streams):
-            return Corpus(records, type(records)(records.x[:100], records.y[:100], user=records.user[:100]))
-
-    words = (f"preset.n_users={case.users}", f"preset.n_silos={case.users}", f"preset.local_epochs={case.epochs}")
-    exp = one_experiment("algo=uldp_avg", "data=mnist", *words)
+    words = f"preset.n_users={case.users}", f"preset.n_silos={case.users}", f"preset.local_epochs={case.epochs}"
     whole = ByUser(case.users, case.users, local_test=0.0)
-    return prepare(replace(exp, data=InMemory(**vars(exp.data)), allocator=whole))
+    return in_memory(kind, records, "algo=uldp_avg", "data=mnist", *words, allocator=whole)
 
 
 if __name__ == "__main__":

@@ -13,28 +13,16 @@ steps it left out; its loaders, which it makes once a run, and its server are no
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
-from dataclasses import dataclass, replace
 
 from benchmarks._apart import apart
-from benchmarks.local_training import load
-from benchmarks.peers._report import write
+from benchmarks._rounds import in_memory, timed
+from benchmarks._turns import compared
+from benchmarks.local_training import Case, load
+from benchmarks.peers._report import told, write
 
-
-@dataclass(frozen=True)
-class Case:
-    """slice: theirs trains every `slice`-th user of a silo. goal: least ratio."""
-
-    data: str
-    users: int
-    epochs: int
-    slice: int
-    goal: float
-    turns: int = 5
-
-
+TURNS = 5
 CASES = [
     Case("creditcard", 100, 30, 20, 70),
     Case("creditcard", 1000, 30, 150, 250),
@@ -51,14 +39,9 @@ def main(source: str, *names: str) -> None:
     rows = []
     for case in CASES:
         if not names or case.data in names:
-            measured = apart(measure, case, source)
-            rows.append(dict(zip(COLUMNS, (case.data, case.users, case.epochs, case.slice, *measured, case.goal))))
-            print("  ".join(f"{key} {_short(value)}" for key, value in rows[-1].items()), flush=True)
+            numbers = case.data, case.users, case.epochs, case.slice, *apart(measure, case, source), case.goal
+            rows.append(told(dict(zip(COLUMNS, numbers))))
     print(write("uldp_fl", rows))
-
-
-def _short(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def measure(case: Case, source: str) -> tuple[float, float, float, float, float]:
@@ -66,45 +49,23 @@ def measure(case: Case, source: str) -> tuple[float, float, float, float, float]
     import torch
 
     torch.set_num_threads(1)
-    simulation = ours(case)
-    with simulation:
+    kind, records = load(case.data)
+    words = f"data={case.data}", f"preset.n_users={case.users}", f"preset.local_epochs={case.epochs}"
+    with in_memory(kind, records, "algo=uldp_avg_w", "allocator=zipf", "device=cpu", *words) as simulation:
         trainers, scale = theirs(case, source, simulation.silo_data)
-        state = simulation.run_round(simulation.queries(1), simulation.state).state  # compiles, and meets every shape
-        seconds: list[tuple[float, float]] = []
-        for turn in range(case.turns):
+        state, _ = timed(simulation, simulation.state, 1)  # compiles, and meets every shape
+        turns: list[tuple[float, float]] = []
+        for turn in range(TURNS):
+            state, own = timed(simulation, state, turn + 2)
             since = time.process_time()
-            state = simulation.run_round(simulation.queries(turn + 2), state).state
-            between = time.process_time()
             for trainer in trainers:
                 trainer.train(turn)
-            seconds.append((between - since, scale * (time.process_time() - between)))
-    ratios = [other / own for own, other in seconds]
-    own, other = (statistics.median(column) for column in zip(*seconds))
-    return own, other, statistics.median(ratios), min(ratios), max(ratios)
-
-
-def ours(case: Case):
-    """A run of the command's configuration, on the benchmark's records."""
-    from fedpriv.compose import one_experiment
-    from fedpriv.data.base import Corpus
-    from fedpriv.simulation import prepare
-
-    kind, records = load(case.data)
-    small = type(records)(records.x[:100], records.y[:100])
-
-    class InMemory(type(kind)):
-        def load(self, streams):
-            return Corpus(records, small)
-
-    words = (f"data={case.data}", f"preset.n_users={case.users}", f"preset.local_epochs={case.epochs}")
-    exp = one_experiment("algo=uldp_avg_w", "allocator=zipf", "device=cpu", *words)
-    return prepare(replace(exp, data=InMemory(**vars(exp.data))))
+            turns.append((own, scale * (time.process_time() - since)))
+    return compared(turns)
 
 
 def theirs(case: Case, source: str, silos):
     """A trainer of each silo, and how many times their batch steps all of them would take."""
-    import torch
-
     sys.path.insert(0, source)
     from local_trainer import ClassificationTrainer
     from models import create_model
@@ -139,7 +100,6 @@ def theirs(case: Case, source: str, silos):
             n_silo_per_round=len(silos),
             dataset_name=case.data,
         )
-        trainer.model = trainer.model.to(torch.float32)
         trainers.append(trainer)
     return trainers, steps[0] / steps[1]
 
