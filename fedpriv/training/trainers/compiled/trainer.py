@@ -6,6 +6,7 @@ import ctypes
 import math
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -62,14 +63,16 @@ class UsersSpec(ctypes.Structure):
     """`Users` of training.cpp."""
 
     _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("x", "y", "starts", "users", "rows", "orders", "dropout")),
+        *((name, ctypes.c_void_p) for name in ("x", "y", "starts", "users", "orders", "dropout")),
         ("k", ctypes.c_int64),
         ("deltas", ctypes.c_void_p),
+        ("next", ctypes.c_void_p),
     ]
 
 
 class Compiled(BlockTrainer):
-    """Trains blocks of any users, on `execution.workers` threads, each of which takes users of its own."""
+    """Trains blocks of any users, on `execution.workers` threads, each of which takes the next user until none is left:
+    those with most records come first, so all end at about the same time."""
 
     def __init__(self, problem: LocalProblem, layers: ctypes.Array[LayerSpec]) -> None:
         loaded = library()
@@ -94,18 +97,7 @@ class Compiled(BlockTrainer):
         deltas = np.empty((len(users.positions), len(self.start)), dtype=np.float32)
         x, y = (np.ascontiguousarray(t.numpy()) for t in (users.data.x, users.data.y))
         y = self._checked(y.astype(self.labels, copy=False))
-        # By number of records, descending: dealt in turns, every thread has as much to do.
-        workers = min(self.problem.execution.workers, len(deltas))
-        parts = [np.arange(first, len(deltas), workers) for first in range(workers)]
-
-        def train(rows: np.ndarray) -> None:
-            self._train(users.part(rows), rows, x=x, y=y, deltas=deltas)
-
-        if workers == 1:
-            train(parts[0])
-        else:
-            with ThreadPoolExecutor(workers) as pool:
-                list(pool.map(train, parts))
+        self._train(users, x=x, y=y, deltas=deltas)
         return torch.from_numpy(deltas), {}
 
     def _checked(self, y: np.ndarray) -> np.ndarray:
@@ -115,8 +107,8 @@ class Compiled(BlockTrainer):
             raise IndexError(f"labels from {y.min()} to {y.max()} for a network of {classes} outputs")
         return y
 
-    def _train(self, users: Users, rows: np.ndarray, *, x: np.ndarray, y: np.ndarray, deltas: np.ndarray) -> None:
-        """Train `users` and write their deltas to `rows`. Lets other threads run."""
+    def _train(self, users: Users, *, x: np.ndarray, y: np.ndarray, deltas: np.ndarray) -> None:
+        """Train `users` and write their deltas to (k, d). Lets other threads run."""
         recipe, most = self.problem.recipe, int(users.counts[0])
         dropping = [layer for layer in self.layers if layer.kind == DROPOUT]
         places, halves = -(-most // users.size), [bool(layer.flag) for layer in dropping]
@@ -142,20 +134,34 @@ class Compiled(BlockTrainer):
             correction=None if self.correction is None else self.correction.ctypes.data,
             names=NamesSpec(shared.ctypes.data, own.ctypes.data, places, len(dropping), words, epochs),
         )
+        taken = np.zeros(1, dtype=np.int64)
         work = UsersSpec(
             x=x.ctypes.data,
             y=y.ctypes.data,
             starts=starts.ctypes.data,
             users=positions.ctypes.data,
-            rows=rows.ctypes.data,
             orders=orders.ctypes.data,
             dropout=keys.ctypes.data,
-            k=len(rows),
+            k=len(deltas),
             deltas=deltas.ctypes.data,
+            next=taken.ctypes.data,
         )
-        memory = np.empty(self.loaded.workspace(ctypes.byref(problem)) + CACHE_LINE, dtype=np.uint8)
-        aligned = memory.ctypes.data + -memory.ctypes.data % CACHE_LINE
-        self.loaded.train(ctypes.byref(problem), ctypes.byref(work), aligned)
+        workspace = self.loaded.workspace(ctypes.byref(problem)) + CACHE_LINE
+
+        def train(_: int) -> None:
+            memory = np.empty(workspace, dtype=np.uint8)
+            aligned = memory.ctypes.data + -memory.ctypes.data % CACHE_LINE
+            self.loaded.train(ctypes.byref(problem), ctypes.byref(work), aligned)
+
+        others = range(1, min(self.problem.execution.workers, len(deltas)))
+        helping = self.helpers.map(train, others) if others else ()
+        train(0)
+        list(helping)  # waits for them
+
+    @cached_property
+    def helpers(self) -> ThreadPoolExecutor:
+        """Threads beside the calling one; they end with the trainer."""
+        return ThreadPoolExecutor(self.problem.execution.workers - 1)
 
 
 def compiled(problem: LocalProblem) -> Compiled | None:

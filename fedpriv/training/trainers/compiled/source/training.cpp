@@ -1,5 +1,6 @@
 // Local training of users, one after the other: all epochs and batches of a user before the next one begins, so that
 // its parameters stay in the processor's cache. No user's result depends on another's.
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -34,14 +35,15 @@ struct Problem {
 };
 
 // Users: records x (n, features), y (n,), user i's from starts[i] to starts[i + 1]; k of them train, those at users[j],
-// with the keys orders[j] and dropout[j], and leave row rows[j] of deltas (., size).
+// with the keys orders[j] and dropout[j], and leave row j of deltas (k, size). next: the j that nobody has taken yet.
 struct Users {
   const float* x;
   const void* y;
-  const int64_t *starts, *users, *rows;
+  const int64_t *starts, *users;
   const uint64_t *orders, *dropout;
   int64_t k;
   float* deltas;
+  std::atomic<int64_t>* next;
 };
 
 }  // extern "C"
@@ -80,7 +82,7 @@ class Trainer {
       for (int64_t at = 0; at < count; at += p.batch, ++c.moment.place)
         step(u, order + at, std::min(p.batch, count - at), loss);
     }
-    float* delta = u.deltas + u.rows[j] * p.size;
+    float* delta = u.deltas + j * p.size;
     for (int64_t i = 0; i < c.parameters.size; ++i) weights[i] -= start[i];
     for (const auto& layer : layers) layer->unpack(weights, delta);
   }
@@ -163,13 +165,14 @@ extern "C" {
 // Bytes of memory that `train` needs.
 int64_t workspace(const Problem* p) { return Trainer(*p, nullptr).bytes(); }
 
-// memory: as many bytes as `workspace` says, at the start of a cache line, not shared with another call.
+// Trains users that no other call has taken, until there are none. memory: as many bytes as `workspace` says, at the
+// start of a cache line, not shared with another call.
 void train(const Problem* p, const Users* u, char* memory) {
   Trainer trainer(*p, memory);
   const CrossEntropy cross_entropy(u->y, p->outputs);
   const Logistic logistic(u->y);
   const Loss& loss = p->loss == LOGISTIC ? static_cast<const Loss&>(logistic) : cross_entropy;
-  for (int64_t j = 0; j < u->k; ++j) trainer.train(*u, j, loss);
+  for (int64_t j; (j = (*u->next)++) < u->k;) trainer.train(*u, j, loss);
 }
 
 // What tests compare with numpy's.
