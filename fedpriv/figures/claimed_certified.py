@@ -31,7 +31,7 @@ def all_counterexamples() -> list[Counterexample]:
     return [example for paper in papers for example in paper.counterexamples()]
 
 
-def draw(folder: Path) -> Path:
+def draw(folder: Path, profile: str = "quick") -> Path:
     """Write claimed_certified.csv and figure.png into `folder`; returns the picture's path."""
     examples = all_counterexamples()
     folder.mkdir(parents=True, exist_ok=True)

@@ -27,6 +27,7 @@ from fedpriv.figures import (
     averaging_error,
     claimed_certified,
     claimed_noise,
+    clipping_overhead,
     error_tradeoff,
     excess_risk,
     gallery,
@@ -66,19 +67,13 @@ def experiment(*names: str, draw: Callable[..., None], **how: Any) -> Make:
     return make
 
 
-def group_sizes(folder: Path, profile: str) -> bool:
-    """Fig. 2, which needs no training."""
-    return group_privacy.draw(folder, profile).exists()
+def computed(draw: Callable[[Path, str], Path]) -> Make:
+    """A figure that needs no runs."""
 
+    def make(folder: Path, profile: str) -> bool:
+        return draw(folder, profile).exists()
 
-def claims(folder: Path, profile: str) -> bool:
-    """Counterexamples of all papers, which need no training."""
-    return claimed_certified.draw(folder).exists()
-
-
-def bounds(folder: Path, profile: str) -> bool:
-    """Hu et al., Lemma 6 beside what it bounds, on records that need no folder."""
-    return optimality_gap.draw(folder, profile).exists()
+    return make
 
 
 def timing(name: str, draw: Callable[..., None]) -> Make:
@@ -141,8 +136,8 @@ LOGISTIC, NETWORK = (
 )
 
 FIGURES: dict[str, Make] = {
-    "claimed_certified": claims,
-    "uldp_fl/fig2": group_sizes,
+    "claimed_certified": computed(claimed_certified.draw),
+    "uldp_fl/fig2": computed(group_privacy.draw),
     "uldp_fl/fig4_embedded": uldp("fig4_embedded", title="breast cancer, 50 users, zipf"),
     "uldp_fl/fig4": uldp("fig4", title="creditcard", cell=users),
     "uldp_fl/fig5": uldp("fig5", "fig5_10000", title="MNIST", metric="loss", cell=users),
@@ -154,7 +149,8 @@ FIGURES: dict[str, Make] = {
     "uldp_fl/fig11": timing("fig11", protocol_time.phases),
     "uldp_fl/fig12": timing("fig12", protocol_time.growth),
     "uldp_fl/fig13": record_shares.draw,
-    "hu/theory": bounds,
+    "uldp_fl/theorem6": computed(clipping_overhead.draw),
+    "hu/theory": computed(optimality_gap.draw),
     "hu/fig3": experiment("hu/fig3", draw=noisy_steps.convergence, second="train_loss", title=LOGISTIC),
     "hu/fig4": experiment("hu/fig4", draw=noisy_steps.convergence, second="gradient_norm", title=NETWORK),
     "hu/fig5": experiment("hu/fig5", draw=noisy_steps.comparison, second="train_loss", title=LOGISTIC),
@@ -194,6 +190,7 @@ DEFAULT = (
     "claimed_certified",
     "uldp_fl/fig2",
     "uldp_fl/fig4_embedded",
+    "uldp_fl/theorem6",
     "hu/theory",
     "secured_fl/claims",
     "secured_fl/leakage",

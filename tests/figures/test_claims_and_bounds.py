@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from fedpriv.figures import claimed_certified, optimality_gap
+from fedpriv.figures import claimed_certified, clipping_overhead, optimality_gap
 
 
 def read(path):
@@ -73,3 +73,20 @@ def test_bounds_are_above_what_they_bound(tmp_path, monkeypatch):
     for row in rows:
         assert 0 < float(row["measured"]) < float(row["bound"])
         assert float(row["printed"]) < float(row["bound"])
+
+
+def test_weights_by_records_do_not_lower_the_bias_of_clipping(tmp_path, monkeypatch):
+    """Uldp-FL, Theorem 6 and section 4.1: the terms bound what is measured, and the sixth is larger, not smaller."""
+    monkeypatch.setitem(clipping_overhead.SIZES, "quick", (8, 60, 2))
+    monkeypatch.setattr(clipping_overhead, "NOISES", (1.0, 5.0))
+    assert clipping_overhead.draw(tmp_path).stat().st_size > 10_000
+    rows = read(tmp_path / "clipping_overhead.csv")
+    assert len(rows) == 2 * 6 + 2
+    for row in rows:
+        for term in ("noise", "sampling", "clipping"):
+            assert 0 <= float(row[f"{term}_measured"]) <= float(row[term])
+    by_weights = {(float(row["clip"]), row["by_records"]): row for row in rows if row["noise_multiplier"] == "5.0"}
+    for clip in clipping_overhead.CLIPS:
+        equal, by_records = by_weights[clip, "False"], by_weights[clip, "True"]
+        for quantity in ("clipping", "clipping_measured"):
+            assert float(equal[quantity]) < float(by_records[quantity])
