@@ -10,7 +10,7 @@ import pytest
 from interrupted import WORDS, Death, certified, child, cost, dies_in, expected, go, watched
 from runs import experiment
 
-from fedpriv.begun import Begun
+from fedpriv.begun import Begun, attempts, held
 from fedpriv.errors import FedprivError
 from fedpriv.results import RunFolder
 from fedpriv.simulation import DivergedError
@@ -157,6 +157,20 @@ def test_half_a_line_was_no_beginning(tmp_path):
         begun.append(2)
     with Begun(tmp_path) as begun:
         assert begun.attempts == {1: 2, 2: 1}
+
+
+def test_what_was_begun_can_be_read_while_a_process_writes_it(tmp_path):
+    assert attempts(tmp_path) == {}
+    assert not held(tmp_path)
+    with Begun(tmp_path) as begun:
+        assert held(tmp_path)
+        assert attempts(tmp_path) == {}
+        for number in (1, 1, 2):
+            begun.append(number)
+        with open(tmp_path / "begun.csv", "a") as file:
+            file.write("2")  # of which the end is on its way
+        assert attempts(tmp_path) == {1: 2, 2: 1}
+    assert not held(tmp_path)
 
 
 def test_what_was_begun_is_on_the_disk(tmp_path, monkeypatch):

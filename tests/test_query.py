@@ -26,6 +26,11 @@ def test_nobody_is_sent_numbers_that_are_not_finite(number):
         QUERY.broadcast_kind.check(Broadcast({"params": np.array([0.0, number])}))
 
 
+def test_a_query_follows_none_that_failed_unless_it_says_so():
+    """Methods that train whole silos train longer after one."""
+    assert QUERY.again == 0
+
+
 def test_silos_are_told_of_as_many_as_the_noise_is_for():
     """And of any number where noise that is too much is taken out."""
     told = Summed(SILOS[:2])
