@@ -1,5 +1,6 @@
 """Folders that were damaged, that two want, whose disk is full, whose process was asked to end."""
 
+import contextlib
 import errno
 import json
 import os
@@ -237,14 +238,38 @@ def test_a_failure_that_cannot_be_recorded_is_still_told(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("*.tmp"))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_cannot_be_written(broken):
-    broken.chmod(0o500)
+@contextlib.contextmanager
+def read_only(folder):
+    """For root, whom permissions do not stop, as a disk that is mounted so."""
+    if os.geteuid():
+        folder.chmod(0o500)
+        try:
+            yield
+        finally:
+            folder.chmod(0o700)
+        return
+    mounted = []
     try:
-        done = run(f"resume={broken}", cwd=broken.parent)
+        for how in (["--bind", folder], ["-o", "remount,bind,ro"]):
+            if subprocess.run(["mount", *how, folder], capture_output=True, check=False).returncode:
+                pytest.skip("nothing can be mounted here")
+            mounted = [folder]
+        yield
     finally:
-        broken.chmod(0o700)
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+        for place in mounted:
+            subprocess.run(["umount", place], check=True)
+
+
+def test_a_folder_that_cannot_be_written(broken, whole):
+    """Nothing there changes, and once it can be written the run goes on."""
+    files = {path.name: path.read_bytes() for path in broken.iterdir() if path.is_file()}
+    with read_only(broken):
+        for words in ([f"resume={broken}"], [*TINY, f"hydra.run.dir={broken}/new"]):
+            done = run(*words, cwd=broken.parent)
+            assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+            assert str(broken) in done.stderr
+    assert {path.name: path.read_bytes() for path in broken.iterdir() if path.is_file()} == files
+    goes_on(broken, whole)
 
 
 def test_two_begin_in_one_folder_and_one_of_them_runs(tmp_path):
