@@ -94,6 +94,17 @@ def test_scopes_are_maximised_and_events_without_one_touch_all():
     assert row(ledger).certified > alone(b, everywhere)
 
 
+def test_compositions_are_what_a_unit_of_each_scope_meets():
+    """Equal events are counted together, and those without a scope are met in all."""
+    ledger = Ledger(Rdp())
+    ledger.record([SERVER, replace(MODEL, scope="a"), replace(MODEL, scope="b", certified=GAUSSIAN)], 2)
+    ledger.record([replace(SERVER, assumptions=("others",)), replace(MODEL, certified=FIXED)])
+    assert ledger.compositions() == {
+        ("server", "user", ADD_REMOVE, 1): [[(GAUSSIAN, 3)]],
+        ("released model", "user", ADD_REMOVE, 1): [[(FIXED, 1), (SAMPLED, 2)], [(FIXED, 1), (GAUSSIAN, 2)]],
+    }
+
+
 def test_units_and_adjacencies_are_apart():
     ledger = Ledger(RdpAndPld())
     half = dp.GaussianDpEvent(2.5)

@@ -118,7 +118,10 @@ def test_a_ledger_certifies_the_worse_of_one_silo_and_several():
     many = [[(dp.PoissonSampledDpEvent(0.9, dp.GaussianDpEvent(100.0)), 1)]] * 2
     together = group_pld(many[0], 40, 1e-5)
     assert certified(many, 40)["pld"] == split_epsilon(many, 40, 1e-5) > together
+    assert certified(many, 2)["pld"] == split_epsilon(many, 2, 1e-5) > group_pld(many[0], 2, 1e-5)
     # without sampling the worst split is known exactly
+    little = [[(dp.GaussianDpEvent(1000.0), 1)]] * 2
+    assert certified(little, 2)["pld"] == group_pld(little[0], 2, 1e-5) < 0.01
     whole = [[(dp.GaussianDpEvent(100.0), 1)]] * 2
     assert certified(whole, 40)["pld"] == group_pld(whole[0], 40, 1e-5) < split_epsilon(whole, 40, 1e-5)
     assert certified(many[:1], 40)["pld"] == together
