@@ -46,14 +46,14 @@ class TruncatedNegativeBinomial:
     def draw(self, uniform: Callable[[], float]) -> int:
         """One number, by inversion of `uniform`'s value in [0, 1)."""
         left, number = uniform(), 1
-        if self.gamma == 1:
-            return 1
+        if self.mean == 1:
+            return number
         miss = 1 - self.gamma
-        one = miss / -math.log(self.gamma)
+        chance = miss / -math.log(self.gamma)
         if self.shape:
-            one = self.shape * miss / math.expm1(-self.shape * math.log(self.gamma))
-        chance = one
-        while left >= chance and chance > 0:
+            chance = self.shape * miss / math.expm1(-self.shape * math.log(self.gamma))
+        # Beyond the mean chances fall: one that is lost in rounding is the last.
+        while left >= chance and (number < self.mean or left - chance < left):
             left -= chance
             chance *= miss * (number + self.shape) / (number + 1)
             number += 1

@@ -41,6 +41,15 @@ def test_numbers_have_the_distribution_that_is_accounted(mean, shape):
     np.testing.assert_allclose(found, np.array(relative) * found[0], atol=2 / cells)
 
 
+@pytest.mark.parametrize(("mean", "shape"), NUMBERS)
+def test_every_chance_gives_a_number(mean, shape):
+    """Also the largest, beside which a number's probability is less than rounding."""
+    number = TruncatedNegativeBinomial(mean, shape)
+    assert number.draw(lambda: 0.0) == 1
+    assert number._mean(number.gamma) == pytest.approx(mean, rel=1e-9)
+    assert 10 * mean < number.draw(lambda: float(np.nextafter(1, 0))) < 200 * mean
+
+
 def test_the_smaller_the_shape_the_less_is_paid_for_the_same_mean():
     curve = rdp_curve([(GaussianDpEvent(2.0), 3)], "add/remove", ORDERS)
     costs = [
@@ -48,3 +57,10 @@ def test_the_smaller_the_shape_the_less_is_paid_for_the_same_mean():
         for shape in (0, 0.5, 1, 2)
     ]
     assert all(one < other for one, other in itertools.pairwise(costs))
+
+
+@pytest.mark.parametrize("shape", [0, 1, 2])
+def test_one_run_for_certain_costs_what_it_costs(shape):
+    number = TruncatedNegativeBinomial(1, shape)
+    assert number.gamma == 1
+    assert {number.draw(lambda chance=chance: chance) for chance in (0.0, 0.5, 0.999999)} == {1}

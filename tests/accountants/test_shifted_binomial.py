@@ -35,6 +35,7 @@ def test_epsilon_is_the_inverse_of_delta_and_the_loss_distribution_agrees():
     assert epsilon_of_one(10_000, 20, delta) == pytest.approx(1.0, abs=1e-6)
     assert 1.0 <= shifted_epsilon(10_000, {20: 1}, delta) < 1.0 + 3e-4
     assert math.isinf(epsilon_of_one(10, 20, 1e-5))
+    assert epsilon_of_one(10_000, 20, shifted_delta(10_000, 20, 0.2)) == pytest.approx(0.2, abs=1e-8)
 
 
 @given(st.integers(2, 5000), st.floats(0, 1))
