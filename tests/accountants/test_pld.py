@@ -116,6 +116,29 @@ def test_many_different_events_compose():
     assert Pld().epsilons([(nested, 1)], ADD_REMOVE)["pld"] == pytest.approx(together, rel=1e-9)
 
 
+def test_whole_and_sampled_releases_compose_to_what_dp_accounting_finds():
+    runs = [(dp.GaussianDpEvent(5.0), 10), (release(0.1, 2.0), 50)]
+    oracle = dp.pld.PLDAccountant(dp.NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-4)
+    for event, count in runs:
+        oracle.compose(event, count)
+    together = Pld().epsilons(runs, ADD_REMOVE)["pld"]
+    assert together == pytest.approx(oracle.get_epsilon(1e-5), abs=2e-3)
+    assert together > max(Pld().epsilons([run], ADD_REMOVE)["pld"] for run in runs) + 0.1
+
+
+def test_sampling_costs_no_more_than_none_however_coarse_the_interval():
+    for count in (1, 100):
+        whole = gaussian_epsilon(math.sqrt(count) / 5)
+        coarse = pld(release(0.9999, 5.0), count, value_discretization_interval=1.0)
+        assert coarse == pytest.approx(whole, rel=1e-9)  # more by rounding to the interval
+
+
+def test_a_pair_of_records_costs_more_than_one_and_as_a_group_of_two():
+    runs = [(release(0.1, 5.0), 100)]
+    one, pair = (Pld().epsilons(runs, ADD_REMOVE, size)["pld"] for size in (1, 2))
+    assert pair == module.group_pld(runs, 2, 1e-5) > 1.5 * one
+
+
 def test_a_coarser_interval_is_looser_and_still_valid():
     fine, coarse = pld(release(0.3, 5.0), 100), pld(release(0.3, 5.0), 100, value_discretization_interval=1e-2)
     assert fine < coarse < fine * 1.01
