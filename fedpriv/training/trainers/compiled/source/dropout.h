@@ -29,8 +29,8 @@ class Dropout final : public Layer {
  public:
   Dropout(Context& c, Words& words, const Names& names, int64_t ordinal, int64_t features, int64_t area, bool half,
           int32_t threshold, float scale)
-      : c(c), words(words), names(names), ordinal(ordinal), m(features), row(padded(m)), area(area), v_row(padded(m * area)), half(half),
-        threshold(threshold), scale(scale) {
+      : c(c), words(words), names(names), ordinal(ordinal), m(features), row(padded(m)), area(area),
+        v_row(padded(m * area)), half(half), threshold(threshold), scale(scale) {
     words.widest = std::max(words.widest, row);
     c.gradients.need(v_row + LANES);
   }

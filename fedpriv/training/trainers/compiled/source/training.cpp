@@ -101,6 +101,7 @@ class Trainer {
   }
 
   void begin() {
+    std::fill_n(x, p.rows * padded(n) + LANES, 0.0f);
     std::fill_n(start, c.parameters.size, 0.0f);
     std::fill_n(correction, c.parameters.size, 0.0f);
     const float *from = p.start, *also = p.correction;
