@@ -43,8 +43,8 @@ class Convolution final : public Layer {
   float* backward(float* g, int64_t rows) override {
     float *below = c.gradients.other(g), *target = c.parameters.target;
     const float scale = c.parameters.scale, *w = c.parameters.weights + weights;
-    // What is skipped is zero times a number, which counts where that is not finite: where it is a weight, it arrives
-    // anyway; where it is x, so.
+    // Skipped are products with zero, which are zero unless the other factor is not finite. A weight that is not stays
+    // so, and arrives; of x that is not, the sum begins with NaN.
     std::fill_n(dweights, m * patches.size(), patches.nothing(rows));
     for (int64_t r = 0; r < rows; ++r) {
       if (!lowest) patches.clear();
@@ -149,5 +149,5 @@ class Convolution final : public Layer {
   float *sums, *dweights;
   int32_t* corners;  // of the patch below each place of each window
   int64_t* places;   // of a patch's numbers in a row of weights
-  const float** rows_of;
+  const float** rows_of;  // (kernel.height, vectors of sums): where the planes begin that a row of a patch meets
 };

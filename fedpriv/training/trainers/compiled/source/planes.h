@@ -72,7 +72,7 @@ class Planes {
         std::copy_n(x + i * sides.width, sides.width, frame + (i + zeros.height) * width + zeros.width);
       x = frame;
     }
-    step.width == 2 ? deal(x, 2) : deal(x, step.width);
+    step.width == 2 ? deal(x, 2) : deal(x, step.width);  // a constant becomes shuffles of vectors
   }
 
   inline __attribute__((always_inline)) void deal(const float* x, int64_t ways) const {
