@@ -26,7 +26,8 @@ class Convolution final : public Layer {
         corners[p * parts * LANES + i] = patches.corner(line + i / out.width * g.step().height,
                                                         column + i % out.width * g.step().width);
       for (int64_t i = 0; i < kernel.height * parts; ++i)
-        rows_of[(i / parts * window + p) * parts + i % parts] = planes.row(line + i / parts, column) + i % parts * LANES;
+        rows_of[(i / parts * window + p) * parts + i % parts] =
+            planes.row(line + i / parts, column) + i % parts * LANES;
     }
   }
 

@@ -9,7 +9,7 @@ struct Sides {
   friend Sides operator*(Sides a, Sides b) { return {a.height * b.height, a.width * b.width}; }
 };
 
-// Of a convolution and the maxima over windows of its results, side by side. sides, zeros: of what it reads, and around.
+// Of a convolution, and of the maxima over windows of its results. sides, zeros: of what it reads, and around that.
 struct Geometry {
   int64_t inputs, outputs;
   Sides sides, kernel, stride, zeros, window;
