@@ -15,8 +15,8 @@ enum Kind : int64_t { DENSE, RELU, GROUP_NORM, DROPOUT, CONVOLUTION };
 enum LossKind : int64_t { CROSS_ENTROPY, LOGISTIC };
 
 // A layer of features, or on channels of images (sides 1 x 1: none). flag: whether a Dense or Convolution is biased, a
-// GroupNorm affine, a Dropout of probability 1/2. number, threshold: a Dropout's ordinal and threshold. real: its scale,
-// or a GroupNorm's epsilon.
+// GroupNorm affine, a Dropout of probability 1/2. number, threshold: a Dropout's ordinal and threshold. real: a
+// Dropout's scale, a GroupNorm's epsilon.
 struct LayerSpec {
   int64_t kind, flag, number, threshold;
   double real;
