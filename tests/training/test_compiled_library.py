@@ -112,7 +112,18 @@ def test_no_compiler_is_an_error_of_its_own(no_compiler):
 
 def test_the_source_belongs_to_the_package():
     names = {entry.name for entry in importlib.resources.files(module.__package__).joinpath("source").iterdir()}
-    assert {"training.cpp", "vectors.h", "products.h", "draws.h", "network.h", "dense.h", "images.h"} <= names
+    assert {
+        "training.cpp",
+        "vectors.h",
+        "products.h",
+        "draws.h",
+        "network.h",
+        "dense.h",
+        "images.h",
+        "planes.h",
+        "patches.h",
+        "tiles.h",
+    } <= names
 
 
 def test_bits_do_not_hang_on_threads_of_torch():

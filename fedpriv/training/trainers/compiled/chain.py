@@ -16,10 +16,10 @@ from torch import nn
 from fedpriv.tasks import BinaryClassification, Classification, Task
 from fedpriv.training.random_words import name_of, threshold
 from fedpriv.training.trainers.buffers import epochs_a_word, own_words, shared_words
-from fedpriv.training.trainers.compile_layers import Link, compile_layers, pair
+from fedpriv.training.trainers.compile_layers import Link, compile_layers
 from fedpriv.training.trainers.layers.convolution import output_sides, paddings
 
-DENSE, RELU, GROUP_NORM, DROPOUT, CONVOLUTION, MAX_POOL, FLATTEN = range(7)
+DENSE, RELU, GROUP_NORM, DROPOUT, CONVOLUTION = range(5)
 CROSS_ENTROPY, LOGISTIC = range(2)
 LOSSES: dict[type[Task], tuple[int, type[np.generic]]] = {
     Classification: (CROSS_ENTROPY, np.int64),
@@ -29,7 +29,7 @@ LOSSES: dict[type[Task], tuple[int, type[np.generic]]] = {
 
 
 class Sides(ctypes.Structure):
-    """As in images.h."""
+    """As in planes.h."""
 
     _fields_ = (("height", ctypes.c_int64), ("width", ctypes.c_int64))
 
@@ -38,75 +38,78 @@ class LayerSpec(ctypes.Structure):
     """As in training.cpp."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("kind", "inputs", "outputs", "flag", "number", "threshold")),
+        *((name, ctypes.c_int64) for name in ("kind", "flag", "number", "threshold")),
         ("real", ctypes.c_double),
-        *((name, Sides) for name in ("sides", "kernel", "stride", "zeros")),
+        *((name, ctypes.c_int64) for name in ("inputs", "outputs")),  # from here on, `Geometry` of planes.h
+        *((name, Sides) for name in ("sides", "kernel", "stride", "zeros", "window")),
     )
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a layer reads: `width` features, or channels of images with `sides`; whether it is the records themselves;
-    and how many layers before it draw random numbers."""
+    """What a layer reads: `width` features, or channels of images with `sides`; and how many layers before it draw
+    random numbers."""
 
     width: int
     sides: tuple[int, ...] = (1, 1)
-    records: bool = False
     drawing: int = 0
 
     def spec(self, kind: int, outputs: int | None = None, **others: Any) -> LayerSpec:
         """The layer that reads it."""
-        return LayerSpec(kind, self.width, outputs or self.width, sides=Sides(*self.sides), **others)
+        return LayerSpec(kind, inputs=self.width, outputs=outputs or self.width, sides=Sides(*self.sides), **others)
 
 
-Made = tuple[LayerSpec, Place]
-"""A layer, and what the next one reads, up to its count of drawing layers."""
+Made = tuple[list[LayerSpec], Place]
+"""What is computed, and what the next layer reads, up to its count of drawing layers."""
 
 
-def _dense(leaf: Any, x: Place) -> Made:
-    return x.spec(DENSE, leaf.out_features, flag=leaf.bias is not None), Place(leaf.out_features)
+def _dense(link: Link, x: Place) -> Made:
+    leaf: Any = link.module
+    return [x.spec(DENSE, leaf.out_features, flag=leaf.bias is not None)], Place(leaf.out_features)
 
 
-def _relu(_: Any, x: Place) -> Made:
-    return x.spec(RELU), x
+def _relu(_: Link, x: Place) -> Made:
+    return [x.spec(RELU)], x
 
 
-def _group_norm(leaf: Any, x: Place) -> Made:
-    return x.spec(GROUP_NORM, flag=leaf.affine, real=leaf.eps), x
+def _group_norm(link: Link, x: Place) -> Made:
+    leaf: Any = link.module
+    return [x.spec(GROUP_NORM, flag=leaf.affine, real=leaf.eps)], x
 
 
-def _dropout(leaf: Any, x: Place) -> Made:
+def _dropout(link: Link, x: Place) -> Made:
+    leaf: Any = link.module
     half, scale = leaf.p == 0.5, 1 / (1 - leaf.p) if leaf.p < 1 else 0.0
     limit = -1 if half else threshold(leaf.p)
-    return x.spec(DROPOUT, flag=half, number=x.drawing, threshold=limit, real=scale), x
+    return [x.spec(DROPOUT, flag=half, number=x.drawing, threshold=limit, real=scale)], x
 
 
-def _convolution(leaf: Any, x: Place) -> Made:
-    kernel, stride, zeros = Sides(*leaf.kernel_size), Sides(*leaf.stride), Sides(*paddings(leaf))
+def _convolution(link: Link, x: Place) -> Made:
+    """With the maxima that are taken of it: ReLU and dropout of whole channels between the two do the same after them,
+    since neither changes which number of a window is largest."""
+    leaf: Any = link.module
     made = x.spec(
         CONVOLUTION,
         leaf.out_channels,
         flag=leaf.bias is not None,
-        number=x.records,
-        kernel=kernel,
-        stride=stride,
-        zeros=zeros,
+        kernel=Sides(*leaf.kernel_size),
+        stride=Sides(*leaf.stride),
+        zeros=Sides(*paddings(leaf)),
+        window=Sides(*link.pool),
     )
-    return made, Place(leaf.out_channels, output_sides(leaf, x.sides))
+    height, width = (side // part for side, part in zip(output_sides(leaf, x.sides), link.pool))
+    return [made], Place(leaf.out_channels, (height, width))
 
 
-def _max_pool(leaf: Any, x: Place) -> Made:
-    window = pair(leaf.kernel_size)
-    sides = tuple(side // part for side, part in zip(x.sides, window))
-    return x.spec(MAX_POOL, kernel=Sides(*window)), Place(x.width, sides)
+def _max_pool(_: Link, x: Place) -> Made:
+    return [], x  # the convolution before it has done it
 
 
-def _flatten(_: Any, x: Place) -> Made:
-    features = x.width * math.prod(x.sides)
-    return x.spec(FLATTEN, features), Place(features)
+def _flatten(_: Link, x: Place) -> Made:
+    return [], Place(x.width * math.prod(x.sides))  # images lie as their features do
 
 
-Kinds = dict[type[nn.Module], Callable[[Any, Place], Made]]
+Kinds = dict[type[nn.Module], Callable[[Link, Place], Made]]
 
 ON_FEATURES: Kinds = {nn.Linear: _dense, nn.ReLU: _relu, nn.GroupNorm: _group_norm, nn.Dropout: _dropout}
 ON_IMAGES: Kinds = {
@@ -118,33 +121,38 @@ ON_IMAGES: Kinds = {
 }
 
 
-_known: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], ctypes.Array[LayerSpec] | None]] = WeakKeyDictionary()
+@dataclass(frozen=True)
+class Chain:
+    """The layers of a network, and how many outputs the last one has."""
+
+    layers: ctypes.Array[LayerSpec]
+    outputs: int
 
 
-def known_specs(model: nn.Module, shape: tuple[int, ...]) -> ctypes.Array[LayerSpec] | None:
+_known: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], Chain | None]] = WeakKeyDictionary()
+
+
+def known_chain(model: nn.Module, shape: tuple[int, ...]) -> Chain | None:
     """The layers of a network on records of `shape`, or None if one of them is not compiled; found once."""
     known = _known.setdefault(model, {})
     if shape not in known:
         links = compile_layers(model, shape)
-        specs = None if links is None else _layer_specs(links, shape)
-        known[shape] = None if specs is None else (LayerSpec * len(specs))(*specs)
+        known[shape] = None if links is None else _chain(links, shape)
     return known[shape]
 
 
-def _layer_specs(links: Sequence[Link], shape: tuple[int, ...]) -> list[LayerSpec] | None:
-    if type(links[0].module) is nn.Flatten:
-        links, shape = links[1:], (math.prod(shape),)
-    kinds, x = (ON_IMAGES, Place(shape[0], shape[1:], True)) if len(shape) == 3 else (ON_FEATURES, Place(shape[0]))
-    specs = []
+def _chain(links: Sequence[Link], shape: tuple[int, ...]) -> Chain | None:
+    kinds, x = ON_IMAGES if len(shape) > 1 else ON_FEATURES, Place(shape[0], shape[1:] or (1, 1))
+    specs: list[LayerSpec] = []
     for link in links:
         make = kinds.get(type(link.module))
         if make is None:
             return None
-        spec, read = make(link.module, x)
-        specs.append(spec)
-        x = replace(read, records=False, drawing=x.drawing + link.draws)
-        kinds = ON_FEATURES if spec.kind == FLATTEN else kinds
-    return specs
+        computed, read = make(link, x)
+        specs += computed
+        x = replace(read, drawing=x.drawing + link.draws)
+        kinds = ON_FEATURES if type(link.module) is nn.Flatten else kinds
+    return Chain((LayerSpec * len(specs))(*specs), x.width)
 
 
 @lru_cache(maxsize=64)

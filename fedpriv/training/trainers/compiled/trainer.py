@@ -19,8 +19,8 @@ from fedpriv.training.trainers.compiled.chain import (
     DROPOUT,
     LOGISTIC,
     LOSSES,
-    LayerSpec,
-    known_specs,
+    Chain,
+    known_chain,
     word_names,
 )
 from fedpriv.training.trainers.compiled.library import library
@@ -74,11 +74,11 @@ class Compiled(BlockTrainer):
     """Trains blocks of any users, on `execution.workers` threads, each of which takes the next user until none is left:
     those with most records come first, so all end at about the same time."""
 
-    def __init__(self, problem: LocalProblem, layers: ctypes.Array[LayerSpec]) -> None:
+    def __init__(self, problem: LocalProblem, chain: Chain) -> None:
         loaded = library()
         assert loaded is not None
         self.problem, self.loaded = problem, loaded
-        self.layers = layers
+        self.layers, self.outputs = chain.layers, chain.outputs
         self.loss, self.labels = LOSSES[type(problem.task)]
         self.start = np.ascontiguousarray(problem.start.numpy())
         correction = problem.correction
@@ -102,9 +102,8 @@ class Compiled(BlockTrainer):
 
     def _checked(self, y: np.ndarray) -> np.ndarray:
         """Raises IndexError for a class that the network does not have: it would be written beside the outputs."""
-        classes = self.layers[-1].outputs
-        if self.loss == CROSS_ENTROPY and len(y) and not 0 <= int(y.min()) <= int(y.max()) < classes:
-            raise IndexError(f"labels from {y.min()} to {y.max()} for a network of {classes} outputs")
+        if self.loss == CROSS_ENTROPY and len(y) and not 0 <= int(y.min()) <= int(y.max()) < self.outputs:
+            raise IndexError(f"labels from {y.min()} to {y.max()} for a network of {self.outputs} outputs")
         return y
 
     def _train(self, users: Users, *, x: np.ndarray, y: np.ndarray, deltas: np.ndarray) -> None:
@@ -122,7 +121,7 @@ class Compiled(BlockTrainer):
             n_layers=len(self.layers),
             features=math.prod(self.problem.shape),
             size=len(self.start),
-            outputs=self.layers[-1].outputs,
+            outputs=self.outputs,
             loss=self.loss,
             epochs=recipe.epochs,
             batch=users.size,
@@ -167,8 +166,8 @@ class Compiled(BlockTrainer):
 def compiled(problem: LocalProblem) -> Compiled | None:
     """The trainer of the problem, or None where the problem or the machine is not one for it."""
     known = type(problem.task) in LOSSES and problem.recipe.optimizer.plain and problem.dtype == torch.float32
-    layers = known_specs(problem.model, problem.shape) if known and problem.start.device.type == "cpu" else None
-    if layers is None or library() is None:
+    chain = known_chain(problem.model, problem.shape) if known and problem.start.device.type == "cpu" else None
+    if chain is None or library() is None:
         return None
     margin = LOSSES[type(problem.task)][0] == LOGISTIC
-    return None if margin and layers[-1].outputs != 1 else Compiled(problem, layers)
+    return None if margin and chain.outputs != 1 else Compiled(problem, chain)

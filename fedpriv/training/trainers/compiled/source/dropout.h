@@ -23,16 +23,16 @@ struct Words {
   }
 };
 
-// Drops numbers of rows of `features` coins, each for `area` numbers of a row: 1, or an image's pixels, where whole
-// channels are dropped. In place; what is dropped is zero whatever it was.
+// Drops numbers of rows of `features` coins, each for the `area` numbers of a channel, or for one. In place; what is
+// dropped is zero whatever it was.
 class Dropout final : public Layer {
  public:
   Dropout(Context& c, Words& words, const Names& names, int64_t ordinal, int64_t features, int64_t area, bool half,
           int32_t threshold, float scale)
-      : c(c), words(words), names(names), ordinal(ordinal), m(features), row(padded(m)), area(area), half(half),
-        threshold(threshold), scale(scale) {
+      : c(c), words(words), names(names), ordinal(ordinal), m(features), row(padded(m)), area(area),
+        v_row(padded(m * area)), half(half), threshold(threshold), scale(scale) {
     words.widest = std::max(words.widest, row);
-    c.gradients.need(area * row);
+    c.gradients.need(v_row + LANES);
   }
 
   float* forward(float* x, int64_t rows) override { return masked(x, rows); }
@@ -48,16 +48,26 @@ class Dropout final : public Layer {
     const int32_t* word = words.draw(now, name, rows, m);
     const int bit = half ? int(coin % 32) : 0;
     for (int64_t r = 0; r < rows; ++r, word += row)
-      for (int64_t pixel = 0; pixel < area; ++pixel, v += row)
-        for (int64_t j = 0; j < row; j += LANES)
-          store(v + j, (load<ints>(word + j) << bit) > threshold ? load(v + j) * scale : vec{});
-    return v - rows * area * row;
+      area == 1 ? numbers(v + r * v_row, word, bit) : channels(v + r * v_row, word, bit);
+    return v;
+  }
+
+  void numbers(float* v, const int32_t* word, int bit) const {
+    for (int64_t j = 0; j < row; j += LANES)
+      store(v + j, (load<ints>(word + j) << bit) > threshold ? load(v + j) * scale : vec{});
+  }
+
+  void channels(float* v, const int32_t* word, int bit) const {
+    for (int64_t k = 0; k < m; ++k, v += area) {
+      const bool kept = int32_t(uint32_t(word[k]) << bit) > threshold;
+      for (int64_t j = 0; j < area; ++j) v[j] = kept ? v[j] * scale : 0;
+    }
   }
 
   Context& c;
   Words& words;
   const Names& names;
-  const int64_t ordinal, m, row, area;
+  const int64_t ordinal, m, row, area, v_row;
   const bool half;
   const int32_t threshold;
   const float scale;

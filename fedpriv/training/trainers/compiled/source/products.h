@@ -3,7 +3,7 @@
 #include "vectors.h"
 
 // The left factor, of n columns: element (i, k) lies at rows[i] + columns[k]. With the tables exchanged it is its own
-// transpose, and the patches of an image need no copy.
+// transpose.
 struct Left {
   const float* at;
   const int64_t *rows, *columns;

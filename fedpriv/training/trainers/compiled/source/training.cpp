@@ -11,17 +11,16 @@
 
 extern "C" {
 
-enum Kind : int64_t { DENSE, RELU, GROUP_NORM, DROPOUT, CONVOLUTION, MAX_POOL, FLATTEN };
+enum Kind : int64_t { DENSE, RELU, GROUP_NORM, DROPOUT, CONVOLUTION };
 enum LossKind : int64_t { CROSS_ENTROPY, LOGISTIC };
 
-// A layer of `inputs` to `outputs` features, or channels of images with the given sides (1 x 1: none). flag: whether a
-// Dense or Convolution is biased, a GroupNorm affine, a Dropout of probability 1/2. number: a Dropout's ordinal, or
-// whether a Convolution reads the records. threshold: a Dropout's. real: a Dropout's scale, a GroupNorm's epsilon.
-// zeros: around the image.
+// A layer of features, or on channels of images (sides 1 x 1: none). flag: whether a Dense or Convolution is biased, a
+// GroupNorm affine, a Dropout of probability 1/2. number, threshold: a Dropout's ordinal and threshold. real: a
+// Dropout's scale, a GroupNorm's epsilon.
 struct LayerSpec {
-  int64_t kind, inputs, outputs, flag, number, threshold;
+  int64_t kind, flag, number, threshold;
   double real;
-  Sides sides, kernel, stride, zeros;
+  Geometry of;
 };
 
 // What all users have in common. features: numbers of a record. start, correction: (size,) in torch's order, correction
@@ -60,7 +59,7 @@ class Trainer {
     }
     const int64_t size = c.parameters.size;
     start = c.memory.take<float>(size), weights = c.memory.take<float>(size), gradient = c.memory.take<float>(size);
-    correction = c.memory.take<float>(size), x = c.memory.take<float>(p.rows * padded(n));
+    correction = c.memory.take<float>(size), x = c.memory.take<float>(p.rows * padded(n) + LANES);
     c.gradients.one = c.memory.take<float>(p.rows * c.gradients.width);
     c.gradients.two = c.memory.take<float>(p.rows * c.gradients.width);
     words.at = c.memory.take<int32_t>(p.rows * words.widest);
@@ -89,25 +88,20 @@ class Trainer {
 
  private:
   std::unique_ptr<Layer> made(const LayerSpec& s, bool lowest) {
-    const int64_t pixels = s.sides.pixels();
+    const int64_t n = s.of.inputs, pixels = s.of.sides.pixels();
     switch (s.kind) {
-      case DENSE: return std::make_unique<Dense>(c, s.inputs, s.outputs, s.flag, lowest);
-      case RELU: return std::make_unique<ReLU>(c, pixels * padded(s.inputs));
-      case GROUP_NORM: return std::make_unique<GroupNorm>(c, s.inputs, float(s.real), s.flag);
-      case CONVOLUTION: {
-        const Strides from = s.number ? Strides::record(s.inputs, s.sides) : Strides::layer(s.inputs, s.sides);
-        return std::make_unique<Convolution>(c, s.inputs, s.outputs, s.sides, s.kernel, s.stride, s.zeros, from, s.flag,
-                                             lowest);
-      }
-      case MAX_POOL: return std::make_unique<MaxPool>(c, s.inputs, s.sides, s.kernel);
-      case FLATTEN: return std::make_unique<Flatten>(c, s.inputs, s.sides);
+      case DENSE: return std::make_unique<Dense>(c, n, s.of.outputs, s.flag, lowest);
+      case RELU: return std::make_unique<ReLU>(c, padded(n * pixels));
+      case GROUP_NORM: return std::make_unique<GroupNorm>(c, n, float(s.real), s.flag);
+      case CONVOLUTION: return std::make_unique<Convolution>(c, s.of, s.flag, lowest);
       default:
-        return std::make_unique<Dropout>(c, words, p.names, s.number, s.inputs, pixels, s.flag, int32_t(s.threshold),
+        return std::make_unique<Dropout>(c, words, p.names, s.number, n, pixels, s.flag, int32_t(s.threshold),
                                          float(s.real));
     }
   }
 
   void begin() {
+    std::fill_n(x, p.rows * padded(n) + LANES, 0.0f);
     std::fill_n(start, c.parameters.size, 0.0f);
     std::fill_n(correction, c.parameters.size, 0.0f);
     const float *from = p.start, *also = p.correction;

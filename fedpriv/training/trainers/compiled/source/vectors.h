@@ -4,15 +4,20 @@
 #include <cstring>
 
 // LANES: floats of a vector. A tile of a matrix product, TILE_ROWS x TILE_VECTORS sums, leaves registers for its
-// factors.
+// factors; so does one of a convolution, PATCH_ROWS x PATCH_VECTORS.
 #if defined(__AVX512F__)
+#include <immintrin.h>
 constexpr int LANES = 16, TILE_ROWS = 8, TILE_VECTORS = 2;
+constexpr int PATCH_ROWS = 5, PATCH_VECTORS = 4;
 #elif defined(__AVX2__)
 constexpr int LANES = 8, TILE_ROWS = 4, TILE_VECTORS = 2;
+constexpr int PATCH_ROWS = 5, PATCH_VECTORS = 2;
 #elif defined(__ARM_NEON)
 constexpr int LANES = 4, TILE_ROWS = 4, TILE_VECTORS = 4;
+constexpr int PATCH_ROWS = 5, PATCH_VECTORS = 4;
 #else
 constexpr int LANES = 4, TILE_ROWS = 4, TILE_VECTORS = 2;
+constexpr int PATCH_ROWS = 5, PATCH_VECTORS = 2;
 #endif
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "random words are halves of little-endian 64 bits");
 
@@ -43,6 +48,10 @@ inline ints lane_numbers() {
 
 // Lanes below n keep their value, the others are zero whatever they held.
 inline vec first(int64_t n, vec v) { return lane_numbers() < int32_t(n < LANES ? n : LANES) ? v : vec{}; }
+
+inline void store_first(int64_t n, float* p, vec v) {
+  store(p, lane_numbers() < int32_t(n < LANES ? n : LANES) ? v : load(p));
+}
 
 // The lower and the upper halves of two vectors, interleaved: a0 b0 a1 b1 ...
 template <int... I>
@@ -81,6 +90,31 @@ inline vec sums(vec (&rows)[LANES]) {
     for (int i = 0; i < half; ++i)
       rows[i] = All::low(rows[i], rows[i + half]) + All::high(rows[i], rows[i + half]);
   return rows[0];
+}
+
+inline float total(vec v) {
+  float sum = 0;
+  for (int i = 0; i < LANES; ++i) sum += v[i];
+  return sum;
+}
+
+// Puts the lanes of v that are not zero, NaN among them, side by side, and those of w beside them; returns how many
+// they are. Writes whole vectors.
+inline int64_t squeeze(vec v, ints w, float* values, int32_t* others) {
+#if defined(__AVX512F__)
+  const __mmask16 kept = _mm512_cmp_ps_mask((__m512)v, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+  store(values, _mm512_maskz_compress_ps(kept, (__m512)v));
+  store(others, _mm512_maskz_compress_epi32(kept, (__m512i)w));
+  return __builtin_popcount(kept);
+#else
+  int64_t count = 0;
+  for (int i = 0; i < LANES; ++i) {
+    values[count] = v[i];
+    others[count] = w[i];
+    count += v[i] != 0;
+  }
+  return count;
+#endif
 }
 
 inline vec square_roots(vec v) {
