@@ -157,6 +157,8 @@ class Conv2d(Convolution):
 class MaxPool2d(Layer[nn.MaxPool2d]):
     """Maximum over the positions p of a window; of equal values the first one gets the gradient, as in torch."""
 
+    keeps_output = True
+
     def bind(self) -> Tensor:
         self.positions = self.x.unbind(1)
         self.maximum = self.context.like("y", self.positions[0])
