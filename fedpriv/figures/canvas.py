@@ -16,7 +16,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
-__all__ = ["Axes", "Figure", "Line2D", "MaxNLocator", "PlainLog", "ScaledTranslation", "plt", "savable"]
+__all__ = ["MARKERS", "Axes", "Figure", "Line2D", "MaxNLocator", "PlainLog", "ScaledTranslation", "plt", "savable"]
+
+MARKERS = "os^Dv<>pXP*h"
+"""Of lines, by their number: they tell lines apart where colours do not, in print or to the colour-blind."""
 
 matplotlib.rcParams.update({"pdf.fonttype": 42, "ps.fonttype": 42})
 

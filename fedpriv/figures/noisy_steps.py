@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.figures.canvas import Axes, Figure, plt
+from fedpriv.figures.canvas import MARKERS, Axes, Figure, plt
 from fedpriv.figures.runs import Run, deviation, mean_and_std
 from fedpriv.tables.groups import only_group
 
@@ -105,7 +105,8 @@ def _grid(columns: int, title: str) -> tuple[Figure, np.ndarray]:
 
 def _curve(axis: Axes, runs: list[Run], metric: str, *, label: str) -> None:
     curve = mean_and_std([run.metrics for run in only_group(runs).runs], metric)
-    (line,) = axis.plot(curve.index, curve["mean"], label=label, lw=1.3)
+    marker = MARKERS[len(axis.lines)]
+    (line,) = axis.plot(curve.index, curve["mean"], label=label, lw=1.3, marker=marker, ms=3, markevery=0.1)
     low, high = curve["mean"] - curve["std"], curve["mean"] + curve["std"]
     axis.fill_between(curve.index, low, high, color=line.get_color(), alpha=0.2, lw=0)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedpriv.data import cifar10, femnist
 from fedpriv.data.leaf import LeafFolder
-from fedpriv.figures.canvas import plt
+from fedpriv.figures.canvas import MARKERS, plt
 from fedpriv.figures.quick import profile_words
 from fedpriv.figures.runs import Run, find_runs, mean_and_std, run_command
 from fedpriv.figures.tables import write_table
@@ -65,10 +65,10 @@ def by_iterations(folder: Path, profile: str) -> bool:
         return False
     runs = find_runs([folder])
     figure, axis = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
-    for preset in sorted({run.config["aggregation"]["preset"] for run in runs}):
+    for marker, preset in zip(MARKERS, sorted({run.config["aggregation"]["preset"] for run in runs})):
         here = [run for run in runs if run.config["aggregation"]["preset"] == preset]
         curve = mean_and_std([run.metrics for run in here], here[0].metric)
-        axis.plot(curve.index, curve["mean"], label=f"I = {preset.removeprefix('tuned_')}")
+        axis.plot(curve.index, curve["mean"], marker=marker, ms=4, label=f"I = {preset.removeprefix('tuned_')}")
     axis.set(xlabel="round", ylabel="test accuracy")
     axis.set_title(f"{title(runs[0])}, 9 peers", fontsize=10)
     axis.grid(alpha=0.3)
@@ -87,11 +87,11 @@ def draw(runs: list[Run], folder: Path) -> None:
     figure, axes = plt.subplots(1, len(numbers), figsize=(5.2 * len(numbers), 4.2), squeeze=False, layout="constrained")
     figure.suptitle(title(runs[0]), fontsize=11)
     for axis, n in zip(axes[0], numbers):
-        for name in sorted({method(run) for run in runs if peers(run) == n}):
+        for marker, name in zip(MARKERS, sorted({method(run) for run in runs if peers(run) == n})):
             here = [run for run in runs if (peers(run), method(run)) == (n, name)]
             curve = mean_and_std([run.metrics for run in here], here[0].metric)
             color = COLORS.get(name)
-            axis.plot(curve.index, curve["mean"], color=color, label=name)
+            axis.plot(curve.index, curve["mean"], color=color, marker=marker, ms=4, label=name)
             low, high = (curve["mean"] + sign * curve["std"] for sign in (-1, 1))
             axis.fill_between(curve.index, low, high, color=color, alpha=0.2)
         axis.set(title=f"{n} peers", xlabel="round", ylabel="test accuracy")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
 from fedpriv.aggregation.admm.transcript import Eavesdroppers
-from fedpriv.figures.canvas import Axes, plt
+from fedpriv.figures.canvas import MARKERS, Axes, plt
 from fedpriv.figures.peer_transcripts import transcript
 from fedpriv.figures.tables import write_table
 from fedpriv.parties.traffic import Letter
@@ -78,10 +78,10 @@ def _determined_by(colluders: tuple[int, ...], letters: list[Letter], peers: int
 
 
 def _determined(axis: Axes, found: list[Known]) -> None:
-    for known in found:
+    for marker, known in zip(MARKERS, found):
         iterations = range(1, len(known.determined) + 1)
         name = "one peer" if known.colluders == 1 else f"{known.colluders} peers together"
-        axis.plot(iterations, known.determined, "o-", ms=4, label=name)
+        axis.plot(iterations, known.determined, marker=marker, ms=4, label=name)
     peers, claimed = found[0].peers, found[0].claimed
     axis.axvline(claimed, color="0.5", ls=":", label="the paper calls safe up to here")
     axis.set(title=f"{peers} peers, {len(designed(peers, SIZE))} partitions", xlabel="iterations")
@@ -92,8 +92,8 @@ def _determined(axis: Axes, found: list[Known]) -> None:
 
 def _widths(axis: Axes) -> None:
     """Of the interval that a single message leaves, for the authors' schedules."""
-    for name, (iterations, penalty) in PRESETS.items():
-        axis.plot(range(1, iterations + 1), penalty.widths(iterations), "o-", ms=3, label=name)
+    for marker, (name, (iterations, penalty)) in zip(MARKERS, PRESETS.items()):
+        axis.plot(range(1, iterations + 1), penalty.widths(iterations), marker=marker, ms=3, label=name)
     axis.set(
         yscale="log", xlabel="iteration", ylabel="width of the interval for a coordinate", title="a single message"
     )

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from fedpriv.errors import ConfigError, FedprivError, require
-from fedpriv.figures.canvas import Axes, Figure, Line2D, MaxNLocator, PlainLog, ScaledTranslation, plt, savable
+from fedpriv.figures.canvas import MARKERS, Axes, Figure, Line2D, MaxNLocator, PlainLog, ScaledTranslation, plt, savable
 from fedpriv.figures.runs import Run, find_runs, mean_and_std, user_epsilons
 from fedpriv.figures.tables import write_table
 from fedpriv.tables.command import Parser
@@ -32,7 +32,6 @@ from fedpriv.tables.summary import Line, summarised
 
 NAIVE = "ULDP-NAIVE"
 ORDER = ("DEFAULT", NAIVE, "ULDP-GROUP", "ULDP-SGD", "ULDP-AVG")
-MARKERS = "os^Dv<>pXP*h"
 MOST_FACETS = 6
 BELOW = 28
 """Points from an axis to its legend: numbers and a name lie between."""
