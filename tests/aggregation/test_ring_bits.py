@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from deployments import deployed, only_query
+from queries import query_for
 
 from fedpriv.aggregation.masked import Masked
+from fedpriv.aggregation.ring import clear_message, ring_encoding
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.algorithms.uldp import UldpAvg
 from fedpriv.deployment import Federation
@@ -12,6 +14,7 @@ from fedpriv.encoding.fixed_point import OutOfRangeError
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.parties.schema import SchemaError
 
 ALGO = UldpAvg(
     local_epochs=1,
@@ -62,3 +65,26 @@ def test_no_sum_can_overflow(bits):
 def test_other_rings_are_refused(bits):
     with pytest.raises(ConfigError, match=r"^aggregation\.bits="):
         SecAgg(bits=bits)
+
+
+def test_a_range_below_what_messages_can_reach_is_refused():
+    """Whether a run fails would depend on its data."""
+
+    def encoding(reach, bound):
+        return Masked(range=reach).encoding(5, bound, Federation(100, 5, 100), Gaussian(1.0, 5.0))
+
+    with pytest.raises(ConfigError, match=r"aggregation.range=2.9.*at least 3.0"):
+        encoding(2.9, 3.0)
+    assert encoding(3.0, 3.0).bound == encoding(None, 3.0).bound == 3.0
+    assert encoding(2.9, np.inf).bound == 2.9
+
+
+def test_a_message_in_the_clear_is_integers_that_one_silo_can_reach():
+    query = query_for(Masked(range=4.0), 2, size=3)
+    kind, zeros = clear_message(query), np.zeros(3, dtype=ring_encoding(query).dtype)
+    kind.check(zeros)
+    for wrong in (zeros[:2], zeros.astype(np.float64), "zeros"):
+        with pytest.raises(SchemaError):
+            kind.check(wrong)
+    with pytest.raises(SchemaError, match="a coordinate beyond 4"):
+        kind.check(zeros + zeros.dtype.type(2**62))

@@ -9,7 +9,9 @@ from queries import query_for
 
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.aggregation.base import MESSAGE
-from fedpriv.aggregation.shuffle import SHUFFLED, SHUFFLER, Shuffle
+from fedpriv.aggregation.plain import Plain
+from fedpriv.aggregation.shuffle import SHUFFLED, SHUFFLER, Shuffle, level_encoding
+from fedpriv.deployment import Federation
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.loop import events_of
 from fedpriv.mechanisms.binomial import Binomial
@@ -119,6 +121,16 @@ def test_counts_beyond_what_a_silo_can_have_are_refused(count):
         cheating("silo2", MESSAGE, lambda sent: {SHUFFLER: np.full_like(sent[SHUFFLER], count)})
 
 
+def test_a_silent_shuffler_ends_the_exchange():
+    with pytest.raises(AggregationAbortedError, match=f"no message from {SHUFFLER}"):
+        cheating(SHUFFLER, SHUFFLED, lambda sent: {})
+
+
+def test_only_levels_can_be_counted():
+    with pytest.raises(ValueError, match="bits are counted of levels, not of None"):
+        level_encoding(query_for(Plain(), 2))
+
+
 def test_a_record_that_is_not_there_counts_as_zero_and_moves_nobody_else():
     """Same random numbers for the others: the sums differ by that record's own level."""
     mechanism, own = Binomial(1.0, 0.0, levels=2**20), vectors(5)
@@ -182,3 +194,13 @@ def test_what_does_not_go_together_is_refused(words, why):
 def test_methods_whose_contributions_are_not_records_are_refused():
     with pytest.raises(ConfigError, match="is not one record's"):
         experiment(*WORDS, "algo=uldp_avg")
+
+
+def test_the_largest_silos_counts_have_to_fit():
+    def encoding(*records):
+        return Shuffle().encoding(2, 1.0, Federation(100, 2, 10, records), Binomial(1.0, 1.0, levels=64))
+
+    assert encoding(5, 10).parties == encoding().parties == 2
+    for records in ((5, 2**50), (2**50, 5)):
+        with pytest.raises(ConfigError, match=r"mechanism.levels=64.*1125899906842624 units do not fit"):
+            encoding(*records)

@@ -76,3 +76,7 @@ def test_each_model_counts_by_its_own_silos_test_records():
     evaluation = Evaluation(model, Classification(), "cpu", held_out, held_out)
     row = evaluation.row(np.array([[-1.0, 1.0], [-1.0, 1.0]]))
     assert row["local_accuracy"] == pytest.approx(3 / 8 * 1 + 5 / 8 * 1 / 5)
+    one = evaluation.row(np.array([[-1.0, 1.0]]))
+    assert one["local_accuracy"] == 1
+    other = evaluation.row(np.array([[1.0, -1.0], [-1.0, 1.0]]))
+    assert other["local_accuracy"] == pytest.approx(5 / 8 * 1 / 5)
