@@ -139,6 +139,18 @@ def test_a_pair_of_records_costs_more_than_one_and_as_a_group_of_two():
     assert pair == module.group_pld(runs, 2, 1e-5) > 1.5 * one
 
 
+@pytest.mark.parametrize("count", [9_999, 10_000, 10_001, 10_003])
+def test_long_runs_are_composed_in_pairs(count):
+    from dp_accounting.pld import privacy_loss_distribution
+
+    once = privacy_loss_distribution.from_randomized_response(0.995, 2, value_discretization_interval=1e-3)
+    found, expected = module._repeat(once, count), once.self_compose(count)
+    assert found.get_delta_for_epsilon(1.0) == pytest.approx(expected.get_delta_for_epsilon(1.0), rel=1e-6)
+    assert found.get_delta_for_epsilon(1.0) != pytest.approx(
+        once.self_compose(count - 1).get_delta_for_epsilon(1.0), rel=1e-6
+    )
+
+
 def test_a_coarser_interval_is_looser_and_still_valid():
     fine, coarse = pld(release(0.3, 5.0), 100), pld(release(0.3, 5.0), 100, value_discretization_interval=1e-2)
     assert fine < coarse < fine * 1.01
