@@ -43,18 +43,18 @@ FURTHER = (
         "aggregation/private_weighting/test_weighted_product.py "
         "aggregation/private_weighting/test_private_weighting_attacks.py "
         "aggregation/private_weighting/test_private_weighting_certificates.py "
-        "aggregation/private_weighting/test_private_weighting_sampling.py",
+        "aggregation/private_weighting/test_private_weighting_sampling.py aggregation/test_settings.py",
     ),
-    ("fedpriv/aggregation/admm/*", "aggregation/admm conformance/test_aggregations.py"),
+    ("fedpriv/aggregation/admm/*", "aggregation/admm aggregation/test_settings.py conformance/test_aggregations.py"),
     (
         "fedpriv/aggregation/secagg/*",
         "aggregation/secagg/test_secagg_aborts.py aggregation/secagg/test_secagg_knowledge.py "
         "aggregation/secagg/test_exact_noise.py aggregation/secagg/test_sparse_graph.py "
-        "conformance/test_aggregations.py",
+        "aggregation/test_settings.py conformance/test_aggregations.py",
     ),
     (
         "fedpriv/aggregation/*",
-        "conformance/test_aggregations.py test_deployment.py "
+        "conformance/test_aggregations.py test_deployment.py aggregation/test_settings.py aggregation/test_ring_bits.py "
         "aggregation/private_weighting/test_private_weighting_certificates.py aggregation/test_masked.py",
     ),
     ("fedpriv/crypto/paillier/*", "crypto/paillier aggregation/private_weighting/test_weighted_product.py"),
