@@ -45,7 +45,10 @@ FURTHER = (
         "aggregation/private_weighting/test_private_weighting_certificates.py "
         "aggregation/private_weighting/test_private_weighting_sampling.py aggregation/test_settings.py",
     ),
-    ("fedpriv/aggregation/admm/*", "aggregation/admm aggregation/test_settings.py conformance/test_aggregations.py"),
+    (
+        "fedpriv/aggregation/admm/*",
+        "aggregation/admm aggregation/test_settings.py conformance/test_aggregations.py",
+    ),
     (
         "fedpriv/aggregation/secagg/*",
         "aggregation/secagg/test_secagg_aborts.py aggregation/secagg/test_secagg_knowledge.py "
@@ -54,7 +57,7 @@ FURTHER = (
     ),
     (
         "fedpriv/aggregation/*",
-        "conformance/test_aggregations.py test_deployment.py aggregation/test_settings.py aggregation/test_ring_bits.py "
+        "aggregation/test_settings.py aggregation/test_ring_bits.py conformance/test_aggregations.py test_deployment.py "
         "aggregation/private_weighting/test_private_weighting_certificates.py aggregation/test_masked.py",
     ),
     ("fedpriv/crypto/paillier/*", "crypto/paillier aggregation/private_weighting/test_weighted_product.py"),
