@@ -57,8 +57,9 @@ FURTHER = (
     ),
     (
         "fedpriv/aggregation/*",
-        "aggregation/test_settings.py aggregation/test_ring_bits.py conformance/test_aggregations.py test_deployment.py "
-        "aggregation/private_weighting/test_private_weighting_certificates.py aggregation/test_masked.py",
+        "aggregation/test_settings.py aggregation/test_ring_bits.py aggregation/test_masked.py "
+        "conformance/test_aggregations.py test_deployment.py "
+        "aggregation/private_weighting/test_private_weighting_certificates.py",
     ),
     ("fedpriv/crypto/paillier/*", "crypto/paillier aggregation/private_weighting/test_weighted_product.py"),
     ("fedpriv/crypto/*", "crypto aggregation/secagg/test_secagg_aborts.py"),
