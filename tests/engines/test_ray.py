@@ -369,3 +369,32 @@ def test_no_party_is_left_of_a_killed_program(program):
     started.process.kill()
     assert started.process.communicate(timeout=60) == ("", "")
     wait_until(lambda: started.processes() == started.processes("Agent"))
+
+
+KILLED = (
+    ("uldp_avg_w", "plain"),
+    ("scaffold", "masked"),
+    ("spider", "plain"),
+    ("cdp_fedavg", "secagg"),
+    ("secured_fl", "admm"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("algo", "aggregation"), KILLED)
+def test_a_killed_run_goes_on_to_the_bits_of_one_process(algo, aggregation, cluster, tmp_path):
+    """kill -9 of the run in some round, its parties on other processes; then both again."""
+    words = ("rounds=12", "preset.n_users=9", "preset.n_silos=9", "accountant=rdp", "allocator=uniform")
+    command = [sys.executable, "-m", "fedpriv"]
+    settings = [*words, f"algo={algo}", f"aggregation={aggregation}"]
+    subprocess.run([*command, *settings, "hydra.run.dir=whole"], cwd=tmp_path, check=True, capture_output=True)
+    over_ray = [*command, *settings, "engine=ray", f"engine.address={cluster.address}", "hydra.run.dir=cut"]
+    process = subprocess.Popen(over_ray, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    begun, last = tmp_path / "cut" / "begun.csv", sum(map(len, (algo, aggregation))) % 5 + 3
+    wait_until(lambda: process.poll() is not None or (begun.exists() and begun.read_bytes().count(b"\n") > last), 120)
+    assert process.poll() is None, process.communicate()[1]
+    process.kill()
+    process.wait()
+    subprocess.run([*command, "resume=cut"], cwd=tmp_path, check=True, capture_output=True)
+    for name in ("metrics.csv", "epsilon.csv", "model.safetensors"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
