@@ -51,6 +51,7 @@ FURTHER = (
     ),
     (
         "fedpriv/aggregation/secagg/*",
+        "aggregation/secagg/test_secagg.py "
         "aggregation/secagg/test_secagg_aborts.py aggregation/secagg/test_secagg_knowledge.py "
         "aggregation/secagg/test_exact_noise.py aggregation/secagg/test_sparse_graph.py "
         "aggregation/test_settings.py conformance/test_aggregations.py",
@@ -69,6 +70,11 @@ FURTHER = (
     ("fedpriv/checkpoint.py", "test_resumed_state.py"),
     ("fedpriv/query.py", "test_deployment.py simulation/test_covered.py conformance/test_aggregations.py"),
     ("fedpriv/deployment.py", "aggregation/private_weighting/test_private_weighting_certificates.py simulation"),
+    (
+        "fedpriv/simulation/prepare.py",
+        "algorithms/test_local_only.py test_aborted_rounds.py test_resumed_state.py test_cli_bad_input.py "
+        "training/test_select.py data/test_writers.py simulation",
+    ),
     ("fedpriv/simulation/silo.py", "simulation algorithms/test_scaffold.py algorithms/test_uldp.py"),
     ("fedpriv/*", "simulation test_deployment.py algorithms/test_uldp.py test_aborted_rounds.py test_resumed_state.py"),
 )
