@@ -16,7 +16,18 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
-__all__ = ["MARKERS", "Axes", "Figure", "Line2D", "MaxNLocator", "PlainLog", "ScaledTranslation", "plt", "savable"]
+__all__ = [
+    "MARKERS",
+    "Axes",
+    "Figure",
+    "Line2D",
+    "MaxNLocator",
+    "PlainLog",
+    "ScaledTranslation",
+    "plt",
+    "savable",
+    "save_bounds",
+]
 
 MARKERS = "os^Dv<>pXP*h"
 """Of lines, by their number: they tell lines apart where colours do not, in print or to the colour-blind."""
@@ -34,3 +45,13 @@ class PlainLog(LogFormatter):
 def savable(path: Path) -> bool:
     """Whether a picture can be written to a file of this name."""
     return path.suffix.lower().removeprefix(".") in FigureCanvasBase.get_supported_filetypes()
+
+
+def save_bounds(figure: Figure, path: Path, *, bound: str, measured: str, about: str) -> Path:
+    """Save a figure of bounds, dashed, beside what was measured, and close it. about: what was run. Returns `path`."""
+    handles = [Line2D([], [], color="k", ls=ls, marker=marker) for ls, marker in (("--", ""), ("-", "o"))]
+    figure.legend(handles, [bound, measured], loc="outside upper center", ncol=2, fontsize=9)
+    figure.supxlabel(about, fontsize=7.5)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+    return path

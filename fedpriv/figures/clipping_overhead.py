@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedpriv.figures.canvas import Axes, Line2D, plt
+from fedpriv.figures.canvas import Axes, plt, save_bounds
 from fedpriv.figures.runs import deviation
 from fedpriv.figures.tables import write_table
 from fedpriv.theory.kato import Setting, breast_cancer_pairs, run
@@ -50,19 +50,14 @@ def draw(folder: Path, profile: str = "quick") -> Path:
         axis.set(xscale="log", yscale="log")
         axis.grid(alpha=0.3)
         axis.legend(fontsize=8, loc="upper left" if axis is axes[0] else "lower left")
-    handles = [Line2D([], [], color="k", ls=ls, marker="o" if ls == "-" else "") for ls in ("--", "-")]
-    figure.legend(handles, ["the theorem's term", f"measured ({seeds} seeds, +- std)"], **TOP)
-    figure.supxlabel(
-        f"ULDP-AVG, logistic regression on breast cancer records, {USERS} users in {SILOS} silos (zipf), Q = 4 steps "
-        f"of 0.5, {rounds} rounds; biases at sigma 5; a simulation that looks at all records, not a private run",
-        fontsize=7.5,
+    return save_bounds(
+        figure,
+        folder / "figure.png",
+        bound="the theorem's term",
+        measured=f"measured ({seeds} seeds, +- std)",
+        about=f"ULDP-AVG, logistic regression on breast cancer records, {USERS} users in {SILOS} silos (zipf), Q = 4 "
+        f"steps of 0.5, {rounds} rounds; biases at sigma 5; a simulation that looks at all records, not a private run",
     )
-    figure.savefig(folder / "figure.png", dpi=150)
-    plt.close(figure)
-    return folder / "figure.png"
-
-
-TOP: dict[str, Any] = {"loc": "outside upper center", "ncol": 2, "fontsize": 9}
 
 
 def table(rounds: int, copies: int, seeds: int) -> list[dict[str, Any]]:
@@ -73,7 +68,7 @@ def table(rounds: int, copies: int, seeds: int) -> list[dict[str, Any]]:
     risks, rows = breast_cancer_pairs(USERS, SILOS), []
     for setting in dict.fromkeys([*noisy, *clipped]):
         runs = [run(risks, setting, rounds, copies, rng=np.random.default_rng(seed)) for seed in range(seeds)]
-        row: dict[str, Any] = {key: asdict(setting)[key] for key in ("clip", "noise_multiplier", "by_records")}
+        row: dict[str, Any] = {key: getattr(setting, key) for key in ("clip", "noise_multiplier", "by_records")}
         for term in ("noise", *BIASES):
             row[term] = float(np.mean([getattr(one.terms, term) for one in runs]))
             measured = [getattr(one.measured, term) for one in runs]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.figures.canvas import Axes, Line2D, plt
+from fedpriv.figures.canvas import Axes, plt, save_bounds
 from fedpriv.figures.runs import deviation
 from fedpriv.figures.tables import write_table
 from fedpriv.theory.hu import Convergence, breast_cancer_risk, measured
@@ -35,20 +35,14 @@ def draw(folder: Path, profile: str = "quick") -> Path:
         line[0].set_ylabel(f"mean of {quantity}")
         for axis in line:
             axis.set_title(theorem, fontsize=10)
-    style = {"bound": "--", "measured": "-"}
-    handles = [Line2D([], [], color="k", ls=ls, marker="o" if ls == "-" else "") for ls in style.values()]
-    figure.legend(handles, ["bound (with the proof's constants)", f"measured ({copies} copies, +- std)"], **TOP)
-    figure.supxlabel(
-        f"logistic regression on breast cancer records, {COHORT} of {DEVICES} devices, batches of {BATCH}, "
+    return save_bounds(
+        figure,
+        folder / "figure.png",
+        bound="bound (with the proof's constants)",
+        measured=f"measured ({copies} copies, +- std)",
+        about=f"logistic regression on breast cancer records, {COHORT} of {DEVICES} devices, batches of {BATCH}, "
         f"step {LR}, lambda {STRONG_CONVEXITY}, {iterations} iterations, no clipping",
-        fontsize=7.5,
     )
-    figure.savefig(folder / "figure.png", dpi=150)
-    plt.close(figure)
-    return folder / "figure.png"
-
-
-TOP: dict[str, Any] = {"loc": "outside upper center", "ncol": 2, "fontsize": 9}
 
 
 def table(iterations: int, copies: int) -> list[dict[str, Any]]:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedpriv.theory.logistic import bounded, sigmoid
+
 
 @dataclass(frozen=True)
 class Convergence:
@@ -88,7 +90,7 @@ class LogisticRisk:
     def gradient(self, theta: np.ndarray) -> np.ndarray:
         """grad f at theta (..., d), (..., d)."""
         margins = np.einsum("imd,...d->...im", self.x, theta) * self.y
-        pull = np.einsum("...im,imd->...d", -self.y * _sigmoid(-margins), self.x)
+        pull = np.einsum("...im,imd->...d", -self.y * sigmoid(-margins), self.x)
         gradient: np.ndarray = pull / self.y.size + self.strong_convexity * theta
         return gradient
 
@@ -110,17 +112,16 @@ class LogisticRisk:
 
 
 def breast_cancer_risk(devices: int, strong_convexity: float) -> LogisticRisk:
-    """The embedded records, dealt out to `devices`: features and a constant, scaled so that every |x| is at most 1."""
+    """The embedded records, dealt out to `devices`."""
     from fedpriv.data.breast_cancer import BreastCancer
     from fedpriv.streams import Streams
 
     records = BreastCancer().load(Streams(0)).train
-    x = np.hstack([records.x.astype(np.float64), np.ones((len(records), 1))])
-    x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1)
+    x, y = bounded(records)
     each = len(x) // devices
     used = slice(0, each * devices)
     shape = (devices, each)
-    return LogisticRisk(x[used].reshape(*shape, -1), 2.0 * records.y[used].reshape(shape) - 1, strong_convexity)
+    return LogisticRisk(x[used].reshape(*shape, -1), y[used].reshape(shape), strong_convexity)
 
 
 def measured(
@@ -145,14 +146,8 @@ def measured(
             part = step % per_pass * setting.batch_size
             rows = order[..., part : part + setting.batch_size]
             x, y = risk.x[chosen[..., None], rows], risk.y[chosen[..., None], rows]
-            pull = -y * _sigmoid(-y * np.einsum("crbd,crd->crb", x, models))
+            pull = -y * sigmoid(-y * np.einsum("crbd,crd->crb", x, models))
             gradients = np.einsum("crb,crbd->crd", pull, x) / setting.batch_size + risk.strong_convexity * models
             models = models - setting.lr * (gradients + setting.noise * rng.standard_normal(models.shape))
         theta = models.mean(axis=1)
     return gaps / setting.iterations, squares / setting.iterations
-
-
-def _sigmoid(z: np.ndarray) -> np.ndarray:
-    from scipy.special import expit
-
-    return expit(z)

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedpriv.theory.logistic import bounded, sigmoid
+
 BATCH = 4
 
 
@@ -63,7 +65,7 @@ class PairRisks:
 
     def gradient(self, theta: np.ndarray) -> np.ndarray:
         """grad f at theta (d,), (d,)."""
-        pulls = -self.y * _sigmoid(-self.y * (self.x @ theta)) * self._shares()
+        pulls = -self.y * sigmoid(-self.y * (self.x @ theta)) * self._shares()
         gradient: np.ndarray = np.einsum("nm,nmd->d", pulls, self.x) / len(self.counts)
         return gradient
 
@@ -75,7 +77,7 @@ class PairRisks:
         for _ in range(setting.local_steps):
             rows = rng.integers(self.counts[:, None], size=(copies, len(self.counts), BATCH))
             x, y = self.x[pairs, rows], self.y[pairs, rows]
-            pulls = -y * _sigmoid(-y * np.einsum("cnbd,cnd->cnb", x, theta + moved))
+            pulls = -y * sigmoid(-y * np.einsum("cnbd,cnd->cnb", x, theta + moved))
             moved -= setting.local_lr / BATCH * np.einsum("cnb,cnbd->cnd", pulls, x)
         return moved
 
@@ -168,7 +170,7 @@ def _factor(deltas: np.ndarray, clip: float) -> np.ndarray:
 
 def breast_cancer_pairs(users: int, silos: int) -> PairRisks:
     """The embedded records, of users with few and with many by Zipf's law (exponent 1/2), and so in their silos.
-    Features and a constant, scaled so that every |x| is at most 1. Pairs without records are no participants."""
+    Pairs without records are no participants."""
     from fedpriv.data.allocate import Zipf
     from fedpriv.data.breast_cancer import BreastCancer
     from fedpriv.streams import Streams
@@ -178,17 +180,9 @@ def breast_cancer_pairs(users: int, silos: int) -> PairRisks:
     owned = Zipf(users, silos, alpha_silo=0.5, local_test=0.0).allocate(records, data, Streams(0))
     counts = owned.counts()
     assert counts.min() >= 1
-    x = np.hstack([records.x.astype(np.float64), np.ones((len(records), 1))])
-    x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1)
-    y = 2.0 * records.y - 1
+    x, y = bounded(records)
     padded_x, padded_y = np.zeros((silos * users, counts.max(), x.shape[1])), np.ones((silos * users, counts.max()))
     for pair, (silo, user) in enumerate(np.ndindex(silos, users)):
         own = np.flatnonzero((owned.silo == silo) & (owned.user == user))
         padded_x[pair, : len(own)], padded_y[pair, : len(own)] = x[own], y[own]
     return PairRisks(padded_x, padded_y, counts.reshape(-1), np.tile(np.arange(users), silos), silos)
-
-
-def _sigmoid(z: np.ndarray) -> np.ndarray:
-    from scipy.special import expit
-
-    return expit(z)
