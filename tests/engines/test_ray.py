@@ -272,7 +272,8 @@ class Program:
     def __init__(self, folder, body):
         self.folder, self.mark = folder, f"{MARK}={uuid.uuid4().hex}".encode()
         code = f"""
-            import os, sys, time
+            import os, signal, sys, time
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores it
             sys.path.insert(0, {os.path.dirname(play.__file__)!r})
             import scripted_parties as play
             from fedpriv.engines.ray import RayEngine
