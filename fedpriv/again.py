@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from fedpriv.results import CONFIG, STATUS, read_status
 from fedpriv.stored import loaded
 
 if TYPE_CHECKING:
+    from fedpriv.behind import Shared
     from fedpriv.config import Experiment
 
 
@@ -23,7 +23,7 @@ def go(
     folder: Path,
     *,
     origin: Origin | None = None,
-    pool: Executor | None = None,
+    shared: Shared | None = None,
     quiet: bool = False,
 ) -> None:
     """See `train`. A run of the same settings that is done there is not run again, whatever else was begun goes on from
@@ -40,4 +40,4 @@ def go(
             resume = False
     else:
         (folder / STATUS).unlink(missing_ok=True)  # it failed before it began
-    train(experiment, config_yaml, folder, resume, origin=origin, pool=pool, quiet=quiet)
+    train(experiment, config_yaml, folder, resume, origin=origin, shared=shared, quiet=quiet)

@@ -8,22 +8,33 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Threads that write behind all of `runs` runs on their way side by side. Each run has its turn so many times less
+    often: the time between is then as much work of its own as alone."""
+
+    pool: Executor
+    runs: int
 
 
 class Behind(AbstractContextManager["Behind"]):
     """Does jobs on another thread, one at a time; of those that wait the newest alone is done. A context that ends when
     nothing waits any more, however it is left.
 
-    pool: whose threads; None: one of its own. every: seconds from one job's beginning to the next's.
+    shared: whose threads; None: one of its own. every: seconds from one job's beginning to the next's where a run has
+    the process to itself.
     """
 
-    def __init__(self, pool: Executor | None = None, *, every: float = 0.0) -> None:
-        self._own = None if pool else ThreadPoolExecutor(1, thread_name_prefix="behind")
-        self._pool: Executor = pool or self._own  # type: ignore[assignment]
+    def __init__(self, shared: Shared | None = None, *, every: float = 0.0) -> None:
+        self._own = None if shared else ThreadPoolExecutor(1, thread_name_prefix="behind")
+        self._pool: Executor = shared.pool if shared else self._own  # type: ignore[assignment]
         self._lock = threading.Lock()
         self._next: Callable[[], None] | None = None
         self._working: Future[None] | None = None
-        self._every, self._due = every, -math.inf
+        self._every, self._due = every * (shared.runs if shared else 1), -math.inf
 
     def __exit__(self, *failure: object) -> None:
         try:

@@ -14,7 +14,7 @@ import numpy as np
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.begun import Begun, repeated
-from fedpriv.behind import Behind
+from fedpriv.behind import Behind, Shared
 from fedpriv.checkpoint import Checkpoint, Origin
 from fedpriv.durable import replace_file
 from fedpriv.errors import AggregationAbortedError, FedprivError, require
@@ -27,8 +27,6 @@ from fedpriv.tally import Tally
 from fedpriv.trackers.base import numbers, tracked
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from fedpriv.accountants.events import Event
     from fedpriv.config import Experiment, RunOptions
     from fedpriv.query import Query
@@ -57,12 +55,12 @@ def train(
     resume: bool = False,
     *,
     origin: Origin | None = None,
-    pool: Executor | None = None,
+    shared: Shared | None = None,
     quiet: bool = False,
 ) -> None:
     """Run an experiment into folder `path`, or go on from its last checkpoint. config_yaml: the experiment's resolved
-    configuration, which a checkpoint is tied to. origin: that of this configuration, if it is known. pool: whose
-    threads write checkpoints; None: one of the run's own. quiet: show neither progress nor results.
+    configuration, which a checkpoint is tied to. origin: that of this configuration, if it is known. shared:
+    whose threads write checkpoints; None: one of the run's own. quiet: show neither progress nor results.
 
     Whatever can be wrong with the settings or the data is raised before the folder is
     touched; after that, a failure is recorded in status.json and raised again.
@@ -75,7 +73,7 @@ def train(
             folder,
             resume,
             origin=origin or Origin.of(config_yaml),
-            pool=pool,
+            shared=shared,
             quiet=quiet or experiment.options.quiet,
         )
     except OSError as error:
@@ -92,7 +90,7 @@ def _trained(
     resume: bool,
     *,
     origin: Origin,
-    pool: Executor | None,
+    shared: Shared | None,
     quiet: bool,
 ) -> tuple[_Run, list[EpsilonRow], str | None]:
     """What `train` does, without a word at the end: the run, its last epsilon rows, and why it ended early."""
@@ -114,7 +112,7 @@ def _trained(
         LOGGER.info("%s on %s, from round %d", experiment.algo.label, simulation.device, saved.round if saved else 0)
         try:
             pause = 0.0 if experiment.options.system else CHECKPOINT_SECONDS
-            with Behind(pool, every=pause) as behind:
+            with Behind(shared, every=pause) as behind:
                 known, done = str(read_status(folder.path).get("tracker", "")), saved.round if saved else 0
                 with tracked(experiment.tracker, folder.path, config_yaml, known=known, after=done) as log:
                     run = _Run(experiment, simulation, folder, origin, begun, behind, log, saved, quiet)

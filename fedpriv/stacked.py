@@ -13,7 +13,7 @@ import json
 import sys
 import traceback
 from collections.abc import Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from fedpriv.again import go
+from fedpriv.behind import Shared
 from fedpriv.checkpoint import Origin
 from fedpriv.compose import each_job
 from fedpriv.config import build_resolved, resolved, typed
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 BASIC_LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 CHECKPOINT_THREADS = 2
-"""Few, so that on their way runs write checkpoints as often as a processor has time for it."""
+"""Few, so that checkpoints take little from the runs."""
 
 
 @dataclass
@@ -69,13 +70,13 @@ class Job:
         text = "".join(_as_yaml(json.dumps({key: value})) for key, value in plain.items())
         return Job(build_resolved(plain), text, Origin.of_values(plain), folder, words)
 
-    def run(self, pool: Executor) -> None:
+    def run(self, shared: Shared) -> None:
         """Run it, or go on with what its folder has. Whatever fails stays with this run."""
         try:
             if not (self.folder / CONFIG).exists():  # else it has them, or is another run's
                 (self.folder / ".hydra").mkdir(parents=True, exist_ok=True)
                 replace_file(self.folder / ".hydra" / "overrides.yaml", OmegaConf.to_yaml(self.words).encode())
-            go(self.experiment, self.config_yaml, self.folder, origin=self.origin, pool=pool, quiet=True)
+            go(self.experiment, self.config_yaml, self.folder, origin=self.origin, shared=shared, quiet=True)
         except Exception as failure:
             self.failure = failure
             if not (self.folder / "status.json").exists():
@@ -97,7 +98,8 @@ class Stacked:
         if not quiet:
             print(f"{len(jobs)} runs side by side, below {jobs[0].folder.parent}", file=sys.stderr)
         with loaded_once(), ThreadPoolExecutor(CHECKPOINT_THREADS, thread_name_prefix="behind") as pool:
-            LockStep([lambda job=job: job.run(pool) for job in jobs], self.at_once).run()  # type: ignore[misc]
+            shared = Shared(pool, min(self.at_once, len(jobs)))
+            LockStep([lambda job=job: job.run(shared) for job in jobs], self.at_once).run()  # type: ignore[misc]
         failed = [job for job in jobs if job.failure is not None]
         if not quiet:
             print(f"{len(jobs) - len(failed)} of {len(jobs)} runs are done: {jobs[0].folder.parent}")

@@ -15,8 +15,10 @@ import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
 
 SETUP = -1
 """The round number of everything that happens before the first round."""
@@ -39,13 +41,17 @@ class Streams:
     seed: int
     system: bool = False
 
-    def _key(self, purpose: str, round: int, party: str) -> int:
+    def _digest(self, purpose: str, round: int, party: str) -> bytes:
         name = f"fedpriv/{self.seed}/{round}/{party}/{purpose}".encode()
-        return int.from_bytes(hashlib.blake2b(name, digest_size=16).digest(), "little")
+        return hashlib.blake2b(name, digest_size=16).digest()
+
+    def _key(self, purpose: str, round: int, party: str) -> int:
+        return int.from_bytes(self._digest(purpose, round, party), "little")
 
     def generator(self, purpose: str, round: int = SETUP, party: str = "") -> np.random.Generator:
         """A fresh numpy generator (Philox, 128-bit key) for this name; the same name always starts the same stream."""
-        return np.random.Generator(np.random.Philox(key=self._key(purpose, round, party)))
+        key: Any = _Key(self._digest(purpose, round, party))  # numpy's annotations know its own class alone
+        return np.random.Generator(np.random.Philox(key))
 
     def torch_seed(self, purpose: str, round: int = SETUP, party: str = "") -> int:
         """A 63-bit seed for a `torch.Generator`, for draws that must happen on the training device."""
@@ -78,6 +84,16 @@ class Streams:
     def secret(self, purpose: str, round: int, party: str = "") -> np.random.Generator | SystemGenerator:
         """The generator for draws that must stay unknown for privacy to hold: DP noise, the sample of users."""
         return SystemGenerator() if self.system else self.generator(purpose, round, party)
+
+
+class _Key(ISeedSequence):
+    """A key of 16 bytes as numpy wants it where it would otherwise first ask the operating system for a seed."""
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> np.ndarray:
+        return np.frombuffer(self.key, dtype="<u8")
 
 
 def mix64(z: np.ndarray) -> np.ndarray:

@@ -1,11 +1,12 @@
 """What is written behind the rounds."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 
-from fedpriv.behind import Behind
+from fedpriv.behind import Behind, Shared
 
 
 def test_the_newest_of_those_that_wait_is_done():
@@ -45,6 +46,16 @@ def test_a_job_that_comes_too_soon_waits_for_a_later_one_or_the_end(monkeypatch)
         assert hand(4).wait(10)
         hand(5)
     assert done == [1, 4, 5]
+
+
+def test_runs_that_share_threads_have_their_turn_less_often(monkeypatch):
+    now, done = [0.0], []
+    monkeypatch.setattr("fedpriv.behind.time", SimpleNamespace(monotonic=lambda: now[0]))
+    with ThreadPoolExecutor(1) as pool, Behind(Shared(pool, runs=7), every=5.0) as behind:
+        for now[0], number in ((0.0, 1), (34.0, 2), (35.0, 3)):
+            behind.hand(lambda number=number: done.append(number))
+            pool.submit(lambda: None).result(10)
+        assert done == [1, 3]
 
 
 def test_a_failure_is_not_hidden_by_a_job_that_waits():
