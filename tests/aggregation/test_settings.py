@@ -7,6 +7,8 @@ import pytest
 from fedpriv.aggregation.admm.aggregation import LEAST_PENALTY, Admm
 from fedpriv.aggregation.private_weighting.aggregation import PrivateWeighting
 from fedpriv.aggregation.private_weighting.counts import count_limit
+from fedpriv.aggregation.secagg.aggregation import SecAgg
+from fedpriv.aggregation.secagg.exact_noise import SecAggExactNoise
 from fedpriv.errors import ConfigError
 
 OWN = {"preset": None, "iterations": 2}
@@ -26,6 +28,12 @@ ALLOWED = [
     (PrivateWeighting, {"key_bits": 256}),
     (PrivateWeighting, {"n_max": 1}),
     (PrivateWeighting, {"workers": 1}),
+    (SecAgg, {"threshold": 1, "cohort": 1, "candidates": 1}),
+    (SecAgg, {"neighbours": 2}),
+    (SecAgg, {"neighbours": "auto"}),
+    (SecAgg, {"dropouts": 0.0, "corrupt": 0.0}),
+    (SecAgg, {"security_bits": 1, "correctness_bits": 1}),
+    (SecAggExactNoise, {"colluding": 0}),
 ]
 REFUSED = [
     (Admm, {"topology": "ring"}, "topology"),
@@ -54,6 +62,35 @@ REFUSED = [
     (PrivateWeighting, {"n_max": 0}, "n_max"),
     (PrivateWeighting, {"workers": 0}, "workers"),
     (PrivateWeighting, {"variant": "fast"}, "variant"),
+    (SecAgg, {"threshold": 0}, "threshold"),
+    (SecAgg, {"cohort": 0}, "cohort"),
+    (SecAgg, {"candidates": 0}, "candidates"),
+    (SecAgg, {"threshold": 3, "cohort": 2}, "threshold"),
+    (SecAgg, {"threshold": 3, "candidates": 2}, "threshold"),
+    (SecAgg, {"cohort": 3, "candidates": 2}, "cohort"),
+    (SecAgg, {"neighbours": 0}, "neighbours"),
+    (SecAgg, {"neighbours": 3}, "neighbours"),
+    (SecAgg, {"neighbours": "few"}, "neighbours"),
+    (SecAgg, {"dropouts": -0.01}, "dropouts"),
+    (SecAgg, {"dropouts": 1.0}, "dropouts"),
+    (SecAgg, {"corrupt": -0.01}, "corrupt"),
+    (SecAgg, {"corrupt": 1.0}, "corrupt"),
+    (SecAgg, {"security_bits": 0}, "security_bits"),
+    (SecAgg, {"correctness_bits": 0}, "correctness_bits"),
+    (SecAggExactNoise, {"threshold": 0}, "threshold"),
+    (SecAggExactNoise, {"colluding": -1}, "colluding"),
+]
+SPARSE = {"neighbours": 2, "security_bits": 1, "correctness_bits": 1}
+SILOS = [
+    (SecAgg, {"candidates": 5}, "candidates"),
+    (SecAgg, {"cohort": 5}, "cohort"),
+    (SecAgg, {"threshold": 4, "candidates": 4, "cohort": 3}, "threshold"),
+    (SecAgg, {"threshold": 2}, "threshold"),
+    (SecAgg, SPARSE | {"neighbours": 4, "dropouts": 0.0, "corrupt": 0.0}, "neighbours"),
+    (SecAgg, SPARSE | {"dropouts": 0.5}, "dropouts"),
+    (SecAgg, SPARSE | {"dropouts": 0.0, "cohort": 3}, "dropouts"),
+    (SecAgg, SPARSE | {"dropouts": 0.0, "corrupt": 0.5}, "corrupt"),
+    (SecAgg, SPARSE | {"dropouts": 0.0, "corrupt": 0.75}, "corrupt"),
 ]
 
 
@@ -66,6 +103,18 @@ def test_what_is_just_allowed(kind, settings):
 def test_what_is_just_not_names_its_key(kind, settings, key):
     with pytest.raises(ConfigError, match=rf"^aggregation\.{key}="):
         kind(**settings)
+
+
+@pytest.mark.parametrize(("kind", "settings", "key"), SILOS)
+def test_what_does_not_fit_four_silos_names_its_key(kind, settings, key):
+    with pytest.raises(ConfigError, match=rf"^aggregation\.{key}="):
+        kind(**settings).n_summed(4)
+
+
+def test_numbers_that_just_fit():
+    assert SecAgg(candidates=4, cohort=4, threshold=3).n_summed(4) == 4
+    assert SecAgg(cohort=3, threshold=3).n_summed(4) == 3
+    assert SecAgg(neighbours="auto", dropouts=0.25, corrupt=0.25, threshold=3).n_summed(4) == 4
 
 
 def test_as_many_records_as_no_silo_could_add_up_to_too_many():

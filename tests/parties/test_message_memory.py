@@ -4,12 +4,13 @@ import gc
 import random
 import struct
 import tracemalloc
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from honest_messages import contents, frames
 
-from fedpriv.parties.messages import ALLOWANCE, GROWTH, MessageError, decode, encode
+from fedpriv.parties.messages import ALLOWANCE, GROWTH, MessageError, _Reader, decode, encode, register
 
 MARGIN = 2**14
 """Bytes of the test's own, and of an exception with its traceback."""
@@ -90,6 +91,59 @@ def test_integers_stay_within_the_bound(bits):
     peak, message = peak_of(data)
     assert message == number
     assert peak <= bound(data)
+
+
+def least_room(data):
+    """The least memory that must be left for a message to be read."""
+
+    def suffices(room):
+        reader = _Reader(data)
+        reader.room = room
+        try:
+            reader.message(0)
+        except MessageError:
+            return False
+        return True
+
+    low, high = 0, bound(data)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high
+
+
+@register
+@dataclass(frozen=True)
+class Cell:
+    inner: object
+
+
+MEASURED = {
+    "floats": ([float(number) for number in range(10**4)], 1.1),
+    "bytes": (b"x" * 10**5, 1.1),
+    "many bytes": ([bytes([number % 256]) * 100 for number in range(10**4)], 1.1),
+    "an integer": (1 << 10**6, 1.6),
+    "a text": ("a" * 10**5, 1.1),
+    "a wide text": ("a" * 10**5 + "\U0001f600", 1.4),
+    "many texts": ([f"{number:09}" for number in range(10**4)], 1.1),
+    "a list": ([None] * 10**4, 1.1),
+    "a tuple": ((None,) * 10**4, 1.1),
+    "lists": ([[] for _ in range(2000)], 1.5),
+    "dictionaries": ([{1: None} for _ in range(2000)], 1.5),
+    "an array": (np.zeros(10**4), 1.1),
+    "arrays": ([np.zeros(100) for _ in range(10**4)], 1.1),
+    "arrays of dimensions": ([np.zeros((1,) * 32) for _ in range(1000)], 2.5),
+    "dataclasses": ([Cell(None) for _ in range(1000)], 2.7),
+}
+
+
+@pytest.mark.parametrize("kind", MEASURED)
+def test_what_is_booked_is_what_is_taken(kind):
+    """tracemalloc sees a few objects besides the message."""
+    message, most = MEASURED[kind]
+    data = encode(message)
+    peak, _ = peak_of(data)
+    assert peak - 2000 <= least_room(data) <= most * peak + 2000
 
 
 @pytest.mark.parametrize("kind", contents(2, 2))

@@ -208,6 +208,49 @@ def test_nesting_ends():
         decode(b"l\x01\0\0\0" + encode(deepest))
 
 
+@register
+@dataclass(frozen=True)
+class Nest:
+    inner: object
+
+
+@pytest.mark.parametrize(
+    ("wrap", "begin"),
+    [
+        (lambda inner: {0: inner}, encode({0: None})[:-1]),
+        (lambda inner: (inner,), encode((None,))[:-1]),
+        (Nest, encode(Nest(None))[:-1]),
+    ],
+    ids=["dict", "tuple", "dataclass"],
+)
+def test_what_is_written_is_nested_as_deep_as_what_is_read(wrap, begin):
+    """A dataclass and the tuple of its fields are two."""
+    deepest, most = None, DEPTH // (2 if wrap is Nest else 1)
+    for _ in range(most):
+        deepest = wrap(deepest)
+    data = begin * most + b"N"
+    assert encode(deepest) == data
+    assert decode(data) == deepest
+    with pytest.raises(MessageError, match="deep"):
+        encode(wrap(deepest))
+    with pytest.raises(MessageError, match="deep"):
+        decode(begin + data)
+
+
+def test_what_leads_back_to_itself_has_no_end():
+    loops = [{}, Nest([])]
+    loops[0][0] = loops[0]
+    loops[1].inner.append(loops[1])
+    for loop in loops:
+        with pytest.raises(MessageError, match="deep"):
+            encode(loop)
+
+
+@pytest.mark.parametrize("shape", [(1,) * DEPTH, (0, messages.LIMIT), (messages.LIMIT, 0), (2, 0, messages.LIMIT // 2)])
+def test_shapes_at_their_limits(shape):
+    same(decode(encode(np.zeros(shape, np.uint8))), np.zeros(shape, np.uint8))
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -221,6 +264,7 @@ def test_nesting_ends():
         b"a\x0b\x04" + 4 * b"\0" + 12 * b"\xff",
         b"a\x0b\xff" + 255 * b"\x01\0\0\0" + 8 * b"\0",
         b"a\x63\x00",
+        b"a" + bytes([len(messages.DTYPES), 0]) + 16 * b"\0",
         b"a\x00\x01\x01\0\0\0\x02",
         b"g\x05\x01\x01\0\0\0\x02",
         b"s\x01\0\0\0\xff",
@@ -240,6 +284,9 @@ def test_too_large_a_message_is_refused_without_building_it(monkeypatch):
             encode(large)
     with pytest.raises(MessageError):
         decode(b"b\xff\x03\0\0" + b"x" * 1023)
+    assert len(messages.digest_of(b"x" * 1000)) == 32
+    with pytest.raises(MessageError, match="a length of 1001"):
+        messages.digest_of(b"x" * 1001)
 
 
 def test_floats_keep_every_bit():

@@ -18,7 +18,7 @@ from fedpriv.crypto.signatures import Ed25519Signer, SigningKey
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import AggregationAbortedError, MisfitError
 from fedpriv.parties.messages import DTYPES, MessageError, decode, digest_of, encode
-from fedpriv.parties.post import Hear, Post, Stamped, blaming, claims, contents
+from fedpriv.parties.post import Hear, Post, Stamped, at_fault, blaming, claims, contents
 from fedpriv.parties.schema import Raw
 from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Traffic
@@ -47,6 +47,13 @@ def test_contents_arrive_as_they_were_sent():
         mail = {sender: decode(encode(message)) for sender, message in mail.items()}
         assert post(signed=signed).opened(mail, WORD) == {"a": b"aa", "b": b"bb"}
         assert contents(mail) == {"a": b"aa", "b": b"bb"}
+
+
+@pytest.mark.parametrize("kind", [AggregationAbortedError, MisfitError])
+def test_what_ends_an_exchange_while_a_party_computes_has_its_name(kind):
+    with pytest.raises(kind, match=r"^silo1: too few$") as raised, at_fault("silo1"):
+        raise kind("too few")
+    assert type(raised.value) is kind
 
 
 STRAYS = {

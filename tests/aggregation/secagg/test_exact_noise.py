@@ -136,6 +136,14 @@ def test_without_it_the_same_silos_would_hold_more_noise():
     assert sum(sum_.noises.values()).var() / 20.0**2 == pytest.approx(5 / 3, rel=0.05)
 
 
+def test_noise_that_cannot_be_taken_out_is_refused():
+    sum_, fixed = Sum(FIVE, [5] * 5), query_for(SecAgg(threshold=3, cohort=3), 5, streams=SYSTEM)
+    for query, secret, match in ((sum_.query, None, "without the secret"), (fixed, b"s" * 32, "can be taken out")):
+        updates = {name: Update(iter(()), sum_.vectors[name], secret) for name in sum_.names}
+        with pytest.raises(ValueError, match=match):
+            run(ready(FIVE, 5).query(query, updates))
+
+
 @pytest.mark.parametrize(("gone", "kept"), [(0, 0), (1, 1), (2, 2)])
 def test_survivors_let_go_of_surplus_alone(gone, kept):
     """What they send together gives the first secret of each silo's surplus, and none before it."""
