@@ -1,5 +1,8 @@
 """Averages by ADMM: the paper's lemmas about convergence, agreement with the mean, messages and their bytes."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from parties_of_generators import dropping, run
@@ -8,11 +11,16 @@ from peer_averages import SIZE, Peers, admm, vectors
 from fedpriv.aggregation.admm.aggregation import Admm
 from fedpriv.aggregation.admm.averaging import Averaging
 from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
+from fedpriv.deployment import Federation
+from fedpriv.encoding.levels import Levels
 from fedpriv.engines.inprocess import InProcess
-from fedpriv.errors import AggregationAbortedError, ConfigError
+from fedpriv.errors import AggregationAbortedError, ConfigError, SilenceError
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.parties.messages import size_of
 from fedpriv.parties.traffic import Traffic
 from fedpriv.testing.faults import Faulty, alter, drop
+from fedpriv.weighting import OwnWeighting
 
 
 def z_of(w, duals, penalty, iterations):
@@ -199,6 +207,35 @@ def test_missing_and_altered_messages_end_the_aggregation(phase, fault):
     assert max(letter.step for letter in peers.letters) <= steps[phase] + 1  # nothing further is released
 
 
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_letter_that_is_missing_from_the_set_up_ends_it(step):
+    """First keys, then counts."""
+    peers = Peers(admm(average="records"), 4)
+    engine = Faulty(InProcess(), (drop(step=step, sender="silo2", receiver="silo1"),))
+    with pytest.raises(SilenceError, match=r"^no message from silo2$") as raised:
+        run(peers.protocols.setup(np.eye(4, dtype=np.int64)), engine=engine)
+    assert raised.value.names == {"silo2"}
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_masked_letter_that_is_missing_ends_the_aggregation(step):
+    """First shares, then what they add up to."""
+    peers = Peers(admm(masking=True, topology="all", iterations=2), 4)
+    with pytest.raises(SilenceError, match=r"^no message from silo2$"):
+        peers.average(vectors(4), (2, 0), Faulty(InProcess(), (drop(step=step, sender="silo2", receiver="silo1"),)))
+
+
+@pytest.mark.parametrize("phase", ["check 1", "done"])
+def test_peers_that_come_to_different_averages_say_so(phase):
+    peers = Peers(admm(iterations=2), 9)
+    _, traffic = peers.average(vectors(9))
+    sender = next(letter.sender for letter in traffic.transcript if letter.message.phase == phase)
+    parties = peers.parties(vectors(9), (2, 0))
+    peers.protocols.says(parties, sender, phase, lambda sent: dict.fromkeys(sent, bytes(32)))
+    with pytest.raises(AggregationAbortedError, match=rf"^{sender} and silo\d have come to different averages$"):
+        run(parties)
+
+
 @pytest.mark.parametrize("steps", range(7))
 def test_a_peer_that_drops_out_ends_the_aggregation_with_its_name(steps):
     peers = Peers(admm(iterations=2), 9)
@@ -245,3 +282,34 @@ def test_settings_that_give_models_away_are_refused(settings, n, why):
         Admm(**settings).n_summed(n)
     if n > 2:
         assert Admm(**settings, beyond_safe=True).n_summed(n) == n
+
+
+def test_fewer_peers_go_on_where_that_is_safe():
+    safe, unsafe = (Admm(preset=None, iterations=few, least_peers=9) for few in (4, 5))
+    assert [safe.goes_on_with(n) for n in (8, 9)] == [False, True]
+    assert not unsafe.goes_on_with(9)
+    assert not Admm(preset=None, iterations=4).goes_on_with(9)
+
+
+def test_weights_by_records_would_undo_a_bound():
+    federation = Federation(n_users=9, n_silos=9, n_parameters=4)
+    admm(average="records").encoding(9, 1.0, federation, NoMechanism())
+    with pytest.raises(ConfigError, match=r"^aggregation\.average=records: equal where"):
+        admm(average="records").encoding(9, 1.0, federation, Gaussian(clip=1.0, noise_multiplier=1.0))
+    with pytest.raises(ConfigError, match="needs every silo"):
+        admm().encoding(8, 1.0, federation, NoMechanism())
+
+
+def test_there_is_no_helper_and_no_grid_of_another_kind():
+    peers = Peers(admm(), 3)
+    with pytest.raises(ValueError, match="no helper"):
+        admm().helper("server", peers.names, OwnWeighting())
+    query = replace(peers.query(), encoding=Levels(levels=2, clip=1.0, trials=4, parties=3))
+    with pytest.raises(ValueError, match="fixed-point grid"):
+        peers.protocols["silo0"]._vector(None, query)
+
+
+@pytest.mark.parametrize("decay", [0.0, -0.5, math.inf])
+def test_a_penalty_keeps_its_sign(decay):
+    with pytest.raises(ConfigError, match=r"^aggregation\.decay="):
+        Penalty(1.0, decay, 1)

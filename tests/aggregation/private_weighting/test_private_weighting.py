@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pytest
@@ -16,8 +17,11 @@ from fedpriv.aggregation.private_weighting.phases import SEED
 from fedpriv.aggregation.weighted import COUNTS, KEY, KEYS
 from fedpriv.encoding.fixed_point import OutOfRangeError
 from fedpriv.encoding.slot_layout import SlotOverflowError
-from fedpriv.errors import AggregationAbortedError
+from fedpriv.engines.inprocess import InProcess
+from fedpriv.errors import AggregationAbortedError, ConfigError, SilenceError
+from fedpriv.parties.traffic import Traffic
 from fedpriv.streams import Streams
+from fedpriv.testing.faults import Faulty, drop
 
 
 @st.composite
@@ -183,6 +187,43 @@ def test_a_silo_that_hears_nothing_ends_the_round():
         run(parties)
 
 
+def letters(exchange):
+    """Step, sender and receiver of each letter that somebody counts on. The server's word to the leader that the others
+    have their seed is only a turn."""
+    traffic = Traffic(keep=True)
+    exchange(traffic, InProcess())
+    return [
+        (letter.step, letter.sender, letter.receiver)
+        for letter in traffic.transcript
+        if letter.message.content is not None
+    ]
+
+
+def each_ends(exchange):
+    """Whichever letter is lost: somebody says whom it waits for in vain, and nothing is made up in its place."""
+    found = letters(exchange)
+    assert {sender for _, sender, _ in found} == {SERVER, "silo0", "silo1", "silo2"}
+    for step, sender, receiver in found:
+        with pytest.raises(SilenceError, match=r"^no message from "):
+            exchange(None, Faulty(InProcess(), (drop(step=step, sender=sender, receiver=receiver),)))
+
+
+def test_whichever_letter_of_a_set_up_is_lost_ends_it():
+    each_ends(lambda traffic, engine: run(random_world().setup(), traffic, engine))
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.25])
+def test_whichever_letter_of_a_query_is_lost_ends_it(rate):
+    world, rounds = random_world(users=2, oblivious=True).ready(), count(1)
+    each_ends(lambda traffic, engine: run(world.parties(next(rounds), rate=rate), traffic, engine))
+
+
+def test_what_is_not_installed_is_told_first(monkeypatch):
+    monkeypatch.setattr("fedpriv.crypto.paillier.extra.find_spec", lambda name: None if name == "phe" else name)
+    with pytest.raises(ConfigError, match=r"^aggregation=private_weighting: needs gmpy2 and phe"):
+        small()
+
+
 def test_no_mask_serves_twice():
     world = random_world().ready()
     world.run(2)
@@ -286,7 +327,9 @@ def test_a_server_that_changes_keys_or_seeds_ends_the_set_up():
         return {name: (raw[:-8] + bytes(8), keys) for name, (raw, keys) in sent.items()}
 
     def even_modulus(sent):
-        return {name: (bytes([raw[0] & 0xFE]) + raw[1:], keys) for name, (raw, keys) in sent.items()}
+        n = int.from_bytes(sent["silo1"][0], "little")
+        n += 1 if n % 3 == 1 else 3  # neither is divided by three
+        return {name: (n.to_bytes(len(raw), "little"), keys) for name, (raw, keys) in sent.items()}
 
     def swapped_seeds(sent):
         return sent | {"silo1": sent["silo2"], "silo2": sent["silo1"]}

@@ -140,3 +140,13 @@ def test_a_coefficient_beyond_the_bound_is_refused():
             weighted_product(PUBLIC, bases, np.array([[0], [value]], dtype=np.int64), layout=shape)
     with pytest.raises(ValueError, match="coefficients"):
         weighted_product(PUBLIC, bases, np.zeros((2, 3)), layout=shape)
+
+
+@pytest.mark.parametrize(
+    "coefficients",
+    [np.zeros(3, np.int64), np.zeros((2, 4), np.int64), np.zeros((3, 0), np.int64), np.zeros((3, 4)), np.int64(0)],
+    ids=lambda coefficients: f"{coefficients.dtype} {coefficients.shape}",
+)
+def test_coefficients_of_another_form_are_refused(coefficients):
+    with pytest.raises(ValueError, match="for 3 users"):
+        weighted_product(PUBLIC, [KEY.encrypt(1)] * 3, coefficients, layout=layout(3))

@@ -419,3 +419,14 @@ def test_a_message_replayed_from_an_earlier_query_counts_as_not_sent(everybody, 
     relabelled = replace(old, round=serial[0] + 1, place=0)
     cast["silo1"] = on_its_way(cast["silo1"], PHASES[2], lambda _: {SERVER: relabelled})
     refused(cast, "a message of silo1 is refused: the signature is not its own")
+
+
+def test_shares_of_no_secret(protocols):
+    """All of one silo's, each still an element of the field."""
+
+    def lie(revealed):
+        return {
+            owner: (share.astype(np.uint64) * 12345 % PRIME).astype(share.dtype) for owner, share in revealed.items()
+        }
+
+    refused(silo_says(protocols, "silo0", 4, lie), "Unmasking: the shares do not come from one secret")
