@@ -13,6 +13,7 @@ from fedpriv.streams import Streams
 from fedpriv.tasks import Task
 from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Block, Execution, Training
+from fedpriv.training.freed_memory import keep_freed_memory
 from fedpriv.training.select import select_trainers
 from fedpriv.training.shared_state import refuse_shared_state
 from fedpriv.training.trainers.base import LocalProblem, Users
@@ -54,6 +55,7 @@ def train_users(
     chosen = np.arange(len(counts)) if training.users is None else np.asarray(training.users, dtype=np.int64)
     if not len(chosen):
         return
+    keep_freed_memory()
     batches_stream, dropout_stream = (f"{prefix} {name}".lstrip() for name in ("batches", "dropout"))
     size = recipe.batch_size or int(counts.max())
     orders = None
