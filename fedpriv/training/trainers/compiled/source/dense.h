@@ -89,7 +89,7 @@ class GroupNorm final : public Layer {
         beta(c.parameters.place(m)), inside(c.memory.take<float>(row)), zeros(c.memory.take<float>(row)),
         dgamma(c.memory.take<float>(row)), dbeta(c.memory.take<float>(row)),
         normal(c.memory.take<float>(c.rows * row)), y(c.memory.take<float>(c.rows * row)),
-        rdeviation(c.memory.take<float>(padded(c.rows))) {
+        rdeviation(c.memory.take<float>(c.rows)) {
     c.gradients.need(row);
     if (!inside) return;
     std::fill(std::fill_n(inside, m, 1.0f), inside + row, 0.0f);
@@ -99,25 +99,20 @@ class GroupNorm final : public Layer {
   float* forward(float* x, int64_t rows) override {
     const float* scales = affine ? c.parameters.weights + gamma : inside;
     const float* shifts = affine ? c.parameters.weights + beta : zeros;
-    for (int64_t r = 0; r < rows; r += LANES) {
-      const int64_t here = std::min<int64_t>(LANES, rows - r);
-      const float* block = x + r * row;
-      vec sum[LANES] = {}, squares[LANES] = {};
-      for (int64_t i = 0; i < here; ++i)
-        for (int64_t j = 0; j < row; j += LANES) sum[i] += load(block + i * row + j) * load(inside + j);
-      const vec mean = sums(sum) / float(m);
-      for (int64_t i = 0; i < here; ++i)
-        for (int64_t j = 0; j < row; j += LANES) {
-          const vec centred = (load(block + i * row + j) - mean[i]) * load(inside + j);
-          squares[i] += centred * centred;
-        }
-      store(rdeviation + r, 1 / square_roots(sums(squares) / float(m) + epsilon));
-      for (int64_t i = 0; i < here; ++i)
-        for (int64_t j = 0; j < row; j += LANES) {
-          const vec n = (load(block + i * row + j) - mean[i]) * (load(inside + j) * rdeviation[r + i]);
-          store(normal + (r + i) * row + j, n);
-          store(y + (r + i) * row + j, load(scales + j) * n + load(shifts + j));
-        }
+    for (int64_t r = 0; r < rows; ++r, x += row) {
+      vec sum{}, squares{};
+      for (int64_t j = 0; j < row; j += LANES) sum += load(x + j) * load(inside + j);
+      const float mean = total(sum) / float(m);
+      for (int64_t j = 0; j < row; j += LANES) {
+        const vec centred = (load(x + j) - mean) * load(inside + j);
+        squares += centred * centred;
+      }
+      rdeviation[r] = 1 / __builtin_sqrtf(total(squares) / float(m) + epsilon);
+      for (int64_t j = 0; j < row; j += LANES) {
+        const vec n = (load(x + j) - mean) * (load(inside + j) * rdeviation[r]);
+        store(normal + r * row + j, n);
+        store(y + r * row + j, load(scales + j) * n + load(shifts + j));
+      }
     }
     return y;
   }
@@ -127,23 +122,19 @@ class GroupNorm final : public Layer {
   float* backward(float* g, int64_t rows) override {
     if (affine) sum_rows(g, rows);
     const float* scales = affine ? c.parameters.weights + gamma : inside;
-    for (int64_t r = 0; r < rows; r += LANES) {
-      const int64_t here = std::min<int64_t>(LANES, rows - r);
-      float *block = g + r * row, *n = normal + r * row;
-      vec sum[LANES] = {}, products[LANES] = {};
-      for (int64_t i = 0; i < here; ++i)
-        for (int64_t j = 0; j < row; j += LANES) {
-          const vec h = load(scales + j) * load(block + i * row + j);
-          sum[i] += h * load(inside + j);
-          products[i] += h * load(n + i * row + j);
-        }
-      const vec mean = sums(sum) / float(m), mean_product = sums(products) / float(m);
-      for (int64_t i = 0; i < here; ++i)
-        for (int64_t j = 0; j < row; j += LANES) {
-          const vec h = load(scales + j) * load(block + i * row + j);
-          const vec dn = h - mean[i] - load(n + i * row + j) * mean_product[i];
-          store(block + i * row + j, dn * (load(inside + j) * rdeviation[r + i]));
-        }
+    for (int64_t r = 0; r < rows; ++r) {
+      float *dy = g + r * row, *n = normal + r * row;
+      vec sum{}, products{};
+      for (int64_t j = 0; j < row; j += LANES) {
+        const vec h = load(scales + j) * load(dy + j);
+        sum += h * load(inside + j);
+        products += h * load(n + j);
+      }
+      const float mean = total(sum) / float(m), mean_product = total(products) / float(m);
+      for (int64_t j = 0; j < row; j += LANES) {
+        const vec dn = load(scales + j) * load(dy + j) - mean - load(n + j) * mean_product;
+        store(dy + j, dn * (load(inside + j) * rdeviation[r]));
+      }
     }
     for (int64_t j = 0; affine && j < row; j += LANES) {
       Add{c.parameters.scale}(c.parameters.target + gamma + j, load(dgamma + j), j);

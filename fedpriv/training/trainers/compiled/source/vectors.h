@@ -58,6 +58,9 @@ template <int... I>
 struct Lanes {
   static vec low(vec a, vec b) { return __builtin_shufflevector(a, b, (I / 2 + I % 2 * LANES)...); }
   static vec high(vec a, vec b) { return __builtin_shufflevector(a, b, ((LANES + I) / 2 + I % 2 * LANES)...); }
+  // Neighbours of so many lanes change places.
+  template <int N>
+  static vec exchanged(vec v) { return __builtin_shufflevector(v, v, (I ^ N)...); }
 };
 #if defined(__AVX512F__)
 using All = Lanes<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
@@ -92,10 +95,13 @@ inline vec sums(vec (&rows)[LANES]) {
   return rows[0];
 }
 
+// Each half is added to the other, then each quarter, and so on.
 inline float total(vec v) {
-  float sum = 0;
-  for (int i = 0; i < LANES; ++i) sum += v[i];
-  return sum;
+  if constexpr (LANES > 8) v += All::exchanged<8>(v);
+  if constexpr (LANES > 4) v += All::exchanged<4>(v);
+  v += All::exchanged<2>(v);
+  v += All::exchanged<1>(v);
+  return v[0];
 }
 
 // Puts the lanes of v that are not zero, NaN among them, side by side, and those of w beside them; returns how many
@@ -115,13 +121,6 @@ inline int64_t squeeze(vec v, ints w, float* values, int32_t* others) {
   }
   return count;
 #endif
-}
-
-inline vec square_roots(vec v) {
-  float each[LANES];
-  store(each, v);
-  for (float& number : each) number = __builtin_sqrtf(number);
-  return load(each);
 }
 
 // e^x within two units in the last place; zero below e^-87, infinity above e^88, NaN of NaN.
