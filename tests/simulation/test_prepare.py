@@ -127,6 +127,16 @@ def test_a_checkpoint_brings_back_what_silos_remember_and_the_last_query_without
         np.testing.assert_array_equal(again.state.params, state.params)
 
 
+def test_a_set_up_that_is_repeated_is_still_before_the_first_round():
+    exp = experiment(*WORDS, "aggregation=masked")
+    first = replace(exp, engine=Faulty(InProcess(), (drop(exchange=0, sender="silo1"),)))
+    with pytest.warns(RuntimeWarning, match=r"the set-up begins again: .*silo1"):
+        simulation = prepare(first)
+    with simulation:
+        assert {(row["round"], row["query"]) for row in simulation.setup} == {(0, "setup")}
+        assert simulation.ready
+
+
 def test_a_set_up_that_fails_twice_ends_all_parties():
     sessions = []
 

@@ -236,6 +236,18 @@ def test_peers_that_come_to_different_averages_say_so(phase):
         run(parties)
 
 
+def test_whoever_lacks_the_sums_of_other_groups_says_so():
+    peers, others = Peers(admm(iterations=2), 9), {}
+    w = vectors(9)
+    _, traffic = peers.average(w)
+    relay = next(letter for letter in traffic.transcript if letter.message.phase == "relay 1")
+    parties = peers.parties(w, (2, 0))
+    for name in set(parties) - {relay.receiver}:  # nobody else is left to notice
+        others[name] = dropping(parties[name], steps=3 if name != relay.sender else 2)
+    with pytest.raises(SilenceError, match=rf"^no message from {relay.sender}$"):
+        run(parties | others)
+
+
 @pytest.mark.parametrize("steps", range(7))
 def test_a_peer_that_drops_out_ends_the_aggregation_with_its_name(steps):
     peers = Peers(admm(iterations=2), 9)

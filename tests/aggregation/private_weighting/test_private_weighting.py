@@ -218,6 +218,22 @@ def test_whichever_letter_of_a_query_is_lost_ends_it(rate):
     each_ends(lambda traffic, engine: run(world.parties(next(rounds), rate=rate), traffic, engine))
 
 
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_silos_end_a_set_up_without_its_server(steps):
+    setup = random_world().setup()
+    setup[SERVER] = dropping(setup[SERVER], steps)
+    with pytest.raises(SilenceError, match=r"^no message from server$"):
+        run(setup)
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_silos_end_a_hidden_sample_without_its_server(steps):
+    parties = random_world(users=2, oblivious=True).ready().parties(rate=0.25)
+    parties[SERVER] = dropping(parties[SERVER], steps)
+    with pytest.raises(SilenceError, match=r"^no message from server$"):
+        run(parties)
+
+
 def test_what_is_not_installed_is_told_first(monkeypatch):
     monkeypatch.setattr("fedpriv.crypto.paillier.extra.find_spec", lambda name: None if name == "phe" else name)
     with pytest.raises(ConfigError, match=r"^aggregation=private_weighting: needs gmpy2 and phe"):
