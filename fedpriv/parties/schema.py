@@ -43,6 +43,7 @@ class Raw(Schema):
             raise SchemaError(f"{len(message)} bytes instead of {self.size}")
 
 
+@dataclass(frozen=True)
 class Number(Schema):
     """A number that is neither infinite nor NaN."""
 
