@@ -26,11 +26,26 @@ class _Lines(logging.FileHandler):
 
 
 class _OfThreads(logging.Handler):
-    """Hands each line to the log of the thread that said it: one place to ask, however many runs are side by side."""
+    """Hands each line to the log of the thread that said it: one place to ask, however many runs are side by side. The
+    logger has it while there is a log."""
 
     def __init__(self) -> None:
         super().__init__()
         self.logs: dict[int, _Lines] = {}
+        self._changing = threading.Lock()
+
+    def open(self, thread: int, log: _Lines) -> None:
+        """Give a thread its log."""
+        with self._changing:
+            self.logs[thread] = log
+            LOGGER.addHandler(self)
+
+    def shut(self, thread: int) -> None:
+        """Take a thread's log away."""
+        with self._changing:
+            self.logs.pop(thread, None)
+            if not self.logs:
+                LOGGER.removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
         log = self.logs.get(record.thread or 0)
@@ -49,10 +64,9 @@ def logged(folder: Path) -> Iterator[None]:
     log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     if LOGGER.level == logging.NOTSET:
         LOGGER.setLevel(logging.INFO)
-    LOGGER.addHandler(_LOGS)
-    _LOGS.logs[thread] = log
+    _LOGS.open(thread, log)
     try:
         yield
     finally:
-        _LOGS.logs.pop(thread, None)
+        _LOGS.shut(thread)
         log.close()

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 PHASES = ("plan", "accounting", "local_training", "aggregation", "global_update", "evaluation")
 
 CHECKPOINT_SECONDS = 1.0
-"""From one checkpoint of a seeded run to the next. One that cannot be repeated has each as soon as it can be had, since
-rounds after the last are charged again."""
+"""From one checkpoint of a seeded run that has the process to itself to the next. One that cannot be repeated has each
+as soon as it can be had, since rounds after the last are charged again."""
 
 ALWAYS_UNCOVERED = (
     "hyper-parameters chosen on private data are not accounted",
@@ -59,8 +59,8 @@ def train(
     quiet: bool = False,
 ) -> None:
     """Run an experiment into folder `path`, or go on from its last checkpoint. config_yaml: the experiment's resolved
-    configuration, which a checkpoint is tied to. origin: that of this configuration, if it is known. shared:
-    whose threads write checkpoints; None: one of the run's own. quiet: show neither progress nor results.
+    configuration, which a checkpoint is tied to. origin: that of this configuration, if it is known. shared: whose
+    threads write checkpoints; None: one of the run's own. quiet: show neither progress nor results.
 
     Whatever can be wrong with the settings or the data is raised before the folder is
     touched; after that, a failure is recorded in status.json and raised again.

@@ -23,8 +23,6 @@ def balanced(round: int, silos: int, cohort: int, streams: Streams) -> tuple[int
     After any number t of rounds every silo has taken part floor(t * cohort / silos) or one more times, and in any one
     round each is as likely as the others.
     """
-    if cohort == silos:
-        return tuple(range(silos))
     period = silos // math.gcd(silos, cohort)  # after so many rounds all have taken part equally often
     counts = np.zeros(silos)
     for earlier in range(round - (round - 1) % period, round + 1):
