@@ -3,10 +3,16 @@
 From Python: `run`, `sweep`, `load`, `epsilon` and `federation` of `fedpriv.library`, which is loaded when one is used.
 """
 
+import os
 from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
+
+# Else, on some processors, torch's library (MKL) gives a product of matrices other last bits among many than alone, and
+# a run of a sweep would not have its own. Read at the library's first use.
+os.environ.setdefault("MKL_CBWR", "AUTO")
+
 LIBRARY = ("run", "sweep", "load", "epsilon", "federation")
 
 

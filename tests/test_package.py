@@ -1,5 +1,6 @@
 """The configuration tree is found from a checkout and from an installed wheel."""
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -16,6 +17,15 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def test_a_checkout_uses_its_top_level_conf():
     assert conf_dir() == ROOT / "conf"
+
+
+@pytest.mark.parametrize(("set_to", "found"), [(None, "AUTO"), ("AVX2", "AVX2")])
+def test_products_of_matrices_have_the_same_bits_anywhere_unless_the_user_says_how(set_to, found):
+    """What that does is seen in tests/training/test_chain.py, on processors where it matters."""
+    env = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"}
+    env |= {"MKL_CBWR": set_to} if set_to else {}
+    asked = [sys.executable, "-c", "import os, fedpriv; print(os.environ['MKL_CBWR'])"]
+    assert subprocess.run(asked, env=env, capture_output=True, text=True, check=True).stdout.strip() == found
 
 
 @pytest.fixture(scope="module")
