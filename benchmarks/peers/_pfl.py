@@ -1,4 +1,4 @@
-"""pfl-research's side of `benchmarks.peers.pfl_research`: run by an interpreter that has pfl and torch.
+"""pfl-research's side of `benchmarks.peers.one_user_silos`: run by an interpreter that has pfl and torch.
 
 Reads `records` (an .npz of x, y and user) and settings as JSON in its arguments; then trains one round for every line
 it is given, and answers with its processor seconds.
@@ -8,8 +8,8 @@ import json
 import sys
 import time
 
-import numpy as np
 import torch
+from _clients import Cnn, clients
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.aggregate.weighting import WeightByUser
 from pfl.algorithm import NNAlgorithmParams
@@ -22,20 +22,8 @@ from pfl.model.pytorch import PyTorchModel
 from pfl.privacy import CentrallyAppliedPrivacyMechanism, GaussianMechanism
 
 
-class Cnn(torch.nn.Sequential):
-    """The MNIST network of Uldp-FL, with what pfl asks of a model."""
-
-    def __init__(self):
-        nn = torch.nn
-        super().__init__(
-            nn.Conv2d(1, 10, 5), nn.MaxPool2d(2), nn.ReLU(),
-            nn.Conv2d(10, 20, 5), nn.Dropout2d(0.5), nn.MaxPool2d(2), nn.ReLU(),
-            nn.Flatten(), nn.Linear(320, 50), nn.ReLU(), nn.Dropout(0.5), nn.Linear(50, 10),
-        )  # fmt: skip
-
-    def loss(self, x, y, is_eval=False):
-        self.eval() if is_eval else self.train()
-        return torch.nn.functional.cross_entropy(self(x), y)
+class Model(Cnn):
+    """With what pfl asks of a model."""
 
     def metrics(self, x, y):
         return {}
@@ -56,13 +44,11 @@ class Turns(TrainingProcessCallback):
 
 def main(records, settings):
     torch.set_num_threads(1)
-    told = np.load(records)
-    x, y, user = torch.from_numpy(told["x"]), torch.from_numpy(told["y"]), told["user"]
-    users = {str(u): [x[user == u], y[user == u]] for u in np.unique(user)}
+    users = {str(user): list(own) for user, own in enumerate(clients(records))}
     names = list(users)
     place = iter(range(10**9))
     data = FederatedDataset.from_slices(users, lambda: names[next(place) % len(names)])
-    network = Cnn()
+    network = Model()
     model = PyTorchModel(network, torch.optim.SGD, torch.optim.SGD(network.parameters(), 1.0))
     noise = CentrallyAppliedPrivacyMechanism(GaussianMechanism(settings["clip"], settings["noise"]))
     turns = Turns()

@@ -25,7 +25,7 @@ SILO, SERVER = 5, 30
 def main(python: str) -> None:
     """Time both, and print the ratios. python: an interpreter that has flwr."""
     ours = {bits: apart(measure, Case(100, 1_000_000, 10, bits)) for bits in (32, 64)}
-    script = Path(__file__).with_name("_flower.py")
+    script = Path(__file__).with_name("_secaggplus.py")
     done = subprocess.run([python, str(script)], check=True, capture_output=True, text=True)
     theirs = json.loads(done.stdout.splitlines()[-1])
     stages = ("shares", "mask", "reveal")

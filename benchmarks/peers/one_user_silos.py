@@ -1,11 +1,15 @@
-"""pfl-research beside ours: a round of federated averaging with clipped models and noise, every user a silo of its own.
+"""Other simulators beside ours: a round of federated averaging with clipped models and noise, every user a silo.
 
     python -m venv /elsewhere/pfl && /elsewhere/pfl/bin/pip install 'pfl[pytorch]==0.6.0'
-    python -m benchmarks.peers.pfl_research /elsewhere/pfl/bin/python
+    python -m benchmarks.peers.one_user_silos pfl_research /elsewhere/pfl/bin/python
+
+    python -m venv /elsewhere/flower && /elsewhere/flower/bin/pip install 'flwr[simulation]==1.41.0' torch psutil
+    python -m benchmarks.peers.one_user_silos flower /elsewhere/flower/bin/python
 
 Each in a process of its own, on one thread, in turns, on the same users, records, batch sizes and epochs, with the
 same network, without evaluation. Ours is all of a round through the protocol: every user's silo trains, clips, adds
-its noise and sends; pfl-research adds noise centrally and has no messages. Records: see `benchmarks.local_training`.
+its noise and sends. The others clip and add noise centrally; pfl-research has no messages, and Flower sends them to
+one client at a time in a process of Ray's, whose work is counted. Records: see `benchmarks.local_training`.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from benchmarks.peers._report import told, write
 
 @dataclass(frozen=True)
 class Case:
-    """goal: least ratio."""
+    """goal: least ratio; 0: none is set."""
 
     users: int
     goal: float
@@ -36,19 +40,20 @@ class Case:
     turns: int = 5
 
 
-CASES = [Case(100, 1.5), Case(1000, 3)]
-COLUMNS = ("users", "epochs", "fedpriv", "pfl-research", "ratio", "least", "most", "goal")
+CASES = {"pfl_research": [Case(100, 1.5), Case(1000, 3)], "flower": [Case(100, 0), Case(1000, 0)]}
+SCRIPTS = {"pfl_research": "_pfl.py", "flower": "_flower.py"}
 
 
-def main(python: str) -> None:
-    """Every case in a process of its own. python: an interpreter that has pfl and torch."""
-    rows = []
-    for case in CASES:
-        rows.append(told(dict(zip(COLUMNS, (case.users, case.epochs, *apart(measure, case, python), case.goal)))))
-    print(write("pfl_research", rows))
+def main(peer: str, python: str) -> None:
+    """Every case in a process of its own. peer: of `CASES`; python: an interpreter that has it, and torch."""
+    columns, rows = ("users", "epochs", "fedpriv", peer, "ratio", "least", "most", "goal"), []
+    for case in CASES[peer]:
+        measured = apart(measure, case, python, SCRIPTS[peer])
+        rows.append(told(dict(zip(columns, (case.users, case.epochs, *measured, case.goal)))))
+    print(write(peer, rows))
 
 
-def measure(case: Case, python: str) -> tuple[float, float, float, float, float]:
+def measure(case: Case, python: str, script: str) -> tuple[float, float, float, float, float]:
     """Median processor seconds a round of ours and of theirs, and median, least and largest ratio of a turn."""
     import torch
 
@@ -58,8 +63,8 @@ def measure(case: Case, python: str) -> tuple[float, float, float, float, float]
     with tempfile.TemporaryDirectory() as folder, ours(case, kind, replace(records, user=user)) as simulation:
         file = Path(folder) / "records.npz"
         np.savez(file, x=records.x, y=records.y, user=user)
-        script, settings = Path(__file__).with_name("_pfl.py"), {"epochs": case.epochs, "clip": 0.1, "noise": 0.5}
-        command = [python, str(script), str(file), json.dumps(settings)]
+        settings = {"epochs": case.epochs, "clip": 0.1, "noise": 0.5}
+        command = [python, str(Path(__file__).with_name(script)), str(file), json.dumps(settings)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peer:
             assert peer.stdin
             assert peer.stdout
@@ -69,7 +74,8 @@ def measure(case: Case, python: str) -> tuple[float, float, float, float, float]
                 print("turn", file=peer.stdin, flush=True)
                 line = next(line for line in peer.stdout if line.startswith("seconds "))  # between its own reports
                 turns.append((own, float(line.split()[1])))
-            peer.kill()
+            peer.stdin.close()
+            peer.stdout.read()  # it ends, and what it has started with it
     return compared(turns[1:])  # the first meets every shape, and compiles
 
 
