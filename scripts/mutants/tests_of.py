@@ -75,7 +75,10 @@ FURTHER = (
         "algorithms/test_local_only.py test_aborted_rounds.py test_resumed_state.py test_cli_bad_input.py "
         "training/test_select.py data/test_writers.py simulation",
     ),
-    ("fedpriv/simulation/silo.py", "simulation algorithms/test_scaffold.py algorithms/test_uldp.py"),
+    (
+        "fedpriv/simulation/silo.py",
+        "simulation algorithms/test_scaffold.py algorithms/test_uldp.py algorithms/test_dp_erm.py",
+    ),
     ("fedpriv/*", "simulation test_deployment.py algorithms/test_uldp.py test_aborted_rounds.py test_resumed_state.py"),
 )
 """Pattern of a source file, first one that fits, and tests beside those that mirror it, quick ones first."""
