@@ -5,6 +5,7 @@ it is given, and answers with the processor seconds of its processes: its own, R
 """
 
 import json
+import logging
 import os
 import sys
 from pathlib import Path
@@ -81,6 +82,7 @@ def spent():
 
 def main(file, settings):
     torch.set_num_threads(1)
+    logging.getLogger("flwr").setLevel(logging.ERROR)  # else a line for each client
     os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # for Ray's process, which imports `_clients`
     settings = json.loads(settings)
     users = len(clients(file))
