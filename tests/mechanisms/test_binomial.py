@@ -42,6 +42,20 @@ def test_a_shift_spread_over_a_hundred_coordinates_stays_below_the_certificate()
     assert 0.95 <= true <= cost(mechanism, 100, 1e-5) <= 1 + 1e-6
 
 
+def test_few_levels_in_many_coordinates_cost_no_more_noise_than_they_must():
+    """Rounding moves each of a hundred coordinates of a sum by up to a level, beside 64 of the record itself."""
+    mechanism = Binomial(1.0, 1.0, levels=64).hiding(gaussian_noise(1.0, 1.0, 1e-5), 100)
+    assert 0.99 <= cost(mechanism, 100, 1e-5) <= 1 + 1e-6
+
+
+@pytest.mark.parametrize(
+    "asked", [lambda m: m.count_encoding(3), lambda m: m.hiding(1.0, 10), lambda m: m.of_bits(64, 8)]
+)
+def test_other_noise_is_none_of_counts(asked):
+    with pytest.raises(ConfigError, match="mechanism=gaussian: binomial: aggregation=shuffle counts bits"):
+        asked(Gaussian(1.0, 1.0))
+
+
 def test_paper_parameters():
     # b of 100 contributions of one coordinate at (1, 1e-6), by the formula: golden. Its epsilon is about 7e-4.
     levels = paper_levels(100, 1)
