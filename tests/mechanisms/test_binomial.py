@@ -6,7 +6,7 @@ import torch
 from dp_accounting import GaussianDpEvent, NonPrivateDpEvent
 
 from fedpriv.accountants.pld import gaussian_epsilon, pld_epsilon
-from fedpriv.accountants.shifted_binomial import epsilon_of_one, shifted_epsilon
+from fedpriv.accountants.shifted_binomial import epsilon_of_one, gaussian_gap, shifted_epsilon
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.binomial import Binomial
@@ -103,6 +103,13 @@ def test_shares_of_silos_that_noise_add_up_to_the_declared_noise(rng, silent):
     assert abs(noisy.mean()) < 5 * 0.8 / math.sqrt(20_000)
     steps = noisy / encoding.unit
     np.testing.assert_allclose(steps, np.rint(steps), atol=1e-6)
+
+
+def test_a_part_of_a_bit_hides_nothing():
+    """Whoever knows half of the noise, where a quarter of the silos may be silent, is left with a third of the bits."""
+    mechanism = Binomial(1.0, 0.0, silent=0.25).of_bits(2, 100_000)
+    assert mechanism.event(shares=0.5) == GaussianDpEvent(1 / gaussian_gap(33_333, 1.0))
+    assert mechanism.event(sensitivity=0.0) == NonPrivateDpEvent()
 
 
 def test_events_count_what_an_observer_cannot_subtract():

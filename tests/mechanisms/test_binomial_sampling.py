@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedpriv.mechanisms.binomial_sampling import FARTHEST, FEW, MOST_TRIALS, _log_ratio, binomial
+from fedpriv.mechanisms import binomial_sampling
+from fedpriv.mechanisms.binomial_sampling import ERROR, FARTHEST, FEW, MOST_TRIALS, _log_ratio, binomial
 from fedpriv.streams import SystemGenerator
 
 TRIALS = [0, 1, 4, 100, FEW, FEW + 4, 10**5, 10**9]
@@ -41,10 +42,26 @@ def test_ratios_are_as_right_as_the_text_says(trials):
 
         wanted = [float(exact(offset) - exact(0)) for offset in offsets]
     found = _log_ratio(np.array(offsets, dtype=float), trials, sigma)
-    np.testing.assert_allclose(found - found[4], wanted, atol=2.0**-40, rtol=0)  # ERROR / 4
+    np.testing.assert_allclose(found - found[4], wanted, atol=ERROR / 4, rtol=0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4096, 4097, 9000])
+def test_each_sample_is_drawn(size):
+    """Tossed in blocks of 4,096; none of so many trials succeeding has probability 1e-1000."""
+    assert binomial(FEW, size, SystemGenerator()).min() > 0
+
+
+def test_a_chance_above_one_ends_the_sampling(monkeypatch):
+    """As if a ratio between the points that were looked at was higher than those by a thousandth."""
+    monkeypatch.setattr(
+        binomial_sampling, "_log_ratio", lambda offset, *_: np.full(offset.shape, (len(offset) < 4097) / 1000)
+    )
+    with pytest.raises(ArithmeticError, match="above 1"):
+        binomial(FEW + 4, 100, SystemGenerator())
 
 
 def test_too_many_trials_are_refused():
+    assert binomial(MOST_TRIALS, 1, np.random.default_rng(0))[0] == pytest.approx(MOST_TRIALS / 4, rel=1e-6)
     with pytest.raises(ValueError, match="from 0 to"):
         binomial(MOST_TRIALS + 1, 1, np.random.default_rng(0))
 

@@ -48,7 +48,7 @@ def test_of_several_compositions_the_costliest_keeps_the_budget():
     for rates in ((0.05, 0.3), (0.3, 0.05)):
         factor = composed_noise(lambda f, rates=rates: [sampled(q, f) for q in rates], "add/remove", 1.0, 1e-5)
         assert factor == pytest.approx(alone[1], rel=2e-3)
-        assert max(spent(sampled(q, factor)) for q in rates) <= 1.0
+        assert 0.998 <= max(spent(sampled(q, factor)) for q in rates) <= 1.0
 
 
 def test_plain_gaussians_are_solved_exactly_and_sampled_ones_beside_them_are_not():
