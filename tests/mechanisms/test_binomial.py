@@ -48,14 +48,6 @@ def test_few_levels_in_many_coordinates_cost_no_more_noise_than_they_must():
     assert 0.99 <= cost(mechanism, 100, 1e-5) <= 1 + 1e-6
 
 
-@pytest.mark.parametrize(
-    "asked", [lambda m: m.count_encoding(3), lambda m: m.hiding(1.0, 10), lambda m: m.of_bits(64, 8)]
-)
-def test_other_noise_is_none_of_counts(asked):
-    with pytest.raises(ConfigError, match="mechanism=gaussian: binomial: aggregation=shuffle counts bits"):
-        asked(Gaussian(1.0, 1.0))
-
-
 def test_paper_parameters():
     # b of 100 contributions of one coordinate at (1, 1e-6), by the formula: golden. Its epsilon is about 7e-4.
     levels = paper_levels(100, 1)
@@ -67,15 +59,28 @@ def test_paper_parameters():
     assert gaussian == pytest.approx(7e-4, rel=0.05)
     assert gaussian <= cost(mechanism, 1, 1e-6) <= 1.3 * gaussian
     assert paper_levels(10_000, 301) == 302
+    assert (paper_levels(50, 1), paper_levels(1, 1)) == (16, 4)
+    # Of 30 coordinates, by the formula in its text; at the largest epsilon that the theorem speaks for.
+    ratio = math.log(4 * 901 / 1e-6) / math.log(8 / 1e-6)
+    single, many = (paper_bits(100, d, levels=30, epsilon=15.0, delta=1e-6) for d in (1, 30))
+    assert many / single == pytest.approx(ratio**2, rel=1e-4)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(16, 1e-6), (0, 1e-6), (1, 0.5)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(16, 1e-6), (0, 1e-6), (1, 0.5), (1, 0.0)])
 def test_the_paper_says_nothing_there(epsilon, delta):
     with pytest.raises(ConfigError, match="calibration=paper"):
         paper_bits(100, 1, levels=20, epsilon=epsilon, delta=delta)
 
 
-@pytest.mark.parametrize(("kinds", "calls", "chosen"), [(1, 1, 1.0), (1, 1, 0.5), (2, 1, 1.0), (2, 25, 0.5)])
+@pytest.mark.parametrize("delta", [0.5, 0.6])
+def test_the_paper_says_nothing_of_a_delta_of_a_half(delta):
+    assert ShuffleBudget(1, 1, 0.5, 0.4).epsilon(1e9, 30) is not None
+    assert ShuffleBudget(1, 1, 0.5, delta).epsilon(1e9, 30) is None
+
+
+@pytest.mark.parametrize(
+    ("kinds", "calls", "chosen"), [(1, 1, 1.0), (1, 1, 0.5), (2, 1, 1.0), (1, 2, 1.0), (2, 25, 0.5)]
+)
 def test_what_the_paper_leaves_for_one_release(kinds, calls, chosen):
     """Of epsilon 1.5 at 1e-5, by its own chain: kinds share, calls compose by Dwork and Roth's Theorem 3.20 with half
     of a kind's delta for the composition, and a choice of silos divides by 2 M / N."""
@@ -88,6 +93,7 @@ def test_what_the_paper_leaves_for_one_release(kinds, calls, chosen):
     levels, bits = budget.noise(1000, 30, 6.0)
     assert budget.epsilon(Binomial(1.0, 0.0).of_bits(levels, bits).noise_multiplier, 30) == pytest.approx(6)
     assert budget.epsilon(1e-3, 30) is None
+    assert budget.epsilon(0.0, 30) is None
     with pytest.raises(ConfigError, match=r"algo\.calibration=paper: certified, or a larger"):
         budget.noise(1000, 10_000, 1e-3)
 

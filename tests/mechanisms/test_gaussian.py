@@ -169,3 +169,16 @@ def test_real_shares_are_whole_steps_and_add_up_to_the_declared_noise(shares):
         assert (part / encoding.unit == np.rint(part / encoding.unit)).all()
     statistic = float((sum(parts) ** 2).sum()) / 0.5**2
     assert min(stats.chi2.cdf(statistic, size), stats.chi2.sf(statistic, size)) > 1e-6
+
+
+@pytest.mark.parametrize(
+    "asked", [lambda m: m.count_encoding(3), lambda m: m.hiding(1.0, 10), lambda m: m.of_bits(64, 8)]
+)
+def test_other_noise_is_none_of_counts(asked):
+    with pytest.raises(ConfigError, match="mechanism=gaussian: binomial: aggregation=shuffle counts bits"):
+        asked(Gaussian(1.0, 1.0))
+
+
+def test_a_simulated_deviation_is_that_of_a_sum_that_moves_by_the_bound():
+    assert Gaussian(0.5, 4.0).simulated_deviation() == 2.0
+    assert Gaussian(0.5, 4.0).simulated_deviation(3.0) == 6.0
