@@ -1,4 +1,5 @@
 import math
+from contextlib import nullcontext
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 from dp_accounting.pld.privacy_loss_mechanism import DiscreteGaussianPrivacyLoss
 from scipy import stats
 
+from fedpriv.mechanisms import discrete_sampling
 from fedpriv.mechanisms.discrete_sampling import (
     MAX_SIGMA,
     OPEN,
@@ -185,10 +187,18 @@ def test_bits_that_leave_the_bin_open_are_followed_by_more():
     assert bins._drawn(np.array([0]), Script(0, 1)).tolist() == [13]
 
 
-@pytest.mark.parametrize("sigma", [1, 1000])
-def test_a_sample_beyond_the_farthest_is_an_error(sigma):
+def test_a_sample_beyond_the_farthest_is_an_error():
     with pytest.raises(OverflowError, match="64 standard deviations"):
-        bins_of(sigma)._drawn(np.array([0]), Script(*[0] * 50, 1))
+        bins_of(1)._drawn(np.array([0]), Script(*[0] * 50, 1))
+
+
+@pytest.mark.parametrize(("found", "refused"), [(7999, False), (8000, True)])
+def test_the_farthest_is_counted_in_integers_and_not_in_bins(found, refused, monkeypatch):
+    """64 standard deviations of 1,000 in bins of eight."""
+    monkeypatch.setattr(discrete_sampling, "thresholds", lambda *_: [])
+    monkeypatch.setattr(discrete_sampling, "bin_at", lambda *_: found)
+    with pytest.raises(OverflowError) if refused else nullcontext():
+        assert bins_of(1000)._refined(0, Script(0)) == found
 
 
 @pytest.mark.parametrize(("numerator", "denominator"), [(1, 1), (1, 3), (7, 5), (1, 2**80)])
