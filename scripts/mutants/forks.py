@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import hypothesis
 
-from scripts.mutants.patch import NotPatchableError, patch
+from scripts.mutants.patch import NotPatchableError, forget, patch
 from scripts.mutants.reach import Limits, Recorder
 
 if TYPE_CHECKING:
@@ -192,6 +192,7 @@ class Runner:
             else:
                 if self.loaded:
                     patch(str(self.tree / change.path), change.old, change.new)
+                    forget(self.tree)
                 code = _pytest(self.tree, tests, Limits(tests))
         except NotPatchableError:
             code = _NOT_PATCHABLE

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from functools import cache
 from itertools import zip_longest
+from pathlib import Path
 from types import CodeType, FunctionType
 
 
 class NotPatchableError(Exception):
     """The change shows in more than the bodies of functions."""
+
+
+CACHED = type(cache(len))
+"""What `functools.cache` and its like make of a function."""
+
+
+def forget(tree: Path) -> None:
+    """Empty the caches of functions from below `tree`: what a test asks for is computed then, and by what the source is
+    now."""
+    for one in gc.get_objects():
+        code = getattr(one.__wrapped__, "__code__", None) if type(one) is CACHED else None
+        if code is not None and code.co_filename.startswith(f"{tree}/"):
+            one.cache_clear()
 
 
 def patch(file: str, old: str, new: str) -> None:

@@ -15,6 +15,8 @@ from types import CodeType, FrameType
 
 import pytest
 
+from scripts.mutants.patch import forget
+
 Reached = dict[str, tuple[float, set[str]]]
 """By test: its seconds of processor time, and the functions that it called, as `place` writes them."""
 
@@ -56,6 +58,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        forget(self.tree)
         begin, self.codes, self.classes = time.process_time(), set(), set()
         sys.setprofile(self._called)
         threading.setprofile(self._called)

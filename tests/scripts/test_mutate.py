@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 
 import pytest
 
 from scripts.mutants import reach
 from scripts.mutants.__main__ import ACCEPTED, ROOT, is_one, read_accepted
 from scripts.mutants.mutate import mutants
+from scripts.mutants.patch import forget
 from scripts.mutants.tests_of import chosen_tests, source_files
 
 SOURCE = '''"""Text with 1 < 2."""
@@ -81,6 +83,20 @@ def test_the_shortest_tests_that_call_a_function_are_asked():
     assert reach.tests_for(reached, "a.py", "f", 0.5) == {"short": 1.0}
     assert reach.tests_for(reached, "a.py", "C", math.inf) == {"middle": 4.0}
     assert list(reach.tests_for(reached, "a.py", "module", 2.0)) == ["other", "short"]
+
+
+def test_what_a_function_of_the_tree_keeps_is_forgotten(tmp_path):
+    """Else a test that asks for what another has asked for would not be known to call the function."""
+    calls, kept = [], cache(calls.append)
+    scope = {"cache": cache, "calls": calls}
+    exec(compile("@cache\ndef own(x):\n    calls.append(x)\n", str(tmp_path / "a.py"), "exec"), scope)
+    for _ in range(2):
+        scope["own"](1)
+        kept(2)
+    forget(tmp_path)
+    scope["own"](1)
+    kept(2)
+    assert calls == [1, 2, 1]
 
 
 def test_every_accepted_survivor_is_a_mutant_and_has_a_reason():
