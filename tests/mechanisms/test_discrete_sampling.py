@@ -195,10 +195,11 @@ def test_a_sample_beyond_the_farthest_is_an_error():
 @pytest.mark.parametrize(("found", "refused"), [(7999, False), (8000, True)])
 def test_the_farthest_is_counted_in_integers_and_not_in_bins(found, refused, monkeypatch):
     """64 standard deviations of 1,000 in bins of eight."""
+    bins = bins_of(1000)
     monkeypatch.setattr(discrete_sampling, "thresholds", lambda *_: [])
     monkeypatch.setattr(discrete_sampling, "bin_at", lambda *_: found)
     with pytest.raises(OverflowError) if refused else nullcontext():
-        assert bins_of(1000)._refined(0, Script(0)) == found
+        assert bins._refined(0, Script(0)) == found
 
 
 @pytest.mark.parametrize(("numerator", "denominator"), [(1, 1), (1, 3), (7, 5), (1, 2**80)])

@@ -87,7 +87,8 @@ def test_the_shortest_tests_that_call_a_function_are_asked():
 
 def test_what_a_function_of_the_tree_keeps_is_forgotten(tmp_path):
     """Else a test that asks for what another has asked for would not be known to call the function."""
-    calls, kept = [], cache(calls.append)
+    calls: list[int] = []
+    kept = cache(calls.append)
     scope = {"cache": cache, "calls": calls}
     exec(compile("@cache\ndef own(x):\n    calls.append(x)\n", str(tmp_path / "a.py"), "exec"), scope)
     for _ in range(2):
