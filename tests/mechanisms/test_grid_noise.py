@@ -201,6 +201,7 @@ def test_the_slack_pays_for_the_rounding_of_the_largest_signal():
     assert math.sqrt(grid_noise.MOST_SIZE) * 2**-grid_noise.FINE_BITS * 32 * MOST_NOISE <= SLACK / 2
     assert Gaussian(1.0, 1e9).event() == GaussianDpEvent(MOST_NOISE)
     assert Gaussian(1.0, 6e4).event() == GaussianDpEvent(6e4)
+    assert whole_steps(0.0) == 0  # and where nothing is declared, nothing is added
 
 
 def test_shares_have_two_steps_more_and_are_rounded_up():
