@@ -23,7 +23,10 @@ GUARDS_ONLY = ("fedpriv/aggregation", "fedpriv/crypto", "fedpriv/parties")
 """Where sums and other libraries to compare with hold the arithmetic, and what refuses is what matters."""
 FURTHER = (
     ("fedpriv/mechanisms/calibration.py", "algorithms/test_dp_erm.py algorithms/test_cdp_fedavg.py"),
-    ("fedpriv/mechanisms/huang.py", "algorithms/test_dp_erm.py algorithms/test_dp_erm_privacy.py"),
+    (
+        "fedpriv/mechanisms/huang.py",
+        "mechanisms/test_paper_noise.py algorithms/test_dp_erm.py algorithms/test_dp_erm_privacy.py",
+    ),
     ("fedpriv/mechanisms/discrete_sampling.py", "mechanisms/test_grid_noise.py"),
     ("fedpriv/mechanisms/lowy.py", "mechanisms/test_binomial.py theory/test_lowy_counterexamples.py"),
     ("fedpriv/mechanisms/*", "mechanisms/test_gaussian.py mechanisms/test_grid_noise.py test_deployment.py"),
