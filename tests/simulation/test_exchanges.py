@@ -68,8 +68,8 @@ def plain():
 
 
 def exchange(simulation, query=None, watch=None):
-    [query] = [query] if query else simulation.queries(1)
-    return simulation.exchange(query, simulation.state, watch=watch or Stopwatch(), lines=[])
+    asked = query or simulation.queries(1)[0]
+    return simulation.exchange(asked, simulation.state, watch=watch or Stopwatch(), lines=[])
 
 
 def test_parties_are_closed_with_the_simulation():
@@ -158,10 +158,6 @@ def test_peers_hold_the_state_that_the_run_goes_on_from(monkeypatch):
         assert simulation._silos_hold(result.state)
         assert not simulation._silos_hold(start)
 
-        def wrong(state, query, total, deployment):
-            return state.with_params(state.params + 1)
-
-        monkeypatch.setattr(type(simulation.algo), "global_update", lambda algo, *given: wrong(*given))
         participants = simulation.session.participants
         monkeypatch.setattr(participants["silo3"], "_updated", lambda query, total: bytes(32))
         with pytest.raises(RuntimeError, match="round 2: the parties hold different states"):
