@@ -91,6 +91,15 @@ def test_what_is_no_secret_of_32_bytes_is_refused():
             of_one(*limbs)
 
 
+@pytest.mark.parametrize("bad", [[2**30] + [0] * 8, [0] * 8 + [2**16]], ids=("limb too large", "number too large"))
+@pytest.mark.parametrize("at", [0, 2])
+def test_one_that_is_no_secret_is_refused_among_others(bad: list[int], at: int):
+    shares = np.zeros((3, 1, LIMBS), dtype=np.uint32)
+    shares[at, 0] = bad
+    with pytest.raises(BadSharesError, match="one secret"):
+        Reconstruction.at([1]).secrets(shares)
+
+
 def test_shares_of_another_shape_or_field_are_refused():
     known = Reconstruction.at([1, 2])
     for shares in (np.zeros((1, 3, LIMBS)), np.zeros((1, 1, LIMBS)), np.zeros((1, 2, LIMBS - 1))):

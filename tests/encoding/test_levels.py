@@ -103,10 +103,10 @@ def test_how_much_noise_there_is_makes_no_other_encoding():
 
 def test_noise_is_counted_in_levels_above_a_quarter_of_its_bits():
     encoding = Levels(8, 1.0, 8, 3)
-    noise = encoding.unit * np.array([0.0, 1.0, -0.6, 0.4, 5.0])
-    np.testing.assert_array_equal(encoding.noise_counts(noise), [2, 3, 1, 2, 7])
-    message = encoding.counts(np.zeros((6, 5)), seeded(0)) + encoding.noise_counts(noise)
-    np.testing.assert_allclose(encoding.decode(3 * message, 6), 3 * encoding.unit * np.array([0, 1, -1, 0, 5]))
+    noise = encoding.unit * np.array([0.0, 1.0, -0.6, -0.4, 0.4, 0.6, 5.0])
+    np.testing.assert_array_equal(encoding.noise_counts(noise), [2, 3, 1, 2, 2, 3, 7])
+    message = encoding.counts(np.zeros((6, 7)), seeded(0)) + encoding.noise_counts(noise)
+    np.testing.assert_allclose(encoding.decode(3 * message, 6), 3 * encoding.unit * np.array([0, 1, -1, 0, 0, 1, 5]))
 
 
 def test_the_noise_bits_vary_too():
