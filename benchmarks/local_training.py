@@ -107,15 +107,15 @@ def trained(network, silos, epochs: int, trainer: str = "auto", workers: int = 1
     from fedpriv.streams import Streams
     from fedpriv.tasks import Classification
     from fedpriv.training.description import Execution, Recipe, Training
-    from fedpriv.training.users import train_users
+    from fedpriv.training.users import silo_training
     from fedpriv.training.vectors import flatten
 
     training = Training(Recipe(epochs, 64, 0.01), flatten(network).double().numpy())
     common = {"model": network, "task": Classification(), "streams": Streams(0), "round": 0}
     for number, silo in enumerate(silos):
-        yield from train_users(
+        yield from silo_training(
             training, data=silo, party=f"silo-{number}", execution=Execution(trainer, workers), **common
-        )
+        ).blocks()
 
 
 def everybody(network, silos, epochs: int, clip: float = 0.1) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
-from fedpriv.together import Work, by_kind, gathered_by
-
-T = TypeVar("T")
+from fedpriv.together import Work, gathered_by, in_groups
 
 
 class LockStep:
@@ -56,8 +54,8 @@ class _Runner:
         self._turn, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self._thread: threading.Thread | None = None
         self.ended = False
-        self.work: Work[Any] | None = None
-        self.result: Any = None
+        self.works: Sequence[Work[Any]] = ()
+        self.results: list[Any] = []
         self.raised: BaseException | None = None
         self._stopped_by: BaseException | None = None
         self._stopping = False
@@ -78,17 +76,18 @@ class _Runner:
         while not self.ended:
             self.go_on()
 
-    def ask(self, work: Work[T]) -> T:
-        """Called on the job's own thread: the result of `work`, once it has been done."""
+    def ask(self, works: Sequence[Work[Any]]) -> list[Any]:
+        """Called on the job's own thread: the results of `works`, once they have been done."""
         if self._stopping:
-            return work.alone()
-        self.work = work
+            return [work.alone() for work in works]
+        self.works = works
         self._back.release()
         self._turn.acquire()
         if self._stopped_by is not None:
             self._stopping = True  # from here on the job clears up
             raise self._stopped_by
-        return self.result  # type: ignore[no-any-return]
+        results, self.results = self.results, []
+        return results
 
     def _run(self) -> None:
         self._turn.acquire()
@@ -104,9 +103,6 @@ class _Runner:
 
 def _work(runners: Sequence[_Runner]) -> None:
     """Do what they wait for."""
-    works = [runner.work for runner in runners if runner.work is not None]
-    assert len(works) == len(runners)
-    for places in by_kind(works):
-        group = [works[place] for place in places]
-        for place, result in zip(places, type(group[0]).together(group), strict=True):
-            runners[place].result, runners[place].work = result, None
+    results = iter(in_groups([work for runner in runners for work in runner.works]))
+    for runner in runners:
+        runner.results, runner.works = list(islice(results, len(runner.works))), ()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fedpriv.mechanisms.base import Mechanism
     from fedpriv.mechanisms.removable_noise import RemovableNoise
     from fedpriv.streams import Streams
+    from fedpriv.training.silo_training import Ahead
 
 
 STATE_DIGEST = 32
@@ -208,11 +209,13 @@ class Contributions:
 @dataclass(frozen=True)
 class Update:
     """One silo's part of a query as the aggregation takes it: a stream of contributions, each within the mechanism's
-    bound, and the silo's noise share (size,) float64. secret: what its removable parts hang on (`RemovableNoise`)."""
+    bound, and the silo's noise share (size,) float64. secret: what its removable parts hang on (`RemovableNoise`).
+    ahead: the local training that the contributions come from; None: the algorithm computes them itself."""
 
     blocks: Iterator[Contributions]
     noise: np.ndarray
     secret: bytes | None = None
+    ahead: Ahead | None = None
 
 
 SiloState = Mapping[str, np.ndarray]

@@ -1,7 +1,8 @@
-"""A seam for work that several runs of one process may do in one go.
+"""A seam for work that several runs, or several parties, of one process may do in one go.
 
-Where nobody gathers, work is done at once and alone. In a sweep whose runs go in lock step (`fedpriv.stacked`), a run
-that asks for work waits until the others have asked too, and work of one kind is done together.
+Where nobody gathers, work is done at once. In a sweep whose runs go in lock step (`fedpriv.stacked`), a run that asks
+for work waits until the others have asked too; a party that yields work in place of messages waits for the others of
+its step. Work of one kind is done together.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ class Work(ABC, Generic[T]):
     def kind(self) -> Hashable:
         """Works of equal kinds can be done together; None: this one cannot wait for others."""
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the result, so far as it matters to whoever lets many wait."""
+        return 0
+
     @abstractmethod
     def alone(self) -> T:
         """The result."""
@@ -36,8 +42,8 @@ class Work(ABC, Generic[T]):
 class Gatherer(Protocol):
     """Whoever lets work wait."""
 
-    def ask(self, work: Work[T]) -> T:
-        """The result of `work`, as soon as it has been done."""
+    def ask(self, works: Sequence[Work[Any]]) -> list[Any]:
+        """The results of `works`, as soon as they have been done."""
 
 
 class _Here(threading.local):
@@ -51,7 +57,22 @@ def done(work: Work[T]) -> T:
     """The result of `work`, done here or where this thread's work is gathered."""
     if _here.gatherer is None or work.kind is None:
         return work.alone()
-    return _here.gatherer.ask(work)
+    [result] = _here.gatherer.ask([work])
+    return result  # type: ignore[no-any-return]
+
+
+def all_done(works: Sequence[Work[Any]]) -> list[Any]:
+    """The results of `works`, each of some kind, done here or where this thread's work is gathered."""
+    return in_groups(works) if _here.gatherer is None else _here.gatherer.ask(works)
+
+
+def in_groups(works: Sequence[Work[Any]]) -> list[Any]:
+    """The results of `works`, those of one kind made together."""
+    results: dict[int, Any] = {}
+    for places in by_kind(works):
+        group = [works[place] for place in places]
+        results |= zip(places, type(group[0]).together(group), strict=True)
+    return [results[place] for place in range(len(works))]
 
 
 @contextmanager

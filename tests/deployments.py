@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedpriv.aggregation.deploy import Deployer
 from fedpriv.aggregation.plain import Plain
-from fedpriv.simulation.silo import bounded, contributions
+from fedpriv.simulation.silo import ahead, bounded, contributions
 from fedpriv.streams import Streams
 from fedpriv.training.optimizers import Sgd
 
@@ -25,7 +25,7 @@ def answer(algo, silo, query, params):
     algorithm draws it itself."""
     asked = query.silo_query()
     local = algo.local_update(silo, asked, {"params": params})
-    return list(bounded(contributions(local, silo, asked), asked, local.tally)), local.noise
+    return list(bounded(contributions(local, silo, ahead(local, silo, asked)), asked, local.tally)), local.noise
 
 
 def block_of(algo, silo, query, params):

@@ -13,7 +13,7 @@ from fedpriv.algorithms.base import LocalUpdate, Silo
 from fedpriv.algorithms.scaffold import Scaffold
 from fedpriv.algorithms.uldp import UldpAvg
 from fedpriv.query import Query
-from fedpriv.simulation.silo import contributions
+from fedpriv.simulation.silo import ahead, contributions
 
 SICK = "silo1"
 
@@ -23,7 +23,7 @@ def dying(update: LocalUpdate, silo: Silo, query: Query, sick_round: int) -> Loc
         return update
 
     def blocks():
-        yield next(contributions(update, silo, query))
+        yield next(contributions(update, silo, ahead(update, silo, query)))
         os.kill(os.getpid(), signal.SIGKILL)
 
     return replace(update, training=None, blocks=blocks())

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.parties.party import Participant, PartySpec
 from fedpriv.parties.post import Hear, Post
 from fedpriv.parties.schema import Raw
+from fedpriv.together import Work
 
 
 @dataclass
@@ -59,6 +60,41 @@ def multiplies(player, value):
     return inbox["server"] * value
 
 
+class Product(Work):
+    """Takes its kind by the first factor. done: how many were done together, in this process."""
+
+    done: ClassVar[list[int]] = []
+
+    def __init__(self, factor, value):
+        self.factor, self.value = factor, value
+
+    @property
+    def kind(self):
+        return self.factor
+
+    @property
+    def nbytes(self):
+        return self.value
+
+    def alone(self):
+        return self.together([self])[0]
+
+    @classmethod
+    def together(cls, works):
+        cls.done.append(len(works))
+        return [work.factor * work.value for work in works]
+
+
+def works(player, *factors):
+    """The product of what it hears and all factors."""
+    inbox = yield {}
+    [value] = inbox.values()
+    for factor in factors:
+        value = yield Product(factor, value)
+    yield {"server": value}
+    return value
+
+
 def adds(player):
     inbox = yield {}
     yield dict.fromkeys(inbox, sum(inbox.values()))
@@ -67,6 +103,11 @@ def adds(player):
 def tells(player, *messages, to="server"):
     for message in messages:
         yield {to: message}
+
+
+def tells_both(player, to_a, to_b):
+    """What comes back."""
+    return (yield {"a": to_a, "b": to_b})
 
 
 def tells_and_goes_on(player, *messages):

@@ -14,7 +14,7 @@ from fedpriv.engines.inprocess import InProcessSession, answer
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.loop import train
 from fedpriv.simulation import prepare
-from fedpriv.simulation.silo import contributions
+from fedpriv.simulation.silo import ahead, contributions
 from fedpriv.testing.faults import Faulty, drop
 
 ROUNDS, SICK = 4, "silo1"
@@ -66,7 +66,7 @@ def dying(monkeypatch):
             return update
 
         def blocks():
-            yield next(contributions(update, silo, query))
+            yield next(contributions(update, silo, ahead(update, silo, query)))
             raise Death
 
         return replace(update, training=None, blocks=blocks())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Hear, Post
 from fedpriv.parties.signer import CHECKSUM, Signer
 from fedpriv.query import Broadcast, Query, SetUp, Update
+from fedpriv.together import Work
 from fedpriv.weighting import Weighting
 
 if TYPE_CHECKING:
@@ -34,6 +35,13 @@ MESSAGE = "message"
 
 Respond = Callable[[Broadcast], Update]
 """What a silo does once it has what was sent down: trains when the update's blocks are asked for."""
+
+
+def trained(update: Update) -> Generator[Work[Any], Any, Update]:
+    """The update, once local training that gains by waiting for other silos' has been done."""
+    if update.ahead is not None and update.ahead.waits:
+        update.ahead.give((yield update.ahead.work))
+    return update
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fedpriv.aggregation.base import MESSAGE, SERVER, awaited_broadcast, invited_silos
+from fedpriv.aggregation.base import MESSAGE, SERVER, awaited_broadcast, invited_silos, trained
 from fedpriv.aggregation.ring import RingAggregation, RingSilo, ring_encoding, ring_message
 from fedpriv.aggregation.weighted import AUTHENTIC, KeyPassingServer, exchanged_keys, server_trust, sum_of_answers
 from fedpriv.crypto.digest import digest
@@ -84,7 +84,8 @@ class MaskedSilo(RingSilo):
         if broadcast is None:
             return
         self.spend(query.serial)
-        encoded = self.encoded(respond(broadcast), ring_encoding(query))
+        update = yield from trained(respond(broadcast))
+        encoded = self.encoded(update, ring_encoding(query))
         masked = mask(encoded, self.name, invited_silos(query), seeds=self.seeds, serial=query.serial)
         yield from post.tell(MESSAGE, {SERVER: masked})
 

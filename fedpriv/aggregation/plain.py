@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.aggregation.base import MESSAGE, SERVER, Aggregation, awaited_broadcast, invited_silos
+from fedpriv.aggregation.base import MESSAGE, SERVER, Aggregation, awaited_broadcast, invited_silos, trained
 from fedpriv.aggregation.ring import RingSilo, clear_message, ring_encoding
 from fedpriv.aggregation.weighted import AUTHENTIC, WeighingServer, server_trust, sum_of_answers
 from fedpriv.parties.schema import Array
@@ -52,7 +52,7 @@ class PlainSilo(RingSilo):
         broadcast = yield from awaited_broadcast(post, query)
         if broadcast is None:
             return
-        update = respond(broadcast)
+        update = yield from trained(respond(broadcast))
         if query.encoding is None:
             message = self.weighted_sum(update) + update.noise
         else:

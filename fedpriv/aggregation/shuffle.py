@@ -31,6 +31,7 @@ from fedpriv.aggregation.base import (
     HelperProtocol,
     awaited_broadcast,
     invited_silos,
+    trained,
 )
 from fedpriv.aggregation.weighted import WeighingServer, WeightedSilo
 from fedpriv.deployment import Observer, Trust
@@ -102,7 +103,8 @@ class ShuffledSilo(WeightedSilo):
         post = query.post(self.name)
         broadcast = yield from awaited_broadcast(post, query)
         if broadcast is not None:
-            yield from post.tell(MESSAGE, {SHUFFLER: self.ones(query, respond(broadcast))})
+            update = yield from trained(respond(broadcast))
+            yield from post.tell(MESSAGE, {SHUFFLER: self.ones(query, update)})
 
     def ones(self, query: Query, update: Update) -> np.ndarray:
         """How many of the silo's bits of each coordinate are ones, (size,) int64."""

@@ -44,6 +44,10 @@ class SiloData:
         """Records of each user in `users`, (k,) int64."""
         return np.diff(self.starts)
 
+    def rows(self, user: int) -> slice:
+        """Those of the user at this position in `users`."""
+        return slice(int(self.starts[user]), int(self.starts[user + 1]))
+
     def to(self, device: str) -> SiloData:
         """The same records on `device`."""
         return replace(self, x=self.x.to(device), y=self.y.to(device))

@@ -99,7 +99,7 @@ class SlotLayout:
     @property
     def coordinate_bits(self) -> int:
         """Bits of a coordinate lifted by `coordinate_bound`, 0..2 coordinate_bound."""
-        return max(1, (2 * self.coordinate_bound).bit_length())
+        return (2 * self.coordinate_bound).bit_length()
 
     @property
     def noise_bound(self) -> int:

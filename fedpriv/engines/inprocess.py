@@ -8,6 +8,10 @@ from typing import Any
 
 from fedpriv.engines.base import Engine, Returned, Sent, Session
 from fedpriv.parties.party import Mail, Memory, Participant, Party, PartySpec
+from fedpriv.together import Work, all_done, done
+
+WAITING_BYTES = 2**28
+"""Of results of work that parties wait for together."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,35 @@ class InProcessSession(Session):
         self.parties = {name: self.participants[name].take_part(task) for name, task in tasks.items()}
 
     def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
-        return {name: answer(self.parties[name], mail[name]) for name in sorted(mail)}
+        answers: dict[str, Sent | Returned | None] = dict.fromkeys(sorted(mail))
+        waiting: dict[str, Work[Any]] = {}
+        nbytes = 0
+        for name in answers:
+            said = go_on(self.parties[name], mail[name])
+            if not isinstance(said, Work):
+                answers[name] = said
+                continue
+            waiting[name] = said
+            nbytes += said.nbytes
+            if nbytes >= WAITING_BYTES:
+                answers |= self._after(waiting)
+                waiting, nbytes = {}, 0
+        return answers | self._after(waiting)
+
+    def _after(self, waiting: Mapping[str, Work[Any]]) -> dict[str, Sent | Returned]:
+        """What parties answer once the work that they wait for is done, and whatever more they ask for then."""
+        answers: dict[str, Sent | Returned] = {}
+        while waiting:
+            results = all_done(list(waiting.values()))[::-1]
+            more = {}
+            for name in waiting:
+                said = go_on(self.parties[name], results.pop())
+                if isinstance(said, Work):
+                    more[name] = said
+                else:
+                    answers[name] = said
+            waiting = more
+        return answers
 
     def checkpoints(self, names: Iterable[str]) -> dict[str, Memory]:
         return {name: self.participants[name].checkpoint() for name in names}
@@ -47,9 +79,18 @@ class InProcessSession(Session):
         self.participants.clear()
 
 
-def answer(party: Party, mail: Mail | None) -> Sent | Returned:
-    """Wake one party. Raises what it raises."""
+def go_on(party: Party, given: Any) -> Sent | Returned | Work[Any]:
+    """Wake one party with mail, or with the result of the work that it has asked for. Raises what it raises."""
     try:
-        return Sent(party.send(mail) if mail is not None else next(party))
+        said = party.send(given)
     except StopIteration as end:
         return Returned(end.value)
+    return said if isinstance(said, Work) else Sent(said)
+
+
+def answer(party: Party, mail: Mail | None) -> Sent | Returned:
+    """The same for a party that waits for no other one's work."""
+    said = go_on(party, mail)
+    while isinstance(said, Work):
+        said = go_on(party, done(said))
+    return said

@@ -2,7 +2,8 @@
 
 A protocol is a set of parties, each a generator: it yields `{receiver: message}` and is sent `{sender: message}`. A
 party wakes when it has mail; empty mail means that nobody has anything more to say, or that nothing has come for
-`PATIENCE` steps, so whoever is missing dropped out.
+`PATIENCE` steps, so whoever is missing dropped out. In place of messages it may yield `Work`, such as local training:
+it is sent the result in the same step, and where parties share a process theirs may be done together.
 
 A `Participant` lives as long as the run. It is made where it will live from a picklable `PartySpec`, and keeps its
 memory (keys, shares, its records, what an algorithm lets a silo remember) as attributes of its own. Nothing of that
@@ -17,10 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from fedpriv.together import Work
+
 Mail = dict[str, Any]
 """Messages by sender for who receives it, by receiver for who sends it."""
 
-Party = Generator[Mail, Mail, Any]
+Party = Generator[Mail | Work[Any], Any, Any]
 """One exchange as one participant goes through it; its return value is what it has learned."""
 
 Memory = Mapping[str, np.ndarray]
@@ -59,16 +62,17 @@ class WorkingParticipant(Participant):
 
     def working(self, party: Party) -> Party:
         """The same party, whose steps count as computing."""
-        mail: Mail | None = None
+        given: Any = None
         while True:
             self._at_work = True
             try:
-                sent = next(party) if mail is None else party.send(mail)
+                said = party.send(given)
             except StopIteration as end:
                 return end.value
             finally:
                 self._at_work = False
-            mail = yield sent
+            self._at_work = isinstance(said, Work)  # which is computed next
+            given = yield said
 
 
 class PartySpec(ABC):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,13 +33,15 @@ from fedpriv.query import (
 from fedpriv.state import State
 from fedpriv.stopwatch import Stopwatch
 from fedpriv.tally import Tally
-from fedpriv.training.description import Execution, Training
+from fedpriv.together import Work
+from fedpriv.training.description import Execution
 
 if TYPE_CHECKING:
     from torch import nn
 
     from fedpriv.data.silo import SiloData
     from fedpriv.tasks import Task
+    from fedpriv.training.silo_training import Ahead
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,7 @@ class SiloParticipant(WorkingParticipant):
             state = self.algo.silo_state(self.silo, work.pending, self.silo.name in summed)
             self.before = query.serial, self.silo.state
             self.silo = replace(self.silo, state=state)
-        seconds = self.watch.seconds.get("local_training", 0.0)
-        return SiloReport(total, work.tally, seconds, self._updated(query, total))
+        return SiloReport(total, work.tally, work.seconds, self._updated(query, total))
 
     def _responding(self, work: _Work, query: Query) -> Respond:
         """What answers a broadcast; a silo that holds the state makes the broadcast itself."""
@@ -133,6 +134,7 @@ class _Work:
         self.tally = Tally()
         self.pending: PendingState | None = None
         self.blocks: Iterator[Contributions] = iter(())
+        self.ahead: Ahead | None = None
 
     def respond(self, broadcast: Broadcast) -> Update:
         """The update to what was sent down; its blocks are computed when they are asked for."""
@@ -143,14 +145,21 @@ class _Work:
         self.pending = local.pending
         if not query.enforced:
             self.tally = local.tally
-        blocks = bounded(contributions(local, participant.silo, query, participant.execution), query, self.tally)
-        self.blocks = participant.watch.timed("local_training", blocks)
-        return Update(self.blocks, *self._noise(local, query))
+        self.ahead = ahead(local, participant.silo, query, participant.execution)
+        raw = contributions(local, participant.silo, self.ahead)
+        self.blocks = participant.watch.timed("local_training", bounded(raw, query, self.tally))
+        return Update(self.blocks, *self._noise(local, query), self.ahead)
 
     def finish(self) -> None:
         """Compute whatever no message needed, for the sake of what the silo remembers."""
         for _ in self.blocks:
             pass
+
+    @property
+    def seconds(self) -> float:
+        """Of local training, this silo's part where it was done together with others'."""
+        together = 0.0 if self.ahead is None else self.ahead.seconds
+        return self.participant.watch.seconds.get("local_training", 0.0) + together
 
     def _noise(self, local: LocalUpdate, query: Query) -> tuple[np.ndarray, bytes | None]:
         """The noise share, and what its removable parts hang on."""
@@ -169,18 +178,14 @@ class _Work:
         return removable.share(rng, secret), secret
 
 
-def contributions(
-    local: LocalUpdate, silo: Silo, query: Query, execution: Execution = Execution()
-) -> Iterator[Contributions]:
-    """The raw contributions of a local update: those it computes itself, or those of the training it describes."""
-    if local.blocks is not None:
-        yield from local.blocks
+def ahead(local: LocalUpdate, silo: Silo, query: Query, execution: Execution = Execution()) -> Ahead | None:
+    """The training that a local update describes, if it does."""
     if local.training is None:
-        return
-    from fedpriv.training.users import train_users
+        return None
+    from fedpriv.training.silo_training import Ahead
+    from fedpriv.training.users import silo_training
 
-    prefix = query.name if query.place else ""
-    blocks = train_users(
+    training = silo_training(
         local.training,
         model=silo.model,
         data=silo.data,
@@ -188,15 +193,20 @@ def contributions(
         streams=silo.streams,
         round=query.round,
         party=silo.name,
-        prefix=prefix,
+        prefix=query.name if query.place else "",
         execution=execution,
     )
-    for block in blocks:
-        yield Contributions(_units(local.training, silo)[block.positions], local.vectors(block))
+    return Ahead(training)
 
 
-def _units(training: Training, silo: Silo) -> np.ndarray:
-    return np.array([silo.index]) if training.pooled else silo.data.users
+def contributions(local: LocalUpdate, silo: Silo, training: Ahead | None) -> Iterator[Contributions]:
+    """The raw contributions of a local update: those it computes itself, and those of the training it describes."""
+    if local.blocks is not None:
+        yield from local.blocks
+    if training is not None:
+        units = np.array([silo.index]) if training.work.training.pooled else silo.data.users
+        for block in training.blocks():
+            yield Contributions(units[block.positions], local.vectors(block))
 
 
 def bounded(blocks: Iterator[Contributions], query: Query, tally: Tally) -> Iterator[Contributions]:
@@ -236,13 +246,15 @@ class _Told:
 
     def overhearing(self, party: Party) -> Party:
         """The same party, which never sees it."""
-        mail: Mail | None = None
+        given: Any = None
         while True:
             try:
-                sent = next(party) if mail is None else party.send(mail)
+                said = party.send(given)
             except StopIteration as end:
                 return end.value
-            mail = self._without((yield sent))
+            given = yield said
+            if not isinstance(said, Work):
+                given = self._without(given)
 
     def summed(self) -> Generator[Mail, Mail, tuple[str, ...]]:
         """The silos of the sum. Raises AggregationAbortedError when nobody says: what it remembers would no longer

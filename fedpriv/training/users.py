@@ -1,8 +1,6 @@
-"""Local training of all users of a silo at once."""
+"""Local training of all users of a silo."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -12,14 +10,15 @@ from fedpriv.data.silo import SiloData
 from fedpriv.streams import Streams
 from fedpriv.tasks import Task
 from fedpriv.training.cost import known_cost
-from fedpriv.training.description import Block, Execution, Training
+from fedpriv.training.description import Execution, Training
 from fedpriv.training.freed_memory import keep_freed_memory
 from fedpriv.training.select import select_trainers
 from fedpriv.training.shared_state import refuse_shared_state
+from fedpriv.training.silo_training import SiloTraining
 from fedpriv.training.trainers.base import LocalProblem, Users
 
 
-def train_users(
+def silo_training(
     training: Training,
     *,
     model: nn.Module,
@@ -30,17 +29,18 @@ def train_users(
     party: str,
     prefix: str = "",
     execution: Execution = Execution(),
-) -> Iterator[Block]:
-    """Train as described on the silo's records, and yield the deltas.
+) -> SiloTraining:
+    """Training as described on the silo's records.
 
     LocalTrain of Kato et al. (Uldp-FL, PVLDB 2024): the loss is averaged inside each batch, the last batch of a pass
     may be smaller, dropout is active. Every user comes exactly once, in no particular order, in blocks that fit a fixed
     memory budget. `model` is a template and stays as it is; its buffers, such as running statistics, are what every
     training starts from.
 
-    A user's batches and dropout depend on (seed, round, party, prefix, user) alone, whoever else trains and in
-    whichever blocks: removing a user leaves the results of all others as they were, up to float32 rounding, since
-    kernels may add in another order when blocks have another shape. With system randomness nothing can be repeated.
+    A user's batches and dropout depend on (seed, round, party, prefix, user) alone, whoever else trains, of this silo
+    or of others, and in whichever blocks: removing a user leaves the results of all others as they were, up to float32
+    rounding, since kernels may add in another order when blocks have another shape; compiled training has the same
+    bits. With system randomness nothing can be repeated.
 
     prefix: put in front of the names of the random streams. execution: how it is computed. Features of integers reach
     the model as they are.
@@ -53,8 +53,9 @@ def train_users(
         refuse_shared_state(model)
     counts, recipe = data.counts, training.recipe
     chosen = np.arange(len(counts)) if training.users is None else np.asarray(training.users, dtype=np.int64)
+    problem = _problem(training, model, data, task=task, execution=execution)
     if not len(chosen):
-        return
+        return SiloTraining(training, problem, Users(data, chosen, 1, None, chosen.astype(np.uint64)), [])
     keep_freed_memory()
     batches_stream, dropout_stream = (f"{prefix} {name}".lstrip() for name in ("batches", "dropout"))
     size = recipe.batch_size or int(counts.max())
@@ -63,13 +64,9 @@ def train_users(
         orders = streams.unit_keys(batches_stream, round, party, data.users)
     dropout = streams.unit_keys(dropout_stream, round, party, data.users)
     chosen = chosen[np.argsort(-counts[chosen], kind="stable")]
-    problem = _problem(training, model, data, task=task, execution=execution)
+    selection = select_trainers(problem, np.minimum(counts[chosen], size))
     everyone = Users(data, np.arange(len(counts)), size, orders, dropout)
-    for trainer, some in select_trainers(problem, np.minimum(counts[chosen], size)):
-        group = everyone.part(chosen[some])
-        for start, stop in trainer.blocks(group):
-            block = group.part(slice(start, stop))
-            yield Block(block.positions, *trainer.run(block, training.memory))
+    return SiloTraining(training, problem, everyone.part(chosen), selection)
 
 
 def _problem(training: Training, model: nn.Module, data: SiloData, *, task: Task, execution: Execution) -> LocalProblem:

@@ -53,6 +53,12 @@ def test_every_configuration_is_tested_and_its_keys_are_the_fields():
         assert pickle.loads(pickle.dumps(engine)) == engine
 
 
+def test_work_in_place_of_messages_is_done_in_the_same_step(session):
+    """Of parties that ask for one, two and no more at all."""
+    tasks = {"a": (play.works, 2, 3), "b": (play.works, 5), "server": (play.tells_both, 7, 11)}
+    assert session.run(tasks) == {"a": 42, "b": 55, "server": {"a": 42, "b": 55}}
+
+
 def test_messages_arrive_and_results_come_back(session):
     tasks = {"a": (play.multiplies, 2), "server": (play.adds,), "b": (play.multiplies, 5)}
     assert session.run(tasks) == {"a": 14, "b": 35, "server": None}

@@ -64,7 +64,8 @@ def test_the_inequalities_hold(n_max, precision, users, silos, bound, noise):
     assert shape.coordinate_bound * unit < bound <= (shape.coordinate_bound + 1) * unit
     assert shape.lcm * reachable <= shape.total_bound < 2 ** (shape.width - 1)
     assert shape.slots * shape.width <= 510 < (shape.slots + 1) * shape.width
-    assert 2 * shape.coordinate_bound < 2**shape.coordinate_bits
+    assert (shape.noise_bound - 1) * unit <= noise < shape.noise_bound * unit
+    assert 2 ** (shape.coordinate_bits - 1) <= 2 * shape.coordinate_bound < 2**shape.coordinate_bits
 
 
 @pytest.mark.parametrize(

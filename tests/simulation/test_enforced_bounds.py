@@ -12,7 +12,7 @@ from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.schema import Array
 from fedpriv.parties.signer import Checksum
 from fedpriv.simulation import prepare
-from fedpriv.simulation.silo import contributions
+from fedpriv.simulation.silo import ahead, contributions
 from fedpriv.testing.algorithms import total
 from fedpriv.testing.faults import Faulty, alter
 from fedpriv.weighting import RecordWeighting
@@ -66,7 +66,7 @@ class Repeating(UldpAvg):
 
     def local_update(self, silo, query, down):
         update = super().local_update(silo, query, down)
-        blocks = [*contributions(update, silo, query)] * 2
+        blocks = [*contributions(update, silo, ahead(update, silo, query))] * 2
         return replace(update, training=None, blocks=iter(blocks))
 
 

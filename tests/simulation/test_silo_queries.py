@@ -12,7 +12,7 @@ from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.post import Hear, Post
 from fedpriv.query import SUMMED, Broadcast, Contributions, Query, SetUp, Summed
 from fedpriv.simulation import prepare
-from fedpriv.simulation.silo import _Told, _Work, contributions
+from fedpriv.simulation.silo import _Told, _Work, ahead, contributions
 from fedpriv.streams import Streams
 from fedpriv.tally import Tally
 from fedpriv.testing import experiment
@@ -112,9 +112,11 @@ def test_what_no_message_needed_is_computed_all_the_same():
 def test_later_queries_of_a_round_draw_from_streams_of_their_own(place, prefix, monkeypatch):
     _, own = work(place=place)
     seen = []
-    monkeypatch.setattr(users, "train_users", lambda *given, prefix, **others: iter(seen.append(prefix) or ()))
-    silo = SimpleNamespace(model=None, data=None, task=None, streams=None, name="silo0")
-    assert list(contributions(LocalUpdate(training=object()), silo, own.query)) == []
+    training = SimpleNamespace(training=SimpleNamespace(pooled=True), blocks=lambda: iter(()))
+    monkeypatch.setattr(users, "silo_training", lambda *given, prefix, **others: seen.append(prefix) or training)
+    silo = SimpleNamespace(model=None, data=None, task=None, streams=None, name="silo0", index=0)
+    local = LocalUpdate(training=object())
+    assert list(contributions(local, silo, ahead(local, silo, own.query))) == []
     assert seen == [prefix]
 
 

@@ -132,9 +132,9 @@ def one_by_one(model, theta, data, task, recipe, correction=None):
 
 
 def blocks(training, model, data, task, streams=STREAMS, round=ROUND, party=PARTY, prefix="", execution=Execution()):
-    """All that `train_users` yields."""
+    """All blocks of `silo_training`."""
     place = {"streams": streams, "round": round, "party": party, "prefix": prefix, "execution": execution}
-    return list(users.train_users(training, model=model, data=data, task=task, **place))
+    return list(users.silo_training(training, model=model, data=data, task=task, **place).blocks())
 
 
 def as_array(vector):

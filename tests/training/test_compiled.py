@@ -154,7 +154,10 @@ def test_a_users_bits_are_its_own(size, monkeypatch):
         assert torch.equal(trained(model, theta, data, task, recipe, execution=execution), full)
     monkeypatch.setattr(compiled_trainer, "BLOCK_BYTES", 3 * 4 * len(theta))
     training, place = Training(recipe, as_array(theta)), {"round": 3, "party": "silo-1"}
-    assert len(list(users.train_users(training, model=model, data=data, task=task, streams=STREAMS, **place))) == 4
+    assert (
+        len(list(users.silo_training(training, model=model, data=data, task=task, streams=STREAMS, **place).blocks()))
+        == 4
+    )
     assert torch.equal(trained(model, theta, data, task, recipe, execution=COMPILED), full)
 
 
@@ -184,5 +187,5 @@ def test_plain_sgd_remembers_nothing():
     model, theta, data, task = problem("mlp")
     training = Training(Recipe(1, 8, 0.1), as_array(theta), memory={})
     place = {"streams": STREAMS, "round": 3, "party": "silo-1", "execution": COMPILED}
-    [block] = users.train_users(training, model=model, data=data, task=task, **place)
+    [block] = users.silo_training(training, model=model, data=data, task=task, **place).blocks()
     assert block.memory == {}

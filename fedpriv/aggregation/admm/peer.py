@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.aggregation.admm.averaging import Averaging
-from fedpriv.aggregation.base import invited_silos
+from fedpriv.aggregation.base import invited_silos, trained
 from fedpriv.aggregation.weighted import COUNTS, KEY, KEY_BYTES, MOST, WeightedSilo
 from fedpriv.crypto.signatures import Ed25519Signer, SigningKey, VerificationKey
 from fedpriv.encoding.fixed_point import FixedPoint
@@ -100,7 +100,8 @@ class AdmmPeer(WeightedSilo):
         if query.serial <= self.spent:
             raise RuntimeError(f"{self.name} has taken part in round {query.round}, query {query.place} already")
         self.spent = query.serial
-        vector = self._vector(respond(Broadcast({})), query)
+        update = yield from trained(respond(Broadcast({})))
+        vector = self._vector(update, query)
         self._begin(vector)
         dual = query.streams.secret(query.stream("dual variable"), query.round, self.name).random(query.size)
         post, peers = query.post(self.name, self.signer), invited_silos(query)

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from gmpy2 import mpz
 
-from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, Respond, SiloProtocol
+from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, Respond, SiloProtocol, trained
 from fedpriv.aggregation.private_weighting.counts import refuse_many
 from fedpriv.aggregation.private_weighting.integers import blind, cancelling_masks, slot_encoding
 from fedpriv.aggregation.private_weighting.phases import OFFERS, REQUESTS, SEALED_SEED, SEED
@@ -111,7 +111,7 @@ class PrivateWeightingSilo(SiloProtocol):
         heard = yield from post.hear(Hear(BROADCAST, kind, (SERVER,)))
         post.require_all([SERVER], heard)
         broadcast, said = heard[SERVER]
-        update = respond(broadcast)
+        update = yield from trained(respond(broadcast))
         with at_fault(self.name):
             users, coefficients = _collect(update.blocks, encoding, query.size)
         raw = said if options is None else (yield from self._choose(post, public, query, said, options=options))

@@ -48,7 +48,7 @@ from dataclasses import dataclass, field
 from math import floor
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.aggregation.base import SERVER, Estimate, awaited_broadcast, invited_silos
+from fedpriv.aggregation.base import SERVER, Estimate, awaited_broadcast, invited_silos, trained
 from fedpriv.aggregation.ring import AUTO, RingAggregation, RingSilo, ring_encoding, ring_message
 from fedpriv.aggregation.secagg.degrees import Assumed
 from fedpriv.aggregation.secagg.graph import Complete, Sparse
@@ -206,7 +206,7 @@ class SecAggSilo(RingSilo):
         broadcast = yield from awaited_broadcast(post, query)
         if broadcast is None:
             return
-        update, terms = respond(broadcast), self.aggregation.terms(query)
+        update, terms = (yield from trained(respond(broadcast))), self.aggregation.terms(query)
         parts = {
             "post": post,
             "terms": terms,

@@ -101,9 +101,15 @@ Result = tuple[Tensor, Mapping[str, Tensor]]
 class BlockTrainer(ABC):
     """Trains users who all start from the same parameters."""
 
+    def joins(self, rows: int) -> bool:
+        """Whether users of several silos, whose largest batches have so many rows, train faster together than one silo
+        after another."""
+        return False
+
     @abstractmethod
-    def blocks(self, users: Users) -> list[tuple[int, int]]:
-        """Which of the users train together, (first, past the last), within the trainer's memory."""
+    def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
+        """Which users train together, (first, past the last), within the trainer's memory. counts: their records, (k,)
+        int64, descending; size: of their batches."""
 
     @abstractmethod
     def run(self, users: Users, memory: Mapping[str, np.ndarray] | None) -> Result:
@@ -126,8 +132,8 @@ class UserTrainer(BlockTrainer, Generic[State]):
         self.starts = self.arranged(problem.start)
         self.corrections = None if problem.correction is None else self.arranged(problem.correction)
 
-    def blocks(self, users: Users) -> list[tuple[int, int]]:
-        return cut(users.counts, users.size, self.limits)
+    def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
+        return cut(counts, size, self.limits)
 
     def run(self, users: Users, memory: Mapping[str, np.ndarray] | None) -> Result:
         epochs = self.problem.recipe.epochs

@@ -86,8 +86,11 @@ class Compiled(BlockTrainer):
         wanted = max(FEW_ROWS, ACTIVATIONS_AT_ONCE // problem.cost.activations)
         self.rows = min(ROWS_AT_ONCE, wanted)
 
-    def blocks(self, users: Users) -> list[tuple[int, int]]:
-        k = len(users.positions)
+    def joins(self, rows: int) -> bool:
+        return self.problem.execution.workers > 1
+
+    def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
+        k = len(counts)
         pieces = -(-k * 4 * self.problem.cost.parameters // BLOCK_BYTES)
         if min(k, pieces) == 1:
             return [(0, k)]

@@ -1,0 +1,140 @@
+"""Local training of one silo's users, which may wait for that of other silos and then be done together with it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from fedpriv.data.silo import SiloData
+from fedpriv.together import Work
+from fedpriv.training.description import Block, Training
+from fedpriv.training.select import Selection
+from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Users, memory_budget
+
+
+@dataclass(frozen=True)
+class Trained:
+    """All of a silo's users, and its part, by records, of the seconds that training took."""
+
+    block: Block
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class SiloTraining(Work[Trained]):
+    """users: those who train, by number of records, descending. selection: of trainers, by places among them."""
+
+    training: Training
+    problem: LocalProblem
+    users: Users
+    selection: Selection
+
+    def blocks(self) -> Iterator[Block]:
+        """The users in blocks that fit a fixed memory budget, without those of other silos."""
+        for trainer, some in self.selection:
+            group = self.users.part(some)
+            for start, stop in trainer.blocks(group.counts, group.size):
+                block = group.part(slice(start, stop))
+                yield Block(block.positions, *trainer.run(block, self.training.memory))
+
+    @property
+    def nbytes(self) -> int:
+        return 4 * len(self.users.positions) * len(self.problem.start)
+
+    @cached_property
+    def kind(self) -> Hashable:
+        """None where nothing is gained, where results are too large to wait, or where silos differ in more than their
+        records. The network itself is part of it: runs of a sweep train apart, each as if it was alone."""
+        problem, own = self.problem, self.training.correction is not None or self.training.memory is not None
+        if own or self._trainer is None or self.nbytes > memory_budget(problem.start.device):
+            return None
+        start = hashlib.blake2b(self.training.start.tobytes(), digest_size=16).digest()
+        same = id(problem.model), problem.task, problem.recipe, problem.execution
+        return *same, problem.shape, problem.dtype, problem.start.device, self.users.data.y.dtype, start
+
+    @property
+    def _trainer(self) -> BlockTrainer | None:
+        """What trains them together with others' users."""
+        rows = int(self.users.counts.max(initial=0).clip(max=self.users.size))
+        joining = [trainer for trainer, _ in self.selection if trainer.joins(rows)]
+        return joining[0] if len(joining) == len(self.selection) == 1 else None
+
+    def alone(self) -> Trained:
+        return self.together([self])[0]
+
+    @classmethod
+    def together(cls, works: Sequence[SiloTraining]) -> list[Trained]:
+        since, first = time.perf_counter(), works[0]
+        trainer, d = first._trainer, len(first.problem.start)
+        assert trainer is not None
+        numbers = [len(work.users.positions) for work in works]
+        deltas = [first.problem.start.new_empty((k, d)) for k in numbers]
+        everyone = _Everyone(works, np.repeat(np.arange(len(works)), numbers))
+        for start, stop in trainer.blocks(everyone.counts, everyone.size):
+            changes, _ = trainer.run(everyone.users(start, stop), None)
+            owners, places = everyone.owners[start:stop], everyone.places[start:stop]
+            for silo in np.unique(owners).tolist():
+                here = np.flatnonzero(owners == silo)
+                deltas[silo][places[here]] = changes[here]
+        records = np.array([int(work.users.counts.sum()) for work in works])
+        seconds = (time.perf_counter() - since) * records / records.sum()
+        blocks = (Block(work.users.positions, own) for work, own in zip(works, deltas))
+        return [Trained(block, own) for block, own in zip(blocks, seconds.tolist())]
+
+
+class _Everyone:
+    """The users of several silos, by number of records, descending: of `owners` (n,), each at `places` (n,) among its
+    silo's. counts: their records. size: of batches."""
+
+    def __init__(self, works: Sequence[SiloTraining], owners: np.ndarray) -> None:
+        self.works = works
+        counts = np.concatenate([work.users.counts for work in works])
+        places = np.concatenate([np.arange(len(work.users.positions)) for work in works])
+        order = np.argsort(-counts, kind="stable")
+        self.counts, self.owners, self.places = counts[order], owners[order], places[order]
+        self.size = works[0].problem.recipe.batch_size or int(self.counts[0])
+
+    def users(self, start: int, stop: int) -> Users:
+        """Those from `start` to `stop`, with copies of their records as if of one silo."""
+        own = [(self.works[i].users, place) for i, place in zip(self.owners[start:stop], self.places[start:stop])]
+        rows = [users.data.rows(users.positions[place]) for users, place in own]
+        x, y = (torch.cat([getattr(users.data, name)[at] for (users, _), at in zip(own, rows)]) for name in "xy")
+        numbers, starts = np.arange(stop - start), np.concatenate([[0], np.cumsum(self.counts[start:stop])])
+        dropout = np.array([users.dropout[place] for users, place in own], dtype=np.uint64)
+        orders = None
+        if self.counts[start] > self.size:  # whose silo needs none has users of one batch, which need none here
+            orders = np.array([0 if users.orders is None else users.orders[place] for users, place in own], np.uint64)
+        return Users(SiloData(x, y, numbers, starts), numbers, self.size, orders, dropout)
+
+
+class Ahead:
+    """A silo's training as an update holds it: done at once for several silos by whoever is `given` it, else when its
+    blocks are asked for. seconds: what it took in the first case."""
+
+    def __init__(self, work: SiloTraining) -> None:
+        self.work = work
+        self.seconds = 0.0
+        self._block: Block | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything is gained if it waits for other silos'."""
+        return self.work.kind is not None
+
+    def give(self, trained: Trained) -> None:
+        """The result."""
+        self._block, self.seconds = trained.block, trained.seconds
+
+    def blocks(self) -> Iterator[Block]:
+        """What it comes to; once, since a result that has been used is not kept."""
+        if self._block is None:
+            yield from self.work.blocks()
+        else:
+            block, self._block = self._block, None
+            yield block

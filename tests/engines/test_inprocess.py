@@ -1,0 +1,59 @@
+"""Parties of one process whose work is done together."""
+
+import pytest
+import scripted_parties as play
+
+from fedpriv.engines import inprocess
+from fedpriv.engines.inprocess import InProcess
+from fedpriv.lockstep import LockStep
+
+SILOS = "abcdef"
+
+
+def tells_all(player, values):
+    return (yield dict(zip(SILOS, values)))
+
+
+@pytest.fixture
+def done(monkeypatch):
+    monkeypatch.setattr(play.Product, "done", [])
+    return play.Product.done
+
+
+def learned(*factors):
+    """What six parties have that multiply 1 to 6 by factors."""
+    with InProcess().open(dict.fromkeys([*SILOS, "server"], play.Role()), {}) as session:
+        tasks = {name: (play.works, *own) for name, own in zip(SILOS, factors)}
+        return session.run(tasks | {"server": (tells_all, range(1, 7))})
+
+
+def test_work_of_one_kind_is_done_in_one_go(done):
+    found = learned([2], [2], [3], [2, 3], [], [3, 2])
+    assert [found[name] for name in SILOS] == [2, 4, 9, 24, 5, 36]
+    assert done == [3, 2, 1, 1]
+    assert found["server"] == {name: found[name] for name in SILOS}
+
+
+def test_no_more_waits_than_memory_holds(done, monkeypatch):
+    """Each result counts as many bytes as its value says: 1 + 2 + 3, then 4 + 5, then 6."""
+    monkeypatch.setattr(inprocess, "WAITING_BYTES", 6)
+    found = learned(*[[2]] * 6)
+    assert [found[name] for name in SILOS] == [2, 4, 6, 8, 10, 12]
+    assert done == [3, 2, 1]
+
+
+def test_runs_side_by_side_do_theirs_together(done):
+    found = {}
+    jobs = [lambda key=key: found.update({key: learned(*[[key]] * 6)}) for key in (2, 2.0, 3)]
+    LockStep(jobs, at_once=3).run()
+    assert found[3] == {**{name: 3 * i for i, name in enumerate(SILOS, 1)}, "server": found[3]["server"]}
+    assert sorted(done) == [6, 12]
+
+
+def test_who_fails_at_its_work_ends_the_exchange(done, monkeypatch):
+    def fails(works):
+        raise OSError("full")
+
+    monkeypatch.setattr(play.Product, "together", fails)
+    with pytest.raises(OSError, match="full"):
+        learned(*[[2]] * 6)
