@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from fedpriv.together import Work, gathered_by, in_groups
+from fedpriv.together import Done, Work, gathered_by, in_groups
 
 
 class LockStep:
@@ -55,7 +55,7 @@ class _Runner:
         self._thread: threading.Thread | None = None
         self.ended = False
         self.works: Sequence[Work[Any]] = ()
-        self.results: list[Any] = []
+        self.results: list[Done[Any]] = []
         self.raised: BaseException | None = None
         self._stopped_by: BaseException | None = None
         self._stopping = False
@@ -76,10 +76,10 @@ class _Runner:
         while not self.ended:
             self.go_on()
 
-    def ask(self, works: Sequence[Work[Any]]) -> list[Any]:
+    def ask(self, works: Sequence[Work[Any]]) -> list[Done[Any]]:
         """Called on the job's own thread: the results of `works`, once they have been done."""
         if self._stopping:
-            return [work.alone() for work in works]
+            return [Done(work.alone(), 0.0) for work in works]
         self.works = works
         self._back.release()
         self._turn.acquire()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fedpriv.mechanisms.base import Mechanism
     from fedpriv.mechanisms.removable_noise import RemovableNoise
     from fedpriv.streams import Streams
-    from fedpriv.training.silo_training import Ahead
+    from fedpriv.together import Ahead
 
 
 STATE_DIGEST = 32
@@ -210,12 +210,13 @@ class Contributions:
 class Update:
     """One silo's part of a query as the aggregation takes it: a stream of contributions, each within the mechanism's
     bound, and the silo's noise share (size,) float64. secret: what its removable parts hang on (`RemovableNoise`).
-    ahead: the local training that the contributions come from; None: the algorithm computes them itself."""
+    ahead: work whose result the contributions are made of, if there is one, for whoever can have it done together with
+    other silos' (`aggregation.base.trained`)."""
 
     blocks: Iterator[Contributions]
     noise: np.ndarray
     secret: bytes | None = None
-    ahead: Ahead | None = None
+    ahead: Ahead[Any] | None = None
 
 
 SiloState = Mapping[str, np.ndarray]

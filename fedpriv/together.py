@@ -8,9 +8,11 @@ its step. Work of one kind is done together.
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 T = TypeVar("T")
@@ -39,10 +41,45 @@ class Work(ABC, Generic[T]):
         """The results of works of one kind, each what `alone` gives up to float rounding."""
 
 
+@dataclass(frozen=True)
+class Done(Generic[T]):
+    """The result of work, and its part of the seconds that all that was done with it took."""
+
+    result: T
+    seconds: float
+
+
+class Ahead(Generic[T]):
+    """Work whose result is asked for later. Whoever can do it together with others' may do it before."""
+
+    def __init__(self, work: Work[T]) -> None:
+        self.work = work
+        self.seconds = 0.0  # what it took, if it was done before
+        self._given: list[Done[T]] = []
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything is gained if it waits for others'."""
+        return self.work.kind is not None
+
+    @property
+    def given(self) -> bool:
+        """Whether it has been done, and not been asked for yet."""
+        return bool(self._given)
+
+    def give(self, made: Done[T]) -> None:
+        """What it comes to."""
+        self._given, self.seconds = [made], made.seconds
+
+    def result(self) -> T:
+        """What it comes to, done now if it was not before; kept no longer."""
+        return self._given.pop().result if self._given else done(self.work)
+
+
 class Gatherer(Protocol):
     """Whoever lets work wait."""
 
-    def ask(self, works: Sequence[Work[Any]]) -> list[Any]:
+    def ask(self, works: Sequence[Work[Any]]) -> list[Done[Any]]:
         """The results of `works`, as soon as they have been done."""
 
 
@@ -57,22 +94,24 @@ def done(work: Work[T]) -> T:
     """The result of `work`, done here or where this thread's work is gathered."""
     if _here.gatherer is None or work.kind is None:
         return work.alone()
-    [result] = _here.gatherer.ask([work])
-    return result  # type: ignore[no-any-return]
+    [made] = _here.gatherer.ask([work])
+    return made.result  # type: ignore[no-any-return]
 
 
-def all_done(works: Sequence[Work[Any]]) -> list[Any]:
+def all_done(works: Sequence[Work[Any]]) -> list[Done[Any]]:
     """The results of `works`, each of some kind, done here or where this thread's work is gathered."""
     return in_groups(works) if _here.gatherer is None else _here.gatherer.ask(works)
 
 
-def in_groups(works: Sequence[Work[Any]]) -> list[Any]:
+def in_groups(works: Sequence[Work[Any]]) -> list[Done[Any]]:
     """The results of `works`, those of one kind made together."""
-    results: dict[int, Any] = {}
+    made: dict[int, Done[Any]] = {}
     for places in by_kind(works):
-        group = [works[place] for place in places]
-        results |= zip(places, type(group[0]).together(group), strict=True)
-    return [results[place] for place in range(len(works))]
+        group, since = [works[place] for place in places], time.perf_counter()
+        results = type(group[0]).together(group)
+        seconds = (time.perf_counter() - since) / len(group)
+        made |= {place: Done(result, seconds) for place, result in zip(places, results, strict=True)}
+    return [made[place] for place in range(len(works))]
 
 
 @contextmanager

@@ -90,7 +90,7 @@ def works(player, *factors):
     inbox = yield {}
     [value] = inbox.values()
     for factor in factors:
-        value = yield Product(factor, value)
+        value = (yield Product(factor, value)).result
     yield {"server": value}
     return value
 

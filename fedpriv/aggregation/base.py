@@ -38,7 +38,7 @@ Respond = Callable[[Broadcast], Update]
 
 
 def trained(update: Update) -> Generator[Work[Any], Any, Update]:
-    """The update, once local training that gains by waiting for other silos' has been done."""
+    """The update, once work for it that gains by waiting for other silos' has been done."""
     if update.ahead is not None and update.ahead.waits:
         update.ahead.give((yield update.ahead.work))
     return update

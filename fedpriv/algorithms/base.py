@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from fedpriv.errors import require
 from fedpriv.query import Contributions, PendingState, Query, SiloState, Total
 from fedpriv.state import State
 from fedpriv.tally import Tally
+from fedpriv.together import Ahead
 from fedpriv.training.description import Block, Training
 from fedpriv.weighting import Weighting
 
@@ -73,7 +74,7 @@ class LocalUpdate:
     """What a silo contributes to a query, before the framework bounds and noises it.
 
     training: described local training, whose blocks `vectors` turns into contributions (k, size).
-    blocks: contributions that the algorithm computes itself; one of the two.
+    blocks: contributions that the algorithm computes itself; one of the two. ahead: work whose result they ask for.
     noise: the noise share (size,) float64 of an algorithm that draws it itself (`Query.enforced` is False); None: the
     framework draws it, or there is none.
     pending: filled while the blocks stream by, with what the silo will remember if the query ends with a sum. With it
@@ -84,6 +85,7 @@ class LocalUpdate:
     training: Training | None = None
     vectors: Callable[[Block], Tensor] = raw_deltas
     blocks: Iterator[Contributions] | None = None
+    ahead: Ahead[Any] | None = None
     noise: np.ndarray | None = None
     pending: PendingState | None = None
     tally: Tally = field(default_factory=Tally)

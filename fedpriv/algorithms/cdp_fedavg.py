@@ -49,6 +49,7 @@ from fedpriv.query import Contributions, Query, Total
 from fedpriv.state import State
 from fedpriv.streams import Streams
 from fedpriv.tally import Tally
+from fedpriv.together import Ahead, Work
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -241,17 +242,16 @@ class CdpFedAvg(SiloAlgorithm):
         rng = silo.streams.secret(query.stream("last noise"), query.round, silo.name)
         share = query.mechanism.noise_share(query.size, 1, rng, sensitivity=self.local_lr, encoding=query.encoding)
         tally = Tally()
-        return LocalUpdate(blocks=self._train(silo, query, down["params"], tally), noise=-share, tally=tally)
+        ahead = Ahead(self._training(silo, query, down["params"], tally))
+        return LocalUpdate(blocks=_contribution(silo, ahead), ahead=ahead, noise=-share, tally=tally)
 
-    def _train(self, silo: Silo, query: Query, params: np.ndarray, tally: Tally) -> Iterator[Contributions]:
-        import torch
-
+    def _training(self, silo: Silo, query: Query, params: np.ndarray, tally: Tally) -> Work[np.ndarray]:
         from fedpriv.training.clipped import clipped_gradients
         from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, scaled_to
 
         data, mechanism, streams = silo.data, query.mechanism, silo.streams
         x = data.x if self.feature_norm is None else scaled_to(data.x, self.feature_norm)
-        change = noisy_sgd(
+        return noisy_sgd(
             clipped_gradients(silo.model, silo.task, mechanism.clip, shape=tuple(x.shape[1:])),
             NoisySgd(self.local_steps, self._batch(len(x)), self.local_lr),
             theta=params,
@@ -263,10 +263,17 @@ class CdpFedAvg(SiloAlgorithm):
             dropout_seed=streams.torch_seed(query.stream("dropout"), query.round, silo.name),
             tally=tally,
         )
-        yield Contributions(np.array([silo.index]), torch.from_numpy(change).unsqueeze(0).to(x.device))
 
     def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
         return state.with_params(state.params + total.vector / len(total.silos))
+
+
+def _contribution(silo: Silo, training: Ahead[np.ndarray]) -> Iterator[Contributions]:
+    """What a silo's training comes to."""
+    import torch
+
+    change = torch.from_numpy(training.result()).unsqueeze(0)
+    yield Contributions(np.array([silo.index]), change.to(silo.data.x.device))
 
 
 @dataclass(frozen=True)

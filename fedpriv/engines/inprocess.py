@@ -8,7 +8,7 @@ from typing import Any
 
 from fedpriv.engines.base import Engine, Returned, Sent, Session
 from fedpriv.parties.party import Mail, Memory, Participant, Party, PartySpec
-from fedpriv.together import Work, all_done, done
+from fedpriv.together import Work, all_done
 
 WAITING_BYTES = 2**28
 """Of results of work that parties wait for together."""
@@ -80,7 +80,7 @@ class InProcessSession(Session):
 
 
 def go_on(party: Party, given: Any) -> Sent | Returned | Work[Any]:
-    """Wake one party with mail, or with the result of the work that it has asked for. Raises what it raises."""
+    """Wake one party with mail, or with what the work comes to that it has asked for. Raises what it raises."""
     try:
         said = party.send(given)
     except StopIteration as end:
@@ -92,5 +92,6 @@ def answer(party: Party, mail: Mail | None) -> Sent | Returned:
     """The same for a party that waits for no other one's work."""
     said = go_on(party, mail)
     while isinstance(said, Work):
-        said = go_on(party, done(said))
+        [made] = all_done([said])
+        said = go_on(party, made)
     return said

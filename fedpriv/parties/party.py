@@ -3,7 +3,7 @@
 A protocol is a set of parties, each a generator: it yields `{receiver: message}` and is sent `{sender: message}`. A
 party wakes when it has mail; empty mail means that nobody has anything more to say, or that nothing has come for
 `PATIENCE` steps, so whoever is missing dropped out. In place of messages it may yield `Work`, such as local training:
-it is sent the result in the same step, and where parties share a process theirs may be done together.
+it is sent what that comes to, as `Done`, in the same step. Where parties share a process theirs may be done together.
 
 A `Participant` lives as long as the run. It is made where it will live from a picklable `PartySpec`, and keeps its
 memory (keys, shares, its records, what an algorithm lets a silo remember) as attributes of its own. Nothing of that

@@ -33,7 +33,7 @@ from fedpriv.query import (
 from fedpriv.state import State
 from fedpriv.stopwatch import Stopwatch
 from fedpriv.tally import Tally
-from fedpriv.together import Work
+from fedpriv.together import Ahead, Work
 from fedpriv.training.description import Execution
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from fedpriv.data.silo import SiloData
     from fedpriv.tasks import Task
-    from fedpriv.training.silo_training import Ahead
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,7 @@ class _Work:
         self.tally = Tally()
         self.pending: PendingState | None = None
         self.blocks: Iterator[Contributions] = iter(())
-        self.ahead: Ahead | None = None
+        self.ahead: Ahead[Any] | None = None
 
     def respond(self, broadcast: Broadcast) -> Update:
         """The update to what was sent down; its blocks are computed when they are asked for."""
@@ -178,14 +177,13 @@ class _Work:
         return removable.share(rng, secret), secret
 
 
-def ahead(local: LocalUpdate, silo: Silo, query: Query, execution: Execution = Execution()) -> Ahead | None:
-    """The training that a local update describes, if it does."""
+def ahead(local: LocalUpdate, silo: Silo, query: Query, execution: Execution = Execution()) -> Ahead[Any] | None:
+    """The work that a local update's contributions come from: the training that it describes, or work of its own."""
     if local.training is None:
-        return None
-    from fedpriv.training.silo_training import Ahead
+        return local.ahead
     from fedpriv.training.users import silo_training
 
-    training = silo_training(
+    work = silo_training(
         local.training,
         model=silo.model,
         data=silo.data,
@@ -196,16 +194,17 @@ def ahead(local: LocalUpdate, silo: Silo, query: Query, execution: Execution = E
         prefix=query.name if query.place else "",
         execution=execution,
     )
-    return Ahead(training)
+    return Ahead(work)
 
 
-def contributions(local: LocalUpdate, silo: Silo, training: Ahead | None) -> Iterator[Contributions]:
-    """The raw contributions of a local update: those it computes itself, and those of the training it describes."""
+def contributions(local: LocalUpdate, silo: Silo, training: Ahead[Any] | None) -> Iterator[Contributions]:
+    """The raw contributions of a local update, those it computes itself or those of the training it describes."""
     if local.blocks is not None:
         yield from local.blocks
-    if training is not None:
-        units = np.array([silo.index]) if training.work.training.pooled else silo.data.users
-        for block in training.blocks():
+    if local.training is not None and training is not None:
+        units = np.array([silo.index]) if local.training.pooled else silo.data.users
+        work: Any = training.work
+        for block in [training.result()] if training.given else work.blocks():
             yield Contributions(units[block.positions], local.vectors(block))
 
 

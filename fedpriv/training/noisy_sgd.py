@@ -9,7 +9,7 @@ out. So the size of a batch is a public constant, and a record is in at most one
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from fedpriv.mechanisms.base import Mechanism
 from fedpriv.models.l2_projection import L2Projection
 from fedpriv.streams import SystemGenerator
 from fedpriv.tally import Tally
-from fedpriv.together import done
+from fedpriv.together import Work
 from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.side_by_side import RecordSteps
 from fedpriv.training.trainers.compile_layers import compile_layers
@@ -47,14 +47,15 @@ def noisy_sgd(
     order: np.random.Generator,
     dropout_seed: int,
     tally: Tally | None = None,
-) -> np.ndarray:
-    """Final minus starting parameters (d,) float64 after training from `theta` (d,) float64, but for the last step's
-    noise: `-lr` times a fresh draw of it is the caller's to add, so that it can be told apart from what it hides.
+) -> Work[np.ndarray]:
+    """Training from `theta` (d,) float64, whose result is the final minus the starting parameters (d,) float64, but for
+    the last step's noise: `-lr` times a fresh draw of it is the caller's to add, so that it can be told apart from what
+    it hides.
 
     x: (m, ...), y: (m, ...) on the training device. mechanism: noises the sum of a batch's clipped gradients from
     `noise`, at each step but the last. order: shuffles the records. Gradients are computed in float32, everything that
     is noised is float64. The result is a deterministic function of the arguments and the states of both generators,
-    which it leaves in any state.
+    which it leaves in any state, so it can be had once.
 
     tally: see `ClippedGradients.sum`; not private. Raises ValueError for batches that the records cannot fill.
     """
@@ -67,20 +68,45 @@ def noisy_sgd(
         assert links is not None
         rows, own = np.concatenate(list(batches)), noise if deviation else None
         of = links, gradients.task, gradients.clip, recipe.lr
-        return done(RecordSteps(*of, theta, x, y, rows, own, deviation, tally or Tally()))
-    current = theta.astype(np.float64)
-    with gradients.seeded(x.device, dropout_seed):
-        for step, rows in enumerate(batches, start=1):
-            index = torch.from_numpy(rows).to(x.device)
-            start = torch.from_numpy(current).to(x.device, torch.float32)
-            total = gradients.sum(start, x[index], y[index], tally=tally).cpu().numpy()
-            drawn: np.ndarray | float = 0.0
-            if step < recipe.steps:
-                total, drawn = mechanism.noised(total, noise, divisor=recipe.batch_size)
-            current -= recipe.lr * total / recipe.batch_size
-            current -= recipe.lr * drawn
-    change: np.ndarray = current - theta
-    return change
+        return RecordSteps(*of, theta, x, y, rows, own, deviation, tally or Tally())
+    return _BatchSteps(gradients, recipe, theta, x, y, mechanism, noise, batches, dropout_seed, tally)
+
+
+@dataclass(frozen=True, eq=False)
+class _BatchSteps(Work[np.ndarray]):
+    """The same step by step, of batches of any size; whose gradients may be summed together with others'."""
+
+    gradients: ClippedGradients
+    recipe: NoisySgd
+    theta: np.ndarray
+    x: Tensor
+    y: Tensor
+    mechanism: Mechanism
+    noise: np.random.Generator | SystemGenerator
+    batches: Iterator[np.ndarray]
+    dropout_seed: int
+    tally: Tally | None
+
+    kind = None
+
+    def alone(self) -> np.ndarray:
+        current, recipe = self.theta.astype(np.float64), self.recipe
+        with self.gradients.seeded(self.x.device, self.dropout_seed):
+            for step, rows in enumerate(self.batches, start=1):
+                index = torch.from_numpy(rows).to(self.x.device)
+                start = torch.from_numpy(current).to(self.x.device, torch.float32)
+                total = self.gradients.sum(start, self.x[index], self.y[index], tally=self.tally).cpu().numpy()
+                drawn: np.ndarray | float = 0.0
+                if step < recipe.steps:
+                    total, drawn = self.mechanism.noised(total, self.noise, divisor=recipe.batch_size)
+                current -= recipe.lr * total / recipe.batch_size
+                current -= recipe.lr * drawn
+        change: np.ndarray = current - self.theta
+        return change
+
+    @classmethod
+    def together(cls, works: Sequence[_BatchSteps]) -> list[np.ndarray]:
+        return [work.alone() for work in works]
 
 
 def scaled_to(x: Tensor, norm: float) -> Tensor:

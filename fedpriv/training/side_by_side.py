@@ -53,6 +53,10 @@ class RecordSteps(Work[np.ndarray]):
     tally: Tally
 
     @property
+    def nbytes(self) -> int:
+        return self.theta.nbytes
+
+    @property
     def kind(self) -> Hashable:
         alike = ((t.shape[1:], t.dtype, t.device) for t in (self.x, self.y))
         return tuple(link.name for link in self.links), self.task, len(self.rows), *alike

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,17 +17,10 @@ from fedpriv.training.select import Selection
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Users, memory_budget
 
 
-@dataclass(frozen=True)
-class Trained:
-    """All of a silo's users, and its part, by records, of the seconds that training took."""
-
-    block: Block
-    seconds: float
-
-
 @dataclass(frozen=True, eq=False)
-class SiloTraining(Work[Trained]):
-    """users: those who train, by number of records, descending. selection: of trainers, by places among them."""
+class SiloTraining(Work[Block]):
+    """The result is a block of all users. users: those who train, by number of records, descending. selection: of
+    trainers, by places among them."""
 
     training: Training
     problem: LocalProblem
@@ -65,12 +57,12 @@ class SiloTraining(Work[Trained]):
         joining = [trainer for trainer, _ in self.selection if trainer.joins(rows)]
         return joining[0] if len(joining) == len(self.selection) == 1 else None
 
-    def alone(self) -> Trained:
+    def alone(self) -> Block:
         return self.together([self])[0]
 
     @classmethod
-    def together(cls, works: Sequence[SiloTraining]) -> list[Trained]:
-        since, first = time.perf_counter(), works[0]
+    def together(cls, works: Sequence[SiloTraining]) -> list[Block]:
+        first = works[0]
         trainer, d = first._trainer, len(first.problem.start)
         assert trainer is not None
         numbers = [len(work.users.positions) for work in works]
@@ -82,10 +74,7 @@ class SiloTraining(Work[Trained]):
             for silo in np.unique(owners).tolist():
                 here = np.flatnonzero(owners == silo)
                 deltas[silo][places[here]] = changes[here]
-        records = np.array([int(work.users.counts.sum()) for work in works])
-        seconds = (time.perf_counter() - since) * records / records.sum()
-        blocks = (Block(work.users.positions, own) for work, own in zip(works, deltas))
-        return [Trained(block, own) for block, own in zip(blocks, seconds.tolist())]
+        return [Block(work.users.positions, own) for work, own in zip(works, deltas)]
 
 
 class _Everyone:
@@ -111,30 +100,3 @@ class _Everyone:
         if self.counts[start] > self.size:  # whose silo needs none has users of one batch, which need none here
             orders = np.array([0 if users.orders is None else users.orders[place] for users, place in own], np.uint64)
         return Users(SiloData(x, y, numbers, starts), numbers, self.size, orders, dropout)
-
-
-class Ahead:
-    """A silo's training as an update holds it: done at once for several silos by whoever is `given` it, else when its
-    blocks are asked for. seconds: what it took in the first case."""
-
-    def __init__(self, work: SiloTraining) -> None:
-        self.work = work
-        self.seconds = 0.0
-        self._block: Block | None = None
-
-    @property
-    def waits(self) -> bool:
-        """Whether anything is gained if it waits for other silos'."""
-        return self.work.kind is not None
-
-    def give(self, trained: Trained) -> None:
-        """The result."""
-        self._block, self.seconds = trained.block, trained.seconds
-
-    def blocks(self) -> Iterator[Block]:
-        """What it comes to; once, since a result that has been used is not kept."""
-        if self._block is None:
-            yield from self.work.blocks()
-        else:
-            block, self._block = self._block, None
-            yield block

@@ -6,7 +6,9 @@ from runs import experiment
 
 from fedpriv.simulation import prepare
 from fedpriv.stopwatch import Stopwatch
-from fedpriv.training.silo_training import Ahead, SiloTraining
+from fedpriv.together import Ahead
+from fedpriv.training.side_by_side import RecordSteps
+from fedpriv.training.silo_training import SiloTraining
 
 AGGREGATIONS = ["plain", "masked", "secagg", "private_weighting", "admm"]
 """Under `shuffle` no algorithm describes its training."""
@@ -16,9 +18,12 @@ OWN = {
 }
 
 
+ULDP = "algo=uldp_avg", "algo.noise_multiplier=0", "trainer=stacked"
+
+
 def one_round(*words):
     """The parameters after a round, and what each silo reported."""
-    with prepare(experiment("algo=uldp_avg", "algo.noise_multiplier=0", "trainer=stacked", *words)) as simulation:
+    with prepare(experiment(*words)) as simulation:
         state, watch = simulation.state, Stopwatch()
         [query] = simulation.queries(1)
         total, reports = simulation.exchange(query, state, watch=watch, lines=[])
@@ -30,13 +35,14 @@ def one_round(*words):
 def stacks(monkeypatch):
     """How many silos were trained together each time."""
     seen, together = [], SiloTraining.together
-    monkeypatch.setattr(SiloTraining, "together", lambda works: seen.append(len(works)) or together(works))
+    spy = staticmethod(lambda works: seen.append(len(works)) or together(works))
+    monkeypatch.setattr(SiloTraining, "together", spy)
     return seen
 
 
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 def test_a_round_of_silos_in_one_stack_is_that_of_silos_apart(aggregation, stacks, monkeypatch):
-    words = f"aggregation={aggregation}", *OWN.get(aggregation, ())
+    words = *ULDP, f"aggregation={aggregation}", *OWN.get(aggregation, ())
     moved, _, seconds = one_round(*words)
     assert stacks == [3]
     assert seconds > 0
@@ -47,7 +53,23 @@ def test_a_round_of_silos_in_one_stack_is_that_of_silos_apart(aggregation, stack
     np.testing.assert_allclose(moved, apart, atol=1e-6 if aggregation != "admm" else 1e-5)
 
 
+def test_noisy_steps_of_all_silos_are_made_together_and_have_the_same_bits(monkeypatch):
+    seen, together = [], RecordSteps.together
+    spy = staticmethod(lambda works: seen.append(len(works)) or together(works))
+    monkeypatch.setattr(RecordSteps, "together", spy)
+    words = "algo=local_sgd", "algo.noise_multiplier=1", "algo.calibration=given"
+    moved, reports, _ = one_round(*words)
+    assert seen == [3]
+    assert all(report.seconds > 0 for report in reports)
+    assert [report.tally.units for report in reports] == [10] * 3
+    monkeypatch.setattr(Ahead, "waits", False)
+    apart, _, _ = one_round(*words)
+    assert seen == [3, 1, 1, 1]
+    assert np.linalg.norm(apart) > 1e-3
+    np.testing.assert_array_equal(moved, apart)
+
+
 def test_training_counts_once_and_as_training():
-    _, reports, seconds = one_round()
+    _, reports, seconds = one_round(*ULDP)
     assert all(report.seconds > 0 for report in reports)
     assert seconds == pytest.approx(sum(report.seconds for report in reports))

@@ -11,6 +11,7 @@ from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
 from fedpriv.tally import Tally
 from fedpriv.tasks import Classification
+from fedpriv.together import done
 from fedpriv.training.clipped import clipped_gradients
 from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, partition_batches, scaled_to
 from fedpriv.training.vectors import flatten
@@ -20,7 +21,7 @@ def run(gradients, theta, x, y, recipe, order, dropout_seed=0, *, multiplier=0.0
     """`multiplier`: the noise's standard deviation over the clip."""
     mechanism = Gaussian(gradients.clip, multiplier) if multiplier else NoMechanism()
     random = {"order": order, "noise": noise or np.random.default_rng(0), "dropout_seed": dropout_seed}
-    return noisy_sgd(gradients, recipe, theta=theta, x=x, y=y, mechanism=mechanism, tally=tally, **random)
+    return done(noisy_sgd(gradients, recipe, theta=theta, x=x, y=y, mechanism=mechanism, tally=tally, **random))
 
 
 def problem(model=None, n=20, features=5, clip=0.4):

@@ -57,7 +57,7 @@ def apart(works):
 def together(works):
     assert len({work.kind for work in works}) == 1
     assert works[0].kind is not None
-    return [by_user([own.block], work) for own, work in zip(SiloTraining.together(works), works)]
+    return [by_user([own], work) for own, work in zip(SiloTraining.together(works), works)]
 
 
 def assert_close(got, want):
@@ -75,7 +75,7 @@ def test_a_silo_gets_what_it_gets_alone(name, size):
     assert_close(together(given), want)
     assert_close(together(given[::-1])[::-1], want)
     assert_close(together(given[1:2] + given[3:]), want[1:2] + want[3:])
-    assert_close([by_user([given[3].alone().block], given[3])], want[3:])
+    assert_close([by_user([given[3].alone()], given[3])], want[3:])
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -183,11 +183,3 @@ def test_users_of_whom_few_fit_a_block_train_silo_by_silo():
 def test_trainers_that_share_a_silos_users_train_apart(monkeypatch):
     monkeypatch.setattr(users, "select_trainers", lambda problem, rows: TRAINERS["stacked"](problem, rows) * 2)
     assert {work.kind for work in works(*network(), Recipe(2, 4, 0.1))} == {None}
-
-
-def test_each_has_its_part_of_the_seconds(monkeypatch):
-    clock = iter([100.0, 110.0])
-    monkeypatch.setattr(module.time, "perf_counter", lambda: next(clock))
-    trained = SiloTraining.together(works(*network(), Recipe(1, 4, 0.1)))
-    records = [sum(own) for own in COUNTS]
-    np.testing.assert_allclose([own.seconds for own in trained], [10 * n / sum(records) for n in records])
