@@ -113,13 +113,14 @@ def _agree(sums: dict[str, Callable[[], Tensor]]) -> None:
 def _ours(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
     from fedpriv.tally import Tally
     from fedpriv.tasks import Classification
-    from fedpriv.training.batch_sums import clipped_sums
+    from fedpriv.together import done
+    from fedpriv.training.batch_sums import BatchSums
     from fedpriv.training.vectors import flatten
 
     keys = np.arange(len(x), dtype=np.uint64)
-    sums = clipped_sums(CLIP, network, Classification(), x.unsqueeze(1), y.unsqueeze(1), lambda: keys, Tally())
+    sums = BatchSums(CLIP, network, Classification(), x.unsqueeze(1), y.unsqueeze(1), lambda: keys, Tally())
     theta, batch = flatten(network), np.arange(len(x))
-    return lambda: sums(theta, batch, 0)
+    return lambda: done(sums.asked(theta, batch))
 
 
 def _ghost(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 T = TypeVar("T")
@@ -39,6 +40,30 @@ class Work(ABC, Generic[T]):
     @abstractmethod
     def together(cls, works: Sequence[Self]) -> list[T]:
         """The results of works of one kind, each what `alone` gives up to float rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Several(Work[list[T]], Generic[T]):
+    """Works that one party waits for at once, and their results."""
+
+    works: Sequence[Work[T]]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(work.nbytes for work in self.works)
+
+    @property
+    def kind(self) -> Hashable:
+        kinds = tuple((type(work), work.kind) for work in self.works)
+        return None if any(kind is None for _, kind in kinds) else kinds
+
+    def alone(self) -> list[T]:
+        return [work.alone() for work in self.works]
+
+    @classmethod
+    def together(cls, works: Sequence[Several[T]]) -> list[list[T]]:
+        results = (made.result for made in in_groups([one for work in works for one in work.works]))
+        return [list(islice(results, len(work.works))) for work in works]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from fedpriv import together
-from fedpriv.together import Ahead, Done, Work, all_done, done, gathered_by, in_groups
+from fedpriv.together import Ahead, Done, Several, Work, all_done, done, gathered_by, in_groups
 
 
 class Negated(Work):
@@ -65,6 +65,15 @@ def test_work_is_done_when_it_is_asked_for_unless_it_was_before():
     assert before.result() == "given"
     assert (before.given, before.seconds, before.work.alone_count) == (False, 2.0, 0)
     assert not Ahead(Negated(1, kind=None)).waits
+
+
+def test_several_are_one_to_whoever_waits():
+    one, two = Several([Negated(1), Other(2)]), Several([Negated(3), Other(4)])
+    assert one.kind == two.kind != Several([Negated(1), Negated(2)]).kind
+    assert Several([Negated(1), Negated(2, kind=None)]).kind is None
+    assert one.alone() == [-1, -2]
+    assert Several.together([one, two]) == [[-1, -2], [-3, -4]]
+    assert Several.together([Several([Negated(1), Negated(2)]), Several([]), one]) == [[-1, -2], [], [-1, -2]]
 
 
 def test_a_result_that_is_missing_is_noticed(monkeypatch):

@@ -32,9 +32,11 @@ from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import noise_for_rho
 from fedpriv.query import Contributions, Query
 from fedpriv.tally import Tally
+from fedpriv.together import Ahead, Several, Work
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -170,16 +172,17 @@ class NoisyGradients(GradientMethod, SiloAlgorithm, ABC):
         tally, size = Tally(), self.size(query.name, len(silo.data.x))
         rng = silo.streams.secret(query.stream("noise"), query.round, silo.name)
         noise = query.mechanism.noise_share(query.size, 1, rng, sensitivity=1 / size, encoding=query.encoding)
-        return LocalUpdate(blocks=self._mean(silo, query, down, size=size, tally=tally), noise=noise, tally=tally)
+        ahead = Ahead(self._sums(silo, query, down, size=size, tally=tally))
+        return LocalUpdate(blocks=_mean(silo, ahead, size), ahead=ahead, noise=noise, tally=tally)
 
-    def _mean(
+    def _sums(
         self, silo: Silo, query: Query, down: Mapping[str, np.ndarray], *, size: int, tally: Tally
-    ) -> Iterator[Contributions]:
-        """The mean clipped gradient at "params", less that at "previous" where it is sent down: the same records, and
+    ) -> Work[list[Tensor]]:
+        """The sums of clipped gradients at "params", and at "previous" where it is sent down: of the same records, with
         the same dropout."""
         import torch
 
-        from fedpriv.training.batch_sums import clipped_sums
+        from fedpriv.training.batch_sums import BatchSums
 
         data, clip = silo.data, query.mechanism.clip
         rows = self.batches.rows(silo, query, size)
@@ -187,15 +190,17 @@ class NoisyGradients(GradientMethod, SiloAlgorithm, ABC):
         def keys() -> np.ndarray:
             return silo.streams.unit_keys(query.stream("dropout"), query.round, silo.name, data.records)
 
-        sums = clipped_sums(clip, silo.model, silo.task, data.x.unsqueeze(1), data.y.unsqueeze(1), keys, tally)
+        sums = BatchSums(clip, silo.model, silo.task, data.x.unsqueeze(1), data.y.unsqueeze(1), keys, tally)
+        points = (torch.from_numpy(down[name]) for name in ("params", "previous") if name in down)
+        return Several([sums.asked(point.to(data.x.device, torch.float32), rows) for point in points])
 
-        def total(point: np.ndarray) -> torch.Tensor:
-            return sums(torch.from_numpy(point).to(data.x.device, torch.float32), rows, 0)
 
-        mean = total(down["params"]) / size
-        if "previous" in down:
-            mean = mean - total(down["previous"]) / size
-        yield Contributions(np.array([silo.index]), mean.unsqueeze(0))
+def _mean(silo: Silo, sums: Ahead[list[Tensor]], size: int) -> Iterator[Contributions]:
+    """The mean clipped gradient, less that at the previous point if there is one."""
+    mean, *previous = (total / size for total in sums.result())
+    for other in previous:
+        mean = mean - other
+    yield Contributions(np.array([silo.index]), mean.unsqueeze(0))
 
 
 @dataclass(frozen=True)

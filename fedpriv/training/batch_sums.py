@@ -10,23 +10,13 @@ from torch import Tensor, nn
 
 from fedpriv.tally import Tally
 from fedpriv.tasks import Task
+from fedpriv.together import Work
 from fedpriv.training.clipped import clipped_gradients
 from fedpriv.training.record_dropout import RecordDropout
 from fedpriv.training.shared_state import refuse_shared_state
 
-ClippedSum = Callable[[Tensor, np.ndarray, int], Tensor]
-"""Of parameters (d,), the groups' numbers (b,) and the step's: the sum of their clipped gradients, (d,) float64."""
 
-
-def clipped_sums(
-    clip: float,
-    model: nn.Module,
-    task: Task,
-    x: Tensor,
-    y: Tensor,
-    dropout_keys: Callable[[], np.ndarray],
-    tally: Tally | None,
-) -> ClippedSum:
+class BatchSums:
     """Sums of gradients that are clipped to `clip`, in the fastest way.
 
     x, y: (n, group, ...), each group with one gradient, that of its mean loss. dropout_keys: gives (n,) uint64, from
@@ -35,19 +25,29 @@ def clipped_sums(
 
     Raises ConfigError for networks with BatchNorm or with random numbers of other layers than dropout.
     """
-    refuse_shared_state(model)
-    dropout, single = RecordDropout.of(model, x), x.shape[1] == 1
-    if single:
-        x, y = x.squeeze(1), y.squeeze(1)
-    group, shape = (None, x.shape[1:]) if single else (x.shape[1], x.shape[2:])
-    gradients = clipped_gradients(dropout.model, task, clip, shape=tuple(shape), group=group)
-    keys = dropout_keys() if dropout.layers else None
 
-    def total(theta: Tensor, batch: np.ndarray, step: int) -> Tensor:
+    def __init__(
+        self,
+        clip: float,
+        model: nn.Module,
+        task: Task,
+        x: Tensor,
+        y: Tensor,
+        dropout_keys: Callable[[], np.ndarray],
+        tally: Tally | None,
+    ) -> None:
+        refuse_shared_state(model)
+        self.dropout, self.single, self.tally = RecordDropout.of(model, x), x.shape[1] == 1, tally
+        self.x, self.y = (x.squeeze(1), y.squeeze(1)) if self.single else (x, y)
+        group, shape = (None, x.shape[2:]) if self.single else (x.shape[1], x.shape[2:])
+        self.gradients = clipped_gradients(self.dropout.model, task, clip, shape=tuple(shape), group=group)
+        self.keys = dropout_keys() if self.dropout.layers else None
+
+    def asked(self, theta: Tensor, batch: np.ndarray, step: int = 0) -> Work[Tensor]:
+        """As work: at parameters (d,), over the groups of these numbers (b,), in this step, the sum of their clipped
+        gradients, (d,) float64."""
         index = torch.from_numpy(batch).to(theta.device)
-        masks = {} if keys is None else dropout.masks(keys[batch], step)
-        if single:
+        masks = {} if self.keys is None else self.dropout.masks(self.keys[batch], step)
+        if self.single:
             masks = {name: mask.squeeze(1) for name, mask in masks.items()}
-        return gradients.sum(theta, x[index], y[index], masks=masks, tally=tally)
-
-    return total
+        return self.gradients.asked(theta, self.x[index], self.y[index], masks=masks, tally=self.tally)

@@ -21,7 +21,8 @@ from fedpriv.mechanisms.grid_noise import noised
 from fedpriv.streams import SystemGenerator
 from fedpriv.tally import Tally
 from fedpriv.tasks import Task
-from fedpriv.training.batch_sums import clipped_sums
+from fedpriv.together import done
+from fedpriv.training.batch_sums import BatchSums
 
 Generator = np.random.Generator | SystemGenerator
 
@@ -80,11 +81,11 @@ def dp_sgd(
     if len(x) % group or recipe.expected_batch <= 0:
         raise ValueError(f"{len(x)} rows in groups of {group}, expected batch {recipe.expected_batch}")
     x, y = (torch.unflatten(rows, 0, (len(rows) // group, group)) for rows in (x, y))
-    clipped = clipped_sums(recipe.clip, model, task, x, y, lambda: dropout_keys, tally)
+    sums = BatchSums(recipe.clip, model, task, x, y, lambda: dropout_keys, tally)
     vector = theta.to(torch.float64, copy=True)
     for step in range(recipe.steps):
         batch = np.flatnonzero(coins(step) < recipe.sampling_rate)
-        total = clipped(vector.to(theta), batch, step)
+        total = done(sums.asked(vector.to(theta), batch, step))
         if recipe.noise_multiplier:
             noisy = noised(total.cpu().numpy(), recipe.noise_multiplier * recipe.clip, noise_rng)
             total = torch.from_numpy(noisy).to(vector)

@@ -7,6 +7,7 @@ from runs import experiment
 from fedpriv.simulation import prepare
 from fedpriv.stopwatch import Stopwatch
 from fedpriv.together import Ahead
+from fedpriv.training.clipped import _Sum
 from fedpriv.training.side_by_side import RecordSteps
 from fedpriv.training.silo_training import SiloTraining
 
@@ -67,6 +68,32 @@ def test_noisy_steps_of_all_silos_are_made_together_and_have_the_same_bits(monke
     assert seen == [3, 1, 1, 1]
     assert np.linalg.norm(apart) > 1e-3
     np.testing.assert_array_equal(moved, apart)
+
+
+EQUAL = "algo.noise_multiplier=1", "algo.calibration=given", "algo.batch_size=8"
+"""Else a silo's batches are larger the more records it has."""
+SPIDER = "algo=spider", "algo.anchor_batch_size=8"
+
+
+@pytest.mark.parametrize(("words", "points"), [(["algo=minibatch_sgd"], 1), (SPIDER, 2)])
+def test_clipped_gradients_of_all_silos_are_summed_together(words, points, monkeypatch):
+    """Spider's second query asks for them at two points."""
+    seen, together = [], _Sum.together
+    monkeypatch.setattr(_Sum, "together", staticmethod(lambda works: seen.append(len(works)) or together(works)))
+    found = []
+    for apart in (False, True):
+        if apart:
+            monkeypatch.setattr(Ahead, "waits", False)
+        with prepare(experiment(*words, *EQUAL)) as simulation:
+            *_, query = simulation.queries(2)
+            state = simulation.state
+            if points == 2:
+                state = state.with_params(state.params, previous=state.params + 0.1)
+            total, _ = simulation.exchange(query, state, watch=Stopwatch(), lines=[])
+            found.append(total.vector)
+    assert seen == [3 * points]
+    assert np.linalg.norm(found[1]) > 1e-3
+    np.testing.assert_array_equal(found[0], found[1])
 
 
 def test_training_counts_once_and_as_training():
