@@ -74,7 +74,14 @@ def test_a_gaussian_has_the_same_curve_under_both_adjacencies():
     np.testing.assert_allclose(curves[0], np.array(ORDERS) / (2 * 3.0**2), rtol=1e-12)
 
 
-@pytest.mark.parametrize("orders", [ORDERS, PAPER_ORDERS])
+def test_a_curve_of_a_sampled_gaussian_is_above_its_rounding():
+    """Where there is next to nothing to lose, the library's sums are zero, or below."""
+    orders = (2.0, 3.0, 64.0)
+    curve, grid = event_curve(release(1e-9, 50.0), ADD_REMOVE, orders), np.array(orders)
+    np.testing.assert_allclose(curve, 1e-13 * grid / (grid - 1), rtol=1e-3)
+
+
+@pytest.mark.parametrize("orders", [ORDERS, PAPER_ORDERS, (1.0, 1.005, 1.01, 1.5), (1.01,)])
 def test_the_conversion_has_the_librarys_bits(orders):
     from dp_accounting.rdp import compute_epsilon
 
