@@ -114,6 +114,6 @@ def _delta(still: np.ndarray, moved: np.ndarray, epsilon: float) -> float:
 
 def _hockey_stick(of: np.ndarray, against: np.ndarray, epsilon: float) -> float:
     with np.errstate(invalid="ignore"):
-        loss = of - against
-    seen = loss > epsilon  # no number where both are impossible
+        loss = of - against  # no number where both are impossible
+    seen = loss > epsilon
     return float((np.exp(of[seen]) * -np.expm1(epsilon - loss[seen])).sum())
