@@ -112,10 +112,10 @@ def test_what_no_message_needed_is_computed_all_the_same():
 def test_later_queries_of_a_round_draw_from_streams_of_their_own(place, prefix, monkeypatch):
     _, own = work(place=place)
     seen = []
-    training = SimpleNamespace(training=SimpleNamespace(pooled=True), blocks=lambda: iter(()))
-    monkeypatch.setattr(users, "silo_training", lambda *given, prefix, **others: seen.append(prefix) or training)
+    nothing = SimpleNamespace(blocks=lambda: iter(()))
+    monkeypatch.setattr(users, "silo_training", lambda *given, prefix, **others: seen.append(prefix) or nothing)
     silo = SimpleNamespace(model=None, data=None, task=None, streams=None, name="silo0", index=0)
-    local = LocalUpdate(training=object())
+    local = LocalUpdate(training=SimpleNamespace(pooled=True))
     assert list(contributions(local, silo, ahead(local, silo, own.query))) == []
     assert seen == [prefix]
 
