@@ -1,11 +1,15 @@
 """The silos of one process train in one stack, whatever the aggregation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from runs import experiment
 
+from fedpriv.aggregation.secagg.messages import SHARE
 from fedpriv.simulation import prepare
 from fedpriv.stopwatch import Stopwatch
+from fedpriv.testing.faults import Faulty, drop
 from fedpriv.together import Ahead
 from fedpriv.training.clipped import _Sum
 from fedpriv.training.side_by_side import RecordSteps
@@ -22,9 +26,10 @@ OWN = {
 ULDP = "algo=uldp_avg", "algo.noise_multiplier=0", "trainer=stacked"
 
 
-def one_round(*words):
+def one_round(*words, faults=()):
     """The parameters after a round, and what each silo reported."""
-    with prepare(experiment(*words)) as simulation:
+    exp = experiment(*words)
+    with prepare(replace(exp, engine=Faulty(exp.engine, faults))) as simulation:
         state, watch = simulation.state, Stopwatch()
         [query] = simulation.queries(1)
         total, reports = simulation.exchange(query, state, watch=watch, lines=[])
@@ -52,6 +57,14 @@ def test_a_round_of_silos_in_one_stack_is_that_of_silos_apart(aggregation, stack
     assert stacks == [3]
     assert np.linalg.norm(apart) > 1e-3
     np.testing.assert_allclose(moved, apart, atol=1e-6 if aggregation != "admm" else 1e-5)
+
+
+def test_under_secure_aggregation_a_silo_trains_when_its_message_is_asked_for(stacks):
+    """Not before: what training comes to would lie in memory. silo1 is gone before it has shared its keys."""
+    words = "aggregation=secagg", "preset.n_silos=5", "aggregation.cohort=4"
+    moved, _, _ = one_round(*ULDP, *words, faults=(drop(sender="silo1", phase=SHARE, exchange=1),))
+    assert stacks == [4]
+    assert np.linalg.norm(moved) > 1e-3
 
 
 def test_noisy_steps_of_all_silos_are_made_together_and_have_the_same_bits(monkeypatch):

@@ -206,11 +206,12 @@ class SecAggSilo(RingSilo):
         broadcast = yield from awaited_broadcast(post, query)
         if broadcast is None:
             return
-        update, terms = (yield from trained(respond(broadcast))), self.aggregation.terms(query)
+        update, terms = respond(broadcast), self.aggregation.terms(query)
         parts = {
             "post": post,
             "terms": terms,
             "signer": self.signer,
+            "trained": lambda: trained(update),  # no sooner: what it comes to would wait in memory
             "vector": lambda: self.encoded(update, terms.encoding),
             "invited": invited_silos(query),
         }

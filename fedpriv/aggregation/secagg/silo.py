@@ -48,16 +48,18 @@ MASK_KEY, OWN_MASK = 0, 1
 class Member:
     """One silo for one query.
 
-    signer: of this silo. vector: its message in the clear, (size,) integers modulo R, asked for once. invited: who may
-    be among the candidates. channel, masking, seed: this query's secrets; nobody ever learns the first. The rest is
-    filled from phase to phase: advert, its public keys; roster, those of U2, with their session and graph; own, its
-    shares of its own secrets; pairs, the seeds of its masks with its neighbours; sharing, U3, and what all masks are
-    made for then; sealed, what its neighbours in U3 have sent it; delivered, U4; chosen, U5.
+    signer: of this silo. trained: what it yields before its message is asked for. vector: its message in the clear,
+    (size,) integers modulo R, asked for once. invited: who may be among the candidates. channel, masking, seed: this
+    query's secrets; nobody ever learns the first. The rest is filled from phase to phase: advert, its public keys;
+    roster, those of U2, with their session and graph; own, its shares of its own secrets; pairs, the seeds of its masks
+    with its neighbours; sharing, U3, and what all masks are made for then; sealed, what its neighbours in U3 have sent
+    it; delivered, U4; chosen, U5.
     """
 
     post: Post
     terms: Terms
     signer: Ed25519Signer
+    trained: Callable[[], Party]
     vector: Callable[[], np.ndarray]
     invited: tuple[str, ...]
     channel: PrivateKey = field(default_factory=PrivateKey.generate)
@@ -85,6 +87,8 @@ class Member:
         )
         answer: Any = None
         for phase, step, kind in steps:
+            if phase == COLLECT:
+                yield from self.trained()
             said = step(answer)
             heard = yield from self.post.exchange(phase, {SERVER: said}, Hear(phase, kind(), (SERVER,)))
             if SERVER not in heard:
