@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedpriv.data.silo import SiloData
 from fedpriv.together import Work
@@ -62,29 +63,30 @@ class SiloTraining(Work[Block]):
 
     @classmethod
     def together(cls, works: Sequence[SiloTraining]) -> list[Block]:
-        first = works[0]
-        trainer, d = first._trainer, len(first.problem.start)
+        trainer = works[0]._trainer
         assert trainer is not None
-        numbers = [len(work.users.positions) for work in works]
-        deltas = [first.problem.start.new_empty((k, d)) for k in numbers]
-        everyone = _Everyone(works, np.repeat(np.arange(len(works)), numbers))
+        everyone = _Everyone(works)
+        found: list[list[Tensor]] = [[] for _ in works]
         for start, stop in trainer.blocks(everyone.counts, everyone.size):
             changes, _ = trainer.run(everyone.users(start, stop), None)
-            owners, places = everyone.owners[start:stop], everyone.places[start:stop]
-            for silo in np.unique(owners).tolist():
-                here = np.flatnonzero(owners == silo)
-                deltas[silo][places[here]] = changes[here]
-        return [Block(work.users.positions, own) for work, own in zip(works, deltas)]
+            owners = everyone.owners[start:stop]
+            order = torch.from_numpy(np.argsort(owners, kind="stable")).to(changes.device)
+            silos, numbers = np.unique(owners, return_counts=True)
+            for silo, own in zip(silos.tolist(), torch.split(changes[order], numbers.tolist())):
+                found[silo].append(own)
+        # In every silo users with more records are in earlier blocks, and stay in their order.
+        return [Block(work.users.positions, torch.cat(own)) for work, own in zip(works, found)]
 
 
 class _Everyone:
     """The users of several silos, by number of records, descending: of `owners` (n,), each at `places` (n,) among its
     silo's. counts: their records. size: of batches."""
 
-    def __init__(self, works: Sequence[SiloTraining], owners: np.ndarray) -> None:
+    def __init__(self, works: Sequence[SiloTraining]) -> None:
         self.works = works
         counts = np.concatenate([work.users.counts for work in works])
-        places = np.concatenate([np.arange(len(work.users.positions)) for work in works])
+        numbers = [len(work.users.positions) for work in works]
+        owners, places = np.repeat(np.arange(len(works)), numbers), np.concatenate([np.arange(k) for k in numbers])
         order = np.argsort(-counts, kind="stable")
         self.counts, self.owners, self.places = counts[order], owners[order], places[order]
         self.size = works[0].problem.recipe.batch_size or int(self.counts[0])
