@@ -153,7 +153,9 @@ def image_networks(draw):
         }
         layers.append(nn.Conv2d(channels, groups * width, (2, 3), bias=draw(st.booleans()), **how))
         channels = groups * width
-        layers += [nn.GroupNorm(groups, channels, affine=draw(st.booleans()))] if draw(st.booleans()) else []
+        values = nn.Sequential(*layers)(torch.zeros(1, *shape)).numel() // groups
+        if values > 1 and draw(st.booleans()):  # of a single value torch makes no norm
+            layers.append(nn.GroupNorm(groups, channels, affine=draw(st.booleans())))
         layers.append(draw(st.sampled_from([nn.ReLU(), nn.Tanh(), nn.MaxPool2d(2, 1, 1), nn.AvgPool2d(1)])))
     features = int(nn.Sequential(*layers, nn.Flatten())(torch.zeros(1, *shape)).shape[1])
     hidden = 2 * draw(st.integers(2, 4))
