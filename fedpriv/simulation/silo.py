@@ -201,11 +201,12 @@ def contributions(local: LocalUpdate, silo: Silo, training: Ahead[Any] | None) -
     """The raw contributions of a local update, those it computes itself or those of the training it describes."""
     if local.blocks is not None:
         yield from local.blocks
-    if local.training is not None and training is not None:
-        units = np.array([silo.index]) if local.training.pooled else silo.data.users
-        work: Any = training.work
-        for block in [training.result()] if training.given else work.blocks():
-            yield Contributions(units[block.positions], local.vectors(block))
+    if local.training is None:
+        return
+    assert training is not None
+    units, work = np.array([silo.index]) if local.training.pooled else silo.data.users, training.work
+    for block in [training.result()] if training.given else work.blocks():  # type: ignore[attr-defined]
+        yield Contributions(units[block.positions], local.vectors(block))
 
 
 def bounded(blocks: Iterator[Contributions], query: Query, tally: Tally) -> Iterator[Contributions]:
