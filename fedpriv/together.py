@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -75,12 +75,26 @@ class Done(Generic[T]):
 
 
 class Ahead(Generic[T]):
-    """Work whose result is asked for later. Whoever can do it together with others' may do it before."""
+    """Work whose result is asked for later, once. Whoever can do it together with others' may do it before.
 
-    def __init__(self, work: Work[T]) -> None:
-        self.work = work
-        self.seconds = 0.0  # what it took, if it was done before
+    make: the work, which is made when it is needed first and let go of when it has been done: copies of records and
+    buffers would else wait for the end of a query in every silo of the process.
+    """
+
+    def __init__(self, make: Callable[[], Work[T]]) -> None:
+        self._make: Callable[[], Work[T]] | None = make
+        self._made: Work[T] | None = None
         self._given: list[Done[T]] = []
+        self.seconds = 0.0  # what it took, if it was done before
+
+    @property
+    def work(self) -> Work[T]:
+        """What is to be done. Raises RuntimeError when it has been."""
+        if self._made is None:
+            if self._make is None:
+                raise RuntimeError("the result of work is asked for twice")
+            self._made, self._make = self._make(), None
+        return self._made
 
     @property
     def waits(self) -> bool:
@@ -94,11 +108,17 @@ class Ahead(Generic[T]):
 
     def give(self, made: Done[T]) -> None:
         """What it comes to."""
+        self.taken()
         self._given, self.seconds = [made], made.seconds
+
+    def taken(self) -> Work[T]:
+        """The work, for whoever does it; kept no longer."""
+        work, self._made = self.work, None
+        return work
 
     def result(self) -> T:
         """What it comes to, done now if it was not before; kept no longer."""
-        return self._given.pop().result if self._given else done(self.work)
+        return self._given.pop().result if self._given else done(self.taken())
 
 
 class Gatherer(Protocol):

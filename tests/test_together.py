@@ -1,5 +1,7 @@
 """Work that is done at once, before it is asked for, or with others' of its kind."""
 
+from weakref import ref
+
 import pytest
 
 from fedpriv import together
@@ -55,16 +57,42 @@ def test_a_gatherer_is_asked_for_all_of_it():
 
 
 def test_work_is_done_when_it_is_asked_for_unless_it_was_before():
-    later = Ahead(Negated(1))
+    one, two = Negated(1), Negated(1)
+    later = Ahead(lambda: one)
     assert (later.waits, later.given, later.seconds) == (True, False, 0.0)
     assert later.result() == -1
-    assert later.work.alone_count == 1
-    before = Ahead(Negated(1))
+    assert one.alone_count == 1
+    before = Ahead(lambda: two)
     before.give(Done("given", 2.0))
     assert before.given
     assert before.result() == "given"
-    assert (before.given, before.seconds, before.work.alone_count) == (False, 2.0, 0)
-    assert not Ahead(Negated(1, kind=None)).waits
+    assert (before.given, before.seconds, two.alone_count) == (False, 2.0, 0)
+    assert not Ahead(lambda: Negated(1, kind=None)).waits
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_work_is_made_when_it_is_needed_and_let_go_of_when_it_is_done(given):
+    """Else a silo's copies of records and buffers wait for the end of the query."""
+    made = []
+
+    def make():
+        work = Negated(1)
+        made.append(ref(work))
+        return work
+
+    ahead = Ahead(make)
+    assert made == []
+    assert ahead.waits
+    assert ahead.work is ahead.work
+    if given:
+        ahead.give(Done(-1, 0.0))
+    else:
+        assert ahead.result() == -1
+    [work] = made
+    assert work() is None
+    assert not given or ahead.result() == -1
+    with pytest.raises(RuntimeError, match="twice"):
+        ahead.result()
 
 
 def test_several_are_one_to_whoever_waits():

@@ -29,6 +29,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -242,7 +243,7 @@ class CdpFedAvg(SiloAlgorithm):
         rng = silo.streams.secret(query.stream("last noise"), query.round, silo.name)
         share = query.mechanism.noise_share(query.size, 1, rng, sensitivity=self.local_lr, encoding=query.encoding)
         tally = Tally()
-        ahead = Ahead(self._training(silo, query, down["params"], tally))
+        ahead = Ahead(partial(self._training, silo, query, down["params"], tally))
         return LocalUpdate(blocks=_contribution(silo, ahead), ahead=ahead, noise=-share, tally=tally)
 
     def _training(self, silo: Silo, query: Query, params: np.ndarray, tally: Tally) -> Work[np.ndarray]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -172,7 +173,7 @@ class NoisyGradients(GradientMethod, SiloAlgorithm, ABC):
         tally, size = Tally(), self.size(query.name, len(silo.data.x))
         rng = silo.streams.secret(query.stream("noise"), query.round, silo.name)
         noise = query.mechanism.noise_share(query.size, 1, rng, sensitivity=1 / size, encoding=query.encoding)
-        ahead = Ahead(self._sums(silo, query, down, size=size, tally=tally))
+        ahead = Ahead(partial(self._sums, silo, query, down, size=size, tally=tally))
         return LocalUpdate(blocks=_mean(silo, ahead, size), ahead=ahead, noise=noise, tally=tally)
 
     def _sums(

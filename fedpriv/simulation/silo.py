@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -183,7 +184,8 @@ def ahead(local: LocalUpdate, silo: Silo, query: Query, execution: Execution = E
         return local.ahead
     from fedpriv.training.users import silo_training
 
-    work = silo_training(
+    work = partial(
+        silo_training,
         local.training,
         model=silo.model,
         data=silo.data,
@@ -204,8 +206,8 @@ def contributions(local: LocalUpdate, silo: Silo, training: Ahead[Any] | None) -
     if local.training is None:
         return
     assert training is not None
-    units, work = np.array([silo.index]) if local.training.pooled else silo.data.users, training.work
-    for block in [training.result()] if training.given else work.blocks():  # type: ignore[attr-defined]
+    units = np.array([silo.index]) if local.training.pooled else silo.data.users
+    for block in [training.result()] if training.given else training.taken().blocks():  # type: ignore[attr-defined]
         yield Contributions(units[block.positions], local.vectors(block))
 
 

@@ -1,6 +1,7 @@
 """The silos of one process train in one stack, whatever the aggregation."""
 
 from dataclasses import replace
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -65,6 +66,24 @@ def test_under_secure_aggregation_a_silo_trains_when_its_message_is_asked_for(st
     moved, _, _ = one_round(*ULDP, *words, faults=(drop(sender="silo1", phase=SHARE, exchange=1),))
     assert stacks == [4]
     assert np.linalg.norm(moved) > 1e-3
+
+
+@pytest.mark.parametrize("trainer", ["stacked", "sequential"])
+@pytest.mark.parametrize("aggregation", ["plain", "secagg"])
+def test_a_silo_lets_go_of_its_training_before_the_next_one_begins(aggregation, trainer, monkeypatch):
+    """Its buffers, in as many silos as there are, would fill the memory until the query ends."""
+    alive, blocks = [], SiloTraining.blocks
+
+    def noted(training):
+        alive.append(sum(own() is not None for own in seen))
+        seen.append(ref(training))
+        return blocks(training)
+
+    seen = []
+    monkeypatch.setattr(SiloTraining, "blocks", noted)
+    monkeypatch.setattr(SiloTraining, "kind", None)
+    one_round(*ULDP[:2], f"trainer={trainer}", f"aggregation={aggregation}")
+    assert alive == [0, 0, 0]
 
 
 def test_noisy_steps_of_all_silos_are_made_together_and_have_the_same_bits(monkeypatch):
