@@ -3,21 +3,21 @@
 #include "network.h"
 #include "products.h"
 
-// y = x W^T + b. The weights are kept transposed, (inputs, padded(outputs)), so that a row of them is whole vectors.
+// y = x W^T + b. The weights are kept transposed, (padded(inputs), padded(outputs)), so that a row of them is whole
+// vectors, and so is a column.
 class Dense final : public Layer {
  public:
   Dense(Context& c, int64_t inputs, int64_t outputs, bool biased, bool lowest)
       : c(c), n(inputs), m(outputs), n_row(padded(n)), m_row(padded(m)), biased(biased), lowest(lowest),
-        weights(c.parameters.place(n * m_row)), bias(c.parameters.place(m)), y(c.memory.take<float>(c.rows * m_row)),
-        turned(c.memory.take<float>(m * n_row)), x_rows(multiples(c.memory, c.rows, n_row)),
-        g_rows(multiples(c.memory, c.rows, m_row)), columns(multiples(c.memory, std::max(n, m), 1)) {
+        weights(c.parameters.place(n_row * m_row)), bias(c.parameters.place(m)),
+        y(c.memory.take<float>(c.rows * m_row)), turned(c.memory.take<float>(m_row * n_row)) {
     c.gradients.need(std::max(n_row, m_row));
   }
 
   float* forward(float* input, int64_t rows) override {
     x = input;
     const float* w = c.parameters.weights;
-    product({x, x_rows, columns, n}, rows, w + weights, m_row, m_row, y, m_row, SetPlus{w + bias});
+    product(Plain{x, n_row}, rows, n, w + weights, m_row, m_row, y, m_row, SetPlus{w + bias});
     return y;
   }
 
@@ -28,10 +28,10 @@ class Dense final : public Layer {
       dot_products(g, rows, c.parameters.weights + weights, n, m_row, below);
     } else if (!lowest) {
       transpose(c.parameters.weights + weights, n, m, turned);
-      product({g, g_rows, columns, m}, rows, turned, n_row, n_row, below, n_row, Set{});
+      product(Plain{g, m_row}, rows, m, turned, n_row, n_row, below, n_row, Set{});
     }
-    product({x, columns, x_rows, rows}, n, g, m_row, m_row, target + weights, m_row, Add{c.parameters.scale});
-    if (biased) add_rows(g, rows, m_row, target + bias, c.parameters.scale);
+    product(Transposed{x, n_row}, n, rows, g, m_row, m_row, target + weights, m_row, Add{});
+    if (biased) add_rows(g, rows, m_row, target + bias);
     return below;
   }
 
@@ -54,7 +54,6 @@ class Dense final : public Layer {
   const bool biased, lowest;
   const int64_t weights, bias;
   float *x = nullptr, *y, *turned;
-  const int64_t *x_rows, *g_rows, *columns;
 };
 
 // y = max(x, 0), in place; NaN stays. The gradient passes where y > 0.
@@ -85,33 +84,38 @@ class ReLU final : public Layer {
 class GroupNorm final : public Layer {
  public:
   GroupNorm(Context& c, int64_t features, float epsilon, bool affine)
-      : c(c), m(features), row(padded(m)), epsilon(epsilon), affine(affine), gamma(c.parameters.place(m)),
-        beta(c.parameters.place(m)), inside(c.memory.take<float>(row)), zeros(c.memory.take<float>(row)),
-        dgamma(c.memory.take<float>(row)), dbeta(c.memory.take<float>(row)),
-        normal(c.memory.take<float>(c.rows * row)), y(c.memory.take<float>(c.rows * row)),
-        rdeviation(c.memory.take<float>(c.rows)) {
+      : c(c), m(features), row(padded(m)), share(1 / float(m)), epsilon(epsilon), affine(affine),
+        gamma(c.parameters.place(m)), beta(c.parameters.place(m)), normal(c.memory.take<float>(c.rows * row)),
+        y(c.memory.take<float>(c.rows * row)), mean(c.memory.take<float>(c.rows + LANES)),
+        mean_product(c.memory.take<float>(c.rows + LANES)), rdeviation(c.memory.take<float>(c.rows + LANES)) {
     c.gradients.need(row);
-    if (!inside) return;
-    std::fill(std::fill_n(inside, m, 1.0f), inside + row, 0.0f);
-    std::fill_n(zeros, row, 0.0f);
   }
 
   float* forward(float* x, int64_t rows) override {
-    const float* scales = affine ? c.parameters.weights + gamma : inside;
-    const float* shifts = affine ? c.parameters.weights + beta : zeros;
-    for (int64_t r = 0; r < rows; ++r, x += row) {
-      vec sum{}, squares{};
-      for (int64_t j = 0; j < row; j += LANES) sum += load(x + j) * load(inside + j);
-      const float mean = total(sum) / float(m);
-      for (int64_t j = 0; j < row; j += LANES) {
-        const vec centred = (load(x + j) - mean) * load(inside + j);
-        squares += centred * centred;
-      }
-      rdeviation[r] = 1 / __builtin_sqrtf(total(squares) / float(m) + epsilon);
-      for (int64_t j = 0; j < row; j += LANES) {
-        const vec n = (load(x + j) - mean) * (load(inside + j) * rdeviation[r]);
+    auto centred = [=](int64_t r, int64_t j) { return first(m - j, load(x + r * row + j) - mean[r]); };
+    by_rows(rows, [=](auto count, int64_t r) {
+      constexpr int R = decltype(count)::value;
+      vec sum[R] = {};
+      for (int64_t j = 0; j < row; j += LANES)
+#pragma GCC unroll 8
+        for (int i = 0; i < R; ++i) sum[i] += first(m - j, load(x + (r + i) * row + j));
+      store(mean + r, sums(sum) * share);
+    });
+    by_rows(rows, [=](auto count, int64_t r) {
+      constexpr int R = decltype(count)::value;
+      vec squares[R] = {};
+      for (int64_t j = 0; j < row; j += LANES)
+#pragma GCC unroll 8
+        for (int i = 0; i < R; ++i) squares[i] += centred(r + i, j) * centred(r + i, j);
+      store(rdeviation + r, 1 / square_root(sums(squares) * share + epsilon));
+    });
+    for (int64_t j = 0; j < row; j += LANES) {
+      const vec scale = affine ? load(c.parameters.weights + gamma + j) : broadcast(1);
+      const vec shift = affine ? load(c.parameters.weights + beta + j) : vec{};
+      for (int64_t r = 0; r < rows; ++r) {
+        const vec n = centred(r, j) * rdeviation[r];
         store(normal + r * row + j, n);
-        store(y + r * row + j, load(scales + j) * n + load(shifts + j));
+        store(y + r * row + j, scale * n + shift);
       }
     }
     return y;
@@ -120,25 +124,33 @@ class GroupNorm final : public Layer {
   // dbeta and dgamma are the sums of g's and of g n's rows; with h = gamma g, the gradient of n,
   // dx = (h - mean(h) - n mean(h n)) / sqrt(variance + epsilon).
   float* backward(float* g, int64_t rows) override {
-    if (affine) sum_rows(g, rows);
-    const float* scales = affine ? c.parameters.weights + gamma : inside;
-    for (int64_t r = 0; r < rows; ++r) {
-      float *dy = g + r * row, *n = normal + r * row;
-      vec sum{}, products{};
-      for (int64_t j = 0; j < row; j += LANES) {
-        const vec h = load(scales + j) * load(dy + j);
-        sum += h * load(inside + j);
-        products += h * load(n + j);
+    const float* weights = c.parameters.weights + gamma;
+    auto scale = [=](int64_t j) { return affine ? load(weights + j) : broadcast(1); };
+    by_rows(rows, [=](auto count, int64_t r) {
+      constexpr int R = decltype(count)::value;
+      vec sum[R] = {}, products[R] = {};
+      for (int64_t j = 0; j < row; j += LANES)
+#pragma GCC unroll 8
+        for (int i = 0; i < R; ++i) {
+          const vec h = scale(j) * first(m - j, load(g + (r + i) * row + j));
+          sum[i] += h;
+          products[i] += h * load(normal + (r + i) * row + j);
+        }
+      store(mean + r, sums(sum) * share);
+      store(mean_product + r, sums(products) * share);
+    });
+    for (int64_t j = 0; j < row; j += LANES) {
+      const vec scales = scale(j);
+      vec dgamma{}, dbeta{};
+      for (int64_t r = 0; r < rows; ++r) {
+        const vec dy = first(m - j, load(g + r * row + j)), n = load(normal + r * row + j);
+        dgamma += dy * n, dbeta += dy;
+        const vec dn = scales * dy - mean[r] - n * mean_product[r];
+        store(g + r * row + j, first(m - j, dn * rdeviation[r]));
       }
-      const float mean = total(sum) / float(m), mean_product = total(products) / float(m);
-      for (int64_t j = 0; j < row; j += LANES) {
-        const vec dn = load(scales + j) * load(dy + j) - mean - load(n + j) * mean_product;
-        store(dy + j, dn * (load(inside + j) * rdeviation[r]));
-      }
-    }
-    for (int64_t j = 0; affine && j < row; j += LANES) {
-      Add{c.parameters.scale}(c.parameters.target + gamma + j, load(dgamma + j), j);
-      Add{c.parameters.scale}(c.parameters.target + beta + j, load(dbeta + j), j);
+      if (!affine) continue;
+      Add{}(c.parameters.target + gamma + j, dgamma, j);
+      Add{}(c.parameters.target + beta + j, dbeta, j);
     }
     return g;
   }
@@ -158,23 +170,18 @@ class GroupNorm final : public Layer {
   }
 
  private:
-  void sum_rows(const float* g, int64_t rows) const {
-    for (int64_t j = 0; j < row; j += LANES) {
-      vec sum{}, products{};
-      for (int64_t i = j; i < rows * row; i += row) {
-        sum += load(g + i);
-        products += load(g + i) * load(normal + i);
-      }
-      store(dbeta + j, sum);
-      store(dgamma + j, products);
-    }
+  // use(Count<rows>, first row) for groups of up to R rows, whose sums cost little more than one row's.
+  template <int R = LANES < 8 ? LANES : 8, class Use>
+  static void by_rows(int64_t rows, const Use& use, int64_t r = 0) {
+    for (; r + R <= rows; r += R) use(Count<R>{}, r);
+    if constexpr (R > 1)
+      if (r < rows) by_rows<R / 2>(rows, use, r);
   }
 
   Context& c;
   const int64_t m, row;
-  const float epsilon;
+  const float share, epsilon;
   const bool affine;
   const int64_t gamma, beta;
-  // inside: one for every feature, zero for the padding.
-  float *inside, *zeros, *dgamma, *dbeta, *normal, *y, *rdeviation;
+  float *normal, *y, *mean, *mean_product, *rdeviation;
 };

@@ -43,7 +43,7 @@ class Convolution final : public Layer {
 
   float* backward(float* g, int64_t rows) override {
     float *below = c.gradients.other(g), *target = c.parameters.target;
-    const float scale = c.parameters.scale, *w = c.parameters.weights + weights;
+    const float* w = c.parameters.weights + weights;
     // Skipped are products with zero, which are zero unless the other factor is not finite. A weight that is not stays
     // so, and arrives; of x that is not, the sum begins with NaN.
     std::fill_n(dweights, m * patches.size(), patches.nothing(rows));
@@ -58,12 +58,12 @@ class Convolution final : public Layer {
     }
     // One sum for all records: adding each to the weights would round each to the weights' precision.
     for (int64_t i = 0; i < m * patches.size(); i += LANES)
-      Add{scale}(target + weights + i, patches.without_padding(i, load(dweights + i)), i);
+      Add{}(target + weights + i, patches.without_padding(i, load(dweights + i)), i);
     for (int64_t o = 0; biased && o < m; ++o) {
       vec sum{};
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t i = 0; i < pixels; i += LANES) sum += first(pixels - i, load(g + r * y_row + o * pixels + i));
-      target[bias + o] += scale * total(sum);
+      target[bias + o] += total(sum);
     }
     return below;
   }
@@ -92,7 +92,7 @@ class Convolution final : public Layer {
   void multiply() const {
     const float *w = c.parameters.weights + weights, *b = c.parameters.weights + bias;
     const int64_t vectors = window * parts, w_row = patches.size(), channel = planes.channel;
-    in_tiles(m, vectors, [&](auto rows, auto columns, int64_t o, int64_t u) {
+    in_tiles<PATCH_ROWS, PATCH_VECTORS>(m, vectors, [&](auto rows, auto columns, int64_t o, int64_t u) {
       constexpr int R = decltype(rows)::value, V = decltype(columns)::value;
       vec sum[R][V];
 #pragma GCC unroll 16

@@ -17,19 +17,11 @@ struct Workspace {
   }
 };
 
-// Where rows of `step` numbers begin: 0, step, 2 step, ...
-inline const int64_t* multiples(Workspace& memory, int64_t n, int64_t step) {
-  int64_t* rows = memory.take<int64_t>(n);
-  for (int64_t i = 0; rows && i < n; ++i) rows[i] = i * step;
-  return rows;
-}
-
 // One user's numbers in the layers' own order (rows padded to whole vectors), all `size` of them.
-// weights: its parameters. Gradients times `scale` are added to `target`: the parameters themselves, or the gradient.
+// weights: its parameters. Gradients are added to `target`: the gradient, or, of -lr times the loss, the parameters.
 struct Parameters {
   int64_t size = 0;
   float *weights = nullptr, *target = nullptr;
-  float scale = 0;
   // Where the next n numbers will be.
   int64_t place(int64_t n) { return std::exchange(size, size + padded(n)); }
 };

@@ -63,8 +63,9 @@ class Patches {
   // dw (size(),) += the sum of what was found times its patches of record r.
   void add_weights(int64_t r, float* dw) const {
     const float* x = images + r * image;
-    in_tiles(kernel.height, run_row / LANES, [&](auto lines, auto vectors, int64_t i, int64_t j) {
-      constexpr int R = decltype(lines)::value, V = decltype(vectors)::value;
+    in_tiles<PATCH_ROWS, PATCH_VECTORS>(kernel.height, run_row / LANES, [&](auto lines, auto width, int64_t i,
+                                                                            int64_t j) {
+      constexpr int R = decltype(lines)::value, V = decltype(width)::value;
       vec sum[R][V] = {};
       for (int64_t e = 0; e < found; ++e) {
         const vec g = broadcast(values[e]);
@@ -79,8 +80,9 @@ class Patches {
 
   // Adds what was found times the weights w (size(),) to its patches of the gradient.
   void add_patches(const float* w) const {
-    in_tiles(kernel.height, run_row / LANES, [&](auto lines, auto vectors, int64_t i, int64_t j) {
-      constexpr int R = decltype(lines)::value, V = decltype(vectors)::value;
+    in_tiles<PATCH_ROWS, PATCH_VECTORS>(kernel.height, run_row / LANES, [&](auto lines, auto width, int64_t i,
+                                                                            int64_t j) {
+      constexpr int R = decltype(lines)::value, V = decltype(width)::value;
       vec weights[R][V];
       each<R, V>(w + i * run_row + j * LANES, run_row, [&](const float* p, int a, int b) { weights[a][b] = load(p); });
       for (int64_t e = 0; e < found; ++e) {

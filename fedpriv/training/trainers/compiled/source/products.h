@@ -1,14 +1,19 @@
 // Matrix products whose right factor and result have rows of whole vectors.
 #pragma once
-#include "vectors.h"
+#include "tiles.h"
 
-// The left factor, of n columns: element (i, k) lies at rows[i] + columns[k]. With the tables exchanged it is its own
-// transpose.
-struct Left {
+// Left factors whose rows of `row` numbers begin at `at`: a matrix, and its transpose.
+struct Plain {
   const float* at;
-  const int64_t *rows, *columns;
-  int64_t n;
-  Left below(int64_t skipped) const { return {at, rows + skipped, columns, n}; }
+  int64_t row;
+  Plain below(int64_t i) const { return {at + i * row, row}; }
+  float operator()(int64_t i, int64_t k) const { return at[i * row + k]; }
+};
+struct Transposed {
+  const float* at;
+  int64_t row;
+  Transposed below(int64_t i) const { return {at + i, row}; }
+  float operator()(int64_t i, int64_t k) const { return at[k * row + i]; }
 };
 
 // What becomes of a sum that belongs at p.
@@ -20,27 +25,22 @@ struct SetPlus {
   void operator()(float* p, vec sum, int64_t column) const { store(p, sum + load(bias + column)); }
 };
 struct Add {
-  float scale;
-  void operator()(float* p, vec sum, int64_t) const { store(p, load(p) + scale * sum); }
+  void operator()(float* p, vec sum, int64_t) const { store(p, load(p) + sum); }
 };
 
-// R rows and V vectors of columns of left * right: all sums stay in registers.
-template <int R, int V, class Put>
-inline void tile(Left left, const float* right, int64_t right_row, float* out, int64_t out_row, int64_t column,
-                 Put put) {
+// R rows and V vectors of columns of left * right, where left has n columns: all sums stay in registers.
+template <int R, int V, class Left, class Put>
+inline void tile(Left left, int64_t n, const float* right, int64_t right_row, float* out, int64_t out_row,
+                 int64_t column, Put put) {
   vec sum[R][V] = {};
-  const float* row[R];
-#pragma GCC unroll 16
-  for (int i = 0; i < R; ++i) row[i] = left.at + left.rows[i];
-  for (int64_t k = 0; k < left.n; ++k, right += right_row) {
-    const int64_t at = left.columns[k];
+  for (int64_t k = 0; k < n; ++k, right += right_row) {
     vec r[V];
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) r[v] = load(right + v * LANES);
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i)
 #pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) sum[i][v] += row[i][at] * r[v];
+      for (int v = 0; v < V; ++v) sum[i][v] += left(i, k) * r[v];
   }
 #pragma GCC unroll 16
   for (int i = 0; i < R; ++i)
@@ -48,58 +48,50 @@ inline void tile(Left left, const float* right, int64_t right_row, float* out, i
     for (int v = 0; v < V; ++v) put(out + i * out_row + v * LANES, sum[i][v], column + v * LANES);
 }
 
-template <int R, int V, class Put>
-inline void strip(Left left, int64_t rows, const float* right, int64_t right_row, float* out, int64_t out_row,
-                  int64_t column, Put put) {
-  int64_t i = 0;
-  for (; i + R <= rows; i += R) tile<R, V>(left.below(i), right, right_row, out + i * out_row, out_row, column, put);
-  if constexpr (R > 1)
-    if (i < rows)
-      strip<R / 2, V>(left.below(i), rows - i, right, right_row, out + i * out_row, out_row, column, put);
+// out (rows, columns) becomes what `put` makes of left (rows, n) * right. columns: a multiple of LANES.
+template <class Left, class Put>
+inline void product(Left left, int64_t rows, int64_t n, const float* right, int64_t right_row, int64_t columns,
+                    float* out, int64_t out_row, Put put) {
+  in_tiles<TILE_ROWS, TILE_VECTORS>(rows, columns / LANES, [&](auto height, auto width, int64_t i, int64_t j) {
+    constexpr int R = decltype(height)::value, V = decltype(width)::value;
+    j *= LANES;
+    tile<R, V>(left.below(i), n, right + j, right_row, out + i * out_row + j, out_row, j, put);
+  });
 }
 
-// out (rows, columns) becomes what `put` makes of left * right. columns: a multiple of LANES.
-template <int V = TILE_VECTORS, class Put>
-inline void product(Left left, int64_t rows, const float* right, int64_t right_row, int64_t columns, float* out,
-                    int64_t out_row, Put put, int64_t from = 0) {
-  int64_t j = from;
-  for (; j + V * LANES <= columns; j += V * LANES)
-    strip<TILE_ROWS, V>(left, rows, right + j, right_row, out + j, out_row, j, put);
-  if constexpr (V > 1)
-    if (j < columns) product<V / 2>(left, rows, right, right_row, columns, out, out_row, put, j);
-}
-
-// out (n, padded(m)) = a^T for a (m, padded(n)); the padding of out is zero.
+// out (padded(n), padded(m)) = a^T for a (padded(m), padded(n)).
 inline void transpose(const float* a, int64_t m, int64_t n, float* out) {
   for (int64_t i = 0; i < m; i += LANES)
     for (int64_t j = 0; j < n; j += LANES) {
       vec block[LANES];
-      for (int64_t r = 0; r < LANES; ++r) block[r] = i + r < m ? load(a + (i + r) * padded(n) + j) : vec{};
+#pragma GCC unroll 16
+      for (int r = 0; r < LANES; ++r) block[r] = load(a + (i + r) * padded(n) + j);
       transpose(block);
-      for (int64_t r = 0; r < LANES && j + r < n; ++r) store(out + (j + r) * padded(m) + i, block[r]);
+#pragma GCC unroll 16
+      for (int r = 0; r < LANES; ++r) store(out + (j + r) * padded(m) + i, block[r]);
     }
 }
 
-// out (rows, padded(m)) = a b^T for a (rows, columns) and b (m, columns), by dot products: for so few rows that
+// out (rows, padded(m)) = a b^T for a (rows, columns) and b (padded(m), columns), by dot products: for so few rows that
 // transposing b would not pay.
 inline void dot_products(const float* a, int64_t rows, const float* b, int64_t m, int64_t columns, float* out) {
   for (; rows-- > 0; a += columns, out += padded(m))
     for (int64_t i = 0; i < m; i += LANES) {
-      vec sum[LANES];
-      for (int64_t r = 0; r < LANES; ++r) {
-        sum[r] = vec{};
-        for (int64_t j = 0; i + r < m && j < columns; j += LANES)
-          sum[r] += load(a + j) * load(b + (i + r) * columns + j);
+      vec sum[LANES] = {};
+      for (int64_t j = 0; j < columns; j += LANES) {
+        const vec v = load(a + j);
+#pragma GCC unroll 16
+        for (int r = 0; r < LANES; ++r) sum[r] += v * load(b + (i + r) * columns + j);
       }
       store(out + i, sums(sum));
     }
 }
 
-// out += scale * the sum of the rows of a (rows, columns).
-inline void add_rows(const float* a, int64_t rows, int64_t columns, float* out, float scale) {
+// out += the sum of the rows of a (rows, columns).
+inline void add_rows(const float* a, int64_t rows, int64_t columns, float* out) {
   for (int64_t j = 0; j < columns; j += LANES) {
     vec sum{};
     for (int64_t i = 0; i < rows; ++i) sum += load(a + i * columns + j);
-    store(out + j, load(out + j) + scale * sum);
+    store(out + j, load(out + j) + sum);
   }
 }

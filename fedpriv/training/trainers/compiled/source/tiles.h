@@ -9,26 +9,26 @@ using Count = std::integral_constant<int, N>;
 
 // use(Count<n>, from) with the n of 1 to N that `n` is.
 template <int N, class Use>
-inline void counted(int64_t n, int64_t from, Use use) {
+inline void counted(int64_t n, int64_t from, const Use& use) {
   if (n == N)
     use(Count<N>{}, from);
   else if constexpr (N > 1)
     counted<N - 1>(n, from, use);
 }
 
-// use(Count<rows>, Count<vectors>, first row, first vector) for every tile. Rows are cut about evenly: in a tile of few
-// sums each waits for itself.
-template <class Use>
-inline void in_tiles(int64_t rows, int64_t vectors, Use use) {
+// use(Count<rows>, Count<vectors>, first row, first vector) for every tile of at most ROWS x VECTORS. Rows are cut
+// about evenly: in a tile of few sums each waits for itself.
+template <int ROWS, int VECTORS, class Use>
+inline void in_tiles(int64_t rows, int64_t vectors, const Use& use) {
+  if (rows == 0) return;
+  const int64_t tiles = (rows + ROWS - 1) / ROWS, least = rows / tiles, longer = rows % tiles;
   auto strip = [&](auto width, int64_t column) {
-    int64_t row = 0;
-    for (int64_t tiles = (rows + PATCH_ROWS - 1) / PATCH_ROWS; tiles > 0; --tiles) {
-      const int64_t here = (rows - row + tiles - 1) / tiles;
-      counted<PATCH_ROWS>(here, row, [&](auto height, int64_t from) { use(height, width, from, column); });
-      row += here;
+    for (int64_t t = 0, row = 0, here; t < tiles; ++t, row += here) {
+      here = least + (t < longer);
+      counted<ROWS>(here, row, [&](auto height, int64_t from) { use(height, width, from, column); });
     }
   };
   int64_t column = 0;
-  for (; column + PATCH_VECTORS <= vectors; column += PATCH_VECTORS) strip(Count<PATCH_VECTORS>{}, column);
+  for (; column + VECTORS <= vectors; column += VECTORS) strip(Count<VECTORS>{}, column);
   for (; column < vectors; ++column) strip(Count<1>{}, column);
 }

@@ -115,10 +115,10 @@ class Trainer {
   void step(const Users& u, const int64_t* rows_of, int64_t rows, const Loss& loss) {
     const bool plain = !p.correction && p.proximal == 0 && rows <= p.rows;
     c.parameters.target = plain ? weights : gradient;
-    c.parameters.scale = plain ? float(-p.lr) : 1;
+    const float weight = (plain ? float(-p.lr) : 1) / float(rows);
     if (!plain) std::fill_n(gradient, c.parameters.size, 0.0f);
     for (c.moment.row = 0; c.moment.row < rows; c.moment.row += p.rows)
-      add_gradients(u, rows_of + c.moment.row, std::min(p.rows, rows - c.moment.row), 1.0f / float(rows), loss);
+      add_gradients(u, rows_of + c.moment.row, std::min(p.rows, rows - c.moment.row), weight, loss);
     if (!plain) descend();
   }
 

@@ -7,10 +7,10 @@
 // factors; so does one of a convolution, PATCH_ROWS x PATCH_VECTORS.
 #if defined(__AVX512F__)
 #include <immintrin.h>
-constexpr int LANES = 16, TILE_ROWS = 8, TILE_VECTORS = 2;
+constexpr int LANES = 16, TILE_ROWS = 10, TILE_VECTORS = 2;
 constexpr int PATCH_ROWS = 5, PATCH_VECTORS = 4;
 #elif defined(__AVX2__)
-constexpr int LANES = 8, TILE_ROWS = 4, TILE_VECTORS = 2;
+constexpr int LANES = 8, TILE_ROWS = 6, TILE_VECTORS = 2;
 constexpr int PATCH_ROWS = 5, PATCH_VECTORS = 2;
 #elif defined(__ARM_NEON)
 constexpr int LANES = 4, TILE_ROWS = 4, TILE_VECTORS = 4;
@@ -85,23 +85,33 @@ inline void transpose(vec (&rows)[LANES]) {
   }
 }
 
-// Lane i of the result is the sum of the lanes of rows[i].
-inline vec sums(vec (&rows)[LANES]) {
+// Lane i of the result is the sum of the lanes of rows[i % N]; N a power of two, up to LANES.
+template <int N>
+inline vec sums(vec (&rows)[N]) {
+  static_assert(N <= LANES);
 #pragma GCC unroll 8
-  for (int half = LANES / 2; half > 0; half /= 2)
+  for (int half = N / 2; half > 0; half /= 2)
 #pragma GCC unroll 16
     for (int i = 0; i < half; ++i)
       rows[i] = All::low(rows[i], rows[i + half]) + All::high(rows[i], rows[i + half]);
-  return rows[0];
+  vec v = rows[0];
+  if constexpr (N <= 8 && LANES > 8) v += All::exchanged<8>(v);
+  if constexpr (N <= 4 && LANES > 4) v += All::exchanged<4>(v);
+  if constexpr (N <= 2) v += All::exchanged<2>(v);
+  if constexpr (N <= 1) v += All::exchanged<1>(v);
+  return v;
 }
 
-// Each half is added to the other, then each quarter, and so on.
 inline float total(vec v) {
-  if constexpr (LANES > 8) v += All::exchanged<8>(v);
-  if constexpr (LANES > 4) v += All::exchanged<4>(v);
-  v += All::exchanged<2>(v);
-  v += All::exchanged<1>(v);
-  return v[0];
+  vec rows[1] = {v};
+  return sums(rows)[0];
+}
+
+inline vec square_root(vec v) {
+  float lanes[LANES];
+  store(lanes, v);
+  for (float& lane : lanes) lane = __builtin_sqrtf(lane);
+  return load(lanes);
 }
 
 // Puts the lanes of v that are not zero, NaN among them, side by side, and those of w beside them; returns how many
