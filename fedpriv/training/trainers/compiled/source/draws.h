@@ -38,6 +38,7 @@ inline void draw_words(uint64_t key, uint64_t name, int64_t row, int64_t rows, i
   const int64_t width = padded(features);
   for (int64_t r = 0; r < rows; ++r) {
     const longs row_key = mix64(key + branch(name, row + r)) + steps;
-    for (int64_t j = 0; j < width; j += LANES) store(words + r * width + j, mix64(row_key + GAMMA * uint64_t(j / 2)));
+    for (int64_t j = 0; j < width; j += LANES)
+      store(words + r * width + j, (ints)mix64(row_key + GAMMA * uint64_t(j / 2)));
   }
 }

@@ -47,14 +47,16 @@ class Dropout final : public Layer {
                                : names.own[(now.epoch * names.places + now.place) * names.layers + ordinal];
     const int32_t* word = words.draw(now, name, rows, m);
     const int bit = half ? int(coin % 32) : 0;
-    for (int64_t r = 0; r < rows; ++r, word += row)
-      area == 1 ? numbers(v + r * v_row, word, bit) : channels(v + r * v_row, word, bit);
+    if (area == 1) numbers(v, word, bit, rows * row);
+    for (int64_t r = 0; area > 1 && r < rows; ++r, word += row) channels(v + r * v_row, word, bit);
     return v;
   }
 
-  void numbers(float* v, const int32_t* word, int bit) const {
-    for (int64_t j = 0; j < row; j += LANES)
-      store(v + j, (load<ints>(word + j) << bit) > threshold ? load(v + j) * scale : vec{});
+  void numbers(float* v, const int32_t* word, int bit, int64_t count) const {
+    const vec factor = broadcast(scale);
+    const ints least = threshold - ints{};
+    for (int64_t j = 0; j < count; j += LANES)
+      store(v + j, (load<ints>(word + j) << bit) > least ? load(v + j) * factor : vec{});
   }
 
   void channels(float* v, const int32_t* word, int bit) const {

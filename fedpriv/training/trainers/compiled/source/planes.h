@@ -48,7 +48,7 @@ class Planes {
           const float* from = dealt + shift % step.width * dealt_row + shift / step.width + rest * columns;
           float* to = planes + (shift * n + k) * channel + rest * plane;
           for (int64_t i = rest; i < around.height; i += step.height, from += step.height * columns, to += out.width)
-            for (int64_t j = 0; j < out.width; j += QUAD) store(to + j, load<quad>(from + j));
+            for (int64_t j = 0; j < out.width; j += QUAD) std::memcpy(to + j, from + j, sizeof(float) * QUAD);
         }
     }
   }
@@ -60,8 +60,7 @@ class Planes {
   }
 
  private:
-  static constexpr int64_t QUAD = 4;  // numbers that are copied at once: lines are short
-  typedef float quad __attribute__((vector_size(4 * QUAD)));
+  static constexpr int64_t QUAD = 4;  // numbers that are copied at once: lines are too short for a call
   static int64_t quads(int64_t n) { return (n + QUAD - 1) / QUAD * QUAD; }
 
   // dealt (step.width, lines and columns of an image): the columns of a channel, with zeros around it, in turn.

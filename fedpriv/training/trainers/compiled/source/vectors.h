@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 // LANES: floats of a vector. A tile of a matrix product, TILE_ROWS x TILE_VECTORS sums, leaves registers for its
 // factors; so does one of a convolution, PATCH_ROWS x PATCH_VECTORS.
@@ -28,15 +29,24 @@ typedef uint64_t longs __attribute__((vector_size(4 * LANES)));
 // Numbers that a row of n takes: whole vectors.
 constexpr int64_t padded(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
 
+// A vector wherever its numbers lie. It is numbers of their type, not bytes, that are written: what else an object
+// holds may stay in registers.
+template <class Vector>
+struct __attribute__((packed)) Unaligned {
+  Vector lanes;
+};
+
 template <class Vector = vec, class Number>
 inline Vector load(const Number* p) {
-  Vector v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
+  static_assert(std::is_same<Number, typename std::decay<decltype(Vector{}[0])>::type>::value);
+  return reinterpret_cast<const Unaligned<Vector>*>(p)->lanes;
 }
 
 template <class Vector, class Number>
-inline void store(Number* p, Vector v) { std::memcpy(p, &v, sizeof v); }
+inline void store(Number* p, Vector v) {
+  static_assert(std::is_same<Number, typename std::decay<decltype(v[0])>::type>::value);
+  reinterpret_cast<Unaligned<Vector>*>(p)->lanes = v;
+}
 
 inline vec broadcast(float s) { return s - vec{}; }
 
@@ -119,8 +129,8 @@ inline vec square_root(vec v) {
 inline int64_t squeeze(vec v, ints w, float* values, int32_t* others) {
 #if defined(__AVX512F__)
   const __mmask16 kept = _mm512_cmp_ps_mask((__m512)v, _mm512_setzero_ps(), _CMP_NEQ_UQ);
-  store(values, _mm512_maskz_compress_ps(kept, (__m512)v));
-  store(others, _mm512_maskz_compress_epi32(kept, (__m512i)w));
+  store(values, (vec)_mm512_maskz_compress_ps(kept, (__m512)v));
+  store(others, (ints)_mm512_maskz_compress_epi32(kept, (__m512i)w));
   return __builtin_popcount(kept);
 #else
   int64_t count = 0;
