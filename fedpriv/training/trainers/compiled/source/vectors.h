@@ -68,6 +68,11 @@ template <int... I>
 struct Lanes {
   static vec low(vec a, vec b) { return __builtin_shufflevector(a, b, (I / 2 + I % 2 * LANES)...); }
   static vec high(vec a, vec b) { return __builtin_shufflevector(a, b, ((LANES + I) / 2 + I % 2 * LANES)...); }
+  // Two of the four squares of N lanes and rows change places: a transposition of squares.
+  template <int N>
+  static vec above(vec a, vec b) { return __builtin_shufflevector(a, b, ((I & N) ? LANES + I - N : I)...); }
+  template <int N>
+  static vec below(vec a, vec b) { return __builtin_shufflevector(a, b, ((I & N) ? LANES + I : I + N)...); }
   // Neighbours of so many lanes change places.
   template <int N>
   static vec exchanged(vec v) { return __builtin_shufflevector(v, v, (I ^ N)...); }
@@ -80,36 +85,42 @@ using All = Lanes<0, 1, 2, 3, 4, 5, 6, 7>;
 using All = Lanes<0, 1, 2, 3>;
 #endif
 
-// Rows become columns: each pass interleaves the first half of the rows with the second, as perfect shuffles of cards.
+// Rows become columns: squares of N rows and lanes do within those of twice as many.
+template <int N = LANES / 2>
 inline void transpose(vec (&rows)[LANES]) {
-#pragma GCC unroll 8
-  for (int pass = 1; pass < LANES; pass *= 2) {
-    vec mixed[LANES];
 #pragma GCC unroll 16
-    for (int i = 0; i < LANES / 2; ++i) {
-      mixed[2 * i] = All::low(rows[i], rows[i + LANES / 2]);
-      mixed[2 * i + 1] = All::high(rows[i], rows[i + LANES / 2]);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < LANES; ++i) rows[i] = mixed[i];
+  for (int i = 0; i < LANES; ++i) {
+    if (i & N) continue;
+    const vec a = rows[i], b = rows[i + N];
+    rows[i] = All::above<N>(a, b);
+    rows[i + N] = All::below<N>(a, b);
   }
+  if constexpr (N > 1) transpose<N / 2>(rows);
 }
 
-// Lane i of the result is the sum of the lanes of rows[i % N]; N a power of two, up to LANES.
+// Of vectors whose lane i has a part of the sum of row i % N: all of it, in every lane.
 template <int N>
-inline vec sums(vec (&rows)[N]) {
-  static_assert(N <= LANES);
+inline vec gathered(vec v) {
+  if constexpr (N >= LANES)
+    return v;
+  else
+    return gathered<2 * N>(v + All::exchanged<N>(v));
+}
+
+// Lane i of the result is the sum of the lanes of rows[i % N]; N a power of two, up to LANES. Each half of the rows is
+// interleaved with the other, so often until one vector is left.
+template <int N, int PERIOD = N>
+inline vec sums(const vec (&rows)[N]) {
+  static_assert(PERIOD <= LANES);
+  if constexpr (N == 1) {
+    return gathered<PERIOD>(rows[0]);
+  } else {
+    vec half[N / 2];
 #pragma GCC unroll 8
-  for (int half = N / 2; half > 0; half /= 2)
-#pragma GCC unroll 16
-    for (int i = 0; i < half; ++i)
-      rows[i] = All::low(rows[i], rows[i + half]) + All::high(rows[i], rows[i + half]);
-  vec v = rows[0];
-  if constexpr (N <= 8 && LANES > 8) v += All::exchanged<8>(v);
-  if constexpr (N <= 4 && LANES > 4) v += All::exchanged<4>(v);
-  if constexpr (N <= 2) v += All::exchanged<2>(v);
-  if constexpr (N <= 1) v += All::exchanged<1>(v);
-  return v;
+    for (int i = 0; i < N / 2; ++i)
+      half[i] = All::low(rows[i], rows[i + N / 2]) + All::high(rows[i], rows[i + N / 2]);
+    return sums<N / 2, PERIOD>(half);
+  }
 }
 
 inline float total(vec v) {
