@@ -1,6 +1,7 @@
 """How a round grows with users, silos and parameters, as a run does it: all parties in one process, on made-up records.
 
-Users come in three silos, ten passes over each user's records; silos are devices with one owner and eight records each;
+Users come in three silos, ten passes over each user's records; silos are devices with one owner and eight records each,
+of a small network, and of a wide one that torch trains, which takes memory for every silo that it trains together;
 parameters are those of a network with two wide layers. Processor seconds of one thread: to prepare (data, parties,
 set-up) and of a round, the median of three. The memory is that of the whole process at its peak.
 """
@@ -33,10 +34,18 @@ def cases() -> list[Case]:
     users = [Case(f"{n:,} users", (f"preset.n_users={n}", f"data.size={n * 5 // 4}")) for n in USERS]
     owners = "allocator=equal", "allocator.local_test=0"
     silos = [Case(f"{n:,} silos", (f"preset.n_silos={n}", f"data.size={10 * n}", *owners)) for n in SILOS]
+    width = WIDTHS[0]
+    torch = "trainer=stacked", f"model.hidden=[{width},{width}]", "preset.local_epochs=1"
+    stacked = [Case(f"{s.what}, {parameters(width):,} parameters, by torch", (*s.words, *torch)) for s in silos[:2]]
     short = "data.size=200", "preset.local_epochs=1"
     sums = "plain", "masked"
     wide = [(w, (f"model.hidden=[{w},{w}]", f"aggregation={name}", *short)) for w in WIDTHS for name in sums]
-    return [*users, *silos, *(Case(f"{parameters(w):,} parameters, {words[1][12:]}", words) for w, words in wide)]
+    return [
+        *users,
+        *silos,
+        *stacked,
+        *(Case(f"{parameters(w):,} parameters, {words[1][12:]}", words) for w, words in wide),
+    ]
 
 
 def parameters(width: int) -> int:
@@ -46,10 +55,10 @@ def parameters(width: int) -> int:
 
 def main() -> None:
     """Run every case in a process of its own, and print a table."""
-    print(f"{'':>32} {'prepare':>9} {'round':>9} {'MB':>7}")
+    print(f"{'':>42} {'prepare':>9} {'round':>9} {'MB':>7}")
     for case in cases():
         prepared, round, mb = apart(measure, case.words)
-        print(f"{case.what:>32} {prepared:7.2f} s {round:7.2f} s {mb:7.0f}", flush=True)
+        print(f"{case.what:>42} {prepared:7.2f} s {round:7.2f} s {mb:7.0f}", flush=True)
     print(f"goal: the most users in less than {GOAL_MB} MB")
 
 

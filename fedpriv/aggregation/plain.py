@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fedpriv.aggregation.base import Respond
     from fedpriv.deployment import Trust
     from fedpriv.parties.party import Party
-    from fedpriv.query import Broadcast, Query
+    from fedpriv.query import Broadcast, Query, Update
     from fedpriv.weighting import Weighting
 
 
@@ -52,12 +52,15 @@ class PlainSilo(RingSilo):
         broadcast = yield from awaited_broadcast(post, query)
         if broadcast is None:
             return
-        update = yield from trained(respond(broadcast))
-        if query.encoding is None:
-            message = self.weighted_sum(update) + update.noise
-        else:
-            message = self.encoded(update, ring_encoding(query))
-        yield from post.tell(MESSAGE, {SERVER: message})
+        yield from post.tell(MESSAGE, {SERVER: self._message((yield from trained(respond(broadcast))), query)})
+
+    def _message(self, update: Update, query: Query) -> np.ndarray:
+        """Computed apart: the update's noise must not stay in memory, in every silo, until the query ends."""
+        real = query.encoding is None
+        message: np.ndarray = (
+            self.weighted_sum(update) + update.noise if real else self.encoded(update, ring_encoding(query))
+        )
+        return message
 
 
 class PlainServer(WeighingServer):
