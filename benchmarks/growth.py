@@ -1,9 +1,9 @@
 """How a round grows with users, silos and parameters, as a run does it: all parties in one process, on made-up records.
 
 Users come in three silos, ten passes over each user's records; silos are devices with one owner and eight records each,
-of a small network, and of a wide one that torch trains, which takes memory for every silo that it trains together;
-parameters are those of a network with two wide layers. Processor seconds of one thread: to prepare (data, parties,
-set-up) and of a round, the median of three. The memory is that of the whole process at its peak.
+of a small network and of one with two wide layers; parameters are those of such networks, in three silos. Processor
+seconds of one thread: to prepare (data, parties, set-up) and of a round, the median of three. The memory is that of the
+whole process at its peak.
 """
 
 from __future__ import annotations
@@ -34,18 +34,25 @@ def cases() -> list[Case]:
     users = [Case(f"{n:,} users", (f"preset.n_users={n}", f"data.size={n * 5 // 4}")) for n in USERS]
     owners = "allocator=equal", "allocator.local_test=0"
     silos = [Case(f"{n:,} silos", (f"preset.n_silos={n}", f"data.size={10 * n}", *owners)) for n in SILOS]
-    width = WIDTHS[0]
-    torch = "trainer=stacked", f"model.hidden=[{width},{width}]", "preset.local_epochs=1"
-    stacked = [Case(f"{s.what}, {parameters(width):,} parameters, by torch", (*s.words, *torch)) for s in silos[:2]]
-    short = "data.size=200", "preset.local_epochs=1"
-    sums = "plain", "masked"
-    wide = [(w, (f"model.hidden=[{w},{w}]", f"aggregation={name}", *short)) for w in WIDTHS for name in sums]
-    return [
-        *users,
-        *silos,
-        *stacked,
-        *(Case(f"{parameters(w):,} parameters, {words[1][12:]}", words) for w, words in wide),
+    trained = [
+        Case(
+            f"{silo.what}, {parameters(WIDTHS[0]):,} parameters, {name}",
+            (*silo.words, *wide(WIDTHS[0]), f"trainer={name}"),
+        )
+        for silo in silos[:2]
+        for name in ("compiled", "stacked")
     ]
+    summed = [
+        Case(f"{parameters(width):,} parameters, {name}", (*wide(width), "data.size=200", f"aggregation={name}"))
+        for width in WIDTHS
+        for name in ("plain", "masked")
+    ]
+    return [*users, *silos, *trained, *summed]
+
+
+def wide(width: int) -> tuple[str, str]:
+    """The words of the network with two layers so wide."""
+    return f"model.hidden=[{width},{width}]", "preset.local_epochs=1"
 
 
 def parameters(width: int) -> int:

@@ -38,7 +38,8 @@ Respond = Callable[[Broadcast], Update]
 
 
 def trained(update: Update) -> Generator[Work[Any], Any, Update]:
-    """The update, once work for it that gains by waiting for other silos' has been done."""
+    """The update, once work for it that gains by waiting for other silos' has been done. Make the message of it at
+    once: under a name of its own it would stay in memory, with its noise, in every silo until the query ends."""
     if update.ahead is not None and update.ahead.waits:
         update.ahead.give((yield update.ahead.work))
     return update

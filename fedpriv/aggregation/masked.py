@@ -84,8 +84,7 @@ class MaskedSilo(RingSilo):
         if broadcast is None:
             return
         self.spend(query.serial)
-        update = yield from trained(respond(broadcast))
-        encoded = self.encoded(update, ring_encoding(query))
+        encoded = self.encoded((yield from trained(respond(broadcast))), ring_encoding(query))
         masked = mask(encoded, self.name, invited_silos(query), seeds=self.seeds, serial=query.serial)
         yield from post.tell(MESSAGE, {SERVER: masked})
 

@@ -55,11 +55,9 @@ class PlainSilo(RingSilo):
         yield from post.tell(MESSAGE, {SERVER: self._message((yield from trained(respond(broadcast))), query)})
 
     def _message(self, update: Update, query: Query) -> np.ndarray:
-        """Computed apart: the update's noise must not stay in memory, in every silo, until the query ends."""
-        real = query.encoding is None
-        message: np.ndarray = (
-            self.weighted_sum(update) + update.noise if real else self.encoded(update, ring_encoding(query))
-        )
+        if query.encoding is not None:
+            return self.encoded(update, ring_encoding(query))
+        message: np.ndarray = self.weighted_sum(update) + update.noise
         return message
 
 

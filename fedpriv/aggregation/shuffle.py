@@ -103,8 +103,7 @@ class ShuffledSilo(WeightedSilo):
         post = query.post(self.name)
         broadcast = yield from awaited_broadcast(post, query)
         if broadcast is not None:
-            update = yield from trained(respond(broadcast))
-            yield from post.tell(MESSAGE, {SHUFFLER: self.ones(query, update)})
+            yield from post.tell(MESSAGE, {SHUFFLER: self.ones(query, (yield from trained(respond(broadcast))))})
 
     def ones(self, query: Query, update: Update) -> np.ndarray:
         """How many of the silo's bits of each coordinate are ones, (size,) int64."""

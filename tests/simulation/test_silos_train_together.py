@@ -9,6 +9,7 @@ from runs import experiment
 
 from fedpriv.aggregation.secagg.messages import SHARE
 from fedpriv.simulation import prepare
+from fedpriv.simulation.silo import _Work
 from fedpriv.stopwatch import Stopwatch
 from fedpriv.testing.faults import Faulty, drop
 from fedpriv.together import Ahead
@@ -83,6 +84,22 @@ def test_a_silo_lets_go_of_its_training_before_the_next_one_begins(aggregation, 
     monkeypatch.setattr(SiloTraining, "blocks", noted)
     monkeypatch.setattr(SiloTraining, "kind", None)
     one_round(*ULDP[:2], f"trainer={trainer}", f"aggregation={aggregation}")
+    assert alive == [0, 0, 0]
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked", "admm"])
+def test_a_silo_lets_go_of_its_noise_once_its_message_is_made(aggregation, monkeypatch):
+    """It would fill the memory as buffers would."""
+    alive, seen, drawn = [], [], _Work._noise
+
+    def noted(work, local, query):
+        alive.append(sum(own() is not None for own in seen))
+        share, secret = drawn(work, local, query)
+        seen.append(ref(share))
+        return share, secret
+
+    monkeypatch.setattr(_Work, "_noise", noted)
+    one_round(ULDP[0], "trainer=sequential", f"aggregation={aggregation}", *OWN.get(aggregation, ()))
     assert alive == [0, 0, 0]
 
 

@@ -100,8 +100,7 @@ class AdmmPeer(WeightedSilo):
         if query.serial <= self.spent:
             raise RuntimeError(f"{self.name} has taken part in round {query.round}, query {query.place} already")
         self.spent = query.serial
-        update = yield from trained(respond(Broadcast({})))
-        vector = self._vector(update, query)
+        vector = self._vector((yield from trained(respond(Broadcast({})))), query)
         self._begin(vector)
         dual = query.streams.secret(query.stream("dual variable"), query.round, self.name).random(query.size)
         post, peers = query.post(self.name, self.signer), invited_silos(query)
