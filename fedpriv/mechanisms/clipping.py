@@ -13,7 +13,7 @@ def clipped_rows(vectors: torch.Tensor, clip: float) -> tuple[torch.Tensor, torc
     import torch
 
     exact = vectors.to(torch.float64, copy=True)
-    norms = exact.norm(dim=1)
+    norms = torch.linalg.vector_norm(exact, dim=1)
     # A zero row stays zero, a non-finite row stays non-finite: the caller decides about those, clipping does not.
     scale = (clip / norms.clamp_min(clip)).unsqueeze(1)
     return exact.mul_(scale), norms  # in place: new memory for every block would cost more than the product

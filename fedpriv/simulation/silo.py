@@ -234,7 +234,7 @@ def bounded(blocks: Iterator[Contributions], query: Query, tally: Tally) -> Iter
         tally.units += len(block.units)
         tally.nonfinite += len(block.units) - len(units)
         tally.norm_sum += float(norms.sum())
-        tally.clipped += int((vectors.norm(dim=1) < norms * (1 - 1e-9)).sum())
+        tally.clipped += int((norms > query.mechanism.clip * (1 + 1e-9)).sum())
         yield Contributions(units, vectors)
 
 

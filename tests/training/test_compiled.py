@@ -71,6 +71,20 @@ def test_layer_against_autograd(name, recipe):
     assert_same(trained(model, theta, data, task, recipe, execution=COMPILED), want, theta)
 
 
+@pytest.mark.parametrize("before", [(), (nn.ReLU(),)], ids=["norm", "norm of ReLU"])
+@pytest.mark.parametrize("width", [3, 16, 30, 64, 90, 128, 150])
+def test_norms_of_any_width(width, before):
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(6, width), *before, nn.GroupNorm(1, width), nn.Linear(width, 3))
+    with torch.no_grad():
+        model[-2].weight.uniform_(0.5, 1.5)
+        model[-2].bias.normal_()
+    theta, task, recipe = flatten(model), Classification(), Recipe(2, 32, 0.05)
+    data = silo([1, 2, 3, 4, 5, 7, 8, 17, 64], (6,), task)
+    got = trained(model, theta, data, task, recipe, execution=COMPILED)
+    assert_same(got, one_by_one(model, theta, data, task, recipe), theta)
+
+
 @settings(max_examples=30)
 @given(
     counts=st.lists(st.integers(1, 200), min_size=1, max_size=8),
@@ -79,11 +93,20 @@ def test_layer_against_autograd(name, recipe):
     name=st.sampled_from(sorted(set(NETWORKS) - {"cnn"})),  # whose maxima change place within rounding
 )
 @example(counts=[125, 1, 148, 200], size=15, epochs=1, name="cnn")
+@example(counts=[1, 196, 190], size=1, epochs=1, name="mlp")
 def test_any_record_counts(counts, size, epochs, name):
     model, theta, _, task = problem(name)
     data, recipe = silo(counts, NETWORKS[name][1], task), Recipe(epochs, size, 0.01)
-    got = trained(model, theta, data, task, recipe, execution=COMPILED)
-    assert_same(got, one_by_one(model, theta, data, task, recipe), theta, rows=max(64, *counts))
+    got, want = (
+        trained(model, theta, data, task, recipe, execution=COMPILED),
+        one_by_one(model, theta, data, task, recipe),
+    )
+    # Hundreds of steps of one record may drive rounding apart: as far as torch's own float32 from float64, it may.
+    exact = dataclasses.replace(data, x=data.x.double(), y=data.y.double() if data.y.is_floating_point() else data.y)
+    truth = one_by_one(model.double(), theta.double(), exact, task, recipe)
+    allowed = 1e-5 * want.norm(dim=1) + 4 * (want - truth).norm(dim=1)
+    rounding = 2.0**-23 * max(64, *counts) ** 0.5 * (theta + want).norm(dim=1)
+    assert bool(((got - want).norm(dim=1) <= allowed + rounding).all())
 
 
 def dropping(p, layers=2):

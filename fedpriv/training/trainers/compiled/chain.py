@@ -19,7 +19,7 @@ from fedpriv.training.trainers.buffers import epochs_a_word, own_words, shared_w
 from fedpriv.training.trainers.compile_layers import Link, compile_layers
 from fedpriv.training.trainers.layers.convolution import output_sides, paddings
 
-DENSE, RELU, GROUP_NORM, DROPOUT, CONVOLUTION = range(5)
+DENSE, RELU, GROUP_NORM, NORM_OF_RELU, DROPOUT, CONVOLUTION = range(6)
 CROSS_ENTROPY, LOGISTIC = range(2)
 LOSSES: dict[type[Task], tuple[int, type[np.generic]]] = {
     Classification: (CROSS_ENTROPY, np.int64),
@@ -149,6 +149,9 @@ def _chain(links: Sequence[Link], shape: tuple[int, ...]) -> Chain | None:
         if make is None:
             return None
         computed, read = make(link, x)
+        if computed and computed[0].kind == GROUP_NORM and specs and specs[-1].kind == RELU:
+            specs.pop()
+            computed[0].kind = NORM_OF_RELU
         specs += computed
         x = replace(read, drawing=x.drawing + link.draws)
         kinds = ON_FEATURES if type(link.module) is nn.Flatten else kinds

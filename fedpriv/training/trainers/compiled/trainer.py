@@ -6,12 +6,14 @@ import ctypes
 import math
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 import torch
 
+from fedpriv.data.silo import SiloData
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result, Users
 from fedpriv.training.trainers.buffers import epochs_a_word
 from fedpriv.training.trainers.compiled.chain import (
@@ -30,7 +32,7 @@ ROWS_AT_ONCE = 64
 ACTIVATIONS_AT_ONCE = 2**18
 """And in smaller pieces, down to `FEW_ROWS`, where a record makes many numbers."""
 FEW_ROWS = 8
-BLOCK_BYTES = 2**22
+BLOCK_BYTES = 2**21
 """Of a block's deltas: memory that stays in an outer cache, and is used again for the next block."""
 CACHE_LINE = 64
 
@@ -70,6 +72,22 @@ class UsersSpec(ctypes.Structure):
     ]
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What the blocks of a silo's users share. everyone: without what is a block's own. workspace: bytes that a thread
+    needs. alive: what the addresses point to."""
+
+    data: SiloData
+    problem: ProblemSpec
+    everyone: UsersSpec
+    workspace: int
+    alive: tuple[np.ndarray, ...]
+
+    def serves(self, users: Users) -> bool:
+        same = users.data is self.data and users.size == self.problem.batch
+        return same and int(users.counts[0]) <= self.problem.most
+
+
 class Compiled(BlockTrainer):
     """Trains blocks of any users, on `execution.workers` threads, each of which takes the next user until none is left:
     those with most records come first, so all end at about the same time."""
@@ -85,6 +103,7 @@ class Compiled(BlockTrainer):
         self.correction = None if correction is None else np.ascontiguousarray(correction.numpy())
         wanted = max(FEW_ROWS, ACTIVATIONS_AT_ONCE // problem.cost.activations)
         self.rows = min(ROWS_AT_ONCE, wanted)
+        self.prepared: Prepared | None = None
 
     def joins(self, rows: int) -> bool:
         return self.problem.execution.workers > 1
@@ -98,27 +117,23 @@ class Compiled(BlockTrainer):
 
     def run(self, users: Users, memory: Mapping[str, np.ndarray] | None) -> Result:
         deltas = np.empty((len(users.positions), len(self.start)), dtype=np.float32)
-        x, y = (np.ascontiguousarray(t.numpy()) for t in (users.data.x, users.data.y))
-        y = self._checked(y.astype(self.labels, copy=False))
-        self._train(users, x=x, y=y, deltas=deltas)
+        if self.prepared is None or not self.prepared.serves(users):
+            self.prepared = self._prepare(users)
+        self._train(users, self.prepared, deltas)
         return torch.from_numpy(deltas), {}
 
-    def _checked(self, y: np.ndarray) -> np.ndarray:
+    def _prepare(self, users: Users) -> Prepared:
         """Raises IndexError for a class that the network does not have: it would be written beside the outputs."""
+        data, recipe, most = users.data, self.problem.recipe, int(users.counts[0])
+        x, y = (np.ascontiguousarray(t.numpy()) for t in (data.x, data.y))
+        y = y.astype(self.labels, copy=False)
         if self.loss == CROSS_ENTROPY and len(y) and not 0 <= int(y.min()) <= int(y.max()) < self.outputs:
             raise IndexError(f"labels from {y.min()} to {y.max()} for a network of {self.outputs} outputs")
-        return y
-
-    def _train(self, users: Users, *, x: np.ndarray, y: np.ndarray, deltas: np.ndarray) -> None:
-        """Train `users` and write their deltas to (k, d). Lets other threads run."""
-        recipe, most = self.problem.recipe, int(users.counts[0])
+        starts = np.ascontiguousarray(data.starts, dtype=np.int64)
         dropping = [layer for layer in self.layers if layer.kind == DROPOUT]
         places, halves = -(-most // users.size), [bool(layer.flag) for layer in dropping]
         shared, own = word_names(recipe.epochs, places, len(dropping), any(halves), not all(halves))
         words, epochs = -(-len(dropping) // 32), epochs_a_word(len(dropping))
-        orders = users.dropout if users.orders is None else users.orders  # unused where there are none
-        starts, positions = (np.ascontiguousarray(a, dtype=np.int64) for a in (users.data.starts, users.positions))
-        orders, keys = (np.ascontiguousarray(a) for a in (orders, users.dropout))
         problem = ProblemSpec(
             layers=ctypes.addressof(self.layers),
             n_layers=len(self.layers),
@@ -136,24 +151,24 @@ class Compiled(BlockTrainer):
             correction=None if self.correction is None else self.correction.ctypes.data,
             names=NamesSpec(shared.ctypes.data, own.ctypes.data, places, len(dropping), words, epochs),
         )
-        taken = np.zeros(1, dtype=np.int64)
-        work = UsersSpec(
-            x=x.ctypes.data,
-            y=y.ctypes.data,
-            starts=starts.ctypes.data,
-            users=positions.ctypes.data,
-            orders=orders.ctypes.data,
-            dropout=keys.ctypes.data,
-            k=len(deltas),
-            deltas=deltas.ctypes.data,
-            next=taken.ctypes.data,
-        )
         workspace = self.loaded.workspace(ctypes.byref(problem)) + CACHE_LINE
+        everyone = UsersSpec(x=x.ctypes.data, y=y.ctypes.data, starts=starts.ctypes.data)
+        return Prepared(data, problem, everyone, workspace, (x, y, starts, shared, own))
+
+    def _train(self, users: Users, prepared: Prepared, deltas: np.ndarray) -> None:
+        """Train `users` and write their deltas to (k, d). Lets other threads run."""
+        orders = users.dropout if users.orders is None else users.orders  # unused where there are none
+        positions = np.ascontiguousarray(users.positions, dtype=np.int64)
+        orders, dropout = (np.ascontiguousarray(keys) for keys in (orders, users.dropout))
+        taken = np.zeros(1, dtype=np.int64)
+        work = UsersSpec.from_buffer_copy(prepared.everyone)
+        work.users, work.orders, work.dropout = (a.ctypes.data for a in (positions, orders, dropout))
+        work.k, work.deltas, work.next = len(deltas), deltas.ctypes.data, taken.ctypes.data
 
         def train(_: int) -> None:
-            memory = np.empty(workspace, dtype=np.uint8)
+            memory = np.empty(prepared.workspace, dtype=np.uint8)
             aligned = memory.ctypes.data + -memory.ctypes.data % CACHE_LINE
-            self.loaded.train(ctypes.byref(problem), ctypes.byref(work), aligned)
+            self.loaded.train(ctypes.byref(prepared.problem), ctypes.byref(work), aligned)
 
         others = range(1, min(self.problem.execution.workers, len(deltas)))
         helping = self.helpers.map(train, others) if others else ()

@@ -1,5 +1,7 @@
 // Layers on features (rows, padded(width)).
 #pragma once
+#include <memory>
+
 #include "network.h"
 #include "products.h"
 
@@ -81,42 +83,49 @@ class ReLU final : public Layer {
 };
 
 // GroupNorm with one group: y = gamma n + beta with n = (x - mean) / sqrt(variance + epsilon), each row by itself.
+// RECTIFIED: x is max(input, 0), NaN stays, and the gradient passes where it is not zero: a ReLU without passes of its
+// own. VECTORS: those of a row, known to the compiler; 0: any number.
+template <bool RECTIFIED, int VECTORS>
 class GroupNorm final : public Layer {
  public:
   GroupNorm(Context& c, int64_t features, float epsilon, bool affine)
-      : c(c), m(features), row(padded(m)), share(1 / float(m)), epsilon(epsilon), affine(affine),
-        gamma(c.parameters.place(m)), beta(c.parameters.place(m)), normal(c.memory.take<float>(c.rows * row)),
-        y(c.memory.take<float>(c.rows * row)), mean(c.memory.take<float>(c.rows + LANES)),
+      : c(c), m(features), share(1 / float(m)), epsilon(epsilon), affine(affine), gamma(c.parameters.place(m)),
+        beta(c.parameters.place(m)), normal(c.memory.take<float>(c.rows * row())),
+        y(c.memory.take<float>(c.rows * row())), mean(c.memory.take<float>(c.rows + LANES)),
         mean_product(c.memory.take<float>(c.rows + LANES)), rdeviation(c.memory.take<float>(c.rows + LANES)) {
-    c.gradients.need(row);
+    c.gradients.need(row());
   }
 
   float* forward(float* x, int64_t rows) override {
-    auto centred = [=](int64_t r, int64_t j) { return first(m - j, load(x + r * row + j) - mean[r]); };
+    input = x;
     by_rows(rows, [=](auto count, int64_t r) {
       constexpr int R = decltype(count)::value;
       vec sum[R] = {};
-      for (int64_t j = 0; j < row; j += LANES)
+      for (int64_t j = 0; j < row(); j += LANES)
 #pragma GCC unroll 8
-        for (int i = 0; i < R; ++i) sum[i] += first(m - j, load(x + (r + i) * row + j));
+        for (int i = 0; i < R; ++i) sum[i] += first(m - j, rectified(r + i, j));
       store(mean + r, sums(sum) * share);
     });
     by_rows(rows, [=](auto count, int64_t r) {
       constexpr int R = decltype(count)::value;
       vec squares[R] = {};
-      for (int64_t j = 0; j < row; j += LANES)
+      for (int64_t j = 0; j < row(); j += LANES)
 #pragma GCC unroll 8
         for (int i = 0; i < R; ++i) squares[i] += centred(r + i, j) * centred(r + i, j);
       store(rdeviation + r, 1 / square_root(sums(squares) * share + epsilon));
     });
-    for (int64_t j = 0; j < row; j += LANES) {
-      const vec scale = affine ? load(c.parameters.weights + gamma + j) : broadcast(1);
-      const vec shift = affine ? load(c.parameters.weights + beta + j) : vec{};
-      for (int64_t r = 0; r < rows; ++r) {
-        const vec n = centred(r, j) * rdeviation[r];
-        store(normal + r * row + j, n);
-        store(y + r * row + j, scale * n + shift);
-      }
+    for (int64_t strip = 0; strip < row(); strip += STRIP * LANES) {
+      vec scales[STRIP], shifts[STRIP];
+      in_strip(strip, [&](int v, int64_t j) {
+        scales[v] = scale(j);
+        shifts[v] = affine ? load(c.parameters.weights + beta + j) : vec{};
+      });
+      for (int64_t r = 0; r < rows; ++r)
+        in_strip(strip, [&](int v, int64_t j) {
+          const vec n = centred(r, j) * rdeviation[r];
+          store(normal + r * row() + j, n);
+          store(y + r * row() + j, scales[v] * n + shifts[v]);
+        });
     }
     return y;
   }
@@ -124,33 +133,35 @@ class GroupNorm final : public Layer {
   // dbeta and dgamma are the sums of g's and of g n's rows; with h = gamma g, the gradient of n,
   // dx = (h - mean(h) - n mean(h n)) / sqrt(variance + epsilon).
   float* backward(float* g, int64_t rows) override {
-    const float* weights = c.parameters.weights + gamma;
-    auto scale = [=](int64_t j) { return affine ? load(weights + j) : broadcast(1); };
     by_rows(rows, [=](auto count, int64_t r) {
       constexpr int R = decltype(count)::value;
       vec sum[R] = {}, products[R] = {};
-      for (int64_t j = 0; j < row; j += LANES)
+      for (int64_t j = 0; j < row(); j += LANES)
 #pragma GCC unroll 8
         for (int i = 0; i < R; ++i) {
-          const vec h = scale(j) * first(m - j, load(g + (r + i) * row + j));
+          const vec h = scale(j) * first(m - j, load(g + (r + i) * row() + j));
           sum[i] += h;
-          products[i] += h * load(normal + (r + i) * row + j);
+          products[i] += h * load(normal + (r + i) * row() + j);
         }
       store(mean + r, sums(sum) * share);
       store(mean_product + r, sums(products) * share);
     });
-    for (int64_t j = 0; j < row; j += LANES) {
-      const vec scales = scale(j);
-      vec dgamma{}, dbeta{};
-      for (int64_t r = 0; r < rows; ++r) {
-        const vec dy = first(m - j, load(g + r * row + j)), n = load(normal + r * row + j);
-        dgamma += dy * n, dbeta += dy;
-        const vec dn = scales * dy - mean[r] - n * mean_product[r];
-        store(g + r * row + j, first(m - j, dn * rdeviation[r]));
-      }
+    for (int64_t strip = 0; strip < row(); strip += STRIP * LANES) {
+      vec scales[STRIP], dgamma[STRIP] = {}, dbeta[STRIP] = {};
+      in_strip(strip, [&](int v, int64_t j) { scales[v] = scale(j); });
+      for (int64_t r = 0; r < rows; ++r)
+        in_strip(strip, [&](int v, int64_t j) {
+          const vec dy = first(m - j, load(g + r * row() + j)), n = load(normal + r * row() + j);
+          dgamma[v] += dy * n, dbeta[v] += dy;
+          vec dx = (scales[v] * dy - mean[r] - n * mean_product[r]) * rdeviation[r];
+          if constexpr (RECTIFIED) dx = load(input + r * row() + j) <= vec{} ? vec{} : dx;
+          store(g + r * row() + j, first(m - j, dx));
+        });
       if (!affine) continue;
-      Add{}(c.parameters.target + gamma + j, dgamma, j);
-      Add{}(c.parameters.target + beta + j, dbeta, j);
+      in_strip(strip, [&](int v, int64_t j) {
+        Add{}(c.parameters.target + gamma + j, dgamma[v], j);
+        Add{}(c.parameters.target + beta + j, dbeta[v], j);
+      });
     }
     return g;
   }
@@ -178,10 +189,36 @@ class GroupNorm final : public Layer {
       if (r < rows) by_rows<R / 2>(rows, use, r);
   }
 
+  static constexpr int STRIP = VECTORS > 0 && VECTORS <= 4 ? VECTORS : 1;  // vectors of a row that go together
+
+  // use(0 to STRIP - 1, column) for the vectors of the strip that begins at a column.
+  template <class Use>
+  static void in_strip(int64_t column, const Use& use) {
+#pragma GCC unroll 4
+    for (int v = 0; v < STRIP; ++v) use(v, column + v * LANES);
+  }
+
+  int64_t row() const { return VECTORS ? VECTORS * LANES : padded(m); }
+  vec scale(int64_t j) const { return affine ? load(c.parameters.weights + gamma + j) : broadcast(1); }
+  vec centred(int64_t r, int64_t j) const { return first(m - j, rectified(r, j) - mean[r]); }
+  vec rectified(int64_t r, int64_t j) const {
+    const vec v = load(input + r * row() + j);
+    if constexpr (!RECTIFIED) return v;
+    return v < vec{} ? vec{} : v;
+  }
+
   Context& c;
-  const int64_t m, row;
+  const int64_t m;
   const float share, epsilon;
   const bool affine;
   const int64_t gamma, beta;
-  float *normal, *y, *mean, *mean_product, *rdeviation;
+  float *input = nullptr, *normal, *y, *mean, *mean_product, *rdeviation;
 };
+
+// The GroupNorm for so many features.
+template <bool RECTIFIED, int VECTORS = 8>
+std::unique_ptr<Layer> group_norm(Context& c, int64_t features, float epsilon, bool affine) {
+  if constexpr (VECTORS > 0)
+    if (padded(features) != VECTORS * LANES) return group_norm<RECTIFIED, VECTORS / 2>(c, features, epsilon, affine);
+  return std::make_unique<GroupNorm<RECTIFIED, VECTORS>>(c, features, epsilon, affine);
+}

@@ -36,7 +36,7 @@ inline void tile(Left left, int64_t n, const float* right, int64_t right_row, fl
   for (int64_t k = 0; k < n; ++k, right += right_row) {
     vec r[V];
 #pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) r[v] = load(right + v * LANES);
+    for (int v = 0; v < V; ++v) r[v] = held(load(right + v * LANES));
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i)
 #pragma GCC unroll 8

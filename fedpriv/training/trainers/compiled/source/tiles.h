@@ -7,9 +7,12 @@
 template <int N>
 using Count = std::integral_constant<int, N>;
 
+// What a function captures stays in registers where it is inlined.
+#define INLINED __attribute__((always_inline))
+
 // use(Count<n>, from) with the n of 1 to N that `n` is.
 template <int N, class Use>
-inline void counted(int64_t n, int64_t from, const Use& use) {
+INLINED inline void counted(int64_t n, int64_t from, const Use& use) {
   if (n == N)
     use(Count<N>{}, from);
   else if constexpr (N > 1)
@@ -19,13 +22,13 @@ inline void counted(int64_t n, int64_t from, const Use& use) {
 // use(Count<rows>, Count<vectors>, first row, first vector) for every tile of at most ROWS x VECTORS. Rows are cut
 // about evenly: in a tile of few sums each waits for itself.
 template <int ROWS, int VECTORS, class Use>
-inline void in_tiles(int64_t rows, int64_t vectors, const Use& use) {
+INLINED inline void in_tiles(int64_t rows, int64_t vectors, const Use& use) {
   if (rows == 0) return;
   const int64_t tiles = (rows + ROWS - 1) / ROWS, least = rows / tiles, longer = rows % tiles;
-  auto strip = [&](auto width, int64_t column) {
+  auto strip = [&](auto width, int64_t column) INLINED {
     for (int64_t t = 0, row = 0, here; t < tiles; ++t, row += here) {
       here = least + (t < longer);
-      counted<ROWS>(here, row, [&](auto height, int64_t from) { use(height, width, from, column); });
+      counted<ROWS>(here, row, [&](auto height, int64_t from) INLINED { use(height, width, from, column); });
     }
   };
   int64_t column = 0;

@@ -11,7 +11,7 @@
 
 extern "C" {
 
-enum Kind : int64_t { DENSE, RELU, GROUP_NORM, DROPOUT, CONVOLUTION };
+enum Kind : int64_t { DENSE, RELU, GROUP_NORM, NORM_OF_RELU, DROPOUT, CONVOLUTION };
 enum LossKind : int64_t { CROSS_ENTROPY, LOGISTIC };
 
 // A layer of features, or on channels of images (sides 1 x 1: none). flag: whether a Dense or Convolution is biased, a
@@ -53,8 +53,7 @@ class Trainer {
  public:
   Trainer(const Problem& p, char* memory) : p(p), c{{memory}, p.rows, {}, {}, {}}, n(p.features) {
     for (int64_t i = 0; i < p.n_layers; ++i) {
-      const int64_t kind = p.layers[i].kind;
-      if (lowest < 0 && (kind == DENSE || kind == GROUP_NORM || kind == CONVOLUTION)) lowest = i;
+      if (lowest < 0 && p.layers[i].kind != RELU && p.layers[i].kind != DROPOUT) lowest = i;
       layers.push_back(made(p.layers[i], lowest == i));
     }
     const int64_t size = c.parameters.size;
@@ -92,7 +91,8 @@ class Trainer {
     switch (s.kind) {
       case DENSE: return std::make_unique<Dense>(c, n, s.of.outputs, s.flag, lowest);
       case RELU: return std::make_unique<ReLU>(c, padded(n * pixels));
-      case GROUP_NORM: return std::make_unique<GroupNorm>(c, n, float(s.real), s.flag);
+      case GROUP_NORM: return group_norm<false>(c, n, float(s.real), s.flag);
+      case NORM_OF_RELU: return group_norm<true>(c, n, float(s.real), s.flag);
       case CONVOLUTION: return std::make_unique<Convolution>(c, s.of, s.flag, lowest);
       default:
         return std::make_unique<Dropout>(c, words, p.names, s.number, n, pixels, s.flag, int32_t(s.threshold),

@@ -48,6 +48,14 @@ inline void store(Number* p, Vector v) {
   reinterpret_cast<Unaligned<Vector>*>(p)->lanes = v;
 }
 
+// A vector that several sums need, in a register: in small tiles GCC would read it from memory for each of them.
+inline vec held(vec v) {
+#if defined(__x86_64__)
+  asm("" : "+v"(v));
+#endif
+  return v;
+}
+
 inline vec broadcast(float s) { return s - vec{}; }
 
 inline ints lane_numbers() {
