@@ -64,27 +64,29 @@ inline void transpose(const float* a, int64_t m, int64_t n, float* out) {
   for (int64_t i = 0; i < m; i += LANES)
     for (int64_t j = 0; j < n; j += LANES) {
       vec block[LANES];
+      const float* from = a + i * padded(n) + j;
+      float* to = out + j * padded(m) + i;
 #pragma GCC unroll 16
-      for (int r = 0; r < LANES; ++r) block[r] = load(a + (i + r) * padded(n) + j);
+      for (int r = 0; r < LANES; ++r, from += padded(n)) block[r] = load(from);
       transpose(block);
 #pragma GCC unroll 16
-      for (int r = 0; r < LANES; ++r) store(out + (j + r) * padded(m) + i, block[r]);
+      for (int r = 0; r < LANES; ++r, to += padded(m)) store(to, block[r]);
     }
 }
 
 // out (rows, padded(m)) = a b^T for a (rows, columns) and b (padded(m), columns), by dot products: for so few rows that
 // transposing b would not pay.
 inline void dot_products(const float* a, int64_t rows, const float* b, int64_t m, int64_t columns, float* out) {
-  for (; rows-- > 0; a += columns, out += padded(m))
+  for (; rows-- > 0; a += columns, out += padded(m)) {
+    const float* p = b;
     for (int64_t i = 0; i < m; i += LANES) {
       vec sum[LANES] = {};
-      for (int64_t j = 0; j < columns; j += LANES) {
-        const vec v = load(a + j);
 #pragma GCC unroll 16
-        for (int r = 0; r < LANES; ++r) sum[r] += v * load(b + (i + r) * columns + j);
-      }
+      for (int r = 0; r < LANES; ++r)
+        for (int64_t j = 0; j < columns; j += LANES, p += LANES) sum[r] += load(a + j) * load(p);
       store(out + i, sums(sum));
     }
+  }
 }
 
 // out += the sum of the rows of a (rows, columns).

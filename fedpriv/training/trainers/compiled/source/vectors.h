@@ -71,11 +71,14 @@ inline void store_first(int64_t n, float* p, vec v) {
   store(p, lane_numbers() < int32_t(n < LANES ? n : LANES) ? v : load(p));
 }
 
-// The lower and the upper halves of two vectors, interleaved: a0 b0 a1 b1 ...
+// Shuffles of the lanes I, which are all of them.
 template <int... I>
 struct Lanes {
-  static vec low(vec a, vec b) { return __builtin_shufflevector(a, b, (I / 2 + I % 2 * LANES)...); }
-  static vec high(vec a, vec b) { return __builtin_shufflevector(a, b, ((LANES + I) / 2 + I % 2 * LANES)...); }
+  // Of each four lanes: a0 + a1, a2 + a3, b0 + b1, b2 + b3.
+  static vec pairs(vec a, vec b) {
+    return __builtin_shufflevector(a, b, (I / 4 * 4 + I % 2 * 2 + (I & 2 ? LANES : 0))...) +
+           __builtin_shufflevector(a, b, (I / 4 * 4 + I % 2 * 2 + 1 + (I & 2 ? LANES : 0))...);
+  }
   // Two of the four squares of N lanes and rows change places: a transposition of squares.
   template <int N>
   static vec above(vec a, vec b) { return __builtin_shufflevector(a, b, ((I & N) ? LANES + I - N : I)...); }
@@ -115,19 +118,41 @@ inline vec gathered(vec v) {
     return gathered<2 * N>(v + All::exchanged<N>(v));
 }
 
-// Lane i of the result is the sum of the lanes of rows[i % N]; N a power of two, up to LANES. Each half of the rows is
-// interleaved with the other, so often until one vector is left.
-template <int N, int PERIOD = N>
-inline vec sums(const vec (&rows)[N]) {
-  static_assert(PERIOD <= LANES);
+// Lanes that are STRIDE apart added up: those of a in the first of the two, those of b in the second.
+template <int STRIDE>
+inline vec folded(vec a, vec b) {
+  return All::above<STRIDE>(a, b) + All::below<STRIDE>(a, b);
+}
+
+// Of vectors that have four rows' parts of sums in each four lanes, N of them: those of rows 4 i to 4 i + 3 added up in
+// the i-th four lanes of every 4 N.
+template <int N>
+inline vec across(const vec (&fours)[N]) {
   if constexpr (N == 1) {
-    return gathered<PERIOD>(rows[0]);
+    return fours[0];
   } else {
     vec half[N / 2];
-#pragma GCC unroll 8
-    for (int i = 0; i < N / 2; ++i)
-      half[i] = All::low(rows[i], rows[i + N / 2]) + All::high(rows[i], rows[i + N / 2]);
-    return sums<N / 2, PERIOD>(half);
+#pragma GCC unroll 2
+    for (int i = 0; i < N / 2; ++i) half[i] = folded<2 * N>(fours[i], fours[i + N / 2]);
+    return across(half);
+  }
+}
+
+// Lane i of the result is the sum of the lanes of rows[i % N]; N a power of two, up to LANES. Fours of lanes first:
+// what stays within them is fastest.
+template <int N>
+inline vec sums(const vec (&rows)[N]) {
+  static_assert(N <= LANES);
+  if constexpr (N == 1) {
+    return gathered<1>(rows[0]);
+  } else if constexpr (N == 2) {
+    return gathered<2>(folded<1>(rows[0], rows[1]));
+  } else {
+    vec fours[N / 4];
+#pragma GCC unroll 4
+    for (int i = 0; i < N / 4; ++i)
+      fours[i] = All::pairs(All::pairs(rows[4 * i], rows[4 * i + 1]), All::pairs(rows[4 * i + 2], rows[4 * i + 3]));
+    return gathered<N>(across(fours));
   }
 }
 
