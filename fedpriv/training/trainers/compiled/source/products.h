@@ -77,16 +77,20 @@ inline void transpose(const float* a, int64_t m, int64_t n, float* out) {
 // out (rows, padded(m)) = a b^T for a (rows, columns) and b (padded(m), columns), by dot products: for so few rows that
 // transposing b would not pay.
 inline void dot_products(const float* a, int64_t rows, const float* b, int64_t m, int64_t columns, float* out) {
-  for (; rows-- > 0; a += columns, out += padded(m)) {
-    const float* p = b;
-    for (int64_t i = 0; i < m; i += LANES) {
-      vec sum[LANES] = {};
+  known(columns / LANES, [=](auto vectors) INLINED {
+    const int64_t row = vectors ? vectors * LANES : columns;
+    for (int64_t r = 0; r < rows; ++r) {
+      const float *left = a + r * row, *right = b;
+      for (int64_t i = 0; i < m; i += LANES) {
+        vec sum[LANES] = {};
 #pragma GCC unroll 16
-      for (int r = 0; r < LANES; ++r)
-        for (int64_t j = 0; j < columns; j += LANES, p += LANES) sum[r] += load(a + j) * load(p);
-      store(out + i, sums(sum));
+        for (int k = 0; k < LANES; ++k)
+#pragma GCC unroll 8
+          for (int64_t j = 0; j < row; j += LANES, right += LANES) sum[k] += load(left + j) * load(right);
+        store(out + r * padded(m) + i, sums(sum));
+      }
     }
-  }
+  });
 }
 
 // out += the sum of the rows of a (rows, columns).

@@ -19,6 +19,15 @@ INLINED inline void counted(int64_t n, int64_t from, const Use& use) {
     counted<N - 1>(n, from, use);
 }
 
+// use(Count<n>) for an `n` of 1, 2, 4 or 8, where it pays that the compiler knows it; else use(Count<0>).
+template <int N = 8, class Use>
+INLINED inline auto known(int64_t n, const Use& use) {
+  if constexpr (N == 0)
+    return use(Count<0>{});
+  else
+    return n == N ? use(Count<N>{}) : known<N / 2>(n, use);
+}
+
 // use(Count<rows>, Count<vectors>, first row, first vector) for every tile of at most ROWS x VECTORS. Rows are cut
 // about evenly: in a tile of few sums each waits for itself.
 template <int ROWS, int VECTORS, class Use>
