@@ -175,7 +175,7 @@ def test_a_users_bits_are_its_own(size, monkeypatch):
     for workers in (2, 3, 50):
         execution = Execution("compiled", workers)
         assert torch.equal(trained(model, theta, data, task, recipe, execution=execution), full)
-    monkeypatch.setattr(compiled_trainer, "BLOCK_BYTES", 3 * 4 * len(theta))
+    monkeypatch.setattr(compiled_trainer, "BLOCK_BYTES", (3 * 4 * len(theta),) * 2)
     training, place = Training(recipe, as_array(theta)), {"round": 3, "party": "silo-1"}
     assert (
         len(list(users.silo_training(training, model=model, data=data, task=task, streams=STREAMS, **place).blocks()))

@@ -32,8 +32,11 @@ ROWS_AT_ONCE = 64
 ACTIVATIONS_AT_ONCE = 2**18
 """And in smaller pieces, down to `FEW_ROWS`, where a record makes many numbers."""
 FEW_ROWS = 8
-BLOCK_BYTES = 2**21
-"""Of a block's deltas: memory that stays in an outer cache, and is used again for the next block."""
+BLOCK_BYTES = 2**21, 2**23
+"""Of a block's deltas, least and most: memory that stays in an outer cache, and is used again for the next block. What
+is done once a block finds the caches cold after long training: then larger blocks pay."""
+BYTES_A_PRODUCT = 2**17
+"""Of a block's deltas, for each multiply-add that one of their numbers takes; measured."""
 CACHE_LINE = 64
 
 
@@ -109,8 +112,10 @@ class Compiled(BlockTrainer):
         return self.problem.execution.workers > 1
 
     def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
-        k = len(counts)
-        pieces = -(-k * 4 * self.problem.cost.parameters // BLOCK_BYTES)
+        k, cost = len(counts), self.problem.cost
+        work = self.problem.recipe.epochs * int(counts.sum()) * cost.products / (k * cost.parameters)
+        wanted = min(max(int(BYTES_A_PRODUCT * work), BLOCK_BYTES[0]), BLOCK_BYTES[1])
+        pieces = -(-k * 4 * cost.parameters // wanted)
         if min(k, pieces) == 1:
             return [(0, k)]
         return list(pairwise(np.linspace(0, k, min(k, pieces) + 1).astype(int).tolist()))
