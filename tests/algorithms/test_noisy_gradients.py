@@ -152,13 +152,12 @@ def test_batches_with_replacement_are_certified_for_a_record_that_fills_them():
 
 def test_noise_for_amplified_batches_is_smaller():
     noise = {}
-    for sampling in ("without_replacement", "poisson"):
-        for size in (5, 60):
-            algo = replace(MINIBATCH, **CERTIFIED | {"sampling": sampling, "batch_size": size, "rounds": 3})
-            deployment = deployment_of(algo)
-            noise[sampling, size] = deployment.mechanism.noise_multiplier
-            accountant = Rdp(1e-5) if size == 5 and sampling == "without_replacement" else Pld(1e-5)
-            assert 2.97 < spent(algo, deployment, accountant)[0] <= 3.0 + 1e-6
+    for sampling, size in (("without_replacement", 5), ("without_replacement", 60), ("poisson", 5)):
+        algo = replace(MINIBATCH, **CERTIFIED | {"sampling": sampling, "batch_size": size, "rounds": 3})
+        deployment = deployment_of(algo)
+        noise[sampling, size] = deployment.mechanism.noise_multiplier
+        accountant = Rdp(1e-5) if (sampling, size) == ("without_replacement", 5) else Pld(1e-5)
+        assert 2.97 < spent(algo, deployment, accountant)[0] <= 3.0 + 1e-6
     assert noise["poisson", 5] < noise["without_replacement", 5] < 0.9 * noise["without_replacement", 60]
 
 

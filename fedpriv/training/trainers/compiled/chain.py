@@ -150,7 +150,7 @@ def _chain(links: Sequence[Link], shape: tuple[int, ...]) -> Chain | None:
             return None
         computed, read = make(link, x)
         if computed and computed[0].kind == GROUP_NORM and specs and specs[-1].kind == RELU:
-            specs.pop()
+            specs.pop()  # the norm does it on the way
             computed[0].kind = NORM_OF_RELU
         specs += computed
         x = replace(read, drawing=x.drawing + link.draws)

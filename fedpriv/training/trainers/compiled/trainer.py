@@ -75,7 +75,7 @@ class UsersSpec(ctypes.Structure):
     ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Prepared:
     """What the blocks of a silo's users share. everyone: without what is a block's own. workspace: bytes that a thread
     needs. alive: what the addresses point to."""
