@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test slow mutants check format bench figures docs clean
+.PHONY: demo test slow mutants check format bench bench-gpu figures docs clean
 
 demo: $(READY)  ## the main job on embedded data
 	$(BIN)/fedpriv
@@ -32,6 +32,10 @@ format: $(READY)
 
 bench: $(READY)  ## speed, side by side with plain PyTorch
 	$(BIN)/python -m benchmarks
+
+bench-gpu: $(READY)  ## a round on a GPU beside the processor and beside uldp-fl (ULDP_FL=/elsewhere/uldp-fl/src)
+	@test -n "$(ULDP_FL)" || { echo "bench-gpu: name a checkout of uldp-fl, ULDP_FL=/elsewhere/uldp-fl/src" >&2; exit 2; }
+	$(BIN)/python -m benchmarks.peers.gpu $(ULDP_FL)
 
 figures: $(READY)  ## the quick profile of all figures that need no data set of their own, or with FEDPRIV_DATA set of every one
 	$(BIN)/fedpriv reproduce --jobs 2 $(if $(FEDPRIV_DATA),all)

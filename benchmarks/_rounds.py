@@ -26,8 +26,8 @@ def in_memory(kind, records, *words: str, **changes):
     return prepare(replace(exp, data=InMemory(**vars(exp.data)), **changes))
 
 
-def timed(simulation, state, number: int):
-    """The state after a round, and the processor seconds that it took."""
-    since = time.process_time()
+def timed(simulation, state, number: int, now=time.process_time):
+    """The state after a round, and the processor seconds that it took, or those of `now`."""
+    since = now()
     state = simulation.run_round(simulation.queries(number), state).state
-    return state, time.process_time() - since
+    return state, now() - since

@@ -64,8 +64,8 @@ def measure(case: Case, source: str) -> tuple[float, float, float, float, float]
     return compared(turns)
 
 
-def theirs(case: Case, source: str, silos):
-    """A trainer of each silo, and how many times their batch steps all of them would take."""
+def theirs(case: Case, source: str, silos, device: str = "cpu"):
+    """On the device, a trainer of each silo, and how many times their batch steps all of them would take."""
     sys.path.insert(0, source)
     from local_trainer import ClassificationTrainer
     from models import create_model
@@ -85,7 +85,7 @@ def theirs(case: Case, source: str, silos):
             base_seed=0,
             model=create_model("cnn", case.data, 0),
             silo_id=number,
-            device="cpu",
+            device=device,
             agg_strategy="ULDP-AVG-w",
             local_train_dataset=[(silo.x[row], silo.y[row]) for row in rows],
             local_test_dataset=[(silo.x[0], silo.y[0])],

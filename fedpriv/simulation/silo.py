@@ -228,13 +228,15 @@ def bounded(blocks: Iterator[Contributions], query: Query, tally: Tally) -> Iter
         if len(known) < before + len(block.vectors):
             raise ValueError(f"query {query.name}: a unit contributes twice at one silo")
         vectors, norms = query.mechanism.bound(block.vectors)
-        units, finite = block.units, norms.isfinite()
-        if not bool(finite.all()):
-            units, vectors, norms = units[finite.cpu().numpy()], vectors[finite], norms[finite]
-        tally.units += len(block.units)
-        tally.nonfinite += len(block.units) - len(units)
-        tally.norm_sum += float(norms.sum())
-        tally.clipped += int((norms > query.mechanism.clip * (1 + 1e-9)).sum())
+        lengths = norms.cpu().numpy()  # all that is asked of a device: it need not wait for each question
+        finite = np.isfinite(lengths)
+        units = block.units[finite]
+        if len(units) < len(lengths):
+            vectors = vectors[finite]
+        tally.units += len(lengths)
+        tally.nonfinite += len(lengths) - len(units)
+        tally.norm_sum += float(lengths[finite].sum())
+        tally.clipped += int((lengths[finite] > query.mechanism.clip * (1 + 1e-9)).sum())
         yield Contributions(units, vectors)
 
 
