@@ -231,12 +231,12 @@ def bounded(blocks: Iterator[Contributions], query: Query, tally: Tally) -> Iter
         lengths = norms.cpu().numpy()  # all that is asked of a device: it need not wait for each question
         finite = np.isfinite(lengths)
         units = block.units[finite]
-        if len(units) < len(lengths):
+        if not finite.all():
             vectors = vectors[finite]
         tally.units += len(lengths)
         tally.nonfinite += len(lengths) - len(units)
         tally.norm_sum += float(lengths[finite].sum())
-        tally.clipped += int((lengths[finite] > query.mechanism.clip * (1 + 1e-9)).sum())
+        tally.clipped += int((lengths[finite] > query.mechanism.clip).sum())
         yield Contributions(units, vectors)
 
 
