@@ -8,7 +8,11 @@ import benchmarks
 
 
 def main(names: list[str]) -> None:
-    found = [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if not module.name.startswith("_")]
+    found = [
+        module.name
+        for module in pkgutil.iter_modules(benchmarks.__path__)
+        if not module.name.startswith("_")
+    ]
     unknown = sorted(set(names) - set(found))
     if unknown:
         sys.exit(f"no benchmark {', '.join(unknown)}; there are: {', '.join(found)}")

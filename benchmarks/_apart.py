@@ -1,4 +1,5 @@
-"""A case of a benchmark in a process of its own, so that cases share neither memory nor warm caches."""
+"""A case of a benchmark in a process of its own, so that cases share neither memory nor warm
+caches."""
 
 from __future__ import annotations
 

@@ -7,14 +7,16 @@ from dataclasses import replace
 
 
 def in_memory(kind, records, *words: str, **changes):
-    """The simulation that `words` stand for, on `records` in place of the data set `kind`'s own. changes: of the
-    experiment."""
-    from fedpriv.compose import one_experiment
+    """The simulation that `words` stand for, on `records` in place of the data set `kind`'s own.
+    changes: of the experiment."""
     from fedpriv.data.base import Corpus, Records
-    from fedpriv.simulation import prepare
+    from fedpriv.runtime import prepare
+    from fedpriv.settings.compose import one_experiment
 
     few = slice(100)
-    test = Records(records.x[few], records.y[few], user=None if records.user is None else records.user[few])
+    test = Records(
+        records.x[few], records.y[few], user=None if records.user is None else records.user[few]
+    )
 
     class InMemory(type(kind)):
         natural_users = records.user is not None
@@ -26,8 +28,8 @@ def in_memory(kind, records, *words: str, **changes):
     return prepare(replace(exp, data=InMemory(**vars(exp.data)), **changes))
 
 
-def timed(simulation, state, number: int, now=time.process_time):
+def timed(prepared, state, number: int, now=time.process_time):
     """The state after a round, and the processor seconds that it took, or those of `now`."""
     since = now()
-    state = simulation.run_round(simulation.queries(number), state).state
+    state = prepared.run_round(prepared.queries(number), state).state
     return state, now() - since

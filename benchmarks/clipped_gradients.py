@@ -1,9 +1,11 @@
-"""The sum of a batch's clipped per-record gradients: fedpriv beside Opacus, same network, records and clip, one core.
+"""The sum of a batch's clipped per-record gradients: fedpriv beside Opacus, same network, records
+and clip, one core.
 
-`ghost` is Opacus' GradSampleModuleFastGradientClipping: norms by hooks, then a second backward pass. `vectorised` is
-its GradSampleModule, a gradient per record by hooks, and `functorch` the same by torch.func. All of them take turns in
-one process; the ratio is the median over turns of the fastest Opacus way's processor seconds over fedpriv's. Before, it
-is made sure that sums agree; for networks with dropout, where everybody draws masks in their own way, without it.
+`ghost` is Opacus' GradSampleModuleFastGradientClipping: norms by hooks, then a second backward
+pass. `vectorised` is its GradSampleModule, a gradient per record by hooks, and `functorch` the same
+by torch.func. All of them take turns in one process; the ratio is the median over turns of the
+fastest Opacus way's processor seconds over fedpriv's. Before, it is made sure that sums agree; for
+networks with dropout, where everybody draws masks in their own way, without it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from benchmarks._apart import apart
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-TURNS, GOAL, CLIP, ROWS = 15, 1.0, 1.0, 606
+TURNS = 15
+GOAL = 1.0
+CLIP = 1.0
+ROWS = 606
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,9 @@ def main() -> None:
         theirs = [name for name in times if name != OURS]
         best = min(theirs, key=lambda name: float(np.median(times[name])))
         ratio = np.median(np.array(times[best]) / np.array(times[OURS]))
-        shown = "  ".join(f"{name} {1e3 * float(np.median(spent)):8.1f}" for name, spent in times.items())
+        shown = "  ".join(
+            f"{name} {1e3 * float(np.median(spent)):8.1f}" for name, spent in times.items()
+        )
         print(f"{case.name:>14}  {shown}  ratio {ratio:5.2f}  goal {GOAL}", flush=True)
 
 
@@ -69,10 +76,13 @@ def measure(case: Case) -> dict[str, list[float]]:
     """Processor seconds of every turn."""
     import torch
 
-    warnings.filterwarnings("ignore", message="Full backward hook is firing")  # Opacus' hooks, as they are meant to
+    warnings.filterwarnings(
+        "ignore", message="Full backward hook is firing"
+    )  # Opacus' hooks, as they are meant to
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    x, y = torch.randn(ROWS, *case.shape), torch.randint(0, case.outputs, (ROWS,))
+    x = torch.randn(ROWS, *case.shape)
+    y = torch.randint(0, case.outputs, (ROWS,))
     _agree(ways(case.build(0.0), x, y))
     running = ways(case.build(0.5), x, y)
     times: dict[str, list[float]] = {name: [] for name in running}
@@ -111,16 +121,25 @@ def _agree(sums: dict[str, Callable[[], Tensor]]) -> None:
 
 
 def _ours(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
-    from fedpriv.tally import Tally
-    from fedpriv.tasks import Classification
-    from fedpriv.together import done
+    from fedpriv.models.tasks import Classification
     from fedpriv.training.batch_sums import BatchSums
+    from fedpriv.training.contribution_stats import ContributionStats
     from fedpriv.training.vectors import flatten
+    from fedpriv.util.work import run_work
 
     keys = np.arange(len(x), dtype=np.uint64)
-    sums = BatchSums(CLIP, network, Classification(), x.unsqueeze(1), y.unsqueeze(1), lambda: keys, Tally())
-    theta, batch = flatten(network), np.arange(len(x))
-    return lambda: done(sums.asked(theta, batch))
+    sums = BatchSums(
+        CLIP,
+        network,
+        Classification(),
+        x.unsqueeze(1),
+        y.unsqueeze(1),
+        lambda: keys,
+        ContributionStats(),
+    )
+    theta = flatten(network)
+    batch = np.arange(len(x))
+    return lambda: run_work(sums.asked(theta, batch))
 
 
 def _ghost(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
@@ -128,7 +147,9 @@ def _ghost(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
     from opacus.grad_sample import GradSampleModuleFastGradientClipping
     from torch.nn.functional import cross_entropy
 
-    module: Any = GradSampleModuleFastGradientClipping(network, max_grad_norm=CLIP, loss_reduction="sum")
+    module: Any = GradSampleModuleFastGradientClipping(
+        network, max_grad_norm=CLIP, loss_reduction="sum"
+    )
 
     def clipped() -> Tensor:
         module.zero_grad()

@@ -1,11 +1,13 @@
-"""What it costs that the noise of a secure sum is right however many silos drop out: `secagg_exact_noise`.
+"""What it costs that the noise of a secure sum is right however many silos drop out:
+`secagg_exact_noise`.
 
-Processor seconds of one core. For one silo: `masks`, all of its masks with the others; `share`, its noise when none of
-it is ever taken out; `parts`, its noise in parts. For the server: `unmask`, taking the survivors' own masks off the sum
-and those of two silos that are gone, and `surplus`, taking out the noise that is too much then. Most silos and fewest
-are the candidates and two thirds of them; the fewer drop out, the more there is to take out. `noise` is the variance
-of the released noise over the certified one, without taking any out (all silos' shares are sized for the fewest) and
-with. `sent` is what a silo sends more: shares of the parts' secrets, in kB.
+Processor seconds of one core. For one silo: `masks`, all of its masks with the others; `share`, its
+noise when none of it is ever taken out; `parts`, its noise in parts. For the server: `unmask`,
+taking the survivors' own masks off the sum and those of two silos that are gone, and `surplus`,
+taking out the noise that is too much then. Most silos and fewest are the candidates and two thirds
+of them; the fewer drop out, the more there is to take out. `noise` is the variance of the released
+noise over the certified one, without taking any out (all silos' shares are sized for the fewest)
+and with. `sent` is what a silo sends more: shares of the parts' secrets, in kB.
 """
 
 from __future__ import annotations
@@ -26,12 +28,19 @@ def main() -> None:
     """Run every case in a process of its own, and print a table."""
     print("exact noise; processor seconds of one silo and of the server")
     keys = ("masks", "share", "parts", "unmask", "surplus")
-    print(f"{'silos':>6} {'fewest':>6} {'params':>8} " + " ".join(f"{key:>9}" for key in keys) + "   sent kB  noise")
+    print(
+        f"{'silos':>6} {'fewest':>6} {'params':>8} "
+        + " ".join(f"{key:>9}" for key in keys)
+        + "   sent kB  noise"
+    )
     for silos, parameters in CASES:
         r = apart(measure, silos, parameters)
         times = " ".join(f"{r[key]:7.3f} s" for key in keys)
-        print(f"{silos:>6} {r['fewest']:>6.0f} {parameters:>8} {times} {r['sent']:>9.1f}  "
-              f"{r['without']:.3f} -> {r['with']:.3f}", flush=True)  # fmt: skip
+        print(
+            f"{silos:>6} {r['fewest']:>6.0f} {parameters:>8} {times} {r['sent']:>9.1f}  "
+            f"{r['without']:.3f} -> {r['with']:.3f}",
+            flush=True,
+        )
 
 
 def measure(silos: int, parameters: int) -> dict[str, float]:
@@ -41,12 +50,15 @@ def measure(silos: int, parameters: int) -> dict[str, float]:
     from fedpriv.encoding.fixed_point import FixedPoint
     from fedpriv.mechanisms.gaussian import Gaussian
     from fedpriv.mechanisms.removable_noise import RemovableNoise
-    from fedpriv.streams import SystemGenerator
+    from fedpriv.util.streams import SystemGenerator
 
-    mechanism, fewest, left = Gaussian(1.0, 1.0), 2 * silos // 3 + 1, silos - 2
+    mechanism = Gaussian(1.0, 1.0)
+    fewest = 2 * silos // 3 + 1
+    left = silos - 2
     encoding = FixedPoint(64, 100.0, silos)
     noise = RemovableNoise(mechanism, fewest, silos, parameters, 1.0, encoding)
-    generator, vector = SystemGenerator(), np.zeros(parameters, dtype=np.uint64)
+    generator = SystemGenerator()
+    vector = np.zeros(parameters, dtype=np.uint64)
 
     def seeds(count: int) -> list[bytes]:
         return [os.urandom(32) for _ in range(count)]
@@ -54,9 +66,14 @@ def measure(silos: int, parameters: int) -> dict[str, float]:
     secrets = seeds(left)
     kept = noise.kept(left)
     links = [noise.chain(secret)[kept] for secret in secrets]
-    found: dict[str, float] = {"fewest": fewest, "sent": noise.parts * SHARE_BYTES * (silos - 1 + left - 1) / 1e3}
+    found: dict[str, float] = {
+        "fewest": fewest,
+        "sent": noise.parts * SHARE_BYTES * (silos - 1 + left - 1) / 1e3,
+    }
     found["masks"], _ = timed(lambda: add_masks(vector, seeds(silos)))
-    found["share"], _ = timed(lambda: mechanism.noise_share(parameters, fewest, generator, encoding=encoding))
+    found["share"], _ = timed(
+        lambda: mechanism.noise_share(parameters, fewest, generator, encoding=encoding)
+    )
     found["parts"], share = timed(lambda: noise.share(generator, secrets[0]))
     found["unmask"], _ = timed(lambda: add_masks(vector, seeds(left), seeds(2 * left)))
     found["surplus"], _ = timed(lambda: noise.surplus(links, kept))

@@ -1,9 +1,10 @@
 """Local training of every user in every silo: fedpriv against the loop a researcher would write.
 
-Both run on one core in one process, in turns, so that a busy machine slows both. The loop trains a fair slice of the
-(user, silo) pairs, every m-th by number of records, and its time is scaled by the batch steps it left out. Records are
-creditcard's and MNIST's where FEDPRIV_DATA or ../shared/data has them (creditcard's subset is repeated with jitter up
-to the paper's 24,584 rows), random numbers of the same shape otherwise: times do not depend on the values.
+Both run on one core in one process, in turns, so that a busy machine slows both. The loop trains a
+fair slice of the (user, silo) pairs, every m-th by number of records, and its time is scaled by the
+batch steps it left out. Records are creditcard's and MNIST's where FEDPRIV_DATA or ../shared/data
+has them (creditcard's subset is repeated with jitter up to the paper's 24,584 rows), random numbers
+of the same shape otherwise: times do not depend on the values.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ TURNS = 3
 
 @dataclass(frozen=True)
 class Case:
-    """A configuration. slice: the loop trains every `slice`-th pair; 0 leaves it out, to measure memory and scaling.
-    goal: least ratio."""
+    """A configuration. slice: the loop trains every `slice`-th pair; 0 leaves it out, to measure
+    memory and scaling. goal: least ratio."""
 
     data: str
     users: int
@@ -47,26 +48,48 @@ CASES = [
 
 def main() -> None:
     """Run every case in a process of its own, and print a table."""
-    print("5 silos, zipf users (0.5) and silos (2.0), batches of 64, one core; loop: scaled from a fair slice of pairs")
-    print(f"{'data':>10} {'users':>6} {'pairs':>6} {'epochs':>6} {'fedpriv':>9} {'loop':>10} {'ratio':>6} {'goal':>5} "
-          f"{'ms/user':>8} {'training MB':>11} {'process MB':>10}")  # fmt: skip
+    print(
+        "5 silos, zipf users (0.5) and silos (2.0), batches of 64, one core; loop: scaled from a "
+        "fair slice of pairs"
+    )
+    print(
+        f"{'data':>10} {'users':>6} {'pairs':>6} {'epochs':>6} {'fedpriv':>9} {'loop':>10} "
+        f"{'ratio':>6} {'goal':>5} "
+        f"{'ms/user':>8} {'training MB':>11} {'process MB':>10}"
+    )
     for case in CASES:
         r = apart(measure, case)
-        loop, ratio = (f"{r['loop']:8.1f} s", f"{r['loop'] / r['fedpriv']:6.1f}") if case.slice else ("-", "-")
-        print(f"{case.data:>10} {case.users:>6} {r['pairs']:>6} {case.epochs:>6} {r['fedpriv']:7.2f} s {loop:>10} "
-              f"{ratio:>6} {case.goal or '-':>5} {1e3 * r['fedpriv'] / case.users:8.2f} {r['training_mb']:>11.0f} "
-              f"{r['process_mb']:>10.0f}", flush=True)  # fmt: skip
+        loop, ratio = (
+            (f"{r['loop']:8.1f} s", f"{r['loop'] / r['fedpriv']:6.1f}")
+            if case.slice
+            else ("-", "-")
+        )
+        print(
+            f"{case.data:>10} {case.users:>6} {r['pairs']:>6} {case.epochs:>6} "
+            f"{r['fedpriv']:7.2f} s {loop:>10} "
+            f"{ratio:>6} {case.goal or '-':>5} {1e3 * r['fedpriv'] / case.users:8.2f} "
+            f"{r['training_mb']:>11.0f} "
+            f"{r['process_mb']:>10.0f}",
+            flush=True,
+        )
 
 
 def measure(case: Case) -> dict[str, float]:
-    """Seconds of both, and peak memory: of the process, and what training adds to it once the data are loaded."""
+    """Seconds of both, and peak memory: of the process, and what training adds to it once the data
+    are loaded."""
     silos, network = federation(case.data, case.users)
-    loaded, fedpriv, loop = peak_mb(), 0.0, 0.0
-    pairs = sorted(((silo, i) for silo in silos for i in range(len(silo.users))), key=lambda p: p[0].counts[p[1]])
+    loaded = peak_mb()
+    fedpriv = 0.0
+    loop = 0.0
+    pairs = sorted(
+        ((silo, i) for silo in silos for i in range(len(silo.users))),
+        key=lambda p: p[0].counts[p[1]],
+    )
     chosen = pairs[case.slice // 2 :: case.slice] if case.slice else []
     # First use of every kernel and shape; a full loop meets each shape many times.
     everybody(network, silos, 1)
-    training, process = peak_mb() - loaded, peak_mb()
+    training = peak_mb() - loaded
+    process = peak_mb()
     one_by_one(network, chosen, 1)
     for turn in range(TURNS):
         since = time.perf_counter()
@@ -93,7 +116,7 @@ def federation(data: str, users: int):
     from fedpriv.data.silo import split_by_silo
     from fedpriv.models.cnn import MnistCnn
     from fedpriv.models.mlp import Mlp
-    from fedpriv.streams import Streams
+    from fedpriv.util.streams import Streams
 
     torch.set_num_threads(1)
     kind, records = load(data)
@@ -104,17 +127,21 @@ def federation(data: str, users: int):
 
 def trained(network, silos, epochs: int, trainer: str = "auto", workers: int = 1):
     """A round of local training: blocks of users, silo by silo."""
-    from fedpriv.streams import Streams
-    from fedpriv.tasks import Classification
+    from fedpriv.models.tasks import Classification
     from fedpriv.training.description import Execution, Recipe, Training
     from fedpriv.training.users import silo_training
     from fedpriv.training.vectors import flatten
+    from fedpriv.util.streams import Streams
 
     training = Training(Recipe(epochs, 64, 0.01), flatten(network).double().numpy())
     common = {"model": network, "task": Classification(), "streams": Streams(0), "round": 0}
     for number, silo in enumerate(silos):
         yield from silo_training(
-            training, data=silo, party=f"silo-{number}", execution=Execution(trainer, workers), **common
+            training,
+            data=silo,
+            party=f"silo-{number}",
+            execution=Execution(trainer, workers),
+            **common,
         ).blocks()
 
 
@@ -141,7 +168,12 @@ def one_by_one(network, pairs, epochs: int, clip: float = 0.1) -> None:
                 criterion(local(x), y).backward()
                 optimizer.step()
         with torch.no_grad():
-            delta = torch.cat([(new - old).flatten() for new, old in zip(local.parameters(), network.parameters())])
+            delta = torch.cat(
+                [
+                    (new - old).flatten()
+                    for new, old in zip(local.parameters(), network.parameters())
+                ]
+            )
             delta *= min(1.0, clip / float(delta.norm()))
 
 
@@ -150,24 +182,30 @@ def load(name: str):
     from fedpriv.data.base import Records
     from fedpriv.data.creditcard import CreditCard
     from fedpriv.data.mnist import Mnist
-    from fedpriv.streams import Streams
+    from fedpriv.util.streams import Streams
 
-    folder = Path(os.environ.get("FEDPRIV_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+    folder = Path(
+        os.environ.get("FEDPRIV_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data"
+    )
     kind, rows = (CreditCard, 24_584) if name == "creditcard" else (Mnist, 60_000)
     rng = np.random.default_rng(0)
     if (folder / ("creditcard/creditcard.csv" if name == "creditcard" else "MNIST/raw")).exists():
         data = kind(root=str(folder))
         train = data.load(Streams(0)).train
         pick = np.arange(rows) % len(train)
-        x, y = train.x[pick], train.y[pick]
+        x = train.x[pick]
+        y = train.y[pick]
         if rows > len(train):
             x = x + 0.01 * rng.standard_normal(x.shape, dtype=np.float32)
     else:
         data = kind()
-        x, y = rng.standard_normal((rows, *data.shape), dtype=np.float32), rng.integers(0, data.outputs, rows)
+        x = rng.standard_normal((rows, *data.shape), dtype=np.float32)
+        y = rng.integers(0, data.outputs, rows)
     return data, Records(x, y)
 
 
 def peak_mb() -> float:
     """Largest resident memory so far; Linux counts in KiB, macOS in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        2**20 if sys.platform == "darwin" else 2**10
+    )

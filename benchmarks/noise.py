@@ -1,8 +1,9 @@
 """Noise that protects: nanoseconds a sample, one million at a time, on one core.
 
-`discrete` is the integer noise of a message, for a deviation of some grid steps; `noised` adds real-valued noise inside
-local training. `inverse` is the floating-point Gaussian that both replace, the inverse normal distribution function of
-52 bits from `os.urandom`: fast to write, and broken. `seeded` is numpy's, which simulations use. Cases alternate.
+`discrete` is the integer noise of a message, for a deviation of some grid steps; `noised` adds
+real-valued noise inside local training. `inverse` is the floating-point Gaussian that both replace,
+the inverse normal distribution function of 52 bits from `os.urandom`: fast to write, and broken.
+`seeded` is numpy's, which simulations use. Cases alternate.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import numpy as np
 
 from benchmarks._apart import apart
 
-SIZE, TURNS = 10**6, 7
+SIZE = 10**6
+TURNS = 7
 DEVIATIONS = (9, 1000, 2**20 + 7, 2**40 + 12345)
 
 
@@ -31,9 +33,11 @@ def measure() -> dict[str, float]:
 
     from fedpriv.mechanisms.discrete_sampling import discrete_gaussian
     from fedpriv.mechanisms.grid_noise import noised
-    from fedpriv.streams import SystemGenerator
+    from fedpriv.util.streams import SystemGenerator
 
-    system, seeded, signal = SystemGenerator(), np.random.Generator(np.random.Philox(0)), np.linspace(-1, 1, SIZE)
+    system = SystemGenerator()
+    seeded = np.random.Generator(np.random.Philox(0))
+    signal = np.linspace(-1, 1, SIZE)
 
     def inverse() -> np.ndarray:
         bits = np.frombuffer(os.urandom(8 * SIZE), dtype=np.uint64) >> np.uint64(12)

@@ -1,14 +1,16 @@
-"""Private weighting under Paillier: a silo's round with a 3072-bit key, beside python-paillier used in the same way.
+"""Private weighting under Paillier: a silo's round with a 3072-bit key, beside python-paillier used
+in the same way.
 
-Processor seconds of one core. `factors` raises every user's ciphertext to its factor, once for all parameters,
-`product` makes the packed weighted sums, `rerand` adds noise and re-randomises; the three are a silo's round. `once`
-prepares the tables of residues, for a run of ten rounds. `server` encrypts the broadcast, multiplies the silos'
-messages and decrypts. `predicted` is the silo's round by the cost model, with operations timed in the same process.
+Processor seconds of one core. `factors` raises every user's ciphertext to its factor, once for all
+parameters, `product` makes the packed weighted sums, `rerand` adds noise and re-randomises; the
+three are a silo's round. `once` prepares the tables of residues, for a run of ten rounds. `server`
+encrypts the broadcast, multiplies the silos' messages and decrypts. `predicted` is the silo's round
+by the cost model, with operations timed in the same process.
 
-Two loops of python-paillier stand beside it, timed on a slice and scaled to all (parameter, user) pairs. `phe, step 2b`
-raises to Encode(delta) r_u n_su C_LCM mod n for every pair, as Protocol 1 of Uldp-FL (PVLDB 2024) is written. `phe,
-factored` raises to r_u n_su C_LCM once a user and to the short delta for every pair. Both leave out what ours also does
-for the silo: noise, re-randomising.
+Two loops of python-paillier stand beside it, timed on a slice and scaled to all (parameter, user)
+pairs. `phe, step 2b` raises to Encode(delta) r_u n_su C_LCM mod n for every pair, as Protocol 1 of
+Uldp-FL (PVLDB 2024) is written. `phe, factored` raises to r_u n_su C_LCM once a user and to the
+short delta for every pair. Both leave out what ours also does for the silo: noise, re-randomising.
 """
 
 from __future__ import annotations
@@ -37,27 +39,46 @@ class Case:
     goal: str
 
 
-CASES = [Case(20, 16, "15x"), Case(100, 4000, "300x"), Case(100, 21_840, "60 s"), Case(1000, 5012, "150 s")]
+CASES = [
+    Case(20, 16, "15x"),
+    Case(100, 4000, "300x"),
+    Case(100, 21_840, "60 s"),
+    Case(1000, 5012, "150 s"),
+]
 PHASES = ("factors", "product", "rerand")
 
 
 def main() -> None:
     """Run every case in a process of its own, and print a table."""
-    print(f"{KEY_BITS}-bit key, N_max {N_MAX}, precision 2^-{PRECISION}, {SILOS} silos; processor seconds of one "
-          "core; phe scaled from a slice")  # fmt: skip
-    print(f"{'users':>6} {'params':>7} {'factors':>7} {'product':>8} {'rerand':>6} {'silo':>7} {'predicted':>10} "
-          f"{'once':>6} {'server':>7} {'MB sent':>8} {'phe, step 2b':>20} {'phe, factored':>18} goal")  # fmt: skip
+    print(
+        f"{KEY_BITS}-bit key, N_max {N_MAX}, precision 2^-{PRECISION}, {SILOS} silos; "
+        "processor seconds of one "
+        "core; phe scaled from a slice"
+    )
+    print(
+        f"{'users':>6} {'params':>7} {'factors':>7} {'product':>8} {'rerand':>6} {'silo':>7} "
+        f"{'predicted':>10} "
+        f"{'once':>6} {'server':>7} {'MB sent':>8} {'phe, step 2b':>20} {'phe, factored':>18} "
+        "goal"
+    )
     for case in CASES:
         r = apart(measure, case)
         silo = sum(r[phase] for phase in PHASES)
-        print(f"{case.users:>6} {case.parameters:>7} {r['factors']:>7.2f} {r['product']:>8.2f} {r['rerand']:>6.2f} "
-              f"{silo:>7.2f} {r['predicted']:>10.2f} {r['once']:>6.2f} {r['server']:>7.2f} {r['sent']:>8.3f} "
-              f"{r['phe']:>11.1f} ({r['phe'] / silo:>5.0f}x) {r['factored']:>9.1f} ({r['factored'] / silo:>5.1f}x) "
-              f"{case.goal}", flush=True)  # fmt: skip
+        print(
+            f"{case.users:>6} {case.parameters:>7} {r['factors']:>7.2f} {r['product']:>8.2f} "
+            f"{r['rerand']:>6.2f} "
+            f"{silo:>7.2f} {r['predicted']:>10.2f} {r['once']:>6.2f} {r['server']:>7.2f} "
+            f"{r['sent']:>8.3f} "
+            f"{r['phe']:>11.1f} ({r['phe'] / silo:>5.0f}x) {r['factored']:>9.1f} "
+            f"({r['factored'] / silo:>5.1f}x) "
+            f"{case.goal}",
+            flush=True,
+        )
 
 
 def measure(case: Case) -> dict[str, float]:
-    """Seconds of each phase, and megabytes that a silo sends. Checks every total against plain integers."""
+    """Seconds of each phase, and megabytes that a silo sends. Checks every total against plain
+    integers."""
     from fedpriv.aggregation.private_weighting.cost import Timings, predict
     from fedpriv.aggregation.private_weighting.weighted_product import (
         add_and_rerandomise,
@@ -69,10 +90,17 @@ def measure(case: Case) -> dict[str, float]:
     from fedpriv.crypto.paillier.residues import fastest_source
     from fedpriv.encoding.slot_layout import SlotLayout
 
-    key, rng, seconds = generate_key(KEY_BITS), np.random.default_rng(0), {}
-    public, users = key.public, range(case.users)
-    layout = SlotLayout(KEY_BITS, N_MAX, PRECISION, users=case.users, silos=SILOS, bound=1.0, noise=NOISE)
-    cost = predict(layout, case.users, case.parameters, timings=Timings.measure(KEY_BITS), rounds=ROUNDS)
+    key = generate_key(KEY_BITS)
+    rng = np.random.default_rng(0)
+    seconds = {}
+    public = key.public
+    users = range(case.users)
+    layout = SlotLayout(
+        KEY_BITS, N_MAX, PRECISION, users=case.users, silos=SILOS, bound=1.0, noise=NOISE
+    )
+    cost = predict(
+        layout, case.users, case.parameters, timings=Timings.measure(KEY_BITS), rounds=ROUNDS
+    )
     blinds = [1 + secrets.randbelow(public.n - 1) for _ in users]
     totals = rng.integers(1, N_MAX + 1, case.users).tolist()
     counts = [int(rng.integers(1, total + 1)) for total in totals]
@@ -96,11 +124,17 @@ def measure(case: Case) -> dict[str, float]:
     drawn = timed("rerand", layout.dithered, noise)
     fresh = timed("rerand", source.draw, len(products))
     packed = layout.pack(drawn)
-    message = timed("rerand", add_and_rerandomise, public, products, plaintexts=packed, residues=fresh)
+    message = timed(
+        "rerand", add_and_rerandomise, public, products, plaintexts=packed, residues=fresh
+    )
     sums = timed("server", multiply, public, [message] + [[1] * len(message)] * (SILOS - 1))
-    got = layout.unpack(timed("server", lambda: [key.decrypt(c) for c in sums]), public.n, case.parameters)
+    got = layout.unpack(
+        timed("server", lambda: [key.decrypt(c) for c in sums]), public.n, case.parameters
+    )
     weights = [layout.lcm * count // total for count, total in zip(counts, totals)]
-    exact = np.array(weights, dtype=object) @ coefficients.astype(object) + np.array(drawn, dtype=object)
+    exact = np.array(weights, dtype=object) @ coefficients.astype(object) + np.array(
+        drawn, dtype=object
+    )
     assert got == exact.tolist()
     pairs = case.users * case.parameters
     return seconds | {
@@ -112,8 +146,8 @@ def measure(case: Case) -> dict[str, float]:
 
 
 def phe_pair(n: int, factor: int, coefficients: np.ndarray, slice_size: int = 16) -> float:
-    """Seconds that python-paillier takes for one (parameter, user) pair, positive and negative in equal parts: the
-    power, and the addition to the sum over users."""
+    """Seconds that python-paillier takes for one (parameter, user) pair, positive and negative in
+    equal parts: the power, and the addition to the sum over users."""
     from phe import EncodedNumber, EncryptedNumber, PaillierPublicKey
 
     public = PaillierPublicKey(n)

@@ -1,17 +1,21 @@
-"""Secure sums at the size of real cohorts: what one silo pays, and what the server pays when some drop out.
+"""Secure sums at the size of real cohorts: what one silo pays, and what the server pays when some
+drop out.
 
-Processor seconds of one core, with the code that a run uses. `masked` is a silo's round under aggregation=masked. The
-others are secagg's: `shares` checks keys, agrees on a mask with each neighbour and seals shares for them, `mask`
-encodes the vector and adds all masks, `reveal` checks signatures and opens the neighbours' shares; `stage` is their
-sum. In `unmask` the server rebuilds the mask keys of silos that dropped out after sharing, and takes off one mask for
-each of them and each surviving neighbour, and the survivors' own. What the gate does with messages (their digests and
-signatures) is not in it; the stamps and signatures are in what is sent.
+Processor seconds of one core, with the code that a run uses. `masked` is a silo's round under
+aggregation=masked. The others are secagg's: `shares` checks keys, agrees on a mask with each
+neighbour and seals shares for them, `mask` encodes the vector and adds all masks, `reveal` checks
+signatures and opens the neighbours' shares; `stage` is their sum. In `unmask` the server rebuilds
+the mask keys of silos that dropped out after sharing, and takes off one mask for each of them and
+each surviving neighbour, and the survivors' own. What the gate does with messages (their digests
+and signatures) is not in it; the stamps and signatures are in what is sent.
 
-One silo is timed, the last, for whom the others' keys and shares are made; the server adds the same message for all.
-The sparse graph is what neighbours=auto finds for 5% colluding silos and 5% that are missing in the end.
+One silo is timed, the last, for whom the others' keys and shares are made; the server adds the same
+message for all. The sparse graph is what neighbours=auto finds for 5% colluding silos and 5% that
+are missing in the end.
 
-`bare` is the part of `mask` that no code can save: as much key stream of AES-256 in counter mode, made and added within
-the cache. What `mask` takes beyond it is the encoding, and a key schedule for each peer.
+`bare` is the part of `mask` that no code can save: as much key stream of AES-256 in counter mode,
+made and added within the cache. What `mask` takes beyond it is the encoding, and a key schedule for
+each peer.
 """
 
 from __future__ import annotations
@@ -71,7 +75,9 @@ class Clock:
 
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def time(self, phase: str, work: Callable[..., Any], *arguments: Any, turns: int = 1, **details: Any) -> Any:
+    def time(
+        self, phase: str, work: Callable[..., Any], *arguments: Any, turns: int = 1, **details: Any
+    ) -> Any:
         """The last result of so many turns of work(*arguments, **details)."""
         taken = []
         for _ in range(turns):
@@ -89,7 +95,8 @@ TURNS = 5
 """How often masking is timed; medians are shown."""
 
 CASES = [Case(100, 1_000_000, 10, 64), Case(100, 1_000_000, 10, 32)]
-COMPLETE, SPARSE = Case(1000, 100_000, 50, 64), Case(1000, 100_000, 50, 64, sparse=True)
+COMPLETE = Case(1000, 100_000, 50, 64)
+SPARSE = Case(1000, 100_000, 50, 64, sparse=True)
 LARGE = Case(10_000, 10_000, 500, 64, sparse=True)
 LEAST_RATIO = 8
 """How much faster a silo's stage is to be on the sparse graph of a thousand silos."""
@@ -97,31 +104,48 @@ LEAST_RATIO = 8
 
 def main() -> None:
     """Run every case in a process of its own, and print a table."""
-    print("secagg, threshold two thirds; processor seconds of one silo and of the server; MB of one silo")
-    print(f"{'silos':>6} {'near':>5} {'params':>8} {'gone':>5} {'bits':>5} {'masked':>8} {'shares':>8} {'mask':>8} "
-          f"{'bare':>8} {'ratio':>6} {'reveal':>8} {'stage':>8} {'unmask':>9} "
-          f"{'MB sent':>8} {'vector':>8} {'plain':>8}")  # fmt: skip
+    print(
+        "secagg, threshold two thirds; processor seconds of one silo and of the server; MB of "
+        "one silo"
+    )
+    print(
+        f"{'silos':>6} {'near':>5} {'params':>8} {'gone':>5} {'bits':>5} {'masked':>8} "
+        f"{'shares':>8} {'mask':>8} "
+        f"{'bare':>8} {'ratio':>6} {'reveal':>8} {'stage':>8} {'unmask':>9} "
+        f"{'MB sent':>8} {'vector':>8} {'plain':>8}"
+    )
     stages = {}
     for case in [*CASES, COMPLETE, SPARSE, LARGE]:
         r = apart(measure, case)
         stages[case] = r["shares"] + r["mask"] + r["reveal"]
         times = {key: f"{r[key]:6.3f} s" for key in ("masked", "shares", "mask", "bare", "reveal")}
         times["bare"] += f" {r['mask'] / r['bare']:>6.2f}"
-        print(f"{case.silos:>6} {r['near']:>5.0f} {case.parameters:>8} {case.dropped:>5} {case.bits:>5} "
-              f"{' '.join(times.values())} {stages[case]:6.3f} s {r['unmask']:7.3f} s "
-              f"{r['sent']:>8.2f} {r['vector']:>8.2f} {r['plain']:>8.2f}", flush=True)  # fmt: skip
+        print(
+            f"{case.silos:>6} {r['near']:>5.0f} {case.parameters:>8} {case.dropped:>5} "
+            f"{case.bits:>5} "
+            f"{' '.join(times.values())} {stages[case]:6.3f} s {r['unmask']:7.3f} s "
+            f"{r['sent']:>8.2f} {r['vector']:>8.2f} {r['plain']:>8.2f}",
+            flush=True,
+        )
     ratio = stages[COMPLETE] / stages[SPARSE]
     met = "met" if ratio >= LEAST_RATIO else "MISSED"
-    print(f"a silo's stage of {SPARSE.silos} silos, complete over sparse: {ratio:.1f} (at least {LEAST_RATIO}: {met})")
+    print(
+        f"a silo's stage of {SPARSE.silos} silos, complete over sparse: {ratio:.1f} (at least "
+        f"{LEAST_RATIO}: {met})"
+    )
     for case in (SPARSE, LARGE):
         print(f"{case.silos} silos:", *case.assumed.told(case.topology), sep="\n  ")  # type: ignore[arg-type]
     for silos in (100, 1000):
         split, join = apart(shamir, silos)
-        print(f"Shamir, 32 bytes, {silos} silos, threshold two thirds: split {split:.2f} ms, first join {join:.2f} ms")
+        print(
+            f"Shamir, 32 bytes, {silos} silos, threshold two thirds: split {split:.2f} ms, first "
+            f"join {join:.2f} ms"
+        )
 
 
 def measure(case: Case) -> dict[str, float]:
-    """Seconds of each phase for one silo, and of the server's unmasking; megabytes that the silo sends."""
+    """Seconds of each phase for one silo, and of the server's unmasking; megabytes that the silo
+    sends."""
     from fedpriv.aggregation.base import SERVER
     from fedpriv.aggregation.masked import mask
     from fedpriv.aggregation.secagg.messages import (
@@ -138,9 +162,11 @@ def measure(case: Case) -> dict[str, float]:
     from fedpriv.encoding.fixed_point import FixedPoint
     from fedpriv.parties.post import Post
     from fedpriv.parties.schema import Array
-    from fedpriv.streams import SystemGenerator
+    from fedpriv.util.streams import SystemGenerator
 
-    silos, cohort, threshold = case.silos, case.silos - case.dropped, two_thirds(case.silos)
+    silos = case.silos
+    cohort = case.silos - case.dropped
+    threshold = two_thirds(case.silos)
     encoding = FixedPoint(case.bits, 1e4, cohort)
     terms = Terms(
         serial=(1, 0),
@@ -151,19 +177,24 @@ def measure(case: Case) -> dict[str, float]:
         encoding=encoding,
     )
     names = [f"silo{s:05}" for s in range(silos)]
-    chosen, one = names[case.dropped :], names[-1]
-    vector, clock = np.random.default_rng(0).normal(size=case.parameters), Clock()
+    chosen = names[case.dropped :]
+    one = names[-1]
+    vector = np.random.default_rng(0).normal(size=case.parameters)
+    clock = Clock()
 
     def encoded() -> np.ndarray:
         return encoding.encode(vector, one)
 
     seeds = {name: os.urandom(32) for name in names if name != one}
-    clock.time("masked", lambda: mask(encoded(), one, names, seeds=seeds, serial=terms.serial), turns=TURNS)
+    clock.time(
+        "masked", lambda: mask(encoded(), one, names, seeds=seeds, serial=terms.serial), turns=TURNS
+    )
     members = members_of(names, terms, encoded)
     signing = {name: member.signer.key for name, member in members.items()}
     roster = {name: member.advertise(None) for name, member in members.items()}
     sharing = clock.time("shares", members[one].share_keys, roster)
-    graph, session = members[one].graph, members[one].session
+    graph = members[one].graph
+    session = members[one].session
     key_shares, seed_shares, letters = deal(members, one, graph, terms.topology.shares)
     shared = np.ones(silos, dtype=np.bool_)
     message = clock.time("mask", members[one].masked_input, (shared, letters), turns=TURNS)
@@ -179,24 +210,39 @@ def measure(case: Case) -> dict[str, float]:
         for row, holder in zip(rows, graph.around(owner)):
             if holder in inside:
                 revealed[holder][owner] = row
-    commitments = {name: seed_commitment(session, name, member.seed) for name, member in members.items()}
+    commitments = {
+        name: seed_commitment(session, name, member.seed) for name, member in members.items()
+    }
     # The same message stands for everybody's: the server's work does not depend on the numbers.
     kind = Array(encoding.dtype, (case.parameters,))
     clock.time(
         "unmask",
-        Collector(Post(SERVER, SESSION, terms.serial), terms, names, SystemGenerator(), kind).unmask,
+        Collector(
+            Post(SERVER, SESSION, terms.serial), terms, names, SystemGenerator(), kind
+        ).unmask,
         roster=roster,
         commitments=commitments,
         masked=dict.fromkeys(chosen, message),
         revealed=revealed,
     )
-    said = {ADVERTISE: roster[one], SHARE: sharing, COLLECT: message, CHECK: consent, UNMASK: answer}
-    sent = sum(size_of(next(members[one].post.tell(phase, {SERVER: content}))) for phase, content in said.items())
+    said = {
+        ADVERTISE: roster[one],
+        SHARE: sharing,
+        COLLECT: message,
+        CHECK: consent,
+        UNMASK: answer,
+    }
+    sent = sum(
+        size_of(next(members[one].post.tell(phase, {SERVER: content})))
+        for phase, content in said.items()
+    )
     sizes = {"sent": sent / 1e6, "vector": message.nbytes / 1e6, "plain": vector.nbytes / 1e6}
     return clock.seconds | sizes | {"near": len(graph.around(one)) - 1}
 
 
-def members_of(names: list[str], terms: Terms, vector: Callable[[], np.ndarray]) -> dict[str, Member]:
+def members_of(
+    names: list[str], terms: Terms, vector: Callable[[], np.ndarray]
+) -> dict[str, Member]:
     """All silos at the start of a query."""
     from fedpriv.aggregation.secagg.silo import Member
     from fedpriv.crypto.signatures import Ed25519Signer, SigningKey
@@ -217,20 +263,31 @@ def members_of(names: list[str], terms: Terms, vector: Callable[[], np.ndarray])
     }
 
 
-def deal(members: dict[str, Member], one: str, graph: Graph, threshold: int) -> tuple[Shares, Shares, dict[str, bytes]]:
-    """Shares of every silo's mask key and of its seed, a row for each around it, and the letters that bring silo `one`
-    its own."""
+def deal(
+    members: dict[str, Member], one: str, graph: Graph, threshold: int
+) -> tuple[Shares, Shares, dict[str, bytes]]:
+    """Shares of every silo's mask key and of its seed, a row for each around it, and the letters
+    that bring silo `one` its own."""
     from fedpriv.aggregation.secagg.messages import Envelope
     from fedpriv.crypto.secret_sharing import share
 
     around = {name: graph.around(name) for name in members}
-    keys = {name: share(member.masking.raw, threshold, len(around[name])) for name, member in members.items()}
-    seeds = {name: share(member.seed, threshold, len(around[name])) for name, member in members.items()}
-    peer, session, letters = members[one].channel.public, members[one].session, {}
+    keys = {
+        name: share(member.masking.raw, threshold, len(around[name]))
+        for name, member in members.items()
+    }
+    seeds = {
+        name: share(member.seed, threshold, len(around[name])) for name, member in members.items()
+    }
+    peer = members[one].channel.public
+    session = members[one].session
+    letters = {}
     for name in graph.around(one):
         if name != one:
             row = around[name].index(one)
-            envelope = Envelope(own=members[name].channel, peer=peer, session=session, sender=name, receiver=one)
+            envelope = Envelope(
+                own=members[name].channel, peer=peer, session=session, sender=name, receiver=one
+            )
             letters[name] = envelope.seal(keys[name][row].tobytes() + seeds[name][row].tobytes())
     return keys, seeds, letters
 
@@ -241,24 +298,30 @@ def two_thirds(silos: int) -> int:
 
 
 def bare_masks(masks: int, vector: np.ndarray) -> None:
-    """Make as much key stream as so many masks for the vector take, and add it up, block by block in one place."""
+    """Make as much key stream as so many masks for the vector take, and add it up, block by block
+    in one place."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     from fedpriv.crypto.prg import BLOCK_BYTES
 
-    zeros, room = bytes(BLOCK_BYTES), bytearray(BLOCK_BYTES)
+    zeros = bytes(BLOCK_BYTES)
+    room = bytearray(BLOCK_BYTES)
     stream = Cipher(algorithms.AES256(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
-    total, mask = np.zeros(BLOCK_BYTES // vector.itemsize, vector.dtype), np.frombuffer(room, vector.dtype)
+    total = np.zeros(BLOCK_BYTES // vector.itemsize, vector.dtype)
+    mask = np.frombuffer(room, vector.dtype)
     for _ in range(round(masks * vector.nbytes / BLOCK_BYTES)):
         stream.update_into(zeros, room)
         np.add(total, mask, out=total)
 
 
 def shamir(silos: int, turns: int = 5) -> tuple[float, float]:
-    """Milliseconds to share 32 bytes, and to rebuild them from a set of silos not met before: medians."""
+    """Milliseconds to share 32 bytes, and to rebuild them from a set of silos not met before:
+    medians."""
     from fedpriv.crypto.secret_sharing import Reconstruction, share
 
-    threshold, splits, joins = two_thirds(silos), [], []
+    threshold = two_thirds(silos)
+    splits = []
+    joins = []
     share(bytes(32), threshold, silos)  # the powers of the points are made once
     for turn in range(turns):
         since = time.process_time()

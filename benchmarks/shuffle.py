@@ -1,10 +1,12 @@
-"""A round's exchange in the shuffle model: silos round their records to levels, count bits, and a server sums them.
+"""A round's exchange in the shuffle model: silos round their records to levels, count bits, and a
+server sums them.
 
-Processor seconds and memory of one core for all parties together, in the order of a run: per-record vectors are there
-(one block of a silo's at a time, as local training would give them), are bounded, become levels, get noise bits, and
-travel as counts through the gate to the shuffler and the server. The case is MNIST odd / even with 25 silos and 1,238
-records of 3,394 parameters each. `wide` is one part in a thousand of a million records with 10^5 coordinates: memory
-stays the same for all of it, and time grows in proportion.
+Processor seconds and memory of one core for all parties together, in the order of a run: per-record
+vectors are there (one block of a silo's at a time, as local training would give them), are bounded,
+become levels, get noise bits, and travel as counts through the gate to the shuffler and the server.
+The case is MNIST odd / even with 25 silos and 1,238 records of 3,394 parameters each. `wide` is one
+part in a thousand of a million records with 10^5 coordinates: memory stays the same for all of it,
+and time grows in proportion.
 """
 
 from __future__ import annotations
@@ -40,28 +42,32 @@ def main() -> None:
             vectors, seconds, mib, error = apart(measure, case, system)
             cells = case.silos * case.records * case.size
             print(
-                f"{case.name:>12} {name:>7} {seconds:6.2f} s, of that {vectors:5.2f} s to make vectors, "
-                f"{seconds / cells * 1e9:5.1f} ns a coordinate, {mib:6.0f} MiB at most, error {error:.2f} deviations"
+                f"{case.name:>12} {name:>7} {seconds:6.2f} s, of that {vectors:5.2f} s to make "
+                "vectors, "
+                f"{seconds / cells * 1e9:5.1f} ns a coordinate, {mib:6.0f} MiB at most, error "
+                f"{error:.2f} deviations"
             )
 
 
 def measure(case: Case, system: bool) -> tuple[float, float, float, float]:
-    """Seconds in which the vectors were made, seconds in all, MiB at the peak, and the sum's error over its standard
-    deviation, root mean square over coordinates."""
+    """Seconds in which the vectors were made, seconds in all, MiB at the peak, and the sum's error
+    over its standard deviation, root mean square over coordinates."""
     from fedpriv.aggregation.shuffle import Shuffle
-    from fedpriv.deployment import Federation
     from fedpriv.engines.inprocess import InProcess
     from fedpriv.mechanisms.binomial import Binomial
     from fedpriv.parties.party import Participant, Party, PartySpec
-    from fedpriv.query import Broadcast, Contributions, Query, SetUp, Update
-    from fedpriv.simulation.silo import bounded
-    from fedpriv.streams import Streams
-    from fedpriv.tally import Tally
-    from fedpriv.weighting import RecordsInFull
+    from fedpriv.rounds.plan import Federation
+    from fedpriv.rounds.query import Broadcast, Contributions, Query, SetUp, Update
+    from fedpriv.rounds.weighting import RecordsInFull
+    from fedpriv.runtime.silo import bounded
+    from fedpriv.training.contribution_stats import ContributionStats
+    from fedpriv.util.streams import Streams
 
     names = tuple(f"silo{s}" for s in range(case.silos))
-    mechanism, streams = Binomial(1.0, 1.0).hiding(2.0, case.size), Streams(0, system=system)
-    aggregation, weighting = Shuffle(), RecordsInFull()
+    mechanism = Binomial(1.0, 1.0).hiding(2.0, case.size)
+    streams = Streams(0, system=system)
+    aggregation = Shuffle()
+    weighting = RecordsInFull()
     federation = Federation(1, case.silos, case.size, (case.records,) * case.silos)
     encoding = aggregation.encoding(case.silos, 1.0, federation, mechanism)
     query = Query(
@@ -77,7 +83,8 @@ def measure(case: Case, system: bool) -> tuple[float, float, float, float]:
         session=b"s" * 16,
         n_units=case.records,
     )
-    making, true = [0.0], np.zeros(case.size)
+    making = [0.0]
+    true = np.zeros(case.size)
 
     def blocks(silo: int) -> Iterator[Contributions]:
         import torch
@@ -95,7 +102,7 @@ def measure(case: Case, system: bool) -> tuple[float, float, float, float]:
     def respond(silo: int) -> Update:
         rng = streams.secret("noise", 1, names[silo])
         noise = mechanism.noise_share(case.size, case.silos, rng, encoding=encoding)
-        return Update(bounded(blocks(silo), query, Tally()), noise)
+        return Update(bounded(blocks(silo), query, ContributionStats()), noise)
 
     @dataclass(frozen=True)
     class Given(PartySpec, Participant):
@@ -108,19 +115,27 @@ def measure(case: Case, system: bool) -> tuple[float, float, float, float]:
             return self.party
 
     def run(parties: dict[str, Party]) -> dict[str, object]:
-        with InProcess().open({name: Given(party) for name, party in parties.items()}, {}) as session:
+        with InProcess().open(
+            {name: Given(party) for name, party in parties.items()}, {}
+        ) as session:
             return session.run(dict.fromkeys(parties), None)
 
     silos = {name: aggregation.silo(name, names, weighting) for name in names}
     helpers = {name: aggregation.helper(name, names, weighting) for name in aggregation.helpers}
-    task, counts = SetUp(query.session, case.records), np.ones(case.records, dtype=np.int64)
+    task = SetUp(query.session, case.records)
+    counts = np.ones(case.records, dtype=np.int64)
     run(
         {name: silo.setup(task, counts) for name, silo in silos.items()}
         | {name: helper.setup(task) for name, helper in helpers.items()}
     )
     since = time.process_time()
-    asked = {name: silo.query(query, lambda _, s=s: respond(s)) for s, (name, silo) in enumerate(silos.items())}
-    learned = run(asked | {name: helper.query(query, Broadcast({})) for name, helper in helpers.items()})
+    asked = {
+        name: silo.query(query, lambda _, s=s: respond(s))
+        for s, (name, silo) in enumerate(silos.items())
+    }
+    learned = run(
+        asked | {name: helper.query(query, Broadcast({})) for name, helper in helpers.items()}
+    )
     seconds = time.process_time() - since
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     deviation = mechanism.noise_multiplier * mechanism.clip

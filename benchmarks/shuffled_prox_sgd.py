@@ -1,8 +1,9 @@
-"""A round of prox-SGD in the shuffle model, as a run does it: gradients, bounds, levels, noise bits, counts, the step.
+"""A round of prox-SGD in the shuffle model, as a run does it: gradients, bounds, levels, noise
+bits, counts, the step.
 
-The case is MNIST odd / even with 25 silos of 1,238 records and the network 50-64-2 with 3,394 parameters, all records
-in one batch, on drawn features. Processor seconds and memory of one core for all parties together; the bar is a round
-within 5 seconds and 2 GiB.
+The case is MNIST odd / even with 25 silos of 1,238 records and the network 50-64-2 with 3,394
+parameters, all records in one batch, on drawn features. Processor seconds and memory of one core
+for all parties together; the bar is a round within 5 seconds and 2 GiB.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ import numpy as np
 from benchmarks._apart import apart
 from fedpriv.data.allocate import Natural
 from fedpriv.data.base import Corpus, DataSet, Records
-from fedpriv.streams import Streams
-from fedpriv.tasks import Classification, Task
+from fedpriv.models.tasks import Classification, Task
+from fedpriv.util.streams import Streams
 
-SILOS, RECORDS, FEATURES, ROUNDS = 25, 1238, 50, 3
+SILOS = 25
+RECORDS = 1238
+FEATURES = 50
+ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -51,28 +55,33 @@ def main() -> None:
 
 
 def measure(words: tuple[str, ...]) -> tuple[list[float], float, float]:
-    """Processor seconds of each round, MiB at the peak, and the epsilon that is certified against the server."""
+    """Processor seconds of each round, MiB at the peak, and the epsilon that is certified against
+    the server."""
     import torch
 
     from fedpriv.models.mlp import Mlp
-    from fedpriv.planned import Planned
-    from fedpriv.simulation import prepare
+    from fedpriv.runs.epsilon_forecast import EpsilonForecast
+    from fedpriv.runtime import prepare
     from fedpriv.testing import experiment
 
     torch.set_num_threads(1)
     size = f"algo.batch_size={RECORDS}"
     rounds = 1 if words == ("algo=prox_sgd",) else ROUNDS
-    exp = experiment(*words, size, f"rounds={rounds}", "algo.epsilon=3", "algo.clip=1", "aggregation=shuffle")
-    exp = replace(exp, data=Drawn(), allocator=Natural(SILOS * RECORDS, SILOS), model=Mlp([64], False, 0.0))
-    planned = Planned.of(exp)
+    exp = experiment(
+        *words, size, f"rounds={rounds}", "algo.epsilon=3", "algo.clip=1", "aggregation=shuffle"
+    )
+    exp = replace(
+        exp, data=Drawn(), allocator=Natural(SILOS * RECORDS, SILOS), model=Mlp([64], False, 0.0)
+    )
+    planned = EpsilonForecast.of(exp)
     epsilon = planned.spent(exp.accountant, planned.noise, rounds)
     seconds = []
-    with prepare(exp) as simulation:
-        assert len(simulation.state.params) == 3394
+    with prepare(exp) as prepared:
+        assert len(prepared.state.params) == 3394
         for number in range(1, rounds + 1):
             since = time.process_time()
-            result = simulation.run_round(simulation.queries(number), simulation.state)
+            result = prepared.run_round(prepared.queries(number), prepared.state)
             seconds.append(time.process_time() - since)
             assert result.aborted is None
-            simulation.state = result.state
+            prepared.state = result.state
     return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, epsilon

@@ -1,7 +1,8 @@
-"""Local training compiled from C++ beside the stacked trainer of torch: the same users, records and network.
+"""Local training compiled from C++ beside the batched trainer of torch: the same users, records and
+network.
 
-Both take turns in one process on one thread, and processor seconds are counted, so that a busy machine slows both.
-Records are those of `local_training`.
+Both take turns in one process on one thread, and processor seconds are counted, so that a busy
+machine slows both. Records are those of `local_training`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from benchmarks._apart import apart
 from benchmarks._turns import compared
 from benchmarks.local_training import federation, trained
 
-TRAINERS = "compiled", "stacked"
+TRAINERS = "compiled", "batched"
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,23 @@ CASES = [
 
 def main() -> None:
     """Run every case in a process of its own, and print a table."""
-    print("zipf users (0.5) in five silos (2.0), batches of 64, one thread; medians of processor seconds a round")
-    print(f"{'data':>10} {'users':>6} {'pairs':>6} {'records':>7} {'epochs':>6} {'compiled':>9} {'stacked':>8} "
-          f"{'ratio':>6} {'least':>6} {'most':>6}")  # fmt: skip
+    print(
+        "zipf users (0.5) in five silos (2.0), batches of 64, one thread; medians of processor "
+        "seconds a round"
+    )
+    print(
+        f"{'data':>10} {'users':>6} {'pairs':>6} {'records':>7} {'epochs':>6} {'compiled':>9} "
+        f"{'batched':>8} "
+        f"{'ratio':>6} {'least':>6} {'most':>6}"
+    )
     for case in CASES:
         r = apart(measure, case)
-        print(f"{case.data:>10} {case.users:>6} {r['pairs']:>6} {r['records']:>7} {case.epochs:>6} "
-              f"{r['compiled']:>9.3f} {r['stacked']:>8.3f} {r['ratio']:>6.2f} {r['least']:>6.2f} {r['most']:>6.2f}",
-              flush=True)  # fmt: skip
+        print(
+            f"{case.data:>10} {case.users:>6} {r['pairs']:>6} {r['records']:>7} {case.epochs:>6} "
+            f"{r['compiled']:>9.3f} {r['batched']:>8.3f} {r['ratio']:>6.2f} {r['least']:>6.2f} "
+            f"{r['most']:>6.2f}",
+            flush=True,
+        )
 
 
 def measure(case: Case) -> dict[str, float]:

@@ -1,8 +1,8 @@
-"""The command line: `fedpriv [run] ...`, `fedpriv epsilon ...`, `fedpriv allocation ...`, `fedpriv figure ...`,
-`fedpriv table ...`, `fedpriv reproduce ...`, `fedpriv audit ...`.
+"""The command line: `fedpriv [run] ...`, `fedpriv epsilon ...`, `fedpriv allocation ...`, `fedpriv
+figure ...`, `fedpriv table ...`, `fedpriv reproduce ...`, `fedpriv audit ...`.
 
-Exit codes: 0 done, 1 a defect (with its traceback) or a certificate that an audit has refuted, 2 a mistake the
-user can mend (one line), 130 interrupted, 143 terminated.
+Exit codes: 0 done, 1 a defect (with its traceback) or a certificate that an audit has refuted, 2 a
+mistake the user can mend (one line), 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from fedpriv.errors import ConfigError, FedprivError
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from fedpriv.compose import CommandLine
-    from fedpriv.trials import RandomNumber
+    from fedpriv.settings.compose import CommandLine
+    from fedpriv.sweeps.random_number import RandomNumber
 
 HYDRA_ONLY = ("--hydra-help", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc")
 
@@ -58,16 +58,20 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _chosen(args: list[str]) -> tuple[Callable[[list[str]], None], list[str]]:
-    """The command that the words ask for, and those that are its own. Raises FedprivError for one that is none."""
-    from fedpriv.help import near
+    """The command that the words ask for, and those that are its own. Raises FedprivError for one
+    that is none."""
+    from fedpriv.settings.help import near
 
     if "--version" in args:
         return version, []
     command: Callable[[list[str]], None] = run
     if args and args[0] in COMMANDS:
-        command, args = COMMANDS[args[0]], args[1:]
+        command = COMMANDS[args[0]]
+        args = args[1:]
     elif args and not args[0].startswith(("-", "~")) and "=" not in args[0]:
-        raise FedprivError(f"{args[0]}: no such command; {near(args[0], COMMANDS)}allowed: {', '.join(COMMANDS)}")
+        raise FedprivError(
+            f"{args[0]}: no such command; {near(args[0], COMMANDS)}allowed: {', '.join(COMMANDS)}"
+        )
     if {"--help", "-h"} & set(args) and command not in OWN_HELP:
         return show_help, args
     shows_settings = any(word.split("=")[0] in HYDRA_ONLY for word in args)
@@ -102,7 +106,7 @@ def _complain(error: FedprivError) -> int:
 
 def run(args: list[str]) -> None:
     """Train. The whole sweep is checked before Hydra starts its first job."""
-    from fedpriv.help import conf_dir
+    from fedpriv.settings.help import conf_dir
 
     if any(word.split("=")[0] in HYDRA_ONLY for word in args):
         if any(word.startswith("query=") for word in args):
@@ -111,20 +115,26 @@ def run(args: list[str]) -> None:
         return
     from hydra.types import RunMode
 
-    from fedpriv.compose import CommandLine, each_job
-    from fedpriv.config import build_resolved, resolved
-    from fedpriv.results import RunFolder
-    from fedpriv.stacked import Job, Stacked, drawn, own_launcher, own_sweeper
+    from fedpriv.runs.folder import RunFolder
+    from fedpriv.settings.compose import CommandLine, each_job
+    from fedpriv.settings.experiment import build_resolved, resolved
+    from fedpriv.sweeps.side_by_side import Job, SideBySide, drawn, own_launcher, own_sweeper
 
     line = CommandLine.parse(args)
-    launcher: Stacked | None = None
+    launcher: SideBySide | None = None
     sweeper: RandomNumber | None = None
-    resume, existing, target, number = None, Path(), "", 0
+    resume = None
+    existing = Path()
+    target = ""
+    number = 0
     jobs: list[Job] = []
     for number, config in enumerate(each_job(line, conf_dir())):
         if number == 0:
-            resume, multirun = config.resume, line.multirun or config.hydra.mode == RunMode.MULTIRUN
-            launcher, sweeper = (own_launcher(config), own_sweeper(config)) if multirun else (None, None)
+            resume = config.resume
+            multirun = line.multirun or config.hydra.mode == RunMode.MULTIRUN
+            launcher, sweeper = (
+                (own_launcher(config), own_sweeper(config)) if multirun else (None, None)
+            )
         if launcher:
             jobs.append(Job.of(config, number))
         else:
@@ -141,7 +151,9 @@ def run(args: list[str]) -> None:
         _sweep(lambda: launcher.launch(jobs), Path(target))
     else:
         named = any(word.partition("=")[0] == "hydra.sweep.dir" for word in args)
-        own = [] if named else [f"hydra.sweep.dir='{target}'"]  # Hydra would take the time of its own start
+        own = (
+            [] if named else [f"hydra.sweep.dir='{target}'"]
+        )  # Hydra would take the time of its own start
         _sweep(lambda: _hydra([*args, *own], conf_dir(), existing), Path(target))
 
 
@@ -156,10 +168,11 @@ def _complete_commands() -> None:
 
 
 def _sweep(launch: Callable[[], None], folder: Path) -> None:
-    """Run a sweep, and print what has become of its runs. Raises FedprivError when some have failed."""
+    """Run a sweep, and print what has become of its runs. Raises FedprivError when some have
+    failed."""
     from rich.console import Console
 
-    from fedpriv.tables.states import print_sweep
+    from fedpriv.reports.sweep_states import print_sweep
 
     failure: FedprivError | None = None
     try:
@@ -179,18 +192,27 @@ def _sweep(launch: Callable[[], None], folder: Path) -> None:
 
 
 def _check_writable(config: DictConfig, multirun: bool) -> tuple[Path, str]:
-    """The nearest existing folder above the output folder, and that; ends early when nothing can be written there."""
+    """The nearest existing folder above the output folder, and that; ends early when nothing can be
+    written there."""
     import tempfile
 
     from hydra.core.hydra_config import HydraConfig
 
     HydraConfig.instance().set_config(config)  # the folder's name may refer to it
-    key, target = ("hydra.sweep.dir", config.hydra.sweep.dir) if multirun else ("hydra.run.dir", config.hydra.run.dir)
-    existing = next(folder for folder in [Path(target), *Path(target).resolve().parents] if folder.exists())
+    key, target = (
+        ("hydra.sweep.dir", config.hydra.sweep.dir)
+        if multirun
+        else ("hydra.run.dir", config.hydra.run.dir)
+    )
+    existing = next(
+        folder for folder in [Path(target), *Path(target).resolve().parents] if folder.exists()
+    )
     try:
         os.rmdir(tempfile.mkdtemp(dir=existing))
     except OSError as error:
-        raise ConfigError(key, target, f"a folder that can be written ({existing}: {error.strerror})") from error
+        raise ConfigError(
+            key, target, f"a folder that can be written ({existing}: {error.strerror})"
+        ) from error
     return existing, str(target)
 
 
@@ -198,9 +220,11 @@ def _hydra(args: list[str], config_dir: Path, existing: Path) -> None:
     """Hand over to Hydra, which composes once more, makes the folder and starts the jobs."""
     import hydra
 
-    from fedpriv.compose import one_line_errors
+    from fedpriv.settings.compose import one_line_errors
 
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # exceptions reach us instead of being printed by Hydra
+    os.environ.setdefault(
+        "HYDRA_FULL_ERROR", "1"
+    )  # exceptions reach us instead of being printed by Hydra
     sys.argv = [sys.argv[0], *args]
 
     def job(config: DictConfig) -> float:
@@ -211,23 +235,24 @@ def _hydra(args: list[str], config_dir: Path, existing: Path) -> None:
 
 
 def _job(config: DictConfig, existing: Path) -> float:
-    """One job inside Hydra; its main metric in the end, for sweepers that search. A single run ends the process itself;
-    in a sweep the other jobs go on."""
+    """One job inside Hydra; its main metric in the end, for sweepers that search. A single run ends
+    the process itself; in a sweep the other jobs go on."""
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
     from omegaconf import OmegaConf
 
-    from fedpriv.again import go
-    from fedpriv.config import build
-    from fedpriv.loop import train
-    from fedpriv.records import METRICS
-    from fedpriv.results import RunFolder, read_status
+    from fedpriv.runs.folder import RunFolder, read_status
+    from fedpriv.runs.loop import train
+    from fedpriv.runs.run_or_resume import run_or_resume
+    from fedpriv.runs.tables import METRICS
+    from fedpriv.settings.experiment import build
 
     hydra = HydraConfig.get()
-    folder, settings = Path(hydra.runtime.output_dir), OmegaConf.to_yaml(config, resolve=True)
+    folder = Path(hydra.runtime.output_dir)
+    settings = OmegaConf.to_yaml(config, resolve=True)
     try:
         if hydra.mode == RunMode.MULTIRUN:
-            go(build(config), settings, folder)
+            run_or_resume(build(config), settings, folder)
         else:
             train(build(config), settings, folder)
         return float(RunFolder(folder).rows(METRICS)[-1][read_status(folder)["metric"]])
@@ -259,9 +284,9 @@ def _resume(line: CommandLine, target: str, jobs: int) -> None:
     """Continue the run in folder `target` with its own stored configuration."""
     from omegaconf import OmegaConf
 
-    from fedpriv.config import build
-    from fedpriv.loop import train
-    from fedpriv.stored import stored_config
+    from fedpriv.runs.loop import train
+    from fedpriv.runs.stored_config import stored_config
+    from fedpriv.settings.experiment import build
 
     config = stored_config(line, target, jobs)
     train(build(config), OmegaConf.to_yaml(config), Path(target), resume=True)
@@ -276,16 +301,18 @@ def version(args: list[str]) -> None:
 
 def show_help(args: list[str]) -> None:
     """Print the commands, and the groups of the configuration tree and of the user's own."""
-    from fedpriv.help import help_text
+    from fedpriv.settings.help import help_text
 
-    place = [word for flag, word in zip(["", *args], [*args, ""]) if flag in ("--config-dir", "-cd")]
+    place = [
+        word for flag, word in zip(["", *args], [*args, ""]) if flag in ("--config-dir", "-cd")
+    ]
     place += [word.partition("=")[2] for word in args if word.startswith("--config-dir=")]
     print(help_text(Path(place[0]) if place else None), end="")
 
 
 def epsilon(args: list[str]) -> None:
     """Print the epsilon table of the same settings, without data and without training."""
-    from fedpriv.planned import show
+    from fedpriv.runs.epsilon_forecast import show
 
     show(args)
 
@@ -294,10 +321,10 @@ def allocation(args: list[str]) -> None:
     """Print and draw who owns which records in which silo."""
     from rich.console import Console
 
-    from fedpriv.compose import CommandLine, compose_jobs, without_hydra
-    from fedpriv.config import build
     from fedpriv.data.allocation_report import draw, table
-    from fedpriv.help import conf_dir
+    from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
+    from fedpriv.settings.experiment import build
+    from fedpriv.settings.help import conf_dir
 
     console = Console()
     for number, config in enumerate(compose_jobs(CommandLine.parse(args), conf_dir())):
@@ -313,27 +340,29 @@ def allocation(args: list[str]) -> None:
 
 def figure(args: list[str]) -> None:
     """Draw metric and epsilon against the round from finished runs."""
-    from fedpriv.figures.privacy_utility import main as draw
+    from fedpriv.reports.privacy_utility import main as draw
 
     draw(args)
 
 
 def table(args: list[str]) -> None:
-    """Print or write metric and epsilon of finished runs, grouped by configuration without the seed."""
-    from fedpriv.tables.command import main as tabulate
+    """Print or write metric and epsilon of finished runs, grouped by configuration without the
+    seed."""
+    from fedpriv.reports.table_command import main as tabulate
 
     tabulate(args)
 
 
 def reproduce(args: list[str]) -> None:
     """Run the experiments of a paper's figure and draw it."""
-    from fedpriv.figures.reproduce import main as make
+    from fedpriv.papers.reproduce import main as make
 
     make(args)
 
 
 def audit(args: list[str]) -> None:
-    """Attack the settings' own code path: certified and claimed epsilons beside proven lower bounds."""
+    """Attack the settings' own code path: certified and claimed epsilons beside proven lower
+    bounds."""
     from fedpriv.audit.command import main as attack
 
     attack(args)

@@ -1,7 +1,8 @@
 """Mistakes a user can make, told in one line.
 
-Everything that a person can mend by changing a key, a file or a folder is a `FedprivError`; the command line prints its
-text alone and exits with 2. Any other exception is a defect of fedpriv and keeps its traceback.
+Everything that a person can mend by changing a key, a file or a folder is a `FedprivError`; the
+command line prints its text alone and exits with 2. Any other exception is a defect of fedpriv and
+keeps its traceback.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ class SilenceError(AggregationAbortedError):
 
 
 class MisfitError(AggregationAbortedError):
-    """It ended because of something that was said, not because of silence. Perhaps parties do not hold the same keys,
-    since a message of their set-up was altered; so the next query begins with another set-up."""
+    """It ended because of something that was said, not because of silence. Perhaps parties do not
+    hold the same keys, since a message of their set-up was altered; so the next query begins with
+    another set-up."""
 
 
 def require(condition: bool, key: str, value: object, allowed: str) -> None:

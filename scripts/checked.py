@@ -1,14 +1,16 @@
-"""Writes fedpriv/testing/checked.json anew: our classes that add noise inside local training, as they are now.
+"""Writes fedpriv/testing/conformance_records.json anew: our classes that add noise inside local
+training, as they are now.
 
-Run `python -m scripts.checked` after a change to such a class or to one of its bases; a test fails until then.
+Run `python -m scripts.checked` after a change to such a class or to one of its bases; a test fails
+until then.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from fedpriv.checked import SHIPPED, class_name
-from fedpriv.simulation import allocate
+from fedpriv.rounds.conformance_record import SHIPPED, class_name
+from fedpriv.runtime import allocate
 from fedpriv.testing import check_algorithm, experiment
 from fedpriv.testing.worlds import SMALL
 
@@ -20,7 +22,7 @@ def main() -> None:
     for path in sorted(CONF.glob("*.yaml")):
         exp = experiment(*SMALL, f"algo={path.stem}")
         _, _, federation = allocate(exp)
-        if any(not query.enforced for query in exp.algo.queries(1, exp.deployer.deploy(federation))):
+        if any(not query.enforced for query in exp.algo.queries(1, exp.planner.plan(federation))):
             check_algorithm(exp.algo, record=SHIPPED)
             print(f"{class_name(type(exp.algo))} has passed")
 

@@ -1,10 +1,10 @@
-"""The runs behind the measured table of Lowy et al.'s methods: `python -m scripts.measure FOLDER`, then
-`python -m scripts.measured 12=FOLDER/12 25=FOLDER/25`.
+"""The runs behind the measured table of Lowy et al.'s methods: `python -m scripts.measure FOLDER`,
+then `python -m scripts.measured 12=FOLDER/12 25=FOLDER/25`.
 
-For 12 and 25 silos a round (lowy/fig5, fig4), every method with every step size and variant on the first splits, and
-then, for each method, noise and epsilon, the settings with the least training loss on all splits. Runs of a sweep go
-side by side in one process. Started again with the same folder, it goes on where it was: sweeps that are done are left
-alone, others take up their runs.
+For 12 and 25 silos a round (lowy/fig5, fig4), every method with every step size and variant on the
+first splits, and then, for each method, noise and epsilon, the settings with the least training
+loss on all splits. Runs of a sweep go side by side in one process. Started again with the same
+folder, it goes on where it was: sweeps that are done are left alone, others take up their runs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from fedpriv.figures.method_choice import LOCAL, MINIBATCH, SPIDER, Choice, choose
-from fedpriv.figures.runs import find_runs, run_command
+from fedpriv.papers.child_process import run_command
+from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, SPIDER, Choice, choose
+from fedpriv.reports.finished_runs import find_runs
 
 EXPERIMENTS = {12: "lowy/fig5", 25: "lowy/fig4"}
 FIRST, LATER = "0,1", "2,3,4"
@@ -49,7 +50,8 @@ def main(words: list[str]) -> None:
 
 
 def chosen(choices: list[Choice]) -> dict[str, tuple[str, ...]]:
-    """The words of the sweeps that take chosen settings to the other splits, by the names of their folders."""
+    """The words of the sweeps that take chosen settings to the other splits, by the names of their
+    folders."""
     alike: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for choice in choices:
         rate = next(word.partition("=")[2] for word in choice.settings.split() if "_lr=" in word)
@@ -67,8 +69,15 @@ def sweep(name: str, folder: Path, *words: str) -> None:
     """One sweep, unless it is done; a run that diverges fails, and its settings are not chosen."""
     done = folder / "done"
     if not done.exists():
-        usual = (f"experiment={name}", "hydra/launcher=stacked", f"hydra.sweep.dir={folder}", "preset.silo_clip=5")
-        if run_command(*usual, *words) >= 0 and folder.exists():  # else it was killed, or never began
+        usual = (
+            f"experiment={name}",
+            "hydra/launcher=side_by_side",
+            f"hydra.sweep.dir={folder}",
+            "preset.silo_clip=5",
+        )
+        if (
+            run_command(*usual, *words) >= 0 and folder.exists()
+        ):  # else it was killed, or never began
             done.touch()
 
 

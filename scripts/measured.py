@@ -1,8 +1,9 @@
-"""The measured table of Lowy et al.'s methods: `python -m scripts.measured 12=FOLDER 25=FOLDER` writes it anew.
+"""The measured table of Lowy et al.'s methods: `python -m scripts.measured 12=FOLDER 25=FOLDER`
+writes it anew.
 
-Folders hold the runs of lowy/fig5 (12 silos a round) and lowy/fig4 (25), in sub-folders or not. Results go to
-results/lowy_mnist.csv, and what docs/papers/lowy.md and docs/rates.md say of them is printed; tests fail until
-they say it.
+Folders hold the runs of lowy/fig5 (12 silos a round) and lowy/fig4 (25), in sub-folders or not.
+Results go to results/lowy_mnist.csv, and what docs/papers/lowy.md and docs/rates.md say of them is
+printed; tests fail until they say it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,18 @@ from pathlib import Path
 
 import numpy as np
 
-from fedpriv.figures.method_choice import COLUMNS, LOCAL, MINIBATCH, SPIDER, Choice, Gain, choose, gains
-from fedpriv.figures.runs import find_runs
-from fedpriv.figures.tables import write_table
+from fedpriv.papers.lowy.method_choice import (
+    COLUMNS,
+    LOCAL,
+    MINIBATCH,
+    SPIDER,
+    Choice,
+    Gain,
+    choose,
+    gains,
+)
+from fedpriv.reports.finished_runs import find_runs
+from fedpriv.reports.number_table import write_table
 
 TABLE = Path(__file__).parents[1] / "results" / "lowy_mnist.csv"
 NOISES = {"certified": "the certificate", "paper": "the paper"}
@@ -47,18 +57,29 @@ def read(path: Path = TABLE) -> Measured:
 
 
 def page(measured: Measured) -> str:
-    """Errors in per cent, a row for each silos, noise and method, and sentences about their order."""
-    private = {silos: [c for c in choices if c.calibration in NOISES] for silos, choices in measured.items()}
+    """Errors in per cent, a row for each silos, noise and method, and sentences about their
+    order.
+    """
+    private = {
+        silos: [c for c in choices if c.calibration in NOISES]
+        for silos, choices in measured.items()
+    }
     epsilons = sorted({c.epsilon for choices in private.values() for c in choices})
     lines = [
-        "| silos a round | noise by | method | " + " | ".join(f"{epsilon:g}" for epsilon in epsilons) + " |",
+        "| silos a round | noise by | method | "
+        + " | ".join(f"{epsilon:g}" for epsilon in epsilons)
+        + " |",
         "| --- " * (3 + len(epsilons)) + "|",
     ]
     sentences = []
     for silos, choices in private.items():
         for calibration, who in NOISES.items():
             for method in SHOWN:
-                here = {c.epsilon: c for c in choices if (c.calibration, c.method) == (calibration, method)}
+                here = {
+                    c.epsilon: c
+                    for c in choices
+                    if (c.calibration, c.method) == (calibration, method)
+                }
                 if here:
                     cells = (_cell(here.get(epsilon)) for epsilon in epsilons)
                     lines.append(f"| {silos} | {who} | {method} | {' | '.join(cells)} |")
@@ -67,9 +88,13 @@ def page(measured: Measured) -> str:
 
 
 def rates(measured: Measured) -> str:
-    """A row for each silos and method: the power of epsilon that the squared gradient mapping falls with, by least
-    squares over all epsilons at equal certificates, and the silos' measured heterogeneity."""
-    lines = ["| silos a round | method | measured power of epsilon | measured upsilon |", "| --- | --- | --- | --- |"]
+    """A row for each silos and method: the power of epsilon that the squared gradient mapping falls
+    with, by least squares over all epsilons at equal certificates, and the silos' measured
+    heterogeneity."""
+    lines = [
+        "| silos a round | method | measured power of epsilon | measured upsilon |",
+        "| --- | --- | --- | --- |",
+    ]
     for silos, choices in measured.items():
         for method in SHOWN:
             here = [c for c in choices if (c.calibration, c.method) == ("certified", method)]
@@ -77,7 +102,10 @@ def rates(measured: Measured) -> str:
                 logs = np.log([(c.epsilon, c.mapping) for c in here])
                 power = 2 * np.polyfit(logs[:, 0], logs[:, 1], 1)[0]
                 upsilon = [c.heterogeneity for c in here]
-                lines.append(f"| {silos} | {method} | {power:.2f} | {min(upsilon):.2g} to {max(upsilon):.2g} |")
+                lines.append(
+                    f"| {silos} | {method} | {power:.2f} | {min(upsilon):.2g} to "
+                    f"{max(upsilon):.2g} |"
+                )
     return "\n".join(lines)
 
 
@@ -90,7 +118,8 @@ def _order(gain: Gain) -> str:
     side = "below" if gain.percent >= 0 else "above"
     lost = ", ".join(f"{epsilon:g}" for epsilon in gain.lost) or "none"
     return (
-        f"{NOISES[gain.calibration]}: SPIDER's error is {abs(gain.percent):.1f} % {side} {gain.over}'s on average; "
+        f"{NOISES[gain.calibration]}: SPIDER's error is {abs(gain.percent):.1f} % {side} "
+        f"{gain.over}'s on average; "
         f"{gain.over} wins at epsilon: {lost}."
     )
 

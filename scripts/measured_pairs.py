@@ -1,7 +1,8 @@
-"""One method beside another at full length: `python -m scripts.measured_pairs uldp_fl_fig6=FOLDER` writes its table.
+"""One method beside another at full length: `python -m scripts.measured_pairs uldp_fl_fig6=FOLDER`
+writes its table.
 
-Folders hold the runs of the figure's experiment, in sub-folders or not. Results go to results/<name>.csv; what verdicts
-say of them is printed, and a test fails until they say it.
+Folders hold the runs of the figure's experiment, in sub-folders or not. Results go to
+results/<name>.csv; what verdicts say of them is printed, and a test fails until they say it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.figures.error_tradeoff import CALIBRATIONS
-from fedpriv.figures.reproduce import silos, users
-from fedpriv.figures.runs import Run, deviation, find_runs
-from fedpriv.figures.tables import write_table
-from fedpriv.tables.compare import holm, paired
+from fedpriv.papers.lowy.error_tradeoff import CALIBRATIONS
+from fedpriv.papers.reproduce import silos, users
+from fedpriv.reports.compare import holm, paired
+from fedpriv.reports.finished_runs import Run, find_runs
+from fedpriv.reports.number_table import write_table
+from fedpriv.reports.summary import deviation
 
 RESULTS = Path(__file__).parents[1] / "results"
 COLUMNS = ("cell", "round", "method", "seeds", "mean", "deviation", "difference", "p", "holm")
@@ -28,8 +30,8 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Pairs:
-    """metric: of the runs' metrics. against: the method that every other one is compared with, on the same seeds.
-    rounds: when. cell: what a run's setting is, beside method and seed."""
+    """metric: of the runs' metrics. against: the method that every other one is compared with, on
+    the same seeds. rounds: when. cell: what a run's setting is, beside method and seed."""
 
     metric: str
     against: str
@@ -60,8 +62,8 @@ def main(words: Sequence[str]) -> None:
 
 
 def rows(pairs: Pairs, runs: Sequence[Run]) -> list[tuple[Any, ...]]:
-    """A row of `COLUMNS` for each cell, round and method. difference, p: from the one that all are compared with, by a
-    paired t-test; holm: corrected for all of the table's."""
+    """A row of `COLUMNS` for each cell, round and method. difference, p: from the one that all are
+    compared with, by a paired t-test; holm: corrected for all of the table's."""
     cells: dict[str, dict[str, dict[int, Run]]] = {}
     for run in runs:
         cells.setdefault(pairs.cell(run.config), {}).setdefault(run.label, {})[run.seed] = run
@@ -77,7 +79,10 @@ def rows(pairs: Pairs, runs: Sequence[Run]) -> list[tuple[Any, ...]]:
                 told = [*own.values()]
                 found.append((cell, round, name, n, np.mean(told), deviation(told), difference, p))
     corrected = holm([row[-1] for row in found])
-    return [(*row[:4], *(f"{number:.6g}" for number in (*row[4:], value))) for row, value in zip(found, corrected)]
+    return [
+        (*row[:4], *(f"{number:.6g}" for number in (*row[4:], value)))
+        for row, value in zip(found, corrected)
+    ]
 
 
 def _at(run: Run, metric: str, round: int) -> float:
@@ -92,7 +97,8 @@ def read(name: str) -> list[Row]:
 
 def sentences(name: str) -> list[str]:
     """What a table comes to, a sentence for each round and method."""
-    pairs, table = TABLES[name], read(name)
+    pairs = TABLES[name]
+    table = read(name)
     told = []
     for round in pairs.rounds:
         for method in sorted({row["method"] for row in table} - {pairs.against}):
@@ -101,7 +107,8 @@ def sentences(name: str) -> list[str]:
             resolved = sum(float(row["holm"]) < LEVEL for row in here)
             what = pairs.metric.replace("_", " ")
             told.append(
-                f"after {round} rounds {method}'s {what} is {ends[0]} to {ends[1]} from {pairs.against}'s, beyond "
+                f"after {round} rounds {method}'s {what} is {ends[0]} to {ends[1]} from "
+                f"{pairs.against}'s, beyond "
                 f"chance in {resolved} of {len(here)} settings"
             )
     return told

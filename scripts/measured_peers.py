@@ -1,7 +1,9 @@
-"""The measured table of SecureD-FL beside its yardsticks: `python -m scripts.measured_peers FOLDER ...` writes it anew.
+"""The measured table of SecureD-FL beside its yardsticks: `python -m scripts.measured_peers FOLDER
+...` writes it anew.
 
-Folders hold runs of secured_fl/fig3_femnist and secured_fl/fig3_shakespeare, in sub-folders or not. Results go to
-results/secured_fl.csv, and what docs/papers/secured_fl.md says of them is printed; a test fails until it says it.
+Folders hold runs of secured_fl/fig3_femnist and secured_fl/fig3_shakespeare, in sub-folders or not.
+Results go to results/secured_fl.csv, and what docs/papers/secured_fl.md says of them is printed; a
+test fails until it says it.
 """
 
 from __future__ import annotations
@@ -10,12 +12,14 @@ import csv
 import sys
 from pathlib import Path
 
-from fedpriv.figures.peer_accuracy import COLUMNS, rows
-from fedpriv.figures.runs import find_runs
-from fedpriv.figures.tables import write_table
+from fedpriv.papers.secured_fl.peer_accuracy import COLUMNS, rows
+from fedpriv.reports.finished_runs import find_runs
+from fedpriv.reports.number_table import write_table
 
 TABLE = Path(__file__).parents[1] / "results" / "secured_fl.csv"
-FEDAVG, LOCAL, PEERS = "FedAvg", "Local-only", "SecureD-FL"
+FEDAVG = "FedAvg"
+LOCAL = "Local-only"
+PEERS = "SecureD-FL"
 WITHIN = 0.5
 """Points of accuracy that SecureD-FL may be below FedAvg."""
 
@@ -37,7 +41,10 @@ def read(path: Path = TABLE) -> list[Row]:
 
 def page(table: list[Row]) -> str:
     """Accuracies in per cent, a row for each task and method, and a sentence for each task."""
-    lines = ["| records | peers | method | rounds | seeds | last round | best round |", "| --- " * 7 + "|"]
+    lines = [
+        "| records | peers | method | rounds | seeds | last round | best round |",
+        "| --- " * 7 + "|",
+    ]
     tasks: dict[tuple[str, str], dict[str, Row]] = {}
     for row in table:
         last, best = (_cell(row, key) for key in ("last", "best"))
@@ -48,15 +55,22 @@ def page(table: list[Row]) -> str:
 
 
 def _sentence(data: str, peers: str, methods: dict[str, Row]) -> str:
-    """How far the kinds of SecureD-FL are from FedAvg in the last round, and who is above Local-only."""
+    """How far the kinds of SecureD-FL are from FedAvg in the last round, and who is above
+    Local-only."""
     last = {method: _points(row, "last") for method, row in methods.items()}
     said = []
     for method in (name for name in last if name.startswith(PEERS)):
         gap = last[method] - last[FEDAVG]
         reach = "within" if gap >= -WITHIN else "not within"
-        said.append(f"{method} is {abs(gap):.2f} points {'above' if gap >= 0 else 'below'} FedAvg ({reach} {WITHIN:g})")
+        said.append(
+            f"{method} is {abs(gap):.2f} points {'above' if gap >= 0 else 'below'} FedAvg "
+            f"({reach} {WITHIN:g})"
+        )
     above = [method for method in last if method != LOCAL and last[method] > last[LOCAL]]
-    return f"- {data}, {peers} peers: {'; '.join(said)}; above Local-only: {', '.join(above) or 'none'}."
+    return (
+        f"- {data}, {peers} peers: {'; '.join(said)}; above Local-only: "
+        f"{', '.join(above) or 'none'}."
+    )
 
 
 def _cell(row: Row, key: str) -> str:

@@ -1,9 +1,9 @@
-"""The study's measured tables: `python -m scripts.measured_study breast_cancer=FOLDER creditcard=FOLDER` writes them
-anew, from the study.csv that `fedpriv reproduce study/... --profile paper` leaves in each folder; data that are not
-named keep theirs.
+"""The study's measured tables: `python -m scripts.measured_study breast_cancer=FOLDER
+creditcard=FOLDER` writes them anew, from the study.csv that `fedpriv reproduce study/... --profile
+paper` leaves in each folder; data that are not named keep theirs.
 
-Results go to results/study.csv, and what docs/study.md and the verdicts say of them is printed; tests
-fail until they say it.
+Results go to results/study.csv, and what docs/study.md and the verdicts say of them is printed;
+tests fail until they say it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedpriv.figures.study_methods import RECORD, USER
-from fedpriv.figures.study_orders import orders
-from fedpriv.figures.study_table import (
+from fedpriv.papers.study.methods import RECORD, USER
+from fedpriv.papers.study.orders import orders
+from fedpriv.papers.study.table import (
     COLUMNS,
     REFERENCES,
     Beside,
@@ -28,7 +28,7 @@ from fedpriv.figures.study_table import (
     read,
     yardsticks,
 )
-from fedpriv.figures.tables import write_table
+from fedpriv.reports.number_table import write_table
 
 TABLE = Path(__file__).parents[1] / "results" / "study.csv"
 Measured = dict[str, list[Row]]
@@ -38,10 +38,16 @@ Measured = dict[str, list[Row]]
 def main(words: list[str]) -> None:
     """Write the table of the folders that the words name."""
     folders = {data: Path(folder) for data, folder in (word.split("=", 1) for word in words)}
-    measured = (table() if TABLE.exists() else {}) | {data: read(one / "study.csv") for data, one in folders.items()}
+    measured = (table() if TABLE.exists() else {}) | {
+        data: read(one / "study.csv") for data, one in folders.items()
+    }
     rows = ([data, *cells(row)] for data, rows in measured.items() for row in rows)
     write_table(TABLE, ("data", *COLUMNS), rows)
-    print(page(table()), *(f"study/{data}: {found(rows)}" for data, rows in table().items()), sep="\n\n")
+    print(
+        page(table()),
+        *(f"study/{data}: {found(rows)}" for data, rows in table().items()),
+        sep="\n\n",
+    )
 
 
 def table(path: Path = TABLE) -> Measured:
@@ -67,17 +73,26 @@ def page(measured: Measured) -> str:
 def errors(rows: Sequence[Row], unit: str) -> str:
     """Test errors in per cent, a row a method, a column an epsilon."""
     known = epsilons(rows)
-    by_epsilon = {epsilon: {one.row.method: one for one in compared(rows, unit, epsilon)} for epsilon in known}
+    by_epsilon = {
+        epsilon: {one.row.method: one for one in compared(rows, unit, epsilon)} for epsilon in known
+    }
     lines = [
-        f"| method | paper | its unit | {' | '.join(f'epsilon {epsilon:g}' for epsilon in known)} |",
+        "| method | paper | its unit | "
+        f"{' | '.join(f'epsilon {epsilon:g}' for epsilon in known)} |",
         "| --- " * (3 + len(known)) + "|",
     ]
     for first in by_epsilon[known[-1]].values():
         shown = (_cell(by_epsilon[epsilon].get(first.row.method)) for epsilon in known)
-        lines.append(f"| {first.row.method} | {first.row.paper} | {first.row.protects} | {' | '.join(shown)} |")
+        lines.append(
+            f"| {first.row.method} | {first.row.paper} | {first.row.protects} | "
+            f"{' | '.join(shown)} |"
+        )
     for free in yardsticks(rows):
         cell = f"{100 * free.mean:.1f} ± {100 * free.deviation:.1f}"
-        lines.append(f"| {free.method} | {free.paper} | none, not private | {' | '.join([cell] * len(known))} |")
+        lines.append(
+            f"| {free.method} | {free.paper} | none, not private | "
+            f"{' | '.join([cell] * len(known))} |"
+        )
     return "\n".join(lines)
 
 
@@ -111,22 +126,26 @@ def _p(one: Beside) -> str:
 
 
 def reported(rows: Sequence[Row]) -> str:
-    """What the papers say of the order of methods: mean errors of both in per cent, and whether it holds."""
+    """What the papers say of the order of methods: mean errors of both in per cent, and whether it
+    holds."""
     known = epsilons(rows)
     lines = [
-        f"| paper | unit | is said to err less | than | {' | '.join(f'epsilon {epsilon:g}' for epsilon in known)} |",
+        "| paper | unit | is said to err less | than | "
+        f"{' | '.join(f'epsilon {epsilon:g}' for epsilon in known)} |",
         "| --- " * (4 + len(known)) + "|",
     ]
     cells_of: dict[tuple[str, ...], list[str]] = {}
     for one in orders(rows):
         errors = " and ".join(f"{100 * error:.1f}" for error in one.errors)
-        cells_of.setdefault((one.paper, one.unit, one.first, one.second), []).append(f"{errors}: {one.verdict}")
+        cells_of.setdefault((one.paper, one.unit, one.first, one.second), []).append(
+            f"{errors}: {one.verdict}"
+        )
     lines += [f"| {' | '.join((*who, *told))} |" for who, told in cells_of.items()]
     return "\n".join(lines)
 
 
 def found(rows: Sequence[Row]) -> str:
-    """The same in a sentence, for fedpriv/figures/verdicts.yaml; errors in per cent."""
+    """The same in a sentence, for fedpriv/papers/verdicts.yaml; errors in per cent."""
     parts = []
     for verdict in ("refuted", "confirmed"):
         told = [
@@ -140,11 +159,14 @@ def found(rows: Sequence[Row]) -> str:
 
 
 def costs(rows: Sequence[Row]) -> str:
-    """At the middle epsilon of a user and of a record: the server's epsilon, and the paper's word."""
+    """At the middle epsilon of a user and of a record: the server's epsilon, and the paper's
+    word.
+    """
     known = epsilons(rows)
     shown = known[len(known) // 2]
     head = (
-        f"| method | unit | certified, released model | certified, server | claimed | records | settings at {shown:g} |"
+        "| method | unit | certified, released model | certified, server | claimed | records | "
+        f"settings at {shown:g} |"
     )
     lines = [head, "| --- " * 7 + "|"]
     for r in rows:

@@ -1,7 +1,9 @@
-"""Writes docs/reference/configuration.md: every key of every config group, from its class and its yaml.
+"""Writes docs/reference/configuration.md: every key of every config group, from its class and its
+yaml.
 
-Run `python -m scripts.reference` after a change to a component's arguments, defaults or docstring; a test fails until
-then. What a key means is the comment beside it in the yaml, else what the docstring of its class says of it.
+Run `python -m scripts.reference` after a change to a component's arguments, defaults or docstring;
+a test fails until then. What a key means is the comment beside it in the yaml, else what the
+docstring of its class says of it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from fedpriv.config import GROUPS, Preset, RunOptions
+from fedpriv.settings.experiment import GROUPS, Preset, RunOptions
 
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"
@@ -23,9 +25,10 @@ PAGE = ROOT / "docs" / "reference" / "configuration.md"
 HEAD = """\
 # Configuration
 
-Written by `python -m scripts.reference` from the classes and `conf/`; a test says whether it is current. Keys are
-typed as `group.key=value`, as in `algo.clip=0.5`; those without a group as they are, as in `rounds=50`. A default such
-as `preset.clip` is the data set's, see [below](#presets). `fedpriv --cfg job` prints what a command comes to.
+Written by `python -m scripts.reference` from the classes and `conf/`; a test says whether it is
+current. Keys are typed as `group.key=value`, as in `algo.clip=0.5`; those without a group as they
+are, as in `rounds=50`. A default such as `preset.clip` is the data set's, see [below](#presets).
+`fedpriv --cfg job` prints what a command comes to.
 """
 TABLE = ["| key | default | type | meaning |", "| --- | --- | --- | --- |"]
 Values = dict[str, Any]
@@ -41,23 +44,33 @@ def page() -> str:
     parts = [HEAD, "## Without a group\n", *_options(), "\n## Presets\n", *_presets()]
     for group in GROUPS:
         parts += [f"\n## {group}\n", *_group(group)]
-    parts += ["\n## experiment\n", "Overrides and a sweep; `fedpriv reproduce` runs and draws them.\n", *_experiments()]
+    parts += [
+        "\n## experiment\n",
+        "Overrides and a sweep; `fedpriv reproduce` runs and draws them.\n",
+        *_experiments(),
+    ]
     return "\n".join(line.rstrip() for part in parts for line in part.split("\n")) + "\n"
 
 
 def _options() -> Iterator[str]:
     file = CONF / "config.yaml"
-    values, told = yaml.safe_load(file.read_text()), _comments(file)
+    values = yaml.safe_load(file.read_text())
+    told = _comments(file)
     yield from TABLE
     for field in fields(RunOptions):
         yield _row(field, values[field.name], told.get(field.name, ""))
 
 
 def _presets() -> Iterator[str]:
-    """One row a data set; the first one is what a data set without a preset of its own begins with."""
+    """One row a data set; the first one is what a data set without a preset of its own begins
+    with.
+    """
     names = [field.name for field in fields(Preset)]
     general = yaml.safe_load((CONF / "config.yaml").read_text())
-    yield "A data set's usual settings, which algorithms and allocators read. `silo_` stands before those of methods"
+    yield (
+        "A data set's usual settings, which algorithms and allocators read. "
+        "`silo_` stands before those of methods"
+    )
     yield "that train on a whole silo.\n"
     yield f"| data | rounds | {' | '.join(names)} |"
     yield f"| --- {'| --- ' * (len(names) + 1)}|"
@@ -73,8 +86,14 @@ def _group(group: str) -> Iterator[str]:
     for file in sorted((CONF / group).glob("*.yaml")):
         values = yaml.safe_load(file.read_text())
         component = values.get(group, values) if group == "data" else values
-        bases = [base for base in values.get("defaults", []) if isinstance(base, str) and base != "_self_"]
-        own = {key: value for key, value in component.items() if key not in ("_target_", "defaults")}
+        bases = [
+            base
+            for base in values.get("defaults", [])
+            if isinstance(base, str) and base != "_self_"
+        ]
+        own = {
+            key: value for key, value in component.items() if key not in ("_target_", "defaults")
+        }
         yield f"### {group}={file.stem}\n"
         target = component.get("_target_") or _loaded(CONF / group / f"{bases[0]}.yaml")["_target_"]
         cls = _class(target)
@@ -83,10 +102,17 @@ def _group(group: str) -> Iterator[str]:
         if bases:
             yield f"As `{group}={bases[0]}`{', but:' if own else '.'}\n"
         if own:
-            told = _inherited(own) | (_comments(CONF / group / f"{bases[0]}.yaml") if bases else {}) | _comments(file)
+            told = (
+                _inherited(own)
+                | (_comments(CONF / group / f"{bases[0]}.yaml") if bases else {})
+                | _comments(file)
+            )
             known = {field.name: field for field in fields(cls)}
             yield from TABLE
-            yield from (_row(known[key], value, told.get(key) or _told(cls, key)) for key, value in own.items())
+            yield from (
+                _row(known[key], value, told.get(key) or _told(cls, key))
+                for key, value in own.items()
+            )
             yield ""
 
 
@@ -94,9 +120,14 @@ def _experiments() -> Iterator[str]:
     yield "| name | what it is |"
     yield "| --- | --- |"
     for file in sorted((CONF / "experiment").rglob("*.yaml")):
-        lines = [line[2:] for line in file.read_text().splitlines() if line.startswith("# ") and "@" not in line]
+        lines = [
+            line[2:]
+            for line in file.read_text().splitlines()
+            if line.startswith("# ") and "@" not in line
+        ]
         text = " ".join(line for line in lines if not line.startswith("fedpriv reproduce"))
-        yield f"| `{file.relative_to(CONF / 'experiment').with_suffix('').as_posix()}` | {_cell(_first(text))} |"
+        name = file.relative_to(CONF / "experiment").with_suffix("").as_posix()
+        yield f"| `{name}` | {_cell(_first(text))} |"
 
 
 def _loaded(file: Path) -> Values:
@@ -125,8 +156,14 @@ def _row(field: Field[Any], default: object, meaning: str) -> str:
 def _default(value: object) -> str:
     """As somebody would type it; an interpolation by the key that it takes."""
     if isinstance(value, str):
-        return "`" + re.sub(r"\$\{(?:oc\.env:(\w+),null|\.?([\w.]+))\}", lambda m: m[1] or m[2], value) + "`"
-    return f"`{'null' if value is None else str(value).lower() if isinstance(value, bool) else value}`"
+        return (
+            "`"
+            + re.sub(r"\$\{(?:oc\.env:(\w+),null|\.?([\w.]+))\}", lambda m: m[1] or m[2], value)
+            + "`"
+        )
+    return (
+        f"`{'null' if value is None else str(value).lower() if isinstance(value, bool) else value}`"
+    )
 
 
 def _comments(file: Path) -> dict[str, str]:
@@ -138,7 +175,9 @@ def _comments(file: Path) -> dict[str, str]:
 def _inherited(values: Values) -> dict[str, str]:
     """What keys mean whose default is another key's value: the same as that one."""
     general = _comments(CONF / "config.yaml")
-    shared = {f"${{preset.{key}}}": text for key, text in general.items()} | {"${rounds}": general["rounds"]}
+    shared = {f"${{preset.{key}}}": text for key, text in general.items()} | {
+        "${rounds}": general["rounds"]
+    }
     shared["${accountant.delta}"] = _comments(CONF / "accountant" / "rdp.yaml")["delta"]
     return {key: shared[str(value)] for key, value in values.items() if str(value) in shared}
 
@@ -146,9 +185,12 @@ def _inherited(values: Values) -> dict[str, str]:
 def _told(cls: type[Any], key: str) -> str:
     """What a docstring says after `key:`, also where several keys stand before the colon."""
     names = r"(?:\w+, )*"
-    begin, end = rf"(?:^|[.\n]\s*){names}{key}(?:, \w+)*: ", rf"(?=\.\s+{names}\w+: |\n\n|\Z)"
+    begin = rf"(?:^|[.\n]\s*){names}{key}(?:, \w+)*: "
+    end = rf"(?=\.\s+{names}\w+: |\n\n|\Z)"
     for base in cls.__mro__:
-        found = re.search(f"{begin}(.+?){end}", inspect.cleandoc(base.__dict__.get("__doc__") or ""), re.DOTALL)
+        found = re.search(
+            f"{begin}(.+?){end}", inspect.cleandoc(base.__dict__.get("__doc__") or ""), re.DOTALL
+        )
         if found:
             return " ".join(found[1].split()).rstrip(".")
     return ""

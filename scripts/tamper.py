@@ -18,41 +18,50 @@ from fedpriv.testing.tamper import BAD, OUTSIDE, UNNAMED, tamper
 
 HEAD = """# Tampered messages
 
-Every type of message of every aggregation, met by every kind of fault, in so many trials a cell as each table says. One
-trial: a set-up and three rounds, in which one letter of the set-up, or of round 2, is tampered with on its way. Made by
-`python -m scripts.tamper --page docs/trust/tamper.md`.
+Every type of message of every aggregation, met by every kind of fault, in so many trials a cell
+as each table says. One trial: a set-up and three rounds, in which one letter of the set-up, or of
+round 2, is tampered with on its way. Made by `python -m scripts.tamper --page
+docs/trust/tamper.md`.
 
-**Faults.** bit flip: anywhere in the message, stamp and signature included. forgery: a bit of the content, by somebody
-who makes anew whatever takes no key (a checksum, but no signature). truncation: the end is missing. retype: one part
-has another type. earlier round, other session: the corresponding letter from there comes instead. swap: with another
-sender's letter to the same receiver or, where one party sends to many, with another receiver's. duplicate: it comes
-again a step later. drop: it never comes. late: it comes one to three steps late.
+**Faults.** bit flip: anywhere in the message, stamp and signature included. forgery: a bit of the
+content, by somebody who makes anew whatever takes no key (a checksum, but no signature).
+truncation: the end is missing. retype: one part has another type. earlier round, other session:
+the corresponding letter from there comes instead. swap: with another sender's letter to the same
+receiver or, where one party sends to many, with another receiver's. duplicate: it comes again a
+step later. drop: it never comes. late: it comes one to three steps late.
 
 **Outcomes.** A number says in how many trials, where they differ.
 
-- *detected*: one exchange ended without a sum, with the name of a party that the message came from or did not come
-  from; the rounds after it were as they should be.
-- *nobody named*: the same, but the sum alone shows that a message was wrong, and it cannot show whose: under masks, or
-  an encryption whose key only opens the sum, a single message is uniformly random whatever is in it.
-- *harmless*: every sum that was learned is, to the bit, that of an undisturbed life with the same silos, and nobody
-  noticed. It must be so. A *duplicate* carries the stamp of a phase that is over and is left aside
-  (`fedpriv.parties.post`). A *late* letter arrives while its receiver still waits, since nobody gives up before the
-  network is silent; or it is left aside too. What is *dropped*, or left aside since its stamp is that of another phase,
-  round or session, is missing: where only one letter of its kind is (`secagg` needs a threshold), the sum does without
-  its sender, and is right for the silos that it says it covers; or the letter tells its receiver nothing that it needs.
-  A *forged* bit on which nothing depends changes nothing: rounding takes it away, or it lies in an offer that is not
-  chosen.
-- *outside*: of the trust text. The sum is wrong, unseen; the forged message is one that nobody signs, and the trust
-  text of that aggregation says that its channels must be authentic (TLS), or that verification keys handed out at the
-  set-up must be genuine. `fedpriv epsilon` and every certificate name that assumption.
-- **silent**: the sum is wrong, unseen, against the trust text. **lasting**: more than one exchange was lost.
-  **crash**: anything but a declared abort. None of them may occur.
+- *detected*: one exchange ended without a sum, with the name of a party that the message came
+  from or did not come from; the rounds after it were as they should be.
+- *nobody named*: the same, but the sum alone shows that a message was wrong, and it cannot show
+  whose: under masks, or an encryption whose key only opens the sum, a single message is uniformly
+  random whatever is in it.
+- *harmless*: every sum that was learned is, to the bit, that of an undisturbed life with the same
+  silos, and nobody noticed. It must be so. A *duplicate* carries the stamp of a phase that is
+  over and is left aside (`fedpriv.parties.post`). A *late* letter arrives while its receiver
+  still waits, since nobody gives up before the network is silent; or it is left aside too. What
+  is *dropped*, or left aside since its stamp is that of another phase, round or session, is
+  missing: where only one letter of its kind is (`secagg` needs a threshold), the sum does without
+  its sender, and is right for the silos that it says it covers; or the letter tells its receiver
+  nothing that it needs. A *forged* bit on which nothing depends changes nothing: rounding takes
+  it away, or it lies in an offer that is not chosen.
+- *outside*: of the trust text. The sum is wrong, unseen; the forged message is one that nobody
+  signs, and the trust text of that aggregation says that its channels must be authentic (TLS), or
+  that verification keys handed out at the set-up must be genuine. `fedpriv epsilon` and every
+  certificate name that assumption.
+- **silent**: the sum is wrong, unseen, against the trust text. **lasting**: more than one
+  exchange was lost. **crash**: anything but a declared abort. None of them may occur.
 """
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("worlds", nargs="*", default=list(WORLDS), metavar="world", help=", ".join(WORLDS))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "worlds", nargs="*", default=list(WORLDS), metavar="world", help=", ".join(WORLDS)
+    )
     parser.add_argument("--page", type=Path)
     parser.add_argument("--trials", type=int, default=20)
     options = parser.parse_args()
@@ -72,7 +81,9 @@ def main() -> None:
 def page(path: Path, name: str, table: str) -> str:
     """The page at `path` with another table for this world."""
     old = path.read_text() if path.exists() else ""
-    tables = dict(re.findall(r"<!-- (\w+) -->\n(.*?)(?=\n<!-- |\Z)", old, re.DOTALL)) | {name: table}
+    tables = dict(re.findall(r"<!-- (\w+) -->\n(.*?)(?=\n<!-- |\Z)", old, re.DOTALL)) | {
+        name: table
+    }
     parts = [f"<!-- {world} -->\n{tables[world].strip()}\n" for world in WORLDS if world in tables]
     return "\n".join([HEAD, *parts])
 

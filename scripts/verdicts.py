@@ -1,7 +1,7 @@
 """Write the tables of verdicts and papers into the pages: `python -m scripts.verdicts`.
 
-Tables stand between `<!-- verdicts: paper -->` and `<!-- /verdicts -->` on a paper's page and on the study's, and
-between `<!-- papers -->` and `<!-- /papers -->` in README.md.
+Tables stand between `<!-- verdicts: paper -->` and `<!-- /verdicts -->` on a paper's page and on
+the study's, and between `<!-- papers -->` and `<!-- /papers -->` in README.md.
 """
 
 from __future__ import annotations
@@ -9,25 +9,31 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fedpriv.figures.verdicts import counted, table
+from fedpriv.papers.verdicts import counted, table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPERS = {
     "uldp_fl": (
         "Uldp-FL",
         "(Kato et al., PVLDB 2024)",
-        "`fedavg` `uldp_naive` `uldp_group` `uldp_sgd` `uldp_avg` `uldp_avg_w`, `aggregation=private_weighting`",
+        "`fedavg` `uldp_naive` `uldp_group` `uldp_sgd` `uldp_avg` `uldp_avg_w`, "
+        "`aggregation=private_weighting`",
     ),
     "hu": (
         "Concentrated Differentially Private and Utility Preserving FL",
         "(Hu, Guo, Gong)",
         "`cdp_fedavg` `dp_sgd`, `aggregation=masked`",
     ),
-    "huang": ("A Federated Algorithm for Privacy-Preserving ERM", "(Huang)", "`dp_erm`, `aggregation=secagg`"),
+    "huang": (
+        "A Federated Algorithm for Privacy-Preserving ERM",
+        "(Huang)",
+        "`dp_erm`, `aggregation=secagg`",
+    ),
     "lowy": (
         "Private Non-Convex FL Without a Trusted Server",
         "(Lowy, Ghafelebashi, Razaviyayn, AISTATS 2023)",
-        "`prox_sgd` `prox_svrg` `prox_pl_svrg` `spider` `minibatch_sgd` `local_sgd`, `aggregation=shuffle`",
+        "`prox_sgd` `prox_svrg` `prox_pl_svrg` `spider` `minibatch_sgd` `local_sgd`, "
+        "`aggregation=shuffle`",
     ),
     "secured_fl": (
         "SecureD-FL",
@@ -44,13 +50,17 @@ def papers() -> str:
     """README's table."""
     lines = ["| paper | methods | figures here |", "| --- | --- | --- |"]
     for name, (title, authors, methods) in PAPERS.items():
-        lines.append(f"| [{title}](docs/papers/{name}.md) {authors} | {methods} | {counted(name)} |")
+        lines.append(
+            f"| [{title}](docs/papers/{name}.md) {authors} | {methods} | {counted(name)} |"
+        )
     return "\n".join(lines)
 
 
 def pages() -> dict[Path, str]:
     """Every page with a table, as it should be."""
-    found = {ROOT / "README.md": _between((ROOT / "README.md").read_text(), "papers", "papers", papers())}
+    found = {
+        ROOT / "README.md": _between((ROOT / "README.md").read_text(), "papers", "papers", papers())
+    }
     places = {name: ROOT / "docs" / "papers" / f"{name}.md" for name in PAPERS}
     for name, path in (places | {STUDY: ROOT / "docs" / "study.md"}).items():
         found[path] = _between(path.read_text(), f"verdicts: {name}", "verdicts", table(name))

@@ -29,8 +29,8 @@ class Done:
 
 
 def run(*words: str, cwd: Path) -> Done:
-    """`fedpriv words` in folder `cwd`, without the seconds that a new interpreter takes to load torch. A defect, which
-    a shell would see as exit code 1, is raised."""
+    """`fedpriv words` in folder `cwd`, without the seconds that a new interpreter takes to load
+    torch. A defect, which a shell would see as exit code 1, is raised."""
     out, err = io.StringIO(), io.StringIO()
     code: object = None
     with _as_if_alone(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -51,7 +51,8 @@ def run_child(*words: str, cwd: Path, env: dict[str, str] | None = None) -> Done
 
 @contextlib.contextmanager
 def _as_if_alone(cwd: Path) -> Iterator[None]:
-    """What a command leaves behind in its process, put back: Hydra's singletons, sys.argv, the environment, logging."""
+    """What a command leaves behind in its process, put back: Hydra's singletons, sys.argv, the
+    environment, logging."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     argv, environment = patch.object(sys, "argv", ["fedpriv"]), patch.dict(os.environ)

@@ -1,6 +1,8 @@
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # several workers share the machine, and small kernels wait for threads
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # several workers share the machine, and small kernels wait for threads
 
 import os
 import sys
@@ -11,10 +13,12 @@ from absl import logging as absl_logging
 from hypothesis import settings
 from small_data import write_all
 
-# Whoever configures logging closes every handler, and this one its stream unless that is a standard one: not pytest's.
+# Whoever configures logging closes every handler, and this one its stream unless that is a standard
+# one: not pytest's.
 absl_logging.get_absl_handler().python_handler.stream = sys.__stderr__
 
-# Machines are noisy: a slow example is no failure. CI repeats the same examples; a developer's run looks for new ones.
+# Machines are noisy: a slow example is no failure. CI repeats the same examples; a developer's run
+# looks for new ones.
 settings.register_profile("fedpriv", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("fedpriv")
 

@@ -1,4 +1,5 @@
-"""A small world for DP-ERM: silos with two classes, a bounded linear model, and rounds without a run folder."""
+"""A small world for DP-ERM: silos with two classes, a bounded linear model, and rounds without a
+run folder."""
 
 from __future__ import annotations
 
@@ -11,16 +12,16 @@ from fedpriv.accountants.pld import Pld
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.algorithms.dp_erm import DpErm
-from fedpriv.config import Experiment, RunOptions
-from fedpriv.convexity import ConvexLoss
 from fedpriv.data.allocate import Natural
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.silo import SiloData
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.models.bounded_linear import BoundedLinear
-from fedpriv.simulation import prepare
-from fedpriv.tasks import Classification
+from fedpriv.models.convexity import ConvexLoss
+from fedpriv.models.tasks import Classification
+from fedpriv.runtime import prepare
+from fedpriv.settings.experiment import Experiment, RunOptions
 from fedpriv.training.optimizers import Sgd
 
 ALGO = DpErm(1, 0.1, 1.1, 2.0, 0.0, "given", False, 1.0, 20, 1e-5)
@@ -30,7 +31,9 @@ SECURE = SecAgg(cohort=10, candidates=14)
 
 
 def silos_of(records, seed=0):
-    """One silo for each number of `records`: two classes, features longer than the ball's radius."""
+    """One silo for each number of `records`: two classes, features longer than the ball's
+    radius.
+    """
     rng = np.random.default_rng(seed)
     silos = []
     for n in records:
@@ -65,12 +68,15 @@ class Hospitals(DataSet):
         return Classification()
 
     def load(self, streams):
-        x, y = (np.concatenate([getattr(silo, part).numpy() for silo in self.silos]) for part in ("x", "y"))
+        x, y = (
+            np.concatenate([getattr(silo, part).numpy() for silo in self.silos])
+            for part in ("x", "y")
+        )
         silo = np.repeat(np.arange(len(self.silos)), [len(silo.x) for silo in self.silos])
         return Corpus(Records(x, y, silo, silo), Records(x, y))
 
 
-def simulation(algo, silos, aggregation=Plain(), mechanism=None, seed=0, engine=InProcess()):  # noqa: B008
+def prepared(algo, silos, aggregation=Plain(), mechanism=None, seed=0, engine=InProcess()):  # noqa: B008
     """A prepared run in this process, with nothing to close. Rounds go through `rounds_of`."""
     exp = Experiment(
         options=RunOptions(
@@ -102,8 +108,8 @@ def kept(sim):
 
 
 def rounds_of(sim, rounds):
-    """Parameters after each round, who was in its sum, and its result. With `broadcast_all` nobody can tell who was in
-    the sum, and everybody is named."""
+    """Parameters after each round, who was in its sum, and its result. With `broadcast_all` nobody
+    can tell who was in the sum, and everybody is named."""
     state = sim.state
     for round in range(1, rounds + 1):
         result = sim.run_round(sim.queries(round), state)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import yaml
 
-from fedpriv.results import RunFolder
+from fedpriv.runs.folder import RunFolder
 
 
 def fake_run(path, label, values, epsilon, *, state="done", seed=0, data="Digits", **algo):
-    """A run with rounds 0, 1, ... and accuracies `values`; `epsilon` (certified, claimed) of the released model for
-    users a round. algo: keys of its algorithm."""
+    """A run with rounds 0, 1, ... and accuracies `values`; `epsilon` (certified, claimed) of the
+    released model for users a round. algo: keys of its algorithm."""
     folder = RunFolder(path)
     config = {
         "rounds": len(values) - 1,
@@ -21,15 +21,28 @@ def fake_run(path, label, values, epsilon, *, state="done", seed=0, data="Digits
         "data": {"_target_": f"fedpriv.data.{data}", "root": None},
     }
     folder.create(yaml.safe_dump(config))
-    folder.append("metrics.csv", [{"round": r, "loss": 1 - v, "accuracy": v} for r, v in enumerate(values)])
+    folder.append(
+        "metrics.csv", [{"round": r, "loss": 1 - v, "accuracy": v} for r, v in enumerate(values)]
+    )
     names = {"observer": "released model", "adjacency": "add/remove"}
     rows = []
     for r in range(1, len(values)):
-        for unit, method, factor in (("record", "pld", 0.1), ("user", "rdp", 1.1), ("user", "pld", 1.0)):
+        for unit, method, factor in (
+            ("record", "pld", 0.1),
+            ("user", "rdp", 1.1),
+            ("user", "pld", 1.0),
+        ):
             certified = epsilon[0] * r * factor
             claimed = None if epsilon[1] is None else epsilon[1] * r
             rows.append(
-                {"round": r, **names, "unit": unit, "method": method, "certified": certified, "claimed": claimed}
+                {
+                    "round": r,
+                    **names,
+                    "unit": unit,
+                    "method": method,
+                    "certified": certified,
+                    "claimed": claimed,
+                }
             )
     folder.append("epsilon.csv", rows)
     folder.status(state=state, label=label, metric="accuracy", delta=1e-5, randomness="simulation")

@@ -12,9 +12,9 @@ import yaml
 from runs import experiment
 
 from fedpriv.accountants.ledger import EpsilonRow, Ledger
-from fedpriv.config import Experiment
-from fedpriv.loop import events_of, train
-from fedpriv.simulation import Simulation, prepare
+from fedpriv.runs.loop import events_of, train
+from fedpriv.runtime import PreparedRun, prepare
+from fedpriv.settings.experiment import Experiment
 
 WORDS = ("randomness=system", "accountant=rdp", "preset.n_silos=2")
 """Small, and with noise that is never the same."""
@@ -24,15 +24,16 @@ class Death(BaseException):
     """Ends a run as a kill would: nothing in the program catches it."""
 
 
-def go(folder: Path, *words: str, resume: bool = False) -> None:
+def run_or_resume(folder: Path, *words: str, resume: bool = False) -> None:
     """Run the experiment of `words`, or go on with it."""
     config = yaml.safe_dump({"words": [word for word in words if not word.startswith("rounds=")]})
     train(experiment(*words), config, folder, resume)
 
 
 def watched(before: Callable[[int], object], after: Callable[[int], object]):
-    """Calls `before` with a query's round just before its first message leaves, and `after` once its sum is known."""
-    exchange = Simulation.exchange
+    """Calls `before` with a query's round just before its first message leaves, and `after` once
+    its sum is known."""
+    exchange = PreparedRun.exchange
 
     def seen(self, query, state, *, watch, lines):
         before(query.round)
@@ -40,11 +41,12 @@ def watched(before: Callable[[int], object], after: Callable[[int], object]):
         after(query.round)
         return known
 
-    return patch.object(Simulation, "exchange", seen)
+    return patch.object(PreparedRun, "exchange", seen)
 
 
 def dies_in(round: int, *, sums: list[int]):
-    """The run dies as soon as the sum of `round` is known; `sums` collects the rounds whose sums were."""
+    """The run dies as soon as the sum of `round` is known; `sums` collects the rounds whose sums
+    were."""
 
     def after(number: int) -> None:
         sums.append(number)
@@ -57,13 +59,14 @@ def dies_in(round: int, *, sums: list[int]):
 def cost(exp: Experiment, rounds: int) -> list[EpsilonRow]:
     """Epsilon rows of so many rounds of an experiment whose rounds cost the same."""
     ledger = Ledger(exp.accountant)
-    with prepare(exp) as simulation:
-        ledger.record(events_of(simulation.queries(1)), rounds)
+    with prepare(exp) as prepared:
+        ledger.record(events_of(prepared.queries(1)), rounds)
     return ledger.rows(rounds)
 
 
 def certified(rows: list[dict[str, str]]) -> dict[tuple[str, ...], float]:
-    """What the last round in a table of epsilons certifies, by observer, unit, adjacency and method."""
+    """What the last round in a table of epsilons certifies, by observer, unit, adjacency and
+    method."""
     last = [row for row in rows if row["round"] == rows[-1]["round"]]
     return {_about(row): float(row["certified"]) for row in last}
 
@@ -78,8 +81,8 @@ def _about(row: dict[str, str]) -> tuple[str, ...]:
 
 
 def child(folder: Path, log: Path, words: tuple[str, ...], resume: bool) -> None:
-    """A process of its own: runs, and notes in a file every round whose first message is about to leave (`begins`) and
-    every sum that was seen (`sum`)."""
+    """A process of its own: runs, and notes in a file every round whose first message is about to
+    leave (`begins`) and every sum that was seen (`sum`)."""
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
@@ -89,4 +92,4 @@ def child(folder: Path, log: Path, words: tuple[str, ...], resume: bool) -> None
             file.write(f"{what} {round}\n".encode())  # unbuffered: it outlives the process
 
         with watched(lambda number: note("begins", number), lambda number: note("sum", number)):
-            go(folder, *words, resume=resume)
+            run_or_resume(folder, *words, resume=resume)

@@ -1,4 +1,5 @@
-"""A method at which one silo's process ends in the middle of its local training. A party's process imports it."""
+"""A method at which one silo's process ends in the middle of its local training. A party's process
+imports it."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ import numpy as np
 from fedpriv.algorithms.base import LocalUpdate, Silo
 from fedpriv.algorithms.scaffold import Scaffold
 from fedpriv.algorithms.uldp import UldpAvg
-from fedpriv.query import Query
-from fedpriv.simulation.silo import ahead, contributions
+from fedpriv.rounds.query import Query
+from fedpriv.runtime.silo import ahead, contributions
 
 SICK = "silo1"
 

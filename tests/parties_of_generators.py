@@ -13,8 +13,8 @@ from fedpriv.engines.inprocess import InProcess
 from fedpriv.parties.party import Participant, Party, PartySpec
 from fedpriv.parties.post import Post, contents
 from fedpriv.parties.signer import CHECKSUM
-from fedpriv.query import Broadcast, SetUp
-from fedpriv.weighting import UniformWeighting, Weighting
+from fedpriv.rounds.query import Broadcast, SetUp
+from fedpriv.rounds.weighting import UniformWeighting, Weighting
 
 SESSION = b"s" * 16
 
@@ -40,7 +40,8 @@ def run(generators, traffic=None, engine=InProcess()):  # noqa: B008
 
 @dataclass
 class Protocols:
-    """Every party's part in an aggregation, by name, with what each remembers. silos: their indices."""
+    """Every party's part in an aggregation, by name, with what each remembers. silos: their
+    indices."""
 
     aggregation: Aggregation
     silos: tuple[int, ...]
@@ -51,7 +52,9 @@ class Protocols:
         self.names = tuple(silo_name(index) for index in self.silos)
         arguments = self.names, self.weighting
         self.members = {name: self.aggregation.silo(name, *arguments) for name in self.names}
-        self.members |= {name: self.aggregation.helper(name, *arguments) for name in self.aggregation.helpers}
+        self.members |= {
+            name: self.aggregation.helper(name, *arguments) for name in self.aggregation.helpers
+        }
 
     def __getitem__(self, name: str) -> Any:
         return self.members[name]
@@ -59,21 +62,28 @@ class Protocols:
     def setup(self, counts: np.ndarray) -> dict[str, Party]:
         """The set-up's parties. counts: (n_silos, n_units) int64."""
         task = SetUp(SESSION, counts.shape[1])
-        parties = {name: self.members[name].setup(task, own) for name, own in zip(self.names, counts)}
+        parties = {
+            name: self.members[name].setup(task, own) for name, own in zip(self.names, counts)
+        }
         return parties | {name: self.members[name].setup(task) for name in self.aggregation.helpers}
 
     def query(self, query, updates, broadcast=Broadcast({})) -> dict[str, Party]:  # noqa: B008
-        """A query's parties. updates: each invited silo's, by name, or a function from the broadcast to it."""
+        """A query's parties. updates: each invited silo's, by name, or a function from the
+        broadcast to it."""
         query, parties = addressed(query, broadcast), {}
         for name, update in updates.items():
             respond = update if callable(update) else lambda _, update=update: update
             parties[name] = self.members[name].query(query.silo_query(), respond)
-        return parties | {name: self.members[name].query(query, broadcast) for name in self.aggregation.helpers}
+        return parties | {
+            name: self.members[name].query(query, broadcast) for name in self.aggregation.helpers
+        }
 
     def says(self, parties, name, phase, change) -> None:
-        """Make a party of a query say something else in a phase: `change` edits the contents by receiver, and the party
-        stamps and signs what comes out, as a cheat would."""
-        parties[name] = changed(parties[name], phase, change, name=name, signer=self.members[name].signer)
+        """Make a party of a query say something else in a phase: `change` edits the contents by
+        receiver, and the party stamps and signs what comes out, as a cheat would."""
+        parties[name] = changed(
+            parties[name], phase, change, name=name, signer=self.members[name].signer
+        )
 
     def letter(self, query, phase, sender, receiver, content):
         """A message of a query as its sender stamps and signs it."""
@@ -89,7 +99,8 @@ def addressed(query, broadcast):
 
 
 def dropping(party, steps):
-    """Takes part in so many steps, and is never heard of again. A silo's first step of a query is to wait."""
+    """Takes part in so many steps, and is never heard of again. A silo's first step of a query is
+    to wait."""
     mail = None
     for _ in range(steps):
         try:
@@ -99,32 +110,40 @@ def dropping(party, steps):
 
 
 def changed(party, phase, change, *, name, signer=CHECKSUM):
-    """`change` edits the contents, by receiver, of what the party sends in a phase. What comes out gets the same stamp,
-    and `name`'s signature; a signer that only a set-up makes is told by a function."""
+    """`change` edits the contents, by receiver, of what the party sends in a phase. What comes out
+    gets the same stamp, and `name`'s signature; a signer that only a set-up makes is told by a
+    function."""
 
     def restamped(sent):
         stamp = next(iter(sent.values()))
-        post = Post(name, stamp.session, (stamp.round, stamp.place), signer() if callable(signer) else signer)
+        post = Post(
+            name,
+            stamp.session,
+            (stamp.round, stamp.place),
+            signer() if callable(signer) else signer,
+        )
         return next(post.tell(phase, change(contents(sent))))
 
     return on_its_way(party, phase, restamped)
 
 
 def on_its_way(party, phase, change):
-    """`change` edits what the party has sent in a phase, stamps and signatures and all, as somebody on the way would: a
-    dictionary by receiver."""
+    """`change` edits what the party has sent in a phase, stamps and signatures and all, as somebody
+    on the way would: a dictionary by receiver."""
     mail = None
     while True:
         try:
             sent = party.send(mail)
         except StopIteration as end:
             return end.value
-        mail = yield change(sent) if {message.phase for message in sent.values()} == {phase} else sent
+        mail = (
+            yield change(sent) if {message.phase for message in sent.values()} == {phase} else sent
+        )
 
 
 def noting(party, seen, note=contents):
-    """Appends everything the party sends to `seen`: dictionaries of contents by receiver, without the steps in which it
-    waits. note: what is kept of each."""
+    """Appends everything the party sends to `seen`: dictionaries of contents by receiver, without
+    the steps in which it waits. note: what is kept of each."""
     mail = None
     while True:
         try:

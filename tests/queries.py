@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from fedpriv.deployment import UPDATE, Federation
 from fedpriv.mechanisms.gaussian import Gaussian
-from fedpriv.query import Query
-from fedpriv.streams import Streams
+from fedpriv.rounds.plan import UPDATE, Federation
+from fedpriv.rounds.query import Query
+from fedpriv.util.streams import Streams
 
 SYSTEM = Streams(0, system=True)
 
@@ -25,12 +25,14 @@ def query_for(
     sampled=None,
     user_rate=1.0,
 ):
-    """A query without events to silos, by their number or their indices, over `users` users, for contributions of
-    `size` coordinates; where the aggregation asks for no bound, of any length."""
+    """A query without events to silos, by their number or their indices, over `users` users, for
+    contributions of `size` coordinates; where the aggregation asks for no bound, of any length."""
     invited = tuple(range(silos)) if isinstance(silos, int) else tuple(silos)
     n_summed = aggregation.n_summed(len(invited))
     n_most = aggregation.n_most(len(invited))
-    encoding = aggregation.encoding(n_most or n_summed, math.inf, Federation(users, len(invited), size), mechanism)
+    encoding = aggregation.encoding(
+        n_most or n_summed, math.inf, Federation(users, len(invited), size), mechanism
+    )
     return Query(
         UPDATE,
         round,

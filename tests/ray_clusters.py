@@ -14,7 +14,12 @@ def ray_cluster():
     from ray.cluster_utils import Cluster
 
     quiet = {"enable_worker_prestart": False, "prestart_worker_first_driver": False}
-    head = {"num_cpus": 2, "object_store_memory": STORE, "include_dashboard": False, "_system_config": quiet}
+    head = {
+        "num_cpus": 2,
+        "object_store_memory": STORE,
+        "include_dashboard": False,
+        "_system_config": quiet,
+    }
     # Not pytest's folder: names of sockets must be short.
     with (
         tempfile.TemporaryDirectory(prefix="t", dir="/tmp", ignore_cleanup_errors=True) as folder,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from fedpriv.config import Experiment
+from fedpriv.settings.experiment import Experiment
 from fedpriv.testing import worlds
 
 
 def experiment(*words: str) -> Experiment:
-    """The experiment of a command line, with eight users and one local epoch unless the words say otherwise."""
-    return worlds.experiment("preset.local_epochs=1", "preset.silo_epochs=1", "preset.n_users=8", *words)
+    """The experiment of a command line, with eight users and one local epoch unless the words say
+    otherwise."""
+    return worlds.experiment(
+        "preset.local_epochs=1", "preset.silo_epochs=1", "preset.n_users=8", *words
+    )

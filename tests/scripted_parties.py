@@ -1,4 +1,5 @@
-"""Parties whose tasks are the scripts that they play, in any process: this module loads neither torch nor pytest."""
+"""Parties whose tasks are the scripts that they play, in any process: this module loads neither
+torch nor pytest."""
 
 import os
 import re
@@ -16,7 +17,7 @@ from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.parties.party import Participant, PartySpec
 from fedpriv.parties.post import Hear, Post
 from fedpriv.parties.schema import Raw
-from fedpriv.together import Work
+from fedpriv.util.work import Work
 
 
 @dataclass
@@ -61,7 +62,8 @@ def multiplies(player, value):
 
 
 class Product(Work):
-    """Takes its kind by the first factor. done: how many were done together, in this process."""
+    """Takes its batch key from the first factor. done: how many were done together, in this
+    process."""
 
     done: ClassVar[list[int]] = []
 
@@ -69,18 +71,18 @@ class Product(Work):
         self.factor, self.value = factor, value
 
     @property
-    def kind(self):
+    def batch_key(self):
         return self.factor
 
     @property
     def nbytes(self):
         return self.value
 
-    def alone(self):
-        return self.together([self])[0]
+    def run(self):
+        return self.run_batch([self])[0]
 
     @classmethod
-    def together(cls, works):
+    def run_batch(cls, works):
         cls.done.append(len(works))
         return [work.factor * work.value for work in works]
 
@@ -90,7 +92,7 @@ def works(player, *factors):
     inbox = yield {}
     [value] = inbox.values()
     for factor in factors:
-        value = (yield Product(factor, value)).result
+        value = (yield Product(factor, value)).value
     yield {"server": value}
     return value
 
@@ -262,7 +264,7 @@ def tells_belongings(player):
     yield
 
 
-# -- dropping out -----------------------------------------------------------------------------------------------------
+# -- dropping out ----------------------------------------------------------------------------------
 
 
 def speaks_twice(player, between=None, *words):
@@ -298,11 +300,15 @@ def computes(player, seconds):
     player.busy = False
 
 
-# -- its process ------------------------------------------------------------------------------------------------------
+# -- its process -----------------------------------------------------------------------------------
 
 
 def describes_its_process(player):
-    return {"threads": os.environ["OMP_NUM_THREADS"], "folder": os.getcwd(), "torch": "torch" in sys.modules}
+    return {
+        "threads": os.environ["OMP_NUM_THREADS"],
+        "folder": os.getcwd(),
+        "torch": "torch" in sys.modules,
+    }
     yield
 
 
@@ -340,11 +346,12 @@ def sleeps_on(player):
     time.sleep(60)
 
 
-# -- its memory -------------------------------------------------------------------------------------------------------
+# -- its memory ------------------------------------------------------------------------------------
 
 
 def hides(player, size=32):
-    """Draw a secret and tell it masked, with the mask: the two beside each other are nowhere the secret."""
+    """Draw a secret and tell it masked, with the mask: the two beside each other are nowhere the
+    secret."""
     player.notes["secret"] = os.urandom(size)
     return masked(player.notes["secret"])
     yield
@@ -371,15 +378,17 @@ def finds(player, needles):
 
 
 def occurrences(needles):
-    """How often this process's memory holds each needle ^ mask, of which never more than four bytes are put together
-    here. needles: pairs of needle and mask."""
+    """How often this process's memory holds each needle ^ mask, of which never more than four bytes
+    are put together here. needles: pairs of needle and mask."""
     found = [0] * len(needles)
     with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
         for line in maps.readlines():
             low, high, rights = re.match(r"(\w+)-(\w+) (\S+)", line).groups()
             if rights[0] == "r" and "[v" not in line:  # vvar, vsyscall
                 for content in _contents(memory, int(low, 16), int(high, 16)):
-                    found = [total + _count(content, *needle) for total, needle in zip(found, needles)]
+                    found = [
+                        total + _count(content, *needle) for total, needle in zip(found, needles)
+                    ]
     return found
 
 
@@ -401,6 +410,8 @@ def _count(content, needle, mask):
     found, place = 0, content.find(start)
     while place >= 0:
         window = content[place : place + len(needle)]
-        found += len(window) == len(needle) and all(a == b ^ c for a, b, c in zip(window, needle, mask))
+        found += len(window) == len(needle) and all(
+            a == b ^ c for a, b, c in zip(window, needle, mask)
+        )
         place = content.find(start, place + 1)
     return found

@@ -55,20 +55,26 @@ def write_mnist(root: Path, train: int = 700, test: int = 100) -> None:
     for part, n in (("train", train), ("t10k", test)):
         labels = rng.permutation(np.arange(n) % 10).astype(np.uint8)
         images = rng.integers(0, 256, (n, 28, 28), dtype=np.uint8)
-        for name, data in ((f"{part}-images-idx3-ubyte", images), (f"{part}-labels-idx1-ubyte", labels)):
+        for name, data in (
+            (f"{part}-images-idx3-ubyte", images),
+            (f"{part}-labels-idx1-ubyte", labels),
+        ):
             raw = idx(data)
-            (folder / f"{name}.gz").write_bytes(gzip.compress(raw)) if part == "t10k" else (folder / name).write_bytes(
-                raw
-            )
+            (folder / f"{name}.gz").write_bytes(gzip.compress(raw)) if part == "t10k" else (
+                folder / name
+            ).write_bytes(raw)
 
 
 def cifar10(train: int = 100, test: int = 40) -> dict[str, np.ndarray]:
-    """Arrays like CIFAR-10's; classes take turns, and a class' number shows in its images' brightness."""
+    """Arrays like CIFAR-10's; classes take turns, and a class' number shows in its images'
+    brightness."""
     rng = np.random.default_rng(5)
     arrays = {}
     for part, n in (("train", train), ("test", test)):
         arrays[f"y_{part}"] = y = np.arange(n) % 10
-        arrays[f"x_{part}"] = (rng.integers(0, 150, (n, 32, 32, 3)) + 10 * y[:, None, None, None]).astype(np.uint8)
+        arrays[f"x_{part}"] = (
+            rng.integers(0, 150, (n, 32, 32, 3)) + 10 * y[:, None, None, None]
+        ).astype(np.uint8)
     return arrays
 
 
@@ -79,7 +85,11 @@ def write_cifar10(folder: Path) -> None:
 
 
 def idx(data: np.ndarray) -> bytes:
-    return bytes([0, 0, 8, data.ndim]) + struct.pack(f">{data.ndim}I", *data.shape) + data.astype(np.uint8).tobytes()
+    return (
+        bytes([0, 0, 8, data.ndim])
+        + struct.pack(f">{data.ndim}I", *data.shape)
+        + data.astype(np.uint8).tobytes()
+    )
 
 
 def write_heart(folder: Path) -> None:
@@ -115,28 +125,46 @@ def write_tcga(folder: Path) -> None:
     patients = []
     for pid in rng.permutation(pids):
         covariates = [str(v) for v in rng.integers(0, 2, 39)]
-        patients.append([str(pid), *covariates, f"{float(rng.integers(0, 2))}", f"{float(rng.integers(0, 3000))}"])
+        patients.append(
+            [
+                str(pid),
+                *covariates,
+                f"{float(rng.integers(0, 2))}",
+                f"{float(rng.integers(0, 3000))}",
+            ]
+        )
     write_csv(folder / "brca.csv", [header, *patients])
     split = [[pid, part.partition("_")[0], part] for pid, part in zip(pids, parts)]
     write_csv(folder / "train_test_split.csv", [["pid", "fold", "fold2"], *split])
 
 
 def write_adult(folder: Path, rows: dict[str, int] | None = None) -> None:
-    """adult.data and adult.test with their quirks; older people with more hours a week earn more."""
+    """adult.data and adult.test with their quirks; older people with more hours a week earn
+    more.
+    """
     rng = np.random.default_rng(4)
     folder.mkdir(parents=True, exist_ok=True)
     answers = {name: values.split() for name, values in CATEGORIES.items()}
     for name, n in (rows or {"adult.data": 500, "adult.test": 230}).items():
         lines = ["|1x3 Cross validator"] if name == "adult.test" else []
         for _ in range(n):
-            numbers = {column: int(rng.integers(0, 100)) for column in COLUMNS[:-1] if column not in answers}
+            numbers = {
+                column: int(rng.integers(0, 100))
+                for column in COLUMNS[:-1]
+                if column not in answers
+            }
             rich = numbers["age"] + numbers["hours-per-week"] > rng.normal(120, 20)
-            cells = [str(numbers[c]) if c in numbers else str(rng.choice(answers[c])) for c in COLUMNS[:-1]]
+            cells = [
+                str(numbers[c]) if c in numbers else str(rng.choice(answers[c]))
+                for c in COLUMNS[:-1]
+            ]
             lines.append(", ".join([*cells, INCOME[rich] + ("." if name == "adult.test" else "")]))
         (folder / name).write_text("\n".join(lines) + "\n\n")
 
 
-def write_leaf(folder: Path, part: str, users: dict[str, tuple[list, list]], name: str = "all_data_niid.json") -> None:
+def write_leaf(
+    folder: Path, part: str, users: dict[str, tuple[list, list]], name: str = "all_data_niid.json"
+) -> None:
     """One of LEAF's files."""
     path = folder / part / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -146,7 +174,8 @@ def write_leaf(folder: Path, part: str, users: dict[str, tuple[list, list]], nam
 
 
 def write_femnist(folder: Path, writers: int = 12) -> None:
-    """Writers of 40 training and 20 test characters, digits and letters in turn; and one with too few digits."""
+    """Writers of 40 training and 20 test characters, digits and letters in turn; and one with too
+    few digits."""
     rng = np.random.default_rng(6)
     for part, n in (("train", 40), ("test", 20)):
         users = {}

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 import fedpriv
 from fedpriv.parties.messages import size_of
 from fedpriv.parties.post import Stamped
-from fedpriv.query import Broadcast
+from fedpriv.rounds.query import Broadcast
 
 TINY = ["rounds=3", "algo.local_epochs=1", "allocator.n_users=8"]
 
@@ -29,7 +29,9 @@ def finished(tmp_path_factory):
 def test_help_names_groups_components_and_examples(tmp_path):
     done = run("--help", cwd=tmp_path)
     assert done.returncode == 0
-    groups = "data allocator model algo optimizer mechanism accountant aggregation engine experiment"
+    groups = (
+        "data allocator model algo optimizer mechanism accountant aggregation engine experiment"
+    )
     for group in groups.split():
         assert f"\n  {group} " in done.stdout
     assert done.stdout.split("Examples:")[1].count("\n  fedpriv") >= 5
@@ -39,7 +41,12 @@ def test_help_names_groups_components_and_examples(tmp_path):
 
 
 def test_help_and_accounting_never_load_torch(tmp_path):
-    commands = [["--help"], ["--cfg", "job"], ["epsilon", "rounds=100"], ["epsilon", "algo=uldp_group", "rounds=2"]]
+    commands = [
+        ["--help"],
+        ["--cfg", "job"],
+        ["epsilon", "rounds=100"],
+        ["epsilon", "algo=uldp_group", "rounds=2"],
+    ]
     program = (
         "import sys; sys.argv = ['fedpriv']\n"
         "from fedpriv.cli import main\n"
@@ -48,7 +55,9 @@ def test_help_and_accounting_never_load_torch(tmp_path):
         "    except SystemExit as stop: assert not stop.code, (words, stop.code)\n"
         "    assert 'torch' not in sys.modules, f'{words} imported torch'"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("released model") >= 2
     assert not (tmp_path / "outputs").exists()
@@ -83,10 +92,18 @@ def test_epsilon_solves_for_rounds_and_noise(tmp_path):
 
 
 def test_a_budget_ends_the_run_at_the_last_round_that_fits(tmp_path):
-    done = run("rounds=9", "accountant.budget=1.4", "algo.local_epochs=1", "hydra.run.dir=out", cwd=tmp_path)
+    done = run(
+        "rounds=9",
+        "accountant.budget=1.4",
+        "algo.local_epochs=1",
+        "hydra.run.dir=out",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     epsilon = pd.read_csv(tmp_path / "out" / "epsilon.csv")
-    certified = epsilon[(epsilon["observer"] == "released model") & (epsilon["method"] == "pld")]["certified"]
+    certified = epsilon[(epsilon["observer"] == "released model") & (epsilon["method"] == "pld")][
+        "certified"
+    ]
     # one round 0.7255, two 1.0608, three 1.3258, four 1.5545
     assert list(epsilon["round"].unique()) == [1, 2, 3]
     assert certified.iloc[-1] <= 1.4
@@ -96,7 +113,14 @@ def test_a_budget_ends_the_run_at_the_last_round_that_fits(tmp_path):
 
 
 def test_rounds_between_evaluations_still_train_and_time(tmp_path):
-    done = run("rounds=5", "evaluate_every=2", "checkpoint_every=3", *TINY[1:], "hydra.run.dir=out", cwd=tmp_path)
+    done = run(
+        "rounds=5",
+        "evaluate_every=2",
+        "checkpoint_every=3",
+        *TINY[1:],
+        "hydra.run.dir=out",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     out = tmp_path / "out"
     assert list(pd.read_csv(out / "metrics.csv")["round"]) == [0, 2, 4, 5]
@@ -130,28 +154,40 @@ def test_a_run_leaves_its_folder(finished):
     assert status["state"] == "done"
     assert status["dp_valid"] is False
     assert (out / "config.yaml").exists()
-    assert all(np.isfinite(tensor).all() for tensor in load_file(out / "model.safetensors").values())
+    assert all(
+        np.isfinite(tensor).all() for tensor in load_file(out / "model.safetensors").values()
+    )
     assert "epsilon" in done.stdout
     assert not list(out.glob("*.tmp"))
 
 
 def test_everything_that_is_sent_is_counted(finished):
-    """What is sent down too, and it is all of the server's first step; silos send one vector each."""
+    """What is sent down too, and it is all of the server's first step; silos send one vector
+    each.
+    """
     out, _ = finished
     traffic = pd.read_csv(out / "traffic.csv")
     assert list(traffic.columns) == ["round", "query", "step", "party", "messages", "bytes"]
     size = sum(tensor.size for tensor in load_file(out / "model.safetensors").values())
-    # A stamp: 17 bytes for class and fields, 21 for the session, 6 each for round and place, 5 and its letters for the
-    # phase, 37 for the checksum; an array has 7 for type and length.
+    # A stamp: 17 bytes for class and fields, 21 for the session, 6 each for round and place, 5 and
+    # its letters for the phase, 37 for the checksum; an array has 7 for type and length.
     broadcast = Broadcast({"params": np.zeros(size)})
     down = size_of(Stamped(bytes(16), 1, 0, "broadcast", broadcast, bytes(32)))
     up = size_of(Stamped(bytes(16), 1, 0, "message", np.zeros(size), bytes(32)))
-    assert (down - size_of(broadcast), up - (8 * size + 7)) == (92 + len("broadcast"), 92 + len("message"))
+    assert (down - size_of(broadcast), up - (8 * size + 7)) == (
+        92 + len("broadcast"),
+        92 + len("message"),
+    )
     silos = ["silo0", "silo1", "silo2"]
     for number in (1, 2, 3):
         sent = traffic[(traffic["round"] == number) & (traffic["bytes"] > 0)]
-        rows = [tuple(row) for row in sent[["query", "step", "party", "messages", "bytes"]].to_numpy()]
-        assert rows == [("update", 0, "server", 3, 3 * down), *(("update", 1, silo, 1, up) for silo in silos)]
+        rows = [
+            tuple(row) for row in sent[["query", "step", "party", "messages", "bytes"]].to_numpy()
+        ]
+        assert rows == [
+            ("update", 0, "server", 3, 3 * down),
+            *(("update", 1, silo, 1, up) for silo in silos),
+        ]
     assert set(traffic["round"]) == {1, 2, 3}  # uniform weights need no set-up
 
 
@@ -165,7 +201,13 @@ def test_the_same_seed_repeats_bit_for_bit_and_another_differs(finished, tmp_pat
 
 
 def test_killed_and_resumed_equals_uninterrupted(tmp_path):
-    words = ["data=digits", "rounds=6", "algo=uldp_avg_w", "algo.user_rate=0.7", "algo.local_epochs=20"]
+    words = [
+        "data=digits",
+        "rounds=6",
+        "algo=uldp_avg_w",
+        "algo.user_rate=0.7",
+        "algo.local_epochs=20",
+    ]
     assert run(*words, "hydra.run.dir=whole", cwd=tmp_path).returncode == 0
     out = tmp_path / "cut"
     process = subprocess.Popen(
@@ -206,10 +248,16 @@ def test_system_randomness_is_private_and_differs(tmp_path):
 
 @pytest.mark.parametrize(
     ("words", "private"),
-    [([], True), (["algo.weighting=records"], True), (["algo.noise_multiplier=0"], False), (["algo=fedavg"], False)],
+    [
+        ([], True),
+        (["algo.weighting=records"], True),
+        (["algo.noise_multiplier=0"], False),
+        (["algo=fedavg"], False),
+    ],
 )
 def test_private_is_a_run_that_certifies_something(words, private, tmp_path):
-    """To whoever gets the model: under `plain` the server, which sees record counts, is certified nothing."""
+    """To whoever gets the model: under `plain` the server, which sees record counts, is certified
+    nothing."""
     done = run(*TINY, "rounds=1", "randomness=system", *words, "hydra.run.dir=run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     epsilon = pd.read_csv(tmp_path / "run" / "epsilon.csv")
@@ -220,7 +268,9 @@ def test_private_is_a_run_that_certifies_something(words, private, tmp_path):
 
 def test_another_local_optimizer_trains(finished, tmp_path):
     for optimizer in ("sgd", "adam"):
-        done = run(*TINY, "rounds=1", f"optimizer={optimizer}", f"hydra.run.dir={optimizer}", cwd=tmp_path)
+        done = run(
+            *TINY, "rounds=1", f"optimizer={optimizer}", f"hydra.run.dir={optimizer}", cwd=tmp_path
+        )
         assert done.returncode == 0, done.stderr
     losses = [pd.read_csv(tmp_path / name / "metrics.csv")["loss"] for name in ("sgd", "adam")]
     assert list(losses[0]) == list(pd.read_csv(finished[0] / "metrics.csv")["loss"][:2])
@@ -264,7 +314,9 @@ def test_a_users_own_class_is_found_where_the_command_is_given(tmp_path):
     )
     program = "import sys; sys.path.remove(''); from fedpriv.cli import main; main()"
     words = ["epsilon", "algo=fedavg", "algo._target_=mypackage.MyMethod", "rounds=1"]
-    done = subprocess.run([sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -55,7 +55,10 @@ BAD_SETTINGS = [
     (["hydra=null"], ["hydra=None", "hydra.<key>"]),
     (["=1.0"], ["=1.0", "key=value"]),
     (["engine=ray", "engine.timeout=1e300"], ["engine.timeout=1e+300"]),
-    (["algo.local_epochs=9223372036854775807"], ["algo.local_epochs=9223372036854775807", "100000"]),
+    (
+        ["algo.local_epochs=9223372036854775807"],
+        ["algo.local_epochs=9223372036854775807", "100000"],
+    ),
     (["algo.local_epochs=1000000"], ["algo.local_epochs=1000000", "100000"]),
     (["allocator.n_silos=9223372036854775807"], ["allocator.n_silos"]),
     (["algo=uldp_group", "algo.group_size=2147483648"], ["algo.group_size=2147483648"]),
@@ -75,10 +78,22 @@ BAD_SETTINGS = [
 
 # (words as earlier versions had them, the new key or the values that it takes now)
 OLD_SPELLINGS = [
-    (["algo=dp_erm", "algo.noise=sound"], ["algo.noise", "is now algo.calibration", "given, paper or certified"]),
-    (["algo=uldp_naive", "algo.sensitivity=paper"], ["algo.sensitivity", "is now algo.calibration"]),
-    (["algo=cdp_fedavg", "algo.calibration=none"], ["algo.calibration=none", "given, paper, certified"]),
-    (["algo=dp_erm", "algo.calibration=sound"], ["algo.calibration=sound", "given, paper, certified"]),
+    (
+        ["algo=dp_erm", "algo.noise=sound"],
+        ["algo.noise", "is now algo.calibration", "given, paper or certified"],
+    ),
+    (
+        ["algo=uldp_naive", "algo.sensitivity=paper"],
+        ["algo.sensitivity", "is now algo.calibration"],
+    ),
+    (
+        ["algo=cdp_fedavg", "algo.calibration=none"],
+        ["algo.calibration=none", "given, paper, certified"],
+    ),
+    (
+        ["algo=dp_erm", "algo.calibration=sound"],
+        ["algo.calibration=sound", "given, paper, certified"],
+    ),
     (["engine=processes"], ["engine=processes", "is now engine=ray"]),
     (["engine=processes", "engine.timeout=5"], ["engine=processes", "is now engine=ray"]),
 ]
@@ -169,16 +184,31 @@ def test_truncated_images(tmp_path):
     one_line(["data=mnist", f"data.root={tmp_path}"], ["images-idx3-ubyte"], tmp_path)
 
 
-@pytest.mark.parametrize(("words", "named"), [(["algo.clip=-1"], ["algo.clip=-1"]), BAD_WHEN_LOADED[0]])
+@pytest.mark.parametrize(
+    ("words", "named"), [(["algo.clip=-1"], ["algo.clip=-1"]), BAD_WHEN_LOADED[0]]
+)
 def test_the_same_way_through_the_shell(words, named, tmp_path):
     one_line(words, named, tmp_path, command=run_child)
 
 
 def test_a_failed_job_of_a_sweep_leaves_its_reason_and_the_others_go_on(tmp_path):
-    words = ["-m", "data.root=null,nowhere", "data=digits,heart_disease", "rounds=1", "algo.local_epochs=1"]
-    bare = {"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    words = [
+        "-m",
+        "data.root=null,nowhere",
+        "data=digits,heart_disease",
+        "rounds=1",
+        "algo.local_epochs=1",
+    ]
+    bare = {
+        "PATH": "/usr/bin:/bin",
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "HOME": str(tmp_path),
+    }
     done = run_child(*words, "hydra.sweep.dir=sweep", cwd=tmp_path, env=bare)
-    states = {path.parent.name: json.loads(path.read_text()) for path in (tmp_path / "sweep").glob("*/status.json")}
+    states = {
+        path.parent.name: json.loads(path.read_text())
+        for path in (tmp_path / "sweep").glob("*/status.json")
+    }
     assert done.returncode != 0
     failed = [status for status in states.values() if status["state"] == "failed"]
     assert len(failed) + sum(status["state"] == "done" for status in states.values()) == 4

@@ -1,4 +1,5 @@
-"""Random command lines: each is a run, or one line that names what was typed, with exit code 2, and none is silent."""
+"""Random command lines: each is a run, or one line that names what was typed, with exit code 2, and
+none is silent."""
 
 import random
 import time
@@ -6,14 +7,45 @@ import time
 import pytest
 from command import run
 
-from fedpriv.compose import CommandLine, compose_jobs, without_hydra
-from fedpriv.config import GROUPS
-from fedpriv.help import conf_dir
+from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
+from fedpriv.settings.experiment import GROUPS
+from fedpriv.settings.help import conf_dir
 
-SMALL = ("rounds=1", "preset.n_users=6", "preset.local_epochs=1", "preset.silo_epochs=1", "preset.n_silos=2")
+SMALL = (
+    "rounds=1",
+    "preset.n_users=6",
+    "preset.local_epochs=1",
+    "preset.silo_epochs=1",
+    "preset.n_silos=2",
+)
 VALUES = (
-    *("0", "1", "-1", "2", "7", "0.5", "1.5", "-0.0", "1e-300", "1e300", "nan", "inf", "-inf", "1e5"),
-    *("2147483648", "9223372036854775807", "9223372036854775808", "true", "null", "''", "none", "abc", "uniform"),
+    *(
+        "0",
+        "1",
+        "-1",
+        "2",
+        "7",
+        "0.5",
+        "1.5",
+        "-0.0",
+        "1e-300",
+        "1e300",
+        "nan",
+        "inf",
+        "-inf",
+        "1e5",
+    ),
+    *(
+        "2147483648",
+        "9223372036854775807",
+        "9223372036854775808",
+        "true",
+        "null",
+        "''",
+        "none",
+        "abc",
+        "uniform",
+    ),
     *(
         "[]",
         "[1,2]",
@@ -70,7 +102,11 @@ def lines(seed, number):
         for _ in range(choice.randint(1, 3)):
             group = choice.choice([*GROUPS])
             chosen = f"{group}={choice.choice(names(group))}"
-            words.append(chosen if choice.random() < 0.25 else f"{choice.choice(known)}={choice.choice(VALUES)}")
+            words.append(
+                chosen
+                if choice.random() < 0.25
+                else f"{choice.choice(known)}={choice.choice(VALUES)}"
+            )
         elsewhere = ("ray", "root", "wandb", "mlflow")  # other programs, the network
         if not any(name in word for word in words for name in elsewhere):
             yield words

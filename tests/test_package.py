@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedpriv.help import conf_dir
+from fedpriv.settings.help import conf_dir
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -25,13 +25,25 @@ def test_products_of_matrices_have_the_same_bits_anywhere_unless_the_user_says_h
     env = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"}
     env |= {"MKL_CBWR": set_to} if set_to else {}
     asked = [sys.executable, "-c", "import os, fedpriv; print(os.environ['MKL_CBWR'])"]
-    assert subprocess.run(asked, env=env, capture_output=True, text=True, check=True).stdout.strip() == found
+    assert (
+        subprocess.run(asked, env=env, capture_output=True, text=True, check=True).stdout.strip()
+        == found
+    )
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     out = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(out),
+        str(ROOT),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     return next(out.glob("*.whl"))
 
@@ -57,15 +69,22 @@ def test_an_installed_wheel_runs_outside_the_checkout(wheel, tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     where = subprocess.run(
-        [python, "-c", "import fedpriv.help as h; print(h.conf_dir())"],
-        cwd=work, check=True, capture_output=True, text=True,
-    )  # fmt: skip
+        [python, "-c", "import fedpriv.settings.help as h; print(h.conf_dir())"],
+        cwd=work,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     assert where.stdout.strip() == str(site / "fedpriv" / "conf")
     words = ["rounds=1", "algo.local_epochs=1", "allocator.n_users=6", "hydra.run.dir=out"]
-    done = subprocess.run([python, "-m", "fedpriv", *words], cwd=work, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [python, "-m", "fedpriv", *words], cwd=work, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert (work / "out" / "model.safetensors").exists()
     words = ["reproduce", "claimed_certified"]
-    done = subprocess.run([python, "-m", "fedpriv", *words], cwd=work, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [python, "-m", "fedpriv", *words], cwd=work, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert list((work / "outputs" / "claimed_certified").glob("*/figure.png"))

@@ -1,1 +1,2 @@
-"""Other projects' code beside ours; each lives in an environment of its own, outside this repository."""
+"""Other projects' code beside ours; each lives in an environment of its own, outside this
+repository."""

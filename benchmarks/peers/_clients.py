@@ -1,4 +1,5 @@
-"""What the peers of `benchmarks.peers.one_user_silos` train, by interpreters that have torch and nothing of ours."""
+"""What the peers of `benchmarks.peers.one_user_silos` train, by interpreters that have torch and
+nothing of ours."""
 
 from functools import cache
 
@@ -12,10 +13,19 @@ class Cnn(torch.nn.Sequential):
     def __init__(self):
         nn = torch.nn
         super().__init__(
-            nn.Conv2d(1, 10, 5), nn.MaxPool2d(2), nn.ReLU(),
-            nn.Conv2d(10, 20, 5), nn.Dropout2d(0.5), nn.MaxPool2d(2), nn.ReLU(),
-            nn.Flatten(), nn.Linear(320, 50), nn.ReLU(), nn.Dropout(0.5), nn.Linear(50, 10),
-        )  # fmt: skip
+            nn.Conv2d(1, 10, 5),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Conv2d(10, 20, 5),
+            nn.Dropout2d(0.5),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(320, 50),
+            nn.ReLU(),
+            nn.Dropout(0.5),
+            nn.Linear(50, 10),
+        )
 
     def loss(self, x, y, is_eval=False):
         self.eval() if is_eval else self.train()

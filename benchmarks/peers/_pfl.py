@@ -1,7 +1,8 @@
-"""pfl-research's side of `benchmarks.peers.one_user_silos`: run by an interpreter that has pfl and torch.
+"""pfl-research's side of `benchmarks.peers.one_user_silos`: run by an interpreter that has pfl and
+torch.
 
-Reads `records` (an .npz of x, y and user) and settings as JSON in its arguments; then trains one round for every line
-it is given, and answers with its processor seconds.
+Reads `records` (an .npz of x, y and user) and settings as JSON in its arguments; then trains one
+round for every line it is given, and answers with its processor seconds.
 """
 
 import json
@@ -54,14 +55,19 @@ def main(records, settings):
     turns = Turns()
     turns.wait()
     FederatedAveraging().run(
-        backend=SimulatedBackend(training_data=data, val_data=data, postprocessors=[WeightByUser(), noise]),
+        backend=SimulatedBackend(
+            training_data=data, val_data=data, postprocessors=[WeightByUser(), noise]
+        ),
         model=model,
         model_train_params=NNTrainHyperParams(
             local_num_epochs=settings["epochs"], local_learning_rate=0.01, local_batch_size=64
         ),
         model_eval_params=NNEvalHyperParams(local_batch_size=None),
         algorithm_params=NNAlgorithmParams(
-            central_num_iterations=10**6, evaluation_frequency=10**9, train_cohort_size=len(names), val_cohort_size=0
+            central_num_iterations=10**6,
+            evaluation_frequency=10**9,
+            train_cohort_size=len(names),
+            val_cohort_size=0,
         ),
         callbacks=[turns],
     )

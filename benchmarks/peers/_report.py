@@ -9,14 +9,20 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from fedpriv.durable import replace_file
+from fedpriv.util.durable_files import replace_file
 
 PACKAGES = ("fedpriv", "torch", "numpy", "opacus", "pfl", "flwr", "phe")
 
 
 def write(peer: str, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Write the rows with the machine and the versions they were measured with; returns the file."""
-    about = {"machine": processor(), "python": platform.python_version(), "packages": dict(_versions())}
+    """Write the rows with the machine and the versions they were measured with; returns the
+    file.
+    """
+    about = {
+        "machine": processor(),
+        "python": platform.python_version(),
+        "packages": dict(_versions()),
+    }
     path = Path("outputs") / "benchmarks" / f"{peer}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, (json.dumps({"about": about, "rows": list(rows)}, indent=2) + "\n").encode())
@@ -25,7 +31,10 @@ def write(peer: str, rows: Sequence[Mapping[str, Any]]) -> Path:
 
 def told(row: dict[str, Any]) -> dict[str, Any]:
     """The row, printed."""
-    shown = (f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items())
+    shown = (
+        f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in row.items()
+    )
     print("  ".join(shown), flush=True)
     return row
 
@@ -34,7 +43,10 @@ def processor() -> str:
     """Its name, where the system tells."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text().splitlines() if file.exists() else []
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.partition(": ")[2] for line in lines if line.startswith("model name")),
+        platform.processor(),
+    )
 
 
 def _versions():

@@ -1,4 +1,5 @@
-"""Seconds of Flower's SecAgg+, by its own code; run by an interpreter that has flwr and nothing of ours."""
+"""Seconds of Flower's SecAgg+, by its own code; run by an interpreter that has flwr and nothing of
+ours."""
 
 import importlib
 import json
@@ -20,7 +21,9 @@ server.Message = SimpleNamespace  # what it asks goes nowhere, and a real one ne
 
 PARTIES, SIZE, GONE, THRESHOLD, ONE = 100, 1_000_000, 10, 67, 100
 """Parties are 1 to 100; the first ten drop out after sharing, and the last is timed."""
-MODULUS, RANGE, CLIP = 2**32, 2**22, 8.0
+MODULUS = 2**32
+RANGE = 2**22
+CLIP = 8.0
 SETTINGS = {
     Key.SAMPLE_NUMBER: PARTIES,
     Key.SHARE_NUMBER: PARTIES,
@@ -30,7 +33,8 @@ SETTINGS = {
     Key.MOD_RANGE: MODULUS,
     Key.MAX_WEIGHT: 1000.0,
 }
-EVERYBODY, ALIVE = range(1, PARTIES + 1), range(GONE + 1, PARTIES + 1)
+EVERYBODY = range(1, PARTIES + 1)
+ALIVE = range(GONE + 1, PARTIES + 1)
 
 
 def timed(work, *arguments):
@@ -44,14 +48,22 @@ def main():
     """Print the seconds as one line of JSON."""
     states = {party: client.SecAggPlusState(nid=party) for party in EVERYBODY}
     keys = {party: client._setup(state, SETTINGS) for party, state in states.items()}
-    public = {str(party): (said[Key.PUBLIC_KEY_1], said[Key.PUBLIC_KEY_2]) for party, said in keys.items()}
-    one, seconds = states[ONE], {"version": flwr.__version__}
+    public = {
+        str(party): (said[Key.PUBLIC_KEY_1], said[Key.PUBLIC_KEY_2]) for party, said in keys.items()
+    }
+    one = states[ONE]
+    seconds = {"version": flwr.__version__}
     _, seconds["shares"] = timed(client._share_keys, one, public)
 
-    secrets = {party: state.sk1 if party <= GONE else os.urandom(32) for party, state in states.items()}
+    secrets = {
+        party: state.sk1 if party <= GONE else os.urandom(32) for party, state in states.items()
+    }
     shares = {party: create_shares(secret, THRESHOLD, PARTIES) for party, secret in secrets.items()}
     letters = [
-        client.encrypt(one.ss2_dict[p], share_keys_plaintext_concat(p, ONE, shares[p][ONE - 1], shares[p][ONE - 1]))
+        client.encrypt(
+            one.ss2_dict[p],
+            share_keys_plaintext_concat(p, ONE, shares[p][ONE - 1], shares[p][ONE - 1]),
+        )
         for p in range(1, ONE)
     ]
     update = ndarrays_to_parameters([np.random.default_rng(0).normal(size=SIZE).astype(np.float32)])
@@ -76,7 +88,9 @@ def main():
             mod_range=MODULUS,
             aggregate_ndarrays=parameters_mod(total, MODULUS),
         )
-        assert server.SecAggPlusWorkflow.unmask_stage(SimpleNamespace(timeout=None), Grid(shares), context(), state)
+        assert server.SecAggPlusWorkflow.unmask_stage(
+            SimpleNamespace(timeout=None), Grid(shares), context(), state
+        )
 
     _, seconds["unmask"] = timed(unmasked)
     print(json.dumps(seconds))
@@ -92,7 +106,10 @@ class Grid:
         return [self.reply(party) for party in ALIVE]
 
     def reply(self, party):
-        content = {Key.NODE_ID_LIST: [*EVERYBODY], Key.SHARE_LIST: [self.shares[p][party - 1] for p in EVERYBODY]}
+        content = {
+            Key.NODE_ID_LIST: [*EVERYBODY],
+            Key.SHARE_LIST: [self.shares[p][party - 1] for p in EVERYBODY],
+        }
         return SimpleNamespace(
             has_error=lambda: False,
             metadata=SimpleNamespace(src_node_id=party),
@@ -104,7 +121,9 @@ def context():
     """What the workflow looks at beside its own state; the strategy keeps nothing."""
     records = {server.MAIN_CONFIGS_RECORD: {server.WorkflowKey.CURRENT_ROUND: 1}}
     strategy = SimpleNamespace(aggregate_fit=lambda *_: (None, {}))
-    return SimpleNamespace(state=SimpleNamespace(config_records=records), strategy=strategy, history=None)
+    return SimpleNamespace(
+        state=SimpleNamespace(config_records=records), strategy=strategy, history=None
+    )
 
 
 if __name__ == "__main__":

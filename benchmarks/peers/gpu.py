@@ -1,9 +1,10 @@
-"""A whole round of ULDP-AVG-w on a GPU, beside the same on the processor and beside uldp-fl on that GPU.
+"""A whole round of ULDP-AVG-w on a GPU, beside the same on the processor and beside uldp-fl on that
+GPU.
 
     make bench-gpu ULDP_FL=/elsewhere/uldp-fl/src
 
-As `benchmarks.peers.uldp_fl`, but in seconds of the clock, since a processor may sleep while it waits for a GPU. The
-processor's rounds are those of one thread.
+As `benchmarks.peers.uldp_fl`, but in seconds of the clock, since a processor may sleep while it
+waits for a GPU. The processor's rounds are those of one thread.
 """
 
 from __future__ import annotations
@@ -17,9 +18,20 @@ from benchmarks._rounds import in_memory, timed
 from benchmarks._turns import compared
 from benchmarks.local_training import Case, load
 from benchmarks.peers._report import told, write
-from benchmarks.peers.uldp_fl import CASES, TURNS, theirs
+from benchmarks.peers.uldp_fl import CASES, TURNS, theirs, words
 
-COLUMNS = ("data", "users", "epochs", "slice", "gpu", "processor", "uldp-fl", "ratio", "least", "most")
+COLUMNS = (
+    "data",
+    "users",
+    "epochs",
+    "slice",
+    "gpu",
+    "processor",
+    "uldp-fl",
+    "ratio",
+    "least",
+    "most",
+)
 
 
 def main(source: str) -> None:
@@ -30,14 +42,21 @@ def main(source: str) -> None:
         raise SystemExit("bench-gpu: torch sees no CUDA device here")
     rows = []
     for case in CASES:
-        numbers = case.data, case.users, case.epochs, case.slice, *apart(measure, case, source, "cuda")
+        numbers = (
+            case.data,
+            case.users,
+            case.epochs,
+            case.slice,
+            *apart(measure, case, source, "cuda"),
+        )
         rows.append(told(dict(zip(COLUMNS, numbers))))
     print(write("gpu", rows))
 
 
 def measure(case: Case, source: str, device: str) -> tuple[float, ...]:
-    """Median seconds a round of ours on the device, on the processor, and of theirs on the device; median, least and
-    largest number of times that ours on the device is as fast as theirs in a turn."""
+    """Median seconds a round of ours on the device, on the processor, and of theirs on the device;
+    median, least and largest number of times that ours on the device is as fast as theirs in a
+    turn."""
     import torch
 
     def now() -> float:
@@ -46,20 +65,20 @@ def measure(case: Case, source: str, device: str) -> tuple[float, ...]:
         return time.perf_counter()
 
     kind, records = load(case.data)
-    words = f"data={case.data}", f"preset.n_users={case.users}", f"preset.local_epochs={case.epochs}"
-    words = "algo=uldp_avg_w", "allocator=zipf", *words
     with (
-        in_memory(kind, records, *words, f"device={device}") as ours,
-        in_memory(kind, records, *words, "device=cpu") as processor,
+        in_memory(kind, records, *words(case), f"device={device}") as ours,
+        in_memory(kind, records, *words(case), "device=cpu") as processor,
     ):
         trainers, scale = theirs(case, source, ours.silo_data, device)
         simulations = ours, processor
-        states = [timed(simulation, simulation.state, 1)[0] for simulation in simulations]  # meets every shape
+        states = [
+            timed(prepared, prepared.state, 1)[0] for prepared in simulations
+        ]  # meets every shape
         turns = []
         for turn in range(TURNS):
             seconds = []
-            for place, simulation in enumerate(simulations):
-                states[place], taken = timed(simulation, states[place], turn + 2, now)
+            for place, prepared in enumerate(simulations):
+                states[place], taken = timed(prepared, states[place], turn + 2, now)
                 seconds.append(taken)
             since = now()
             for trainer in trainers:

@@ -1,6 +1,8 @@
-"""How many times faster than its peers: `python -m benchmarks.peers.picture [folder]` draws what was measured.
+"""How many times faster than its peers: `python -m benchmarks.peers.picture [folder]` draws what
+was measured.
 
-Reads every .json that a comparison has left in outputs/benchmarks (or the folder), and writes peers.png beside them.
+Reads every .json that a comparison has left in outputs/benchmarks (or the folder), and writes
+peers.png beside them.
 """
 
 from __future__ import annotations
@@ -9,29 +11,50 @@ import json
 import sys
 from pathlib import Path
 
-from fedpriv.figures.canvas import plt
+from fedpriv.reports.canvas import plt
 
 COUNTED = ("data", "users", "epochs")
 """What names a case."""
 
 
 def main(folder: str = "outputs/benchmarks") -> None:
-    """A bar a case: the median ratio of processor seconds, least and most of single turns, and what it should be."""
+    """A bar a case: the median ratio of processor seconds, least and most of single turns, and what
+    it should be."""
     files = sorted(Path(folder).glob("*.json"))
     if not files:
-        sys.exit(f"{folder}: nothing was measured there; run python -m benchmarks.peers.uldp_fl first, for example")
+        sys.exit(
+            f"{folder}: nothing was measured there; run python -m benchmarks.peers.uldp_fl "
+            "first, for example"
+        )
     told = {file.stem: json.loads(file.read_text()) for file in files}
     cases = [(peer, row) for peer, found in told.items() for row in found["rows"]]
     figure, axis = plt.subplots(figsize=(7, 0.42 * len(cases) + 1.4), layout="constrained")
     for place, (_, row) in enumerate(cases):
         ratio = row["ratio"]
-        axis.barh(place, ratio, color="C0", alpha=0.8, xerr=[[ratio - row["least"]], [row["most"] - ratio]], capsize=3)
-        axis.annotate(f"{ratio:.3g}", (row["most"], place), (5, 0), textcoords="offset points", va="center", fontsize=8)
+        axis.barh(
+            place,
+            ratio,
+            color="C0",
+            alpha=0.8,
+            xerr=[[ratio - row["least"]], [row["most"] - ratio]],
+            capsize=3,
+        )
+        axis.annotate(
+            f"{ratio:.3g}",
+            (row["most"], place),
+            (5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+        )
         if row["goal"]:
             axis.plot([row["goal"]] * 2, [place - 0.4, place + 0.4], color="k", lw=1.5)
     axis.set_yticks(range(len(cases)), [_name(peer, row) for peer, row in cases], fontsize=8)
     axis.invert_yaxis()
-    axis.set(xscale="log", xlabel="times as fast as the peer, processor seconds of one thread; black: at least")
+    axis.set(
+        xscale="log",
+        xlabel="times as fast as the peer, processor seconds of one thread; black: at least",
+    )
     axis.grid(alpha=0.3, axis="x")
     about = next(iter(told.values()))["about"]
     packages = ", ".join(f"{name} {version}" for name, version in about["packages"].items())
@@ -42,7 +65,11 @@ def main(folder: str = "outputs/benchmarks") -> None:
 
 
 def _name(peer: str, row: dict[str, object]) -> str:
-    own = [f"{value:,} {key}" if key != "data" else str(value) for key, value in row.items() if key in COUNTED]
+    own = [
+        f"{value:,} {key}" if key != "data" else str(value)
+        for key, value in row.items()
+        if key in COUNTED
+    ]
     return f"{peer.replace('_', '-')}: {', '.join(own)}"
 
 

@@ -1,11 +1,13 @@
-"""Flower's SecAgg+ beside our secagg: 100 parties, a million coordinates, 10 dropouts, threshold 67.
+"""Flower's SecAgg+ beside our secagg: 100 parties, a million coordinates, 10 dropouts, threshold
+67.
 
     python -m venv /elsewhere/flower && /elsewhere/flower/bin/pip install flwr==1.41.0
     python -m benchmarks.peers.secaggplus /elsewhere/flower/bin/python
 
-Both sides are timed in the same run, each in a process of its own: processor seconds of what one silo does after its
-keys are made (shares, masks, answer), and of the server from the masked vectors to their sum. Flower computes modulo
-2^32, which is our equal ring (bits=32); our default is 64. Flower's parties check no signatures; ours do.
+Both sides are timed in the same run, each in a process of its own: processor seconds of what one
+silo does after its keys are made (shares, masks, answer), and of the server from the masked vectors
+to their sum. Flower computes modulo 2^32, which is our equal ring (bits=32); our default is 64.
+Flower's parties check no signatures; ours do.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ def main(python: str) -> None:
             ("silo", silo / own, SILO),
             ("server", theirs["unmask"] / seconds["unmask"], SERVER),
         ):
-            print(f"  {who}: {ratio:.1f} times faster (at least {least}: {'met' if ratio >= least else 'MISSED'})")
+            print(
+                f"  {who}: {ratio:.1f} times faster (at least {least}: "
+                f"{'met' if ratio >= least else 'MISSED'})"
+            )
 
 
 if __name__ == "__main__":

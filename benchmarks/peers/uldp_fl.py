@@ -3,12 +3,12 @@
     git clone https://github.com/FumiyukiKato/uldp-fl /elsewhere/uldp-fl
     python -m benchmarks.peers.uldp_fl /elsewhere/uldp-fl/src
 
-Both run in one process on one thread, in turns, on the same silos, users, records, batch sizes and epochs, with the
-same network; uldp-fl, which was written for torch 2.0, runs on this environment's torch. Ours is all of a round:
-every silo's training, clipping, weighting and noise, its message, the sum and the server's step. Theirs is
-`ClassificationTrainer.train` of each silo with every m-th of its users by number of records, scaled by the batch
-steps it left out; its loaders, which it makes once a run, and its server are not counted. Records: see
-`benchmarks.local_training`.
+Both run in one process on one thread, in turns, on the same silos, users, records, batch sizes and
+epochs, with the same network; uldp-fl, which was written for torch 2.0, runs on this environment's
+torch. Ours is all of a round: every silo's training, clipping, weighting and noise, its message,
+the sum and the server's step. Theirs is `ClassificationTrainer.train` of each silo with every m-th
+of its users by number of records, scaled by the batch steps it left out; its loaders, which it
+makes once a run, and its server are not counted. Records: see `benchmarks.local_training`.
 """
 
 from __future__ import annotations
@@ -31,32 +31,51 @@ CASES = [
     Case("mnist", 1000, 2, 100, 9),
     Case("mnist", 10_000, 2, 500, 20),
 ]
-COLUMNS = ("data", "users", "epochs", "slice", "fedpriv", "uldp-fl", "ratio", "least", "most", "goal")
+COLUMNS = (
+    "data",
+    "users",
+    "epochs",
+    "slice",
+    "fedpriv",
+    "uldp-fl",
+    "ratio",
+    "least",
+    "most",
+    "goal",
+)
 
 
 def main(source: str, *names: str) -> None:
-    """Every case in a process of its own. source: the folder src of a checkout of uldp-fl. names: of data sets; all."""
+    """Every case in a process of its own. source: the folder src of a checkout of uldp-fl. names:
+    of data sets; all."""
     rows = []
     for case in CASES:
         if not names or case.data in names:
-            numbers = case.data, case.users, case.epochs, case.slice, *apart(measure, case, source), case.goal
+            numbers = (
+                case.data,
+                case.users,
+                case.epochs,
+                case.slice,
+                *apart(measure, case, source),
+                case.goal,
+            )
             rows.append(told(dict(zip(COLUMNS, numbers))))
     print(write("uldp_fl", rows))
 
 
 def measure(case: Case, source: str) -> tuple[float, float, float, float, float]:
-    """Median processor seconds a round of ours and of theirs, and median, least and largest ratio of a turn."""
+    """Median processor seconds a round of ours and of theirs, and median, least and largest ratio
+    of a turn."""
     import torch
 
     torch.set_num_threads(1)
     kind, records = load(case.data)
-    words = f"data={case.data}", f"preset.n_users={case.users}", f"preset.local_epochs={case.epochs}"
-    with in_memory(kind, records, "algo=uldp_avg_w", "allocator=zipf", "device=cpu", *words) as simulation:
-        trainers, scale = theirs(case, source, simulation.silo_data)
-        state, _ = timed(simulation, simulation.state, 1)  # compiles, and meets every shape
+    with in_memory(kind, records, *words(case), "device=cpu") as prepared:
+        trainers, scale = theirs(case, source, prepared.silo_data)
+        state, _ = timed(prepared, prepared.state, 1)  # compiles, and meets every shape
         turns: list[tuple[float, float]] = []
         for turn in range(TURNS):
-            state, own = timed(simulation, state, turn + 2)
+            state, own = timed(prepared, state, turn + 2)
             since = time.process_time()
             for trainer in trainers:
                 trainer.train(turn)
@@ -64,18 +83,27 @@ def measure(case: Case, source: str) -> tuple[float, float, float, float, float]
     return compared(turns)
 
 
+def words(case: Case) -> tuple[str, ...]:
+    """Of the command line, but for the device."""
+    own = f"data={case.data}", f"preset.n_users={case.users}", f"preset.local_epochs={case.epochs}"
+    return "algo=uldp_avg_w", "allocator=zipf", *own
+
+
 def theirs(case: Case, source: str, silos, device: str = "cpu"):
-    """On the device, a trainer of each silo, and how many times their batch steps all of them would take."""
+    """On the device, a trainer of each silo, and how many times their batch steps all of them would
+    take."""
     sys.path.insert(0, source)
     from local_trainer import ClassificationTrainer
     from models import create_model
 
-    trainers, steps = [], [0, 0]
+    trainers = []
+    steps = [0, 0]
     for number, silo in enumerate(silos):
         order = silo.counts.argsort()
         # Where the slice begins differs by silo, so that few users a silo are not all of one size.
         chosen = order[
-            (case.slice // 2 + number * case.slice // len(silos)) % min(case.slice, len(order)) :: case.slice
+            (case.slice // 2 + number * case.slice // len(silos))
+            % min(case.slice, len(order)) :: case.slice
         ]
         rows = [row for i in chosen for row in range(silo.starts[i], silo.starts[i + 1])]
         batches = -(-silo.counts // 64)

@@ -12,7 +12,8 @@ from fedpriv.errors import ConfigError
 
 @dataclass(frozen=True)
 class RdpAndPld(Pld):
-    """Both methods; one that has no bound for an event is left out, and if neither has one, that is an error."""
+    """Both methods; one that has no bound for an event is left out, and if neither has one, that is
+    an error."""
 
     def epsilons(self, runs: Runs, adjacency: str, group_size: int = 1) -> dict[str, float]:
         """See `Accountant.epsilons`; the methods are "rdp" and "pld"."""

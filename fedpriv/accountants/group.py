@@ -1,14 +1,17 @@
 """From records to groups of records: what a certificate for one record says about any k of them.
 
-Four routes, all for add/remove adjacency and the same data in every release; where all releases are unsampled Gaussians
-the first two hold for replacing k records as well, since mu-GDP is k mu-GDP for groups (Dong, Roth, Su: Gaussian
-differential privacy, 2022, Theorem 2.14):
+Four routes, all for add/remove adjacency and the same data in every release; where all releases are
+unsampled Gaussians the first two hold for replacing k records as well, since mu-GDP is k mu-GDP for
+groups (Dong, Roth, Su: Gaussian differential privacy, 2022, Theorem 2.14):
 
-- `group_event`, tight: a group of k in a Poisson sample shifts the sum by Binomial(k, q) sensitivities; `group_pld`
-  accounts it.
-- `group_rdp`, the lemma of Mironov (2017, Prop. 11): k = 2^c, order a >= 2^(c+1): (a / 2^c, 3^c R(a)). k is rounded up.
-- `group_dp`, the lemma of (epsilon, delta)-DP (Vadhan 2017, Lemma 2.2): (k eps, k e^((k-1) eps) delta).
-- `paper_group_claim`, what Uldp-FL (Kato et al. 2024) prints: the second, k rounded down, one order too low. No bound.
+- `group_event`, tight: a group of k in a Poisson sample shifts the sum by Binomial(k, q)
+  sensitivities; `group_pld` accounts it.
+- `group_rdp`, the lemma of Mironov (2017, Prop. 11): k = 2^c, order a >= 2^(c+1): (a / 2^c, 3^c
+  R(a)). k is rounded up.
+- `group_dp`, the lemma of (epsilon, delta)-DP (Vadhan 2017, Lemma 2.2): (k eps, k e^((k-1) eps)
+  delta).
+- `paper_group_claim`, what Uldp-FL (Kato et al. 2024) prints: the second, k rounded down, one order
+  too low. No bound.
 """
 
 from __future__ import annotations
@@ -33,9 +36,9 @@ _SMALLEST = 700.0  # e^-700 is a float
 def group_event(event: DpEvent, group_size: int) -> DpEvent:
     """One release as a whole group of records sees it, under add/remove of the group.
 
-    Each record is sampled on its own and moves the sum by at most one sensitivity, so m sampled records move it by at
-    most m. The worst case is a mixture of Gaussians at 0..k with Binomial(k, q) weights (Choquette-Choo et al. 2024,
-    Cor. 4.7).
+    Each record is sampled on its own and moves the sum by at most one sensitivity, so m sampled
+    records move it by at most m. The worst case is a mixture of Gaussians at 0..k with Binomial(k,
+    q) weights (Choquette-Choo et al. 2024, Cor. 4.7).
     """
     import dp_accounting as dp
     from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
@@ -46,11 +49,14 @@ def group_event(event: DpEvent, group_size: int) -> DpEvent:
         return dp.GaussianDpEvent(sigma / group_size)
     sampled = np.arange(group_size + 1)
     shares = binom.pmf(sampled, group_size, q)
-    return MixtureOfGaussiansDpEvent(sigma, tuple(sampled.astype(float).tolist()), tuple(shares.tolist()))
+    return MixtureOfGaussiansDpEvent(
+        sigma, tuple(sampled.astype(float).tolist()), tuple(shares.tolist())
+    )
 
 
 def sampled_gaussian(event: DpEvent, group_size: int) -> tuple[float, float]:
-    """Sampling rate and noise multiplier of a release. Raises ConfigError for one that no group bound is known for."""
+    """Sampling rate and noise multiplier of a release. Raises ConfigError for one that no group
+    bound is known for."""
     import dp_accounting as dp
 
     _check_size(group_size)
@@ -59,20 +65,31 @@ def sampled_gaussian(event: DpEvent, group_size: int) -> tuple[float, float]:
     if isinstance(event, dp.PoissonSampledDpEvent) and isinstance(event.event, dp.GaussianDpEvent):
         return event.sampling_probability, event.event.noise_multiplier
     raise ConfigError(
-        "group_size", group_size, f"group privacy is known for Gaussian and Poisson events, not for {event}"
+        "group_size",
+        group_size,
+        f"group privacy is known for Gaussian and Poisson events, not for {event}",
     )
 
 
-def group_rdp(orders: ArrayLike, curve: ArrayLike, group_size: int) -> tuple[np.ndarray, np.ndarray]:
+def group_rdp(
+    orders: ArrayLike, curve: ArrayLike, group_size: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Orders and Renyi divergences of a group from those of one record, each of shape (n,).
 
-    Raises ConfigError for an order below 2k, k rounded up to a power of two: there the lemma does not hold.
+    Raises ConfigError for an order below 2k, k rounded up to a power of two: there the lemma does
+    not hold.
     """
     doublings = (_check_size(group_size) - 1).bit_length()
-    a, divergences = np.asarray(orders, float), np.asarray(curve, float)
+    a = np.asarray(orders, float)
+    divergences = np.asarray(curve, float)
     lowest = 2 ** (doublings + 1)
     if doublings:
-        require(bool(np.all(a >= lowest)), "order", a.min(), f"groups of {group_size} need orders >= {lowest}")
+        require(
+            bool(np.all(a >= lowest)),
+            "order",
+            a.min(),
+            f"groups of {group_size} need orders >= {lowest}",
+        )
     return a / 2**doublings, 3.0**doublings * divergences
 
 
@@ -86,15 +103,22 @@ def group_rdp_epsilon(runs: Runs, group_size: int, delta: float) -> float:
 def _orders_from(lowest: int) -> tuple[float, ...]:
     """Orders at and above `lowest`: the accountant's own, and enough of them when those run out."""
     return tuple(
-        sorted({o for o in ORDERS if o >= lowest} | {float(round(lowest * step / 8)) for step in range(8, 33)})
+        sorted(
+            {o for o in ORDERS if o >= lowest}
+            | {float(round(lowest * step / 8)) for step in range(8, 33)}
+        )
     )
 
 
-def group_dp(runs: Runs, group_size: int, delta: float, *, orders: tuple[float, ...] = ORDERS) -> float:
-    """Epsilon at `delta` of `runs` for a group, by the (epsilon, delta) lemma; inf when no order exceeds its size.
+def group_dp(
+    runs: Runs, group_size: int, delta: float, *, orders: tuple[float, ...] = ORDERS
+) -> float:
+    """Epsilon at `delta` of `runs` for a group, by the (epsilon, delta) lemma; inf when no order
+    exceeds its size.
 
-    At order a, one record has epsilon = A - ln(delta_1) / (a - 1). Asking that k e^((k-1) epsilon) delta_1 = delta is
-    then linear in ln(delta_1), which may lie far below the smallest float, and solvable for a > k.
+    At order a, one record has epsilon = A - ln(delta_1) / (a - 1). Asking that k e^((k-1) epsilon)
+    delta_1 = delta is then linear in ln(delta_1), which may lie far below the smallest float, and
+    solvable for a > k.
     """
     k = _check_size(group_size)
     a = np.array(orders)
@@ -102,15 +126,16 @@ def group_dp(runs: Runs, group_size: int, delta: float, *, orders: tuple[float, 
     usable = (a > k) & np.isfinite(above)
     if not usable.any():
         return math.inf
-    a, above = a[usable], above[usable]
+    a = a[usable]
+    above = above[usable]
     log_delta_1 = (math.log(delta) - math.log(k) - (k - 1) * above) * (a - 1) / (a - k)
     return float(max(0.0, k * np.min(above - log_delta_1 / (a - 1))))
 
 
 def lemma_claim(epsilon: Callable[[float], float], group_size: int, delta: float) -> float:
-    """What the lemma of (epsilon, delta)-DP makes of a claim for one record, epsilon(delta_1), for a group: k
-    epsilon(delta_1) where k e^((k - 1) epsilon(delta_1)) delta_1 = delta (Lowy et al., Appendix B); inf where delta_1
-    would be no float."""
+    """What the lemma of (epsilon, delta)-DP makes of a claim for one record, epsilon(delta_1), for
+    a group: k epsilon(delta_1) where k e^((k - 1) epsilon(delta_1)) delta_1 = delta (Lowy et al.,
+    Appendix B); inf where delta_1 would be no float."""
     k = _check_size(group_size)
     if k == 1:
         return epsilon(delta)
@@ -118,8 +143,10 @@ def lemma_claim(epsilon: Callable[[float], float], group_size: int, delta: float
     def log_delta(x: float) -> float:
         return math.log(k) + (k - 1) * epsilon(math.exp(-x)) - x
 
-    # Claims grow at most like the root of x = ln(1 / delta_1), so that there is one crossing beyond ln(k / delta).
-    low, high = math.log(k / delta), _SMALLEST
+    # Claims grow at most like the root of x = ln(1 / delta_1), so that there is one crossing beyond
+    # ln(k / delta).
+    low = math.log(k / delta)
+    high = _SMALLEST
     if not math.isfinite(epsilon(delta)) or log_delta(high) > math.log(delta):
         return math.inf
     while high - low > 1e-9 * high:
@@ -129,9 +156,11 @@ def lemma_claim(epsilon: Callable[[float], float], group_size: int, delta: float
 
 
 def paper_group_claim(runs: Runs, group_size: int, delta: float) -> float:
-    """The epsilon that Uldp-FL reports for groups: no bound from k = 16 on, nor where k is not a power of two.
+    """The epsilon that Uldp-FL reports for groups: no bound from k = 16 on, nor where k is not a
+    power of two.
 
-    k is rounded down to a power of two, and order k + 10 joins the default grid although the lemma wants 2k or more.
+    k is rounded down to a power of two, and order k + 10 joins the default grid although the lemma
+    wants 2k or more.
     """
     doublings = _check_size(group_size).bit_length() - 1
     rounded_down = 2**doublings
@@ -143,8 +172,8 @@ def paper_group_claim(runs: Runs, group_size: int, delta: float) -> float:
 
 
 def require_proof(runs: Runs, adjacency: str, group_size: int) -> None:
-    """Raise ConfigError for a group whose records are replaced, unless all releases are unsampled Gaussians: a Poisson
-    sample's curve would be borrowed for others."""
+    """Raise ConfigError for a group whose records are replaced, unless all releases are unsampled
+    Gaussians: a Poisson sample's curve would be borrowed for others."""
     allowed = f"{ADD_REMOVE}, or Gaussian releases without sampling, for groups of {group_size}"
     require(adjacency == ADD_REMOVE or gaussian(runs), "adjacency", adjacency, allowed)
 

@@ -1,13 +1,16 @@
-"""Privacy loss distributions: the tightest curves, composed by FFT (Koskela et al. 2020; Doroshenko et al. 2022).
+"""Privacy loss distributions: the tightest curves, composed by FFT (Koskela et al. 2020; Doroshenko
+et al. 2022).
 
-Gaussian releases compose to one Gaussian, whose epsilon has a closed form (Balle and Wang 2018, Thm 8), so they are
-never discretised. Poisson-sampled Gaussians and mixtures of Gaussians go through dp_accounting's connect-the-dots
-discretisation. It is pessimistic at every interval width: the discrete curve is the chord of the true convex one, hence
-above it, and composition keeps that order. A width therefore decides only how tight the bound is. Ours is
-`value_discretization_interval` times a power of two: finer when one release loses much less than it, coarser when the
-composition would need more than `_MOST_POINTS` points. Since the grids nest and a coarser one is only ever taken for a
-larger loss, epsilon stays monotone. What remains is the rounding of the FFT, below the chord's margin in every
-composition that the tests compare with a closed form.
+Gaussian releases compose to one Gaussian, whose epsilon has a closed form (Balle and Wang 2018, Thm
+8), so they are never discretised. Poisson-sampled Gaussians and mixtures of Gaussians go through
+dp_accounting's connect-the-dots discretisation. It is pessimistic at every interval width: the
+discrete curve is the chord of the true convex one, hence above it, and composition keeps that
+order. A width therefore decides only how tight the bound is. Ours is
+`value_discretization_interval` times a power of two: finer when one release loses much less than
+it, coarser when the composition would need more than `_MOST_POINTS` points. Since the grids nest
+and a coarser one is only ever taken for a larger loss, epsilon stays monotone. What remains is the
+rounding of the FFT, below the chord's margin in every composition that the tests compare with a
+closed form.
 """
 
 from __future__ import annotations
@@ -31,11 +34,17 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 _MOST_POINTS = 2**19  # of a composed distribution: half a second of FFT
-_MOST_POINTS_ONCE = {True: 2**14, False: 2**11}  # of one release: plain, mixture; up to half a second to build
-_STEPS_PER_SCALE = 16  # an interval of scale / 16 raises epsilon by less than one part in a thousand
+_MOST_POINTS_ONCE = {
+    True: 2**14,
+    False: 2**11,
+}  # of one release: plain, mixture; up to half a second to build
+_STEPS_PER_SCALE = (
+    16  # an interval of scale / 16 raises epsilon by less than one part in a thousand
+)
 _LOG_TAIL = 50.0  # dp_accounting leaves out exp(-50) of each release's mass and counts it as delta
 _LARGE_LOSS = 500.0
-_TAIL_WIDTH = 17.0  # width of a composed distribution in standard deviations, at dp_accounting's truncation of 1e-15
+# width of a composed distribution in standard deviations, at dp_accounting's truncation of 1e-15
+_TAIL_WIDTH = 17.0
 
 
 @dataclass(frozen=True)
@@ -43,47 +52,71 @@ class Pld(Accountant):
     """Epsilon by privacy loss distributions."""
 
     value_discretization_interval: float = 1e-4
-    """Interval of privacy loss; see the module's text for how long or very quiet compositions change it."""
+    """Interval of privacy loss; see the module's text for how long or very quiet compositions
+    change it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         interval = self.value_discretization_interval
-        require(0 < interval <= 1, "accountant.value_discretization_interval", interval, "must be above 0, at most 1")
+        require(
+            0 < interval <= 1,
+            "accountant.value_discretization_interval",
+            interval,
+            "must be above 0, at most 1",
+        )
 
     def epsilons(self, runs: Runs, adjacency: str, group_size: int = 1) -> dict[str, float]:
         """See `Accountant.epsilons`; the method is "pld"."""
         interval = self.value_discretization_interval
         if group_size > 1:
             require_proof(runs, adjacency, group_size)
-            return {"pld": group_pld(runs, group_size, self.delta, value_discretization_interval=interval)}
-        return {"pld": pld_epsilon(runs, adjacency, self.delta, value_discretization_interval=interval)}
+            return {
+                "pld": group_pld(
+                    runs, group_size, self.delta, value_discretization_interval=interval
+                )
+            }
+        return {
+            "pld": pld_epsilon(runs, adjacency, self.delta, value_discretization_interval=interval)
+        }
 
 
-def pld_epsilon(runs: Runs, adjacency: str, delta: float, *, value_discretization_interval: float = 1e-4) -> float:
-    """Epsilon at `delta` of `runs` under `adjacency`, both directions; inf when an event is not private.
+def pld_epsilon(
+    runs: Runs, adjacency: str, delta: float, *, value_discretization_interval: float = 1e-4
+) -> float:
+    """Epsilon at `delta` of `runs` under `adjacency`, both directions; inf when an event is not
+    private.
 
-    Raises ConfigError for an event other than a Gaussian or, under add/remove, its Poisson sampling and mixtures.
+    Raises ConfigError for an event other than a Gaussian or, under add/remove, its Poisson sampling
+    and mixtures.
     """
     found = leaves(runs)
     if found is None:
         return math.inf
     mean_gap, mixtures = _split(found, adjacency)
-    gaps = [math.sqrt(count) * max(m.sensitivities) / m.standard_deviation for m, count in mixtures.items()]
+    gaps = [
+        math.sqrt(count) * max(m.sensitivities) / m.standard_deviation
+        for m, count in mixtures.items()
+    ]
     unsampled = gaussian_epsilon(math.hypot(mean_gap, *gaps), delta)  # sampling never costs privacy
     if not mixtures:
         return unsampled
     if mean_gap:
         mixtures[_mixture(1 / mean_gap, (1.0,), (1.0,))] = 1
     interval = _interval(mixtures, value_discretization_interval)
-    parts = (_repeat(_distribution(mixture, interval), count) for mixture, count in mixtures.items())
+    parts = (
+        _repeat(_distribution(mixture, interval), count) for mixture, count in mixtures.items()
+    )
     return min(unsampled, _epsilon(reduce(lambda total, part: total.compose(part), parts), delta))
 
 
-def group_pld(runs: Runs, group_size: int, delta: float, *, value_discretization_interval: float = 1e-4) -> float:
-    """Tight epsilon at `delta` of `runs` for a group of `group_size` records, both directions; inf if not private.
+def group_pld(
+    runs: Runs, group_size: int, delta: float, *, value_discretization_interval: float = 1e-4
+) -> float:
+    """Tight epsilon at `delta` of `runs` for a group of `group_size` records, both directions; inf
+    if not private.
 
-    Under add/remove, with the same data in every release (see `group_event`). Raises ConfigError for an event other
-    than the Gaussian mechanism, Poisson-sampled or not.
+    Under add/remove, with the same data in every release (see `group_event`). Raises ConfigError
+    for an event other than the Gaussian mechanism, Poisson-sampled or not.
     """
     found = leaves(runs)
     if found is None:
@@ -94,16 +127,19 @@ def group_pld(runs: Runs, group_size: int, delta: float, *, value_discretization
 
 
 def gaussian_epsilon(mean_gap: float, delta: float) -> float:
-    """Exact epsilon at `delta` of telling two unit-variance Gaussians apart whose means differ by `mean_gap`.
+    """Exact epsilon at `delta` of telling two unit-variance Gaussians apart whose means differ by
+    `mean_gap`.
 
-    Balle and Wang's Theorem 8 in logarithms, solved as `dp_accounting.get_epsilon_gaussian` does, with the same bits.
-    A run asks once a round and observer, and there scipy's generic distribution takes a millisecond and a half of it.
+    Balle and Wang's Theorem 8 in logarithms, solved as `dp_accounting.get_epsilon_gaussian` does,
+    with the same bits. A run asks once a round and observer, and there scipy's generic distribution
+    takes a millisecond and a half of it.
     """
     if not mean_gap:
         return 0.0
     from scipy.optimize import brentq
 
-    sigma, log_delta = 1 / mean_gap, float(np.log(delta))
+    sigma = 1 / mean_gap
+    log_delta = float(np.log(delta))
 
     def excess(epsilon: float) -> float:
         return _log_delta(sigma, epsilon) - log_delta
@@ -112,9 +148,11 @@ def gaussian_epsilon(mean_gap: float, delta: float) -> float:
         return math.inf if sigma == 0 else 0.0
     if _log_delta(sigma, 0.0) < log_delta:
         return 0.0
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     while excess(high) > 0:
-        low, high = high, high * 10
+        low = high
+        high = high * 10
     return float(brentq(excess, low, high, xtol=1e-12))
 
 
@@ -123,12 +161,16 @@ def _log_delta(sigma: float, epsilon: float) -> float:
     from scipy.special import log_ndtr
 
     middle = epsilon * sigma + 1 / (2 * sigma)
-    above, below = log_ndtr(1 / sigma - middle), epsilon + log_ndtr(-middle)
+    above = log_ndtr(1 / sigma - middle)
+    below = epsilon + log_ndtr(-middle)
     return float(above + np.log1p(-np.exp(below - above))) if below < above else -math.inf
 
 
-def _split(found: dict[DpEvent, int], adjacency: str) -> tuple[float, dict[MixtureOfGaussiansDpEvent, int]]:
-    """The mean gap of all unsampled Gaussians together, and the other events as mixtures of Gaussians with counts."""
+def _split(
+    found: dict[DpEvent, int], adjacency: str
+) -> tuple[float, dict[MixtureOfGaussiansDpEvent, int]]:
+    """The mean gap of all unsampled Gaussians together, and the other events as mixtures of
+    Gaussians with counts."""
     import dp_accounting as dp
     from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 
@@ -149,12 +191,17 @@ def _split(found: dict[DpEvent, int], adjacency: str) -> tuple[float, dict[Mixtu
             mixture = _mixture(event.event.noise_multiplier, (0.0, 1.0), (1 - q, q))
             mixtures[mixture] = mixtures.get(mixture, 0) + count
         else:
-            hint = "known are Gaussian events, and their Poisson sampling and mixtures under add/remove"
+            hint = (
+                "known are Gaussian events, and their Poisson sampling and mixtures under "
+                "add/remove"
+            )
             raise unsupported("pld", event, adjacency, hint=hint)
     return math.sqrt(squared_gap), mixtures
 
 
-def _mixture(noise: float, sensitivities: Sequence[float], shares: Sequence[float]) -> MixtureOfGaussiansDpEvent:
+def _mixture(
+    noise: float, sensitivities: Sequence[float], shares: Sequence[float]
+) -> MixtureOfGaussiansDpEvent:
     from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 
     return MixtureOfGaussiansDpEvent(noise, tuple(sensitivities), tuple(shares))
@@ -186,8 +233,9 @@ def _distribution(mixture: MixtureOfGaussiansDpEvent, interval: float) -> Privac
 
 
 def _repeat(once: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:
-    """`once` composed `count` times. Pairs go first in a long run: dp_accounting raises the number of points of a short
-    distribution to the power of the count, as a plain integer, to see whether it is still short."""
+    """`once` composed `count` times. Pairs go first in a long run: dp_accounting raises the number
+    of points of a short distribution to the power of the count, as a plain integer, to see whether
+    it is still short."""
     if count < 10_000:
         return once.self_compose(count)
     total = once.self_compose(2, tail_mass_truncation=0).self_compose(count // 2)
@@ -197,8 +245,8 @@ def _repeat(once: PrivacyLossDistribution, count: int) -> PrivacyLossDistributio
 def _epsilon(losses: PrivacyLossDistribution, delta: float) -> float:
     """Smallest epsilon at `delta`.
 
-    dp_accounting's own search takes exp(-loss), which underflows near 700; far above, it counts the mass beyond epsilon
-    and is about one too high.
+    dp_accounting's own search takes exp(-loss), which underflows near 700; far above, it counts the
+    mass beyond epsilon and is about one too high.
     """
     with np.errstate(over="ignore"):
         epsilon = float(losses.get_epsilon_for_delta(delta))
@@ -206,16 +254,23 @@ def _epsilon(losses: PrivacyLossDistribution, delta: float) -> float:
         return epsilon
     low = high = _LARGE_LOSS
     while losses.get_delta_for_epsilon(high) > delta:
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if losses.get_delta_for_epsilon(middle) > delta else (low, middle)
+        low, high = (
+            (middle, high) if losses.get_delta_for_epsilon(middle) > delta else (low, middle)
+        )
     return high
 
 
 def _interval(mixtures: dict[MixtureOfGaussiansDpEvent, int], base: float) -> float:
-    """`base` times a power of two that fits these compositions; estimates here move the cost, never the validity."""
-    finest, coarsest, variance, width = base, 0.0, 0.0, 0.0
+    """`base` times a power of two that fits these compositions; estimates here move the cost, never
+    the validity."""
+    finest = base
+    coarsest = 0.0
+    variance = 0.0
+    width = 0.0
     for mixture, count in mixtures.items():
         scale, span = _loss_size(mixture)
         finest = min(finest, scale / _STEPS_PER_SCALE)
@@ -223,7 +278,9 @@ def _interval(mixtures: dict[MixtureOfGaussiansDpEvent, int], base: float) -> fl
         variance += count * scale**2
         width += count * span
     coarsest = max(coarsest, min(width, _TAIL_WIDTH * math.sqrt(variance)) / _MOST_POINTS)
-    return base * 2.0 ** max(math.floor(math.log2(finest / base)), math.ceil(math.log2(coarsest / base)))
+    return base * 2.0 ** max(
+        math.floor(math.log2(finest / base)), math.ceil(math.log2(coarsest / base))
+    )
 
 
 @lru_cache(maxsize=128)
@@ -231,8 +288,11 @@ def _loss_size(mixture: MixtureOfGaussiansDpEvent) -> tuple[float, float]:
     """Typical size and largest size of the privacy loss of one release."""
     from scipy.special import logsumexp
 
-    sigma, c, p = mixture.standard_deviation, np.array(mixture.sensitivities), np.array(mixture.sampling_probs)
-    c, p = c[p > 0], p[p > 0]
+    sigma = mixture.standard_deviation
+    c = np.array(mixture.sensitivities)
+    p = np.array(mixture.sampling_probs)
+    c = c[p > 0]
+    p = p[p > 0]
     with np.errstate(over="ignore"):
         chi_squared = p @ np.expm1(np.outer(c, c) / sigma**2) @ p
     far = np.max(c + sigma * np.sqrt(2 * np.maximum(0, _LOG_TAIL + np.log(p))))

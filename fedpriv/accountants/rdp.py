@@ -1,4 +1,5 @@
-"""The accountant of Renyi differential privacy, and the epsilons that papers claim by it (see `renyi`)."""
+"""The accountant of Renyi differential privacy, and the epsilons that papers claim by it (see
+`renyi`)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,12 @@ import numpy as np
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE, Runs, leaves
-from fedpriv.accountants.group import group_rdp_epsilon, lemma_claim, paper_group_claim, require_proof
+from fedpriv.accountants.group import (
+    group_rdp_epsilon,
+    lemma_claim,
+    paper_group_claim,
+    require_proof,
+)
 from fedpriv.accountants.renyi import ORDERS, PAPER_ORDERS, convert, event_curve, rdp_curve
 
 
@@ -24,17 +30,21 @@ class Rdp(Accountant):
         return {"rdp": rdp_epsilon(runs, adjacency, self.delta)}
 
 
-def rdp_epsilon(runs: Runs, adjacency: str, delta: float, *, orders: tuple[float, ...] = ORDERS) -> float:
+def rdp_epsilon(
+    runs: Runs, adjacency: str, delta: float, *, orders: tuple[float, ...] = ORDERS
+) -> float:
     """Epsilon at `delta` of `runs`, minimised over `orders`; inf when an event is not private."""
     curve = rdp_curve(runs, adjacency, orders)
     return convert(orders, curve, delta)
 
 
 def claimed_epsilon(runs: Runs, delta: float, group_size: int = 1) -> float:
-    """The epsilon that a paper claims for `runs`: each event by its own curve, on the papers' orders; claims of zCDP by
-    their papers' formula. Groups of records: by `lemma_claim` of these, else as Uldp-FL does.
+    """The epsilon that a paper claims for `runs`: each event by its own curve, on the papers'
+    orders; claims of zCDP by their papers' formula. Groups of records: by `lemma_claim` of these,
+    else as Uldp-FL does.
 
-    A claim is not checked, so an event is taken under the adjacency in which its curve exists, whatever is stated.
+    A claim is not checked, so an event is taken under the adjacency in which its curve exists,
+    whatever is stated.
     """
     from dp_accounting import SampledWithoutReplacementDpEvent
 

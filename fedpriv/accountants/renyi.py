@@ -1,9 +1,11 @@
-"""Renyi divergences of released messages, one curve per mechanism, and their conversion to (epsilon, delta).
+"""Renyi divergences of released messages, one curve per mechanism, and their conversion to
+(epsilon, delta).
 
-Curves add up over rounds and convert by Balle et al. (2020), Theorem 21. dp_accounting has the curves and the
-conversion, except one: at fractional orders its sampled Gaussian drops the signs of an alternating series and gives up
-after 1000 terms, so that epsilon is too large (22.60 for 22.33 at q=1/8, sigma=5, 20000 rounds) or the order is lost
-with a warning. `_sampled_gaussian` integrates those orders directly.
+Curves add up over rounds and convert by Balle et al. (2020), Theorem 21. dp_accounting has the
+curves and the conversion, except one: at fractional orders its sampled Gaussian drops the signs of
+an alternating series and gives up after 1000 terms, so that epsilon is too large (22.60 for 22.33
+at q=1/8, sigma=5, 20000 rounds) or the order is lost with a warning. `_sampled_gaussian` integrates
+those orders directly.
 """
 
 from __future__ import annotations
@@ -23,20 +25,24 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 PAPER_ORDERS = (*(1 + x / 10 for x in range(1, 100)), *map(float, range(12, 64)))
-"""Orders behind the papers' published epsilons: 1.1 to 10.9 by 0.1, and 12 to 63 (Opacus's default)."""
+"""Orders behind the papers' published epsilons: 1.1 to 10.9 by 0.1, and 12 to 63 (Opacus's
+default)."""
 
 LOW_ORDERS = (1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 1.08, 1.09)
 HIGH_ORDERS = (64.0, 80.0, 96.0, 128.0, 192.0, 256.0, 384.0, 512.0, 768.0, 1024.0, 2048.0, 4096.0)
 ORDERS = (*LOW_ORDERS, *PAPER_ORDERS, *HIGH_ORDERS)
 """The papers' orders, extended for epsilon above 100 and below 0.2."""
 
-_ROUNDING = 1e-13  # bound on the rounding error of ln(moment) / order: keeps tiny curves on the safe side of zero
+# bound on the rounding error of ln(moment) / order: keeps tiny curves on the safe side of zero
+_ROUNDING = 1e-13
 
 
 def convert(orders: tuple[float, ...] | np.ndarray, curve: np.ndarray, delta: float) -> float:
-    """The smallest epsilon at `delta` that the Renyi divergences `curve` (shape of `orders`) imply; inf if none.
+    """The smallest epsilon at `delta` that the Renyi divergences `curve` (shape of `orders`) imply;
+    inf if none.
 
-    The same bits as `dp_accounting.rdp.compute_epsilon`, which takes the orders one by one: a run asks every round.
+    The same bits as `dp_accounting.rdp.compute_epsilon`, which takes the orders one by one: a run
+    asks every round.
     """
     if not len(orders) or not np.isfinite(curve).any():
         return float("inf")
@@ -53,33 +59,43 @@ def convert(orders: tuple[float, ...] | np.ndarray, curve: np.ndarray, delta: fl
 
 @lru_cache(maxsize=64)
 def _conversion(orders: tuple[float, ...], delta: float) -> tuple[np.ndarray, np.ndarray]:
-    """What is added to a divergence at each order and what is taken off; inf at orders too near 1 to be stable."""
+    """What is added to a divergence at each order and what is taken off; inf at orders too near 1
+    to be stable."""
     gain = [math.log1p(-1 / order) if order > 1.01 else math.inf for order in orders]
-    return np.array(gain), np.array([math.log(delta * order) / (order - 1) if order > 1 else 0.0 for order in orders])
+    return np.array(gain), np.array(
+        [math.log(delta * order) / (order - 1) if order > 1 else 0.0 for order in orders]
+    )
 
 
 def rdp_curve(runs: Runs, adjacency: str, orders: tuple[float, ...] = ORDERS) -> np.ndarray:
-    """Renyi divergence of the composition of `runs` at each of `orders`; all inf when an event is not private."""
+    """Renyi divergence of the composition of `runs` at each of `orders`; all inf when an event is
+    not private."""
     found = leaves(runs)
     if found is None:
         return np.full(len(orders), np.inf)
-    return sum((count * event_curve(leaf, adjacency, orders) for leaf, count in found.items()), np.zeros(len(orders)))
+    return sum(
+        (count * event_curve(leaf, adjacency, orders) for leaf, count in found.items()),
+        np.zeros(len(orders)),
+    )
 
 
 @lru_cache(maxsize=1024)
 def event_curve(event: DpEvent, adjacency: str, orders: tuple[float, ...]) -> np.ndarray:
-    """Renyi divergence of one use of a basic mechanism at `orders`; kept for the next call, so not to be changed.
+    """Renyi divergence of one use of a basic mechanism at `orders`; kept for the next call, so not
+    to be changed.
 
     Raises ConfigError for an event without a curve under `adjacency`.
     """
     import dp_accounting as dp
 
     if isinstance(event, dp.PoissonSampledDpEvent) and adjacency == ADD_REMOVE:
-        q, inner = event.sampling_probability, event.event
+        q = event.sampling_probability
+        inner = event.event
         if isinstance(inner, dp.ZCDpEvent):
             return sampled_curve(q, lambda a: inner.xi + inner.rho * a, orders)
         if isinstance(inner, dp.GaussianDpEvent):
-            grid, whole = np.array(orders), np.array([float(order).is_integer() for order in orders])
+            grid = np.array(orders)
+            whole = np.array([float(order).is_integer() for order in orders])
             curve = np.empty(len(orders))
             curve[whole] = _library_curve(event, adjacency, grid[whole].tolist())
             curve[~whole] = _sampled_gaussian(q, inner.noise_multiplier, grid[~whole])
@@ -91,13 +107,18 @@ def _library_curve(event: DpEvent, adjacency: str, orders: Sequence[float]) -> n
     """dp_accounting's own curve of one use of `event`."""
     import dp_accounting as dp
 
-    relation = dp.NeighboringRelation.REPLACE_ONE if adjacency == REPLACE else dp.NeighboringRelation.ADD_OR_REMOVE_ONE
+    relation = (
+        dp.NeighboringRelation.REPLACE_ONE
+        if adjacency == REPLACE
+        else dp.NeighboringRelation.ADD_OR_REMOVE_ONE
+    )
     accountant = dp.rdp.RdpAccountant(orders, relation)
     try:
         accountant.compose(event)
     except dp.UnsupportedEventError as error:
         hint = (
-            "known are Gaussian, Laplace and zCDP events, Poisson sampling of Gaussian and zCDP events under "
+            "known are Gaussian, Laplace and zCDP events, Poisson sampling of Gaussian and zCDP "
+            "events under "
             "add/remove, and fixed-size batches without replacement of Gaussians under replace"
         )
         raise unsupported("rdp", event, adjacency, hint=hint) from error
@@ -105,17 +126,20 @@ def _library_curve(event: DpEvent, adjacency: str, orders: Sequence[float]) -> n
 
 
 def _sampled_gaussian(q: float, sigma: float, orders: np.ndarray) -> np.ndarray:
-    """Renyi divergence of the Poisson-sampled Gaussian at any orders > 1 (Mironov, Talwar, Zhang 2019, eq. 3).
+    """Renyi divergence of the Poisson-sampled Gaussian at any orders > 1 (Mironov, Talwar, Zhang
+    2019, eq. 3).
 
-    ln E[(1 - q + q exp(u / sigma - 1 / (2 sigma^2)))^order] / (order - 1) for a standard normal u. The integrand is
-    analytic in a strip of half-width pi sigma around the real line, so the trapezoid rule is exact to rounding for a
-    step well below that.
+    ln E[(1 - q + q exp(u / sigma - 1 / (2 sigma^2)))^order] / (order - 1) for a standard normal u.
+    The integrand is analytic in a strip of half-width pi sigma around the real line, so the
+    trapezoid rule is exact to rounding for a step well below that.
     """
     from scipy.special import logsumexp
 
     step = min(0.05, sigma / 4)
     divergences = []
-    for order in orders:  # one at a time: for a small sigma a grid over all orders would not fit in memory
+    for (
+        order
+    ) in orders:  # one at a time: for a small sigma a grid over all orders would not fit in memory
         u = np.arange(-14, order / sigma + 14, step)
         ratio = np.logaddexp(np.log1p(-q), np.log(q) + u / sigma - 0.5 / sigma**2)
         log_moment = logsumexp(order * ratio - u**2 / 2) + np.log(step / np.sqrt(2 * np.pi))

@@ -1,8 +1,9 @@
-"""The best of a random number of runs (Papernot and Steinke, "Hyperparameter Tuning with Renyi Differential Privacy",
-ICLR 2022, Theorem 2): only its model is released, not how many there were.
+"""The best of a random number of runs (Papernot and Steinke, "Hyperparameter Tuning with Renyi
+Differential Privacy", ICLR 2022, Theorem 2): only its model is released, not how many there were.
 
-    K ~ D(eta, gamma), the negative binomial distribution truncated to K >= 1; eta is our `shape`, E[K] our `mean`
-    eps'(lambda) = eps(lambda) + (1 + eta) ((1 - 1/l) eps(l) + ln(1/gamma) / l) + ln(E[K]) / (lambda - 1), any l > 1
+    K ~ D(eta, gamma), the negative binomial distribution truncated to K >= 1; eta is our `shape`,
+    E[K] our `mean` eps'(lambda) = eps(lambda) + (1 + eta) ((1 - 1/l) eps(l) + ln(1/gamma) / l) +
+    ln(E[K]) / (lambda - 1), any l > 1
 
 dp_accounting has this for one event; here it is for the largest of several settings' curves.
 """
@@ -19,8 +20,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class TruncatedNegativeBinomial:
-    """How many runs there are: at least one, `mean` on average. shape: 1 is the geometric distribution, 0 the
-    logarithmic one."""
+    """How many runs there are: at least one, `mean` on average.
+
+    shape: 1 is the geometric distribution, 0 the logarithmic one.
+    """
 
     mean: float
     shape: float
@@ -35,7 +38,11 @@ class TruncatedNegativeBinomial:
         low = -1.0
         while self._mean(math.exp(low)) < self.mean:
             low *= 2
-        return math.exp(float(brentq(lambda log: self._mean(math.exp(log)) - self.mean, low, -1e-14, xtol=1e-14)))
+        return math.exp(
+            float(
+                brentq(lambda log: self._mean(math.exp(log)) - self.mean, low, -1e-14, xtol=1e-14)
+            )
+        )
 
     def _mean(self, gamma: float) -> float:
         log = math.log(gamma)
@@ -45,7 +52,8 @@ class TruncatedNegativeBinomial:
 
     def draw(self, uniform: Callable[[], float]) -> int:
         """One number, by inversion of `uniform`'s value in [0, 1)."""
-        left, number = uniform(), 1
+        left = uniform()
+        number = 1
         if self.mean == 1:
             return number
         miss = 1 - self.gamma
@@ -60,7 +68,8 @@ class TruncatedNegativeBinomial:
         return number
 
     def selected(self, orders: np.ndarray, curve: np.ndarray) -> np.ndarray:
-        """Renyi divergence of the released best at `orders`, if that of a single run is at most `curve`."""
+        """Renyi divergence of the released best at `orders`, if that of a single run is at most
+        `curve`."""
         others = (1 - 1 / orders) * curve - math.log(self.gamma) / orders
         least = np.nanmin(np.where(orders > 1, others, np.inf))
         return np.asarray(curve + (1 + self.shape) * least + math.log(self.mean) / (orders - 1))

@@ -20,8 +20,8 @@ MEANINGS = {
 
 
 def epsilon_table(rows: Iterable[EpsilonRow], delta: float) -> Table:
-    """A table of `rows`, of one round or of several, under a title that states `delta`; epsilons that are not enforced
-    have a mark, which the caption explains."""
+    """A table of `rows`, of one round or of several, under a title that states `delta`; epsilons
+    that are not enforced have a mark, which the caption explains."""
     from rich.table import Table
 
     rows = list(rows)
@@ -29,7 +29,9 @@ def epsilon_table(rows: Iterable[EpsilonRow], delta: float) -> Table:
     caption = "; ".join(f"{mark} {MEANINGS[mark]}" for mark in marked)
     table = Table(title=f"epsilon at delta = {delta:g}", caption=caption or None)
     for header in ("rounds", "observer", "unit", "adjacency", "method", "certified", "claimed"):
-        table.add_column(header, justify="right" if header in ("rounds", "certified", "claimed") else "left")
+        table.add_column(
+            header, justify="right" if header in ("rounds", "certified", "claimed") else "left"
+        )
     for row in rows:
         certified = _epsilon(row.certified) + _mark(row)
         numbers = (certified, "" if row.claimed is None else _epsilon(row.claimed))
@@ -38,7 +40,8 @@ def epsilon_table(rows: Iterable[EpsilonRow], delta: float) -> Table:
 
 
 def _mark(row: EpsilonRow) -> str:
-    """None where the framework enforces what the epsilon rests on, or where there is no promise at all."""
+    """None where the framework enforces what the epsilon rests on, or where there is no promise at
+    all."""
     return "" if math.isinf(row.certified) else MARKS.get(row.status, "")
 
 

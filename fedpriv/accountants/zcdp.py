@@ -1,7 +1,9 @@
-"""Zero-concentrated differential privacy as papers use it: their claims, and their conversion to (epsilon, delta).
+"""Zero-concentrated differential privacy as papers use it: their claims, and their conversion to
+(epsilon, delta).
 
-Bun, Steinke: Concentrated differential privacy, TCC 2016, Proposition 1.3: rho-zCDP implies
-(rho + 2 sqrt(rho ln(1 / delta)), delta)-DP for every delta. Valid, and looser than the exact curve of a Gaussian.
+Bun, Steinke: Concentrated differential privacy, TCC 2016, Proposition 1.3: rho-zCDP implies (rho +
+2 sqrt(rho ln(1 / delta)), delta)-DP for every delta. Valid, and looser than the exact curve of a
+Gaussian.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from dp_accounting import ZCDpEvent
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class ZcdpClaim(ZCDpEvent):
-    """A paper's claim of rho-zCDP, which the paper converts by Proposition 1.3; `claimed_epsilon` does the same."""
+    """A paper's claim of rho-zCDP, which the paper converts by Proposition 1.3; `claimed_epsilon`
+    does the same."""
 
     @staticmethod
     def epsilon(rho: float, delta: float) -> float:
@@ -24,7 +27,8 @@ class ZcdpClaim(ZCDpEvent):
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class LeadingTermClaim(ZcdpClaim):
-    """The same, in a paper that leaves out the rho beside the square root (Jayaraman et al., NeurIPS 2018)."""
+    """The same, in a paper that leaves out the rho beside the square root (Jayaraman et al.,
+    NeurIPS 2018)."""
 
     @staticmethod
     def epsilon(rho: float, delta: float) -> float:
@@ -33,8 +37,8 @@ class LeadingTermClaim(ZcdpClaim):
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class SmallEpsilonClaim(ZcdpClaim):
-    """The same, where epsilon is taken from rho = epsilon^2 / (8 ln(1 / delta)), which implies it up to 2 ln(1 / delta)
-    (Lowy, Ghafelebashi, Razaviyayn, Proposition D.1)."""
+    """The same, where epsilon is taken from rho = epsilon^2 / (8 ln(1 / delta)), which implies it
+    up to 2 ln(1 / delta) (Lowy, Ghafelebashi, Razaviyayn, Proposition D.1)."""
 
     @staticmethod
     def epsilon(rho: float, delta: float) -> float:
@@ -48,9 +52,10 @@ class SmallEpsilonClaim(ZcdpClaim):
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class MomentsClaim(SmallEpsilonClaim):
-    """The same paper's experiments, by a theorem about sampled batches whose constants it does not state (Appendix H;
-    Abadi et al., Deep learning with differential privacy, CCS 2016, Theorem 1): noise of 8 L^2 R ln(2 / delta) /
-    (n epsilon)^2 on the mean of a batch, the rho of which is taken as if all n records were in it."""
+    """The same paper's experiments, by a theorem about sampled batches whose constants it does not
+    state (Appendix H; Abadi et al., Deep learning with differential privacy, CCS 2016, Theorem 1):
+    noise of 8 L^2 R ln(2 / delta) / (n epsilon)^2 on the mean of a batch, the rho of which is taken
+    as if all n records were in it."""
 
     @staticmethod
     def epsilon(rho: float, delta: float) -> float:
@@ -63,8 +68,9 @@ class MomentsClaim(SmallEpsilonClaim):
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class AdvancedClaim(ZcdpClaim):
-    """A claim by advanced composition, epsilon growing with the square root of the releases; its rho is the square of
-    the epsilon that the paper gives to the release alone (the same paper in the shuffle model, Appendices E and F)."""
+    """A claim by advanced composition, epsilon growing with the square root of the releases; its
+    rho is the square of the epsilon that the paper gives to the release alone (the same paper in
+    the shuffle model, Appendices E and F)."""
 
     @staticmethod
     def epsilon(rho: float, delta: float) -> float:

@@ -1,4 +1,5 @@
-"""What aggregations whose messages are masked integers have in common: the ring, and who learns what."""
+"""What aggregations whose messages are masked integers have in common: the ring, and who learns
+what."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from fedpriv.parties.schema import Array, Schema, SchemaError
 if TYPE_CHECKING:
     import numpy as np
 
-    from fedpriv.deployment import Federation
     from fedpriv.mechanisms.base import Mechanism
-    from fedpriv.query import Query, Update
+    from fedpriv.rounds.plan import Federation
+    from fedpriv.rounds.query import Query, Update
 
 
 AUTO = "auto"
@@ -27,10 +28,11 @@ AUTO = "auto"
 class RingAggregation(Aggregation):
     """Sums modulo 2^bits, of which the server sees nothing else.
 
-    bits: 64, 32, or "auto": 32 where rounding costs next to nothing, else 64 (`Deployer`).
-    range: largest size of a coordinate of a silo's noised, weighted vector, a public bound; OutOfRangeError beyond it.
-    null: chosen from the clip bound, the noise and the number of silos, `UNBOUNDED_RANGE` where nothing is clipped.
-    Where messages are bounded a range below their bound is refused: whether a run fails would depend on its data.
+    bits: 64, 32, or "auto": 32 where rounding costs next to nothing, else 64 (`Planner`).
+    range: largest size of a coordinate of a silo's noised, weighted vector, a public bound;
+        OutOfRangeError beyond it. null: chosen from the clip bound, the noise and the number of
+        silos, `UNBOUNDED_RANGE` where nothing is clipped. Where messages are bounded a range below
+        their bound is refused: whether a run fails would depend on its data.
     """
 
     bits: int | str = 64
@@ -43,10 +45,14 @@ class RingAggregation(Aggregation):
     def narrower(self) -> RingAggregation | None:
         return replace(self, bits=32) if self.bits == AUTO else None
 
-    def encoding(self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism) -> FixedPoint:
+    def encoding(
+        self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism
+    ) -> FixedPoint:
         if self.range is not None and self.range < bound < math.inf:
             raise ConfigError(
-                "aggregation.range", self.range, f"at least {float(bound)!r}, which messages can reach, or null"
+                "aggregation.range",
+                self.range,
+                f"at least {float(bound)!r}, which messages can reach, or null",
             )
         derived = UNBOUNDED_RANGE if bound == math.inf else bound
         bits = self.bits if isinstance(self.bits, int) else 64
@@ -60,7 +66,8 @@ class RingSilo(WeightedSilo):
     """A silo whose messages are integers modulo R."""
 
     def encoded(self, update: Update, encoding: FixedPoint) -> np.ndarray:
-        """The silo's message in the clear, (size,) integers modulo R: its weighted sum and its noise share."""
+        """The silo's message in the clear, (size,) integers modulo R: its weighted sum and its
+        noise share."""
         return encoding.encode(self.weighted_sum(update), self.name, update.noise)
 
 
@@ -90,5 +97,7 @@ def clear_message(query: Query) -> InRange:
 def ring_encoding(query: Query) -> FixedPoint:
     """How the query's messages are made of integers modulo R."""
     if not isinstance(query.encoding, FixedPoint):
-        raise ValueError(f"messages in a ring are encoded as fixed-point numbers, not as {query.encoding}")
+        raise ValueError(
+            f"messages in a ring are encoded as fixed-point numbers, not as {query.encoding}"
+        )
     return query.encoding

@@ -1,7 +1,9 @@
-"""Algorithms: what is asked in a round, what a silo computes for it, and what is done with the total.
+"""Algorithms: what is asked in a round, what a silo computes for it, and what is done with the
+total.
 
-A round is a tuple of queries, mostly one. For each: `broadcast` at whoever holds the state, `local_update` at each
-invited silo, the aggregation's exchange, and `global_update` at every party that learned the total.
+A round is a tuple of queries, mostly one. For each: `broadcast` at whoever holds the state,
+`local_update` at each invited silo, the aggregation's exchange, and `global_update` at every party
+that learned the total.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.accountants.events import RELEASED_MODEL
-from fedpriv.deployment import UPDATE, Deployment, Federation
 from fedpriv.errors import require
-from fedpriv.query import Contributions, PendingState, Query, SiloState, Total
-from fedpriv.state import State
-from fedpriv.tally import Tally
-from fedpriv.together import Ahead
+from fedpriv.rounds.plan import UPDATE, Federation, Plan
+from fedpriv.rounds.query import Contributions, PendingState, Query, SiloState, Total
+from fedpriv.rounds.state import State
+from fedpriv.rounds.weighting import Weighting
+from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.training.description import Block, Training
-from fedpriv.weighting import Weighting
+from fedpriv.util.work import DeferredWork
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -31,13 +33,14 @@ if TYPE_CHECKING:
     from fedpriv.data.base import DataSet
     from fedpriv.data.silo import SiloData
     from fedpriv.mechanisms.base import Mechanism
-    from fedpriv.streams import Streams
-    from fedpriv.tasks import Task
+    from fedpriv.models.tasks import Task
+    from fedpriv.util.streams import Streams
 
 
 @dataclass(frozen=True)
 class Silo:
-    """What an algorithm works with at one silo: its records, and a module that any weights are loaded into.
+    """What an algorithm works with at one silo: its records, and a module that any weights are
+    loaded into.
 
     state: what the algorithm has let it remember; empty in the first round.
     """
@@ -46,7 +49,7 @@ class Silo:
     data: SiloData
     model: nn.Module
     task: Task
-    deployment: Deployment
+    plan: Plan
     state: SiloState = field(default_factory=dict)
 
     @property
@@ -56,7 +59,7 @@ class Silo:
 
     @property
     def streams(self) -> Streams:
-        return self.deployment.streams
+        return self.plan.streams
 
 
 def silo_name(index: int) -> str:
@@ -74,28 +77,30 @@ class LocalUpdate:
     """What a silo contributes to a query, before the framework bounds and noises it.
 
     training: described local training, whose blocks `vectors` turns into contributions (k, size).
-    blocks: contributions that the algorithm computes itself; one of the two. ahead: work whose result they ask for.
-    noise: the noise share (size,) float64 of an algorithm that draws it itself (`Query.enforced` is False); None: the
-    framework draws it, or there is none.
-    pending: filled while the blocks stream by, with what the silo will remember if the query ends with a sum. With it
-    a silo whose message nobody asks for trains all the same; None: nothing changes.
-    tally: of the contributions that the algorithm computes itself.
+    blocks: contributions that the algorithm computes itself; one of the two.
+    ahead: work whose result they ask for.
+    noise: the noise share (size,) float64 of an algorithm that draws it itself (`Query.enforced` is
+        False); None: the framework draws it, or there is none.
+    pending: filled while the blocks stream by, with what the silo will remember if the query ends
+        with a sum. With it a silo whose message nobody asks for trains all the same; None: nothing
+        changes. tally: of the contributions that the algorithm computes itself.
     """
 
     training: Training | None = None
     vectors: Callable[[Block], Tensor] = raw_deltas
     blocks: Iterator[Contributions] | None = None
-    ahead: Ahead[Any] | None = None
+    ahead: DeferredWork[Any] | None = None
     noise: np.ndarray | None = None
     pending: PendingState | None = None
-    tally: Tally = field(default_factory=Tally)
+    stats: ContributionStats = field(default_factory=ContributionStats)
 
 
 @dataclass(frozen=True)
 class Algorithm(ABC):
-    """A federated algorithm by its configuration. What changes from round to round is in `State` and silo states."""
+    """A federated algorithm by its configuration. What changes from round to round is in `State`
+    and silo states."""
 
-    # -- before the first round ---------------------------------------------------------------------------------------
+    # -- before the first round --------------------------------------------------------------------
 
     @property
     @abstractmethod
@@ -115,13 +120,15 @@ class Algorithm(ABC):
     def unit_counts(self, silo: int, data: SiloData, federation: Federation) -> np.ndarray:
         """Records of each unit in this silo: (n_units,) int64."""
 
-    def check(self, deployment: Deployment) -> None:  # noqa: B027
-        """Raise ConfigError for combinations that cannot work. Called before data are loaded, when `silo_records` is
-        empty and noise may not be calibrated yet, and again when everything is known."""
+    def check(self, plan: Plan) -> None:  # noqa: B027
+        """Raise ConfigError for combinations that cannot work. Called before data are loaded, when
+        `silo_records` is empty and noise may not be calibrated yet, and again when everything is
+        known."""
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
-        """The allocation with the records that this algorithm trains on; `Allocation.records_per_user` says so if it
-        bounds them. Raises ConfigError for data that it cannot train on."""
+        """The allocation with the records that this algorithm trains on;
+        `Allocation.records_per_user` says so if it bounds them. Raises ConfigError for data that it
+        cannot train on."""
         return allocation
 
     def n_invited(self, federation: Federation) -> int:
@@ -132,23 +139,34 @@ class Algorithm(ABC):
         """The mechanism of each kind of query, by the query's name."""
         return {UPDATE: mechanism}
 
-    def calibrated(self, draft: Deployment) -> Mapping[str, Mechanism]:
-        """The mechanisms with their noise a number. draft: the deployment with the mechanisms as configured."""
+    def calibrated(self, draft: Plan) -> Mapping[str, Mechanism]:
+        """The mechanisms with their noise a number.
+
+        draft: the plan with the mechanisms as configured.
+        """
         return {name: channel.mechanism for name, channel in draft.channels.items()}
 
-    def message_bound(self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation) -> float:
-        """A size that no coordinate of a silo's message to query `name` exceeds, from public numbers alone; inf when
-        there is none. n_summed: how many silos the sum covers."""
+    def message_bound(
+        self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation
+    ) -> float:
+        """A size that no coordinate of a silo's message to query `name` exceeds, from public
+        numbers alone; inf when there is none.
+
+        n_summed: how many silos the sum covers.
+        """
         return math.inf
 
     def of_records(self) -> Algorithm | None:
-        """The same method with a contribution of its own for each record; None where it has none."""
+        """The same method with a contribution of its own for each record; None where it has
+        none.
+        """
         return None
 
     @property
     def sums_any_number(self) -> bool:
-        """Whether the framework noises the sum, and neither this noise nor what a unit can move the sum by depends on
-        how many of the silos are in it. Only then may surplus noise be taken out of sums over a number that varies."""
+        """Whether the framework noises the sum, and neither this noise nor what a unit can move the
+        sum by depends on how many of the silos are in it. Only then may surplus noise be taken out
+        of sums over a number that varies."""
         return False
 
     @property
@@ -158,19 +176,20 @@ class Algorithm(ABC):
 
     @property
     def pools_records(self) -> bool:
-        """Whether each silo trains on all of its records at once, so that they may influence each other: what is
-        bounded, if anything is, is the silo's whole update."""
+        """Whether each silo trains on all of its records at once, so that they may influence each
+        other: what is bounded, if anything is, is the silo's whole update."""
         return False
 
     @property
     def rounds_alike(self) -> bool:
-        """Whether every round's queries have the same events, so that one round tells what all of them cost."""
+        """Whether every round's queries have the same events, so that one round tells what all of
+        them cost."""
         return True
 
     @property
     def headline_observer(self) -> str:
-        """Whose epsilon a run is known by, and bounded by its budget; another than `RELEASED_MODEL` where the messages
-        themselves are what is protected."""
+        """Whose epsilon a run is known by, and bounded by its budget; another than `RELEASED_MODEL`
+        where the messages themselves are what is protected."""
         return RELEASED_MODEL
 
     @property
@@ -178,14 +197,14 @@ class Algorithm(ABC):
         """Probability that a user takes part in a round."""
         return 1.0
 
-    def init(self, params: np.ndarray, deployment: Deployment) -> State:
+    def init(self, params: np.ndarray, plan: Plan) -> State:
         """The state before the first round, from the model's initial parameters (d,)."""
         return State(params)
 
-    # -- a round ------------------------------------------------------------------------------------------------------
+    # -- a round -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
+    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
         """What will be asked in this round and what each observer will learn; looks at no data."""
 
     def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
@@ -194,42 +213,53 @@ class Algorithm(ABC):
 
     @abstractmethod
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
-        """One silo's contributions, from what was sent down. query: as silos are told (`Query.silo_query`); but
-        `sampled` is set where the broadcast says who is sampled."""
+        """One silo's contributions, from what was sent down.
+
+        query: as silos are told (`Query.silo_query`); but `sampled` is set where the broadcast says
+            who is sampled.
+        """
 
     def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:
-        """What the silo remembers after a query with a sum. summed: whether the silo is in it. A query without a sum
-        changes nothing."""
+        """What the silo remembers after a query with a sum.
+
+        summed: whether the silo is in it. A query without a sum changes nothing.
+        """
         return pending
 
     @abstractmethod
-    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+    def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         """The state after a query with a sum; the only place that divides."""
 
-    # -- what is measured, on demand and outside of every epsilon -----------------------------------------------------
+    # -- what is measured, on demand and outside of every epsilon ----------------------------------
 
     def penalty(self, params: np.ndarray) -> float:
         """f1, what the method minimises besides the training loss f0, at params (d,)."""
         return 0.0
 
     def gradient_mapping(self, params: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """(d,): zero where f0 + f1 is stationary. gradient: of f0 at params, (d,) each."""
+        """(d,): zero where f0 + f1 is stationary.
+
+        gradient: of f0 at params, (d,) each.
+        """
         return gradient
 
-    # -- the result ---------------------------------------------------------------------------------------------------
+    # -- the result --------------------------------------------------------------------------------
 
     def output(self, state: State) -> np.ndarray:
         """The parameters (d,) that are released at the end."""
         return state.params
 
     def evaluated(self, state: State, silo_states: Mapping[str, SiloState]) -> np.ndarray:
-        """What is evaluated: one model (d,), or one a silo (n_silos, d) in their order. silo_states: by the silo's name
-        as a party, after the last query that was stateful."""
+        """What is evaluated: one model (d,), or one a silo (n_silos, d) in their order.
+
+        silo_states: by the silo's name as a party, after the last query that was stateful.
+        """
         return self.output(state)
 
 
 CALIBRATIONS = ("given", "paper", "certified")
-"""How a method may choose its noise: a person's, its paper's formula's, or its certificate's for a target."""
+"""How a method may choose its noise: a person's, its paper's formula's, or its certificate's for a
+target."""
 
 
 def require_target(calibration: str, epsilon: float) -> None:
@@ -240,10 +270,20 @@ def require_target(calibration: str, epsilon: float) -> None:
 
 def require_cohort(cohort: int | None) -> None:
     """Raise ConfigError for a number of silos that no round could have."""
-    require(cohort is None or cohort >= 1, "algo.cohort", cohort, "a positive number of silos, or null for all")
+    require(
+        cohort is None or cohort >= 1,
+        "algo.cohort",
+        cohort,
+        "a positive number of silos, or null for all",
+    )
 
 
-def require_plain_sgd(deployment: Deployment) -> None:
+def require_plain_sgd(plan: Plan) -> None:
     """Raise ConfigError for another local optimiser: the method's steps are its own."""
-    optimizer = deployment.optimizer
-    require(optimizer.plain, "optimizer", type(optimizer).__name__.lower(), "sgd without momentum and weight decay")
+    optimizer = plan.optimizer
+    require(
+        optimizer.plain,
+        "optimizer",
+        type(optimizer).__name__.lower(),
+        "sgd without momentum and weight decay",
+    )

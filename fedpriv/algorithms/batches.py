@@ -1,7 +1,8 @@
 """How a silo draws the batch of a query, and what that does to the privacy of one record.
 
-Lowy, Ghafelebashi, Razaviyayn draw with replacement and account as if a record came at most once; here the default is
-without replacement. A batch is drawn by numbers of the records themselves, which nobody outside of the silo learns.
+Lowy, Ghafelebashi, Razaviyayn draw with replacement and account as if a record came at most once;
+here the default is without replacement. A batch is drawn by numbers of the records themselves,
+which nobody outside of the silo learns.
 """
 
 from __future__ import annotations
@@ -19,22 +20,29 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
     from fedpriv.algorithms.base import Silo
-    from fedpriv.query import Query
+    from fedpriv.rounds.query import Query
 
 AMPLIFIED_UP_TO = 0.25
-"""Largest part of the records for which a batch without replacement is certified as a sample. Above, the bound is no
-better than that for all records or hardly so (1238 records, 25 releases at multiplier 13.4: 1.760 for half of them,
-1.796 for all), takes a second a curve, and has no counterpart in privacy loss distributions."""
+"""Largest part of the records for which a batch without replacement is certified as a sample.
+Above, the bound is no better than that for all records or hardly so (1238 records, 25 releases at
+multiplier 13.4: 1.760 for half of them, 1.796 for all), takes a second a curve, and has no
+counterpart in privacy loss distributions."""
 
 
 def paper_batch(records: int, rounds: int, factor: float = 1.0) -> int:
     """K = floor(n sqrt(24) / (2 sqrt(R))), times `factor`, from 1 to all records (Appendix H)."""
-    return min(records, max(1, math.floor(factor * records * math.sqrt(24) / (2 * math.sqrt(rounds)))))
+    return min(
+        records, max(1, math.floor(factor * records * math.sqrt(24) / (2 * math.sqrt(rounds))))
+    )
 
 
 class Batches(ABC):
-    """One way of drawing. adjacency: what is hidden, and so how neighbouring data differ. note: what that rests on.
-    repeats: whether a record may come several times."""
+    """One way of drawing.
+
+    adjacency: what is hidden, and so how neighbouring data differ.
+    note: what that rests on.
+    repeats: whether a record may come several times.
+    """
 
     adjacency: str = REPLACE
     repeats: bool = False
@@ -42,12 +50,16 @@ class Batches(ABC):
 
     @abstractmethod
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:
-        """Positions of a query's batch among the silo's records, int64. size: of the batch, or what it is on average;
-        the public number that its sum is divided by."""
+        """Positions of a query's batch among the silo's records, int64.
+
+        size: of the batch, or what it is on average; the public number that its sum is divided by.
+        """
 
     @abstractmethod
     def moved(self, size: int) -> float:
-        """How far one record moves a sum over the batch, in units of the bound on its own summand."""
+        """How far one record moves a sum over the batch, in units of the bound on its own
+        summand.
+        """
 
     @property
     def of_groups(self) -> Batches:
@@ -59,24 +71,35 @@ class Batches(ABC):
         return size
 
     def event(self, release: DpEvent, size: int, records: int) -> DpEvent:
-        """What the release of a noised sum over the batch costs. release: if the record was in every batch."""
+        """What the release of a noised sum over the batch costs.
+
+        release: if the record was in every batch.
+        """
         return release
 
 
 @dataclass(frozen=True)
 class WithoutReplacement(Batches):
-    """`size` different records, every set as likely as the others. amplified: whether that is counted."""
+    """`size` different records, every set as likely as the others.
+
+    amplified: whether that is counted.
+    """
 
     amplified: bool = True
 
     @property
     def of_groups(self) -> Batches:
-        # No bound is known for a group in a batch of fixed size: all of it is taken for always being there.
+        # No bound is known for a group in a batch of fixed size: all of it is taken for always
+        # being there.
         return WithoutReplacement(amplified=False)
 
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:
         coins = _coins(silo, query)
-        return np.arange(len(coins)) if size == len(coins) else np.sort(np.argpartition(coins, size)[:size])
+        return (
+            np.arange(len(coins))
+            if size == len(coins)
+            else np.sort(np.argpartition(coins, size)[:size])
+        )
 
     def moved(self, size: int) -> float:
         return 2.0
@@ -91,7 +114,8 @@ class WithoutReplacement(Batches):
 
 @dataclass(frozen=True)
 class Poisson(Batches):
-    """Every record with probability size / records, on its own. The unit is then added or removed, not replaced."""
+    """Every record with probability size / records, on its own. The unit is then added or removed,
+    not replaced."""
 
     adjacency = ADD_REMOVE
 
@@ -115,11 +139,14 @@ class Poisson(Batches):
 
 @dataclass(frozen=True)
 class WithReplacement(Batches):
-    """`size` independent draws, as in the paper and its programs; for comparison with them only. One record may fill
-    the whole batch, and nothing better is certified."""
+    """`size` independent draws, as in the paper and its programs; for comparison with them only.
+    One record may fill the whole batch, and nothing better is certified."""
 
     repeats = True
-    note = "COMPATIBILITY: batches with replacement; certified as if a record could be every one of its draws"
+    note = (
+        "COMPATIBILITY: batches with replacement; certified as if a record could be every one of "
+        "its draws"
+    )
 
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:
         rng = silo.streams.secret(query.stream("record sample"), query.round, silo.name)
@@ -131,8 +158,9 @@ class WithReplacement(Batches):
 
 @dataclass(frozen=True)
 class OnePass(Batches):
-    """Round r takes the r-th `size` records of one shuffle: a record is in one batch of the run. Everybody may
-    know the shuffle: what a batch costs does not rest on it. A run that goes on from a checkpoint has the same one."""
+    """Round r takes the r-th `size` records of one shuffle: a record is in one batch of the run.
+    Everybody may know the shuffle: what a batch costs does not rest on it. A run that goes on from
+    a checkpoint has the same one."""
 
     note = "every record is in one batch of the run"
 

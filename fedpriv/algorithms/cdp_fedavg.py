@@ -1,26 +1,32 @@
-"""CDP-FedAvg: some devices a round take noisy local steps, and their models are averaged under secure aggregation.
+"""CDP-FedAvg: some devices a round take noisy local steps, and their models are averaged under
+secure aggregation.
 
-Hu, Guo, Gong: Concentrated differentially private and utility preserving federated learning, Algorithm 1, and the
-DP-SGD that it is compared with. Symbols: n -> Federation.n_silos, r -> cohort, m -> Federation.silo_records,
-tau -> local_steps, gamma -> batch_size, eta -> local_lr, G -> clip, sigma -> clip * noise_multiplier (the standard
-deviation of the noise on a batch's mean gradient), T -> rounds, C_i -> the rounds that device i takes part in.
+Hu, Guo, Gong: Concentrated differentially private and utility preserving federated learning,
+Algorithm 1, and the DP-SGD that it is compared with. Symbols: n -> Federation.n_silos, r -> cohort,
+m -> Federation.silo_records, tau -> local_steps, gamma -> batch_size, eta -> local_lr, G -> clip,
+sigma -> clip * noise_multiplier (the standard deviation of the noise on a batch's mean gradient), T
+-> rounds, C_i -> the rounds that device i takes part in.
 
-Privacy: unit record, adjacency replace (the number of records and the batches' sizes are public); a record lives on one
-device, so every device is a scope, charged for the rounds that it takes part in. What is certified of a round is the
-better of two bounds, both of Gaussian releases:
+Privacy: unit record, adjacency replace (the number of records and the batches' sizes are public); a
+record lives on one device, so every device is a scope, charged for the rounds that it takes part
+in. What is certified of a round is the better of two bounds, both of Gaussian releases:
 
-  local   every noisy step by itself: at most e = ceil(tau / floor(m / gamma)) of them see the record, each a mean
-          gradient that moves by 2G / gamma under noise sigma. Holds for every loss and every observer.
-  sum     the last steps' noise alone: whatever came before, the sum over h silos whose noise the observer does not know
-          is Gaussian with variance h (eta sigma)^2, and the record moves it by at most Lambda e eta 2G / gamma. Holds
-          for observers of the sum, and where Lambda, the factor by which later steps can spread two models apart, is
-          known: 1 for tau = 1, max(1, eta beta - 1)^(tau - 1) for convex beta-smooth losses. beta needs a public bound
-          on the features' norm, so the term needs `feature_norm`.
+  local   every noisy step by itself: at most e = ceil(tau / floor(m / gamma)) of them see the
+  record, each a mean
+          gradient that moves by 2G / gamma under noise sigma. Holds for every loss and every
+          observer.
+  sum     the last steps' noise alone: whatever came before, the sum over h silos whose noise the
+  observer does not know
+          is Gaussian with variance h (eta sigma)^2, and the record moves it by at most Lambda e eta
+          2G / gamma. Holds for observers of the sum, and where Lambda, the factor by which later
+          steps can spread two models apart, is
+          known: 1 for tau = 1, max(1, eta beta - 1)^(tau - 1) for convex beta-smooth losses. beta
+              needs a public bound on the features' norm, so the term needs `feature_norm`.
 
-The paper divides the local bound's rho by r instead (Theorem 1): it credits the noise of the other devices' earlier
-steps, which their training may contract, and takes 2 eta tau G / gamma for the change of a device's model, which its
-training may amplify. Its DP-SGD divides by n, though only r devices add noise. `fedpriv.theory.hu_counterexamples` has
-losses for which the claims are false.
+The paper divides the local bound's rho by r instead (Theorem 1): it credits the noise of the other
+devices' earlier steps, which their training may contract, and takes 2 eta tau G / gamma for the
+change of a device's model, which its training may amplify. Its DP-SGD divides by n, though only r
+devices add noise. `fedpriv.papers.hu.counterexamples` has losses for which the claims are false.
 """
 
 from __future__ import annotations
@@ -35,22 +41,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.accountants.events import OBSERVERS, Event
-from fedpriv.algorithms.base import LocalUpdate, Silo, require_cohort, require_plain_sgd, require_target
+from fedpriv.algorithms.base import (
+    LocalUpdate,
+    Silo,
+    require_cohort,
+    require_plain_sgd,
+    require_target,
+)
 from fedpriv.algorithms.exposure import Exposure, drift_factor, touches
 from fedpriv.algorithms.participation import PARTICIPATION
 from fedpriv.algorithms.record_groups import bounded, record_views, require_records_per_user
 from fedpriv.algorithms.silo_unit import SiloAlgorithm, require_gradients_of_records
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
-from fedpriv.deployment import UPDATE, Deployment, Federation, Observer, View
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import gaussian_noise, zcdp_noise
-from fedpriv.query import Contributions, Query, Total
-from fedpriv.state import State
-from fedpriv.streams import Streams
-from fedpriv.tally import Tally
-from fedpriv.together import Ahead, Work
+from fedpriv.rounds.plan import UPDATE, Federation, ObservedRelease, Observer, Plan
+from fedpriv.rounds.query import Contributions, Query, Total
+from fedpriv.rounds.state import State
+from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.util.streams import Streams
+from fedpriv.util.work import DeferredWork, Work
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -60,13 +72,18 @@ if TYPE_CHECKING:
 class CdpFedAvg(SiloAlgorithm):
     """Algorithm 1. A silo's message is the change of its model, which tells as much as the model.
 
-    batch_size: None for floor(m / local_steps), one pass a round. cohort: None for all silos.
-    participation: uniform, or balanced so that silos differ by at most one in the rounds they take part in.
-    feature_norm: records are scaled down to this L2 norm before training, a public bound; None leaves them.
-    calibration: given takes `noise_multiplier`; paper and certified instead the noise for which the paper's formula, or
-    the exact certificate of what `observer` sees, gives `epsilon` after `rounds` rounds, at `delta`.
-    records_per_user: k, most records of a user over all silos that train, others are left out; the certified noise is
-    then for a user's `epsilon`, k times a record's. None: nothing is said of users, as in the paper.
+    batch_size: None for floor(m / local_steps), one pass a round.
+    cohort: None for all silos.
+    participation: uniform, or balanced so that silos differ by at most one in the rounds they take
+        part in.
+    feature_norm: records are scaled down to this L2 norm before training, a public bound; None
+        leaves them.
+    calibration: given takes `noise_multiplier`; paper and certified instead the noise for which the
+        paper's formula, or the exact certificate of what `observer` sees, gives `epsilon` after
+        `rounds` rounds, at `delta`.
+    records_per_user: k, most records of a user over all silos that train, others are left out; the
+        certified noise is then for a user's `epsilon`, k times a record's. None: nothing is said of
+        users, as in the paper.
     """
 
     local_steps: int
@@ -86,16 +103,29 @@ class CdpFedAvg(SiloAlgorithm):
 
     def __post_init__(self) -> None:
         require_records_per_user(self.records_per_user)
-        size, cohort, norm = self.batch_size, self.cohort, self.feature_norm
+        size = self.batch_size
+        cohort = self.cohort
+        norm = self.feature_norm
         require(self.local_steps >= 1, "algo.local_steps", self.local_steps, "a positive integer")
-        require(size is None or size >= 1, "algo.batch_size", size, "a positive integer, or null for one pass a round")
+        require(
+            size is None or size >= 1,
+            "algo.batch_size",
+            size,
+            "a positive integer, or null for one pass a round",
+        )
         require(0 < self.local_lr < math.inf, "algo.local_lr", self.local_lr, "a positive number")
         require_cohort(cohort)
         require(
-            self.participation in PARTICIPATION, "algo.participation", self.participation, " or ".join(PARTICIPATION)
+            self.participation in PARTICIPATION,
+            "algo.participation",
+            self.participation,
+            " or ".join(PARTICIPATION),
         )
         require(
-            norm is None or 0 < norm < math.inf, "algo.feature_norm", norm, "a positive bound, or null to scale nothing"
+            norm is None or 0 < norm < math.inf,
+            "algo.feature_norm",
+            norm,
+            "a positive bound, or null to scale nothing",
         )
         require_target(self.calibration, self.epsilon)
         require(self.observer in OBSERVERS, "algo.observer", self.observer, ", ".join(OBSERVERS))
@@ -112,20 +142,28 @@ class CdpFedAvg(SiloAlgorithm):
     def rounds_alike(self) -> bool:
         return self.cohort is None
 
-    def check(self, deployment: Deployment) -> None:
-        silos, mechanism = deployment.federation.n_silos, deployment.mechanism
+    def check(self, plan: Plan) -> None:
+        silos = plan.federation.n_silos
+        mechanism = plan.mechanism
         fits = self.cohort is None or self.cohort <= silos
         require(fits, "algo.cohort", self.cohort, f"at most {silos}, the number of silos")
         mechanism.check_inside_training()
         clipped = self.calibration == "given" or mechanism.clips
-        require(clipped, "algo.calibration", self.calibration, "given, because this mechanism adds no noise")
-        mechanism.check_encoding(1, deployment.encoding, self.local_lr)
-        require_plain_sgd(deployment)
+        require(
+            clipped,
+            "algo.calibration",
+            self.calibration,
+            "given, because this mechanism adds no noise",
+        )
+        mechanism.check_encoding(1, plan.encoding, self.local_lr)
+        require_plain_sgd(plan)
 
     def n_invited(self, federation: Federation) -> int:
         return self.cohort or federation.n_silos
 
-    def message_bound(self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation) -> float:
+    def message_bound(
+        self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation
+    ) -> float:
         return self.local_steps * self.local_lr * (mechanism.clip + mechanism.noise_bound(1))
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
@@ -133,7 +171,12 @@ class CdpFedAvg(SiloAlgorithm):
         allocation = bounded(allocation, self.records_per_user)
         smallest = int(allocation.silo_sizes().min())
         allowed = f"at most {smallest}, the records of the smallest silo"
-        require(self.batch_size is None or self.batch_size <= smallest, "algo.batch_size", self.batch_size, allowed)
+        require(
+            self.batch_size is None or self.batch_size <= smallest,
+            "algo.batch_size",
+            self.batch_size,
+            allowed,
+        )
         return allocation
 
     def _batch(self, records: int) -> int:
@@ -144,42 +187,58 @@ class CdpFedAvg(SiloAlgorithm):
         draw = PARTICIPATION[self.participation]
         return draw(round, federation.n_silos, self.n_invited(federation), streams)
 
-    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
-        cohort = self.invited(round, deployment.federation, deployment.streams)
-        events = [event for silo in cohort for event in self._events(silo, deployment)]
-        return (deployment.query(round, events=tuple(events), invited=cohort, enforced=False),)
+    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
+        cohort = self.invited(round, plan.federation, plan.streams)
+        events = [event for silo in cohort for event in self._events(silo, plan)]
+        return (plan.query(round, events=tuple(events), invited=cohort, enforced=False),)
 
-    def _events(self, silo: int, deployment: Deployment) -> tuple[Event, ...]:
-        mechanism, federation = deployment.mechanism, deployment.federation
+    def _events(self, silo: int, plan: Plan) -> tuple[Event, ...]:
+        mechanism = plan.mechanism
+        federation = plan.federation
         records = federation.silo_records[silo]
-        rounding = mechanism.rounding(deployment.encoding, federation.n_parameters) / self.local_lr
-        claimed = self._claim(records, deployment)
+        rounding = mechanism.rounding(plan.encoding, federation.n_parameters) / self.local_lr
+        claimed = self._claim(records, plan)
 
-        def see(observer: Observer) -> View:
-            exposed = self.exposure(observer, records, deployment, rounding)
-            return View(mechanism.event(sensitivity=exposed.moved, shares=exposed.hidden), claimed, exposed.why)
+        def see(observer: Observer) -> ObservedRelease:
+            exposed = self.exposure(observer, records, plan, rounding)
+            return ObservedRelease(
+                mechanism.event(sensitivity=exposed.moved, shares=exposed.hidden),
+                claimed,
+                exposed.why,
+            )
 
         rests_on = (
             "the number of a silo's records is public",
             "who takes part when is public and does not depend on data",
             *self._delta_warning(min(federation.silo_records)),
         )
-        k, scope = self.records_per_user, f"silo{silo}"
-        return record_views(deployment, see, k, assumptions=rests_on, scope=scope)
+        k = self.records_per_user
+        scope = f"silo{silo}"
+        return record_views(plan, see, k, assumptions=rests_on, scope=scope)
 
-    def exposure(self, observer: Observer, records: int, deployment: Deployment, rounding: float = 0.0) -> Exposure:
-        """The better of the two bounds for a record of a silo of `records`; rounding adds to how far it moves them."""
+    def exposure(
+        self, observer: Observer, records: int, plan: Plan, rounding: float = 0.0
+    ) -> Exposure:
+        """The better of the two bounds for a record of a silo of `records`; rounding adds to how
+        far it moves them."""
         size = self._batch(records)
         touched = touches(records, size, self.local_steps)
         local = math.sqrt(touched) * (2 / size + rounding)
         if observer.sees_messages:
             return Exposure(local, 1, (f"the {observer.name} sees every silo's noised message",))
         factor, reason = drift_factor(
-            self.local_steps, self.local_lr, loss=deployment.federation.loss, feature_norm=self.feature_norm
+            self.local_steps,
+            self.local_lr,
+            loss=plan.federation.loss,
+            feature_norm=self.feature_norm,
         )
         # Who takes part knows its own noise; alone, the silo in question is the only one.
-        hidden = max(1, deployment.n_summed - observer.own_shares)
-        curious = (f"one {observer.name} subtracts its own noise and does not collude",) if observer.own_shares else ()
+        hidden = max(1, plan.n_summed - observer.own_shares)
+        curious = (
+            (f"one {observer.name} subtracts its own noise and does not collude",)
+            if observer.own_shares
+            else ()
+        )
         why = (f"the last steps' noise of {hidden} silos hides the sum", reason, *curious)
         whole = Exposure(factor * touched * 2 / size + rounding, hidden, why)
         if whole.gap < local:
@@ -189,27 +248,33 @@ class CdpFedAvg(SiloAlgorithm):
 
     def _delta_warning(self, records: int) -> tuple[str, ...]:
         """Such a delta allows a mechanism that now and then publishes a record."""
-        return (f"delta={self.delta:g} is above 1 / {records}^2",) if self.delta > records**-2 else ()
+        return (
+            (f"delta={self.delta:g} is above 1 / {records}^2",) if self.delta > records**-2 else ()
+        )
 
-    def claimed_rho(self, records: int, noise_multiplier: float, deployment: Deployment) -> float:
-        """What the paper takes for the rho of one round: Theorem 1, with secure aggregation or without.
+    def claimed_rho(self, records: int, noise_multiplier: float, plan: Plan) -> float:
+        """What the paper takes for the rho of one round: Theorem 1, with secure aggregation or
+        without.
 
-        The theorem is for whole passes, tau a multiple of m / gamma; the formula is taken as it stands for others too.
+        The theorem is for whole passes, tau a multiple of m / gamma; the formula is taken as it
+        stands for others too.
         """
         batch_noise = noise_multiplier**2 * self._batch(records)
         return (
-            2 * self.local_steps / (records * batch_noise * (deployment.n_summed if deployment.hides_messages else 1))
+            2
+            * self.local_steps
+            / (records * batch_noise * (plan.n_summed if plan.hides_messages else 1))
         )
 
-    def _claim(self, records: int, deployment: Deployment) -> DpEvent | None:
-        if not deployment.mechanism.clips:
+    def _claim(self, records: int, plan: Plan) -> DpEvent | None:
+        if not plan.mechanism.clips:
             return None
         from dp_accounting import NonPrivateDpEvent
 
-        noise = deployment.mechanism.noise_multiplier
+        noise = plan.mechanism.noise_multiplier
         if not noise:
             return NonPrivateDpEvent()
-        return self.claim_of(self.claimed_rho(records, noise, deployment))
+        return self.claim_of(self.claimed_rho(records, noise, plan))
 
     def claim_of(self, rho: float) -> DpEvent:
         """The claim of one round, with the paper's conversion to epsilon."""
@@ -218,14 +283,19 @@ class CdpFedAvg(SiloAlgorithm):
         return ZcdpClaim(rho)
 
     def paper_noise(self, rho: float) -> float:
-        """The noise multiplier for which the paper gives `epsilon`, where it takes `rho` at multiplier 1."""
+        """The noise multiplier for which the paper gives `epsilon`, where it takes `rho` at
+        multiplier 1."""
         return zcdp_noise(rho, self.epsilon, self.delta)
 
-    def calibrated(self, draft: Deployment) -> Mapping[str, Mechanism]:
+    def calibrated(self, draft: Plan) -> Mapping[str, Mechanism]:
         if self.calibration == "given":
             return super().calibrated(draft)
         federation = draft.federation
-        taken = Counter(silo for t in range(self.rounds) for silo in self.invited(t + 1, federation, draft.streams))
+        taken = Counter(
+            silo
+            for t in range(self.rounds)
+            for silo in self.invited(t + 1, federation, draft.streams)
+        )
         needed = []
         for silo, rounds in taken.items():
             records = federation.silo_records[silo]
@@ -234,23 +304,34 @@ class CdpFedAvg(SiloAlgorithm):
                 needed.append(self.paper_noise(rho))
             else:
                 # Gaussian releases: k records are k times as far apart as one.
-                gap = (self.records_per_user or 1) * self.exposure(draft.observer(self.observer), records, draft).gap
+                gap = (self.records_per_user or 1) * self.exposure(
+                    draft.observer(self.observer), records, draft
+                ).gap
                 needed.append(gaussian_noise(gap * math.sqrt(rounds), self.epsilon, self.delta))
         return {UPDATE: draft.mechanism.with_noise(max(needed))}
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
-        # The last step's noise is the message's noise share: it alone is certain to reach the sum as it was drawn.
+        # The last step's noise is the message's noise share: it alone is certain to reach the sum
+        # as it was drawn.
         rng = silo.streams.secret(query.stream("last noise"), query.round, silo.name)
-        share = query.mechanism.noise_share(query.size, 1, rng, sensitivity=self.local_lr, encoding=query.encoding)
-        tally = Tally()
-        ahead = Ahead(partial(self._training, silo, query, down["params"], tally))
-        return LocalUpdate(blocks=_contribution(silo, ahead), ahead=ahead, noise=-share, tally=tally)
+        share = query.mechanism.noise_share(
+            query.size, 1, rng, sensitivity=self.local_lr, encoding=query.encoding
+        )
+        stats = ContributionStats()
+        ahead = DeferredWork(partial(self._training, silo, query, down["params"], stats))
+        return LocalUpdate(
+            blocks=_contribution(silo, ahead), ahead=ahead, noise=-share, stats=stats
+        )
 
-    def _training(self, silo: Silo, query: Query, params: np.ndarray, tally: Tally) -> Work[np.ndarray]:
+    def _training(
+        self, silo: Silo, query: Query, params: np.ndarray, stats: ContributionStats
+    ) -> Work[np.ndarray]:
         from fedpriv.training.clipped import clipped_gradients
         from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, scaled_to
 
-        data, mechanism, streams = silo.data, query.mechanism, silo.streams
+        data = silo.data
+        mechanism = query.mechanism
+        streams = silo.streams
         x = data.x if self.feature_norm is None else scaled_to(data.x, self.feature_norm)
         return noisy_sgd(
             clipped_gradients(silo.model, silo.task, mechanism.clip, shape=tuple(x.shape[1:])),
@@ -262,14 +343,14 @@ class CdpFedAvg(SiloAlgorithm):
             noise=streams.secret(query.stream("noise"), query.round, silo.name),
             order=streams.generator(query.stream("batches"), query.round, silo.name),
             dropout_seed=streams.torch_seed(query.stream("dropout"), query.round, silo.name),
-            tally=tally,
+            stats=stats,
         )
 
-    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+    def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         return state.with_params(state.params + total.vector / len(total.silos))
 
 
-def _contribution(silo: Silo, training: Ahead[np.ndarray]) -> Iterator[Contributions]:
+def _contribution(silo: Silo, training: DeferredWork[np.ndarray]) -> Iterator[Contributions]:
     """What a silo's training comes to."""
     import torch
 
@@ -279,15 +360,22 @@ def _contribution(silo: Silo, training: Ahead[np.ndarray]) -> Iterator[Contribut
 
 @dataclass(frozen=True)
 class DistributedDpSgd(CdpFedAvg):
-    """The paper's baseline: one noisy step a round. Its claim divides by the number of all silos."""
+    """The paper's baseline: one noisy step a round. Its claim divides by the number of all
+    silos.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.local_steps == 1, "algo.local_steps", self.local_steps, "1; algo=cdp_fedavg takes several")
+        require(
+            self.local_steps == 1,
+            "algo.local_steps",
+            self.local_steps,
+            "1; algo=cdp_fedavg takes several",
+        )
 
     @property
     def label(self) -> str:
         return "DP-SGD"
 
-    def claimed_rho(self, records: int, noise_multiplier: float, deployment: Deployment) -> float:
-        return 2 / (deployment.federation.n_silos * (noise_multiplier * self._batch(records)) ** 2)
+    def claimed_rho(self, records: int, noise_multiplier: float, plan: Plan) -> float:
+        return 2 / (plan.federation.n_silos * (noise_multiplier * self._batch(records)) ** 2)

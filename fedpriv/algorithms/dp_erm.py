@@ -1,35 +1,44 @@
-"""DP-ERM: every silo descends noisily on its own model, and now and then a random part of the silos average theirs.
+"""DP-ERM: every silo descends noisily on its own model, and now and then a random part of the silos
+average theirs.
 
-Huang: A federated algorithm for privacy-preserving empirical risk minimization, Algorithm 1. Symbols: m ->
-Federation.n_silos, n_j -> Federation.silo_records, K -> local_steps, T -> rounds * local_steps, E -> Query.n_summed
-(with aggregation=secagg its `cohort`), G -> clip, lambda -> strong_convexity, L -> smoothness, gamma -> `offset`, eta_t
--> `rate`, sigma -> clip * noise_multiplier / n_j (calibration=paper: / n_(1)), bar-theta_j -> Silo.state["model"].
+Huang: A federated algorithm for privacy-preserving empirical risk minimization, Algorithm 1.
+Symbols: m -> Federation.n_silos, n_j -> Federation.silo_records, K -> local_steps, T -> rounds *
+local_steps, E -> Query.n_summed (with aggregation=secagg its `cohort`), G -> clip, lambda ->
+strong_convexity, L -> smoothness, gamma -> `offset`, eta_t -> `rate`, sigma -> clip *
+noise_multiplier / n_j (calibration=paper: / n_(1)), bar-theta_j -> Silo.state["model"].
 
-A round is K steps and one average. J_j is the mean loss of silo j's records plus lambda/2 |theta|^2; a step goes along
-the mean of the records' clipped gradients plus lambda theta plus noise. Silos in the sum go on from the average, the
-others from their own model, as printed; with `broadcast_all` everybody goes on from the average (Theorem 4 needs it).
-A round without a sum leaves every silo where it was before.
+A round is K steps and one average. J_j is the mean loss of silo j's records plus lambda/2
+|theta|^2; a step goes along the mean of the records' clipped gradients plus lambda theta plus
+noise. Silos in the sum go on from the average, the others from their own model, as printed; with
+`broadcast_all` everybody goes on from the average (Theorem 4 needs it). A round without a sum
+leaves every silo where it was before.
 
-Privacy: unit record, adjacency replace (numbers of records are public); a record lives in one silo, so silos are
-scopes. What is certified of a round is the better of two bounds, both of Gaussian releases:
+Privacy: unit record, adjacency replace (numbers of records are public); a record lives in one silo,
+so silos are scopes. What is certified of a round is the better of two bounds, both of Gaussian
+releases:
 
-  local   every step by itself: silo j's mean gradient moves by 2G / n_j under its own noise sigma. Everything that ever
-          leaves the silo is made of these K outputs a round and of other silos' messages, whatever was synchronised,
-          so this holds for every loss and every observer.
-  sum     the last steps' noise alone. Given everything before it, the sum over E silos, h of which keep their noise
-          from the observer, is Gaussian with variance h (eta sigma)^2, eta the rate of the round's last step. A record
-          moves the sum by at most K eta 2G / n_j: step i moves the silo's model by eta_i 2G / n_j, every later step t
-          shrinks that by 1 - eta_t lambda (for losses that are convex and beta-smooth when clipped, and
-          eta_t <= 2 / (beta + 2 lambda)), and with eta_t = 2 / (lambda (t + gamma)) the product of these factors with
-          eta_i is at most eta. With K = 1 there is no later step, and it holds for every loss.
+  local   every step by itself: silo j's mean gradient moves by 2G / n_j under its own noise sigma.
+  Everything that ever
+          leaves the silo is made of these K outputs a round and of other silos' messages, whatever
+          was synchronised, so this holds for every loss and every observer.
+  sum     the last steps' noise alone. Given everything before it, the sum over E silos, h of which
+  keep their noise
+          from the observer, is Gaussian with variance h (eta sigma)^2, eta the rate of the round's
+          last step. A record moves the sum by at most K eta 2G / n_j: step i moves the silo's model
+          by eta_i 2G / n_j, every later step t shrinks that by 1 - eta_t lambda (for losses that
+          are convex and beta-smooth when clipped, and eta_t <= 2 / (beta + 2 lambda)), and with
+          eta_t = 2 / (lambda (t + gamma)) the product of these factors with eta_i is at most eta.
+          With K = 1 there is no later step, and it holds for every loss.
 
-The sum bound takes it that all steps since the silo's model was last public lie in this round. That is so if everybody
-goes on from the average. As printed it is not: a silo left out for k rounds brings k K steps, under the noise of one,
-into the sum, and who is left out is not known when the round is planned. So it counts only with `broadcast_all`, or
-when the sum covers all silos; and never for an observer who sees single messages. Secure aggregation alone adds
-nothing, and silos that happen to be left out are charged like the others.
+The sum bound takes it that all steps since the silo's model was last public lie in this round. That
+is so if everybody goes on from the average. As printed it is not: a silo left out for k rounds
+brings k K steps, under the noise of one, into the sum, and who is left out is not known when the
+round is planned. So it counts only with `broadcast_all`, or when the sum covers all silos; and
+never for an observer who sees single messages. Secure aggregation alone adds nothing, and silos
+that happen to be left out are charged like the others.
 
-The paper claims (epsilon, delta) for a sigma that is m times too small (Theorem 1): see `fedpriv.theory.huang`.
+The paper claims (epsilon, delta) for a sigma that is m times too small (Theorem 1): see
+`fedpriv.papers.huang.theory`.
 """
 
 from __future__ import annotations
@@ -48,14 +57,14 @@ from fedpriv.algorithms.record_groups import bounded, record_views, require_reco
 from fedpriv.algorithms.silo_unit import SiloAlgorithm, require_gradients_of_records
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
-from fedpriv.deployment import UPDATE, Deployment, Federation, Observer, View
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import zcdp_noise
 from fedpriv.mechanisms.huang import paper_noise
-from fedpriv.query import Contributions, PendingState, Query, SiloState, Total
-from fedpriv.state import State
-from fedpriv.tally import Tally
+from fedpriv.rounds.plan import UPDATE, Federation, ObservedRelease, Observer, Plan
+from fedpriv.rounds.query import Contributions, PendingState, Query, SiloState, Total
+from fedpriv.rounds.state import State
+from fedpriv.training.contribution_stats import ContributionStats
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -65,11 +74,14 @@ if TYPE_CHECKING:
 class DpErm(SiloAlgorithm):
     """Algorithm 1. A silo's message is its model.
 
-    smoothness: L, of every silo's J_j, the regulariser included. It sets the rates; Theorem 4 needs it to be true.
-    calibration: given takes `noise_multiplier`, relative to clip / n_j; paper takes equation (2), the same for all
-    silos; certified makes every silo's own `rounds` * K steps (epsilon, delta)-DP by zCDP. records_per_user: k, most
-    records of a user over all silos that train, others are left out; certified noise is then for a user's `epsilon`.
-    None: nothing is said of users, as in the paper.
+    smoothness: L, of every silo's J_j, the regulariser included. It sets the rates; Theorem 4 needs
+        it to be true.
+    calibration: given takes `noise_multiplier`, relative to clip / n_j; paper takes equation (2),
+        the same for all silos; certified makes every silo's own `rounds` * K steps (epsilon,
+        delta)-DP by zCDP.
+    records_per_user: k, most records of a user over all silos that train, others are left out;
+        certified noise is then for a user's `epsilon`. None: nothing is said of users, as in the
+        paper.
     """
 
     local_steps: int
@@ -86,11 +98,15 @@ class DpErm(SiloAlgorithm):
 
     def __post_init__(self) -> None:
         require_records_per_user(self.records_per_user)
-        convexity, smooth = self.strong_convexity, self.smoothness
+        convexity = self.strong_convexity
+        smooth = self.smoothness
         require(self.local_steps >= 1, "algo.local_steps", self.local_steps, "a positive integer")
         require(0 < convexity < math.inf, "algo.strong_convexity", convexity, "a positive number")
         require(
-            convexity <= smooth < math.inf, "algo.smoothness", smooth, f"algo.strong_convexity={convexity:g} or more"
+            convexity <= smooth < math.inf,
+            "algo.smoothness",
+            smooth,
+            f"algo.strong_convexity={convexity:g} or more",
         )
         require_target(self.calibration, self.epsilon)
 
@@ -111,33 +127,45 @@ class DpErm(SiloAlgorithm):
         """eta_t of step t = 1, 2, ..., counted over all rounds."""
         return 2 / (self.strong_convexity * (step + self.offset))
 
-    def check(self, deployment: Deployment) -> None:
-        mechanism, sizes = deployment.mechanism, deployment.federation.silo_records
+    def check(self, plan: Plan) -> None:
+        mechanism = plan.mechanism
+        sizes = plan.federation.silo_records
         mechanism.check_inside_training()
         noisy = self.calibration == "given" or mechanism.clips
-        require(noisy, "algo.calibration", self.calibration, "given, because this mechanism adds no noise")
-        require_plain_sgd(deployment)
+        require(
+            noisy,
+            "algo.calibration",
+            self.calibration,
+            "given, because this mechanism adds no noise",
+        )
+        require_plain_sgd(plan)
         if sizes:
             least = self.rate(self.rounds * self.local_steps) / max(sizes)
-            mechanism.check_encoding(1, deployment.encoding, least)
+            mechanism.check_encoding(1, plan.encoding, least)
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         require_gradients_of_records(data)
         return bounded(allocation, self.records_per_user)
 
-    def calibrated(self, draft: Deployment) -> Mapping[str, Mechanism]:
+    def calibrated(self, draft: Plan) -> Mapping[str, Mechanism]:
         steps = self.rounds * self.local_steps
         if self.calibration == "given":
             return super().calibrated(draft)
         if self.calibration == "paper":
             needed = paper_noise(steps, draft.federation.n_silos, self.epsilon, self.delta)
         else:
-            # At noise multiplier 1 a record moves a step's mean by two standard deviations, rho = 2; k records by 2 k.
-            needed = zcdp_noise(2 * steps * (self.records_per_user or 1) ** 2, self.epsilon, self.delta)
+            # At noise multiplier 1 a record moves a step's mean by two standard deviations, rho =
+            # 2; k records by 2 k.
+            needed = zcdp_noise(
+                2 * steps * (self.records_per_user or 1) ** 2, self.epsilon, self.delta
+            )
         return {UPDATE: draft.mechanism.with_noise(needed)}
 
-    def message_bound(self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation) -> float:
-        # A step goes to a point between the old model and -(gradient + noise) / lambda; initial weights are below 1.
+    def message_bound(
+        self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation
+    ) -> float:
+        # A step goes to a point between the old model and -(gradient + noise) / lambda; initial
+        # weights are below 1.
         noise = mechanism.noise_bound(1, 1 / fewest(federation))
         return 1 + (mechanism.clip + noise) / self.strong_convexity
 
@@ -149,59 +177,86 @@ class DpErm(SiloAlgorithm):
         """Whether every silo goes on from the average after a round."""
         return self.broadcast_all or n_summed == silos
 
-    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
-        mechanism, federation = deployment.mechanism, deployment.federation
+    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
+        mechanism = plan.mechanism
+        federation = plan.federation
         slowest = self.rate(max(round, self.rounds) * self.local_steps)
-        rounding = mechanism.rounding(deployment.encoding, federation.n_parameters) / slowest
+        rounding = mechanism.rounding(plan.encoding, federation.n_parameters) / slowest
         silos = enumerate(federation.silo_records)
-        events = [event for silo, records in silos for event in self._events(silo, records, deployment, rounding)]
-        alone = not self._synchronised(deployment.n_summed, federation.n_silos)
-        return (deployment.query(round, events=tuple(events), enforced=False, stateful=alone),)
+        events = [
+            event
+            for silo, records in silos
+            for event in self._events(silo, records, plan, rounding)
+        ]
+        alone = not self._synchronised(plan.n_summed, federation.n_silos)
+        return (plan.query(round, events=tuple(events), enforced=False, stateful=alone),)
 
-    def _events(self, silo: int, records: int, deployment: Deployment, rounding: float) -> tuple[Event, ...]:
-        claimed = self._claim(records, deployment)
+    def _events(self, silo: int, records: int, plan: Plan, rounding: float) -> tuple[Event, ...]:
+        claimed = self._claim(records, plan)
 
-        def see(observer: Observer) -> View:
-            exposed = self._exposure(observer, records, deployment, rounding)
-            release = deployment.mechanism.event(sensitivity=exposed.moved, shares=exposed.hidden)
-            return View(release, claimed, exposed.why)
+        def see(observer: Observer) -> ObservedRelease:
+            exposed = self._exposure(observer, records, plan, rounding)
+            release = plan.mechanism.event(sensitivity=exposed.moved, shares=exposed.hidden)
+            return ObservedRelease(release, claimed, exposed.why)
 
-        rests_on, k = ("the number of a silo's records is public",), self.records_per_user
-        return record_views(deployment, see, k, assumptions=rests_on, scope=f"silo{silo}")
+        rests_on = ("the number of a silo's records is public",)
+        k = self.records_per_user
+        return record_views(plan, see, k, assumptions=rests_on, scope=f"silo{silo}")
 
-    def _exposure(self, observer: Observer, records: int, deployment: Deployment, rounding: float) -> Exposure:
-        """The better of the two bounds for a record of a silo of `records`, in units of what its noise is made for."""
-        made_for, n_summed = self.noised_for(records, deployment.federation), deployment.n_summed
-        step, rounded = 2 * made_for / records, rounding * made_for
-        local, whole = math.sqrt(self.local_steps) * (step + rounded), self.local_steps * step + rounded
+    def _exposure(self, observer: Observer, records: int, plan: Plan, rounding: float) -> Exposure:
+        """The better of the two bounds for a record of a silo of `records`, in units of what its
+        noise is made for."""
+        made_for = self.noised_for(records, plan.federation)
+        n_summed = plan.n_summed
+        step = 2 * made_for / records
+        rounded = rounding * made_for
+        local = math.sqrt(self.local_steps) * (step + rounded)
+        whole = self.local_steps * step + rounded
         hidden = n_summed - observer.own_shares
-        lacking = self._what_the_sum_lacks(observer, deployment)
+        lacking = self._what_the_sum_lacks(observer, plan)
         if lacking:
             return Exposure(local, 1, (f"only the silo's own noise counts: {lacking}",))
         if whole >= local * math.sqrt(hidden):
-            return Exposure(local, 1, ("only the silo's own noise counts, which hides more than the sum does",))
-        convex = () if self.local_steps == 1 else ("the clipped losses are convex and smooth for any record",)
-        alone = (f"one {observer.name} subtracts its own noise and does not collude",) if observer.own_shares else ()
-        return Exposure(whole, hidden, (f"the last steps' noise of {hidden} silos hides the sum", *convex, *alone))
+            return Exposure(
+                local, 1, ("only the silo's own noise counts, which hides more than the sum does",)
+            )
+        convex = (
+            ()
+            if self.local_steps == 1
+            else ("the clipped losses are convex and smooth for any record",)
+        )
+        alone = (
+            (f"one {observer.name} subtracts its own noise and does not collude",)
+            if observer.own_shares
+            else ()
+        )
+        return Exposure(
+            whole,
+            hidden,
+            (f"the last steps' noise of {hidden} silos hides the sum", *convex, *alone),
+        )
 
-    def _what_the_sum_lacks(self, observer: Observer, deployment: Deployment) -> str | None:
+    def _what_the_sum_lacks(self, observer: Observer, plan: Plan) -> str | None:
         """Why the sum bound does not hold for this observer; None if it does."""
-        federation = deployment.federation
+        federation = plan.federation
         if observer.sees_messages:
             return f"the {observer.name} sees every silo's message"
-        if not self._synchronised(deployment.n_summed, federation.n_silos):
+        if not self._synchronised(plan.n_summed, federation.n_silos):
             return "silos that are left out carry earlier steps into later sums"
         if self.local_steps == 1:
             return None
         if federation.loss is None:
             return "the clipped loss is not known to be convex"
-        if not self.rate(1) <= 2 / (federation.loss.smoothness(math.inf) + 2 * self.strong_convexity):
+        if not self.rate(1) <= 2 / (
+            federation.loss.smoothness(math.inf) + 2 * self.strong_convexity
+        ):
             return "the steps are too long for the loss, or the features' norm has no public bound"
         return None
 
-    def _claim(self, records: int, deployment: Deployment) -> DpEvent | None:
+    def _claim(self, records: int, plan: Plan) -> DpEvent | None:
         """Theorem 1 turned around: the epsilon for which equation (2) gives this silo's sigma."""
-        mechanism, federation = deployment.mechanism, deployment.federation
+        mechanism = plan.mechanism
+        federation = plan.federation
         if not mechanism.clips:
             return None
         from dp_accounting import NonPrivateDpEvent
@@ -210,21 +265,27 @@ class DpErm(SiloAlgorithm):
 
         if not mechanism.noise_multiplier:
             return NonPrivateDpEvent()
-        noise = mechanism.noise_multiplier * fewest(federation) / self.noised_for(records, federation)
+        noise = (
+            mechanism.noise_multiplier * fewest(federation) / self.noised_for(records, federation)
+        )
         return LeadingTermClaim(2 * self.local_steps / (federation.n_silos * noise) ** 2)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
-        # The last step's noise is the message's noise share: it alone is certain to reach the sum as it was drawn.
+        # The last step's noise is the message's noise share: it alone is certain to reach the sum
+        # as it was drawn.
         rng = silo.streams.secret(query.stream("last noise"), query.round, silo.name)
         share = self.rate(query.round * self.local_steps) / self._made_for(silo)
-        noise = -query.mechanism.noise_share(query.size, 1, rng, sensitivity=share, encoding=query.encoding)
-        tally, pending = Tally(), PendingState() if query.stateful else None
+        noise = -query.mechanism.noise_share(
+            query.size, 1, rng, sensitivity=share, encoding=query.encoding
+        )
+        stats = ContributionStats()
+        pending = PendingState() if query.stateful else None
         start = silo.state.get("model", down["params"])
-        blocks = self._train(silo, query, start, last_noise=noise, tally=tally, pending=pending)
-        return LocalUpdate(blocks=blocks, noise=noise, pending=pending, tally=tally)
+        blocks = self._train(silo, query, start, last_noise=noise, stats=stats, pending=pending)
+        return LocalUpdate(blocks=blocks, noise=noise, pending=pending, stats=stats)
 
     def _made_for(self, silo: Silo) -> int:
-        return self.noised_for(len(silo.data.x), silo.deployment.federation)
+        return self.noised_for(len(silo.data.x), silo.plan.federation)
 
     def _train(
         self,
@@ -233,7 +294,7 @@ class DpErm(SiloAlgorithm):
         start: np.ndarray,
         *,
         last_noise: np.ndarray,
-        tally: Tally,
+        stats: ContributionStats,
         pending: PendingState | None,
     ) -> Iterator[Contributions]:
         import torch
@@ -241,14 +302,22 @@ class DpErm(SiloAlgorithm):
         from fedpriv.training.clipped import clipped_gradients
         from fedpriv.training.modes import seeded_dropout
 
-        x, y, mechanism, streams = silo.data.x, silo.data.y, query.mechanism, silo.streams
-        gradients = clipped_gradients(silo.model, silo.task, mechanism.clip, shape=tuple(x.shape[1:]))
+        x = silo.data.x
+        y = silo.data.y
+        mechanism = query.mechanism
+        streams = silo.streams
+        gradients = clipped_gradients(
+            silo.model, silo.task, mechanism.clip, shape=tuple(x.shape[1:])
+        )
         rng = streams.secret(query.stream("noise"), query.round, silo.name)
-        model, before = start.astype(np.float64), (query.round - 1) * self.local_steps
-        with seeded_dropout(x.device, streams.torch_seed(query.stream("dropout"), query.round, silo.name)):
+        model = start.astype(np.float64)
+        before = (query.round - 1) * self.local_steps
+        with seeded_dropout(
+            x.device, streams.torch_seed(query.stream("dropout"), query.round, silo.name)
+        ):
             for step in range(1, self.local_steps + 1):
                 at = torch.from_numpy(model).to(x.device, torch.float32)
-                mean = gradients.sum(at, x, y, tally=tally).cpu().numpy() / len(x)
+                mean = gradients.sum(at, x, y, stats=stats).cpu().numpy() / len(x)
                 rate = self.rate(before + step)
                 noise: np.ndarray | float = 0.0
                 if step < self.local_steps:
@@ -256,15 +325,21 @@ class DpErm(SiloAlgorithm):
                 model -= rate * (mean + self.strong_convexity * model)
                 model -= rate * noise
         if pending is not None:
-            kept = query.encoding.nearest(model) if streams.system and query.encoding is not None else model
+            kept = (
+                query.encoding.nearest(model)
+                if streams.system and query.encoding is not None
+                else model
+            )
             pending["model"] = kept + last_noise
-        yield Contributions(np.array([silo.index]), torch.from_numpy(model).unsqueeze(0).to(x.device))
+        yield Contributions(
+            np.array([silo.index]), torch.from_numpy(model).unsqueeze(0).to(x.device)
+        )
 
     def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:
         # Silos in the sum go on from the average, which is sent down to everybody.
         return {} if summed else pending
 
-    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+    def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         return state.with_params(total.vector / len(total.silos))
 
 

@@ -1,7 +1,9 @@
-"""Federated averaging with two-sided learning rates: the non-private reference (DEFAULT in the Uldp-FL paper).
+"""Federated averaging with two-sided learning rates: the non-private reference (DEFAULT in the
+Uldp-FL paper).
 
-Yang, Fang, Liu: Achieving linear speedup with partial worker participation in non-IID federated learning, ICLR 2021.
-Symbols: eta_g -> global_lr, eta_l -> local_lr, Q -> local_epochs, B -> batch_size, S -> Federation.n_silos.
+Yang, Fang, Liu: Achieving linear speedup with partial worker participation in non-IID federated
+learning, ICLR 2021. Symbols: eta_g -> global_lr, eta_l -> local_lr, Q -> local_epochs, B ->
+batch_size, S -> Federation.n_silos.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ import numpy as np
 from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.algorithms.base import LocalUpdate, Silo
 from fedpriv.algorithms.silo_unit import SiloAlgorithm
-from fedpriv.deployment import Deployment, Observer, View
 from fedpriv.errors import require
-from fedpriv.query import PendingState, Query, SiloState, Total
-from fedpriv.state import State
+from fedpriv.rounds.plan import ObservedRelease, Observer, Plan
+from fedpriv.rounds.query import PendingState, Query, SiloState, Total
+from fedpriv.rounds.state import State
 from fedpriv.training.description import Block, Recipe, Training
 
 if TYPE_CHECKING:
@@ -30,7 +32,9 @@ OPTIMIZER = "optimizer/"
 
 @dataclass(frozen=True)
 class WholeSilo(SiloAlgorithm):
-    """Each silo trains on all of its records, and the server moves along the mean of the changes."""
+    """Each silo trains on all of its records, and the server moves along the mean of the
+    changes.
+    """
 
     local_epochs: int
     batch_size: int
@@ -38,19 +42,23 @@ class WholeSilo(SiloAlgorithm):
     global_lr: float
 
     def __post_init__(self) -> None:
-        require(self.local_epochs >= 1, "algo.local_epochs", self.local_epochs, "a positive integer")
+        require(
+            self.local_epochs >= 1, "algo.local_epochs", self.local_epochs, "a positive integer"
+        )
         require(self.batch_size >= 1, "algo.batch_size", self.batch_size, "a positive integer")
         require(0 < self.local_lr < np.inf, "algo.local_lr", self.local_lr, "a positive number")
         require(0 < self.global_lr < np.inf, "algo.global_lr", self.global_lr, "a positive number")
 
     def recipe(self, silo: Silo, query: Query) -> Recipe:
         """How a silo's records change the model."""
-        return Recipe(self.local_epochs + query.again, self.batch_size, self.local_lr, silo.deployment.optimizer)
+        return Recipe(
+            self.local_epochs + query.again, self.batch_size, self.local_lr, silo.plan.optimizer
+        )
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         return LocalUpdate(Training(self.recipe(silo, query), down["params"], pooled=True))
 
-    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+    def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         return state.with_params(state.params + self.global_lr / len(total.silos) * total.vector)
 
 
@@ -58,7 +66,8 @@ class WholeSilo(SiloAlgorithm):
 class FedAvg(WholeSilo):
     """The changes are averaged with equal weights.
 
-    keep_optimizer: whether what a silo's optimiser remembers survives a round; else it begins afresh each time.
+    keep_optimizer: whether what a silo's optimiser remembers survives a round; else it begins
+    afresh each time.
 
     Privacy: none. The unit that contributes is the silo.
     """
@@ -73,18 +82,30 @@ class FedAvg(WholeSilo):
     def pools_records(self) -> bool:
         return True
 
-    def check(self, deployment: Deployment) -> None:
-        name = type(deployment.mechanism).__name__.lower()
-        require(not deployment.mechanism.clips, "mechanism", name, f"none: {type(self).__name__} is not private")
-        kept = not self.keep_optimizer or deployment.optimizer.numbers_kept > 0
-        require(kept, "algo.keep_optimizer", self.keep_optimizer, "false with an optimiser that remembers nothing")
+    def check(self, plan: Plan) -> None:
+        name = type(plan.mechanism).__name__.lower()
+        require(
+            not plan.mechanism.clips,
+            "mechanism",
+            name,
+            f"none: {type(self).__name__} is not private",
+        )
+        kept = not self.keep_optimizer or plan.optimizer.numbers_kept > 0
+        require(
+            kept,
+            "algo.keep_optimizer",
+            self.keep_optimizer,
+            "false with an optimiser that remembers nothing",
+        )
 
-    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
-        def see(observer: Observer) -> View:
-            return View(deployment.mechanism.event(), None)
+    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
+        def see(observer: Observer) -> ObservedRelease:
+            return ObservedRelease(plan.mechanism.event(), None)
 
-        events = deployment.views(see, unit="user", adjacency=ADD_REMOVE, assumptions=("no noise is added",))
-        return (deployment.query(round, events=events, stateful=self.keep_optimizer),)
+        events = plan.observed_events(
+            see, unit="user", adjacency=ADD_REMOVE, assumptions=("no noise is added",)
+        )
+        return (plan.query(round, events=events, stateful=self.keep_optimizer),)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         local = super().local_update(silo, query, down)
@@ -95,14 +116,22 @@ class FedAvg(WholeSilo):
 
 
 def remembering(local: LocalUpdate, silo: Silo, pending: PendingState) -> LocalUpdate:
-    """The same training with an optimiser that goes on from what the silo remembers of it; `pending` takes what it ends
-    with, unless that is not finite."""
+    """The same training with an optimiser that goes on from what the silo remembers of it;
+    `pending` takes what it ends with, unless that is not finite."""
     assert local.training is not None
-    slots = {name.removeprefix(OPTIMIZER): value for name, value in silo.state.items() if name.startswith(OPTIMIZER)}
+    slots = {
+        name.removeprefix(OPTIMIZER): value
+        for name, value in silo.state.items()
+        if name.startswith(OPTIMIZER)
+    }
 
     def vectors(block: Block) -> Tensor:
         if all(bool(slot.isfinite().all()) for slot in block.memory.values()):
-            pending.update({OPTIMIZER + name: slot[0].cpu().numpy() for name, slot in block.memory.items()})
+            pending.update(
+                {OPTIMIZER + name: slot[0].cpu().numpy() for name, slot in block.memory.items()}
+            )
         return local.vectors(block)
 
-    return replace(local, training=replace(local.training, memory=slots), vectors=vectors, pending=pending)
+    return replace(
+        local, training=replace(local.training, memory=slots), vectors=vectors, pending=pending
+    )

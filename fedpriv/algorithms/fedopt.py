@@ -1,9 +1,10 @@
 """FedOpt: federated averaging whose server follows the mean change with an optimiser of its own.
 
-Reddi, Charles, Zaheer, Garrett, Rush, Konecny, Kumar, McMahan: Adaptive federated optimization, ICLR 2021, Algorithms 1
-and 2 (adagrad, adam, yogi; without bias correction, as printed); momentum is FedAvgM (Hsu, Qi, Brown, 2019). Symbols:
-Delta_t -> mean of the silos' changes, eta -> global_lr, eta_l -> local_lr, beta_1 -> momentum, beta_2 -> second_moment,
-tau -> adaptivity, m_t -> slot "momentum", v_t -> slot "second_moment", which starts at tau^2.
+Reddi, Charles, Zaheer, Garrett, Rush, Konecny, Kumar, McMahan: Adaptive federated optimization,
+ICLR 2021, Algorithms 1 and 2 (adagrad, adam, yogi; without bias correction, as printed); momentum
+is FedAvgM (Hsu, Qi, Brown, 2019). Symbols: Delta_t -> mean of the silos' changes, eta -> global_lr,
+eta_l -> local_lr, beta_1 -> momentum, beta_2 -> second_moment, tau -> adaptivity, m_t -> slot
+"momentum", v_t -> slot "second_moment", which starts at tau^2.
 
 Privacy: none.
 """
@@ -17,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedpriv.algorithms.fedavg import FedAvg
-from fedpriv.deployment import Deployment
 from fedpriv.errors import require
-from fedpriv.query import Query, Total
-from fedpriv.state import State
+from fedpriv.rounds.plan import Plan
+from fedpriv.rounds.query import Query, Total
+from fedpriv.rounds.state import State
 
 SecondMoment = Callable[[np.ndarray, np.ndarray, float], np.ndarray]
 """v_t from v_{t-1}, Delta_t^2 and beta_2."""
@@ -46,25 +47,31 @@ class FedOpt(FedAvg):
         super().__post_init__()
         require(self.rule in RULES, "algo.rule", self.rule, ", ".join(RULES))
         for key in ("momentum", "second_moment"):
-            require(0 <= getattr(self, key) < 1, f"algo.{key}", getattr(self, key), "from 0 to below 1")
-        require(0 < self.adaptivity < math.inf, "algo.adaptivity", self.adaptivity, "a positive number")
+            require(
+                0 <= getattr(self, key) < 1, f"algo.{key}", getattr(self, key), "from 0 to below 1"
+            )
+        require(
+            0 < self.adaptivity < math.inf, "algo.adaptivity", self.adaptivity, "a positive number"
+        )
 
     @property
     def label(self) -> str:
         return f"FedOpt {self.rule}"
 
-    def init(self, params: np.ndarray, deployment: Deployment) -> State:
+    def init(self, params: np.ndarray, plan: Plan) -> State:
         slots = {"momentum": np.zeros_like(params)}
         if self.rule in SECOND_MOMENTS:
             slots["second_moment"] = np.full_like(params, self.adaptivity**2)
         return State(params, slots)
 
-    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+    def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         change = total.vector / len(total.silos)
         if self.rule == "momentum":
             momentum = self.momentum * state.slots["momentum"] + change
             return state.with_params(state.params + self.global_lr * momentum, momentum=momentum)
         momentum = self.momentum * state.slots["momentum"] + (1 - self.momentum) * change
-        second = SECOND_MOMENTS[self.rule](state.slots["second_moment"], change**2, self.second_moment)
+        second = SECOND_MOMENTS[self.rule](
+            state.slots["second_moment"], change**2, self.second_moment
+        )
         step = self.global_lr * momentum / (np.sqrt(second) + self.adaptivity)
         return state.with_params(state.params + step, momentum=momentum, second_moment=second)

@@ -1,8 +1,9 @@
 """FedProx: federated averaging whose local steps are pulled back towards the global model.
 
-Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: Federated optimization in heterogeneous networks, MLSys 2020, Algorithm 2.
-Symbols: mu -> proximal, w^t -> the parameters that silos start from, p_k -> equal weights, E -> local_epochs. A silo
-minimises its loss plus mu/2 |w - w^t|^2 inexactly, by local_epochs passes of the local optimiser.
+Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: Federated optimization in heterogeneous networks, MLSys
+2020, Algorithm 2. Symbols: mu -> proximal, w^t -> the parameters that silos start from, p_k ->
+equal weights, E -> local_epochs. A silo minimises its loss plus mu/2 |w - w^t|^2 inexactly, by
+local_epochs passes of the local optimiser.
 
 Privacy: none.
 """
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 from fedpriv.algorithms.base import Silo
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.errors import require
-from fedpriv.query import Query
+from fedpriv.rounds.query import Query
 from fedpriv.training.description import Recipe
 
 
@@ -27,7 +28,12 @@ class FedProx(FedAvg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(0 <= self.proximal < math.inf, "algo.proximal", self.proximal, "zero or a positive number")
+        require(
+            0 <= self.proximal < math.inf,
+            "algo.proximal",
+            self.proximal,
+            "zero or a positive number",
+        )
 
     @property
     def label(self) -> str:

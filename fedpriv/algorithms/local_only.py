@@ -1,10 +1,12 @@
-"""Training without any exchange: every silo goes on with a model of its own, the yardstick of what joining is worth.
+"""Training without any exchange: every silo goes on with a model of its own, the yardstick of what
+joining is worth.
 
-Local-Only in B. Jeon, S. M. Ferdous, M. R. Rahman, A. Walid, Privacy-preserving decentralized aggregation for federated
-learning (SecureD-FL), section VI. Symbols: E -> local_epochs, eta -> local_lr, w_k -> Silo.state["params"], which
-begins as weights of the silo's own, those that `secured_fl` would average. Messages are empty, and nobody learns a
-model: what a run leaves as its model are weights that nobody has trained. What is evaluated is every silo's model, and
-where it is known which silo a test record belongs to, on the silo's own test records (`Evaluation`).
+Local-Only in B. Jeon, S. M. Ferdous, M. R. Rahman, A. Walid, Privacy-preserving decentralized
+aggregation for federated learning (SecureD-FL), section VI. Symbols: E -> local_epochs, eta ->
+local_lr, w_k -> Silo.state["params"], which begins as weights of the silo's own, those that
+`secured_fl` would average. Messages are empty, and nobody learns a model: what a run leaves as its
+model are weights that nobody has trained. What is evaluated is every silo's model, and where it is
+known which silo a test record belongs to, on the silo's own test records (`Evaluation`).
 
 Privacy: none is claimed; what protects the records is that nothing is sent.
 """
@@ -19,9 +21,9 @@ import numpy as np
 
 from fedpriv.algorithms.base import LocalUpdate, Silo, silo_name
 from fedpriv.algorithms.fedavg import FedAvg, remembering
-from fedpriv.deployment import Deployment
-from fedpriv.query import PendingState, Query, SiloState, Total
-from fedpriv.state import State
+from fedpriv.rounds.plan import Plan
+from fedpriv.rounds.query import PendingState, Query, SiloState, Total
+from fedpriv.rounds.state import State
 from fedpriv.training.description import Block, Training
 
 if TYPE_CHECKING:
@@ -38,8 +40,8 @@ class LocalOnly(FedAvg):
     def label(self) -> str:
         return "Local-only"
 
-    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
-        (query,) = super().queries(round, deployment)
+    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
+        (query,) = super().queries(round, plan)
         return (replace(query, size=0, stateful=True),)
 
     def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
@@ -54,13 +56,15 @@ class LocalOnly(FedAvg):
                 pending[PARAMS] = start + block.deltas[0].double().cpu().numpy()
             return block.deltas[:, :0]
 
-        local = LocalUpdate(Training(self.recipe(silo, query), start, pooled=True), vectors, pending=pending)
+        local = LocalUpdate(
+            Training(self.recipe(silo, query), start, pooled=True), vectors, pending=pending
+        )
         return remembering(local, silo, pending) if self.keep_optimizer else local
 
     def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:
         return {**silo.state, **pending}
 
-    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+    def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         return state
 
     def evaluated(self, state: State, silo_states: Mapping[str, SiloState]) -> np.ndarray:
@@ -74,4 +78,8 @@ def own_weights(silo: Silo) -> np.ndarray:
     """Initial weights (d,) that the silo draws by itself."""
     from fedpriv.training.initial import drawn_weights
 
-    return drawn_weights(silo.model, silo.streams.torch_seed("initial weights", party=silo.name)).double().numpy()
+    return (
+        drawn_weights(silo.model, silo.streams.torch_seed("initial weights", party=silo.name))
+        .double()
+        .numpy()
+    )

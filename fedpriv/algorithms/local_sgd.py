@@ -1,15 +1,18 @@
-"""Local SGD: every silo takes one noisy step a record, on K records, and the final models are averaged.
+"""Local SGD: every silo takes one noisy step a record, on K records, and the final models are
+averaged.
 
-A baseline of Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server, Section 4,
-Appendix H. Symbols: K -> local_steps, n -> Federation.silo_records, R -> rounds, L -> clip, eta -> local_lr.
+A baseline of Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a
+trusted server, Section 4, Appendix H. Symbols: K -> local_steps, n -> Federation.silo_records, R ->
+rounds, L -> clip, eta -> local_lr.
 
-That is Algorithm 1 of Hu et al. with batches of one record (`fedpriv.algorithms.cdp_fedavg`), which says what is
-certified: a round's K records are different, so a record is in one step of it at most, which it moves by 2L under noise
-of noise_multiplier * L. Nothing is credited for the other steps' noise, which training may forget, nor for which K
-records a round takes.
+That is Algorithm 1 of Hu et al. with batches of one record (`fedpriv.algorithms.cdp_fedavg`), which
+says what is certified: a round's K records are different, so a record is in one step of it at most,
+which it moves by 2L under noise of noise_multiplier * L. Nothing is credited for the other steps'
+noise, which training may forget, nor for which K records a round takes.
 
-The paper's programs add 8 L^2 K R ln(2 / delta) / (n epsilon)^2 to every step, as a theorem about sampled batches would
-have it, whose conditions K R / n^2 does not meet. One of them leaves out the K (`fedpriv.theory.lowy_counterexamples`).
+The paper's programs add 8 L^2 K R ln(2 / delta) / (n epsilon)^2 to every step, as a theorem about
+sampled batches would have it, whose conditions K R / n^2 does not meet. One of them leaves out the
+K (`fedpriv.papers.lowy.counterexamples`).
 """
 
 from __future__ import annotations
@@ -18,9 +21,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
-from fedpriv.deployment import Deployment
 from fedpriv.errors import require
 from fedpriv.mechanisms.calibration import noise_for_rho
+from fedpriv.rounds.plan import Plan
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -28,11 +31,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LocalSgd(CdpFedAvg):
-    """A run is known by its epsilon against `observer`, by default the server, since nobody needs to be trusted."""
+    """A run is known by its epsilon against `observer`, by default the server, since nobody needs
+    to be trusted."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.batch_size == 1, "algo.batch_size", self.batch_size, "1; algo=cdp_fedavg takes larger ones")
+        require(
+            self.batch_size == 1,
+            "algo.batch_size",
+            self.batch_size,
+            "1; algo=cdp_fedavg takes larger ones",
+        )
 
     @property
     def label(self) -> str:
@@ -42,15 +51,15 @@ class LocalSgd(CdpFedAvg):
     def headline_observer(self) -> str:
         return self.observer
 
-    def check(self, deployment: Deployment) -> None:
-        super().check(deployment)
-        deployment.observer(self.observer)
-        sizes = deployment.federation.silo_records
+    def check(self, plan: Plan) -> None:
+        super().check(plan)
+        plan.observer(self.observer)
+        sizes = plan.federation.silo_records
         most = min(sizes, default=self.local_steps)
         allowed = f"at most {most}, the records of the smallest silo"
         require(self.local_steps <= most, "algo.local_steps", self.local_steps, allowed)
 
-    def claimed_rho(self, records: int, noise_multiplier: float, deployment: Deployment) -> float:
+    def claimed_rho(self, records: int, noise_multiplier: float, plan: Plan) -> float:
         return 2 * self.local_steps / (records * noise_multiplier) ** 2
 
     def claim_of(self, rho: float) -> DpEvent:

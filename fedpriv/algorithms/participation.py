@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 
 def uniform(round: int, silos: int, cohort: int, streams: Streams) -> tuple[int, ...]:
-    """`cohort` of `silos`, uniformly without replacement and independently of other rounds; ascending."""
+    """`cohort` of `silos`, uniformly without replacement and independently of other rounds;
+    ascending."""
     if cohort == silos:
         return tuple(range(silos))
     drawn = streams.generator("cohort", round).choice(silos, cohort, replace=False)
@@ -20,10 +21,12 @@ def uniform(round: int, silos: int, cohort: int, streams: Streams) -> tuple[int,
 def balanced(round: int, silos: int, cohort: int, streams: Streams) -> tuple[int, ...]:
     """The `cohort` silos that have taken part least so far, ties at random; ascending.
 
-    After any number t of rounds every silo has taken part floor(t * cohort / silos) or one more times, and in any one
-    round each is as likely as the others.
+    After any number t of rounds every silo has taken part floor(t * cohort / silos) or one more
+    times, and in any one round each is as likely as the others.
     """
-    period = silos // math.gcd(silos, cohort)  # after so many rounds all have taken part equally often
+    period = silos // math.gcd(
+        silos, cohort
+    )  # after so many rounds all have taken part equally often
     counts = np.zeros(silos)
     for earlier in range(round - (round - 1) % period, round + 1):
         order = np.lexsort((streams.generator("cohort", earlier).random(silos), counts))

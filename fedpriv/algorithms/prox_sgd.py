@@ -1,14 +1,17 @@
-"""Noisy distributed SGD with a proximal step at the server: in one pass over disjoint batches, or on sampled batches.
+"""Noisy distributed SGD with a proximal step at the server: in one pass over disjoint batches, or
+on sampled batches.
 
-Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server, Algorithm 6 (`ProxSgd`),
-and the experiments' baseline (`MinibatchSgd`). Symbols as in `fedpriv.algorithms.gradient_method`.
+Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server,
+Algorithm 6 (`ProxSgd`), and the experiments' baseline (`MinibatchSgd`). Symbols as in
+`fedpriv.algorithms.gradient_method`.
 
-One pass: round r takes the r-th K records of every silo's shuffle, whoever is available, so R K <= n. A record is in
-one batch, and a batch is a scope: epsilon is that of one Gaussian release, whatever the number of rounds (parallel
-composition). The paper's s^2 = 16 L^2 ln(1 / delta) / (epsilon K)^2 follows from zCDP up to epsilon = 2 ln(1 / delta).
+One pass: round r takes the r-th K records of every silo's shuffle, whoever is available, so R K <=
+n. A record is in one batch, and a batch is a scope: epsilon is that of one Gaussian release,
+whatever the number of rounds (parallel composition). The paper's s^2 = 16 L^2 ln(1 / delta) /
+(epsilon K)^2 follows from zCDP up to epsilon = 2 ln(1 / delta).
 
-Sampled batches: every round is a release, so epsilon grows. The paper's programs take s^2 = 8 L^2 R ln(2 / delta) /
-(n epsilon)^2 and credit the sampling; see `fedpriv.theory.lowy_counterexamples`.
+Sampled batches: every round is a release, so epsilon grows. The paper's programs take s^2 = 8 L^2 R
+ln(2 / delta) / (n epsilon)^2 and credit the sampling; see `fedpriv.papers.lowy.counterexamples`.
 """
 
 from __future__ import annotations
@@ -22,10 +25,10 @@ from fedpriv.algorithms.gradient_method import GRADIENT
 from fedpriv.algorithms.noisy_gradients import NoisyGradients, SampledGradients
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
-from fedpriv.deployment import Deployment
 from fedpriv.errors import require
-from fedpriv.query import Query, Total
-from fedpriv.state import State
+from fedpriv.rounds.plan import Plan
+from fedpriv.rounds.query import Query, Total
+from fedpriv.rounds.state import State
 
 if TYPE_CHECKING:
     from fedpriv.accountants.zcdp import SmallEpsilonClaim
@@ -37,9 +40,9 @@ class OneGradient(NoisyGradients):
     def kinds(self, round: int) -> tuple[str, ...]:
         return (GRADIENT,)
 
-    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+    def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         mean = total.vector / len(total.silos)
-        return self.stepped(state, mean, round=query.round, seen=query.round, deployment=deployment)
+        return self.stepped(state, mean, round=query.round, seen=query.round, plan=plan)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,16 @@
-"""Prox-SVRG: steps along an old full gradient, corrected by the difference that a batch shows since then.
+"""Prox-SVRG: steps along an old full gradient, corrected by the difference that a batch shows since
+then.
 
-Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server, Algorithm 1 (`ProxSvrg`)
-and Algorithm 2 (`ProxPlSvrg`). Symbols: Q -> inner_steps, E -> epochs, S -> rounds / (epochs * inner_steps), wbar ->
-slot "anchor", gbar -> slot "anchor_gradient", s1 and s2 -> the noises of queries "gradient" and "difference".
+Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server,
+Algorithm 1 (`ProxSvrg`) and Algorithm 2 (`ProxPlSvrg`). Symbols: Q -> inner_steps, E -> epochs, S
+-> rounds / (epochs * inner_steps), wbar -> slot "anchor", gbar -> slot "anchor_gradient", s1 and s2
+-> the noises of queries "gradient" and "difference".
 
-An epoch is Q rounds. In its first the silos send their full gradients at the anchor, the model as it then is; in every
-round they send the difference of two clipped gradients of each record of a batch, at the model and at the anchor, which
-a record moves by 4L / K. In the epoch's first round the two points are the same, and the message is noise, as printed.
-Both kinds of release share one budget. The constants of the paper's noise are not known, so it claims nothing here.
+An epoch is Q rounds. In its first the silos send their full gradients at the anchor, the model as
+it then is; in every round they send the difference of two clipped gradients of each record of a
+batch, at the model and at the anchor, which a record moves by 4L / K. In the epoch's first round
+the two points are the same, and the message is noise, as printed. Both kinds of release share one
+budget. The constants of the paper's noise are not known, so it claims nothing here.
 """
 
 from __future__ import annotations
@@ -21,11 +24,11 @@ import numpy as np
 
 from fedpriv.algorithms.gradient_method import DIFFERENCE, GRADIENT
 from fedpriv.algorithms.noisy_gradients import SampledGradients
-from fedpriv.deployment import Deployment
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
-from fedpriv.query import Query, Total
-from fedpriv.state import State
+from fedpriv.rounds.plan import Plan
+from fedpriv.rounds.query import Query, Total
+from fedpriv.rounds.state import State
 
 if TYPE_CHECKING:
     from fedpriv.accountants.zcdp import SmallEpsilonClaim
@@ -36,7 +39,8 @@ class GradientsAndDifferences(SampledGradients):
     """Methods with two kinds of release.
 
     difference_noise: noise multiplier of differences over that of gradients, for calibration=given.
-    gradient_share: the part of the certified budget, in zCDP, that gradients spend; differences spend the remainder.
+    gradient_share: the part of the certified budget, in zCDP, that gradients spend; differences
+        spend the remainder.
     """
 
     difference_noise: float
@@ -44,9 +48,16 @@ class GradientsAndDifferences(SampledGradients):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.difference_noise > 0, "algo.difference_noise", self.difference_noise, "a positive factor")
+        require(
+            self.difference_noise > 0,
+            "algo.difference_noise",
+            self.difference_noise,
+            "a positive factor",
+        )
         share = self.gradient_share
-        require(0 < share < 1, "algo.gradient_share", share, "a number between 0 and 1, excluding both")
+        require(
+            0 < share < 1, "algo.gradient_share", share, "a number between 0 and 1, excluding both"
+        )
 
     @property
     def rounds_alike(self) -> bool:
@@ -54,7 +65,10 @@ class GradientsAndDifferences(SampledGradients):
 
     def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
         noise = mechanism.noise_multiplier * self.difference_noise
-        return {GRADIENT: mechanism, DIFFERENCE: mechanism.with_noise(noise) if noise else mechanism}
+        return {
+            GRADIENT: mechanism,
+            DIFFERENCE: mechanism.with_noise(noise) if noise else mechanism,
+        }
 
     def share(self, name: str) -> float:
         return {GRADIENT: self.gradient_share, DIFFERENCE: 1 - self.gradient_share}[name]
@@ -92,8 +106,8 @@ class ProxSvrg(GradientsAndDifferences):
     def size(self, name: str, records: int) -> int:
         return records if name == GRADIENT else super().size(name, records)
 
-    def init(self, params: np.ndarray, deployment: Deployment) -> State:
-        state = super().init(params, deployment)
+    def init(self, params: np.ndarray, plan: Plan) -> State:
+        state = super().init(params, plan)
         return state.with_params(params, anchor=params, anchor_gradient=np.zeros_like(params))
 
     def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
@@ -104,18 +118,20 @@ class ProxSvrg(GradientsAndDifferences):
         """Which iterate of its run a round makes."""
         return round
 
-    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+    def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         mean = total.vector / len(total.silos)
         if query.name == GRADIENT:
             return state.with_params(state.params, anchor=state.params, anchor_gradient=mean)
         direction = state.slots["anchor_gradient"] + mean
-        return self.stepped(state, direction, round=query.round, seen=self.seen(query.round), deployment=deployment)
+        return self.stepped(
+            state, direction, round=query.round, seen=self.seen(query.round), plan=plan
+        )
 
 
 @dataclass(frozen=True)
 class ProxPlSvrg(ProxSvrg):
-    """Algorithm 2: runs of Algorithm 1 with `epochs` epochs each, every one from what the one before has put out. With
-    released=last that is Algorithm 1 for all of the rounds."""
+    """Algorithm 2: runs of Algorithm 1 with `epochs` epochs each, every one from what the one
+    before has put out. With released=last that is Algorithm 1 for all of the rounds."""
 
     epochs: int
 
@@ -135,7 +151,7 @@ class ProxPlSvrg(ProxSvrg):
     def seen(self, round: int) -> int:
         return (round - 1) % self.run_length + 1
 
-    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
-        after = super().global_update(state, query, total, deployment)
+    def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
+        after = super().global_update(state, query, total, plan)
         ends = query.name == DIFFERENCE and query.round % self.run_length == 0
         return replace(after, params=after.slots["output"]) if ends else after

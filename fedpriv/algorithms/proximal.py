@@ -1,9 +1,10 @@
-"""Proximal operators: a step towards a point that also keeps f1 small, for closed convex f1 with a closed form.
+"""Proximal operators: a step towards a point that also keeps f1 small, for closed convex f1 with a
+closed form.
 
     prox(v, step) = the x that minimises step * f1(x) + |x - v|^2 / 2
 
-Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server, Section 1.1. Formulas:
-Parikh, Boyd: Proximal algorithms, 2014, Chapter 6.
+Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server,
+Section 1.1. Formulas: Parikh, Boyd: Proximal algorithms, 2014, Chapter 6.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ class L1(Proximal):
 
 @dataclass(frozen=True)
 class GroupL1(Proximal):
-    """weight * the sum of the L2 norms of groups of `group` consecutive coordinates (the last may be shorter): every
-    group shrinks by step * weight, at most to zero."""
+    """weight * the sum of the L2 norms of groups of `group` consecutive coordinates (the last may
+    be shorter): every group shrinks by step * weight, at most to zero."""
 
     weight: float
     group: int
@@ -101,7 +102,9 @@ class GroupL1(Proximal):
     def __call__(self, vector: np.ndarray, step: float) -> np.ndarray:
         norms = self._norms(vector)
         left = np.maximum(norms - step * self.weight, 0.0)
-        shrunk: np.ndarray = vector * np.divide(left, norms, out=np.zeros_like(norms), where=norms > 0)
+        shrunk: np.ndarray = vector * np.divide(
+            left, norms, out=np.zeros_like(norms), where=norms > 0
+        )
         return shrunk
 
     def value(self, vector: np.ndarray) -> float:
@@ -127,8 +130,10 @@ def proximal(name: str, size: float, group: int) -> Proximal:
     return PROXIMAL[name](size, group)
 
 
-def gradient_mapping(point: np.ndarray, gradient: np.ndarray, step: float, operator: Proximal) -> np.ndarray:
-    """(point - prox(point - step * gradient, step)) / step, (d,): zero where f0 + f1 is stationary, and the gradient
-    itself where f1 = 0. Its norm is the paper's measure of utility (Section 3)."""
+def gradient_mapping(
+    point: np.ndarray, gradient: np.ndarray, step: float, operator: Proximal
+) -> np.ndarray:
+    """(point - prox(point - step * gradient, step)) / step, (d,): zero where f0 + f1 is stationary,
+    and the gradient itself where f1 = 0. Its norm is the paper's measure of utility (Section 3)."""
     mapping: np.ndarray = (point - operator(point - step * gradient, step)) / step
     return mapping

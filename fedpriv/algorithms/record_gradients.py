@@ -1,20 +1,25 @@
-"""The methods of `fedpriv.algorithms.gradient_method` with one contribution a record: as the shuffle model needs them.
+"""The methods of `fedpriv.algorithms.gradient_method` with one contribution a record: as the
+shuffle model needs them.
 
-Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server, Algorithms 7 (Prox-SGD),
-8 and 9 (Prox-SVRG), 10 (SPIDER). Symbols: M K -> `_records`, P_vec's g -> mechanism.levels, b n -> Binomial.trials.
+Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server,
+Algorithms 7 (Prox-SGD), 8 and 9 (Prox-SVRG), 10 (SPIDER). Symbols: M K -> `_records`, P_vec's g ->
+mechanism.levels, b n -> Binomial.trials.
 
-The framework clips each record's vector, and all silos of a sum share its noise; the server divides by the number of
-records in the batches, so that silos of different sizes count by their batches. A difference of two clipped gradients
-is halved on its way: then all contributions have the bound L. noise_multiplier: the standard deviation of the whole
-noise on a sum of gradients over clip; difference_noise: that on a sum of differences over that of gradients.
+The framework clips each record's vector, and all silos of a sum share its noise; the server divides
+by the number of records in the batches, so that silos of different sizes count by their batches. A
+difference of two clipped gradients is halved on its way: then all contributions have the bound L.
+noise_multiplier: the standard deviation of the whole noise on a sum of gradients over clip;
+difference_noise: that on a sum of differences over that of gradients.
 
-Privacy: unit record, adjacency replace (add/remove with Poisson batches), one contribution a query, silos or batches
-as scopes. Who sees sums meets the noise of all silos, a silo all but its own, and the shuffler, who sees each silo's
-ones, that silo's noise alone. Choosing silos hides nothing, since everybody sees who is chosen; the paper counts it.
+Privacy: unit record, adjacency replace (add/remove with Poisson batches), one contribution a query,
+silos or batches as scopes. Who sees sums meets the noise of all silos, a silo all but its own, and
+the shuffler, who sees each silo's ones, that silo's noise alone. Choosing silos hides nothing,
+since everybody sees who is chosen; the paper counts it.
 
-The paper splits a budget over kinds of release, by advanced composition (its Theorem D.1, Dwork, Roth, Theorem 3.20)
-over those of a kind, and multiplies it by N / (2 M) for the choice of silos. See `fedpriv.mechanisms.lowy` for what it
-then adds; a claim about other noise is the budget that this leads back to.
+The paper splits a budget over kinds of release, by advanced composition (its Theorem D.1, Dwork,
+Roth, Theorem 3.20) over those of a kind, and multiplies it by N / (2 M) for the choice of silos.
+See `fedpriv.mechanisms.lowy` for what it then adds; a claim about other noise is the budget that
+this leads back to.
 """
 
 from __future__ import annotations
@@ -29,18 +34,18 @@ import numpy as np
 from fedpriv.accountants.events import Event
 from fedpriv.algorithms.base import LocalUpdate, Silo
 from fedpriv.algorithms.batches import Batches
-from fedpriv.algorithms.gradient_method import HELD, GradientMethod
+from fedpriv.algorithms.gradient_method import GRADIENTS_PER_RECORD, GradientMethod
 from fedpriv.algorithms.record_unit import RecordAlgorithm
-from fedpriv.algorithms.releases import Met, Release, certified_noise
+from fedpriv.algorithms.releases import Release, ReleaseCounts, certified_noise
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
-from fedpriv.deployment import Deployment, Federation, Observer, View
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.lowy import ShuffleBudget
-from fedpriv.query import Contributions, Query, Total
-from fedpriv.state import State
+from fedpriv.rounds.plan import Federation, ObservedRelease, Observer, Plan
+from fedpriv.rounds.query import Contributions, Query, Total
+from fedpriv.rounds.state import State
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -56,7 +61,7 @@ class RecordGradients(RecordAlgorithm):
     def label(self) -> str:
         return f"SDP {self.method.label}"
 
-    # -- before the first round ---------------------------------------------------------------------------------------
+    # -- before the first round --------------------------------------------------------------------
 
     @property
     def rounds_alike(self) -> bool:
@@ -66,14 +71,16 @@ class RecordGradients(RecordAlgorithm):
     def headline_observer(self) -> str:
         return self.method.headline_observer
 
-    def check(self, deployment: Deployment) -> None:
+    def check(self, plan: Plan) -> None:
         method = self.method
-        GradientMethod.check(method, deployment)
+        GradientMethod.check(method, plan)
         allowed = "null: all silos of a sum share its noise, and so their number is fixed"
         require(method.least_cohort is None, "algo.least_cohort", method.least_cohort, allowed)
         once = not method.batches.repeats
-        require(once, "algo.sampling", "with_replacement", "another: a record contributes once to a sum")
-        for channel in deployment.channels.values():
+        require(
+            once, "algo.sampling", "with_replacement", "another: a record contributes once to a sum"
+        )
+        for channel in plan.channels.values():
             channel.mechanism.check_encoding(channel.n_summed, channel.encoding)
 
     def n_invited(self, federation: Federation) -> int:
@@ -81,24 +88,33 @@ class RecordGradients(RecordAlgorithm):
 
     def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
         kinds = self.method.mechanisms(mechanism)
-        return {name: one.with_noise(one.noise_multiplier / HELD[name]) for name, one in kinds.items()}
+        return {
+            name: one.with_noise(one.noise_multiplier / GRADIENTS_PER_RECORD[name])
+            for name, one in kinds.items()
+        }
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         return self.method.training_records(allocation, data)
 
-    def calibrated(self, draft: Deployment) -> Mapping[str, Mechanism]:
+    def calibrated(self, draft: Plan) -> Mapping[str, Mechanism]:
         if self.method.calibration == "given":
             return super().calibrated(draft)
-        return self._claimed_noise(draft) if self.method.calibration == "paper" else self._certified_noise(draft)
+        return (
+            self._claimed_noise(draft)
+            if self.method.calibration == "paper"
+            else self._certified_noise(draft)
+        )
 
-    def _certified_noise(self, draft: Deployment) -> dict[str, Mechanism]:
-        """One budget for all releases that a record meets. It is spent on Gaussian releases first, and counts get the
-        noise that hides as much."""
-        method, kinds, met = self.method, draft.channels, dict[str, Met]()
+    def _certified_noise(self, draft: Plan) -> dict[str, Mechanism]:
+        """One budget for all releases that a record meets. It is spent on Gaussian releases first,
+        and counts get the noise that hides as much."""
+        method = self.method
+        kinds = draft.channels
+        met = dict[str, ReleaseCounts]()
         for round in range(1, method.rounds + 1):
             for name in method.kinds(round):
                 for scope, release in self._releases(round, name, draft):
-                    met.setdefault(scope, Met())[release.of(method.protected)] += 1
+                    met.setdefault(scope, ReleaseCounts())[release.of(method.protected)] += 1
         gaussian = certified_noise(
             met.values(),
             {name: method.share(name) for name in kinds},
@@ -107,16 +123,21 @@ class RecordGradients(RecordAlgorithm):
             epsilon=method.epsilon,
             delta=method.delta,
         )
-        observer, size, moved = draft.observer(method.observer), draft.federation.n_parameters, method.batches.moved(1)
+        observer = draft.observer(method.observer)
+        size = draft.federation.n_parameters
+        moved = method.batches.moved(1)
         found = {}
         for name, channel in kinds.items():
             hidden = self._hiding(observer, channel.n_summed) / channel.n_summed
-            found[name] = channel.mechanism.hiding(gaussian[name] / moved, size, sensitivity=moved, shares=hidden)
+            found[name] = channel.mechanism.hiding(
+                gaussian[name] / moved, size, sensitivity=moved, shares=hidden
+            )
         return found
 
-    def _claimed_noise(self, draft: Deployment) -> dict[str, Mechanism]:
+    def _claimed_noise(self, draft: Plan) -> dict[str, Mechanism]:
         """That of the paper's constants, for as many contributions as the smallest sum has."""
-        size, method = draft.federation.n_parameters, self.method
+        size = draft.federation.n_parameters
+        method = self.method
         sizes = sorted(draft.federation.silo_records)[: self.n_invited(draft.federation)]
         found = {}
         for name, channel in draft.channels.items():
@@ -125,65 +146,84 @@ class RecordGradients(RecordAlgorithm):
             found[name] = channel.mechanism.of_bits(levels, bits)
         return found
 
-    def _budget(self, name: str, deployment: Deployment) -> ShuffleBudget:
+    def _budget(self, name: str, plan: Plan) -> ShuffleBudget:
         """What the paper makes of the budget for one release of this kind."""
-        federation = deployment.federation
+        federation = plan.federation
         chosen = self.n_invited(federation) / federation.n_silos
         calls = max(1, math.ceil(self.method.counted(name)))
-        return ShuffleBudget(len(deployment.channels), calls, chosen, self.method.delta)
+        return ShuffleBudget(len(plan.channels), calls, chosen, self.method.delta)
 
-    # -- a round ------------------------------------------------------------------------------------------------------
+    # -- a round -----------------------------------------------------------------------------------
 
-    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
-        cohort = self.method.invited(round, deployment.federation, deployment.streams)
+    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
+        cohort = self.method.invited(round, plan.federation, plan.streams)
         return tuple(
-            deployment.query(
-                round, name=name, place=place, events=self._events(round, name, deployment), invited=cohort
+            plan.query(
+                round,
+                name=name,
+                place=place,
+                events=self._events(round, name, plan),
+                invited=cohort,
             )
             for place, name in enumerate(self.method.kinds(round))
         )
 
-    def _releases(self, round: int, name: str, deployment: Deployment) -> Iterator[tuple[str, Release]]:
-        """Scope and release of each silo's records in a query, in units of the bound on a contribution."""
-        method, federation = self.method, deployment.federation
-        for silo in method.invited(round, federation, deployment.streams):
+    def _releases(self, round: int, name: str, plan: Plan) -> Iterator[tuple[str, Release]]:
+        """Scope and release of each silo's records in a query, in units of the bound on a
+        contribution."""
+        method = self.method
+        federation = plan.federation
+        for silo in method.invited(round, federation, plan.streams):
             records = federation.silo_records[silo]
             size = method.size(name, records)
-            yield method.scope(silo, round), Release(name, method.batches.moved(1), 1.0, size, records)
+            yield (
+                method.scope(silo, round),
+                Release(name, method.batches.moved(1), 1.0, size, records),
+            )
 
     def _hiding(self, observer: Observer, n_summed: int) -> int:
         """Silos whose noise an observer does not know: the record's own tells nobody."""
         return 1 if observer.sees_messages else max(1, n_summed - observer.own_shares)
 
-    def _events(self, round: int, name: str, deployment: Deployment) -> tuple[Event, ...]:
-        method, channel, size = self.method, deployment.channels[name], deployment.federation.n_parameters
-        mechanism, claimed = channel.mechanism, self._claim(name, deployment)
+    def _events(self, round: int, name: str, plan: Plan) -> tuple[Event, ...]:
+        method = self.method
+        channel = plan.channels[name]
+        size = plan.federation.n_parameters
+        mechanism = channel.mechanism
+        claimed = self._claim(name, plan)
         rounding = mechanism.rounding(channel.encoding, size)
         rests_on = (
             "the number of a silo's records is public",
             "who takes part when is public and does not depend on data",
         )
         events: list[Event] = []
-        for scope, release in self._releases(round, name, deployment):
+        for scope, release in self._releases(round, name, plan):
 
-            def see(observer: Observer, batches: Batches, release: Release = release) -> View:
+            def see(
+                observer: Observer, batches: Batches, release: Release = release
+            ) -> ObservedRelease:
                 silos = self._hiding(observer, channel.n_summed)
-                moved = replace(release, moved=release.moved + rounding, hidden=silos / channel.n_summed)
+                moved = replace(
+                    release, moved=release.moved + rounding, hidden=silos / channel.n_summed
+                )
                 if observer.sees_messages:
                     why = f"the {observer.name} sees every silo's sum: its own noise counts alone"
-                    return View(moved.event(mechanism, batches), None, (why,))
+                    return ObservedRelease(moved.event(mechanism, batches), None, (why,))
                 why = f"the noise of {silos} silos hides the sum"
                 said = None if observer.own_shares else claimed
-                return View(moved.event(mechanism, batches), said, (why, *observer.subtracts))
+                return ObservedRelease(
+                    moved.event(mechanism, batches), said, (why, *observer.subtracts)
+                )
 
-            events += method.charged(deployment, channel, see, assumptions=rests_on, scope=scope)
+            events += method.charged(plan, channel, see, assumptions=rests_on, scope=scope)
         return tuple(events)
 
-    def _claim(self, name: str, deployment: Deployment) -> DpEvent | None:
+    def _claim(self, name: str, plan: Plan) -> DpEvent | None:
         from fedpriv.accountants.zcdp import AdvancedClaim
 
-        method, noise = self.method, deployment.channels[name].mechanism.noise_multiplier
-        claimed = self._budget(name, deployment).epsilon(noise, deployment.federation.n_parameters)
+        method = self.method
+        noise = plan.channels[name].mechanism.noise_multiplier
+        claimed = self._budget(name, plan).epsilon(noise, plan.federation.n_parameters)
         if claimed is None:
             return None
         return AdvancedClaim(claimed**2 * method.overcounted(name) / method.counted(name))
@@ -191,9 +231,12 @@ class RecordGradients(RecordAlgorithm):
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         return LocalUpdate(blocks=self._vectors(silo, query, down))
 
-    def _vectors(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> Iterator[Contributions]:
-        """The batch's gradients at "params", or half of what they have changed since "previous" where it is sent down:
-        each clipped first, and with the same dropout, which is the record's own."""
+    def _vectors(
+        self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]
+    ) -> Iterator[Contributions]:
+        """The batch's gradients at "params", or half of what they have changed since "previous"
+        where it is sent down: each clipped first, and with the same dropout, which is the record's
+        own."""
         import torch
 
         from fedpriv.mechanisms.clipping import clipped_rows
@@ -202,39 +245,51 @@ class RecordGradients(RecordAlgorithm):
         from fedpriv.training.shared_state import refuse_shared_state
 
         refuse_shared_state(silo.model)
-        data, device = silo.data, silo.data.x.device
-        points = {name: torch.from_numpy(vector).to(device, torch.float32) for name, vector in down.items()}
+        data = silo.data
+        device = silo.data.x.device
+        points = {
+            name: torch.from_numpy(vector).to(device, torch.float32)
+            for name, vector in down.items()
+        }
         batch = self.method.batches.rows(silo, query, self.method.size(query.name, len(data.x)))
-        x, y = data.x.unsqueeze(1), data.y.unsqueeze(1)
+        x = data.x.unsqueeze(1)
+        y = data.y.unsqueeze(1)
         dropout = RecordDropout.of(silo.model, x)
         gradients = per_group_gradients(dropout.model, silo.task, 1)
-        keys = silo.streams.unit_keys(query.stream("dropout"), query.round, silo.name, data.records[batch])
+        keys = silo.streams.unit_keys(
+            query.stream("dropout"), query.round, silo.name, data.records[batch]
+        )
         at_once = max(1, MAX_NUMBERS_IN_MEMORY // query.size)
         for start in range(0, len(batch), at_once):
             rows = batch[start : start + at_once]
             masks = dropout.masks(keys[start : start + at_once], 0)
             index = torch.from_numpy(rows).to(device)
-            at = {name: gradients(point, x[index], y[index], masks) for name, point in points.items()}
+            at = {
+                name: gradients(point, x[index], y[index], masks) for name, point in points.items()
+            }
             if "previous" in at:
-                new, old = (clipped_rows(at[name], query.mechanism.clip)[0] for name in ("params", "previous"))
+                new, old = (
+                    clipped_rows(at[name], query.mechanism.clip)[0]
+                    for name in ("params", "previous")
+                )
                 yield Contributions(rows, (new - old) / 2)
             else:
                 yield Contributions(rows, at["params"])
 
-    # -- the method's own ---------------------------------------------------------------------------------------------
+    # -- the method's own --------------------------------------------------------------------------
 
-    def init(self, params: np.ndarray, deployment: Deployment) -> State:
-        return self.method.init(params, deployment)
+    def init(self, params: np.ndarray, plan: Plan) -> State:
+        return self.method.init(params, plan)
 
     def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
         return self.method.broadcast(state, query)
 
-    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
-        sizes = deployment.federation.silo_records
+    def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
+        sizes = plan.federation.silo_records
         records = sum(self.method.size(query.name, sizes[silo]) for silo in query.invited)
         # What the sum would be of as many means as the method divides by.
-        means = total.vector * (HELD[query.name] * len(total.silos) / records)
-        return self.method.global_update(state, query, replace(total, vector=means), deployment)
+        means = total.vector * (GRADIENTS_PER_RECORD[query.name] * len(total.silos) / records)
+        return self.method.global_update(state, query, replace(total, vector=means), plan)
 
     def output(self, state: State) -> np.ndarray:
         return self.method.output(state)

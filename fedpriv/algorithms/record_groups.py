@@ -1,5 +1,5 @@
-"""Users of at most k records, for methods whose unit is the record: k is fixed without a look at the data, further
-records do not train, and what k records move is certified for a user."""
+"""Users of at most k records, for methods whose unit is the record: k is fixed without a look at
+the data, further records do not train, and what k records move is certified for a user."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from fedpriv.accountants.events import REPLACE, Event
 from fedpriv.data.allocation import Allocation
-from fedpriv.data.flags import flags, keep
-from fedpriv.deployment import Deployment, Observer, View
+from fedpriv.data.flags import flags, select
 from fedpriv.errors import require
+from fedpriv.rounds.plan import ObservedRelease, Observer, Plan
 
 KEY = "algo.records_per_user"
 
@@ -21,8 +21,10 @@ def require_records_per_user(k: int | None) -> None:
 
 
 def bounded(allocation: Allocation, k: int | None) -> Allocation:
-    """The allocation in which each user trains on at most k records, over all silos; None: on all."""
-    return allocation if k is None else keep(allocation, flags(allocation.counts(), k), k)
+    """The allocation in which each user trains on at most k records, over all silos; None: on
+    all.
+    """
+    return allocation if k is None else select(allocation, flags(allocation.counts(), k), k)
 
 
 def user_assumptions(k: int, adjacency: str) -> tuple[str, ...]:
@@ -32,19 +34,24 @@ def user_assumptions(k: int, adjacency: str) -> tuple[str, ...]:
 
 
 def record_views(
-    deployment: Deployment,
-    see: Callable[[Observer], View],
+    plan: Plan,
+    see: Callable[[Observer], ObservedRelease],
     k: int | None,
     *,
     assumptions: tuple[str, ...],
     scope: str,
 ) -> tuple[Event, ...]:
-    """The events of one silo's unsampled Gaussian releases under replacement of a record, and of a user unless k is
-    None. see: what a record moves; what it claims is about records alone."""
-    of_records = deployment.views(see, unit="record", adjacency=REPLACE, assumptions=assumptions, scope=scope)
+    """The events of one silo's unsampled Gaussian releases under replacement of a record, and of a
+    user unless k is None.
+
+    see: what a record moves; what it claims is about records alone.
+    """
+    of_records = plan.observed_events(
+        see, unit="record", adjacency=REPLACE, assumptions=assumptions, scope=scope
+    )
     if k is None:
         return of_records
-    return of_records + deployment.views(
+    return of_records + plan.observed_events(
         lambda observer: replace(see(observer), claimed=None),
         unit="user",
         adjacency=REPLACE,

@@ -1,4 +1,6 @@
-"""What algorithms have in common in which every record of a silo contributes a vector of its own."""
+"""What algorithms have in common in which every record of a silo contributes a vector of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.deployment import Federation
-from fedpriv.weighting import RecordsInFull, Weighting
+from fedpriv.rounds.plan import Federation
+from fedpriv.rounds.weighting import RecordsInFull, Weighting
 
 if TYPE_CHECKING:
     from fedpriv.data.silo import SiloData
 
 
 class RecordAlgorithm(Algorithm, ABC):
-    """The unit that contributes is the record, with weight 1; its id is its position in the silo's data.
+    """The unit that contributes is the record, with weight 1; its id is its position in the silo's
+    data.
 
-    How many records each silo has is public. Contributions of some of them, such as a batch, are as good as of all: the
-    others count as zero.
+    How many records each silo has is public. Contributions of some of them, such as a batch, are as
+    good as of all: the others count as zero.
     """
 
     @property

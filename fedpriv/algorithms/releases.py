@@ -1,4 +1,5 @@
-"""All releases that a record meets in a run, and the noise with which they cost one epsilon together."""
+"""All releases that a record meets in a run, and the noise with which they cost one epsilon
+together."""
 
 from __future__ import annotations
 
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 class Release:
     """One silo's part of a query, in units of clip / size, which its noise is made for.
 
-    name: of the query. moved: how far a record moves it. hidden: variance of the noise that an observer does not know,
-    over the silo's own. size: of the batch, from `records`.
+    name: of the query.
+    moved: how far a record moves it.
+    hidden: variance of the noise that an observer does not know, over the silo's own.
+    size: of the batch, from `records`.
     """
 
     name: str
@@ -41,12 +44,12 @@ class Release:
         return batches.event(whole, self.size, self.records)
 
 
-Met = Counter[Release]
+ReleaseCounts = Counter[Release]
 """The releases that a record of one scope meets, with how often."""
 
 
 def certified_noise(
-    met: Iterable[Met],
+    met: Iterable[ReleaseCounts],
     shares: Mapping[str, float],
     mechanisms: Mapping[str, Mechanism],
     *,
@@ -54,19 +57,28 @@ def certified_noise(
     epsilon: float,
     delta: float,
 ) -> dict[str, float]:
-    """Noise multipliers by the names of queries, with which no scope's releases together exceed (epsilon, delta).
+    """Noise multipliers by the names of queries, with which no scope's releases together exceed
+    (epsilon, delta).
 
-    met: of each scope. shares: the part of the budget, in zCDP, for each kind of release; what kinds that never come
-    would spend goes to the others.
+    met: of each scope.
+    shares: the part of the budget, in zCDP, for each kind of release; what kinds that never come
+        would spend goes to the others.
     """
     distinct = frozenset(frozenset(releases.items()) for releases in met)
     used = {release.name for releases in distinct for release, _ in releases}
-    whole, ratio = sum(shares[name] for name in used), dict.fromkeys(mechanisms, 1.0)
+    whole = sum(shares[name] for name in used)
+    ratio = dict.fromkeys(mechanisms, 1.0)
     for name in used:
-        costs = (sum(k * r.moved**2 / r.hidden for r, k in releases if r.name == name) for releases in distinct)
+        costs = (
+            sum(k * r.moved**2 / r.hidden for r, k in releases if r.name == name)
+            for releases in distinct
+        )
         ratio[name] = math.sqrt(max(costs) * whole / shares[name])
-    # Multiplied by these, the noise leaves one standard deviation between neighbours, all releases together.
-    noisy = tuple((name, mechanism.with_noise(ratio[name])) for name, mechanism in mechanisms.items())
+    # Multiplied by these, the noise leaves one standard deviation between neighbours, all releases
+    # together.
+    noisy = tuple(
+        (name, mechanism.with_noise(ratio[name])) for name, mechanism in mechanisms.items()
+    )
     factor = _factor(distinct, noisy, batches, epsilon, delta)
     return {name: one * factor for name, one in ratio.items()}
 
@@ -79,12 +91,20 @@ def _factor(
     epsilon: float,
     delta: float,
 ) -> float:
-    """Kept: every deployment of a run's settings asks for it, and with sampled batches it takes seconds."""
+    """Kept: every plan of a run's settings asks for it, and with sampled batches it takes
+    seconds.
+    """
 
     def runs(factor: float) -> list[list[tuple[DpEvent, int]]]:
-        now = {name: mechanism.with_noise(mechanism.noise_multiplier * factor) for name, mechanism in noisy}
+        now = {
+            name: mechanism.with_noise(mechanism.noise_multiplier * factor)
+            for name, mechanism in noisy
+        }
         return [
-            [(release.event(now[release.name], batches), count) for release, count in sorted(releases, key=repr)]
+            [
+                (release.event(now[release.name], batches), count)
+                for release, count in sorted(releases, key=repr)
+            ]
             for releases in distinct
         ]
 

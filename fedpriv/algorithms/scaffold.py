@@ -1,11 +1,13 @@
 """SCAFFOLD: federated averaging whose local steps are corrected for the drift of each silo.
 
-Karimireddy, Kale, Mohri, Reddi, Stich, Suresh: SCAFFOLD: Stochastic controlled averaging for federated learning, ICML
-2020, Algorithm 1 with option II. Symbols: x -> State.params, c -> slot "control", c_i -> Silo.state["control"], K ->
-local steps of a silo, eta_l -> local_lr, eta_g -> global_lr, N -> Federation.n_silos, S -> the silos in the sum.
+Karimireddy, Kale, Mohri, Reddi, Stich, Suresh: SCAFFOLD: Stochastic controlled averaging for
+federated learning, ICML 2020, Algorithm 1 with option II. Symbols: x -> State.params, c -> slot
+"control", c_i -> Silo.state["control"], K -> local steps of a silo, eta_l -> local_lr, eta_g ->
+global_lr, N -> Federation.n_silos, S -> the silos in the sum.
 
-A silo steps along g - c_i + c, and then takes c_i+ = c_i - c + (x - y_i) / (K eta_l). Its message (2d,) is its model's
-change and that of its control variate; a silo whose message is not in the sum keeps the control variate that it had.
+A silo steps along g - c_i + c, and then takes c_i+ = c_i - c + (x - y_i) / (K eta_l). Its message
+(2d,) is its model's change and that of its control variate; a silo whose message is not in the sum
+keeps the control variate that it had.
 
 Privacy: none.
 """
@@ -20,9 +22,9 @@ import numpy as np
 
 from fedpriv.algorithms.base import LocalUpdate, Silo, require_plain_sgd
 from fedpriv.algorithms.fedavg import FedAvg
-from fedpriv.deployment import Deployment
-from fedpriv.query import PendingState, Query, SiloState, Total
-from fedpriv.state import State
+from fedpriv.rounds.plan import Plan
+from fedpriv.rounds.query import PendingState, Query, SiloState, Total
+from fedpriv.rounds.state import State
 from fedpriv.training.description import Block, Training
 
 if TYPE_CHECKING:
@@ -37,15 +39,15 @@ class Scaffold(FedAvg):
     def label(self) -> str:
         return "SCAFFOLD"
 
-    def check(self, deployment: Deployment) -> None:
-        super().check(deployment)
-        require_plain_sgd(deployment)
+    def check(self, plan: Plan) -> None:
+        super().check(plan)
+        require_plain_sgd(plan)
 
-    def init(self, params: np.ndarray, deployment: Deployment) -> State:
+    def init(self, params: np.ndarray, plan: Plan) -> State:
         return State(params, {"control": np.zeros_like(params)})
 
-    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
-        (query,) = super().queries(round, deployment)
+    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
+        (query,) = super().queries(round, plan)
         return (replace(query, size=2 * query.size, stateful=True),)
 
     def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
@@ -55,7 +57,9 @@ class Scaffold(FedAvg):
         control = down["control"]
         own = silo.state.get("control", np.zeros_like(control))
         recipe = self.recipe(silo, query)
-        distance = recipe.epochs * -(-len(silo.data.x) // self.batch_size) * self.local_lr  # K eta_l
+        distance = (
+            recipe.epochs * -(-len(silo.data.x) // self.batch_size) * self.local_lr
+        )  # K eta_l
         pending: PendingState = {}
 
         def vectors(block: Block) -> Tensor:
@@ -73,7 +77,9 @@ class Scaffold(FedAvg):
     def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:
         return pending if summed and pending else silo.state
 
-    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+    def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         change, drift = np.split(total.vector, 2)
         params = state.params + self.global_lr / len(total.silos) * change
-        return state.with_params(params, control=state.slots["control"] + drift / deployment.federation.n_silos)
+        return state.with_params(
+            params, control=state.slots["control"] + drift / plan.federation.n_silos
+        )

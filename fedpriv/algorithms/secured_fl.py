@@ -1,9 +1,10 @@
 """SecureD-FL: federated averaging among peers, from an average of initial weights of their own.
 
-B. Jeon, S. M. Ferdous, M. R. Rahman, A. Walid, Privacy-preserving decentralized aggregation for federated learning,
-Algorithm 3; made for aggregation=admm. Symbols: E -> local_epochs, eta -> local_lr, n -> Federation.n_silos,
-w^0 -> the average of what peers draw where init_weights is own. Peers average the changes of their models, which with
-global_lr = 1 is the same as averaging the models.
+B. Jeon, S. M. Ferdous, M. R. Rahman, A. Walid, Privacy-preserving decentralized aggregation for
+federated learning, Algorithm 3; made for aggregation=admm. Symbols: E -> local_epochs, eta ->
+local_lr, n -> Federation.n_silos, w^0 -> the average of what peers draw where init_weights is own.
+Peers average the changes of their models, which with global_lr = 1 is the same as averaging the
+models.
 
 Privacy: none, whatever the aggregation hides; algo=uldp_naive clips and noises each peer's message.
 """
@@ -20,10 +21,10 @@ from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.algorithms.base import LocalUpdate, Silo
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.algorithms.local_only import own_weights
-from fedpriv.deployment import UPDATE, Deployment, Observer, View
 from fedpriv.errors import require
-from fedpriv.query import Contributions, Query, Total
-from fedpriv.state import State
+from fedpriv.rounds.plan import UPDATE, ObservedRelease, Observer, Plan
+from fedpriv.rounds.query import Contributions, Query, Total
+from fedpriv.rounds.state import State
 
 if TYPE_CHECKING:
     from fedpriv.mechanisms.base import Mechanism
@@ -34,7 +35,8 @@ INITIAL = "initial"
 
 @dataclass(frozen=True)
 class SecuredFl(FedAvg):
-    """init_weights: shared, all peers begin with the same weights, from the public seed; or own, each draws its own."""
+    """init_weights: shared, all peers begin with the same weights, from the public seed; or own,
+    each draws its own."""
 
     init_weights: str = "own"
 
@@ -50,20 +52,28 @@ class SecuredFl(FedAvg):
     def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
         return {INITIAL: mechanism, UPDATE: mechanism}
 
-    def check(self, deployment: Deployment) -> None:
-        mechanism = deployment.channels[UPDATE].mechanism
-        require(not mechanism.clips, "mechanism", type(mechanism).__name__.lower(), "none: SecuredFl is not private")
+    def check(self, plan: Plan) -> None:
+        mechanism = plan.channels[UPDATE].mechanism
+        require(
+            not mechanism.clips,
+            "mechanism",
+            type(mechanism).__name__.lower(),
+            "none: SecuredFl is not private",
+        )
 
-    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
-        def see(observer: Observer) -> View:
-            return View(deployment.channels[UPDATE].mechanism.event(), None)
+    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
+        def see(observer: Observer) -> ObservedRelease:
+            return ObservedRelease(plan.channels[UPDATE].mechanism.event(), None)
 
-        channel, assumptions = deployment.channels[UPDATE], ("no noise is added",)
-        events = deployment.views(see, unit="user", adjacency=ADD_REMOVE, channel=channel, assumptions=assumptions)
+        channel = plan.channels[UPDATE]
+        assumptions = ("no noise is added",)
+        events = plan.observed_events(
+            see, unit="user", adjacency=ADD_REMOVE, channel=channel, assumptions=assumptions
+        )
         if round > 1 or self.init_weights == "shared":
-            return (deployment.query(round, events=events, stateful=self.keep_optimizer),)
-        initial = deployment.query(round, name=INITIAL, events=events)
-        return initial, deployment.query(round, events=events, place=1, stateful=self.keep_optimizer)
+            return (plan.query(round, events=events, stateful=self.keep_optimizer),)
+        initial = plan.query(round, name=INITIAL, events=events)
+        return initial, plan.query(round, events=events, place=1, stateful=self.keep_optimizer)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         if query.name != INITIAL:
@@ -73,7 +83,7 @@ class SecuredFl(FedAvg):
         drawn = torch.from_numpy(own_weights(silo)).unsqueeze(0)
         return LocalUpdate(blocks=iter([Contributions(np.array([silo.index]), drawn)]))
 
-    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+    def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         if query.name != INITIAL:
-            return super().global_update(state, query, total, deployment)
+            return super().global_update(state, query, total, plan)
         return state.with_params(total.vector / len(total.silos))

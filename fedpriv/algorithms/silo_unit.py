@@ -1,4 +1,6 @@
-"""What algorithms have in common in which a silo contributes one vector made of all of its records."""
+"""What algorithms have in common in which a silo contributes one vector made of all of its
+records.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.deployment import Federation
 from fedpriv.errors import require
-from fedpriv.weighting import OwnWeighting, Weighting
+from fedpriv.rounds.plan import Federation
+from fedpriv.rounds.weighting import OwnWeighting, Weighting
 
 if TYPE_CHECKING:
     from fedpriv.data.base import DataSet
@@ -34,6 +36,9 @@ class SiloAlgorithm(Algorithm, ABC):
 
 
 def require_gradients_of_records(data: DataSet) -> None:
-    """Raise ConfigError for data whose loss compares records, so that one record has no gradient to clip."""
-    allowed = "another data set: its loss compares records, so that one record has no gradient of its own"
+    """Raise ConfigError for data whose loss compares records, so that one record has no gradient to
+    clip."""
+    allowed = (
+        "another data set: its loss compares records, so that one record has no gradient of its own"
+    )
     require(data.records_per_draw == 1, "data", type(data).__name__.lower(), allowed)

@@ -1,20 +1,23 @@
-"""SPIDER: a gradient estimate that is made anew once a phase and corrected by differences in between.
+"""SPIDER: a gradient estimate that is made anew once a phase and corrected by differences in
+between.
 
-Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server, Algorithm 3 (FedProx-
-SPIDER, variant=proximal) and Algorithm 11 (variant=alternate). Symbols: q -> phase, K1 -> anchor_batch_size, K2 ->
-batch_size, h_r -> slot "estimate", w_{r-1} -> slot "previous", s1 and s2hat -> the noises of queries "gradient" and
-"difference".
+Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server,
+Algorithm 3 (FedProx- SPIDER, variant=proximal) and Algorithm 11 (variant=alternate). Symbols: q ->
+phase, K1 -> anchor_batch_size, K2 -> batch_size, h_r -> slot "estimate", w_{r-1} -> slot
+"previous", s1 and s2hat -> the noises of queries "gradient" and "difference".
 
-proximal   In a phase's first round the silos send gradients at w; in the others, differences of clipped gradients at w
-           and at the model before it, which are added to the estimate. Then w = prox(w - eta h). With q = 1 that is
-           MB-SGD.
-alternate  As printed it has no proximal step and makes two steps a round: w' = w - eta g along a new gradient, and
-           w = w' - eta (g + d) with the difference d between w' and w. The paper's R rounds end with a gradient that
-           nobody uses; here R rounds have R gradients and R differences.
+proximal   In a phase's first round the silos send gradients at w; in the others, differences of
+clipped gradients at w
+           and at the model before it, which are added to the estimate. Then w = prox(w - eta h).
+           With q = 1 that is MB-SGD.
+alternate  As printed it has no proximal step and makes two steps a round: w' = w - eta g along a
+new gradient, and
+           w = w' - eta (g + d) with the difference d between w' and w. The paper's R rounds end
+           with a gradient that nobody uses; here R rounds have R gradients and R differences.
 
-The paper's noise gives each kind of release the whole budget, so what is certified is up to twice as much zCDP; the
-solver shares one. Its smaller noise s2 |w - w_{r-1}| needs a proved smoothness and is not taken (s2 = infinity, as in
-all of its experiments).
+The paper's noise gives each kind of release the whole budget, so what is certified is up to twice
+as much zCDP; the solver shares one. Its smaller noise s2 |w - w_{r-1}| needs a proved smoothness
+and is not taken (s2 = infinity, as in all of its experiments).
 """
 
 from __future__ import annotations
@@ -30,17 +33,20 @@ from fedpriv.algorithms.batches import paper_batch
 from fedpriv.algorithms.gradient_method import DIFFERENCE, GRADIENT
 from fedpriv.algorithms.prox_svrg import GradientsAndDifferences
 from fedpriv.algorithms.proximal import PROXIMAL
-from fedpriv.deployment import Deployment
 from fedpriv.errors import require
-from fedpriv.query import Query, Total
-from fedpriv.state import State
+from fedpriv.rounds.plan import Plan
+from fedpriv.rounds.query import Query, Total
+from fedpriv.rounds.state import State
 
 if TYPE_CHECKING:
     from fedpriv.accountants.zcdp import SmallEpsilonClaim
 
 
 class Variant(ABC):
-    """What the two algorithms do differently. operators: the names of those that it can take."""
+    """What the two algorithms do differently.
+
+    operators: the names of those that it can take.
+    """
 
     operators: tuple[str, ...] = tuple(PROXIMAL)
 
@@ -65,7 +71,9 @@ class Variant(ABC):
         """Where a difference is taken: the new and the old point."""
 
     @abstractmethod
-    def update(self, algo: Spider, state: State, query: Query, mean: np.ndarray, deployment: Deployment) -> State:
+    def update(
+        self, algo: Spider, state: State, query: Query, mean: np.ndarray, plan: Plan
+    ) -> State:
         """The state after a query with this mean message."""
 
 
@@ -89,10 +97,14 @@ class Proximal(Variant):
     def points(self, algo: Spider, state: State) -> tuple[np.ndarray, np.ndarray]:
         return state.params, state.slots["previous"]
 
-    def update(self, algo: Spider, state: State, query: Query, mean: np.ndarray, deployment: Deployment) -> State:
+    def update(
+        self, algo: Spider, state: State, query: Query, mean: np.ndarray, plan: Plan
+    ) -> State:
         estimate = mean if query.name == GRADIENT else state.slots["estimate"] + mean
         slots = {"estimate": estimate, "previous": state.params}
-        return algo.stepped(state, estimate, round=query.round, seen=query.round, deployment=deployment, **slots)
+        return algo.stepped(
+            state, estimate, round=query.round, seen=query.round, plan=plan, **slots
+        )
 
 
 class Alternate(Variant):
@@ -117,12 +129,14 @@ class Alternate(Variant):
     def points(self, algo: Spider, state: State) -> tuple[np.ndarray, np.ndarray]:
         return state.params - algo.global_lr * state.slots["estimate"], state.params
 
-    def update(self, algo: Spider, state: State, query: Query, mean: np.ndarray, deployment: Deployment) -> State:
+    def update(
+        self, algo: Spider, state: State, query: Query, mean: np.ndarray, plan: Plan
+    ) -> State:
         if query.name == GRADIENT:
             return state.with_params(state.params, estimate=mean)
         both = 2 * state.slots["estimate"] + mean  # w' = w - eta g, then along g + d
         slots = {"previous": self.points(algo, state)[0]}
-        return algo.stepped(state, both, round=query.round, seen=query.round, deployment=deployment, **slots)
+        return algo.stepped(state, both, round=query.round, seen=query.round, plan=plan, **slots)
 
 
 VARIANTS: dict[str, Variant] = {"proximal": Proximal(), "alternate": Alternate()}
@@ -130,8 +144,9 @@ VARIANTS: dict[str, Variant] = {"proximal": Proximal(), "alternate": Alternate()
 
 @dataclass(frozen=True)
 class Spider(GradientsAndDifferences):
-    """anchor_batch_size, batch_size: None for the paper's K1 = floor(n sqrt(24) / 2 * min(1, sqrt(phase / rounds))),
-    at most n, and K2 = floor(n sqrt(24) / (2 sqrt(rounds))); K2 for both with variant=alternate."""
+    """anchor_batch_size, batch_size: None for the paper's K1 = floor(n sqrt(24) / 2 * min(1,
+    sqrt(phase / rounds))), at most n, and K2 = floor(n sqrt(24) / (2 sqrt(rounds))); K2 for both
+    with variant=alternate."""
 
     variant: str
     phase: int
@@ -142,9 +157,16 @@ class Spider(GradientsAndDifferences):
         require(self.variant in VARIANTS, "algo.variant", self.variant, " or ".join(VARIANTS))
         require(self.phase >= 1, "algo.phase", self.phase, "a positive number of rounds")
         size = self.anchor_batch_size
-        require(size is None or size >= 1, "algo.anchor_batch_size", size, "a positive integer, or null")
+        require(
+            size is None or size >= 1, "algo.anchor_batch_size", size, "a positive integer, or null"
+        )
         allowed = self._variant.operators
-        require(self.prox in allowed, "algo.prox", self.prox, f"{', '.join(allowed)} with variant={self.variant}")
+        require(
+            self.prox in allowed,
+            "algo.prox",
+            self.prox,
+            f"{', '.join(allowed)} with variant={self.variant}",
+        )
 
     @property
     def _variant(self) -> Variant:
@@ -170,8 +192,8 @@ class Spider(GradientsAndDifferences):
     def counted(self, name: str) -> float:
         return self._variant.counted(self, name)
 
-    def init(self, params: np.ndarray, deployment: Deployment) -> State:
-        state = super().init(params, deployment)
+    def init(self, params: np.ndarray, plan: Plan) -> State:
+        state = super().init(params, plan)
         return state.with_params(params, estimate=np.zeros_like(params), previous=params)
 
     def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
@@ -180,5 +202,5 @@ class Spider(GradientsAndDifferences):
         new, old = self._variant.points(self, state)
         return {"params": new, "previous": old}
 
-    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
-        return self._variant.update(self, state, query, total.vector / len(total.silos), deployment)
+    def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
+        return self._variant.update(self, state, query, total.vector / len(total.silos), plan)

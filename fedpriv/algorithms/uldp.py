@@ -1,14 +1,16 @@
 """ULDP-AVG and ULDP-SGD: user-level differential privacy across silos by per-user clipping.
 
-Kato, Xiong, Takagi, Cao, Yoshikawa: Uldp-FL: Federated learning with across-silo user-level differential privacy,
-PVLDB 2024, Algorithm 3; weighting="records" is the enhanced weighting of section 4.1 (ULDP-AVG-w), user_rate < 1 the
-user-level sub-sampling of Algorithm 4.
+Kato, Xiong, Takagi, Cao, Yoshikawa: Uldp-FL: Federated learning with across-silo user-level
+differential privacy, PVLDB 2024, Algorithm 3; weighting="records" is the enhanced weighting of
+section 4.1 (ULDP-AVG-w), user_rate < 1 the user-level sub-sampling of Algorithm 4.
 
-Symbols: C -> clip, sigma -> noise_multiplier, q -> user_rate, w_su -> unit_weighting, eta_l -> local_lr, eta_g ->
-global_lr, Q -> local_epochs, B -> batch_size, S -> Federation.n_silos, U -> Federation.n_users, n_su -> counts[s, u].
+Symbols: C -> clip, sigma -> noise_multiplier, q -> user_rate, w_su -> unit_weighting, eta_l ->
+local_lr, eta_g -> global_lr, Q -> local_epochs, B -> batch_size, S -> Federation.n_silos, U ->
+Federation.n_users, n_su -> counts[s, u].
 
-Privacy: unit user, adjacency add/remove of all of one user's records in all silos. The sum over silos has sensitivity C
-(the weights of a user add up to at most 1) and noise N(0, sigma^2 C^2 I), of which every silo adds 1/S of the variance.
+Privacy: unit user, adjacency add/remove of all of one user's records in all silos. The sum over
+silos has sensitivity C (the weights of a user add up to at most 1) and noise N(0, sigma^2 C^2 I),
+of which every silo adds 1/S of the variance.
 """
 
 from __future__ import annotations
@@ -23,14 +25,14 @@ import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL, SERVER, Event
 from fedpriv.algorithms.base import Algorithm, LocalUpdate, Silo, require_plain_sgd
-from fedpriv.deployment import Deployment, Federation, Observer, View
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
-from fedpriv.query import Query, Total
-from fedpriv.state import State
+from fedpriv.rounds.plan import Federation, ObservedRelease, Observer, Plan
+from fedpriv.rounds.query import Query, Total
+from fedpriv.rounds.state import State
+from fedpriv.rounds.weighting import WEIGHTINGS, Weighting
 from fedpriv.training.description import Recipe, Training
 from fedpriv.training.optimizers import Sgd
-from fedpriv.weighting import WEIGHTINGS, Weighting
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -40,7 +42,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UldpBase(Algorithm):
-    """What ULDP-AVG and ULDP-SGD share: clipping per user and silo, weights, noise shares, denominators, events."""
+    """What ULDP-AVG and ULDP-SGD share: clipping per user and silo, weights, noise shares,
+    denominators, events."""
 
     clip: float
     noise_multiplier: float
@@ -49,12 +52,21 @@ class UldpBase(Algorithm):
     global_lr: float
 
     def __post_init__(self) -> None:
-        require(0 < self.user_rate <= 1, "algo.user_rate", self.user_rate, "a probability above 0 and at most 1")
-        require(self.weighting in WEIGHTINGS, "algo.weighting", self.weighting, " or ".join(WEIGHTINGS))
-        require(0 < self.global_lr < math.inf, "algo.global_lr", self.global_lr, "a positive number")
+        require(
+            0 < self.user_rate <= 1,
+            "algo.user_rate",
+            self.user_rate,
+            "a probability above 0 and at most 1",
+        )
+        require(
+            self.weighting in WEIGHTINGS, "algo.weighting", self.weighting, " or ".join(WEIGHTINGS)
+        )
+        require(
+            0 < self.global_lr < math.inf, "algo.global_lr", self.global_lr, "a positive number"
+        )
 
-    def check(self, deployment: Deployment) -> None:
-        deployment.channel.check_noise()
+    def check(self, plan: Plan) -> None:
+        plan.channel.check_noise()
 
     @abstractmethod
     def recipe(self, silo: Silo) -> Recipe:
@@ -67,7 +79,9 @@ class UldpBase(Algorithm):
 
     @property
     def label(self) -> str:
-        letters = ("w" if self.unit_weighting.needs_counts else "") + ("s" if self.user_rate < 1 else "")
+        letters = ("w" if self.unit_weighting.needs_counts else "") + (
+            "s" if self.user_rate < 1 else ""
+        )
         rate = f" q={self.user_rate:g}" if self.user_rate < 1 else ""
         return f"{self.family}-{letters}{rate}" if letters else self.family
 
@@ -92,46 +106,54 @@ class UldpBase(Algorithm):
         counts[data.users] = data.counts
         return counts
 
-    def message_bound(self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation) -> float:
+    def message_bound(
+        self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation
+    ) -> float:
         # Weights that depend on counts may give all users to one silo.
         silos = 1 if self.unit_weighting.needs_counts else federation.n_silos
         return federation.n_users / silos * mechanism.clip + mechanism.noise_bound(n_summed)
 
-    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
+    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
         sampled = None
-        if self.user_rate < 1 and not deployment.hides_sample:
-            drawn = deployment.streams.secret("user sample", round).random(deployment.federation.n_users)
+        if self.user_rate < 1 and not plan.hides_sample:
+            drawn = plan.streams.secret("user sample", round).random(plan.federation.n_users)
             sampled = drawn < self.user_rate
-        events = self.events(deployment)
-        return (deployment.query(round, events=events, sampled=sampled, user_rate=self.user_rate),)
+        events = self.events(plan)
+        return (plan.query(round, events=events, sampled=sampled, user_rate=self.user_rate),)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
-        users = np.flatnonzero(query.sampled[silo.data.users]) if query.sampled is not None else None
+        users = (
+            np.flatnonzero(query.sampled[silo.data.users]) if query.sampled is not None else None
+        )
         return LocalUpdate(Training(self.recipe(silo), down["params"], users))
 
-    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
+    def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         # A sum over E of the S silos stands for S / E times as much: n_users * S divided by S / E.
-        expected = self.user_rate * deployment.federation.n_users * len(total.silos)
+        expected = self.user_rate * plan.federation.n_users * len(total.silos)
         return state.with_params(state.params + self.global_lr / expected * total.vector)
 
-    def events(self, deployment: Deployment) -> tuple[Event, ...]:
+    def events(self, plan: Plan) -> tuple[Event, ...]:
         """What one round shows to whom.
 
-        The released model hides the sample, so sub-sampling amplifies. For who sees the sample, as the server that
-        draws it and the silos that train its users, a user counts as present in every round. A silo also knows its own
-        noise share. The paper claims the released model's epsilon for everybody, and with sub-sampling leaves the
-        server out, unless the sample is hidden from it.
+        The released model hides the sample, so sub-sampling amplifies. For who sees the sample, as
+        the server that draws it and the silos that train its users, a user counts as present in
+        every round. A silo also knows its own noise share. The paper claims the released model's
+        epsilon for everybody, and with sub-sampling leaves the server out, unless the sample is
+        hidden from it.
         """
-        mechanism, n_summed = deployment.mechanism, deployment.n_summed
-        moved = 1 + mechanism.rounding(deployment.encoding, deployment.federation.n_parameters)
+        mechanism = plan.mechanism
+        n_summed = plan.n_summed
+        moved = 1 + mechanism.rounding(plan.encoding, plan.federation.n_parameters)
         claimed = self._sampled(mechanism.event()) if mechanism.clips else None
 
-        def see(observer: Observer) -> View:
+        def see(observer: Observer) -> ObservedRelease:
             unknown = (n_summed - observer.own_shares) / n_summed
             release = mechanism.event(sensitivity=moved, shares=unknown)
             certified = release if observer.sees_sample else self._sampled(release)
             left_out = observer.name == SERVER and observer.sees_sample and self.user_rate < 1
-            return View(certified, None if left_out else claimed, observer.subtracts or _seen_by(observer))
+            return ObservedRelease(
+                certified, None if left_out else claimed, observer.subtracts or _seen_by(observer)
+            )
 
         rests_on = (
             "the weights of a user add up to at most 1",
@@ -139,8 +161,12 @@ class UldpBase(Algorithm):
             "semi-honest parties",
         )
         from_counts = self.unit_weighting.needs_counts
-        return deployment.views(
-            see, unit="user", adjacency=ADD_REMOVE, assumptions=rests_on, weights_from_counts=from_counts
+        return plan.observed_events(
+            see,
+            unit="user",
+            adjacency=ADD_REMOVE,
+            assumptions=rests_on,
+            weights_from_counts=from_counts,
         )
 
     def _sampled(self, event: DpEvent) -> DpEvent:
@@ -152,15 +178,16 @@ class UldpBase(Algorithm):
 def _seen_by(observer: Observer) -> tuple[str, ...]:
     if observer.name == RELEASED_MODEL:
         return ()
-    # The silos' messages one by one: contributions of at most C / S under noise of variance sigma^2 C^2 / S each carry
-    # together as much information as their sum.
+    # The silos' messages one by one: contributions of at most C / S under noise of variance sigma^2
+    # C^2 / S each carry together as much information as their sum.
     seen = "sees every silo's noised message" if observer.sees_messages else "sees only the sum"
     return (f"the {observer.name} {seen}",)
 
 
 @dataclass(frozen=True)
 class UldpAvg(UldpBase):
-    """ULDP-AVG: several epochs of SGD on each user's records, then the clipped change (Algorithm 3)."""
+    """ULDP-AVG: several epochs of SGD on each user's records, then the clipped change (Algorithm
+    3)."""
 
     local_epochs: int
     batch_size: int
@@ -168,7 +195,9 @@ class UldpAvg(UldpBase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.local_epochs >= 1, "algo.local_epochs", self.local_epochs, "a positive integer")
+        require(
+            self.local_epochs >= 1, "algo.local_epochs", self.local_epochs, "a positive integer"
+        )
         require(self.batch_size >= 1, "algo.batch_size", self.batch_size, "a positive integer")
         require(0 < self.local_lr < math.inf, "algo.local_lr", self.local_lr, "a positive number")
 
@@ -177,16 +206,17 @@ class UldpAvg(UldpBase):
         return "ULDP-AVG"
 
     def recipe(self, silo: Silo) -> Recipe:
-        return Recipe(self.local_epochs, self.batch_size, self.local_lr, silo.deployment.optimizer)
+        return Recipe(self.local_epochs, self.batch_size, self.local_lr, silo.plan.optimizer)
 
 
 @dataclass(frozen=True)
 class UldpSgd(UldpBase):
-    """ULDP-SGD: the clipped mean gradient of each user's records, one evaluation at the global model."""
+    """ULDP-SGD: the clipped mean gradient of each user's records, one evaluation at the global
+    model."""
 
-    def check(self, deployment: Deployment) -> None:
-        super().check(deployment)
-        require_plain_sgd(deployment)
+    def check(self, plan: Plan) -> None:
+        super().check(plan)
+        require_plain_sgd(plan)
 
     @property
     def family(self) -> str:

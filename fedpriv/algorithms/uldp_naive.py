@@ -1,11 +1,12 @@
 """ULDP-NAIVE: federated averaging with clipped silo updates and much noise.
 
-Kato et al., Uldp-FL (PVLDB 2024), Algorithm 1. Symbols: C -> clip, sigma -> noise_multiplier, S -> Federation.n_silos,
-eta_g -> global_lr, eta_l -> local_lr, Q -> local_epochs, B -> batch_size.
+Kato et al., Uldp-FL (PVLDB 2024), Algorithm 1. Symbols: C -> clip, sigma -> noise_multiplier, S ->
+Federation.n_silos, eta_g -> global_lr, eta_l -> local_lr, Q -> local_epochs, B -> batch_size.
 
-The paper takes C * S for the change that one user can cause in the sum. A silo's update is one vector made of
-everybody's records, so without a user it can be any other vector of the C-ball: up to 2C away, in every silo. The
-sensitivity is 2 * C * S, and what is certified always uses it. `calibration` chooses what the noise is made for.
+The paper takes C * S for the change that one user can cause in the sum. A silo's update is one
+vector made of everybody's records, so without a user it can be any other vector of the C-ball: up
+to 2C away, in every silo. The sensitivity is 2 * C * S, and what is certified always uses it.
+`calibration` chooses what the noise is made for.
 
 Privacy: unit user, adjacency add/remove.
 """
@@ -16,10 +17,10 @@ from dataclasses import dataclass
 
 from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.algorithms.fedavg import WholeSilo
-from fedpriv.deployment import Deployment, Federation, Observer, View
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
-from fedpriv.query import Query
+from fedpriv.rounds.plan import Federation, ObservedRelease, Observer, Plan
+from fedpriv.rounds.query import Query
 
 PER_SILO = {"paper": 1.0, "certified": 2.0}
 """Change of one silo's clipped update that the noise is made for, in units of C."""
@@ -27,8 +28,8 @@ PER_SILO = {"paper": 1.0, "certified": 2.0}
 
 @dataclass(frozen=True)
 class UldpNaive(WholeSilo):
-    """Each silo clips its whole update to C; noise on the sum: sigma * 2 * C * S (calibration=certified) or
-    sigma * C * S (calibration=paper)."""
+    """Each silo clips its whole update to C; noise on the sum: sigma * 2 * C * S
+    (calibration=certified) or sigma * C * S (calibration=paper)."""
 
     clip: float
     noise_multiplier: float
@@ -36,7 +37,12 @@ class UldpNaive(WholeSilo):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.calibration in PER_SILO, "algo.calibration", self.calibration, " or ".join(PER_SILO))
+        require(
+            self.calibration in PER_SILO,
+            "algo.calibration",
+            self.calibration,
+            " or ".join(PER_SILO),
+        )
 
     @property
     def pools_records(self) -> bool:
@@ -46,29 +52,36 @@ class UldpNaive(WholeSilo):
     def label(self) -> str:
         return "ULDP-NAIVE"
 
-    def check(self, deployment: Deployment) -> None:
-        deployment.mechanism.check_encoding(deployment.n_summed, deployment.encoding)
+    def check(self, plan: Plan) -> None:
+        plan.mechanism.check_encoding(plan.n_summed, plan.encoding)
 
-    def message_bound(self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation) -> float:
-        return mechanism.clip + mechanism.noise_bound(n_summed, PER_SILO[self.calibration] * n_summed)
+    def message_bound(
+        self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation
+    ) -> float:
+        return mechanism.clip + mechanism.noise_bound(
+            n_summed, PER_SILO[self.calibration] * n_summed
+        )
 
-    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
-        """The silos' single messages together tell as much as their sum: each may move by 2C under 1/S of the
-        variance."""
-        mechanism, n_summed = deployment.mechanism, deployment.n_summed
-        rounding = mechanism.rounding(deployment.encoding, deployment.federation.n_parameters)
+    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
+        """The silos' single messages together tell as much as their sum: each may move by 2C under
+        1/S of the variance."""
+        mechanism = plan.mechanism
+        n_summed = plan.n_summed
+        rounding = mechanism.rounding(plan.encoding, plan.federation.n_parameters)
         made_for = PER_SILO[self.calibration] * n_summed
         moved = (PER_SILO["certified"] * n_summed + rounding) / made_for
         claimed = mechanism.event() if mechanism.clips else None
 
-        def see(observer: Observer) -> View:
+        def see(observer: Observer) -> ObservedRelease:
             unknown = (n_summed - observer.own_shares) / n_summed
-            return View(mechanism.event(sensitivity=moved, shares=unknown), claimed, observer.subtracts)
+            return ObservedRelease(
+                mechanism.event(sensitivity=moved, shares=unknown), claimed, observer.subtracts
+            )
 
         rests_on = (
             "a user can move every silo's update by 2 * clip",
             "all noise shares are present",
             "semi-honest parties",
         )
-        events = deployment.views(see, unit="user", adjacency=ADD_REMOVE, assumptions=rests_on)
-        return (deployment.query(round, events=events, sensitivity=made_for),)
+        events = plan.observed_events(see, unit="user", adjacency=ADD_REMOVE, assumptions=rests_on)
+        return (plan.query(round, events=events, sensitivity=made_for),)

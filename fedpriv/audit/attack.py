@@ -1,12 +1,14 @@
 """Scores that tell whether a canary was in a run, from what each observer saw of it.
 
-What an observer sees less what would be seen without canaries and without noise, projected on a canary's direction, is
-a Gaussian whose mean is 0 or the canary's length; that is the likelihood ratio's statistic. Under sub-sampling that the
-observer does not see, the ratio is that of the mixture. Scores of several rounds and queries add up.
+What an observer sees less what would be seen without canaries and without noise, projected on a
+canary's direction, is a Gaussian whose mean is 0 or the canary's length; that is the likelihood
+ratio's statistic. Under sub-sampling that the observer does not see, the ratio is that of the
+mixture. Scores of several rounds and queries add up.
 
-Each canary of a run is a trial: it enters by a coin of its own, shows in coordinates of its own, and its noise there is
-independent of that elsewhere, as the certificates of Gaussian noise say. So for each of them, whatever the others'
-coins, presence and absence are neighbours; and the runs have independent noise, samples and keys.
+Each canary of a run is a trial: it enters by a coin of its own, shows in coordinates of its own,
+and its noise there is independent of that elsewhere, as the certificates of Gaussian noise say. So
+for each of them, whatever the others' coins, presence and absence are neighbours; and the runs have
+independent noise, samples and keys.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ import numpy as np
 from fedpriv.audit.canary import Canaries
 from fedpriv.audit.watch import Revise, Seen, Watched, silent, unsampled, without_noise
 from fedpriv.errors import AggregationAbortedError
-from fedpriv.query import Query
+from fedpriv.rounds.query import Query
 
 if TYPE_CHECKING:
-    from fedpriv.state import State
+    from fedpriv.rounds.state import State
 
 Place = tuple[int, int]
 """A query's round and its place in it."""
@@ -30,8 +32,12 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class Look:
-    """What is known of one query beforehand, by observer. directions: (k, silos, d), what each canary adds. quiet:
-    (silos, d), what is seen without canaries; both without noise, from the initial parameters."""
+    """What is known of one query beforehand, by observer.
+
+    directions: (k, silos, d), what each canary adds.
+    quiet: (silos, d), what is seen without canaries; both without noise, from the initial
+        parameters.
+    """
 
     directions: Seen
     quiet: Seen
@@ -41,10 +47,13 @@ class Look:
 class Attack:
     """Canaries, what an attacker knows of them beforehand, and the runs that they enter.
 
-    twin: runs without noise and canaries beside those of `run`, from the same parameters; None where what is seen does
-    not depend on them. sampling: by observer, (q, s): canaries enter with probability q, unseen, under noise of s times
-    their length. resumes: whether each run is killed in its last round and goes on from the last checkpoint, so that
-    observers see that round twice. They take the mean of both, which adds nothing where both are the same bits.
+    twin: runs without noise and canaries beside those of `run`, from the same parameters; None
+        where what is seen does not depend on them.
+    sampling: by observer, (q, s): canaries enter with probability q, unseen, under noise of s times
+        their length.
+    resumes: whether each run is killed in its last round and goes on from the last checkpoint, so
+        that observers see that round twice. They take the mean of both, which adds nothing where
+        both are the same bits.
     """
 
     canaries: Canaries
@@ -67,18 +76,21 @@ class Attack:
                 watched.session.close()
 
     def scores(self, trial: int) -> tuple[np.ndarray, Seen]:
-        """Which canaries were present, (k,) bool, and by observer each one's score (k,) after all rounds of a run."""
+        """Which canaries were present, (k,) bool, and by observer each one's score (k,) after all
+        rounds of a run."""
         present = np.random.default_rng(trial).random(len(self.canaries)) < 0.5
         state = self.run.restart(present, trial)
         if self.twin:
             self.twin.restart(np.zeros_like(present), trial)
         scores = {name: np.zeros(len(present)) for name in self._observers}
         for number in range(1, self.rounds + 1):
-            checkpoint = self.run.simulation.arrays(state)
+            checkpoint = self.run.prepared.arrays(state)
             after, seen = self._round(number, state)
             if self.resumes and number == self.rounds:
                 again = self._round(number, self.run.resume(checkpoint))[1]
-                seen = {place: _mean(seen[place], again[place]) for place in seen.keys() & again.keys()}
+                seen = {
+                    place: _mean(seen[place], again[place]) for place in seen.keys() & again.keys()
+                }
             for query, rest in seen.values():
                 for name in scores:
                     scores[name] += self._ratios(name, rest[name], query)
@@ -90,9 +102,11 @@ class Attack:
         return list(self.looks[min(self.looks)].directions)
 
     def _round(self, number: int, state: State) -> tuple[State, dict[Place, tuple[Query, Seen]]]:
-        """The state after a round, and what is seen of each of its queries beyond what the quiet run shows."""
-        simulation, seen = self.run.simulation, {}
-        for query in simulation.queries(number):
+        """The state after a round, and what is seen of each of its queries beyond what the quiet
+        run shows."""
+        prepared = self.run.prepared
+        seen = {}
+        for query in prepared.queries(number):
             try:
                 total, shown = self.run.exchange(query, state)
                 quiet = self.looks[query.serial].quiet
@@ -101,7 +115,7 @@ class Attack:
             except AggregationAbortedError:
                 continue
             seen[query.serial] = query, {name: shown[name] - quiet[name] for name in shown}
-            state = simulation.algo.global_update(state, query, total, simulation.deployment)
+            state = prepared.algo.global_update(state, query, total, prepared.plan)
         return state, seen
 
     def _ratios(self, name: str, rest: np.ndarray, query: Query) -> np.ndarray:
@@ -117,7 +131,7 @@ class Attack:
 
 def _draws_silos(watched: Watched) -> bool:
     """Whether sums cover a part of the invited silos, drawn in the exchange."""
-    return any(query.n_summed < len(query.invited) for query in watched.simulation.queries(1))
+    return any(query.n_summed < len(query.invited) for query in watched.prepared.queries(1))
 
 
 def _mean(one: tuple[Query, Seen], other: tuple[Query, Seen]) -> tuple[Query, Seen]:
@@ -134,27 +148,44 @@ ATTEMPTS = 5
 
 
 def prepared_attack(
-    canaries: Canaries, revise: Revise, colluding: int, *, rounds: int, sampling: dict[str, tuple[float, float]]
+    canaries: Canaries,
+    revise: Revise,
+    colluding: int,
+    *,
+    rounds: int,
+    sampling: dict[str, tuple[float, float]],
 ) -> Attack:
     """Look at every round without noise, to learn what the canaries change for whom."""
-    names = tuple(f"silo{silo}" for silo in range(canaries.allocation.n_silos) if silo != canaries.silo)
+    names = tuple(
+        f"silo{silo}" for silo in range(canaries.allocation.n_silos) if silo != canaries.silo
+    )
     colluders = names[len(names) - min(colluding, len(names)) :]
 
     quiet = Watched(canaries, silent(revise), colluders)
-    # What others train on would differ from round to round; where there are none, one round shows them all.
+    # What others train on would differ from round to round; where there are none, one round shows
+    # them all.
     looked = 1 if canaries.alone and canaries.like.algo.rounds_alike else rounds
-    everybody, nobody = np.ones(len(canaries), dtype=bool), np.zeros(len(canaries), dtype=bool)
+    everybody = np.ones(len(canaries), dtype=bool)
+    nobody = np.zeros(len(canaries), dtype=bool)
     without = _seen(quiet, nobody, looked, 0.0)
     # A single round has but one state to start from.
     moved = _seen(quiet, nobody, min(2, looked), 1.0) if rounds > 1 else {}
-    copies = quiet.simulation.queries(1)[0].size // canaries.x.shape[1]  # SCAFFOLD sends its control variate too
+    copies = (
+        quiet.prepared.queries(1)[0].size // canaries.x.shape[1]
+    )  # SCAFFOLD sends its control variate too
     mask = np.tile(canaries.mask(), copies)[:, None, :]
     looks: dict[Place, Look] = {}
     for _ in range(ATTEMPTS if _draws_silos(quiet) else 1):
         for place, seen in _seen(quiet, everybody, looked, 0.0).items():
-            look = Look({name: (seen[name] - without[place][name]) * mask for name in seen}, without[place])
+            look = Look(
+                {name: (seen[name] - without[place][name]) * mask for name in seen}, without[place]
+            )
             looks[place] = max(looks.get(place, look), look, key=_farthest)
-    looks |= {(number, of): looks[looked, of] for number in range(looked + 1, rounds + 1) for _, of in looks}
+    looks |= {
+        (number, of): looks[looked, of]
+        for number in range(looked + 1, rounds + 1)
+        for _, of in looks
+    }
     adapts = any(
         not np.allclose(seen[name], without[place][name], rtol=1e-6, atol=1e-9)
         for place, seen in moved.items()
@@ -173,5 +204,5 @@ def _seen(watched: Watched, present: np.ndarray, rounds: int, shift: float) -> d
     return {
         query.serial: watched.exchange(unsampled(without_noise(query)), state)[1]
         for number in range(1, rounds + 1)
-        for query in watched.simulation.queries(number)
+        for query in watched.prepared.queries(number)
     }

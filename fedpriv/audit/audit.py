@@ -1,4 +1,5 @@
-"""The audit of one experiment: certificates and claims beside what an attack on its own code proves."""
+"""The audit of one experiment: certificates and claims beside what an attack on its own code
+proves."""
 
 from __future__ import annotations
 
@@ -10,30 +11,33 @@ from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.audit.bounds import Bound, lower_bound
 from fedpriv.audit.families import Family, family_of
 from fedpriv.audit.trials import Effort, chosen_attack, trials
-from fedpriv.config import Experiment
-from fedpriv.planned import Planned
+from fedpriv.runs.epsilon_forecast import EpsilonForecast
+from fedpriv.settings.experiment import Experiment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fedpriv.accountants.events import Event
     from fedpriv.audit.guessing import GuessBound
-    from fedpriv.deployment import Deployment
+    from fedpriv.rounds.plan import Plan
 
 CONFIDENCE = 0.95
 """With which each lower bound holds."""
 
 
-QUICK, THOROUGH = Effort(20.0, 3000), Effort(300.0, 30_000)
+QUICK = Effort(20.0, 3000)
+THOROUGH = Effort(300.0, 30_000)
 
 
 @dataclass(frozen=True)
 class AuditRow:
     """Epsilons against one observer after all rounds, at the accountant's delta.
 
-    certified: a guarantee. claimed: by the paper, None where it claims nothing. bound: what the attack
-    proves. assumed: of which mechanisms its larger number holds. estimate: no bound, but what the audit in one run
-    expects epsilon to be.
+    certified: a guarantee.
+    claimed: by the paper, None where it claims nothing.
+    bound: what the attack proves.
+    assumed: of which mechanisms its larger number holds.
+    estimate: no bound, but what the audit in one run expects epsilon to be.
     """
 
     algorithm: str
@@ -57,37 +61,48 @@ class AuditRow:
 class Subject:
     """One kind of unit that certificates speak of.
 
-    run: the deployment of the experiment itself. events: those of one round that speak of the unit, of all observers.
+    run: the plan of the experiment itself.
+    events: those of one round that speak of the unit, of all observers.
     rows: the tightest certificate of each observer after all `rounds`.
     """
 
     unit: str
     adjacency: str
-    run: Deployment
+    run: Plan
     rounds: int
     events: list[Event]
     rows: list[EpsilonRow]
 
     def family(self, observer: str, silo: int | None = None) -> Family | None:
-        """What certificates say the releases to an observer are, for units of one silo or of any."""
-        return family_of([event for event in self.events if event.observer == observer], self.rounds, silo)
+        """What certificates say the releases to an observer are, for units of one silo or of
+        any.
+        """
+        return family_of(
+            [event for event in self.events if event.observer == observer], self.rounds, silo
+        )
 
 
 def subjects(exp: Experiment, colluding: int) -> list[Subject]:
-    """Every unit that certificates speak of, where `colluding` curious silos share what they know."""
-    planned, rounds = _colluding(Planned.of(exp), colluding), exp.options.rounds
+    """Every unit that certificates speak of, where `colluding` curious silos share what they
+    know.
+    """
+    planned = _colluding(EpsilonForecast.of(exp), colluding)
+    rounds = exp.options.rounds
     rows = _tightest(planned.rows_at([rounds]))
-    events = [event for query in exp.algo.queries(1, planned.deployment) for event in query.events]
+    events = [event for query in exp.algo.queries(1, planned.plan) for event in query.events]
     found = []
     for about in dict.fromkeys((row.unit, row.adjacency) for row in rows):
         own = [event for event in events if (event.unit, event.adjacency) == about]
         of_unit = [row for row in rows if (row.unit, row.adjacency) == about]
-        found.append(Subject(*about, planned.deployment, rounds, own, of_unit))
+        found.append(Subject(*about, planned.plan, rounds, own, of_unit))
     return found
 
 
 def audit(exp: Experiment, effort: Effort, *, colluding: int = 1) -> list[AuditRow]:
-    """Attack every unit that certificates speak of. colluding: curious silos that share what they know."""
+    """Attack every unit that certificates speak of.
+
+    colluding: curious silos that share what they know.
+    """
     found = []
     units = subjects(exp, colluding)
     for subject in units:
@@ -96,27 +111,41 @@ def audit(exp: Experiment, effort: Effort, *, colluding: int = 1) -> list[AuditR
             scores = trials(attack, share, 2**40 * (exp.options.seed + 1))
         for row in subject.rows:
             family = subject.family(row.observer, attack.canaries.silo)
-            bound = lower_bound(*scores[row.observer], delta=exp.accountant.delta, confidence=CONFIDENCE, family=family)
+            bound = lower_bound(
+                *scores[row.observer],
+                delta=exp.accountant.delta,
+                confidence=CONFIDENCE,
+                family=family,
+            )
             found.append(audit_row(exp, row, bound, family))
     return found
 
 
 def audit_row(
-    exp: Experiment, row: EpsilonRow, bound: Bound | GuessBound, family: Family | None, estimate: float | None = None
+    exp: Experiment,
+    row: EpsilonRow,
+    bound: Bound | GuessBound,
+    family: Family | None,
+    estimate: float | None = None,
 ) -> AuditRow:
-    """The line of one observer. family: that of its certificate."""
+    """The line of one observer.
+
+    family: that of its certificate.
+    """
     about = exp.algo.label, row.observer, row.unit, row.adjacency, row.round
     within = family is not None and (bound.within or 0.0) > bound.epsilon
     assumed = family.name if family and within else "any mechanism"
     return AuditRow(*about, row.certified, row.claimed, bound, assumed, estimate)
 
 
-def _colluding(planned: Planned, silos: int) -> Planned:
+def _colluding(planned: EpsilonForecast, silos: int) -> EpsilonForecast:
     """The same plans where every observer who knows noise shares knows those of so many silos."""
-    trust = planned.deployment.trust
-    observers = tuple(replace(o, own_shares=silos if o.own_shares else 0) for o in trust.observers)
-    deployment = replace(planned.deployment, trust=replace(trust, observers=observers))
-    return replace(planned, deployment=deployment)
+    threat_model = planned.plan.threat_model
+    observers = tuple(
+        replace(o, own_shares=silos if o.own_shares else 0) for o in threat_model.observers
+    )
+    plan = replace(planned.plan, threat_model=replace(threat_model, observers=observers))
+    return replace(planned, plan=plan)
 
 
 def _tightest(rows: Iterable[EpsilonRow]) -> list[EpsilonRow]:

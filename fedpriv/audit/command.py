@@ -1,4 +1,5 @@
-"""`fedpriv audit`, by trials or in one run: table, audit.csv and figure. Exit code 1 where a certificate is beaten."""
+"""`fedpriv audit`, by trials or in one run: table, audit.csv and figure. Exit code 1 where a
+certificate is beaten."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
     from rich.console import Console
 
-    from fedpriv.config import Experiment
+    from fedpriv.settings.experiment import Experiment
 
 COUNTS = (
     "confidence",
@@ -52,9 +53,9 @@ def main(args: list[str]) -> None:
     """Audit every job that the words stand for. Raises SystemExit(1) on an alarm."""
     from rich.console import Console
 
-    from fedpriv.compose import CommandLine, compose_jobs, without_hydra
-    from fedpriv.config import build
-    from fedpriv.help import conf_dir
+    from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
+    from fedpriv.settings.experiment import build
+    from fedpriv.settings.help import conf_dir
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--quick", action="store_true")
@@ -125,12 +126,24 @@ def show(console: Console, rows: list[AuditRow], delta: float) -> None:
     for header in ("any", "estimate") if one_run else ("bound", "trials"):
         table.add_column(header)
     for row in rows:
-        numbers = [_number(row.certified), _number(row.claimed), _number(row.bound.audited) + " !" * row.alarm]
+        numbers = [
+            _number(row.certified),
+            _number(row.claimed),
+            _number(row.bound.audited) + " !" * row.alarm,
+        ]
         in_one_run = [_number(row.bound.epsilon), _number(row.estimate)]
-        table.add_row(row.observer, row.unit, *numbers, *(in_one_run if one_run else [row.assumed, row.bound.evidence]))
+        table.add_row(
+            row.observer,
+            row.unit,
+            *numbers,
+            *(in_one_run if one_run else [row.assumed, row.bound.evidence]),
+        )
     console.print(table)
     if one_run:
-        console.print("any: audited without the certificate's family of curves. estimate: no bound, a Gaussian fit.")
+        console.print(
+            "any: audited without the certificate's family of curves. estimate: no bound, a "
+            "Gaussian fit."
+        )
         for row in rows:
             console.print(f"{row.observer}, {row.unit}: {row.bound.evidence}")
 
@@ -141,7 +154,7 @@ def _number(value: float | None) -> str:
 
 def write(rows: list[AuditRow], folder: Path) -> None:
     """audit.csv and figure.png."""
-    from fedpriv.figures.tables import write_table
+    from fedpriv.reports.number_table import write_table
 
     folder.mkdir(parents=True, exist_ok=True)
     write_table(folder / "audit.csv", COLUMNS, map(_columns, rows))
@@ -149,22 +162,43 @@ def write(rows: list[AuditRow], folder: Path) -> None:
 
 
 def _columns(row: AuditRow) -> list[object]:
-    bound, counts = row.bound, row.bound.counts
-    about = [row.algorithm, row.observer, row.unit, row.adjacency, row.rounds, row.certified, row.claimed]
+    bound = row.bound
+    counts = row.bound.counts
+    about = [
+        row.algorithm,
+        row.observer,
+        row.unit,
+        row.adjacency,
+        row.rounds,
+        row.certified,
+        row.claimed,
+    ]
     proven = [bound.audited, bound.epsilon, bound.within, row.assumed, row.estimate]
     return [*about, *proven, *(counts.get(name) for name in COUNTS)]
 
 
 def draw(rows: list[AuditRow], path: Path) -> None:
     """Audited bounds as bars, certificates, claims and estimates as points."""
-    from fedpriv.figures.canvas import plt
+    from fedpriv.reports.canvas import plt
 
     figure, axis = plt.subplots(figsize=(8.5, 1.6 + 0.45 * len(rows)), layout="constrained")
     places = range(len(rows))
-    axis.barh(places, [row.bound.audited for row in rows], height=0.5, color="0.7", label="audited: at least")
-    for marker, color, name in (("o", "C0", "certified"), ("x", "C3", "claimed"), ("^", "C2", "estimate")):
+    axis.barh(
+        places,
+        [row.bound.audited for row in rows],
+        height=0.5,
+        color="0.7",
+        label="audited: at least",
+    )
+    for marker, color, name in (
+        ("o", "C0", "certified"),
+        ("x", "C3", "claimed"),
+        ("^", "C2", "estimate"),
+    ):
         points = [(getattr(row, name), place) for place, row in enumerate(rows)]
-        known = [(value, place) for value, place in points if value is not None and math.isfinite(value)]
+        known = [
+            (value, place) for value, place in points if value is not None and math.isfinite(value)
+        ]
         if known:
             axis.scatter(*zip(*known), marker=marker, color=color, label=name, zorder=3)
     labels = [f"{row.algorithm}, T={row.rounds}\n{row.observer}, {row.unit}" for row in rows]
@@ -172,6 +206,8 @@ def draw(rows: list[AuditRow], path: Path) -> None:
     axis.invert_yaxis()
     axis.set(xlabel="epsilon", xlim=(0, None))
     axis.grid(alpha=0.3, axis="x")
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncol=4, fontsize=8.5)
+    figure.legend(
+        *axis.get_legend_handles_labels(), loc="outside upper center", ncol=4, fontsize=8.5
+    )
     figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -1,8 +1,10 @@
-"""Certificates as members of a family with ever more noise: the most private one that an attack's rates leave.
+"""Certificates as members of a family with ever more noise: the most private one that an attack's
+rates leave.
 
-A certificate is more than its epsilon: it is a whole curve of what rates of true and false positives are possible.
-Rates that the curve forbids refute it. The least epsilon of the family's members that allow them is the lower bound
-that is reported: for Gaussian releases in closed form (mu-GDP), for sampled ones by privacy loss distributions.
+A certificate is more than its epsilon: it is a whole curve of what rates of true and false
+positives are possible. Rates that the curve forbids refute it. The least epsilon of the family's
+members that allow them is the lower bound that is reported: for Gaussian releases in closed form
+(mu-GDP), for sampled ones by privacy loss distributions.
 """
 
 from __future__ import annotations
@@ -27,10 +29,12 @@ if TYPE_CHECKING:
     from fedpriv.audit.rates import Rates
 
     LeastFalse = Callable[[float], float]
-    """A curve of possible rates: the least false positive rate at which a true positive rate is possible."""
+    """A curve of possible rates: the least false positive rate at which a true positive rate is
+    possible."""
 
 LEVELS = np.linspace(0, 12, 121)
-"""Epsilons at which a curve of sampled releases is looked at; between them it is taken for its tangents."""
+"""Epsilons at which a curve of sampled releases is looked at; between them it is taken for its
+tangents."""
 FAR = 1e3
 """Beyond any distance of normal quantiles."""
 MOST_MU = 64.0
@@ -55,8 +59,8 @@ class Family(ABC):
 
     @abstractmethod
     def least_epsilon(self, refuted: Callable[[LeastFalse], bool], delta: float) -> float:
-        """Least epsilon at `delta` of the members whose curve is not `refuted`; a more private member than one that is
-        refuted is refuted too. Not above the exact value."""
+        """Least epsilon at `delta` of the members whose curve is not `refuted`; a more private
+        member than one that is refuted is refuted too. Not above the exact value."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,8 @@ class GaussianFamily(Family):
         def forbids(mu: float) -> bool:
             return refuted(lambda true: float(ndtr(ndtri(true) - mu)))
 
-        low, high = 0.0, MOST_MU
+        low = 0.0
+        high = MOST_MU
         if not forbids(low):
             return 0.0
         for _ in range(30):
@@ -93,8 +98,10 @@ class GaussianFamily(Family):
 
 @dataclass(frozen=True)
 class SampledFamily(Family):
-    """`rounds` Gaussian releases, each of a Poisson sample at probability `rate`. noise: multiplier of the certificate,
-    near which the search begins."""
+    """`rounds` Gaussian releases, each of a Poisson sample at probability `rate`.
+
+    noise: multiplier of the certificate, near which the search begins.
+    """
 
     rate: float
     rounds: int
@@ -105,8 +112,10 @@ class SampledFamily(Family):
         return "sampled"
 
     def gaps(self, most_false: np.ndarray, least_true: np.ndarray) -> np.ndarray:
-        most_true, gaussian = self._most_true(most_false, math.log(self.noise)), GaussianFamily()
-        # A weak certificate allows every true positive rate at most false ones: these compare as a Gaussian's would.
+        most_true = self._most_true(most_false, math.log(self.noise))
+        gaussian = GaussianFamily()
+        # A weak certificate allows every true positive rate at most false ones: these compare as a
+        # Gaussian's would.
         weak = gaussian.gaps(most_false, least_true) - FAR
         found: np.ndarray = np.where(most_true < 1, gaussian.gaps(most_true, least_true), weak)
         return found
@@ -114,10 +123,13 @@ class SampledFamily(Family):
     def epsilon(self, rates: Rates, delta: float) -> float:
         if not rates.mu():
             return 0.0
-        return self.least_epsilon(lambda least_false: least_false(rates.least_true) > rates.most_false, delta)
+        return self.least_epsilon(
+            lambda least_false: least_false(rates.least_true) > rates.most_false, delta
+        )
 
     def least_epsilon(self, refuted: Callable[[LeastFalse], bool], delta: float) -> float:
-        low, high = math.log(self.noise / 3), math.log(self.noise * 30)
+        low = math.log(self.noise / 3)
+        high = math.log(self.noise * 30)
         if refuted(self._curve(low)):
             return float(self._losses(low).get_epsilon_for_delta(delta))
         if not refuted(self._curve(high)):
@@ -149,14 +161,17 @@ def _losses(rate: float, rounds: int, noise: float) -> PrivacyLossDistribution:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     step = 1e-3 * min(10.0, math.sqrt(rounds))  # losses of many rounds spread wider
-    once = pld.from_gaussian_mechanism(noise, sampling_prob=rate, value_discretization_interval=step)
+    once = pld.from_gaussian_mechanism(
+        noise, sampling_prob=rate, value_discretization_interval=step
+    )
     return once.self_compose(rounds)
 
 
 def family_of(events: Iterable[Event], rounds: int, silo: int | None) -> Family | None:
     """What certificates say the releases to one observer are, if that is Gaussian, sampled or not.
 
-    events: of one round. silo: where the unit is; None: in any of them, and the answer must be the same for all.
+    events: of one round.
+    silo: where the unit is; None: in any of them, and the answer must be the same for all.
     """
     scopes: dict[str, list[Event]] = {}
     for event in events:
@@ -179,7 +194,11 @@ def _composed(events: list[Event], rounds: int) -> Family | None:
     if all(isinstance(leaf, dp.GaussianDpEvent | dp.ZCDpEvent) for leaf in found):
         return GaussianFamily()
     [(leaf, times), *others] = found.items()
-    if isinstance(leaf, dp.PoissonSampledDpEvent) and isinstance(leaf.event, dp.GaussianDpEvent) and not others:
+    if (
+        isinstance(leaf, dp.PoissonSampledDpEvent)
+        and isinstance(leaf.event, dp.GaussianDpEvent)
+        and not others
+    ):
         return SampledFamily(leaf.sampling_probability, times, leaf.event.noise_multiplier)
     return None
 
@@ -191,6 +210,8 @@ def sampling_of(events: Iterable[Event]) -> dict[str, tuple[float, float]]:
     hidden = {}
     for event in events:
         sampled = event.certified
-        if isinstance(sampled, dp.PoissonSampledDpEvent) and isinstance(sampled.event, dp.GaussianDpEvent):
+        if isinstance(sampled, dp.PoissonSampledDpEvent) and isinstance(
+            sampled.event, dp.GaussianDpEvent
+        ):
             hidden[event.observer] = (sampled.sampling_probability, sampled.event.noise_multiplier)
     return hidden

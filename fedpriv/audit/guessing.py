@@ -1,29 +1,33 @@
 """Lower bounds of epsilon from guesses about many canaries in one run.
 
-Of m canaries, each has a fair coin of its own that says whether it is there (add/remove), or which of its two faces it
-shows (replace); so two neighbouring data sets differ in one coin. Who has seen the run guesses r of the coins, and v
-guesses are right. r is fixed beforehand; which canaries are guessed is not.
+Of m canaries, each has a fair coin of its own that says whether it is there (add/remove), or which
+of its two faces it shows (replace); so two neighbouring data sets differ in one coin. Who has seen
+the run guesses r of the coins, and v guesses are right. r is fixed beforehand; which canaries are
+guessed is not.
 
-Any mechanism (Steinke, Nasr, Jagielski: Privacy auditing with one (1) training run, NeurIPS 2023, Theorem 5.2; its
-proof needs fair independent coins and neighbours that differ in one, and so serves both adjacencies). If the run is
-(epsilon, delta)-DP, then with B a binomial number of r trials with success probability 1 / (1 + exp(-epsilon)),
+Any mechanism (Steinke, Nasr, Jagielski: Privacy auditing with one (1) training run, NeurIPS 2023,
+Theorem 5.2; its proof needs fair independent coins and neighbours that differ in one, and so serves
+both adjacencies). If the run is (epsilon, delta)-DP, then with B a binomial number of r trials with
+success probability 1 / (1 + exp(-epsilon)),
 
     Pr[at least v right] <= Pr[B >= v] + 2 m delta max_{i = 1..v} Pr[v - i <= B < v] / i.
 
 The bound is the largest epsilon for which the right side is at most 1 - confidence.
 
-A family of curves (Mahloujifar, Melis, Chaudhuri: Auditing f-differential privacy in one run, ICML 2025, for two
-choices). Let p_t be the probability of exactly t right guesses and g the curve's least false positive rate for a true
-positive rate. Take a canary at random. That it is guessed right and at least i guesses are right has probability
-R_i = sum_{t >= i} t p_t / m. Turn its coin over, unseen by the run: the same guesses are then one right guess poorer,
-and the run's curve says that this has at least probability g(R_i):
+A family of curves (Mahloujifar, Melis, Chaudhuri: Auditing f-differential privacy in one run, ICML
+2025, for two choices). Let p_t be the probability of exactly t right guesses and g the curve's
+least false positive rate for a true positive rate. Take a canary at random. That it is guessed
+right and at least i guesses are right has probability R_i = sum_{t >= i} t p_t / m. Turn its coin
+over, unseen by the run: the same guesses are then one right guess poorer, and the run's curve says
+that this has at least probability g(R_i):
 
     H_{i-1} = sum_{t >= i-1} (r - t) p_t / m >= g(R_i).
 
-Suppose Pr[at least v right] is 1 - confidence or more. The least R and H follow for i = v, v - 1, ..., 1 from all of
-that mass at v, and from no more at i - 1 than the inequality asks for. (Whatever the p_t are, R_i and every
-S_i = sum_{t >= i} p_t stay above these least ones: m n R_{i-1} = m (i - 1) H_{i-1} + r (S_i + S_{i+1} + ...) with
-n = r - i + 1, and S = (R + H) m / r.) Where they leave S_0 > 1 the curve is refuted.
+Suppose Pr[at least v right] is 1 - confidence or more. The least R and H follow for i = v, v - 1,
+..., 1 from all of that mass at v, and from no more at i - 1 than the inequality asks for. (Whatever
+the p_t are, R_i and every S_i = sum_{t >= i} p_t stay above these least ones: m n R_{i-1} = m (i -
+1) H_{i-1} + r (S_i + S_{i+1} + ...) with n = r - i + 1, and S = (R + H) m / r.) Where they leave
+S_0 > 1 the curve is refuted.
 """
 
 from __future__ import annotations
@@ -52,12 +56,17 @@ class Guesses:
 
     def epsilon(self, delta: float) -> float:
         """Least epsilon of any mechanism with these guesses."""
-        low, high = 0.0, MOST_EPSILON
+        low = 0.0
+        high = MOST_EPSILON
         if self._probability(low, delta) > 1 - self.confidence:
             return 0.0
         for _ in range(40):
             middle = (low + high) / 2
-            low, high = (low, middle) if self._probability(middle, delta) > 1 - self.confidence else (middle, high)
+            low, high = (
+                (low, middle)
+                if self._probability(middle, delta) > 1 - self.confidence
+                else (middle, high)
+            )
         return low
 
     def _probability(self, epsilon: float, delta: float) -> float:
@@ -72,7 +81,8 @@ class Guesses:
         return float(tails[0]) + 2 * self.canaries * delta * slope
 
     def refute(self, least_false: LeastFalse) -> bool:
-        """Whether so many correct guesses have less probability than 1 - confidence under this curve."""
+        """Whether so many correct guesses have less probability than 1 - confidence under this
+        curve."""
         right = (1 - self.confidence) * self.correct / self.canaries
         wrong = (1 - self.confidence) * (self.guesses - self.correct) / self.canaries
         for fewer in range(self.correct - 1, -1, -1):
@@ -88,7 +98,8 @@ class Guesses:
 
 @dataclass(frozen=True)
 class GuessBound:
-    """Lower bounds of epsilon from the same guesses, so that both hold with the same confidence; as in `Bound`."""
+    """Lower bounds of epsilon from the same guesses, so that both hold with the same confidence; as
+    in `Bound`."""
 
     epsilon: float
     within: float | None
@@ -114,15 +125,25 @@ class GuessBound:
     def evidence(self) -> str:
         """In short."""
         known = self.guesses
-        return f"{known.correct} of {known.guesses} guesses about {known.canaries} canaries are right"
+        return (
+            f"{known.correct} of {known.guesses} guesses about {known.canaries} canaries are right"
+        )
 
 
 def guess_bound(
-    scores: np.ndarray, coins: np.ndarray, *, n_guesses: int, delta: float, confidence: float, family: Family | None
+    scores: np.ndarray,
+    coins: np.ndarray,
+    *,
+    n_guesses: int,
+    delta: float,
+    confidence: float,
+    family: Family | None,
 ) -> GuessBound:
-    """From scores (m,), larger where a canary seems to be there, and the coins (m,) bool. The highest n_guesses / 2
-    are guessed to be there, the lowest to be not; n_guesses, even, must not depend on either."""
-    order, half = np.argsort(scores, kind="stable"), n_guesses // 2
+    """From scores (m,), larger where a canary seems to be there, and the coins (m,) bool. The
+    highest n_guesses / 2 are guessed to be there, the lowest to be not; n_guesses, even, must not
+    depend on either."""
+    order = np.argsort(scores, kind="stable")
+    half = n_guesses // 2
     correct = int(coins[order[len(order) - half :]].sum() + (~coins[order[:half]]).sum())
     guesses = Guesses(len(coins), 2 * half, correct, confidence)
     within = family.least_epsilon(guesses.refute, delta) if family else None
@@ -130,9 +151,9 @@ def guess_bound(
 
 
 def best_number(canaries: int, certified: float, *, delta: float, confidence: float) -> int:
-    """How many guesses would prove most if scores were Gaussian and epsilon as certified: few are surer, many count
-    more. Even, and at least two standard deviations of the number of heads are not guessed, since as many canaries are
-    guessed to be there as to be absent."""
+    """How many guesses would prove most if scores were Gaussian and epsilon as certified: few are
+    surer, many count more. Even, and at least two standard deviations of the number of heads are
+    not guessed, since as many canaries are guessed to be there as to be absent."""
     from dp_accounting import get_sigma_gaussian
     from scipy.special import ndtr
 
@@ -142,8 +163,11 @@ def best_number(canaries: int, certified: float, *, delta: float, confidence: fl
         return every
     proven: dict[int, float] = {}
     for threshold in np.linspace(0, 0.5 / noise + 4, 40):
-        right, wrong = ndtr(0.5 / noise - threshold), ndtr(-0.5 / noise - threshold)
+        right = ndtr(0.5 / noise - threshold)
+        wrong = ndtr(-0.5 / noise - threshold)
         number = min(every, 2 * round((right + wrong) * canaries / 2))
         correct = int(number * right / (right + wrong))
-        proven[number] = Guesses(canaries, number, correct, confidence).epsilon(delta) if number else 0.0
+        proven[number] = (
+            Guesses(canaries, number, correct, confidence).epsilon(delta) if number else 0.0
+        )
     return max(proven, key=lambda number: proven[number])

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rates:
-    """Of n negative and m positive trials, false and true positives, with the confidence that both limits hold."""
+    """Of n negative and m positive trials, false and true positives, with the confidence that both
+    limits hold."""
 
     false: int
     negatives: int
@@ -39,7 +40,8 @@ class Rates:
 
 
 def _upper(hits: int, trials: int, error: float) -> float:
-    """Clopper-Pearson: the probability that is exceeded with confidence `error` at most, after `hits` in `trials`."""
+    """Clopper-Pearson: the probability that is exceeded with confidence `error` at most, after
+    `hits` in `trials`."""
     from scipy.stats import beta
 
     return 1.0 if hits >= trials else float(beta.isf(error, hits + 1, trials - hits))

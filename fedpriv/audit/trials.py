@@ -14,10 +14,10 @@ from fedpriv.audit.attack import Attack, prepared_attack
 from fedpriv.audit.families import sampling_of
 from fedpriv.audit.watch import noised_like
 from fedpriv.audit.worlds import Bounds, candidates
-from fedpriv.deployment import Deployment
+from fedpriv.rounds.plan import Plan
 
 if TYPE_CHECKING:
-    from fedpriv.config import Experiment
+    from fedpriv.settings.experiment import Experiment
 
 Scores = dict[str, tuple[np.ndarray, np.ndarray]]
 """By observer: scores (n,) without and (m,) with the canary, in the order of their draw."""
@@ -25,7 +25,8 @@ Scores = dict[str, tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class Effort:
-    """How long an audit may take: `seconds` of trials, at most `trials` of each world, at least `FEWEST`."""
+    """How long an audit may take: `seconds` of trials, at most `trials` of each world, at least
+    `FEWEST`."""
 
     seconds: float
     trials: int
@@ -36,16 +37,20 @@ FEWEST, FEWEST_IN_PILOT = 8, 3
 ENOUGH_IN_PILOT = 20
 """Trials of each world in a pilot, where time allows, however few the audit itself has."""
 PILOT_SHARE = 0.2
-"""Of an audit's time and trials: how much compares attacks, all of them together. It proves nothing."""
+"""Of an audit's time and trials: how much compares attacks, all of them together. It proves
+nothing."""
 NARROWS = 5.6
-"""How far n trials of each world leave a bound of mu below mu itself, times sqrt(n): two limits of 2.24 standard
-errors of normal quantiles, each 1.25 / sqrt(n)."""
+"""How far n trials of each world leave a bound of mu below mu itself, times sqrt(n): two limits of
+2.24 standard errors of normal quantiles, each 1.25 / sqrt(n)."""
 
 
 def trials(attack: Attack, effort: Effort, first: int, fewest: int = FEWEST) -> Scores:
-    """Runs until the time is up or there are trials enough, which never depends on scores. first: the first run's
-    number, from which its noise and samples come."""
-    end, scores = time.monotonic() + effort.seconds, _Collected(attack)
+    """Runs until the time is up or there are trials enough, which never depends on scores.
+
+    first: the first run's number, from which its noise and samples come.
+    """
+    end = time.monotonic() + effort.seconds
+    scores = _Collected(attack)
     run = first
     while scores.fewest < effort.trials and (scores.fewest < fewest or time.monotonic() < end):
         scores.add(run)
@@ -74,21 +79,32 @@ class _Collected:
 
     def arrays(self, most: int) -> Scores:
         present = np.concatenate(self.present)
-        whole = {name: np.concatenate([scores[name] for scores in self.scores]) for name in self.scores[0]}
+        whole = {
+            name: np.concatenate([scores[name] for scores in self.scores])
+            for name in self.scores[0]
+        }
         return {name: (of[~present][:most], of[present][:most]) for name, of in whole.items()}
 
 
 def chosen_attack(
-    exp: Experiment, deployment: Deployment, events: list[Event], effort: Effort, colluding: int
+    exp: Experiment, plan: Plan, events: list[Event], effort: Effort, colluding: int
 ) -> Attack:
-    """The attack on the unit of `events` that promises the largest bound within `effort`. deployment: the run's."""
+    """The attack on the unit of `events` that promises the largest bound within `effort`.
 
-    unit, replaces = events[0].unit, events[0].adjacency == REPLACE
-    kinds = candidates(exp, Bounds.of(exp, deployment), unit, replaces=replaces)
-    revise, known = noised_like(deployment), sampling_of(events)
+    plan: the run's.
+    """
+
+    unit = events[0].unit
+    replaces = events[0].adjacency == REPLACE
+    kinds = candidates(exp, Bounds.of(exp, plan), unit, replaces=replaces)
+    revise = noised_like(plan)
+    known = sampling_of(events)
     best: tuple[_Promise, Attack] | None = None
     for kind in kinds:
-        alike = [prepared_attack(one, revise, colluding, rounds=exp.options.rounds, sampling=known) for one in kind]
+        alike = [
+            prepared_attack(one, revise, colluding, rounds=exp.options.rounds, sampling=known)
+            for one in kind
+        ]
         farthest = max(alike, key=lambda attack: attack.length)
         if best is None and _slow(farthest, effort, len(kinds)):
             return farthest
@@ -96,7 +112,8 @@ def chosen_attack(
             if attack is not farthest:
                 attack.close()
         promised = _promise(farthest, effort, len(kinds) + 1)
-        # The best of several small pilots is mostly the luckiest: later kinds must be better beyond doubt.
+        # The best of several small pilots is mostly the luckiest: later kinds must be better beyond
+        # doubt.
         if best is None or promised.bound - 2 * promised.error > best[0].bound:
             if best is not None:
                 best[1].close()
@@ -104,7 +121,7 @@ def chosen_attack(
         else:
             farthest.close()
     assert best is not None
-    if not deployment.streams.system:  # else a round that is begun again is charged again
+    if not plan.streams.system:  # else a round that is begun again is charged again
         resumed = replace(best[1], resumes=True)
         promised = _promise(resumed, effort, len(kinds) + 1)
         best = max(best, (promised, resumed), key=lambda pair: pair[0].bound)
@@ -135,10 +152,13 @@ def _promise(attack: Attack, effort: Effort, attacks: int) -> _Promise:
     counted = min(len(sample) for pair in scores.values() for sample in pair)
     expected = min(counted * effort.seconds / (time.monotonic() - begin), effort.trials)
     effect = float(np.mean([_effect(*pair) for pair in scores.values()]))
-    return _Promise(effect - NARROWS / math.sqrt(expected), math.sqrt((2 + effect**2 / 4) / counted))
+    return _Promise(
+        effect - NARROWS / math.sqrt(expected), math.sqrt((2 + effect**2 / 4) / counted)
+    )
 
 
 def _effect(absent: np.ndarray, present: np.ndarray) -> float:
     """The distance of two samples' means in standard deviations; at most 100."""
-    gap, spread = abs(present.mean() - absent.mean()), math.sqrt((absent.var() + present.var()) / 2)
+    gap = abs(present.mean() - absent.mean())
+    spread = math.sqrt((absent.var() + present.var()) / 2)
     return min(100.0, float(gap / spread)) if spread else 100.0 * bool(gap)

@@ -1,15 +1,17 @@
-"""Oblivious transfer, 1 out of b: the receiver gets the message that it chooses, the sender does not learn which.
+"""Oblivious transfer, 1 out of b: the receiver gets the message that it chooses, the sender does
+not learn which.
 
-T. Chou and C. Orlandi, The simplest protocol for oblivious transfer (LATINCRYPT 2015), in the squares modulo the prime
-p of group 15 of RFC 3526, a group of prime order q = (p - 1) / 2. The sender publishes S = g^y. For choice c the
-receiver sends R = S^c g^x with x uniform below q: R is uniform in the group whatever c is, so the choice is hidden
-perfectly. The key of message j is a hash of R^y S^(-jy) and of what was said before; the receiver can compute it for
-j = c alone, as S^x. One S serves for all transfers of a session, so that the receiver's powers have two fixed bases;
-y has 512 bits, above the 420 that RFC 3526 asks for in this group.
+T. Chou and C. Orlandi, The simplest protocol for oblivious transfer (LATINCRYPT 2015), in the
+squares modulo the prime p of group 15 of RFC 3526, a group of prime order q = (p - 1) / 2. The
+sender publishes S = g^y. For choice c the receiver sends R = S^c g^x with x uniform below q: R is
+uniform in the group whatever c is, so the choice is hidden perfectly. The key of message j is a
+hash of R^y S^(-jy) and of what was said before; the receiver can compute it for j = c alone, as
+S^x. One S serves for all transfers of a session, so that the receiver's powers have two fixed
+bases; y has 512 bits, above the 420 that RFC 3526 asks for in this group.
 
-Security: against parties that follow the protocol, under the computational Diffie-Hellman assumption with SHA-256 as a
-random oracle. A session is bytes that name who talks to whom and when; no two pairs of parties, and no two exchanges of
-a pair, may have the same.
+Security: against parties that follow the protocol, under the computational Diffie-Hellman
+assumption with SHA-256 as a random oracle. A session is bytes that name who talks to whom and when;
+no two pairs of parties, and no two exchanges of a pair, may have the same.
 
     S -> `element`      R -> `requests`      x, y -> exponents
 """
@@ -61,13 +63,16 @@ class Sender:
         self.element = to_bytes([int(self._own)], prime())
 
     def seal(self, requests: bytes, messages: Sequence[Sequence[bytes]]) -> list[bytes]:
-        """All messages of every transfer, sealed, in order; a transfer's are equally long and together in one piece.
-        Raises ValueError for requests that are no squares."""
+        """All messages of every transfer, sealed, in order; a transfer's are equally long and
+        together in one piece. Raises ValueError for requests that are no squares."""
         p = prime()
         step = invert(powmod(self._own, self._exponent, p), p)
         sealed = []
-        for index, (request, offered) in enumerate(zip(_elements(requests, len(messages)), messages, strict=True)):
-            secret, pieces = powmod(request, self._exponent, p), []
+        for index, (request, offered) in enumerate(
+            zip(_elements(requests, len(messages)), messages, strict=True)
+        ):
+            secret = powmod(request, self._exponent, p)
+            pieces = []
             for message in offered:
                 key = _key(self.session, self.element, index, request=request, secret=secret)
                 pieces.append(sealing.seal(key, message))
@@ -77,13 +82,17 @@ class Sender:
 
 
 class Receiver:
-    """Who has chosen, in one session. choices: for each transfer, which message it wants. Raises ValueError for an
-    element that is no square."""
+    """Who has chosen, in one session.
+
+    choices: for each transfer, which message it wants. Raises ValueError for an element that is no
+        square.
+    """
 
     def __init__(self, session: bytes, element: bytes, choices: Sequence[int]) -> None:
         p = prime()
         [other] = _elements(element, 1)
-        of_generator, windows = _generator_windows(p), _windows(other, p) if len(choices) >= TABLES_PAY else None
+        of_generator = _generator_windows(p)
+        windows = _windows(other, p) if len(choices) >= TABLES_PAY else None
         self.choices = choices
         self._keys: list[bytes] = []
         requests = []
@@ -98,7 +107,10 @@ class Receiver:
     def unseal(self, sealed: Sequence[bytes], size: int) -> list[bytes]:
         """The chosen messages, `size` bytes each. Raises SealBrokenError for an altered one."""
         whole = size + sealing.TAG_BYTES
-        pieces = [raw[choice * whole : (choice + 1) * whole] for raw, choice in zip(sealed, self.choices, strict=True)]
+        pieces = [
+            raw[choice * whole : (choice + 1) * whole]
+            for raw, choice in zip(sealed, self.choices, strict=True)
+        ]
         return [sealing.unseal(key, piece) for key, piece in zip(self._keys, pieces, strict=True)]
 
 

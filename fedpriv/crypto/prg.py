@@ -1,8 +1,9 @@
-"""Pseudo-random bytes from a seed, and masks made of them: HKDF-SHA256, then AES-256 in counter mode.
+"""Pseudo-random bytes from a seed, and masks made of them: HKDF-SHA256, then AES-256 in counter
+mode.
 
-A seed has 256 bits. A mask is the key stream itself, read as integers modulo 2^32 or 2^64, so it is uniform in the ring
-without any rejection. The stream's key is derived from the seed and from what the mask is for; the same words must
-never mask two different vectors.
+A seed has 256 bits. A mask is the key stream itself, read as integers modulo 2^32 or 2^64, so it is
+uniform in the ring without any rejection. The stream's key is derived from the seed and from what
+the mask is for; the same words must never mask two different vectors.
 """
 
 from __future__ import annotations
@@ -14,22 +15,27 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from fedpriv.streams import SystemGenerator
+from fedpriv.util.streams import SystemGenerator
 
 KEY_BYTES = 32
 """Bytes of a seed, and of the key that is made of it."""
 BLOCK_BYTES = 2**17
-"""Key stream made at a time: it, the zeros that it encrypts and the sum's block stay in the processor's cache."""
+"""Key stream made at a time: it, the zeros that it encrypts and the sum's block stay in the
+processor's cache."""
 
 
 def add_masks(
     vector: np.ndarray, plus: Iterable[bytes], minus: Iterable[bytes] = (), *, purpose: bytes = b""
 ) -> np.ndarray:
-    """Add the masks of some seeds to `vector` (d,) uint32 or uint64, in place, and subtract those of others."""
-    streams: list[tuple[CipherContext, np.ufunc]] = [(key_stream(seed, purpose), np.add) for seed in plus]
+    """Add the masks of some seeds to `vector` (d,) uint32 or uint64, in place, and subtract those
+    of others."""
+    streams: list[tuple[CipherContext, np.ufunc]] = [
+        (key_stream(seed, purpose), np.add) for seed in plus
+    ]
     streams += [(key_stream(seed, purpose), np.subtract) for seed in minus]
     length = BLOCK_BYTES // vector.itemsize
-    zeros, room = bytes(BLOCK_BYTES), bytearray(BLOCK_BYTES)
+    zeros = bytes(BLOCK_BYTES)
+    room = bytearray(BLOCK_BYTES)
     little = vector.dtype.newbyteorder("<")  # parties on different machines must agree
     for start in range(0, len(vector), length):
         block = vector[start : start + length]
@@ -42,15 +48,16 @@ def add_masks(
 
 
 def key_stream(seed: bytes, purpose: bytes) -> CipherContext:
-    """What encrypts zeros to the bytes that everybody with the seed can make, always the same from the start."""
+    """What encrypts zeros to the bytes that everybody with the seed can make, always the same from
+    the start."""
     key = HKDFExpand(SHA256(), KEY_BYTES, info=b"fedpriv mask/" + purpose).derive(seed)
     # The key serves for this stream alone, so the counter may start at zero.
     return Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
 
 
 class SeededGenerator(SystemGenerator):
-    """Draws from the key stream of a secret seed: the same ones again for everybody who has it, and for nobody else to
-    tell from the operating system's."""
+    """Draws from the key stream of a secret seed: the same ones again for everybody who has it, and
+    for nobody else to tell from the operating system's."""
 
     def __init__(self, seed: bytes, purpose: bytes) -> None:
         self._stream = key_stream(seed, purpose)

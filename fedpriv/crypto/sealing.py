@@ -1,7 +1,9 @@
-"""Messages that only the holders of a key can read or make: AES-256 in Galois/counter mode (NIST SP 800-38D).
+"""Messages that only the holders of a key can read or make: AES-256 in Galois/counter mode (NIST SP
+800-38D).
 
-A key must serve for one message alone, since the nonce is the same for all: two messages under one key give their
-difference away, and let anybody forge more. Every key here is derived for a single message.
+A key must serve for one message alone, since the nonce is the same for all: two messages under one
+key give their difference away, and let anybody forge more. Every key here is derived for a single
+message.
 """
 
 from __future__ import annotations
@@ -20,14 +22,16 @@ class SealBrokenError(ValueError):
 
 
 def seal(key: bytes, content: bytes) -> bytes:
-    """`content` encrypted and authenticated, `TAG_BYTES` longer. key: 32 bytes that seal nothing else; ValueError
-    for another length."""
+    """`content` encrypted and authenticated, `TAG_BYTES` longer.
+
+    key: 32 bytes that seal nothing else; ValueError for another length.
+    """
     return _cipher(key).encrypt(NONCE, content, None)
 
 
 def unseal(key: bytes, sealed: bytes) -> bytes:
-    """What was sealed. Raises SealBrokenError for a message that this key has not sealed, and ValueError for a key
-    that has not 32 bytes."""
+    """What was sealed. Raises SealBrokenError for a message that this key has not sealed, and
+    ValueError for a key that has not 32 bytes."""
     try:
         return _cipher(key).decrypt(NONCE, sealed, None)
     except InvalidTag as error:

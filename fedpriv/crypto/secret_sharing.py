@@ -1,8 +1,10 @@
-"""Secrets in t-of-n shares (A. Shamir, How to share a secret, CACM 1979) over the field of 2^31 - 1 elements.
+"""Secrets in t-of-n shares (A. Shamir, How to share a secret, CACM 1979) over the field of 2^31 - 1
+elements.
 
-A secret of 32 bytes is cut into limbs of 30 bits; each limb is the constant term of its own random polynomial of degree
-t - 1, and party number i (from 1) holds the values at i. All limbs and all parties are one matrix product, done in
-float64 on 16-bit halves, where every partial sum is an integer below 2^53.
+A secret of 32 bytes is cut into limbs of 30 bits; each limb is the constant term of its own random
+polynomial of degree t - 1, and party number i (from 1) holds the values at i. All limbs and all
+parties are one matrix product, done in float64 on 16-bit halves, where every partial sum is an
+integer below 2^53.
 """
 
 from __future__ import annotations
@@ -26,32 +28,37 @@ class BadSharesError(ValueError):
 
 
 def share(secret: bytes, threshold: int, parties: int) -> np.ndarray:
-    """Shares of a 32-byte secret, (parties, LIMBS) uint32; row i belongs to point i + 1. Any `threshold` rows suffice,
-    fewer tell nothing."""
+    """Shares of a 32-byte secret, (parties, LIMBS) uint32; row i belongs to point i + 1. Any
+    `threshold` rows suffice, fewer tell nothing."""
     if len(secret) != SECRET_BYTES:
         raise ValueError(f"a secret has {SECRET_BYTES} bytes, not {len(secret)}")
     if not 1 <= threshold <= parties < MAX_TERMS:
         raise ValueError(f"threshold {threshold} of {parties} parties")
     number = int.from_bytes(secret, "little")
     limbs = [(number >> (LIMB_BITS * k)) & (2**LIMB_BITS - 1) for k in range(LIMBS)]
-    coefficients = np.vstack([np.array([limbs], dtype=np.uint64), random_elements((threshold - 1, LIMBS))])
+    coefficients = np.vstack(
+        [np.array([limbs], dtype=np.uint64), random_elements((threshold - 1, LIMBS))]
+    )
     return _product(_powers(parties, threshold), _halves(coefficients)).astype(np.uint32)
 
 
 def random_elements(shape: tuple[int, ...]) -> np.ndarray:
-    """Uniform field elements, uint64, from the operating system. Rejects 2^31 - 1 instead of reducing, which would make
-    zero twice as likely."""
+    """Uniform field elements, uint64, from the operating system. Rejects 2^31 - 1 instead of
+    reducing, which would make zero twice as likely."""
     count = int(np.prod(shape))
     kept = np.empty(0, dtype=np.uint64)
     while len(kept) < count:
-        drawn = np.frombuffer(os.urandom(4 * (count - len(kept))), dtype=np.uint32) & np.uint32(PRIME)
+        drawn = np.frombuffer(os.urandom(4 * (count - len(kept))), dtype=np.uint32) & np.uint32(
+            PRIME
+        )
         kept = np.concatenate([kept, drawn[drawn < PRIME].astype(np.uint64)])
     return kept.reshape(shape)
 
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Lagrange's weights at zero for one set of points, (t,) field elements; good for any number of secrets."""
+    """Lagrange's weights at zero for one set of points, (t,) field elements; good for any number of
+    secrets."""
 
     weights: np.ndarray
 
@@ -67,14 +74,17 @@ class Reconstruction:
         return Reconstruction(_multiply_rows(x[None, :]) * _inverse(denominators) % PRIME)
 
     def secrets(self, shares: np.ndarray) -> list[bytes]:
-        """k secrets from (k, t, LIMBS) shares, in the order of the points. Raises BadSharesError when a result is no
-        secret; shares that are wrong in a less visible way give a wrong secret."""
+        """k secrets from (k, t, LIMBS) shares, in the order of the points. Raises BadSharesError
+        when a result is no secret; shares that are wrong in a less visible way give a wrong
+        secret."""
         k, t, limbs = shares.shape
         if t != len(self.weights) or limbs != LIMBS or (shares >= PRIME).any():
             raise BadSharesError(f"shares of shape {shares.shape} for {len(self.weights)} points")
         columns = np.moveaxis(shares, 1, 0).reshape(t, k * limbs).astype(np.uint64)
         values = _product(_halves(self.weights[None, :]), _halves(columns)).reshape(k, limbs)
-        numbers = [sum(int(limb) << (LIMB_BITS * j) for j, limb in enumerate(row)) for row in values]
+        numbers = [
+            sum(int(limb) << (LIMB_BITS * j) for j, limb in enumerate(row)) for row in values
+        ]
         if (values >> LIMB_BITS).any() or any(number >> (8 * SECRET_BYTES) for number in numbers):
             raise BadSharesError("the shares do not come from one secret")
         return [number.to_bytes(SECRET_BYTES, "little") for number in numbers]
@@ -85,14 +95,19 @@ Halves = tuple[np.ndarray, np.ndarray]
 
 def _halves(matrix: np.ndarray) -> Halves:
     """Upper and lower 16 bits as float64."""
-    return (matrix >> np.uint64(16)).astype(np.float64), (matrix & np.uint64(0xFFFF)).astype(np.float64)
+    return (matrix >> np.uint64(16)).astype(np.float64), (matrix & np.uint64(0xFFFF)).astype(
+        np.float64
+    )
 
 
 def _product(a: Halves, b: Halves) -> np.ndarray:
     """Matrix product in the field, uint64, of matrices cut in halves."""
-    high, low = _residues(a[0] @ b[0]), _residues(a[1] @ b[1])
+    high = _residues(a[0] @ b[0])
+    low = _residues(a[1] @ b[1])
     middle = (_residues(a[0] @ b[1]) + _residues(a[1] @ b[0])) % PRIME
-    product: np.ndarray = ((((high << np.uint64(16)) + middle) % PRIME << np.uint64(16)) + low) % PRIME
+    product: np.ndarray = (
+        (((high << np.uint64(16)) + middle) % PRIME << np.uint64(16)) + low
+    ) % PRIME
     return product
 
 
@@ -123,9 +138,11 @@ def _multiply_rows(matrix: np.ndarray) -> np.ndarray:
 
 def _inverse(elements: np.ndarray) -> np.ndarray:
     """Elementwise inverse, by Fermat: x^(p - 2)."""
-    result, exponent = np.ones_like(elements), PRIME - 2
+    result = np.ones_like(elements)
+    exponent = PRIME - 2
     while exponent:
         if exponent & 1:
             result = result * elements % PRIME
-        elements, exponent = elements * elements % PRIME, exponent >> 1
+        elements = elements * elements % PRIME
+        exponent = exponent >> 1
     return result

@@ -51,7 +51,9 @@ class SigningKey:
     @property
     def verification_key(self) -> VerificationKey:
         """What checks this key's signatures."""
-        return VerificationKey(Ed25519PrivateKey.from_private_bytes(self.raw).public_key().public_bytes_raw())
+        return VerificationKey(
+            Ed25519PrivateKey.from_private_bytes(self.raw).public_key().public_bytes_raw()
+        )
 
     def sign(self, statement: bytes) -> bytes:
         """A signature, 64 bytes."""
@@ -72,7 +74,11 @@ class Ed25519Signer:
     def verifies(self, signer: str, signature: Any, statement: Statement) -> bool:
         """Whether `signature`, which may be anything, is that of `signer`."""
         known = self.registry.get(signer)
-        return known is not None and type(signature) is bytes and known.verifies(signature, digest(*statement))
+        return (
+            known is not None
+            and type(signature) is bytes
+            and known.verifies(signature, digest(*statement))
+        )
 
 
 def _check_length(raw: bytes) -> None:

@@ -1,7 +1,8 @@
-"""Uniform integers of any size: from a source of random bytes, and from seeds that several parties share.
+"""Uniform integers of any size: from a source of random bytes, and from seeds that several parties
+share.
 
-A seed has 256 bits. Each purpose has a key stream of its own, and integers are drawn from it by rejection, so every one
-is equally likely.
+A seed has 256 bits. Each purpose has a key stream of its own, and integers are drawn from it by
+rejection, so every one is equally likely.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from fedpriv.crypto.prg import key_stream
 
 
 def integers_below(bound: int, count: int, read: Callable[[int], bytes]) -> list[int]:
-    """`count` independent integers, uniform on 0..bound-1. read: makes as many random bytes as it is told."""
+    """`count` independent integers, uniform on 0..bound-1.
+
+    read: makes as many random bytes as it is told.
+    """
     bits = (bound - 1).bit_length()
     size = -(-bits // 8)
     drawn: list[int] = []
@@ -24,23 +28,28 @@ def integers_below(bound: int, count: int, read: Callable[[int], bytes]) -> list
 
 
 def shared_integers(bound: int, count: int, *, seed: bytes, purpose: bytes) -> list[int]:
-    """The same `count` integers below `bound` for everybody who has the seed, and unknown to all others."""
+    """The same `count` integers below `bound` for everybody who has the seed, and unknown to all
+    others."""
     return integers_below(bound, count, shared_bytes(seed, purpose))
 
 
 def shared_bytes(seed: bytes, purpose: bytes) -> Callable[[int], bytes]:
-    """Reads on in the key stream of seed and purpose: as many bytes as it is told, the next ones with every call."""
+    """Reads on in the key stream of seed and purpose: as many bytes as it is told, the next ones
+    with every call."""
     stream = key_stream(seed, purpose)
     return lambda size: stream.update(bytes(size))
 
 
 def to_bytes(numbers: Iterable[int], bound: int) -> bytes:
-    """Numbers below `bound` side by side, `width(bound)` bytes each, least significant byte first."""
+    """Numbers below `bound` side by side, `width(bound)` bytes each, least significant byte
+    first.
+    """
     return b"".join(number.to_bytes(width(bound), "little") for number in numbers)
 
 
 def from_bytes(raw: bytes, bound: int, count: int) -> list[int]:
-    """The `count` numbers in `raw`. Raises ValueError for a wrong length and for a number that is not below `bound`."""
+    """The `count` numbers in `raw`. Raises ValueError for a wrong length and for a number that is
+    not below `bound`."""
     size = width(bound)
     if len(raw) != count * size:
         raise ValueError(f"{len(raw)} bytes for {count} numbers of {size}")

@@ -39,14 +39,20 @@ class PrivateKey:
     @property
     def public(self) -> PublicKey:
         """The public key that belongs to this one."""
-        return PublicKey(X25519PrivateKey.from_private_bytes(self.raw).public_key().public_bytes_raw())
+        return PublicKey(
+            X25519PrivateKey.from_private_bytes(self.raw).public_key().public_bytes_raw()
+        )
 
     def derive_shared_seed(self, peer: PublicKey, purpose: bytes) -> bytes:
-        """The 32-byte seed that both parties derive, each from its own private key and the other's public one.
+        """The 32-byte seed that both parties derive, each from its own private key and the other's
+        public one.
 
-        Raises ValueError for a public key of low order, with which everybody would agree on the same seed.
+        Raises ValueError for a public key of low order, with which everybody would agree on the
+        same seed.
         """
-        secret = X25519PrivateKey.from_private_bytes(self.raw).exchange(X25519PublicKey.from_public_bytes(peer.raw))
+        secret = X25519PrivateKey.from_private_bytes(self.raw).exchange(
+            X25519PublicKey.from_public_bytes(peer.raw)
+        )
         return HKDF(SHA256(), SEED_BYTES, salt=None, info=b"fedpriv seed/" + purpose).derive(secret)
 
 

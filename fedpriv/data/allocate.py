@@ -1,9 +1,10 @@
 """Allocators: which user owns each training record and which silo holds it.
 
-`Uniform` and `Zipf` are the rules of Kato et al., Uldp-FL (PVLDB 2024), section 5.1 and its published script. Data
-without silos of their own follow `fedpriv.data.dealing` (users first, then silos); data whose records already sit in
-silos follow `fedpriv.data.fixed_silos` (users only). `Dirichlet` draws silos by label first and then goes on like the
-latter. `Natural` and `ByUser` take the users that the data set knows.
+`Uniform` and `Zipf` are the rules of Kato et al., Uldp-FL (PVLDB 2024), section 5.1 and its
+published script. Data without silos of their own follow `fedpriv.data.dealing` (users first, then
+silos); data whose records already sit in silos follow `fedpriv.data.fixed_silos` (users only).
+`Dirichlet` draws silos by label first and then goes on like the latter. `Natural` and `ByUser` take
+the users that the data set knows.
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ from fedpriv.errors import ConfigError, require
 
 if TYPE_CHECKING:
     from fedpriv.data.base import DataSet, Records
-    from fedpriv.streams import Streams
+    from fedpriv.util.streams import Streams
 
 ALPHAS = (1e-3, 1e6)
-"""Range of a Dirichlet distribution's concentration: with the least nearly all of a label is in one silo, with the
-largest nearly equal parts are in all of them."""
+"""Range of a Dirichlet distribution's concentration: with the least nearly all of a label is in one
+silo, with the largest nearly equal parts are in all of them."""
 
 
 @dataclass(frozen=True)
 class Allocator(ABC):
     """How records are dealt out to users and silos.
 
-    n_users, n_silos: public sizes of the federation. For data that carry silos, n_silos must be their number.
+    n_users, n_silos: public sizes of the federation. For data that carry silos, n_silos must be
+    their number.
     """
 
     n_users: int
@@ -42,14 +44,16 @@ class Allocator(ABC):
         require(self.n_silos >= 1, "allocator.n_silos", self.n_silos, "a positive number of silos")
 
     def check(self, data: DataSet) -> None:
-        """Raise ConfigError for what can never work with this data set; looks at its class attributes alone."""
+        """Raise ConfigError for what can never work with this data set; looks at its class
+        attributes alone."""
         own = data.natural_silos
         allowed = f"{own}, the number of silos that {type(data).__name__} carries"
         require(own in (None, self.n_silos), "allocator.n_silos", self.n_silos, allowed)
 
     @abstractmethod
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
-        """Assign every training record; deterministic in the streams' seed. Raises ConfigError when it cannot."""
+        """Assign every training record; deterministic in the streams' seed. Raises ConfigError when
+        it cannot."""
 
     def _filled(self, allocation: Allocation) -> Allocation:
         """`allocation` itself, if every silo can train. Raises ConfigError."""
@@ -64,7 +68,8 @@ class Allocator(ABC):
         return ConfigError("allocator.n_silos", self.n_silos, remedy)
 
     def _known_users(self, records: Records, data: DataSet) -> np.ndarray:
-        """The data set's own owners, (n,) int64; where it names none, each record is a user. Raises ConfigError."""
+        """The data set's own owners, (n,) int64; where it names none, each record is a user. Raises
+        ConfigError."""
         user = np.arange(len(records)) if records.user is None else records.user
         n_users = int(user.max()) + 1
         allowed = f"{n_users}, the number of users in the training records of {type(data).__name__}"
@@ -74,10 +79,11 @@ class Allocator(ABC):
 
 @dataclass(frozen=True)
 class Drawn(Allocator):
-    """An allocator that draws owners at random: the checks and the order of draws that all of them share.
+    """An allocator that draws owners at random: the checks and the order of draws that all of them
+    share.
 
-    local_test, local_test_from: a silo with more than `local_test_from` records keeps a stratified share `local_test`
-    of them (rounded up) as its local test split, which never trains.
+    local_test, local_test_from: a silo with more than `local_test_from` records keeps a stratified
+    share `local_test` of them (rounded up) as its local test split, which never trains.
     """
 
     local_test: float = 0.1
@@ -85,20 +91,37 @@ class Drawn(Allocator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(0 <= self.local_test < 1, "allocator.local_test", self.local_test, "a share from 0 to below 1")
-        require(self.local_test_from >= 1, "allocator.local_test_from", self.local_test_from, "a positive number")
+        require(
+            0 <= self.local_test < 1,
+            "allocator.local_test",
+            self.local_test,
+            "a share from 0 to below 1",
+        )
+        require(
+            self.local_test_from >= 1,
+            "allocator.local_test_from",
+            self.local_test_from,
+            "a positive number",
+        )
 
     @abstractmethod
     def _owners(self, silo: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
-        """Owner of each record, (n,) int64, given its silo; `group` records at least of a user in a silo."""
+        """Owner of each record, (n,) int64, given its silo; `group` records at least of a user in a
+        silo."""
 
     @abstractmethod
-    def _deal(self, records: Records, group: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
-        """Owner and silo of each record that sits in no silo yet, (n,) int64 each. group: as in `_owners`."""
+    def _deal(
+        self, records: Records, group: int, streams: Streams
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Owner and silo of each record that sits in no silo yet, (n,) int64 each.
+
+        group: as in `_owners`.
+        """
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         self.check(data)
-        n, group = len(records), data.records_per_draw
+        n = len(records)
+        group = data.records_per_draw
         if records.silo is None:
             allowed = f"at most {n}, the number of training records"
             require(self.n_users <= n, "allocator.n_users", self.n_users, allowed)
@@ -113,15 +136,27 @@ class Drawn(Allocator):
     def _owned(self, silo: np.ndarray, group: int, streams: Streams) -> np.ndarray:
         """Owner of each record, (n,) int64, given its silo."""
         most = int((np.bincount(silo, minlength=self.n_silos) // group).sum())
-        allowed = f"at most {most}, so that each user can have {group} training record(s) in one silo"
+        allowed = (
+            f"at most {most}, so that each user can have {group} training record(s) in one silo"
+        )
         require(self.n_users <= most, "allocator.n_users", self.n_users, allowed)
         return self._owners(silo, group, streams.generator("users of records"))
 
-    def _trains(self, y: np.ndarray, silo: np.ndarray, group: int, *, streams: Streams) -> np.ndarray:
+    def _trains(
+        self, y: np.ndarray, silo: np.ndarray, group: int, *, streams: Streams
+    ) -> np.ndarray:
         largest = int(np.bincount(silo).max())
         if group > 1 and self.local_test > 0:
-            allowed = f"{largest} or more, because a local test split would break up the groups of {group} records"
-            require(largest <= self.local_test_from, "allocator.local_test_from", self.local_test_from, allowed)
+            allowed = (
+                f"{largest} or more, because a local test split would break up the groups of "
+                f"{group} records"
+            )
+            require(
+                largest <= self.local_test_from,
+                "allocator.local_test_from",
+                self.local_test_from,
+                allowed,
+            )
         rng = streams.generator("local test")
         return dealing.hold_out(y, silo, test=self.local_test, above=self.local_test_from, rng=rng)
 
@@ -130,8 +165,8 @@ class Drawn(Allocator):
 class UsersFirst(Drawn):
     """Owners are drawn first; where their records sit may depend on them.
 
-    labels_per_user: most classes among one user's records, None for any number; only for data without silos of their
-    own.
+    labels_per_user: most classes among one user's records, None for any number; only for data
+    without silos of their own.
     """
 
     labels_per_user: int | None = None
@@ -149,29 +184,44 @@ class UsersFirst(Drawn):
         k = self.labels_per_user
         if k is None:
             return
-        key, name = "allocator.labels_per_user", type(data).__name__
-        require(data.natural_silos is None, key, k, f"null, because the records of {name} already sit in silos")
+        key = "allocator.labels_per_user"
+        name = type(data).__name__
+        require(
+            data.natural_silos is None,
+            key,
+            k,
+            f"null, because the records of {name} already sit in silos",
+        )
         require(data.outputs > 1, key, k, f"null, because {name} has no classes")
-        require(1 <= k <= data.outputs, key, k, f"1 to {data.outputs}, the number of classes of {name}")
+        require(
+            1 <= k <= data.outputs, key, k, f"1 to {data.outputs}, the number of classes of {name}"
+        )
         enough = (
-            f"{-(-data.outputs // self.n_users)} or more, so that {self.n_users} users can own {data.outputs} classes"
+            f"{-(-data.outputs // self.n_users)} or more, so that {self.n_users} users can own "
+            f"{data.outputs} classes"
         )
         require(k * self.n_users >= data.outputs, key, k, enough)
 
-    def _deal(self, records: Records, group: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
+    def _deal(
+        self, records: Records, group: int, streams: Streams
+    ) -> tuple[np.ndarray, np.ndarray]:
         user = self._users(len(records), streams.generator("users of records"))
         if self.labels_per_user is not None:
             rng = streams.generator("labels of users")
-            user = dealing.limit_labels(user, records.y, self.n_users, k=self.labels_per_user, rng=rng)
+            user = dealing.limit_labels(
+                user, records.y, self.n_users, k=self.labels_per_user, rng=rng
+            )
         return user, self._silos(user, streams.generator("silos of records"))
 
 
 @dataclass(frozen=True)
 class Uniform(UsersFirst):
-    """Users own equally many records, which are dealt evenly to the silos, as in the paper's script. Its text lets
-    every record draw its user and its silo with equal probability, independently of the others, so that numbers vary.
+    """Users own equally many records, which are dealt evenly to the silos, as in the paper's
+    script. Its text lets every record draw its user and its silo with equal probability,
+    independently of the others, so that numbers vary.
 
-    Data with silos: every record (for Cox data every pair of records of a silo) draws its user uniformly.
+    Data with silos: every record (for Cox data every pair of records of a silo) draws its user
+    uniformly.
     """
 
     def _users(self, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -189,8 +239,9 @@ class Zipf(UsersFirst):
     """Few users own many records, and each user's records concentrate in a few silos.
 
     alpha_user: a record belongs to user r with probability proportional to (r + 1)^-alpha_user.
-    alpha_silo: a user's records go to its k-th favourite silo with probability proportional to k^-alpha_silo. Data with
-    silos do not use it: there four fifths of a user's records belong to one main silo, as in the paper's script.
+    alpha_silo: a user's records go to its k-th favourite silo with probability proportional to
+        k^-alpha_silo. Data with silos do not use it: there four fifths of a user's records belong
+        to one main silo, as in the paper's script.
     """
 
     alpha_user: float = 0.5
@@ -199,7 +250,9 @@ class Zipf(UsersFirst):
     def __post_init__(self) -> None:
         super().__post_init__()
         for key, value in (("alpha_user", self.alpha_user), ("alpha_silo", self.alpha_silo)):
-            require(0 <= value <= 100, f"allocator.{key}", value, "an exponent from 0 (uniform) to 100")
+            require(
+                0 <= value <= 100, f"allocator.{key}", value, "an exponent from 0 (uniform) to 100"
+            )
 
     def _users(self, n: int, rng: np.random.Generator) -> np.ndarray:
         return rng.choice(self.n_users, size=n, p=dealing.zipf_law(self.n_users, self.alpha_user))
@@ -214,14 +267,16 @@ class Zipf(UsersFirst):
 
 @dataclass(frozen=True)
 class Equal(UsersFirst):
-    """Devices: each silo holds one user and, up to one, as many records as the others; as nearly as `labels_per_user`
-    allows."""
+    """Devices: each silo holds one user and, up to one, as many records as the others; as nearly as
+    `labels_per_user` allows."""
 
     local_test: float = 0.1112
 
     def check(self, data: DataSet) -> None:
         super().check(data)
-        require(data.natural_silos is None, "allocator", "equal", _sit_in_silos(type(data).__name__))
+        require(
+            data.natural_silos is None, "allocator", "equal", _sit_in_silos(type(data).__name__)
+        )
         allowed = f"{self.n_silos}, as many as silos: a device has one owner"
         require(self.n_users == self.n_silos, "allocator.n_users", self.n_users, allowed)
 
@@ -237,12 +292,16 @@ class Equal(UsersFirst):
 
 @dataclass(frozen=True)
 class Dirichlet(Drawn):
-    """Label-skewed silos: of every label, each silo holds a share drawn from the symmetric Dirichlet(alpha).
+    """Label-skewed silos: of every label, each silo holds a share drawn from the symmetric
+    Dirichlet(alpha).
 
-    The partition of Yurochkin et al. (ICML 2019) and Li et al. (ICDE 2022), after Hsu, Qi, Brown (2019), who draw the
-    labels' shares for each silo instead. alpha: large for silos alike, 0.1 and less for few labels a silo.
-    users: who owns what a silo holds; uniform: every record draws its user uniformly; zipf: as `Zipf` for data with
-    silos, four fifths of a user's records in one main silo. alpha_user: see `Zipf`; for users=zipf.
+    The partition of Yurochkin et al. (ICML 2019) and Li et al. (ICDE 2022), after Hsu, Qi, Brown
+    (2019), who draw the labels' shares for each silo instead.
+
+    alpha: large for silos alike, 0.1 and less for few labels a silo.
+    users: who owns what a silo holds; uniform: every record draws its user uniformly; zipf: as
+        `Zipf` for data with silos, four fifths of a user's records in one main silo.
+    alpha_user: see `Zipf`; for users=zipf.
     """
 
     alpha: float = 0.5
@@ -266,9 +325,16 @@ class Dirichlet(Drawn):
         super().check(data)
         name = type(data).__name__
         require(data.natural_silos is None, "allocator", "dirichlet", _sit_in_silos(name))
-        require(data.outputs > 1, "allocator", "dirichlet", f"uniform or zipf, because {name} has no classes")
+        require(
+            data.outputs > 1,
+            "allocator",
+            "dirichlet",
+            f"uniform or zipf, because {name} has no classes",
+        )
 
-    def _deal(self, records: Records, group: int, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
+    def _deal(
+        self, records: Records, group: int, streams: Streams
+    ) -> tuple[np.ndarray, np.ndarray]:
         rng = streams.generator("silos of records")
         silo = dealing.dirichlet_silos(records.y, self.n_silos, self.alpha, rng=rng)
         return self._owned(silo, group, streams), silo
@@ -283,13 +349,19 @@ class Dirichlet(Drawn):
 
 @dataclass(frozen=True)
 class Natural(Allocator):
-    """The data set's own silos and users; nothing is drawn, and n_users must be the number of its users."""
+    """The data set's own silos and users; nothing is drawn, and n_users must be the number of its
+    users."""
 
     def check(self, data: DataSet) -> None:
         super().check(data)
         name = type(data).__name__
         owned = data.natural_silos is not None and data.natural_users
-        require(owned, "allocator", "natural", f"uniform or zipf, because {name} does not say who owns a record")
+        require(
+            owned,
+            "allocator",
+            "natural",
+            f"uniform or zipf, because {name} does not say who owns a record",
+        )
         _require_single_records("natural", data)
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
@@ -302,17 +374,25 @@ class Natural(Allocator):
 
 @dataclass(frozen=True)
 class ByUser(Allocator):
-    """The data set's own users, whole, dealt out at random to silos that hold equally many of them, up to one.
+    """The data set's own users, whole, dealt out at random to silos that hold equally many of them,
+    up to one.
 
-    n_users must be the number of the data set's users. local_test: share of each user's records (rounded up, but one
-    record at least trains) that is the user's local test split; which ones depends on no other user.
+    n_users must be the number of the data set's users.
+
+    local_test: share of each user's records (rounded up, but one record at least trains) that is
+        the user's local test split; which ones depends on no other user.
     """
 
     local_test: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(0 <= self.local_test < 1, "allocator.local_test", self.local_test, "a share from 0 to below 1")
+        require(
+            0 <= self.local_test < 1,
+            "allocator.local_test",
+            self.local_test,
+            "a share from 0 to below 1",
+        )
         allowed = f"at most {self.n_users}, the number of users"
         require(self.n_silos <= self.n_users, "allocator.n_silos", self.n_silos, allowed)
 
@@ -339,7 +419,11 @@ def _sit_in_silos(name: str) -> str:
 
 
 def _require_single_records(allocator: str, data: DataSet) -> None:
-    """Raise ConfigError where a loss needs several records of a user, whom the data set gives as many as it likes."""
-    name, group = type(data).__name__, data.records_per_draw
-    pairs = f"uniform or zipf, because training on {name} needs {group} records of a user, and it has 1"
+    """Raise ConfigError where a loss needs several records of a user, whom the data set gives as
+    many as it likes."""
+    name = type(data).__name__
+    group = data.records_per_draw
+    pairs = (
+        f"uniform or zipf, because training on {name} needs {group} records of a user, and it has 1"
+    )
     require(group == 1, "allocator", allocator, pairs)

@@ -11,7 +11,8 @@ import numpy as np
 class Allocation:
     """Owner and holder of n training records.
 
-    user: (n,) int64 in [0, n_users). silo: (n,) int64 in [0, n_silos).
+    user: (n,) int64 in [0, n_users).
+    silo: (n,) int64 in [0, n_silos).
     trains: (n,) bool, False for records that a silo keeps as its local test split.
     records_per_user: most records of a user that train, over all silos, where a rule bounds them.
     """

@@ -23,14 +23,15 @@ FEW_SILOS = 10
 """Up to this number of silos, each has a colour and a legend entry; more share a colour scale."""
 
 MOST_COLUMNS = 500
-"""More users than this share columns, each the mean of neighbours, because narrower columns would be invisible."""
+"""More users than this share columns, each the mean of neighbours, because narrower columns would
+be invisible."""
 
 
 def statistics(allocation: Allocation) -> pd.DataFrame:
     """One row a silo and a last row `all`.
 
-    Columns: users with at least one training record there, training records, records held out for the local test, and
-    the mean, median and maximum of training records per such user.
+    Columns: users with at least one training record there, training records, records held out for
+    the local test, and the mean, median and maximum of training records per such user.
     """
     import pandas as pd
 
@@ -67,13 +68,17 @@ def table(allocation: Allocation) -> Table:
     for name in frame.columns:
         out.add_column(name.replace("_", " "), justify="right")
     for silo, row in frame.iterrows():
-        shown = [f"{row[name]:.1f}" if name in ("mean", "median") else f"{row[name]:,.0f}" for name in frame.columns]
+        shown = [
+            f"{row[name]:.1f}" if name in ("mean", "median") else f"{row[name]:,.0f}"
+            for name in frame.columns
+        ]
         out.add_row(str(silo), *shown, end_section=silo == str(allocation.n_silos - 1))
     return out
 
 
 def draw(allocation: Allocation, path: str | os.PathLike[str]) -> None:
-    """Write figure 13 to `path` (the suffix says the format): training records per user, largest first, by silo."""
+    """Write figure 13 to `path` (the suffix says the format): training records per user, largest
+    first, by silo."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -83,8 +88,13 @@ def draw(allocation: Allocation, path: str | os.PathLike[str]) -> None:
     axes.set_ylabel("training records of a user")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     width = int(edges[1] - edges[0])
-    axes.set_xlabel("users, by number of records" + (f" (means of {width} neighbours)" if width > 1 else ""))
-    title = f"{allocation.trains.sum():,} training records, {allocation.n_users:,} users, {allocation.n_silos} silos"
+    axes.set_xlabel(
+        "users, by number of records" + (f" (means of {width} neighbours)" if width > 1 else "")
+    )
+    title = (
+        f"{allocation.trains.sum():,} training records, {allocation.n_users:,} users, "
+        f"{allocation.n_silos} silos"
+    )
     axes.set_title(title, fontsize=10)
     if allocation.n_silos <= FEW_SILOS:
         figure.legend(loc="outside right upper", frameon=False, fontsize=8, reverse=True)
@@ -98,15 +108,19 @@ def draw_columns(axes: Axes, allocation: Allocation) -> np.ndarray:
     heights, edges = columns(allocation.counts())
     tops = np.vstack([np.zeros(heights.shape[1]), np.cumsum(heights, axis=0)])
     for silo, colour in enumerate(_colours(allocation.n_silos)):
-        # One stepped area a silo instead of one bar a user and silo, which would take minutes for 10,000 users.
+        # One stepped area a silo instead of one bar a user and silo, which would take minutes for
+        # 10,000 users.
         lower, upper = (np.append(top, top[-1]) for top in tops[silo : silo + 2])
-        axes.fill_between(edges, lower, upper, step="post", color=colour, linewidth=0, label=f"silo {silo}")
+        axes.fill_between(
+            edges, lower, upper, step="post", color=colour, linewidth=0, label=f"silo {silo}"
+        )
     axes.set(xlim=(edges[0], edges[-1]), ylim=(0, None))
     return edges
 
 
 def columns(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Heights (n_silos, m) of at most MOST_COLUMNS columns, one user or the mean of many each, and edges (m + 1,)."""
+    """Heights (n_silos, m) of at most MOST_COLUMNS columns, one user or the mean of many each, and
+    edges (m + 1,)."""
     n_users = counts.shape[1]
     counts = counts[:, np.argsort(-counts.sum(axis=0), kind="stable")]
     starts = np.arange(0, n_users, -(-n_users // MOST_COLUMNS))

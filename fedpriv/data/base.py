@@ -1,6 +1,7 @@
 """What a data set is: records with labels, a test split and a task.
 
-A data set says nothing about users; the allocator does. It may carry silos of its own (hospitals, centres).
+A data set says nothing about users; the allocator does. It may carry silos of its own (hospitals,
+centres).
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 if TYPE_CHECKING:
-    from fedpriv.streams import Streams
-    from fedpriv.tasks import Task
+    from fedpriv.models.tasks import Task
+    from fedpriv.util.streams import Streams
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class Records:
 
     x: (n, ...) features, float32 or integers (such as int64 token ids, which an embedding takes).
     y: (n,) int64 class, (n,) float32 0/1 label, or (n, 2) float32 (event, time) for survival.
-    silo: (n,) int64 when the data set itself says which silo holds each record. user: likewise, its owner.
+    silo: (n,) int64 when the data set itself says which silo holds each record.
+    user: likewise, its owner.
     """
 
     x: np.ndarray
@@ -36,7 +38,9 @@ class Records:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A loaded data set: training records, which the allocator deals out, and central test records."""
+    """A loaded data set: training records, which the allocator deals out, and central test
+    records.
+    """
 
     train: Records
     test: Records
@@ -46,12 +50,14 @@ class Corpus:
 class DataSet(ABC):
     """A data set by its configuration; nothing is read before `load`.
 
-    root: folder with the official layout, or None to use FEDPRIV_DATA, then the user's cache (downloaded on first use).
+    root: folder with the official layout, or None to use FEDPRIV_DATA, then the user's cache
+    (downloaded on first use).
     """
 
     root: str | None = None
 
-    # What is known without reading anything, so that queries and epsilons need no data. Subclasses set them.
+    # What is known without reading anything, so that queries and epsilons need no data. Subclasses
+    # set them.
     shape: ClassVar[tuple[int, ...]] = ()
     """Shape of one record's features, (30,) or (1, 28, 28)."""
     outputs: ClassVar[int] = 0
@@ -63,7 +69,8 @@ class DataSet(ABC):
     text: ClassVar[bool] = False
     """Whether features are characters, whole numbers that stand for nothing but themselves."""
     records_per_draw: ClassVar[int] = 1
-    """Records of a user in one silo come in groups of this size (2 for Cox losses, which need pairs)."""
+    """Records of a user in one silo come in groups of this size (2 for Cox losses, which need
+    pairs)."""
 
     @property
     @abstractmethod
@@ -72,7 +79,9 @@ class DataSet(ABC):
 
     @property
     def not_covered(self) -> tuple[str, ...]:
-        """What reading this data set does that no epsilon covers, beyond what is said of every run."""
+        """What reading this data set does that no epsilon covers, beyond what is said of every
+        run.
+        """
         return ()
 
     @abstractmethod

@@ -1,4 +1,5 @@
-"""Tables that come with scikit-learn, read without loading it: that takes longer than two hundred rounds on them."""
+"""Tables that come with scikit-learn, read without loading it: that takes longer than two hundred
+rounds on them."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from fedpriv.errors import DataError
 
 
 def bundled(name: str, *, header: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Features (n, d) and labels (n,), float64 each, of a file among scikit-learn's data, whose last column are labels.
-    Raises DataError where scikit-learn does not have it."""
+    """Features (n, d) and labels (n,), float64 each, of a file among scikit-learn's data, whose
+    last column are labels. Raises DataError where scikit-learn does not have it."""
     spec = find_spec("sklearn")
     path = Path((spec.origin if spec else None) or "sklearn").parent / "datasets" / "data" / name
     if not path.exists():

@@ -19,8 +19,8 @@ from fedpriv.data.dealing import deal_equally
 from fedpriv.data.files import RemoteFile, locate
 from fedpriv.data.split import share, stratified
 from fedpriv.errors import DataError, require
-from fedpriv.streams import Streams
-from fedpriv.tasks import Classification, Task
+from fedpriv.models.tasks import Classification, Task
+from fedpriv.util.streams import Streams
 
 CLASSES = 10
 SIDE = 32
@@ -29,7 +29,12 @@ BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 SUBSET = "cifar10/cifar10_subset.npz"
 
 FILE = RemoteFile(
-    places=(f"{FOLDER}/{BATCHES[0]}", f"cifar10/{FOLDER}/{BATCHES[0]}", SUBSET, "cifar-10-python.tar.gz"),
+    places=(
+        f"{FOLDER}/{BATCHES[0]}",
+        f"cifar10/{FOLDER}/{BATCHES[0]}",
+        SUBSET,
+        "cifar-10-python.tar.gz",
+    ),
     urls=("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
     digest="md5:c58f30108f718f92721af3b95e74349a",
 )
@@ -60,7 +65,8 @@ class _ArraysOnly(pickle.Unpickler):
 def _batch(raw: bytes) -> tuple[np.ndarray, np.ndarray]:
     """One of the official files: rows of 3,072 bytes, colour by colour."""
     content = _ArraysOnly(io.BytesIO(raw), encoding="bytes").load()
-    pixels, labels = np.asarray(content[b"data"]), np.asarray(content[b"labels"])
+    pixels = np.asarray(content[b"data"])
+    labels = np.asarray(content[b"labels"])
     return pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1), labels
 
 
@@ -79,7 +85,9 @@ def _from_archive(path: Path) -> Images:
 
         def read(name: str) -> bytes:
             file = archive.extractfile(f"{FOLDER}/{name}")
-            assert file is not None  # the checksum is that of the official archive, or the name is no folder
+            assert (
+                file is not None
+            )  # the checksum is that of the official archive, or the name is no folder
             return file.read()
 
         return _parts(read)
@@ -93,19 +101,36 @@ def _from_subset(path: Path) -> Images:
 READERS = {".npz": _from_subset, ".gz": _from_archive, "": _from_folder}
 """By the ending of the file that was found."""
 
-DAMAGE: tuple[type[Exception], ...] = (OSError, EOFError, LookupError, ValueError, TypeError, AttributeError)
-DAMAGE += (zlib.error, tarfile.TarError, zipfile.BadZipFile, pickle.UnpicklingError, AssertionError, MemoryError)
+DAMAGE: tuple[type[Exception], ...] = (
+    OSError,
+    EOFError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+)
+DAMAGE += (
+    zlib.error,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    pickle.UnpicklingError,
+    AssertionError,
+    MemoryError,
+)
 """What damaged files make their readers raise."""
 
 
 def read(root: str | None) -> Images:
-    """The images below `root` (see `DataSet`), checked. Raises DataError with one line that names the file."""
+    """The images below `root` (see `DataSet`), checked. Raises DataError with one line that names
+    the file."""
     path = locate(FILE, root)
     try:
         images = READERS[path.suffix](path)
         for pixels, labels in (images.train, images.test):
             if pixels.shape != (len(labels), SIDE, SIDE, 3) or pixels.dtype != np.uint8:
-                raise ValueError(f"{pixels.dtype} images of shape {pixels.shape} for {len(labels)} labels")
+                raise ValueError(
+                    f"{pixels.dtype} images of shape {pixels.shape} for {len(labels)} labels"
+                )
             if set(np.unique(labels).tolist()) != set(range(CLASSES)):
                 raise ValueError(f"its labels are {np.unique(labels).tolist()[:20]}, not 0 to 9")
     except DAMAGE as error:
@@ -146,12 +171,15 @@ SPLITS = {"paper": _all_pooled, "script": _fifth_of_training}
 
 @dataclass(frozen=True)
 class Cifar10(DataSet):
-    """Images of ten kinds of animals and vehicles (Krizhevsky 2009), normalised colour by colour; silo k holds class k.
+    """Images of ten kinds of animals and vehicles (Krizhevsky 2009), normalised colour by colour;
+    silo k holds class k.
 
-    Lowy, Ghafelebashi, Razaviyayn (AISTATS 2023), Appendix H.3. split: `paper` or `script` (see `_all_pooled` and
-    `_fifth_of_training`): 4,800 or 1,000 records a silo of the full set. Reads cifar-10-batches-py/ or
-    cifar-10-python.tar.gz below `root`, as torchvision leaves them, or the arrays x_train, y_train, x_test and y_test
-    of cifar10/cifar10_subset.npz, a part of them.
+    Lowy, Ghafelebashi, Razaviyayn (AISTATS 2023), Appendix H.3.
+
+    split: `paper` or `script` (see `_all_pooled` and `_fifth_of_training`): 4,800 or 1,000 records
+        a silo of the full set. Reads cifar-10-batches-py/ or cifar-10-python.tar.gz below `root`,
+        as torchvision leaves them, or the arrays x_train, y_train, x_test and y_test of
+        cifar10/cifar10_subset.npz, a part of them.
     """
 
     split: str = "paper"
@@ -176,7 +204,8 @@ class Cifar10(DataSet):
 class Cifar10Clients(DataSet):
     """The official training and test part, each dealt at random and evenly to `clients` users.
 
-    Jeon et al. (SecureD-FL, 2021), Table I: 1,000 users, 50,000 and 10,000 records. Reads what `Cifar10` does.
+    Jeon et al. (SecureD-FL, 2021), Table I: 1,000 users, 50,000 and 10,000 records. Reads what
+    `Cifar10` does.
     """
 
     clients: int = 1000
@@ -195,9 +224,18 @@ class Cifar10Clients(DataSet):
     def load(self, streams: Streams) -> Corpus:
         images = read(self.root)
         n = len(images.train[1])
-        require(self.clients <= n, "data.clients", self.clients, f"at most {n}, the number of training images")
-        return Corpus(*(self._dealt(_records(*part), streams) for part in (images.train, images.test)))
+        require(
+            self.clients <= n,
+            "data.clients",
+            self.clients,
+            f"at most {n}, the number of training images",
+        )
+        return Corpus(
+            *(self._dealt(_records(*part), streams) for part in (images.train, images.test))
+        )
 
     def _dealt(self, records: Records, streams: Streams) -> Records:
-        user = deal_equally(len(records), self.clients, streams.generator(f"clients of {len(records)} images"))
+        user = deal_equally(
+            len(records), self.clients, streams.generator(f"clients of {len(records)} images")
+        )
         return Records(records.x, records.y, user=user)

@@ -1,4 +1,5 @@
-"""Dealing out records that have neither owners nor silos: users first, then silos, then local test splits.
+"""Dealing out records that have neither owners nor silos: users first, then silos, then local test
+splits.
 
 Kato et al., Uldp-FL (PVLDB 2024), section 5.1, the rules for creditcard and MNIST.
 """
@@ -12,7 +13,8 @@ import numpy as np
 from fedpriv.data.split import share, stratified
 
 LEAST_LABEL_SHARE = 0.8
-"""A label queue with this share of what a user needs is used up; with less, another label serves the user."""
+"""A label queue with this share of what a user needs is used up; with less, another label serves
+the user."""
 
 
 def zipf_law(n: int, alpha: float) -> np.ndarray:
@@ -22,21 +24,27 @@ def zipf_law(n: int, alpha: float) -> np.ndarray:
 
 
 def deal_equally(n: int, n_owners: int, rng: np.random.Generator) -> np.ndarray:
-    """Owner of each of n things, (n,) int64: every owner has n / n_owners of them, rounded down or up."""
+    """Owner of each of n things, (n,) int64: every owner has n / n_owners of them, rounded down or
+    up."""
     return rng.permutation(rng.permutation(n_owners)[np.arange(n) % n_owners])
 
 
-def limit_labels(user: np.ndarray, y: np.ndarray, n_users: int, *, k: int, rng: np.random.Generator) -> np.ndarray:
-    """Owners anew, (n,) int64, with at most k labels each and as many records as in `user`, as nearly as labels allow.
+def limit_labels(
+    user: np.ndarray, y: np.ndarray, n_users: int, *, k: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Owners anew, (n,) int64, with at most k labels each and as many records as in `user`, as
+    nearly as labels allow.
 
-    Users choose in turn: k labels at random among those with records left, and an equal share from the shuffled queue
-    of each. A queue that holds less than 80% of a share serves nothing if another label can serve it whole. What is
-    left at the end stays with user 0 in the paper's script; here it goes to the first user who has that label, so that
-    the bound holds for everybody. For the same reason, labels that nobody has yet go first once slots become scarce.
+    Users choose in turn: k labels at random among those with records left, and an equal share from
+    the shuffled queue of each. A queue that holds less than 80% of a share serves nothing if
+    another label can serve it whole. What is left at the end stays with user 0 in the paper's
+    script; here it goes to the first user who has that label, so that the bound holds for
+    everybody. For the same reason, labels that nobody has yet go first once slots become scarce.
     """
     labels = np.unique(y)
     queues = [rng.permutation(np.flatnonzero(y == label)) for label in labels]
-    owner, has = np.zeros(len(y), dtype=np.int64), np.zeros((n_users, len(labels)), dtype=bool)
+    owner = np.zeros(len(y), dtype=np.int64)
+    has = np.zeros((n_users, len(labels)), dtype=bool)
     wanted = np.bincount(user, minlength=n_users)
     slots = np.minimum(wanted, k)
     later = slots.sum() - np.cumsum(slots)
@@ -47,7 +55,9 @@ def limit_labels(user: np.ndarray, y: np.ndarray, n_users: int, *, k: int, rng: 
         for i, label in enumerate(chosen):
             need = int(wanted[u] + len(chosen) - 1 - i) // len(chosen)
             if len(queues[label]) < LEAST_LABEL_SHARE * need and not new[label]:
-                label = next((other for other, queue in enumerate(queues) if len(queue) >= need), label)
+                label = next(
+                    (other for other, queue in enumerate(queues) if len(queue) >= need), label
+                )
             owner[queues[label][:need]] = u
             queues[label] = queues[label][need:]
             has[u, label], new[label] = True, False
@@ -59,8 +69,11 @@ def limit_labels(user: np.ndarray, y: np.ndarray, n_users: int, *, k: int, rng: 
     return owner
 
 
-def _draw_labels(left: np.ndarray, new: np.ndarray, *, k: int, later: int, rng: np.random.Generator) -> np.ndarray:
-    """k labels (fewer if fewer are `left`) at random; enough `new` ones that `later` choices can take the others."""
+def _draw_labels(
+    left: np.ndarray, new: np.ndarray, *, k: int, later: int, rng: np.random.Generator
+) -> np.ndarray:
+    """k labels (fewer if fewer are `left`) at random; enough `new` ones that `later` choices can
+    take the others."""
     order = rng.permutation(np.flatnonzero(left))
     must = max(0, int(new.sum()) - later)
     forced = order[new[order]][:must]
@@ -68,21 +81,29 @@ def _draw_labels(left: np.ndarray, new: np.ndarray, *, k: int, later: int, rng: 
 
 
 def strided_silos(n: int, n_silos: int, rng: np.random.Generator) -> np.ndarray:
-    """Silo of each of n records, (n,) int64: silo s holds positions s, s + n_silos, ... of a random permutation."""
+    """Silo of each of n records, (n,) int64: silo s holds positions s, s + n_silos, ... of a random
+    permutation."""
     silo = np.empty(n, dtype=np.int64)
     silo[rng.permutation(n)] = np.arange(n) % n_silos
     return silo
 
 
-def zipf_silos(user: np.ndarray, n_users: int, n_silos: int, *, alpha: float, rng: np.random.Generator) -> np.ndarray:
-    """Silo of each record, (n,) int64: each user ranks the silos at random, each record draws a rank by Zipf's law."""
+def zipf_silos(
+    user: np.ndarray, n_users: int, n_silos: int, *, alpha: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Silo of each record, (n,) int64: each user ranks the silos at random, each record draws a
+    rank by Zipf's law."""
     ranking = rng.permuted(np.tile(np.arange(n_silos), (n_users, 1)), axis=1)
-    return np.asarray(ranking[user, rng.choice(n_silos, size=len(user), p=zipf_law(n_silos, alpha))])
+    return np.asarray(
+        ranking[user, rng.choice(n_silos, size=len(user), p=zipf_law(n_silos, alpha))]
+    )
 
 
-def dirichlet_silos(y: np.ndarray, n_silos: int, alpha: float, *, rng: np.random.Generator) -> np.ndarray:
-    """Silo of each record, (n,) int64: the records of every label are cut, in random order, by shares of the silos that
-    are drawn from the symmetric Dirichlet(alpha)."""
+def dirichlet_silos(
+    y: np.ndarray, n_silos: int, alpha: float, *, rng: np.random.Generator
+) -> np.ndarray:
+    """Silo of each record, (n,) int64: the records of every label are cut, in random order, by
+    shares of the silos that are drawn from the symmetric Dirichlet(alpha)."""
     silo = np.empty(len(y), dtype=np.int64)
     for label in np.unique(y):
         rows = rng.permutation(np.flatnonzero(y == label))
@@ -92,8 +113,11 @@ def dirichlet_silos(y: np.ndarray, n_silos: int, alpha: float, *, rng: np.random
     return silo
 
 
-def hold_out(y: np.ndarray, silo: np.ndarray, *, test: float, above: int, rng: np.random.Generator) -> np.ndarray:
-    """Which records train, (n,) bool: a silo with more than `above` records holds out a stratified share `test`."""
+def hold_out(
+    y: np.ndarray, silo: np.ndarray, *, test: float, above: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Which records train, (n,) bool: a silo with more than `above` records holds out a stratified
+    share `test`."""
     trains = np.ones(len(silo), dtype=bool)
     for s in np.flatnonzero(np.bincount(silo) > above) if test > 0 else ():
         rows = np.flatnonzero(silo == s)
@@ -102,12 +126,16 @@ def hold_out(y: np.ndarray, silo: np.ndarray, *, test: float, above: int, rng: n
     return trains
 
 
-def hold_out_of_each(user: np.ndarray, test: float, rng_of: Callable[[int], np.random.Generator]) -> np.ndarray:
-    """Which records train, (n,) bool: all but a share `test` (rounded up) of each user, who keeps one record at least.
+def hold_out_of_each(
+    user: np.ndarray, test: float, rng_of: Callable[[int], np.random.Generator]
+) -> np.ndarray:
+    """Which records train, (n,) bool: all but a share `test` (rounded up) of each user, who keeps
+    one record at least.
 
     rng_of: a user's own generator, so that no user's split depends on another's records.
     """
-    trains, counts = np.ones(len(user), dtype=bool), np.bincount(user)
+    trains = np.ones(len(user), dtype=bool)
+    counts = np.bincount(user)
     for u, rows in enumerate(np.split(np.argsort(user, kind="stable"), np.cumsum(counts)[:-1])):
         held = min(share(len(rows), test), len(rows) - 1)
         if held > 0:

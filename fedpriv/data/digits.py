@@ -9,15 +9,16 @@ import numpy as np
 from fedpriv.data import bundled
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.split import share, stratified
-from fedpriv.streams import Streams
-from fedpriv.tasks import Classification, Task
+from fedpriv.models.tasks import Classification, Task
+from fedpriv.util.streams import Streams
 
 
 @dataclass(frozen=True)
 class Digits(DataSet):
     """1797 images of 8x8 grey values (Alpaydin, Kaynak 1998), pixels divided by 16.
 
-    Comes with scikit-learn, so `root` is not used. Stratified 80/20 split: 1437 training and 360 test records.
+    Comes with scikit-learn, so `root` is not used. Stratified 80/20 split: 1437 training and 360
+    test records.
     """
 
     shape = (64,)
@@ -29,6 +30,7 @@ class Digits(DataSet):
 
     def load(self, streams: Streams) -> Corpus:
         x, y = bundled.digits()
-        x, y = (x / 16).astype(np.float32), y.astype(np.int64)
+        x = (x / 16).astype(np.float32)
+        y = y.astype(np.int64)
         train, test = stratified(y, share(len(y), 0.2), streams.generator("train/test split"))
         return Corpus(Records(x[train], y[train]), Records(x[test], y[test]))

@@ -1,7 +1,9 @@
-"""Where a data set's files come from: the user's folder, or the user's cache, filled by a download on first use.
+"""Where a data set's files come from: the user's folder, or the user's cache, filled by a download
+on first use.
 
-Search order: `data.root`, then the variable FEDPRIV_DATA, then `$XDG_CACHE_HOME/fedpriv` or `~/.cache/fedpriv`. Only
-the cache is ever written to: a folder that the user names is read as it is.
+Search order: `data.root`, then the variable FEDPRIV_DATA, then `$XDG_CACHE_HOME/fedpriv` or
+`~/.cache/fedpriv`. Only the cache is ever written to: a folder that the user names is read as it
+is.
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ CHUNK = 1 << 16
 class RemoteFile:
     """One file of a data set.
 
-    places: accepted paths below the data folder; the first that exists is read, a download goes to the last.
+    places: accepted paths below the data folder; the first that exists is read, a download goes to
+        the last.
     urls: addresses, tried in this order.
-    digest: "sha256:<hex>" or "md5:<hex>" of the download, or None when its home publishes none that lasts.
+    digest: "sha256:<hex>" or "md5:<hex>" of the download, or None when its home publishes none that
+        lasts.
     """
 
     places: tuple[str, ...]
@@ -38,14 +42,16 @@ class RemoteFile:
 
 
 def locate(file: RemoteFile, root: str | None) -> Path:
-    """Path of `file`, downloaded into the cache if no folder is named. Raises ConfigError or DataError."""
+    """Path of `file`, downloaded into the cache if no folder is named. Raises ConfigError or
+    DataError."""
     chosen, folder = chosen_folder(root)
     for place in file.places:
         if (folder / place).is_file():
             return folder / place
     if chosen:
         raise DataError(
-            f"data.root={chosen}: no {' or '.join(file.places)} in this folder; put it there (from {file.urls[0]}) "
+            f"data.root={chosen}: no {' or '.join(file.places)} in this folder; put it there "
+            f"(from {file.urls[0]}) "
             "or leave data.root and FEDPRIV_DATA empty to download it"
         )
     return download(file, folder)
@@ -56,7 +62,9 @@ def chosen_folder(root: str | None) -> tuple[str | None, Path]:
     chosen = root or os.environ.get("FEDPRIV_DATA")
     folder = Path(chosen).expanduser() if chosen else cache_dir()
     if chosen:
-        require(folder.is_dir(), "data.root", chosen, "an existing folder (also set by FEDPRIV_DATA)")
+        require(
+            folder.is_dir(), "data.root", chosen, "an existing folder (also set by FEDPRIV_DATA)"
+        )
     return chosen, folder
 
 
@@ -66,7 +74,8 @@ def cache_dir() -> Path:
 
 
 def download(file: RemoteFile, folder: Path) -> Path:
-    """Fetch `file` into `folder`, whole and checked or not at all. Raises DataError after the last address failed."""
+    """Fetch `file` into `folder`, whole and checked or not at all. Raises DataError after the last
+    address failed."""
     target = folder / file.places[-1]
     failures = []
     try:
@@ -75,13 +84,18 @@ def download(file: RemoteFile, folder: Path) -> Path:
             try:
                 _fetch(url, target, file.digest)
                 return target
-            except (OSError, HTTPException, _RefusedError) as error:  # URLError and timeouts are OSErrors
+            except (
+                OSError,
+                HTTPException,
+                _RefusedError,
+            ) as error:  # URLError and timeouts are OSErrors
                 failures.append(f"{url} ({_reason(error)})")
     except OSError as error:
         failures.append(f"{file.urls[0]} ({_reason(error)})")
     raise DataError(
         f"{target.name}: cannot download from {' nor from '.join(failures)}; "
-        f"download it by hand to {target}, or to {file.places[-1]} below a folder named by data.root"
+        f"download it by hand to {target}, or to {file.places[-1]} below a folder named by "
+        "data.root"
     )
 
 
@@ -100,14 +114,17 @@ def _fetch(url: str, target: Path, digest: str | None) -> None:
             urlopen(Request(url, headers={"User-Agent": "fedpriv"}), timeout=TIMEOUT) as body,
         ):
             length = int(body.headers.get("Content-Length") or 0)
-            found, size = _copy(body.read, out.write, length=length, name=target.name, digest=digest)
+            found, size = _copy(
+                body.read, out.write, length=length, name=target.name, digest=digest
+            )
         if length and size != length:
             raise _RefusedError(f"the connection ended after {size} of {length} bytes")
         if not size:
             raise _RefusedError("the answer is empty")
         if digest and found != digest.partition(":")[2]:
             raise _RefusedError(
-                f"wrong checksum: {digest.partition(':')[0]} is {found}, not {digest.partition(':')[2]}"
+                f"wrong checksum: {digest.partition(':')[0]} is {found}, not "
+                f"{digest.partition(':')[2]}"
             )
         os.chmod(name, 0o644)
         os.replace(name, target)
@@ -116,7 +133,12 @@ def _fetch(url: str, target: Path, digest: str | None) -> None:
 
 
 def _copy(
-    read: Callable[[int], bytes], write: Callable[[bytes], int], *, length: int, name: str, digest: str | None
+    read: Callable[[int], bytes],
+    write: Callable[[bytes], int],
+    *,
+    length: int,
+    name: str,
+    digest: str | None,
 ) -> tuple[str, int]:
     """Copy everything with a progress bar; the hex digest and the number of bytes."""
     from rich.console import Console
@@ -124,9 +146,16 @@ def _copy(
 
     checksum = hashlib.new(digest.partition(":")[0] if digest else "sha256", usedforsecurity=False)
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+    )
     size = 0
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
         bar = progress.add_task(f"downloading {name}", total=length or None)
         while chunk := read(CHUNK):
             write(chunk)

@@ -1,7 +1,8 @@
 """Owners of records that already sit in silos (hospitals, regions).
 
-Kato et al., Uldp-FL (PVLDB 2024), section 5.1, the rules for HeartDisease and TcgaBrca. `group` is the least number of
-records of a user in a silo: 1, or 2 for Cox losses, which compare records. A silo must hold `group` records or more.
+Kato et al., Uldp-FL (PVLDB 2024), section 5.1, the rules for HeartDisease and TcgaBrca. `group` is
+the least number of records of a user in a silo: 1, or 2 for Cox losses, which compare records. A
+silo must hold `group` records or more.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ MAIN_SILO = 0.8
 """Probability that a record of a user belongs to the user's main silo."""
 
 
-def uniform_owners(silo: np.ndarray, n_users: int, *, group: int, rng: np.random.Generator) -> np.ndarray:
-    """Owner of each record, (n,) int64: each `group` of consecutive records of a silo draws one user uniformly.
+def uniform_owners(
+    silo: np.ndarray, n_users: int, *, group: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Owner of each record, (n,) int64: each `group` of consecutive records of a silo draws one
+    user uniformly.
 
     A remainder smaller than a group belongs to the user of the silo's last group.
     """
@@ -25,12 +29,15 @@ def uniform_owners(silo: np.ndarray, n_users: int, *, group: int, rng: np.random
     return owner
 
 
-def zipf_owners(silo: np.ndarray, n_silos: int, law: np.ndarray, *, group: int, rng: np.random.Generator) -> np.ndarray:
+def zipf_owners(
+    silo: np.ndarray, n_silos: int, law: np.ndarray, *, group: int, rng: np.random.Generator
+) -> np.ndarray:
     """Owner of each record, (n,) int64, for users with probabilities `law` (n_users,).
 
-    Every user gets `group` records, the others draw their user by `law`. A user has one uniformly drawn main silo; each
-    of its records belongs there with probability 0.8, else to another silo. Records beyond a silo's size move on to the
-    next silo. Within a silo, users are dealt out to its records at random.
+    Every user gets `group` records, the others draw their user by `law`. A user has one uniformly
+    drawn main silo; each of its records belongs there with probability 0.8, else to another silo.
+    Records beyond a silo's size move on to the next silo. Within a silo, users are dealt out to its
+    records at random.
     """
     sizes = np.bincount(silo, minlength=n_silos)
     totals = group + rng.multinomial(len(silo) - group * len(law), law)
@@ -47,7 +54,8 @@ def zipf_owners(silo: np.ndarray, n_silos: int, law: np.ndarray, *, group: int, 
 
 
 def _merged(table: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
-    """Records per user and silo (n_users, n_silos), those short of a group moved to a silo where the user has one."""
+    """Records per user and silo (n_users, n_silos), those short of a group moved to a silo where
+    the user has one."""
     table = table.copy()
     for u in np.flatnonzero(((table > 0) & (table < group)).any(axis=1)):
         row = table[u]
@@ -62,10 +70,13 @@ def _merged(table: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarr
 
 
 def _overflowed(table: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """The table with column sums `sizes`: in the order of users, what a full silo cannot hold moves to the next one."""
-    room, placed = sizes.copy(), np.zeros_like(table)
+    """The table with column sums `sizes`: in the order of users, what a full silo cannot hold moves
+    to the next one."""
+    room = sizes.copy()
+    placed = np.zeros_like(table)
     for u, s in np.argwhere(table):
-        left, at = table[u, s], s
+        left = table[u, s]
+        at = s
         while left:
             moved = min(left, room[at])
             placed[u, at] += moved
@@ -78,10 +89,11 @@ def _overflowed(table: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def _regrouped(table: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
     """The table with every entry 0 or at least `group` and the same column sums.
 
-    Overflow can tear groups apart. Entries short of a group become free records of their silo; a user left with nothing
-    gets a group of the silo with most to spare, from free records first and then from its largest owners, or else a
-    whole entry of a user with several; the other free records go to owners present in the silo. Works whenever the
-    silos have room for a group of every user.
+    Overflow can tear groups apart. Entries short of a group become free records of their silo; a
+    user left with nothing gets a group of the silo with most to spare, from free records first and
+    then from its largest owners, or else a whole entry of a user with several; the other free
+    records go to owners present in the silo. Works whenever the silos have room for a group of
+    every user.
     """
     table = table.copy()
     short = table < group
@@ -103,6 +115,10 @@ def _regrouped(table: np.ndarray, group: int, rng: np.random.Generator) -> np.nd
     for s in np.flatnonzero(free):
         owners = np.flatnonzero(table[:, s])
         # A silo of free records alone gets one owner, so that no group is torn again.
-        takers = rng.choice(owners, size=free[s]) if len(owners) else np.full(free[s], rng.integers(len(table)))
+        takers = (
+            rng.choice(owners, size=free[s])
+            if len(owners)
+            else np.full(free[s], rng.integers(len(table)))
+        )
         np.add.at(table[:, s], takers, 1)
     return table

@@ -13,8 +13,8 @@ from fedpriv.data.files import RemoteFile, locate
 from fedpriv.data.split import standardised
 from fedpriv.data.tables import read_csv
 from fedpriv.errors import DataError
-from fedpriv.streams import Streams
-from fedpriv.tasks import BinaryClassification, Task
+from fedpriv.models.tasks import BinaryClassification, Task
+from fedpriv.util.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,12 +58,14 @@ LEVELS = {**CATEGORIES, "sex": (0, 1), "fbs": (0, 1), "exang": (0, 1), "num": (0
 
 @dataclass(frozen=True)
 class HeartDisease(DataSet):
-    """Patients of Cleveland, Hungary, Switzerland and Long Beach VA (Janosi et al. 1988): 13 features, label num > 0.
+    """Patients of Cleveland, Hungary, Switzerland and Long Beach VA (Janosi et al. 1988): 13
+    features, label num > 0.
 
-    FLamby's Fed-Heart-Disease (Ogier du Terrail et al., NeurIPS 2022): rows with unknown values are dropped, the fixed
-    66/34 split of each centre is FLamby's own (random state 43), and each centre standardises with its own training
-    mean and standard deviation. 199, 172, 30 and 85 training records; the test records of all centres are pooled.
-    One record is one patient. Reads heart_disease/processed.<centre>.data below `root`.
+    FLamby's Fed-Heart-Disease (Ogier du Terrail et al., NeurIPS 2022): rows with unknown values are
+    dropped, the fixed 66/34 split of each centre is FLamby's own (random state 43), and each centre
+    standardises with its own training mean and standard deviation. 199, 172, 30 and 85 training
+    records; the test records of all centres are pooled. One record is one patient. Reads
+    heart_disease/processed.<centre>.data below `root`.
     """
 
     shape = (13,)
@@ -94,8 +96,11 @@ class HeartDisease(DataSet):
         levels, counts = np.unique(y, return_counts=True)
         labels = y if len(levels) > 1 and counts.min() > 2 else None
         rows = np.arange(len(y))
-        train, test = train_test_split(rows, train_size=0.66, test_size=0.34, random_state=43, stratify=labels)
-        train, test = np.sort(train), np.sort(test)
+        train, test = train_test_split(
+            rows, train_size=0.66, test_size=0.34, random_state=43, stratify=labels
+        )
+        train = np.sort(train)
+        test = np.sort(test)
         x_train, x_test = standardised(x[train], x[test], ddof=1)
         return Records(x_train, y[train]), Records(x_test, y[test])
 
@@ -105,13 +110,17 @@ def _check(path: Path, frame: pd.DataFrame) -> None:
     for name in map(str, frame.columns):
         column = frame[name]
         if name in LEVELS:
-            wrong, allowed = ~column.isin(LEVELS[name]), f"one of {LEVELS[name]}"
+            wrong = ~column.isin(LEVELS[name])
+            allowed = f"one of {LEVELS[name]}"
         else:
             low, high = RANGES[name]
-            wrong, allowed = ~column.between(low, high), f"between {low} and {high}"
+            wrong = ~column.between(low, high)
+            allowed = f"between {low} and {high}"
         if wrong.any():
             row = int(frame.index[wrong][0])
-            raise DataError(f"{path}: line {row + 1}, column {name}: {column[row]:g} is not {allowed}")
+            raise DataError(
+                f"{path}: line {row + 1}, column {name}: {column[row]:g} is not {allowed}"
+            )
 
 
 def _encoded(frame: pd.DataFrame) -> np.ndarray:
@@ -123,4 +132,6 @@ def _encoded(frame: pd.DataFrame) -> np.ndarray:
 
 
 def _pooled(parts: tuple[Records, ...]) -> Records:
-    return Records(np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts]))
+    return Records(
+        np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts])
+    )

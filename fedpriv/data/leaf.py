@@ -1,7 +1,9 @@
-"""LEAF's JSON files (Caldas et al., LEAF: a benchmark for federated settings, 2018): records by user.
+"""LEAF's JSON files (Caldas et al., LEAF: a benchmark for federated settings, 2018): records by
+user.
 
-What its preprocessing leaves with `-t sample --tf 0.9`: folders train and test of one or more files, with the same
-users in both, {"users": [name, ...], "num_samples": [n, ...], "user_data": {name: {"x": [...], "y": [...]}}}.
+What its preprocessing leaves with `-t sample --tf 0.9`: folders train and test of one or more
+files, with the same users in both, {"users": [name, ...], "num_samples": [n, ...], "user_data":
+{name: {"x": [...], "y": [...]}}}.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ UserRecords = Mapping[str, tuple[list[Any], list[Any]]]
 
 @dataclass(frozen=True)
 class LeafFolder:
-    """Where the files of data set `name` are looked for: `name`/data below `root`, as in LEAF's own repository."""
+    """Where the files of data set `name` are looked for: `name`/data below `root`, as in LEAF's own
+    repository."""
 
     name: str
     root: str | None
@@ -39,11 +42,13 @@ class LeafFolder:
         return all(self._files(part) for part in PARTS)
 
     def read(self, part: str) -> dict[str, tuple[list[Any], list[Any]]]:
-        """The records of each user in one of `PARTS`. Raises DataError with one line that names the file."""
+        """The records of each user in one of `PARTS`. Raises DataError with one line that names the
+        file."""
         files = self._files(part)
         if not files:
             raise DataError(
-                f"{self.path / part}: no .json file in this folder; LEAF's preprocessing makes them ({HOME})"
+                f"{self.path / part}: no .json file in this folder; LEAF's preprocessing makes "
+                f"them ({HOME})"
             )
         users: dict[str, tuple[list[Any], list[Any]]] = {}
         for file in files:

@@ -13,8 +13,8 @@ from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.files import RemoteFile, locate
 from fedpriv.data.split import stratified
 from fedpriv.errors import DataError
-from fedpriv.streams import Streams
-from fedpriv.tasks import Classification, Task
+from fedpriv.models.tasks import Classification, Task
+from fedpriv.util.streams import Streams
 
 MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/")
 
@@ -40,9 +40,11 @@ MEAN, STD = 0.1307, 0.3081
 
 
 def read_idx(path: Path, axes: int) -> np.ndarray:
-    """An idx file of unsigned bytes with `axes` axes, compressed or not (format: LeCun, Cortes, Burges).
+    """An idx file of unsigned bytes with `axes` axes, compressed or not (format: LeCun, Cortes,
+    Burges).
 
-    Four bytes 0, 0, 8 (unsigned byte), axes; then each axis' length as a big-endian 32-bit integer; then the bytes.
+    Four bytes 0, 0, 8 (unsigned byte), axes; then each axis' length as a big-endian 32-bit integer;
+    then the bytes.
     """
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -51,43 +53,58 @@ def read_idx(path: Path, axes: int) -> np.ndarray:
     head = 4 + 4 * axes
     if len(raw) < head or raw[:4] != bytes([0, 0, 8, axes]):
         raise DataError(
-            f"{path}: not an idx file of unsigned bytes with {axes} axes (its first bytes: {raw[:4].hex()})"
+            f"{path}: not an idx file of unsigned bytes with {axes} axes (its first bytes: "
+            f"{raw[:4].hex()})"
         )
     lengths = np.frombuffer(raw, ">u4", axes, offset=4).astype(np.int64)
     if len(raw) != head + lengths.prod():
         shape = "x".join(map(str, lengths))
         raise DataError(
-            f"{path}: {len(raw)} bytes, but {shape} items need {head + lengths.prod()}: truncated or damaged"
+            f"{path}: {len(raw)} bytes, but {shape} items need {head + lengths.prod()}: "
+            "truncated or damaged"
         )
     return np.frombuffer(raw, np.uint8, offset=head).reshape(lengths)
 
 
 def read_part(part: str, root: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """Images (n, 28, 28) and labels (n,) of the official "train" or "t10k" (test) part, uint8. root: as `DataSet`."""
+    """Images (n, 28, 28) and labels (n,) of the official "train" or "t10k" (test) part, uint8.
+
+    root: as `DataSet`.
+    """
     image_path = locate(FILES[f"{part}-images-idx3-ubyte"], root)
     label_path = locate(FILES[f"{part}-labels-idx1-ubyte"], root)
-    images, labels = read_idx(image_path, axes=3), read_idx(label_path, axes=1)
+    images = read_idx(image_path, axes=3)
+    labels = read_idx(label_path, axes=1)
     if images.shape[1:] != (28, 28):
-        raise DataError(f"{image_path}: images of {images.shape[1]}x{images.shape[2]} pixels, not 28x28")
+        raise DataError(
+            f"{image_path}: images of {images.shape[1]}x{images.shape[2]} pixels, not 28x28"
+        )
     if len(images) != len(labels) or not len(labels):
-        raise DataError(f"{label_path}: {len(labels)} labels for the {len(images)} images of {image_path.name}")
+        raise DataError(
+            f"{label_path}: {len(labels)} labels for the {len(images)} images of {image_path.name}"
+        )
     if labels.max() > 9:
-        raise DataError(f"{label_path}: label {labels.max()} of record {labels.argmax()} is not a digit")
+        raise DataError(
+            f"{label_path}: label {labels.max()} of record {labels.argmax()} is not a digit"
+        )
     return images, labels
 
 
 def read_all(root: str | None) -> tuple[np.ndarray, np.ndarray, int]:
-    """Images and labels of both parts, as `read_part`, and how many at their end are those of the test part."""
+    """Images and labels of both parts, as `read_part`, and how many at their end are those of the
+    test part."""
     (x, y), (test_x, test_y) = read_part("train", root), read_part("t10k", root)
     return np.concatenate([x, test_x]), np.concatenate([y, test_y]), len(test_y)
 
 
 @dataclass(frozen=True)
 class Mnist(DataSet):
-    """Digits in 28x28 grey values (LeCun et al. 1998), scaled to 0..1 and normalised with (0.1307, 0.3081).
+    """Digits in 28x28 grey values (LeCun et al. 1998), scaled to 0..1 and normalised with (0.1307,
+    0.3081).
 
-    Kato et al., Uldp-FL (PVLDB 2024): the 60,000 and 10,000 records are pooled and split again, stratified, into 60,000
-    and 10,000. Reads MNIST/raw/*-ubyte (or .gz) below `root`, the layout of torchvision.
+    Kato et al., Uldp-FL (PVLDB 2024): the 60,000 and 10,000 records are pooled and split again,
+    stratified, into 60,000 and 10,000. Reads MNIST/raw/*-ubyte (or .gz) below `root`, the layout of
+    torchvision.
     """
 
     shape = (1, 28, 28)
@@ -109,5 +126,7 @@ def _records(images: np.ndarray, labels: np.ndarray) -> Records:
 
 def normalised(images: np.ndarray) -> np.ndarray:
     """Grey values (n, 28, 28) uint8 as a network reads them, (n, 1, 28, 28) float32."""
-    table = ((np.arange(256) / 255 - MEAN) / STD).astype(np.float32)  # one value for each grey level
+    table = ((np.arange(256) / 255 - MEAN) / STD).astype(
+        np.float32
+    )  # one value for each grey level
     return np.asarray(table[images][:, None])

@@ -1,4 +1,5 @@
-"""MNIST, odd or even: 25 silos, each with one even and one odd digit, of 50 principal components an image."""
+"""MNIST, odd or even: 25 silos, each with one even and one odd digit, of 50 principal components an
+image."""
 
 from __future__ import annotations
 
@@ -13,10 +14,11 @@ from fedpriv.data.files import locate
 from fedpriv.data.mnist import FILES, MEAN, STD, read_part
 from fedpriv.data.split import share, stratified
 from fedpriv.errors import DataError
-from fedpriv.streams import Streams
-from fedpriv.tasks import Classification, Task
+from fedpriv.models.tasks import Classification, Task
+from fedpriv.util.streams import Streams
 
-EVEN, ODD = (0, 2, 4, 6, 8), (1, 3, 5, 7, 9)
+EVEN = (0, 2, 4, 6, 8)
+ODD = (1, 3, 5, 7, 9)
 PAIRS = tuple((even, odd) for even in EVEN for odd in ODD)
 """The two digits of each silo."""
 COMPONENTS = 50
@@ -27,15 +29,17 @@ TEST = 0.2
 
 @dataclass(frozen=True)
 class MnistOddEven(DataSet):
-    """Label 1 for even digits. Lowy, Ghafelebashi, Razaviyayn (AISTATS 2023), Appendix H.2, after Woodworth, Patel,
-    Srebro (NeurIPS 2020): the 60,000 official training images, projected onto their 50 principal components; every
-    silo has 774 images of each of its digits, of which 20 % are test records (1,238 and 310).
+    """Label 1 for even digits. Lowy, Ghafelebashi, Razaviyayn (AISTATS 2023), Appendix H.2, after
+    Woodworth, Patel, Srebro (NeurIPS 2020): the 60,000 official training images, projected onto
+    their 50 principal components; every silo has 774 images of each of its digits, of which 20 %
+    are test records (1,238 and 310).
 
-    standardise: pixels are normalised with (0.1307, 0.3081) before the projection, as the paper says; else they lie in
-    0..1, as in its program.
-    replacement: as the program has it, each digit keeps 774 images, which its five silos draw from with replacement;
-    then one image is in many rows, in several silos and on both sides of the split, and an epsilon for a record is that
-    of a row. Without it, no image is drawn twice in the whole federation.
+    standardise: pixels are normalised with (0.1307, 0.3081) before the projection, as the paper
+        says; else they lie in 0..1, as in its program.
+    replacement: as the program has it, each digit keeps 774 images, which its five silos draw from
+        with replacement; then one image is in many rows, in several silos and on both sides of the
+        split, and an epsilon for a record is that of a row. Without it, no image is drawn twice in
+        the whole federation.
     """
 
     standardise: bool = True
@@ -52,22 +56,34 @@ class MnistOddEven(DataSet):
     @property
     def not_covered(self) -> tuple[str, ...]:
         fitted = "the principal components are those of all images"
-        rows = "one image is several records, also of several silos: an epsilon for a record does not cover the image"
+        rows = (
+            "one image is several records, also of several silos: an epsilon for a record does "
+            "not cover the image"
+        )
         return (fitted, rows) if self.replacement else (fitted,)
 
     def load(self, streams: Streams) -> Corpus:
         features, digits = projected(self.root, self.standardise)
         rng = streams.generator("images of silos")
-        drawn = _with_replacement(digits, rng) if self.replacement else _without_replacement(digits, rng)
-        rows, silo = np.concatenate(drawn), np.repeat(np.arange(len(PAIRS)), [len(rows) for rows in drawn])
+        drawn = (
+            _with_replacement(digits, rng)
+            if self.replacement
+            else _without_replacement(digits, rng)
+        )
+        rows, silo = (
+            np.concatenate(drawn),
+            np.repeat(np.arange(len(PAIRS)), [len(rows) for rows in drawn]),
+        )
         n_test = share(len(drawn[0]), TEST) * len(PAIRS)
         train, test = stratified(silo, n_test, streams.generator("train/test split"))
-        x, y = features[rows], (digits[rows] % 2 == 0).astype(np.int64)
+        x = features[rows]
+        y = (digits[rows] % 2 == 0).astype(np.int64)
         return Corpus(Records(x[train], y[train], silo[train]), Records(x[test], y[test]))
 
 
 def projected(root: str | None, standardise: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Components (n, 50) float32 and digits (n,) of the official training part; kept for the other runs of a sweep."""
+    """Components (n, 50) float32 and digits (n,) of the official training part; kept for the other
+    runs of a sweep."""
     paths = [locate(FILES[f"train-{name}-ubyte"], root) for name in ("images-idx3", "labels-idx1")]
     return _projected(root, standardise, tuple((path, path.stat().st_mtime_ns) for path in paths))
 
@@ -81,10 +97,15 @@ def _projected(
     images, digits = read_part("train", root)
     counts = np.bincount(digits, minlength=10)
     if counts.min() < SEVENTH or len(images) < COMPONENTS:
-        raise DataError(f"{files[1][0]}: {counts.min()} images of digit {counts.argmin()}, too few for five silos")
+        raise DataError(
+            f"{files[1][0]}: {counts.min()} images of digit {counts.argmin()}, too few for five "
+            "silos"
+        )
     pixels = np.arange(256, dtype=np.float32) / 255
     table = (pixels - np.float32(MEAN)) / np.float32(STD) if standardise else pixels
-    features = PCA(COMPONENTS, svd_solver="covariance_eigh").fit_transform(table[images].reshape(len(images), -1))
+    features = PCA(COMPONENTS, svd_solver="covariance_eigh").fit_transform(
+        table[images].reshape(len(images), -1)
+    )
     features = np.ascontiguousarray(features, dtype=np.float32)
     features.setflags(write=False)
     return features, digits
@@ -96,8 +117,11 @@ def _without_replacement(digits: np.ndarray, rng: np.random.Generator) -> list[n
     order = {digit: rng.permutation(np.flatnonzero(digits == digit)) for digit in range(10)}
     rows = []
     for even, odd in PAIRS:
-        first, second = ODD.index(odd) * each, EVEN.index(even) * each
-        rows.append(np.concatenate([order[even][first : first + each], order[odd][second : second + each]]))
+        first = ODD.index(odd) * each
+        second = EVEN.index(even) * each
+        rows.append(
+            np.concatenate([order[even][first : first + each], order[odd][second : second + each]])
+        )
     return rows
 
 

@@ -6,16 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fedpriv.data.base import Corpus, DataSet
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 _kept: dict[tuple[str, Streams], Corpus] | None = None
 
 
 @contextmanager
 def loaded_once() -> Iterator[None]:
-    """Context in which equal settings of a data set, with equal streams, are loaded once and kept in memory."""
+    """Context in which equal settings of a data set, with equal streams, are loaded once and kept
+    in memory."""
     global _kept
-    before, _kept = _kept, {}
+    before = _kept
+    _kept = {}
     try:
         yield
     finally:

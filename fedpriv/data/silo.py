@@ -22,7 +22,8 @@ class SiloData:
     x: (n, ...) tensor of floats or integers, y: (n, ...) tensor, both on one device.
     users: (k,) int64, the global ids of the users with at least one record here, ascending.
     starts: (k + 1,) int64; user users[i] owns rows starts[i]:starts[i + 1].
-    records: (n,) int64, the records' row numbers in the data set, by which they draw; by default 0 to n - 1.
+    records: (n,) int64, the records' row numbers in the data set, by which they draw; by default 0
+        to n - 1.
 
     Raises ValueError unless every row has a number.
     """
@@ -53,9 +54,11 @@ class SiloData:
         return replace(self, x=self.x.to(device), y=self.y.to(device))
 
     def pooled(self) -> SiloData:
-        """The same records as if one user (id 0) owned them all, for algorithms that train on the whole silo."""
+        """The same records as if one user (id 0) owned them all, for algorithms that train on the
+        whole silo."""
         rows = len(self.x)
-        users, starts = np.zeros(min(rows, 1), dtype=np.int64), np.unique([0, rows]).astype(np.int64)
+        users = np.zeros(min(rows, 1), dtype=np.int64)
+        starts = np.unique([0, rows]).astype(np.int64)
         return replace(self, users=users, starts=starts)
 
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LARGEST = 1e9
-"""No column of our data sets comes near; a damaged value may, and scaling by it would take a whole column away."""
+"""No column of our data sets comes near; a damaged value may, and scaling by it would take a whole
+column away."""
 
 
 def read_csv(
@@ -27,10 +28,11 @@ def read_csv(
 ) -> pd.DataFrame:
     """A CSV file as float64 columns, except the columns in `text`, which stay strings.
 
-    columns: names that the header line must hold, None for any; without a header line (`header` False), their names.
-    missing: the mark that stands for an unknown value and becomes NaN; without it every value must be a number, at most
-    `LARGEST` in size.
-    Quotes around values are dropped (OpenML writes classes as '0'). Raises DataError.
+    columns: names that the header line must hold, None for any; without a header line (`header`
+        False), their names.
+    missing: the mark that stands for an unknown value and becomes NaN; without it every value must
+        be a number, at most `LARGEST` in size. Quotes around values are dropped (OpenML writes
+        classes as '0'). Raises DataError.
     """
     frame = _read(path, None if header else columns, text)
     if columns is not None:
@@ -51,17 +53,26 @@ def read_csv(
     if worst:
         row, name, value = worst
         absent = value != value or not str(value).strip()
-        shown = "a missing value" if absent else f"{value!s:.40} is not a finite number of a sensible size"
+        shown = (
+            "a missing value"
+            if absent
+            else f"{value!s:.40} is not a finite number of a sensible size"
+        )
         raise DataError(f"{path}: line {row + 1 + header}, column {name}: {shown}")
     return frame
 
 
-def refuse(path: Path, frame: pd.DataFrame, name: str, *, wrong: np.ndarray | pd.Series, allowed: str) -> None:
+def refuse(
+    path: Path, frame: pd.DataFrame, name: str, *, wrong: np.ndarray | pd.Series, allowed: str
+) -> None:
     """Raise DataError for the first row of a table with a header line where `wrong` (n,) holds."""
     wrong = np.asarray(wrong, dtype=bool)
     if wrong.any():
         row = int(wrong.argmax())
-        raise DataError(f"{path}: line {row + 2}, column {name}: {frame[name].iloc[row]!s:.40}; allowed: {allowed}")
+        raise DataError(
+            f"{path}: line {row + 2}, column {name}: {frame[name].iloc[row]!s:.40}; allowed: "
+            f"{allowed}"
+        )
 
 
 def _require_columns(path: Path, found: list[str], expected: list[str]) -> None:
@@ -71,7 +82,9 @@ def _require_columns(path: Path, found: list[str], expected: list[str]) -> None:
     surplus = [str(name) for name in found if name not in expected]
     what = [f"missing {', '.join(lacking[:5])}"] if lacking else []
     what += [f"unexpected {', '.join(surplus[:5])}"] if surplus else []
-    raise DataError(f"{path}: line 1: wrong columns: {'; '.join(what) or 'not in the official order'}")
+    raise DataError(
+        f"{path}: line 1: wrong columns: {'; '.join(what) or 'not in the official order'}"
+    )
 
 
 def _read(path: Path, names: list[str] | None, text: tuple[str, ...]) -> pd.DataFrame:
@@ -94,9 +107,13 @@ def _read(path: Path, names: list[str] | None, text: tuple[str, ...]) -> pd.Data
     except pd.errors.EmptyDataError as error:
         raise DataError(f"{path}: the file is empty") from error
     except pd.errors.ParserWarning as error:
-        raise DataError(f"{path}: line 1 names fewer columns than the records have values") from error
+        raise DataError(
+            f"{path}: line 1 names fewer columns than the records have values"
+        ) from error
     except (pd.errors.ParserError, UnicodeDecodeError, OSError) as error:
-        raise DataError(f"{path}: not a readable table: {str(error).strip().splitlines()[0]}") from error
+        raise DataError(
+            f"{path}: not a readable table: {str(error).strip().splitlines()[0]}"
+        ) from error
 
 
 def _numbers(column: pd.Series, missing: str | None) -> tuple[np.ndarray, np.ndarray]:

@@ -12,8 +12,8 @@ from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.files import RemoteFile, locate
 from fedpriv.data.tables import read_csv, refuse
 from fedpriv.errors import DataError
-from fedpriv.streams import Streams
-from fedpriv.tasks import CoxRegression, Task
+from fedpriv.models.tasks import CoxRegression, Task
+from fedpriv.util.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,9 @@ FLAMBY = "https://raw.githubusercontent.com/owkin/FLamby/"
 
 PATIENTS = RemoteFile(
     places=("brca.csv", "tcga_brca/brca.csv"),
-    urls=(f"{FLAMBY}57a7e5c8f2bc26929c239e217ed3a41d6252bd53/flamby/datasets/fed_tcga_brca/brca.csv",),
+    urls=(
+        f"{FLAMBY}57a7e5c8f2bc26929c239e217ed3a41d6252bd53/flamby/datasets/fed_tcga_brca/brca.csv",
+    ),
     digest="sha256:07cb53423f7d579d33cfdbf2cba57b2aee75318b85866c68ce39a75b1f1ba020",
 )
 SPLIT = RemoteFile(
@@ -39,10 +41,10 @@ SPLIT = RemoteFile(
 class TcgaBrca(DataSet):
     """1,096 patients with 39 covariates; labels are (event, days of follow-up).
 
-    FLamby's Fed-TCGA-BRCA (Ogier du Terrail et al., NeurIPS 2022) with its fixed split: 248, 156, 164, 129, 129 and 40
-    training records in six regions; the 222 test records of all regions are pooled; the eight patients without a region
-    are left out. Covariates stay as they are. One record is one patient.
-    Reads tcga_brca/brca.csv and tcga_brca/train_test_split.csv below `root`.
+    FLamby's Fed-TCGA-BRCA (Ogier du Terrail et al., NeurIPS 2022) with its fixed split: 248, 156,
+    164, 129, 129 and 40 training records in six regions; the 222 test records of all regions are
+    pooled; the eight patients without a region are left out. Covariates stay as they are. One
+    record is one patient. Reads tcga_brca/brca.csv and tcga_brca/train_test_split.csv below `root`.
     """
 
     shape = (39,)
@@ -56,8 +58,10 @@ class TcgaBrca(DataSet):
         return CoxRegression()
 
     def load(self, streams: Streams) -> Corpus:
-        path, split_path = locate(PATIENTS, self.root), locate(SPLIT, self.root)
-        patients, split = _patients(path), _split(split_path)
+        path = locate(PATIENTS, self.root)
+        split_path = locate(SPLIT, self.root)
+        patients = _patients(path)
+        split = _split(split_path)
         lacking = split.index.difference(patients["pid"].tolist())
         if len(lacking):
             raise DataError(f"{path}: patient {lacking[0]} of {split_path.name} is not there")

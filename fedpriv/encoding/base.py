@@ -13,7 +13,8 @@ LEAST_STEPS = 8
 
 
 class Encoding(ABC):
-    """How real vectors become integers whose sum is exact; a frozen, picklable value that all parties agree on."""
+    """How real vectors become integers whose sum is exact; a frozen, picklable value that all
+    parties agree on."""
 
     @property
     @abstractmethod
@@ -31,18 +32,22 @@ class Encoding(ABC):
 
     @abstractmethod
     def shift(self, size: int) -> float:
-        """How much further than without rounding, in L2 norm, the sum of (size,) signals moves at most when one unit's
-        data change in every silo."""
+        """How much further than without rounding, in L2 norm, the sum of (size,) signals moves at
+        most when one unit's data change in every silo."""
 
     def clear(self, message: np.ndarray) -> np.ndarray:
-        """One party's message in the clear as real numbers (size,) float64, up to a public constant: for who measures
-        what messages tell. Raises ValueError for messages that are never sent in the clear."""
+        """One party's message in the clear as real numbers (size,) float64, up to a public
+        constant: for who measures what messages tell. Raises ValueError for messages that are never
+        sent in the clear."""
         raise ValueError(f"messages in {type(self).__name__} are not sent in the clear")
 
     @abstractmethod
     def too_coarse(self, steps: float, least: int = LEAST_STEPS) -> ConfigError:
-        """The error when the standard deviation of a noise share spans only `steps` grid steps, less than `least`."""
+        """The error when the standard deviation of a noise share spans only `steps` grid steps,
+        less than `least`."""
 
     @abstractmethod
     def too_fine(self, steps: float) -> ConfigError:
-        """The error when it spans `steps` grid steps, more than can be sampled or fit an integer."""
+        """The error when it spans `steps` grid steps, more than can be sampled or fit an
+        integer.
+        """

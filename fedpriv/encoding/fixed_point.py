@@ -1,17 +1,21 @@
-"""Real vectors as integers modulo R = 2^bits, so that masks can hide them perfectly and sums stay exact.
+"""Real vectors as integers modulo R = 2^bits, so that masks can hide them perfectly and sums stay
+exact.
 
-A silo's message is rint(signal * 2^f) + rint(noise * 2^f) mod R. The precision f is public and as large as a public
-bound allows: with h parties whose coordinates are all within `bound`, h * (bound * 2^f + 1) stays below R / 2, so that
-no sum can wrap, and below 2^53, so that float64 holds every message and every sum exactly. A coordinate beyond the
-bound is an error; it is never wrapped and never clipped.
+A silo's message is rint(signal * 2^f) + rint(noise * 2^f) mod R. The precision f is public and as
+large as a public bound allows: with h parties whose coordinates are all within `bound`, h * (bound
+* 2^f + 1) stays below R / 2, so that no sum can wrap, and below 2^53, so that float64 holds every
+message and every sum exactly. A coordinate beyond the bound is an error; it is never wrapped and
+never clipped.
 
-What rounding costs. Signal and noise are rounded apart. Data that differ in one unit move each silo's rounded signal by
-at most one grid step more, in every coordinate, than the signal itself: `FixedPoint.shift` bounds that for the sum, and
-the algorithms add it to the sensitivity. The sum of rounded Gaussian shares has the distribution, on the grid, of the
-declared Gaussian plus independent uniform errors of half a step each, up to a total variation distance below
-2^54 exp(-pi^2 s^2) per coordinate for shares whose standard deviation spans s steps (Poisson summation): with
-s >= `LEAST_STEPS` that is below 1e-250. Errors added afterwards take nothing away from the Gaussian's guarantee. That
-is for a true Gaussian; noise that protects somebody consists of whole steps already (`fedpriv.mechanisms.grid_noise`).
+What rounding costs. Signal and noise are rounded apart. Data that differ in one unit move each
+silo's rounded signal by at most one grid step more, in every coordinate, than the signal itself:
+`FixedPoint.shift` bounds that for the sum, and the algorithms add it to the sensitivity. The sum of
+rounded Gaussian shares has the distribution, on the grid, of the declared Gaussian plus independent
+uniform errors of half a step each, up to a total variation distance below 2^54 exp(-pi^2 s^2) per
+coordinate for shares whose standard deviation spans s steps (Poisson summation): with s >=
+`LEAST_STEPS` that is below 1e-250. Errors added afterwards take nothing away from the Gaussian's
+guarantee. That is for a true Gaussian; noise that protects somebody consists of whole steps already
+(`fedpriv.mechanisms.grid_noise`).
 """
 
 from __future__ import annotations
@@ -28,10 +32,13 @@ from fedpriv.errors import AggregationAbortedError, ConfigError, MisfitError, re
 
 SIGNED: dict[int, type[np.signedinteger]] = {32: np.int32, 64: np.int64}
 RING: dict[int, type[np.unsignedinteger]] = {32: np.uint32, 64: np.uint64}
-"""The integers modulo R. Their addition wraps by itself, which is what makes these two sizes fast."""
+"""The integers modulo R. Their addition wraps by itself, which is what makes these two sizes
+fast.
+"""
 
 UNBOUNDED_RANGE = 1e4
-"""Range for methods that bound no message, such as federated averaging; far above any update that still trains."""
+"""Range for methods that bound no message, such as federated averaging; far above any update that
+still trains."""
 
 EXACT_BITS = 53
 """Integers up to 2^53 are float64s."""
@@ -46,13 +53,21 @@ class ImpossibleSumError(MisfitError):
 
 
 def check_ring(bits: object, bound: float | None) -> None:
-    """Raise ConfigError unless `aggregation.bits` and `aggregation.range` can make a ring at all."""
+    """Raise ConfigError unless `aggregation.bits` and `aggregation.range` can make a ring at
+    all.
+    """
     require(bits in RING, "aggregation.bits", bits, " or ".join(map(str, RING)))
-    require(bound is None or 0 < bound < math.inf, "aggregation.range", bound, "a positive number, or null")
+    require(
+        bound is None or 0 < bound < math.inf,
+        "aggregation.range",
+        bound,
+        "a positive number, or null",
+    )
 
 
 def precision(bits: int, bound: float, parties: int) -> int:
-    """The largest f <= bits with parties * (bound * 2^f + 1) < min(2^(bits - 1), 2^53); computed exactly.
+    """The largest f <= bits with parties * (bound * 2^f + 1) < min(2^(bits - 1), 2^53); computed
+    exactly.
 
     Raises ConfigError when not even whole numbers fit.
     """
@@ -62,13 +77,18 @@ def precision(bits: int, bound: float, parties: int) -> int:
     while f >= 0 and Fraction(bound) * 2**f >= room:
         f -= 1
     if f < 0:
-        raise ConfigError("aggregation.range", bound, f"too large for {parties} parties and aggregation.bits={bits}")
+        raise ConfigError(
+            "aggregation.range",
+            bound,
+            f"too large for {parties} parties and aggregation.bits={bits}",
+        )
     return f
 
 
 @dataclass(frozen=True)
 class FixedPoint(Encoding):
-    """Encoding of vectors whose coordinates are within `bound`, for sums over at most `parties` of them."""
+    """Encoding of vectors whose coordinates are within `bound`, for sums over at most `parties` of
+    them."""
 
     bits: int
     bound: float
@@ -100,33 +120,46 @@ class FixedPoint(Encoding):
         return self.decode(message)
 
     def too_coarse(self, steps: float, least: int = LEAST_STEPS) -> ConfigError:
-        allowed = f"too few for range {self.bound:g}: a noise share would span {steps:.2g} grid steps, at least "
+        allowed = (
+            f"too few for range {self.bound:g}: a noise share would span {steps:.2g} grid steps, "
+            "at least "
+        )
         return ConfigError("aggregation.bits", self.bits, f"{allowed}{least} are needed")
 
     def too_fine(self, steps: float) -> ConfigError:
-        allowed = f"null, or a range that the noise fits in: a noise share would span {steps:.2g} grid steps"
+        allowed = (
+            f"null, or a range that the noise fits in: a noise share would span {steps:.2g} grid "
+            "steps"
+        )
         return ConfigError("aggregation.range", self.bound, allowed)
 
     def encode(self, signal: np.ndarray, owner: str, noise: np.ndarray | None = None) -> np.ndarray:
-        """(d,) float64, and noise of the same shape, to (d,) integers modulo R, each to the nearest.
+        """(d,) float64, and noise of the same shape, to (d,) integers modulo R, each to the
+        nearest.
 
         Raises OutOfRangeError, naming `owner`.
         """
         whole = signal if noise is None else signal + noise
-        smallest, largest = whole.min(initial=0.0), whole.max(initial=0.0)
-        if not (-self.bound <= smallest and largest <= self.bound):  # also refuses what is not a number
+        smallest = whole.min(initial=0.0)
+        largest = whole.max(initial=0.0)
+        if not (
+            -self.bound <= smallest and largest <= self.bound
+        ):  # also refuses what is not a number
             raise OutOfRangeError(
-                f"aggregation.range={self.bound:g}: a coordinate of {owner}'s vector lies outside -range..range; "
+                f"aggregation.range={self.bound:g}: a coordinate of {owner}'s vector lies "
+                "outside -range..range; "
                 "raise it, or bound contributions and noise more tightly"
             )
-        # Scaling by a power of two is exact, and so is the integer: the precision keeps it below 2^53.
+        # Scaling by a power of two is exact, and so is the integer: the precision keeps it below
+        # 2^53.
         total: np.ndarray = np.rint(np.ldexp(signal, self.precision))
         if noise is not None:
             total += np.rint(np.ldexp(noise, self.precision))
         return self._in_ring(total)
 
     def whole(self, noise: np.ndarray) -> np.ndarray:
-        """What `encode` makes of noise on the grid, or of a sum of several parties', (d,) integers modulo R."""
+        """What `encode` makes of noise on the grid, or of a sum of several parties', (d,) integers
+        modulo R."""
         return self._in_ring(np.rint(np.ldexp(noise, self.precision)))
 
     def _in_ring(self, steps: np.ndarray) -> np.ndarray:
@@ -139,13 +172,16 @@ class FixedPoint(Encoding):
         return bool(-most <= signed.min(initial=0) and signed.max(initial=0) <= most)
 
     def decode(self, total: np.ndarray) -> np.ndarray:
-        """The sum (d,) of messages modulo R as (d,) float64, the upper half of the ring as negative numbers.
+        """The sum (d,) of messages modulo R as (d,) float64, the upper half of the ring as negative
+        numbers.
 
-        Raises ImpossibleSumError for a sum that `parties` honest ones cannot reach: somebody's message was not its own.
+        Raises ImpossibleSumError for a sum that `parties` honest ones cannot reach: somebody's
+        message was not its own.
         """
         if not self.reached_by(self.parties, total):
             raise ImpossibleSumError(
-                f"a coordinate of the sum lies beyond {self.parties} times {self.bound:g}: a message was altered, or "
+                f"a coordinate of the sum lies beyond {self.parties} times {self.bound:g}: a "
+                "message was altered, or "
                 "masks do not cancel; whose, the sum does not tell"
             )
         signed = total.view(SIGNED[self.bits])

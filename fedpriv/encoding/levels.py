@@ -1,15 +1,17 @@
 """Vectors as levels whose sum is a count: the encoding of the shuffle model.
 
-A. Cheu, M. Joseph, J. Mao, B. Peng, Shuffle private stochastic convex optimization (ICLR 2022), as A. Lowy,
-A. Ghafelebashi, M. Razaviyayn recall it (Private non-convex federated learning without a trusted server, Algorithms 4
-and 5, P_1D and P_vec). A coordinate x of a vector with norm at most L is shifted and scaled to y = (x + L) g / (2 L),
-in [0, g], and rounded to one of the integers beside it, at random, so that it is right on average: that many of g bits
-are ones. b bits more are ones with probability 1/4 each. Of the bits that belong to a coordinate a shuffler leaves
-nothing but how many are ones.
+A. Cheu, M. Joseph, J. Mao, B. Peng, Shuffle private stochastic convex optimization (ICLR 2022), as
+A. Lowy, A. Ghafelebashi, M. Razaviyayn recall it (Private non-convex federated learning without a
+trusted server, Algorithms 4 and 5, P_1D and P_vec). A coordinate x of a vector with norm at most L
+is shifted and scaled to y = (x + L) g / (2 L), in [0, g], and rounded to one of the integers beside
+it, at random, so that it is right on average: that many of g bits are ones. b bits more are ones
+with probability 1/4 each. Of the bits that belong to a coordinate a shuffler leaves nothing but how
+many are ones.
 
-Symbols: L -> clip, g -> levels, n -> all parties' units, b -> trials / units (a silo draws the sum of its units' noise
-bits at once, which has the same distribution). Every unit of every party counts: one that contributes nothing sends the
-zero vector, whose level g / 2 is no chance, so that the number of contributions stays hidden.
+Symbols: L -> clip, g -> levels, n -> all parties' units, b -> trials / units (a silo draws the sum
+of its units' noise bits at once, which has the same distribution). Every unit of every party
+counts: one that contributes nothing sends the zero vector, whose level g / 2 is no chance, so that
+the number of contributions stays hidden.
 """
 
 from __future__ import annotations
@@ -32,13 +34,18 @@ SLACK = 1e-9
 """How far beyond the bound a coordinate may lie for rounding's sake, relatively."""
 
 Coins = Callable[[np.ndarray, slice], np.ndarray]
-"""Of positions of vectors (k,) and a range of coordinates (c of them): (k, c) uniform numbers from [0, 1)."""
+"""Of positions of vectors (k,) and a range of coordinates (c of them): (k, c) uniform numbers from
+[0, 1)."""
 
 
 @dataclass(frozen=True)
 class Levels(Encoding):
-    """levels: an even number. clip: bound on a contribution's L2 norm. trials: noise bits of one party, a multiple of
-    four, so that their mean is whole; encodings that differ in it alone are equal. parties: in the sum."""
+    """levels: an even number.
+    clip: bound on a contribution's L2 norm.
+    trials: noise bits of one party, a multiple of four, so that their mean is whole; encodings that
+        differ in it alone are equal.
+    parties: in the sum.
+    """
 
     levels: int
     clip: float
@@ -49,7 +56,12 @@ class Levels(Encoding):
         fits = 2 <= self.levels <= 2**40 and self.levels % 2 == 0
         require(fits, "mechanism.levels", self.levels, "an even number from 2 to 2^40")
         bits = self.parties * self.trials
-        require(bits <= MOST // 2, "algo.noise_multiplier", f"{bits} noise bits a coordinate", "at most 2^51 of them")
+        require(
+            bits <= MOST // 2,
+            "algo.noise_multiplier",
+            f"{bits} noise bits a coordinate",
+            "at most 2^51 of them",
+        )
 
     @property
     def unit(self) -> float:
@@ -61,8 +73,9 @@ class Levels(Encoding):
         return math.inf
 
     def shift(self, size: int) -> float:
-        # With the same random numbers for a record and its replacement each coordinate moves by less than one level
-        # more; the other level is the one between a shift and its Gaussian (`shifted_binomial`). A record has one silo.
+        # With the same random numbers for a record and its replacement each coordinate moves by
+        # less than one level more; the other level is the one between a shift and its Gaussian
+        # (`shifted_binomial`). A record has one silo.
         return 2 * math.sqrt(size) * self.unit
 
     def clear(self, message: np.ndarray) -> np.ndarray:
@@ -70,21 +83,30 @@ class Levels(Encoding):
         return real
 
     def too_coarse(self, steps: float, least: int = LEAST_STEPS) -> ConfigError:
-        return ConfigError("mechanism.levels", self.levels, f"more: noise would span {steps:.2g} levels")
+        return ConfigError(
+            "mechanism.levels", self.levels, f"more: noise would span {steps:.2g} levels"
+        )
 
     def too_fine(self, steps: float) -> ConfigError:
-        return ConfigError("mechanism.levels", self.levels, f"fewer: noise would span {steps:.2g} levels")
+        return ConfigError(
+            "mechanism.levels", self.levels, f"fewer: noise would span {steps:.2g} levels"
+        )
 
     def most(self, units: int) -> int:
-        """Most ones of a coordinate in one party's message about `units` units. Raises ConfigError where the sum of all
-        parties' could pass `MOST`."""
+        """Most ones of a coordinate in one party's message about `units` units. Raises ConfigError
+        where the sum of all parties' could pass `MOST`."""
         ones = units * self.levels + self.trials
-        require(ones * self.parties <= MOST, "mechanism.levels", self.levels, f"fewer: {units} units do not fit 2^52")
+        require(
+            ones * self.parties <= MOST,
+            "mechanism.levels",
+            self.levels,
+            f"fewer: {units} units do not fit 2^52",
+        )
         return ones
 
     def counts(self, vectors: np.ndarray, coins: Coins) -> np.ndarray:
-        """The levels of `vectors` (k, d) float64, added up: (d,) int64. Memory beyond the vectors: that of `TILE`
-        coordinates. Raises OutsideError for a coordinate beyond the bound."""
+        """The levels of `vectors` (k, d) float64, added up: (d,) int64. Memory beyond the vectors:
+        that of `TILE` coordinates. Raises OutsideError for a coordinate beyond the bound."""
         total = np.zeros(vectors.shape[1], dtype=np.int64)
         for rows, columns in tiles(*vectors.shape):
             levels = self._scaled(vectors[rows, columns])
@@ -99,25 +121,36 @@ class Levels(Encoding):
         scaled: np.ndarray = vectors * (1 / self.unit)
         scaled += self.levels / 2
         beyond = self.levels * SLACK
-        if not (scaled.min(initial=0.0) >= -beyond and scaled.max(initial=0.0) <= self.levels + beyond):
-            raise OutsideError(f"algo.clip={self.clip:g}: a contribution is longer, or not a number")
+        if not (
+            scaled.min(initial=0.0) >= -beyond and scaled.max(initial=0.0) <= self.levels + beyond
+        ):
+            raise OutsideError(
+                f"algo.clip={self.clip:g}: a contribution is longer, or not a number"
+            )
         return scaled
 
     def noise_counts(self, noise: np.ndarray) -> np.ndarray:
-        """A party's noise share (d,) float64 as the number of ones among its noise bits, (d,) int64."""
+        """A party's noise share (d,) float64 as the number of ones among its noise bits, (d,)
+        int64."""
         return np.rint(noise / self.unit).astype(np.int64) + self.trials // 4
 
     def decode(self, total: np.ndarray, units: int) -> np.ndarray:
-        """All parties' ones (d,) int64 as the sum of their contributions (d,) float64, right on average. units: of each
-        party."""
+        """All parties' ones (d,) int64 as the sum of their contributions (d,) float64, right on
+        average.
+
+        units: of each party.
+        """
         middle = self.parties * (units * (self.levels // 2) + self.trials // 4)
         decoded: np.ndarray = (total - middle).astype(np.float64) * self.unit
         return decoded
 
     def variance(self, vectors: np.ndarray) -> np.ndarray:
-        """Variance of each coordinate of the decoded sum of all contributions `vectors` (n, d): (d,) float64."""
+        """Variance of each coordinate of the decoded sum of all contributions `vectors` (n, d):
+        (d,) float64."""
         above = self._scaled(vectors) % 1.0
-        spread: np.ndarray = (above * (1 - above)).sum(axis=0) + self.parties * self.trials * VARIANCE
+        spread: np.ndarray = (above * (1 - above)).sum(
+            axis=0
+        ) + self.parties * self.trials * VARIANCE
         return spread * self.unit**2
 
 

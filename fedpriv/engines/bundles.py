@@ -1,9 +1,11 @@
-"""What one party sends or gets in one step, as bytes: messages side by side, each of which is read for itself.
+"""What one party sends or gets in one step, as bytes: messages side by side, each of which is read
+for itself.
 
-Limits on what is read (`parties.messages`) hold for each message. How many there are is bounded by how many parties
-there are, so that a server may hear of thousands of silos in one step.
+Limits on what is read (`parties.messages`) hold for each message. How many there are is bounded by
+how many parties there are, so that a server may hear of thousands of silos in one step.
 
-Layout: `MARK`, and for every message twice 8 bytes of length and an encoding: of a name, and of the message.
+Layout: `MARK`, and for every message twice 8 bytes of length and an encoding: of a name, and of the
+message.
 """
 
 from __future__ import annotations
@@ -24,11 +26,16 @@ _NOTHING = object()
 def bundled(mail: Mail) -> bytes:
     """Messages by receiver or sender. Raises MessageError when one has no encoding."""
     parts = [encode(part) for letter in mail.items() for part in letter]
-    return MARK + b"".join(piece for part in parts for piece in (len(part).to_bytes(LENGTH, "little"), part))
+    return MARK + b"".join(
+        piece for part in parts for piece in (len(part).to_bytes(LENGTH, "little"), part)
+    )
 
 
 def unbundled(data: bytes, most: float = math.inf) -> Mail:
-    """The same messages. most: how many there may be. Raises MessageError for what no mail is bundled to."""
+    """The same messages.
+
+    most: how many there may be. Raises MessageError for what no mail is bundled to.
+    """
     if data[: len(MARK)] != MARK:
         raise MessageError("no bundle of messages")
     mail: Mail = {}

@@ -14,7 +14,10 @@ from fedpriv.parties.messages import register
 @register
 @dataclass(frozen=True)
 class PartyFailure:
-    """An exception as text. ancestry: the names of its class and of that one's bases, nearest first."""
+    """An exception as text.
+
+    ancestry: the names of its class and of that one's bases, nearest first.
+    """
 
     ancestry: tuple[str, ...]
     text: str
@@ -28,14 +31,17 @@ def failure_of(error: Exception) -> PartyFailure:
 
 
 def raise_failure(party: str, failure: PartyFailure) -> NoReturn:
-    """Raise it as its own class if that is a FedprivError which this process knows, else as the nearest base that is
-    one, else as a RuntimeError that names the party; the party's traceback is a note."""
+    """Raise it as its own class if that is a FedprivError which this process knows, else as the
+    nearest base that is one, else as a RuntimeError that names the party; the party's traceback is
+    a note."""
     known = {_title(cls): cls for cls in _family(FedprivError)}
     cls = next((known[title] for title in failure.ancestry if title in known), None)
     if cls is None:
         error: Exception = RuntimeError(f"{party}: {failure.ancestry[0]}: {failure.text}")
     else:
-        error = cls.__new__(cls, failure.text)  # its __init__ may want other arguments than its text
+        error = cls.__new__(
+            cls, failure.text
+        )  # its __init__ may want other arguments than its text
     error.add_note(failure.trace)
     raise error
 
@@ -47,7 +53,9 @@ def _family(cls: type[FedprivError]) -> Iterator[type[FedprivError]]:
 
 
 def _title(cls: type) -> str:
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    return (
+        cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    )
 
 
 def _printable(text: str) -> str:

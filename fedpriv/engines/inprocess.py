@@ -8,7 +8,7 @@ from typing import Any
 
 from fedpriv.engines.base import Engine, Returned, Sent, Session
 from fedpriv.parties.party import Mail, Memory, Participant, Party, PartySpec
-from fedpriv.together import Work, all_done
+from fedpriv.util.work import Work, run_all
 
 WAITING_BYTES = 2**28
 """Of results of work that parties wait for together."""
@@ -16,7 +16,8 @@ WAITING_BYTES = 2**28
 
 @dataclass(frozen=True)
 class InProcess(Engine):
-    """One process. Within a step parties run in the order of their names, which no result depends on."""
+    """One process. Within a step parties run in the order of their names, which no result depends
+    on."""
 
     def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
         return InProcessSession(specs, memories)
@@ -38,7 +39,9 @@ class InProcessSession(Session):
             self.participants[name] = self.specs[name].open(memory)
 
     def begin(self, tasks: Mapping[str, Any]) -> None:
-        self.parties = {name: self.participants[name].take_part(task) for name, task in tasks.items()}
+        self.parties = {
+            name: self.participants[name].take_part(task) for name, task in tasks.items()
+        }
 
     def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
         answers: dict[str, Sent | Returned | None] = dict.fromkeys(sorted(mail))
@@ -53,14 +56,16 @@ class InProcessSession(Session):
             nbytes += said.nbytes
             if nbytes >= WAITING_BYTES:
                 answers |= self._after(waiting)
-                waiting, nbytes = {}, 0
+                waiting = {}
+                nbytes = 0
         return answers | self._after(waiting)
 
     def _after(self, waiting: Mapping[str, Work[Any]]) -> dict[str, Sent | Returned]:
-        """What parties answer once the work that they wait for is done, and whatever more they ask for then."""
+        """What parties answer once the work that they wait for is done, and whatever more they ask
+        for then."""
         answers: dict[str, Sent | Returned] = {}
         while waiting:
-            results = all_done(list(waiting.values()))[::-1]
+            results = run_all(list(waiting.values()))[::-1]
             more = {}
             for name in waiting:
                 said = go_on(self.parties[name], results.pop())
@@ -80,7 +85,8 @@ class InProcessSession(Session):
 
 
 def go_on(party: Party, given: Any) -> Sent | Returned | Work[Any]:
-    """Wake one party with mail, or with what the work comes to that it has asked for. Raises what it raises."""
+    """Wake one party with mail, or with what the work comes to that it has asked for. Raises what
+    it raises."""
     try:
         said = party.send(given)
     except StopIteration as end:
@@ -92,6 +98,6 @@ def answer(party: Party, mail: Mail | None) -> Sent | Returned:
     """The same for a party that waits for no other one's work."""
     said = go_on(party, mail)
     while isinstance(said, Work):
-        [made] = all_done([said])
+        [made] = run_all([said])
         said = go_on(party, made)
     return said

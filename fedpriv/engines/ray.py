@@ -1,7 +1,8 @@
 """One actor of Ray a party, silos and helpers alike, on this machine or on a cluster's.
 
-The coordinator holds nothing of a party but its description. A party's process is given that description alone, and
-then its tasks and its mail; messages travel through the coordinator, in the same steps as in one process.
+The coordinator holds nothing of a party but its description. A party's process is given that
+description alone, and then its tasks and its mail; messages travel through the coordinator, in the
+same steps as in one process.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ from fedpriv.parties.party import Memory, PartySpec
 class RayEngine(Engine):
     """Parties as actors.
 
-    address: of a cluster that this machine belongs to, "host:port" or "auto"; None: a private instance on this machine,
-    which ends with the session. timeout: seconds without an answer after which a party that is not computing is lost;
-    how long local training may take is not bounded. cpus_per_party, gpus_per_party: what Ray reserves for each party,
-    which may be fractions; 0 reserves nothing, so that there may be more parties than cores, and each sees all GPUs of
-    its machine. threads: that a party computes on; with one, results are those of one process on one thread to the bit.
+    address: of a cluster that this machine belongs to, "host:port" or "auto"; None: a private
+        instance on this machine, which ends with the session.
+    timeout: seconds without an answer after which a party that is not computing is lost; how long
+        local training may take is not bounded.
+    cpus_per_party, gpus_per_party: what Ray reserves for each party, which may be fractions; 0
+        reserves nothing, so that there may be more parties than cores, and each sees all GPUs of
+        its machine.
+    threads: that a party computes on; with one, results are those of one process on one thread to
+        the bit.
     """
 
     address: str | None = None
@@ -36,7 +41,12 @@ class RayEngine(Engine):
     threads: int = 1
 
     def __post_init__(self) -> None:
-        require(0 < self.timeout <= 1e6, "engine.timeout", self.timeout, "a positive number of seconds, at most 1e6")
+        require(
+            0 < self.timeout <= 1e6,
+            "engine.timeout",
+            self.timeout,
+            "a positive number of seconds, at most 1e6",
+        )
         for key in ("cpus_per_party", "gpus_per_party"):
             share = getattr(self, key)
             fits = 0 <= share < math.inf and (share <= 1 or share == math.floor(share))
@@ -45,13 +55,17 @@ class RayEngine(Engine):
 
     def check(self, device: str) -> None:
         if self.gpus_per_party and device not in ("cpu", "cuda", "cuda:0"):
-            allowed = "with engine.gpus_per_party each party sees its own GPUs only; allowed: cpu, cuda"
+            allowed = (
+                "with engine.gpus_per_party each party sees its own GPUs only; allowed: cpu, cuda"
+            )
             raise ConfigError("device", device, allowed)
         self._require_ray()
 
     def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
         self._require_ray()
-        os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")  # read on import; parties need nothing installed
+        os.environ.setdefault(
+            "RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0"
+        )  # read on import; parties need nothing installed
         from fedpriv.engines.ray_session import RaySession
 
         return RaySession(
@@ -65,7 +79,8 @@ class RayEngine(Engine):
         )
 
     def _require_ray(self) -> None:
-        """Raise ConfigError unless Ray is installed and something listens at the address; Ray would try for long."""
+        """Raise ConfigError unless Ray is installed and something listens at the address; Ray would
+        try for long."""
         if find_spec("ray") is None:
             raise ConfigError("engine", "ray", "Ray is not installed; pip install 'fedpriv[ray]'")
         if self.address in (None, "auto"):

@@ -22,13 +22,17 @@ OBJECT_STORE = 80 * 2**20
 """Bytes, hardly more than the least that Ray allows: nothing is put there."""
 
 LONGEST = 40
-"""Characters in the path of a private instance's folder: paths of sockets in it must stay below 108."""
+"""Characters in the path of a private instance's folder: paths of sockets in it must stay below
+108."""
 
-MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+MODE = "RAY_AUTH_MODE"
+TOKEN = "RAY_AUTH_TOKEN"
+TOKEN_PATH = "RAY_AUTH_TOKEN_PATH"
 
 
 class Connection:
-    """Open while `users` sessions need it. Where the process was connected before, that connection serves and stays."""
+    """Open while `users` sessions need it. Where the process was connected before, that connection
+    serves and stays."""
 
     def __init__(self) -> None:
         self.users = 0
@@ -37,10 +41,14 @@ class Connection:
         self.folder: str | None = None
 
     def enter(self, address: str | None) -> None:
-        """Connect to a cluster, or start a private instance (None). Raises ConfigError when there is no such cluster,
-        or the process is connected to another."""
+        """Connect to a cluster, or start a private instance (None). Raises ConfigError when there
+        is no such cluster, or the process is connected to another."""
         if self.users and address != self.address:
-            raise ConfigError("engine.address", address, f"this process already uses engine.address={self.address}")
+            raise ConfigError(
+                "engine.address",
+                address,
+                f"this process already uses engine.address={self.address}",
+            )
         if not self.users and not ray.is_initialized():
             self._start(address)
         self.address = address
@@ -60,7 +68,8 @@ class Connection:
             ray.shutdown(wait_for_processes=True)
             if self.folder is not None:
                 shutil.rmtree(self.folder, ignore_errors=True)
-            self.own, self.folder = False, None
+            self.own = False
+            self.folder = None
 
     def _start(self, address: str | None) -> None:
         handler = signal.getsignal(signal.SIGTERM)
@@ -76,11 +85,14 @@ class Connection:
             raise
         finally:
             if _in_main_thread() and handler not in (signal.SIG_DFL, None):
-                signal.signal(signal.SIGTERM, handler)  # Ray has put its own in the place of somebody else's
+                signal.signal(
+                    signal.SIGTERM, handler
+                )  # Ray has put its own in the place of somebody else's
 
     def _start_private(self) -> None:
-        """Ray's files are in a folder of this instance's own, the object store too, since /dev/shm may be small. Its
-        ports are open to who has the token, a new one; Ray reads it once in a process, so it stays set."""
+        """Ray's files are in a folder of this instance's own, the object store too, since /dev/shm
+        may be small. Its ports are open to who has the token, a new one; Ray reads it once in a
+        process, so it stays set."""
         if not any(os.environ.get(name) for name in (MODE, TOKEN, TOKEN_PATH)):
             os.environ[TOKEN] = secrets.token_hex(32)
         self.folder = _folder()
@@ -105,7 +117,8 @@ def _in_main_thread() -> bool:
 
 @contextmanager
 def _late_interrupts() -> Iterator[None]:
-    """Interrupts take effect in the end: Ray, interrupted while it starts or stops, leaves processes behind."""
+    """Interrupts take effect in the end: Ray, interrupted while it starts or stops, leaves
+    processes behind."""
     handler = signal.getsignal(signal.SIGINT)
     if handler is None or not _in_main_thread():
         yield
@@ -122,7 +135,9 @@ def _late_interrupts() -> Iterator[None]:
 
 def _folder() -> str:
     place = tempfile.gettempdir()
-    return tempfile.mkdtemp(prefix="ray-", dir=place if len(place) + len("/ray-12345678") <= LONGEST else "/tmp")
+    return tempfile.mkdtemp(
+        prefix="ray-", dir=place if len(place) + len("/ray-12345678") <= LONGEST else "/tmp"
+    )
 
 
 def _connect(address: str) -> None:
@@ -131,7 +146,9 @@ def _connect(address: str) -> None:
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         why = str(error.__cause__ or error).strip().split("\n")[0].split(". ")[0]
         advice = f"; a cluster with a token needs {MODE}=token and {TOKEN} or {TOKEN_PATH}"
-        raise ConfigError("engine.address", address, f"Ray cannot connect ({why}){advice}") from error
+        raise ConfigError(
+            "engine.address", address, f"Ray cannot connect ({why}){advice}"
+        ) from error
 
 
 def _init(address: str, **options: Any) -> None:

@@ -1,8 +1,8 @@
 """A party's process under Ray, and how anything gets in and out of it.
 
-Everything crosses as bytes in pieces so small that they travel inside Ray's calls. What is larger Ray keeps in its
-object store, which is memory that every process of a machine maps: each party could read there what the others were
-given and have said.
+Everything crosses as bytes in pieces so small that they travel inside Ray's calls. What is larger
+Ray keeps in its object store, which is memory that every process of a machine maps: each party
+could read there what the others were given and have said.
 """
 
 from __future__ import annotations
@@ -44,10 +44,12 @@ def batches(content: bytes) -> Iterator[tuple[bytes, ...]]:
 
 
 class PartyProcess:
-    """What runs there, for one party. A request is a verb (open, begin, wake, checkpoint) and bytes, a reply is bytes.
+    """What runs there, for one party. A request is a verb (open, begin, wake, checkpoint) and
+    bytes, a reply is bytes.
 
-    Descriptions and tasks are pickled, as they come from the coordinator's own code. Mail is a bundle of
-    `parties.messages`, and so is what a party says; whatever else comes back is one of them. Reading them runs no code.
+    Descriptions and tasks are pickled, as they come from the coordinator's own code. Mail is a
+    bundle of `parties.messages`, and so is what a party says; whatever else comes back is one of
+    them. Reading them runs no code.
     """
 
     def __init__(self) -> None:
@@ -69,7 +71,8 @@ class PartyProcess:
         self.request += pieces
 
     def serve(self, verb: str, *pieces: bytes) -> bytes:
-        """The last pieces of a request; returns the length of the reply, `HEAD` bytes, and the reply's first piece."""
+        """The last pieces of a request; returns the length of the reply, `HEAD` bytes, and the
+        reply's first piece."""
         self.take(verb, *pieces)
         request = b"".join(self.request)
         self.request.clear()
@@ -86,18 +89,25 @@ class PartyProcess:
 
     @ray.method(concurrency_group="watch")
     def patience(self) -> bool:
-        """Whether silence does not mean that the party is gone: it computes, or waits for more of a request."""
+        """Whether silence does not mean that the party is gone: it computes, or waits for more of a
+        request."""
         return not self.answering or self.participant is None or self.participant.computing
 
     def _reply(self, verb: str, request: bytes) -> bytes:
-        act = {"open": self._open, "begin": self._begin, "wake": self._wake, "checkpoint": self._checkpoint}[verb]
+        act = {
+            "open": self._open,
+            "begin": self._begin,
+            "wake": self._wake,
+            "checkpoint": self._checkpoint,
+        }[verb]
         try:
             return act(request)
         except Exception as error:
             return encode(("raised", failure_of(error)))
 
     def _open(self, request: bytes) -> bytes:
-        self.party, self.participant = None, None
+        self.party = None
+        self.participant = None
         spec, memory = pickle.loads(request)
         self.participant = spec.open(memory)
         return encode(("done", None))
@@ -112,7 +122,9 @@ class PartyProcess:
         """request: a bundle of mail, or nothing the first time."""
         assert self.party is not None
         said = answer(self.party, unbundled(request) if request else None)
-        return bundled(said.messages) if isinstance(said, Sent) else encode(("returned", said.learned))
+        return (
+            bundled(said.messages) if isinstance(said, Sent) else encode(("returned", said.learned))
+        )
 
     def _checkpoint(self, request: bytes) -> bytes:
         assert self.participant is not None

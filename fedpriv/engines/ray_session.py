@@ -22,8 +22,8 @@ from fedpriv.parties.messages import LIMIT, decode
 from fedpriv.parties.party import Mail, Memory, PartySpec
 
 STARTING = 600.0
-"""Seconds that starting the processes and making the parties may take: on a small machine they load their libraries
-one after the other."""
+"""Seconds that starting the processes and making the parties may take: on a small machine they load
+their libraries one after the other."""
 
 REPLIES: dict[str, dict[str, type]] = {
     "open": {"done": type(None)},
@@ -31,8 +31,8 @@ REPLIES: dict[str, dict[str, type]] = {
     "wake": {"returned": object},
     "checkpoint": {"done": dict},
 }
-"""The kinds of replies to each request, with what they hold; to any of them also what the party raises, and to wake a
-bundle of messages."""
+"""The kinds of replies to each request, with what they hold; to any of them also what the party
+raises, and to wake a bundle of messages."""
 
 ANSWERS: dict[str, Callable[[Any], Sent | Returned]] = {"sent": Sent, "returned": Returned}
 
@@ -99,7 +99,9 @@ class RaySession(Session):
             self.reasons.pop(name, None)
             self.actors[name] = self.actor_class.remote()
         place = (os.getcwd(), [os.path.abspath(entry) for entry in sys.path], self.threads)
-        self._replies({name: self.actors[name].prepare.remote(*place) for name in memories}, STARTING)
+        self._replies(
+            {name: self.actors[name].prepare.remote(*place) for name in memories}, STARTING
+        )
         requests = {name: pickled((self.specs[name], dict(memories[name]))) for name in memories}
         self._ask("open", requests, STARTING)
 
@@ -107,17 +109,24 @@ class RaySession(Session):
         self._ask("begin", {name: pickled(task) for name, task in tasks.items()}, self.timeout)
 
     def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
-        requests = {name: b"" if letters is None else bundled(letters) for name, letters in mail.items()}
+        requests = {
+            name: b"" if letters is None else bundled(letters) for name, letters in mail.items()
+        }
         said = self._ask("wake", requests, self.timeout)
-        return {name: ANSWERS[said[name][0]](said[name][1]) if name in said else None for name in sorted(mail)}
+        return {
+            name: ANSWERS[said[name][0]](said[name][1]) if name in said else None
+            for name in sorted(mail)
+        }
 
     def checkpoints(self, names: Iterable[str]) -> dict[str, Memory]:
         memories = self._ask("checkpoint", dict.fromkeys(names, b""), self.timeout)
         return {name: memory for name, (_, memory) in memories.items()}
 
-    def _ask(self, verb: str, requests: Mapping[str, bytes], timeout: float) -> dict[str, tuple[str, Any]]:
-        """Everybody's reply to its request; who is lost, before or meanwhile, is missing. Raises the first by name of
-        what parties raise."""
+    def _ask(
+        self, verb: str, requests: Mapping[str, bytes], timeout: float
+    ) -> dict[str, tuple[str, Any]]:
+        """Everybody's reply to its request; who is lost, before or meanwhile, is missing. Raises
+        the first by name of what parties raise."""
         pending = {}
         for name, request in requests.items():
             if name not in self.reasons:
@@ -140,10 +149,11 @@ class RaySession(Session):
         return replies
 
     def _replies(self, pending: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """The results of one call a party. Those of which nothing is heard for `timeout` seconds, though they are not
-        busy, are lost."""
+        """The results of one call a party. Those of which nothing is heard for `timeout` seconds,
+        though they are not busy, are lost."""
         results: dict[str, Any] = {}
-        calls, probes = {ref: name for name, ref in pending.items()}, dict[Any, str]()
+        calls = {ref: name for name, ref in pending.items()}
+        probes = dict[Any, str]()
         silence = dict.fromkeys(pending, 0.0)
         tick = min(1.0, timeout / 4)
         while calls:
@@ -169,21 +179,31 @@ class RaySession(Session):
         return results
 
     def _busy(self, probes: dict[Any, str]) -> set[str]:
-        """Who says that its silence means nothing; takes the probes that are answered out of `probes`."""
+        """Who says that its silence means nothing; takes the probes that are answered out of
+        `probes`."""
         ready, _ = ray.wait([*probes], num_returns=len(probes), timeout=0) if probes else ([], [])
         names = [(probes.pop(ref), ref) for ref in ready]
         return {name for name, ref in names if self._result(name, ref) == (True, True)}
 
     def _rest(self, name: str, start: bytes, timeout: float) -> bytes | None:
-        """A whole reply by its start; None if the party is lost over it. What it says of its length is held against
-        the limit, a message for each party, before anything is asked for, and every piece against that length."""
-        length, parts = int.from_bytes(start[:HEAD], "little"), [start[HEAD:]]
-        places, most = range(PIECE, length, PIECE), LIMIT * len(self.specs)
+        """A whole reply by its start; None if the party is lost over it. What it says of its length
+        is held against the limit, a message for each party, before anything is asked for, and every
+        piece against that length."""
+        length = int.from_bytes(start[:HEAD], "little")
+        parts = [start[HEAD:]]
+        places = range(PIECE, length, PIECE)
+        most = LIMIT * len(self.specs)
         if length > most or len(parts[0]) != min(PIECE, length):
-            self._lose(name, f"a reply that claims {length} bytes (at most {most}) and begins with {len(parts[0])}")
+            self._lose(
+                name,
+                f"a reply that claims {length} bytes (at most {most}) and begins with "
+                f"{len(parts[0])}",
+            )
             return None
         for first in range(0, len(places), AT_ONCE):
-            refs = [self.actors[name].give.remote(place) for place in places[first : first + AT_ONCE]]
+            refs = [
+                self.actors[name].give.remote(place) for place in places[first : first + AT_ONCE]
+            ]
             answered, pieces = self._result(name, refs, timeout)
             if not answered:
                 return None
@@ -215,7 +235,8 @@ class RaySession(Session):
 
 
 def _reply(verb: str, raw: bytes, parties: int) -> tuple[str, Any]:
-    """What a party has answered. Raises ValueError, of which MessageError is one, for what no `PartyProcess` does."""
+    """What a party has answered. Raises ValueError, of which MessageError is one, for what no
+    `PartyProcess` does."""
     if verb == "wake" and raw[:1] == MARK:
         return "sent", unbundled(raw, parties)
     reply = decode(raw)
@@ -233,7 +254,10 @@ def _require_resources(parties: int, cpus: float, gpus: float) -> None:
     present = resources()
     for key, kind, each in (("cpus", "CPU", cpus), ("gpus", "GPU", gpus)):
         if parties * each > present.get(kind, 0.0):
-            allowed = f"that is {parties * each:g} {kind}s for all parties, and Ray has {present.get(kind, 0.0):g}"
+            allowed = (
+                f"that is {parties * each:g} {kind}s for all parties, and Ray has "
+                f"{present.get(kind, 0.0):g}"
+            )
             raise ConfigError(f"engine.{key}_per_party", each, allowed)
 
 

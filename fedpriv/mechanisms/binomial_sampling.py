@@ -1,14 +1,16 @@
 """Samples from Bin(N, 1/4), the noise of the shuffle model.
 
-Seeded ones are numpy's. Where noise protects somebody, it is made of the operating system's bits: up to `FEW` trials
-are tossed one by one; beyond, a candidate is a discrete Gaussian around N / 4, a little wider than the binomial and
-sampled exactly (`discrete_sampling`), and is accepted in proportion to the two probabilities' ratio.
+Seeded ones are numpy's. Where noise protects somebody, it is made of the operating system's bits:
+up to `FEW` trials are tossed one by one; beyond, a candidate is a discrete Gaussian around N / 4, a
+little wider than the binomial and sampled exactly (`discrete_sampling`), and is accepted in
+proportion to the two probabilities' ratio.
 
-That ratio is computed in float64. Its logarithm is a sum of deviances m phi((k - m) / m), with the power series of
-phi(t) = (1 + t) ln(1 + t) - t (C. Loader, Fast and accurate computation of binomial probabilities, 2000), and of short
-terms, none above a few hundred: every probability is right up to a factor within exp(+-`ERROR`), by which a release of
-d coordinates costs 2 d `ERROR` in epsilon. It is not beyond 11 standard deviations, where 52 bits are too few to accept
-with small probabilities, and beyond `FARTHEST` candidates are dropped: that is 1e-26 of delta.
+That ratio is computed in float64. Its logarithm is a sum of deviances m phi((k - m) / m), with the
+power series of phi(t) = (1 + t) ln(1 + t) - t (C. Loader, Fast and accurate computation of binomial
+probabilities, 2000), and of short terms, none above a few hundred: every probability is right up to
+a factor within exp(+-`ERROR`), by which a release of d coordinates costs 2 d `ERROR` in epsilon. It
+is not beyond 11 standard deviations, where 52 bits are too few to accept with small probabilities,
+and beyond `FARTHEST` candidates are dropped: that is 1e-26 of delta.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 
 from fedpriv.accountants.shifted_binomial import VARIANCE, P
 from fedpriv.mechanisms.discrete_sampling import discrete_gaussian
-from fedpriv.streams import SystemGenerator
+from fedpriv.util.streams import SystemGenerator
 
 if TYPE_CHECKING:
     Generator = np.random.Generator | SystemGenerator
@@ -35,7 +37,8 @@ _BYTES_AT_ONCE = 2**22
 
 
 def binomial(trials: int, size: int, rng: Generator) -> np.ndarray:
-    """(size,) int64 independent samples of Bin(trials, 1/4). Raises ValueError beyond `MOST_TRIALS`."""
+    """(size,) int64 independent samples of Bin(trials, 1/4). Raises ValueError beyond
+    `MOST_TRIALS`."""
     if not 0 <= trials <= MOST_TRIALS:
         raise ValueError(f"{trials} trials: from 0 to 2^51")
     if not isinstance(rng, SystemGenerator):
@@ -49,23 +52,29 @@ def _tossed(trials: int, size: int, rng: SystemGenerator) -> np.ndarray:
     mask = np.full(width, 255, dtype=np.uint8)
     if trials % 8:
         mask[-1] = 2 ** (trials % 8) - 1
-    counts, step = np.zeros(size, dtype=np.int64), max(1, _BYTES_AT_ONCE // max(width, 1))
+    counts = np.zeros(size, dtype=np.int64)
+    step = max(1, _BYTES_AT_ONCE // max(width, 1))
     for start in range(0, size, step):
         part = counts[start : start + step]
         one, other = (np.frombuffer(rng.bytes(width * len(part)), dtype=np.uint8) for _ in range(2))
-        part += np.bitwise_count((one & other).reshape(len(part), width) & mask).sum(axis=1, dtype=np.int64)
+        part += np.bitwise_count((one & other).reshape(len(part), width) & mask).sum(
+            axis=1, dtype=np.int64
+        )
     return counts
 
 
 def _accepted(trials: int, size: int, rng: SystemGenerator) -> np.ndarray:
     deviation = math.sqrt(VARIANCE * trials)
-    # Wide enough for the binomial's longer upper tail, exp(w^3 / (12 sigma)) at w deviations, as far as `FARTHEST`.
+    # Wide enough for the binomial's longer upper tail, exp(w^3 / (12 sigma)) at w deviations, as
+    # far as `FARTHEST`.
     sigma = math.ceil(1.001 * deviation + 1.5)
-    middle, reach = round(P * trials), FARTHEST * deviation
+    middle = round(P * trials)
+    reach = FARTHEST * deviation
     # The ratio has one flat top: between points of this grid it is higher by less than 2^-20.
     grid = np.linspace(-reach, reach, 4097)
     most = float(_log_ratio(grid, trials, sigma).max()) + 2.0**-20
-    counts, missing = np.empty(size, dtype=np.int64), np.arange(size)
+    counts = np.empty(size, dtype=np.int64)
+    missing = np.arange(size)
     while len(missing):
         offset = discrete_gaussian(sigma, len(missing), rng)
         near = abs(offset) <= reach
@@ -80,11 +89,13 @@ def _accepted(trials: int, size: int, rng: SystemGenerator) -> np.ndarray:
 
 
 def _log_ratio(offset: np.ndarray, trials: int, sigma: int) -> np.ndarray:
-    """ln of P(Bin = round(N / 4) + offset) over the Gaussian's weight exp(-offset^2 / (2 sigma^2)), up to a constant.
+    """ln of P(Bin = round(N / 4) + offset) over the Gaussian's weight exp(-offset^2 / (2 sigma^2)),
+    up to a constant.
 
     Without the constant: Stirling's errors and square roots at their values for N / 4 are left out.
     """
-    ones, zeros = P * trials, (1 - P) * trials
+    ones = P * trials
+    zeros = (1 - P) * trials
     middle = round(ones)
     x = (middle - ones) + offset
     k = middle + offset

@@ -1,7 +1,7 @@
 """The noise that makes a composition of Gaussian releases cost exactly a given epsilon.
 
-The cost of Gaussian releases depends on the noise multiplier z through 1 / z alone, so what they cost at z = 1 tells
-the rest in closed form.
+The cost of Gaussian releases depends on the noise multiplier z through 1 / z alone, so what they
+cost at z = 1 tells the rest in closed form.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def zcdp_noise(rho: float, epsilon: float, delta: float) -> float:
-    """The noise multiplier at which a formula that gives `rho` at multiplier 1 gives `epsilon`, by the conversion
-    epsilon = rho + 2 sqrt(rho ln(1 / delta))."""
+    """The noise multiplier at which a formula that gives `rho` at multiplier 1 gives `epsilon`, by
+    the conversion epsilon = rho + 2 sqrt(rho ln(1 / delta))."""
     from fedpriv.accountants.zcdp import zcdp_rho
 
     return noise_for_rho(rho, zcdp_rho(epsilon, delta))
@@ -28,8 +28,9 @@ def noise_for_rho(rho: float, spent: float) -> float:
 
 
 def gaussian_noise(mean_gap: float, epsilon: float, delta: float) -> float:
-    """The noise multiplier at which releases that are `mean_gap` standard deviations apart at multiplier 1 are exactly
-    (epsilon, delta)-DP (Balle, Wang: Improving the Gaussian mechanism for differential privacy, ICML 2018, Thm 8)."""
+    """The noise multiplier at which releases that are `mean_gap` standard deviations apart at
+    multiplier 1 are exactly (epsilon, delta)-DP (Balle, Wang: Improving the Gaussian mechanism for
+    differential privacy, ICML 2018, Thm 8)."""
     from dp_accounting import get_sigma_gaussian
 
     # The root search stops within 1e-12 on either side; this much more noise is on the safe one.
@@ -37,23 +38,36 @@ def gaussian_noise(mean_gap: float, epsilon: float, delta: float) -> float:
 
 
 def composed_noise(
-    runs: Callable[[float], Iterable[Sequence[tuple[DpEvent, int]]]], adjacency: str, epsilon: float, delta: float
+    runs: Callable[[float], Iterable[Sequence[tuple[DpEvent, int]]]],
+    adjacency: str,
+    epsilon: float,
+    delta: float,
 ) -> float:
-    """The factor on all noise multipliers at which the costliest of several compositions costs `epsilon`.
+    """The factor on all noise multipliers at which the costliest of several compositions costs
+    `epsilon`.
 
-    runs: of the factor, the compositions; at factor 1, all releases of each together are at most one standard deviation
-    apart if none is sampled. Exact then; else within a thousandth, by Renyi divergences or privacy loss distributions.
+    runs: of the factor, the compositions; at factor 1, all releases of each together are at most
+    one standard deviation apart if none is sampled. Exact then; else within a thousandth, by Renyi
+    divergences or privacy loss distributions.
     """
     from dp_accounting import GaussianDpEvent
 
     from fedpriv.accountants.calibrate import smallest_noise
     from fedpriv.accountants.combined import RdpAndPld
 
-    whole, accountant = gaussian_noise(1.0, epsilon, delta), RdpAndPld(delta)
-    if all(isinstance(event, GaussianDpEvent) for composition in runs(whole) for event, _ in composition):
+    whole = gaussian_noise(1.0, epsilon, delta)
+    accountant = RdpAndPld(delta)
+    if all(
+        isinstance(event, GaussianDpEvent)
+        for composition in runs(whole)
+        for event, _ in composition
+    ):
         return whole
 
     def spent(factor: float) -> float:
-        return max(min(accountant.epsilons(composition, adjacency).values()) for composition in runs(factor))
+        return max(
+            min(accountant.epsilons(composition, adjacency).values())
+            for composition in runs(factor)
+        )
 
     return smallest_noise(spent, epsilon, near=whole)

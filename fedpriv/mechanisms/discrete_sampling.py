@@ -1,18 +1,21 @@
 """Exact samples from the discrete Gaussian over the integers: a table, random bits, and rejection.
 
-|Y| = a w + u with w = 2^m: the number a of a bin is drawn with probability proportional to exp(-(a w)^2 / (2 sigma^2)),
-the place u in it is m random bits, and the candidate is accepted with probability
+|Y| = a w + u with w = 2^m: the number a of a bin is drawn with probability proportional to exp(-(a
+w)^2 / (2 sigma^2)), the place u in it is m random bits, and the candidate is accepted with
+probability
 
     exp(-((a w + u)^2 - (a w)^2) / (2 sigma^2)),
 
-which is near 1, since a standard deviation spans `LEAST_BINS` bins or more (below, w = 1 and all are accepted). A sign
-is drawn as well, and a zero with a minus is rejected: zero has one sign. What is rejected is drawn anew in its place.
+which is near 1, since a standard deviation spans `LEAST_BINS` bins or more (below, w = 1 and all
+are accepted). A sign is drawn as well, and a zero with a minus is rejected: zero has one sign. What
+is rejected is drawn anew in its place.
 
-Both random choices compare a uniform number with a real one that is only known between bounds, and draw more of its
-bits as long as they leave the answer open (lazy bits, as in C. Karney, Sampling exactly from the normal distribution,
-ACM TOMS 2016). Tables answer most for 16 bits. For more there are integers for the bin; for the acceptance float64's
-exponential, given an error of `FLOAT_ERROR` where its own is below 2^-50, and integers where that is not enough. So no
-probability is ever rounded. C. Canonne, G. Kamath, T. Steinke, The discrete Gaussian for differential privacy (NeurIPS
+Both random choices compare a uniform number with a real one that is only known between bounds, and
+draw more of its bits as long as they leave the answer open (lazy bits, as in C. Karney, Sampling
+exactly from the normal distribution, ACM TOMS 2016). Tables answer most for 16 bits. For more there
+are integers for the bin; for the acceptance float64's exponential, given an error of `FLOAT_ERROR`
+where its own is below 2^-50, and integers where that is not enough. So no probability is ever
+rounded. C. Canonne, G. Kamath, T. Steinke, The discrete Gaussian for differential privacy (NeurIPS
 2020), have what such noise guarantees, and an exact sampler made of Bernoulli trials.
 """
 
@@ -25,14 +28,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from fedpriv.streams import SystemGenerator
+    from fedpriv.util.streams import SystemGenerator
 
     Generator = np.random.Generator | SystemGenerator
 
 MAX_SIGMA = 2**50
 LEAST_BINS = 64
 FARTHEST = 64
-"""A sample beyond so many standard deviations is an OverflowError; its probability is below exp(-2000)."""
+"""A sample beyond so many standard deviations is an OverflowError; its probability is below
+exp(-2000)."""
 
 PREFIX_BITS = 16
 TRIAL_BITS = 53
@@ -46,13 +50,16 @@ OPEN = 2**PREFIX_BITS - 1
 
 
 def discrete_gaussian(sigma: int, size: int, rng: Generator) -> np.ndarray:
-    """(size,) int64 independent samples, k with probability proportional to exp(-k^2 / (2 sigma^2)).
+    """(size,) int64 independent samples, k with probability proportional to exp(-k^2 / (2
+    sigma^2)).
 
-    sigma: from 1 to 2^50. Raises ValueError for another, and OverflowError beyond `FARTHEST` standard deviations.
+    sigma: from 1 to 2^50. Raises ValueError for another, and OverflowError beyond `FARTHEST`
+    standard deviations.
     """
     if not 1 <= sigma <= MAX_SIGMA or sigma != int(sigma):
         raise ValueError(f"sigma={sigma}: an integer from 1 to {MAX_SIGMA}")
-    bins, samples = bins_of(int(sigma)), np.empty(size, dtype=np.int64)
+    bins = bins_of(int(sigma))
+    samples = np.empty(size, dtype=np.int64)
     rejected = _fill(bins, samples, rng)
     while len(rejected):
         again = np.empty(len(rejected), dtype=np.int64)
@@ -63,8 +70,12 @@ def discrete_gaussian(sigma: int, size: int, rng: Generator) -> np.ndarray:
 
 
 def _fill(bins: Bins, samples: np.ndarray, rng: Generator) -> np.ndarray:
-    """Candidates for all of `samples`, block by block; returns the positions of those that are rejected."""
-    rejected = [start + bins.fill(samples[start : start + BLOCK], rng) for start in range(0, len(samples), BLOCK)]
+    """Candidates for all of `samples`, block by block; returns the positions of those that are
+    rejected."""
+    rejected = [
+        start + bins.fill(samples[start : start + BLOCK], rng)
+        for start in range(0, len(samples), BLOCK)
+    ]
     return np.concatenate(rejected) if rejected else np.empty(0, dtype=np.int64)
 
 
@@ -72,9 +83,11 @@ def _fill(bins: Bins, samples: np.ndarray, rng: Generator) -> np.ndarray:
 class Bins:
     """Everything about one sigma that does not depend on random numbers.
 
-    shift: m, bins are 2^m integers wide. low, high: for a = 1, 2, ..., low <= 2^62 P(bin >= a) <= high, int64, falling.
-    by_prefix: the bin for each value of the first 16 bits, or `OPEN`. accepted: below it the first 16 bits of an
-    acceptance are certain to accept, whatever the place in the bin; zero for `OPEN`.
+    shift: m, bins are 2^m integers wide.
+    low, high: for a = 1, 2, ..., low <= 2^62 P(bin >= a) <= high, int64, falling.
+    by_prefix: the bin for each value of the first 16 bits, or `OPEN`.
+    accepted: below it the first 16 bits of an acceptance are certain to accept, whatever the place
+        in the bin; zero for `OPEN`.
     """
 
     sigma: int
@@ -85,7 +98,8 @@ class Bins:
     accepted: np.ndarray
 
     def fill(self, samples: np.ndarray, rng: Generator) -> np.ndarray:
-        """Put a candidate into each of `samples`, (size,) int64. Returns the positions of those that are rejected."""
+        """Put a candidate into each of `samples`, (size,) int64. Returns the positions of those
+        that are rejected."""
         # A word holds a bin's first bits at its top, and the sign and the place at its bottom.
         size = len(samples)
         drawn = rng.bytes(10 * size)
@@ -111,23 +125,30 @@ class Bins:
         """(k,) bins for uniform numbers that begin with the bits of `prefix` (k,) int64."""
         more = WORD_BITS - PREFIX_BITS
         words = prefix << more | rng.integers(0, 2**more, size=len(prefix))
-        least, most = _reached(self.low, words), _reached(self.high, words)
+        least = _reached(self.low, words)
+        most = _reached(self.high, words)
         for index in np.flatnonzero(least != most):
             least[index] = self._refined(int(words[index]), rng)
         return least
 
     def _refined(self, word: int, rng: Generator) -> int:
-        """The bin for a uniform number that begins with the 62 bits of `word` and goes on as far as needed."""
-        bits, found = WORD_BITS, None
+        """The bin for a uniform number that begins with the 62 bits of `word` and goes on as far as
+        needed."""
+        bits = WORD_BITS
+        found = None
         while found is None:
-            word, bits = _longer(word, rng), bits + WORD_BITS
+            word = _longer(word, rng)
+            bits = bits + WORD_BITS
             found = bin_at(word, thresholds(self.sigma, self.shift, bits))
         if found << self.shift >= FARTHEST * self.sigma:
             raise OverflowError(f"a sample beyond {FARTHEST} standard deviations")
         return found
 
-    def _accepts(self, y: np.ndarray, found: np.ndarray, trial: np.ndarray, rng: Generator) -> np.ndarray:
-        """Whether the candidates y (k,) int64 in bins `found` are accepted, by numbers whose first bits are `trial`."""
+    def _accepts(
+        self, y: np.ndarray, found: np.ndarray, trial: np.ndarray, rng: Generator
+    ) -> np.ndarray:
+        """Whether the candidates y (k,) int64 in bins `found` are accepted, by numbers whose first
+        bits are `trial`."""
         more = TRIAL_BITS - PREFIX_BITS
         words = trial.astype(np.int64) << more | rng.integers(0, 2**more, size=len(trial))
         start = found.astype(np.int64) << self.shift
@@ -137,7 +158,9 @@ class Bins:
         accepted: np.ndarray = (distance < 0) | (place == 0)
         for index in np.flatnonzero((abs(distance) < FLOAT_ERROR) & (place > 0)):
             squares = int(y[index]) ** 2 - int(start[index]) ** 2
-            accepted[index] = below_exponential(int(words[index]), TRIAL_BITS, squares, 2 * self.sigma**2, rng)
+            accepted[index] = below_exponential(
+                int(words[index]), TRIAL_BITS, squares, 2 * self.sigma**2, rng
+            )
         return accepted
 
 
@@ -157,18 +180,27 @@ def bins_of(sigma: int) -> Bins:
     low, high = np.array(thresholds(sigma, shift, WORD_BITS), dtype=np.int64).T
     first = np.arange(2**PREFIX_BITS, dtype=np.int64) << (WORD_BITS - PREFIX_BITS)
     last = first | (1 << (WORD_BITS - PREFIX_BITS)) - 1
-    least, most = _reached(low, last), _reached(high, first)
+    least = _reached(low, last)
+    most = _reached(high, first)
     known = least == most
     by_prefix = np.where(known, most, OPEN).astype(np.uint16)
-    accepted = np.array([_certain(int(number), sigma, shift) for number in range(int(most[known].max()) + 1)])
+    accepted = np.array(
+        [_certain(int(number), sigma, shift) for number in range(int(most[known].max()) + 1)]
+    )
     return Bins(
-        sigma, shift, low, high, by_prefix, np.where(known, accepted[np.where(known, most, 0)], 0).astype(np.uint16)
+        sigma,
+        shift,
+        low,
+        high,
+        by_prefix,
+        np.where(known, accepted[np.where(known, most, 0)], 0).astype(np.uint16),
     )
 
 
 def _certain(number: int, sigma: int, shift: int) -> int:
-    """The first 16 bits below which an acceptance is certain in the bin of this number, in integers: everybody who has
-    the generator's seed must draw the same samples, whatever exponentials a machine computes."""
+    """The first 16 bits below which an acceptance is certain in the bin of this number, in
+    integers: everybody who has the generator's seed must draw the same samples, whatever
+    exponentials a machine computes."""
     if not shift:
         return (1 << PREFIX_BITS) - 1
     # The least likely place of a bin is its end.
@@ -178,7 +210,8 @@ def _certain(number: int, sigma: int, shift: int) -> int:
 
 
 def bin_at(word: int, bounds: tuple[tuple[int, int], ...]) -> int | None:
-    """The bin for every uniform number that begins with the word's bits; None if they do not all have the same."""
+    """The bin for every uniform number that begins with the word's bits; None if they do not all
+    have the same."""
     for number, (low, high) in enumerate(bounds):
         if word >= high:
             return number
@@ -189,21 +222,27 @@ def bin_at(word: int, bounds: tuple[tuple[int, int], ...]) -> int | None:
 
 @lru_cache(maxsize=8)
 def thresholds(sigma: int, shift: int, bits: int) -> tuple[tuple[int, int], ...]:
-    """Integers low <= 2^bits P(bin >= a) <= high for a = 1, 2, ... up to the first low that is zero.
+    """Integers low <= 2^bits P(bin >= a) <= high for a = 1, 2, ... up to the first low that is
+    zero.
 
-    A uniform number that begins with the `bits` bits of w lies below P(bin >= a) if w < low, and not if w >= high.
+    A uniform number that begins with the `bits` bits of w lies below P(bin >= a) if w < low, and
+    not if w >= high.
     """
-    # In units of 2^-digits the root is off by less than 2^4 digits, weight a by less than that times (a + 1)^2. So all
-    # together, with those that are left out, are off by less than that times the cube of their number, some 10^4 for a
-    # thousand bits: far below `error`.
+    # In units of 2^-digits the root is off by less than 2^4 digits, weight a by less than that
+    # times (a + 1)^2. So all together, with those that are left out, are off by less than that
+    # times the cube of their number, some 10^4 for a thousand bits: far below `error`.
     digits = bits + GUARD_BITS
     root = exponential(4**shift, 2 * sigma**2, digits)
-    weights, factor, square = [1 << digits], root, root * root >> digits
+    weights = [1 << digits]
+    factor = root
+    square = root * root >> digits
     while weights[-1]:  # exp(-x a^2) = exp(-x (a - 1)^2) * exp(-x (2 a - 1))
         weights.append(weights[-1] * factor >> digits)
         factor = factor * square >> digits
-    total, error = sum(weights), 1 << (GUARD_BITS // 2)
-    tail, bounds = total, list[tuple[int, int]]()
+    total = sum(weights)
+    error = 1 << (GUARD_BITS // 2)
+    tail = total
+    bounds = list[tuple[int, int]]()
     for weight in weights:
         tail -= weight
         low = (max(tail - error, 0) << bits) // (total + error)
@@ -213,8 +252,11 @@ def thresholds(sigma: int, shift: int, bits: int) -> tuple[tuple[int, int], ...]
     return tuple(bounds)
 
 
-def below_exponential(word: int, bits: int, numerator: int, denominator: int, rng: Generator) -> bool:
-    """Whether a uniform number that begins with the `bits` bits of `word` is below exp(-numerator / denominator).
+def below_exponential(
+    word: int, bits: int, numerator: int, denominator: int, rng: Generator
+) -> bool:
+    """Whether a uniform number that begins with the `bits` bits of `word` is below exp(-numerator /
+    denominator).
 
     The fraction is above 0 and below 2; further bits are drawn as needed.
     """
@@ -225,13 +267,16 @@ def below_exponential(word: int, bits: int, numerator: int, denominator: int, rn
             return True
         if word << GUARD_BITS >= middle + error:
             return False
-        word, bits = _longer(word, rng), bits + WORD_BITS
+        word = _longer(word, rng)
+        bits = bits + WORD_BITS
 
 
 def exponential(numerator: int, denominator: int, digits: int) -> int:
-    """2^digits exp(-numerator / denominator) for a fraction from 0 to 2, off by less than 8 a term of its series, of
-    which there are fewer than 2 * digits."""
-    total, term, terms = 0, 1 << digits, 0
+    """2^digits exp(-numerator / denominator) for a fraction from 0 to 2, off by less than 8 a term
+    of its series, of which there are fewer than 2 * digits."""
+    total = 0
+    term = 1 << digits
+    terms = 0
     while term:  # exp(-x) = 1 - x + x^2 / 2 - ...
         total += -term if terms % 2 else term
         terms += 1

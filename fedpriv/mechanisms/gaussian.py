@@ -1,6 +1,7 @@
 """The Gaussian mechanism on clipped vectors, its noise spread over the parties.
 
-Simulated noise is numpy's Gaussian. Noise that protects somebody is discrete and costs the same: see `grid_noise`.
+Simulated noise is numpy's Gaussian. Noise that protects somebody is discrete and costs the same:
+see `grid_noise`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.clipping import clipped_rows
 from fedpriv.mechanisms.discrete_sampling import discrete_gaussian
 from fedpriv.mechanisms.grid_noise import MOST_NOISE, noised, whole_steps
-from fedpriv.streams import SystemGenerator
+from fedpriv.util.streams import SystemGenerator
 
 if TYPE_CHECKING:
     import torch
@@ -27,15 +28,17 @@ if TYPE_CHECKING:
     from fedpriv.encoding.base import Encoding
 
 TAIL = 16.0
-"""Standard deviations that bound a share for choosing ranges; a Gaussian goes beyond with probability 1e-57, and then
-the range is found exceeded."""
+"""Standard deviations that bound a share for choosing ranges; a Gaussian goes beyond with
+probability 1e-57, and then the range is found exceeded."""
 MOST_STEPS = 2**49
-"""Grid steps that a share's deviation may span: within `TAIL` of them every number of steps is a float64."""
+"""Grid steps that a share's deviation may span: within `TAIL` of them every number of steps is a
+float64."""
 
 
 @dataclass(frozen=True)
 class Gaussian(Mechanism):
-    """Clip each contribution to L2 norm `clip`, add N(0, (noise_multiplier * clip * sensitivity)^2 I).
+    """Clip each contribution to L2 norm `clip`, add N(0, (noise_multiplier * clip * sensitivity)^2
+    I).
 
     clip: C in every paper here, over the whole vector (all tensors together).
     noise_multiplier: sigma, the standard deviation of the whole noise over C.
@@ -47,10 +50,15 @@ class Gaussian(Mechanism):
 
     def __post_init__(self) -> None:
         require(
-            0 < self.clip < math.inf, "algo.clip", self.clip, "a positive finite bound (mechanism=none to not clip)"
+            0 < self.clip < math.inf,
+            "algo.clip",
+            self.clip,
+            "a positive finite bound (mechanism=none to not clip)",
         )
         ok = 0 <= self.noise_multiplier < math.inf
-        require(ok, "algo.noise_multiplier", self.noise_multiplier, "zero or a positive finite number")
+        require(
+            ok, "algo.noise_multiplier", self.noise_multiplier, "zero or a positive finite number"
+        )
 
     def with_noise(self, noise_multiplier: float) -> Self:
         return replace(self, noise_multiplier=noise_multiplier)
@@ -68,7 +76,12 @@ class Gaussian(Mechanism):
         return FixedPoint(64, UNBOUNDED_RANGE if bound == math.inf else bound, n_summed)
 
     def check_encoding(
-        self, shares: int, encoding: Encoding | None, sensitivity: float = 1.0, *, least: int = LEAST_STEPS
+        self,
+        shares: int,
+        encoding: Encoding | None,
+        sensitivity: float = 1.0,
+        *,
+        least: int = LEAST_STEPS,
     ) -> None:
         if encoding is None or not self.noise_multiplier:
             return
@@ -79,7 +92,9 @@ class Gaussian(Mechanism):
             raise encoding.too_fine(steps)
 
     def assumptions(self, encoding: Encoding | None, *, real: bool) -> tuple[str, ...]:
-        return ("integer noise, exactly sampled" if real else "Gaussian noise drawn in floating point",)
+        return (
+            "integer noise, exactly sampled" if real else "Gaussian noise drawn in floating point",
+        )
 
     def noise_bound(self, shares: int, sensitivity: float = 1.0) -> float:
         return TAIL * self.share_deviation(shares, sensitivity)
@@ -96,7 +111,11 @@ class Gaussian(Mechanism):
         deviation = self.share_deviation(shares, sensitivity)
         if not isinstance(rng, SystemGenerator):
             return rng.standard_normal(size) * deviation
-        return self.whole_share(size, deviation, rng, encoding=encoding) if deviation else np.zeros(size)
+        return (
+            self.whole_share(size, deviation, rng, encoding=encoding)
+            if deviation
+            else np.zeros(size)
+        )
 
     def whole_share(
         self,
@@ -106,9 +125,12 @@ class Gaussian(Mechanism):
         *,
         encoding: Encoding | None,
     ) -> np.ndarray:
-        """A noise share (size,) float64 of whole grid steps, worth Gaussian noise of standard deviation `deviation`."""
+        """A noise share (size,) float64 of whole grid steps, worth Gaussian noise of standard
+        deviation `deviation`."""
         if encoding is None:
-            raise ValueError("integer noise needs the grid that messages lie on; without one there is `noised`")
+            raise ValueError(
+                "integer noise needs the grid that messages lie on; without one there is `noised`"
+            )
         steps = whole_steps(deviation / encoding.unit)
         return discrete_gaussian(steps, size, rng) * encoding.unit if steps else np.zeros(size)
 

@@ -1,9 +1,10 @@
 """The shuffle protocol's noise as its paper sets it.
 
-A. Lowy, A. Ghafelebashi, M. Razaviyayn, Private non-convex federated learning without a trusted server, Theorem D.2,
-after A. Cheu, M. Joseph, J. Mao, B. Peng, Shuffle private stochastic convex optimization. The paper states that there
-are such numbers; they are those of the cited work's vector sum, of which the constant 24e4 and the logarithm's argument
-are not confirmed here. The bound behind them is very loose: see the true epsilon by `shifted_binomial`.
+A. Lowy, A. Ghafelebashi, M. Razaviyayn, Private non-convex federated learning without a trusted
+server, Theorem D.2, after A. Cheu, M. Joseph, J. Mao, B. Peng, Shuffle private stochastic convex
+optimization. The paper states that there are such numbers; they are those of the cited work's
+vector sum, of which the constant 24e4 and the logarithm's argument are not confirmed here. The
+bound behind them is very loose: see the true epsilon by `shifted_binomial`.
 """
 
 from __future__ import annotations
@@ -27,11 +28,22 @@ def paper_levels(contributions: int, size: int) -> int:
 
 
 def paper_bits(contributions: int, size: int, *, levels: int, epsilon: float, delta: float) -> int:
-    """b, noise bits of each coordinate of each of n contributions: ceil(24e4 g^2 ln(4 (d^2 + 1) / delta)^2 /
-    (epsilon^2 n)). Raises ConfigError beyond epsilon 15 or delta 1/2, for which the theorem says nothing."""
+    """b, noise bits of each coordinate of each of n contributions: ceil(24e4 g^2 ln(4 (d^2 + 1) /
+    delta)^2 / (epsilon^2 n)). Raises ConfigError beyond epsilon 15 or delta 1/2, for which the
+    theorem says nothing."""
     known = 0 < epsilon <= MOST_EPSILON
-    require(known, "algo.epsilon", f"{epsilon:.4g} a release", "above 0 and at most 15 with calibration=paper")
-    require(0 < delta < 0.5, "accountant.delta", f"{delta:.4g} a release", "between 0 and 1/2 with calibration=paper")
+    require(
+        known,
+        "algo.epsilon",
+        f"{epsilon:.4g} a release",
+        "above 0 and at most 15 with calibration=paper",
+    )
+    require(
+        0 < delta < 0.5,
+        "accountant.delta",
+        f"{delta:.4g} a release",
+        "between 0 and 1/2 with calibration=paper",
+    )
     return math.ceil(FACTOR * (levels * _log(size, delta) / epsilon) ** 2 / contributions)
 
 
@@ -43,9 +55,12 @@ def _log(size: int, delta: float) -> float:
 class ShuffleBudget:
     """What is left of a budget (epsilon, `delta`) for one release.
 
-    kinds: of release, with equal parts. calls: releases of this kind, which share its part by advanced composition
-    (Theorem D.1 for small epsilons: sqrt(8 calls ln(2 / delta)) times that of one, with half of delta for itself).
-    chosen: M / N, the part of the silos that is chosen, from which privacy is amplified by 2 M / N (Ullman's lemma).
+    kinds: of release, with equal parts.
+    calls: releases of this kind, which share its part by advanced composition (Theorem D.1 for
+        small epsilons: sqrt(8 calls ln(2 / delta)) times that of one, with half of delta for
+        itself).
+    chosen: M / N, the part of the silos that is chosen, from which privacy is amplified by 2 M / N
+        (Ullman's lemma).
     """
 
     kinds: int
@@ -56,26 +71,38 @@ class ShuffleBudget:
     @property
     def call_epsilon(self) -> float:
         """Epsilon of a release over that of the whole run."""
-        composed = math.sqrt(8 * self.calls * math.log(2 * self.kinds / self.delta)) if self.calls > 1 else 1.0
+        composed = (
+            math.sqrt(8 * self.calls * math.log(2 * self.kinds / self.delta))
+            if self.calls > 1
+            else 1.0
+        )
         return 1 / (self.kinds * composed * 2 * self.chosen)
 
     @property
     def call_delta(self) -> float:
         """Delta of a release."""
-        return self.delta / (self.kinds * (2 * self.calls if self.calls > 1 else 1) * 2 * self.chosen)
+        return self.delta / (
+            self.kinds * (2 * self.calls if self.calls > 1 else 1) * 2 * self.chosen
+        )
 
     def noise(self, contributions: int, size: int, epsilon: float) -> tuple[int, int]:
-        """Levels, and noise bits a coordinate, of the sum of `contributions` vectors of `size` coordinates. Raises as
-        `paper_bits`, and where the bits are too many to count."""
-        levels, own = paper_levels(contributions, size), self.call_epsilon * epsilon
-        bits = contributions * paper_bits(contributions, size, levels=levels, epsilon=own, delta=self.call_delta)
-        allowed = f"certified, or a larger algo.epsilon: {bits:.2g} noise bits a coordinate are more than 2^51"
+        """Levels, and noise bits a coordinate, of the sum of `contributions` vectors of `size`
+        coordinates. Raises as `paper_bits`, and where the bits are too many to count."""
+        levels = paper_levels(contributions, size)
+        own = self.call_epsilon * epsilon
+        bits = contributions * paper_bits(
+            contributions, size, levels=levels, epsilon=own, delta=self.call_delta
+        )
+        allowed = (
+            f"certified, or a larger algo.epsilon: {bits:.2g} noise bits a coordinate are more "
+            "than 2^51"
+        )
         require(bits <= MOST_TRIALS, "algo.calibration", "paper", allowed)
         return levels, bits
 
     def epsilon(self, noise_multiplier: float, size: int) -> float | None:
-        """Of the whole run, what binomial noise of this standard deviation over the bound leads back to; None beyond
-        what the theorem covers."""
+        """Of the whole run, what binomial noise of this standard deviation over the bound leads
+        back to; None beyond what the theorem covers."""
         if not noise_multiplier or self.call_delta >= 0.5:
             return None
         own = 2 * _log(size, self.call_delta) * math.sqrt(FACTOR * VARIANCE) / noise_multiplier

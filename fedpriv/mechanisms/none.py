@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
     from fedpriv.encoding.base import Encoding
-    from fedpriv.streams import SystemGenerator
+    from fedpriv.util.streams import SystemGenerator
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,11 @@ class NoMechanism(Mechanism):
     """Contributions pass unchanged; nothing is private."""
 
     def with_noise(self, noise_multiplier: float) -> NoMechanism:
-        raise ConfigError("mechanism", "none", f"gaussian or another with noise, to set it to {noise_multiplier:g}")
+        raise ConfigError(
+            "mechanism",
+            "none",
+            f"gaussian or another with noise, to set it to {noise_multiplier:g}",
+        )
 
     def bound(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         exact = vectors.double()

@@ -17,14 +17,20 @@ if TYPE_CHECKING:
 class BoundedLinear(Linear):
     """Linear scores of the record, scaled down to L2 norm `input_norm` if it is longer.
 
-    The scaling looks at one record at a time, whatever the data are, so the smoothness of the loss and the size of its
-    gradients are public numbers: the usual setting of private empirical risk minimisation.
+    The scaling looks at one record at a time, whatever the data are, so the smoothness of the loss
+    and the size of its gradients are public numbers: the usual setting of private empirical risk
+    minimisation.
     """
 
     input_norm: float = 1.0
 
     def __post_init__(self) -> None:
-        require(0 < self.input_norm < math.inf, "model.input_norm", self.input_norm, "a positive finite bound")
+        require(
+            0 < self.input_norm < math.inf,
+            "model.input_norm",
+            self.input_norm,
+            "a positive finite bound",
+        )
 
     def build(self, shape: tuple[int, ...], outputs: int) -> nn.Sequential:
         from torch import nn

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CharGru(Model):
-    """An embedding, a gated recurrent unit (Cho et al., EMNLP 2014) and a linear layer on its last state, raw logits.
+    """An embedding, a gated recurrent unit (Cho et al., EMNLP 2014) and a linear layer on its last
+    state, raw logits.
 
     Records are as many characters as `shape` says, integers below the number of outputs.
 
-    `embedding=100, hidden=128` for 87 characters is the Shakespeare network of Jeon et al. (SecureD-FL, 2021), with
-    108243 parameters.
+    `embedding=100, hidden=128` for 87 characters is the Shakespeare network of Jeon et al.
+    (SecureD-FL, 2021), with 108243 parameters.
     """
 
     embedding: int
@@ -46,4 +47,6 @@ class CharGru(Model):
 
     def _require_text(self, shape: tuple[int, ...]) -> None:
         if len(shape) != 1:
-            raise ConfigError("model", "char_gru", f"texts, records of a single axis, not of shape {shape}")
+            raise ConfigError(
+                "model", "char_gru", f"texts, records of a single axis, not of shape {shape}"
+            )

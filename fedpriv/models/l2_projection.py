@@ -6,7 +6,9 @@ from torch import Tensor, nn
 
 
 class L2Projection(nn.Module):
-    """Rows (..., features) longer than `radius` are scaled down to it; the others pass unchanged."""
+    """Rows (..., features) longer than `radius` are scaled down to it; the others pass
+    unchanged.
+    """
 
     def __init__(self, radius: float) -> None:
         super().__init__()

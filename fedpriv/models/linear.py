@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Linear(Model):
-    """Scores x W^T + b of the flattened record. In Kato et al. (PVLDB 2024): heart disease 14 parameters, TCGA 40."""
+    """Scores x W^T + b of the flattened record. In Kato et al. (PVLDB 2024): heart disease 14
+    parameters, TCGA 40."""
 
     bias: bool = True
 

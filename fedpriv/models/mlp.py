@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mlp(Model):
-    """Hidden blocks of Linear, ReLU, then optionally GroupNorm with one group and Dropout, and a Linear to raw outputs.
+    """Hidden blocks of Linear, ReLU, then optionally GroupNorm with one group and Dropout, and a
+    Linear to raw outputs.
 
     hidden: widths of the hidden blocks.
-    norm: whether each block ends with GroupNorm. It normalises every record by itself; BatchNorm would leak one
-        user's records into another's update, and is not offered.
+    norm: whether each block ends with GroupNorm. It normalises every record by itself; BatchNorm
+        would leak one user's records into another's update, and is not offered.
     dropout: probability of dropping a unit, in every hidden block but the first.
 
-    `hidden=[30, 30, 30, 30, 30], norm=True, dropout=0.5` on 30 features is the creditcard network of Kato et al.,
-    Uldp-FL (PVLDB 2024), with 5012 parameters.
+    `hidden=[30, 30, 30, 30, 30], norm=True, dropout=0.5` on 30 features is the creditcard network
+    of Kato et al., Uldp-FL (PVLDB 2024), with 5012 parameters.
     """
 
     hidden: list[int]
@@ -34,7 +35,9 @@ class Mlp(Model):
     def __post_init__(self) -> None:
         positive = all(width >= 1 for width in self.hidden)
         require(positive, "model.hidden", self.hidden, "a list of positive widths")
-        require(0 <= self.dropout < 1, "model.dropout", self.dropout, "a probability from 0 to below 1")
+        require(
+            0 <= self.dropout < 1, "model.dropout", self.dropout, "a probability from 0 to below 1"
+        )
 
     def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
         from torch import nn

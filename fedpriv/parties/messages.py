@@ -1,12 +1,13 @@
-"""Messages as bytes, with a closed set of types: reading foreign bytes can run no code, and takes no more memory than
-`GROWTH` times their own length and `ALLOWANCE`.
+"""Messages as bytes, with a closed set of types: reading foreign bytes can run no code, and takes
+no more memory than `GROWTH` times their own length and `ALLOWANCE`.
 
-A message is None, a bool, an int of any size, a float, a str, bytes, a tuple, list or dict (keys: str or int) of
-messages, a numpy array or scalar of booleans or numbers, or a registered dataclass of messages. Equal bytes mean equal
-messages: each message has exactly one encoding, `decode` refuses all others, and types come back as they were (a tuple
-as a tuple, float32 as float32).
+A message is None, a bool, an int of any size, a float, a str, bytes, a tuple, list or dict (keys:
+str or int) of messages, a numpy array or scalar of booleans or numbers, or a registered dataclass
+of messages. Equal bytes mean equal messages: each message has exactly one encoding, `decode`
+refuses all others, and types come back as they were (a tuple as a tuple, float32 as float32).
 
-Layout: one letter for the type, then its content. Lengths and counts are 4 bytes, everything is little-endian.
+Layout: one letter for the type, then its content. Lengths and counts are 4 bytes, everything is
+little-endian.
 """
 
 from __future__ import annotations
@@ -27,19 +28,38 @@ DEPTH = 32
 """Deepest nesting of tuples, lists and dicts."""
 
 GROWTH, ALLOWANCE = 4, 2**19
-"""What is read may take `GROWTH` times its own bytes and `ALLOWANCE` bytes more. Vectors, keys and sealed shares take
-less; names and short arrays take a little more, and the allowance is for 10,000 silos' in one message."""
+"""What is read may take `GROWTH` times its own bytes and `ALLOWANCE` bytes more. Vectors, keys and
+sealed shares take less; names and short arrays take a little more, and the allowance is for 10,000
+silos' in one message."""
 
 DTYPES = tuple(
     np.dtype(code)
-    for code in ("?", "<i1", "<i2", "<i4", "<i8", "<u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "<c8", "<c16")
+    for code in (
+        "?",
+        "<i1",
+        "<i2",
+        "<i4",
+        "<i8",
+        "<u1",
+        "<u2",
+        "<u4",
+        "<u8",
+        "<f2",
+        "<f4",
+        "<f8",
+        "<c8",
+        "<c16",
+    )
 )
 NATIVE = tuple(dtype.newbyteorder("=") for dtype in DTYPES)
 """Shared by all arrays that are read; one of its own would double what a short array takes."""
 
-_COUNT, _FLOAT = struct.Struct("<I").pack, struct.Struct("<d").pack
+_COUNT = struct.Struct("<I").pack
+_FLOAT = struct.Struct("<d").pack
 
-_CODES = {own: code for code, dtype in enumerate(DTYPES) for own in (dtype, dtype.newbyteorder(">"))}
+_CODES = {
+    own: code for code, dtype in enumerate(DTYPES) for own in (dtype, dtype.newbyteorder(">"))
+}
 
 T = TypeVar("T")
 _REGISTERED: dict[str, type] = {}
@@ -52,7 +72,8 @@ class MessageError(ValueError):
 
 
 def register(cls: type[T]) -> type[T]:
-    """Class decorator: instances of this dataclass, told by its name and its fields' values, may be in a message."""
+    """Class decorator: instances of this dataclass, told by its name and its fields' values, may be
+    in a message."""
     if _REGISTERED.setdefault(cls.__name__, cls) is not cls:
         raise ValueError(f"two classes of messages are named {cls.__name__}")
     name = cls.__name__.encode()
@@ -92,7 +113,9 @@ def decode(data: bytes) -> Any:
 
 
 Pieces = list[bytes | np.ndarray]
-"""An encoding cut up; an array with the layout and byte order it is sent in stands for its bytes."""
+"""An encoding cut up; an array with the layout and byte order it is sent in stands for its
+bytes.
+"""
 
 
 def _pieces(message: Any) -> Pieces:
@@ -114,7 +137,9 @@ Writer = Callable[[Any, int, Pieces], None]
 
 def _writer(message: Any) -> Writer:
     """By the exact type, since types come back as they were."""
-    return _WRITERS.get(type(message)) or (_write_scalar if isinstance(message, np.generic) else _write_instance)
+    return _WRITERS.get(type(message)) or (
+        _write_scalar if isinstance(message, np.generic) else _write_instance
+    )
 
 
 def _write_none(message: None, depth: int, pieces: Pieces) -> None:
@@ -213,12 +238,14 @@ def _length(value: int) -> bytes:
 
 def _int_bytes(value: int) -> bytes:
     """Two's complement, as short as it can be."""
-    return value.to_bytes((value if value >= 0 else ~value).bit_length() // 8 + 1, "little", signed=True)
+    return value.to_bytes(
+        (value if value >= 0 else ~value).bit_length() // 8 + 1, "little", signed=True
+    )
 
 
 class _Reader:
-    """Takes a message off a buffer; everything that follows from a length is held against what is left of the buffer
-    and of the memory, before anything is allocated."""
+    """Takes a message off a buffer; everything that follows from a length is held against what is
+    left of the buffer and of the memory, before anything is allocated."""
 
     def __init__(self, data: bytes) -> None:
         self.data = memoryview(data)
@@ -239,8 +266,10 @@ class _Reader:
         return count
 
     def pay(self, size: int, passing: int = 0) -> None:
-        """Book the memory of an object, CPython's bytes; passing: what making it takes for a moment. Raises
-        MessageError when so much is not left."""
+        """Book the memory of an object, CPython's bytes;
+
+        passing: what making it takes for a moment. Raises MessageError when so much is not left.
+        """
         self.room -= size
         if self.room < passing:
             raise MessageError("a message that would take far more memory than its own bytes")
@@ -311,8 +340,11 @@ class _Reader:
             raise MessageError(f"{cls.__name__} refuses its values: {error}") from error
 
     def pairs(self, depth: int) -> dict[str | int, Any]:
-        count, pairs = self.count(), dict[str | int, Any]()
-        cells = 1 << (3 * count // 2).bit_length() if count else 0  # a table is at most two thirds full
+        count = self.count()
+        pairs = dict[str | int, Any]()
+        cells = (
+            1 << (3 * count // 2).bit_length() if count else 0
+        )  # a table is at most two thirds full
         self.pay(72 + 20 * max(cells, 8 * bool(count)), passing=10 * cells)
         for _ in range(count):
             key = self.message(depth + 1)

@@ -1,13 +1,15 @@
 """The gate that every message of an exchange goes through, on its way out and on its way in.
 
-Out: each message is stamped with the session (everything since the last set-up), the round, the query's place in it and
-the phase, and signed where the party has a key to sign with, else with a checksum. In: only what carries the stamp that
-is waited for, comes from somebody who may send it, and is signed by that party, is looked at; then it must be of the
-declared kind. A message with another stamp (a late, repeated or replayed one) counts as not sent; whatever else is
-wrong with a message ends the exchange, with the sender's name.
+Out: each message is stamped with the session (everything since the last set-up), the round, the
+query's place in it and the phase, and signed where the party has a key to sign with, else with a
+checksum. In: only what carries the stamp that is waited for, comes from somebody who may send it,
+and is signed by that party, is looked at; then it must be of the declared kind. A message with
+another stamp (a late, repeated or replayed one) counts as not sent; whatever else is wrong with a
+message ends the exchange, with the sender's name.
 
-A checksum tells what was damaged or misdirected by mistake. It proves nothing: whoever changes messages on their way on
-purpose makes a new one. Where nobody signs the protocol needs channels that are authentic, such as TLS.
+A checksum tells what was damaged or misdirected by mistake. It proves nothing: whoever changes
+messages on their way on purpose makes a new one. Where nobody signs the protocol needs channels
+that are authentic, such as TLS.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ Serial = tuple[int, int]
 @register
 @dataclass(frozen=True)
 class Stamped:
-    """A message with where it belongs. signature: of its sender, or a checksum where parties do not sign."""
+    """A message with where it belongs.
+
+    signature: of its sender, or a checksum where parties do not sign.
+    """
 
     session: bytes
     round: int
@@ -51,8 +56,9 @@ class Hear:
 
 @dataclass
 class Post:
-    """One party's gate in one exchange. signer: signs what it sends and checks what others have signed; the
-    same for both sides.
+    """One party's gate in one exchange.
+
+    signer: signs what it sends and checks what others have signed; the same for both sides.
 
     strays: by sender, how many messages of another session, round or phase were left aside.
     """
@@ -64,12 +70,14 @@ class Post:
     strays: dict[str, int] = field(default_factory=dict)
 
     def exchange(self, phase: str, mail: Mail, hear: Hear) -> Generator[Mail, Mail, Mail]:
-        """Send `mail` (contents by receiver) as messages of `phase`, and wait for what `hear` says. Returns contents by
-        sender, empty when nobody answers. Raises AggregationAbortedError for a message that is no honest party's."""
+        """Send `mail` (contents by receiver) as messages of `phase`, and wait for what `hear` says.
+        Returns contents by sender, empty when nobody answers. Raises AggregationAbortedError for a
+        message that is no honest party's."""
         return (yield from self.answered(self.stamped(phase, mail), hear))
 
     def answered(self, sent: Mail, hear: Hear) -> Generator[Mail, Mail, Mail]:
-        """The same with messages that are stamped already. Nothing but strays `PATIENCE` times is silence."""
+        """The same with messages that are stamped already. Nothing but strays `PATIENCE` times is
+        silence."""
         for _ in range(PATIENCE):
             arrived = yield sent
             heard = self.opened(arrived, hear)
@@ -79,7 +87,8 @@ class Post:
         return {}
 
     def opened(self, mail: Mail, hear: Hear) -> Mail:
-        """Contents by sender of what is waited for. Raises AggregationAbortedError for what no honest party sends."""
+        """Contents by sender of what is waited for. Raises AggregationAbortedError for what no
+        honest party sends."""
         opened = {sender: self._opened(sender, message, hear) for sender, message in mail.items()}
         return {sender: content for sender, content in opened.items() if content is not _STRAY}
 
@@ -102,7 +111,9 @@ class Post:
         """Whose message is missing, and how much of theirs was left aside, for a person to read."""
         left_aside = " ({} of another session, round or phase)"
         strays = {name: self.strays.get(name, 0) for name in names}
-        told = (name + (left_aside.format(count) if count else "") for name, count in strays.items())
+        told = (
+            name + (left_aside.format(count) if count else "") for name, count in strays.items()
+        )
         return f"no message from {', '.join(told)}"
 
     def stamped(self, phase: str, mail: Mail) -> Mail:
@@ -112,11 +123,15 @@ class Post:
         for receiver, content in mail.items():
             if id(content) not in digests:
                 digests[id(content)] = digest_of(content)
-            signature = self.signer.sign(self._statement(phase, self.name, receiver, digests[id(content)]))
+            signature = self.signer.sign(
+                self._statement(phase, self.name, receiver, digests[id(content)])
+            )
             stamped[receiver] = Stamped(self.session, *self.serial, phase, content, signature)
         return stamped
 
-    def _statement(self, phase: str, sender: str, receiver: str, content: bytes) -> tuple[str | bytes | int, ...]:
+    def _statement(
+        self, phase: str, sender: str, receiver: str, content: bytes
+    ) -> tuple[str | bytes | int, ...]:
         return ("message", self.session, *self.serial, phase, sender, receiver, content)
 
     def _opened(self, sender: str, message: Any, hear: Hear) -> Any:
@@ -124,7 +139,9 @@ class Post:
             if type(message) is not Stamped:
                 raise SchemaError(f"{type(message).__name__} without a stamp")
             stamp = message.session, message.round, message.place, message.phase
-            if sender not in hear.senders or not _same(stamp, (self.session, *self.serial, hear.phase)):
+            if sender not in hear.senders or not _same(
+                stamp, (self.session, *self.serial, hear.phase)
+            ):
                 self.strays[sender] = self.strays.get(sender, 0) + 1
                 return _STRAY
             statement = self._statement(hear.phase, sender, self.name, digest_of(message.content))
@@ -139,7 +156,9 @@ _STRAY = object()
 
 def _same(stamp: tuple[Any, ...], awaited: tuple[bytes | int | str, ...]) -> bool:
     """Types first: a foreign stamp may hold anything, such as an array."""
-    return all(type(one) is type(other) and one == other for one, other in zip(stamp, awaited, strict=True))
+    return all(
+        type(one) is type(other) and one == other for one, other in zip(stamp, awaited, strict=True)
+    )
 
 
 def claims(message: Any, phase: str) -> bool:
@@ -149,11 +168,14 @@ def claims(message: Any, phase: str) -> bool:
 
 @contextmanager
 def blaming(sender: str) -> Iterator[None]:
-    """Turn what is wrong with a party's message, found at the gate or later, into the exchange's end: a MisfitError."""
+    """Turn what is wrong with a party's message, found at the gate or later, into the exchange's
+    end: a MisfitError."""
     try:
         yield
     except (ValueError, MessageError) as error:
-        raise MisfitError(f"a message of {sender} is refused: {str(error) or type(error).__name__}") from error
+        raise MisfitError(
+            f"a message of {sender} is refused: {str(error) or type(error).__name__}"
+        ) from error
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """What a message may hold: types, shapes, ranges and keys, checked before anybody computes with it.
 
-A schema says what honest parties send in one phase of an exchange. Whatever passes is safe to compute with as far as
-types and sizes go; what it means (a key of low order, a share of nothing) is for the protocol to find out.
+A schema says what honest parties send in one phase of an exchange. Whatever passes is safe to
+compute with as far as types and sizes go; what it means (a key of low order, a share of nothing) is
+for the protocol to find out.
 """
 
 from __future__ import annotations
@@ -57,8 +58,12 @@ class Number(Schema):
 
 @dataclass(frozen=True)
 class Array(Schema):
-    """A numpy array. shape: None for a length that is not known before. low, high: of every element; NaN is neither.
-    finite: of floating-point ones."""
+    """A numpy array.
+
+    shape: None for a length that is not known before.
+    low, high: of every element; NaN is neither.
+    finite: of floating-point ones.
+    """
 
     dtype: type[np.generic]
     shape: tuple[int | None, ...]
@@ -85,7 +90,8 @@ class Array(Schema):
 
 @dataclass(frozen=True)
 class Names(Schema):
-    """A list or tuple (`kind`) of different names out of `within`: `size` of them, any number for None."""
+    """A list or tuple (`kind`) of different names out of `within`: `size` of them, any number for
+    None."""
 
     within: Collection[str]
     size: int | None = None
@@ -107,7 +113,8 @@ class Names(Schema):
 
 @dataclass(frozen=True)
 class Table(Schema):
-    """A dictionary with keys out of `keys` (all of them if `whole`), every value of the kind `value`."""
+    """A dictionary with keys out of `keys` (all of them if `whole`), every value of the kind
+    `value`."""
 
     keys: Collection[str]
     value: Schema

@@ -20,8 +20,9 @@ class Signer(Protocol):
 
 
 class Checksum:
-    """What stands in a signature's place where nobody has a key: SHA-256 of the statement. It finds what was damaged or
-    put in another's place by mistake; whoever changes a message on purpose can make a new one."""
+    """What stands in a signature's place where nobody has a key: SHA-256 of the statement. It finds
+    what was damaged or put in another's place by mistake; whoever changes a message on purpose can
+    make a new one."""
 
     def sign(self, statement: Statement) -> bytes:
         return digest_of(statement)

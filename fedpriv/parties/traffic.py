@@ -18,9 +18,11 @@ class Letter(NamedTuple):
 
 
 class Traffic:
-    """Messages and bytes by step and sender, counted when they are sent, whether or not they arrive.
+    """Messages and bytes by step and sender, counted when they are sent, whether or not they
+    arrive.
 
-    keep: keep the letters too, as `transcript`, in the order they were sent (within a step, by sender).
+    keep: keep the letters too, as `transcript`, in the order they were sent (within a step, by
+    sender).
     """
 
     def __init__(self, keep: bool = False) -> None:

@@ -3,7 +3,8 @@
     from fedpriv.testing import check_algorithm
     check_algorithm(MyMethod(clip=1.0, noise_multiplier=5.0))
 
-Everything goes the way of a command: a composed configuration, the checks across groups, a prepared run.
+Everything goes the way of a command: a composed configuration, the checks across groups, a prepared
+run.
 """
 
 from fedpriv.testing.algorithms import Checked, ConformanceError, check_algorithm

@@ -1,6 +1,7 @@
 """Changes of messages that need no knowledge of a protocol, for `faults.alter`.
 
-What no longer reads as a message arrives as the bytes that it has become, which no honest party sends either.
+What no longer reads as a message arrives as the bytes that it has become, which no honest party
+sends either.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ def flip_bit(rng: random.Random) -> Change:
 
 
 def another(rng: random.Random) -> Change:
-    """One bit of the encoding is another, such that it is still a message of the same type, which no decoder can tell
-    from any other; where `TRIED` bits have none, as those of an empty list, any bit."""
+    """One bit of the encoding is another, such that it is still a message of the same type, which
+    no decoder can tell from any other; where `TRIED` bits have none, as those of an empty list, any
+    bit."""
 
     def change(message: Any) -> Any:
         data = encode(message)
@@ -59,7 +61,8 @@ def truncate(rng: random.Random) -> Change:
 
 
 def retype(rng: random.Random) -> Change:
-    """One part of what is inside the stamp has another type, and as far as that goes the same value."""
+    """One part of what is inside the stamp has another type, and as far as that goes the same
+    value."""
 
     def change(message: Any) -> Any:
         if type(message) is Stamped:

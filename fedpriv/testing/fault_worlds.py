@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.config import Experiment
+from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.record_sgd import RecordSgd
 from fedpriv.testing.worlds import experiment
 
@@ -25,7 +25,11 @@ PRIVATE = (
 
 @dataclass(frozen=True)
 class World:
-    """An experiment of a query a round. words: of its command, beside `SMALL`. algo: takes the place of that one's."""
+    """An experiment of a query a round.
+
+    words: of its command, beside `SMALL`.
+    algo: takes the place of that one's.
+    """
 
     title: str
     words: tuple[str, ...]
@@ -36,8 +40,12 @@ class World:
 
 
 WORLDS = {
-    "secagg": World("secagg, 3 of 4 silos, weights from record counts", ("aggregation=secagg", *FOUR, *COUNTED)),
-    "secagg_state": World("secagg, 3 of 4 silos, which keep a state", ("aggregation=secagg", *FOUR, *STATEFUL)),
+    "secagg": World(
+        "secagg, 3 of 4 silos, weights from record counts", ("aggregation=secagg", *FOUR, *COUNTED)
+    ),
+    "secagg_state": World(
+        "secagg, 3 of 4 silos, which keep a state", ("aggregation=secagg", *FOUR, *STATEFUL)
+    ),
     "exact": World(
         "secagg_exact_noise, 3 or 4 of 4 silos, weights from record counts",
         ("aggregation=secagg_exact_noise", *FOUR, *COUNTED),

@@ -1,8 +1,9 @@
 """Any engine with a network that loses, delays, repeats, confuses or changes chosen messages.
 
-A fault says which letters it meets, by exchange, step, phase, sender and receiver (None: any), and what becomes of
-each. Every letter meets the first fault that fits. A late letter wakes its receiver like any other; when a newer one of
-the same sender arrives in the same step, the receiver gets only the newer.
+A fault says which letters it meets, by exchange, step, phase, sender and receiver (None: any), and
+what becomes of each. Every letter meets the first fault that fits. A late letter wakes its receiver
+like any other; when a newer one of the same sender arrives in the same step, the receiver gets only
+the newer.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ Address = tuple[str | None, str, str]
 
 @dataclass(frozen=True)
 class Around:
-    """What a network knows when it carries a letter: all letters of this step, and from earlier exchanges the last
-    message at each address."""
+    """What a network knows when it carries a letter: all letters of this step, and from earlier
+    exchanges the last message at each address."""
 
     now: list[Letter]
     before: Mapping[Address, Any]
@@ -36,7 +37,10 @@ Effect = Callable[[Letter, Around], list[tuple[int, Any]]]
 
 @dataclass(frozen=True)
 class Fault:
-    """What becomes of some letters. exchange: its number within the session, which like that of a step begins at 0."""
+    """What becomes of some letters.
+
+    exchange: its number within the session, which like that of a step begins at 0.
+    """
 
     effect: Effect
     step: int | None = None
@@ -47,7 +51,10 @@ class Fault:
 
     def fits(self, exchange: int, letter: Letter) -> bool:
         wanted = (self.exchange, self.step, self.sender, self.receiver, self.phase)
-        return all(want is None or want == has for want, has in zip(wanted, (exchange, *letter[:3], phase_of(letter))))
+        return all(
+            want is None or want == has
+            for want, has in zip(wanted, (exchange, *letter[:3], phase_of(letter)))
+        )
 
 
 def drop(**where: Any) -> Fault:
@@ -66,29 +73,40 @@ def duplicate(**where: Any) -> Fault:
 
 
 def alter(change: Callable[[Any], Any], **where: Any) -> Fault:
-    """The letter arrives as change(message); `fedpriv.testing.damage` has changes that know nothing of a protocol."""
+    """The letter arrives as change(message); `fedpriv.testing.damage` has changes that know nothing
+    of a protocol."""
     return Fault(lambda letter, around: [(0, change(letter.message))], **where)
 
 
 def forge(change: Callable[[Any], Any], **where: Any) -> Fault:
-    """The letter arrives with change(content), and with everything made anew that takes no key: its checksum, but no
-    signature. So does somebody who changes messages on purpose."""
+    """The letter arrives with change(content), and with everything made anew that takes no key: its
+    checksum, but no signature. So does somebody who changes messages on purpose."""
 
     def effect(letter: Letter, around: Around) -> list[tuple[int, Any]]:
         stamp = letter.message
         gate = Post(letter.sender, stamp.session, (stamp.round, stamp.place), CHECKSUM)
-        return [(0, gate.stamped(stamp.phase, {letter.receiver: change(stamp.content)})[letter.receiver])]
+        return [
+            (
+                0,
+                gate.stamped(stamp.phase, {letter.receiver: change(stamp.content)})[
+                    letter.receiver
+                ],
+            )
+        ]
 
     return Fault(effect, **where)
 
 
 def replay(old: Iterable[Letter] | None = None, **where: Any) -> Fault:
-    """Instead of the letter arrives an old one of the same phase, sender and receiver: the last of an earlier exchange
-    or, when they are given, of `old` ones. Where there was none it arrives as it is."""
+    """Instead of the letter arrives an old one of the same phase, sender and receiver: the last of
+    an earlier exchange or, when they are given, of `old` ones. Where there was none it arrives as
+    it is."""
     given = None if old is None else {address_of(letter): letter.message for letter in old}
 
     def effect(letter: Letter, around: Around) -> list[tuple[int, Any]]:
-        return [(0, (around.before if given is None else given).get(address_of(letter), letter.message))]
+        return [
+            (0, (around.before if given is None else given).get(address_of(letter), letter.message))
+        ]
 
     return Fault(effect, **where)
 
@@ -109,7 +127,14 @@ def _exchanged(side: str, one: str, other: str, where: Mapping[str, Any]) -> Fau
     def effect(letter: Letter, around: Around) -> list[tuple[int, Any]]:
         own = getattr(letter, side)
         wanted = letter._replace(**{side: partner.get(own, own)})[:3]
-        return [(0, next((match.message for match in around.now if match[:3] == wanted), letter.message))]
+        return [
+            (
+                0,
+                next(
+                    (match.message for match in around.now if match[:3] == wanted), letter.message
+                ),
+            )
+        ]
 
     return Fault(effect, **where)
 
@@ -142,7 +167,10 @@ class Faulty(Engine):
 
 @dataclass
 class FaultyNetworks:
-    """Makes the network of each exchange of one session. sent: all letters so far, by exchange."""
+    """Makes the network of each exchange of one session.
+
+    sent: all letters so far, by exchange.
+    """
 
     faults: tuple[Fault, ...]
     sent: list[list[Letter]] = field(default_factory=list)
@@ -155,7 +183,11 @@ class FaultyNetworks:
 
 class _FaultyNetwork(Network):
     def __init__(
-        self, exchange: int, faults: tuple[Fault, ...], sent: list[Letter], before: Mapping[Address, Any]
+        self,
+        exchange: int,
+        faults: tuple[Fault, ...],
+        sent: list[Letter],
+        before: Mapping[Address, Any],
     ) -> None:
         self.exchange = exchange
         self.faults = faults
@@ -167,12 +199,16 @@ class _FaultyNetwork(Network):
         self.sent += letters
         around = Around(letters, self.before)
         for letter in letters:
-            fault = next((fault for fault in self.faults if fault.fits(self.exchange, letter)), None)
+            fault = next(
+                (fault for fault in self.faults if fault.fits(self.exchange, letter)), None
+            )
             for lag, message in fault.effect(letter, around) if fault else [(0, letter.message)]:
                 self.late.append((step + lag, letter._replace(message=message)))
         due = [letter for when, letter in self.late if when <= step]
         self.late = [(when, letter) for when, letter in self.late if when > step]
-        return sorted(due, key=lambda letter: letter.step)  # of two from one sender, the newer comes last
+        return sorted(
+            due, key=lambda letter: letter.step
+        )  # of two from one sender, the newer comes last
 
     @property
     def pending(self) -> bool:

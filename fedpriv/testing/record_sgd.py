@@ -1,4 +1,5 @@
-"""A method whose contributions are records: the sum of all records' clipped gradients, once a round."""
+"""A method whose contributions are records: the sum of all records' clipped gradients, once a
+round."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ import numpy as np
 from fedpriv.accountants.events import REPLACE
 from fedpriv.algorithms.base import LocalUpdate, Silo
 from fedpriv.algorithms.record_unit import RecordAlgorithm
-from fedpriv.deployment import Deployment, Observer, View
-from fedpriv.query import Contributions, Query, Total
-from fedpriv.state import State
+from fedpriv.rounds.plan import ObservedRelease, Observer, Plan
+from fedpriv.rounds.query import Contributions, Query, Total
+from fedpriv.rounds.state import State
 
 BLOCK = 7
 
@@ -29,19 +30,21 @@ class RecordSgd(RecordAlgorithm):
     def label(self) -> str:
         return "RECORD-SGD"
 
-    def check(self, deployment: Deployment) -> None:
-        deployment.mechanism.check_encoding(deployment.n_summed, deployment.encoding)
+    def check(self, plan: Plan) -> None:
+        plan.mechanism.check_encoding(plan.n_summed, plan.encoding)
 
-    def queries(self, round: int, deployment: Deployment) -> tuple[Query, ...]:
-        channel = deployment.channel
-        moved = 2 + channel.mechanism.rounding(channel.encoding, deployment.federation.n_parameters)
+    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
+        channel = plan.channel
+        moved = 2 + channel.mechanism.rounding(channel.encoding, plan.federation.n_parameters)
 
-        def see(observer: Observer) -> View:
+        def see(observer: Observer) -> ObservedRelease:
             unknown = 1 if observer.sees_messages else channel.n_summed - observer.own_shares
-            return View(channel.mechanism.event(sensitivity=moved, shares=unknown / channel.n_summed), None)
+            return ObservedRelease(
+                channel.mechanism.event(sensitivity=moved, shares=unknown / channel.n_summed), None
+            )
 
-        events = deployment.views(see, unit="record", adjacency=REPLACE)
-        return (deployment.query(round, events=events),)
+        events = plan.observed_events(see, unit="record", adjacency=REPLACE)
+        return (plan.query(round, events=events),)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         return LocalUpdate(blocks=self._gradients(silo, down["params"]))
@@ -54,9 +57,10 @@ class RecordSgd(RecordAlgorithm):
         gradients = per_group_gradients(silo.model, silo.task, 1)
         theta = torch.from_numpy(params).float()
         for units in torch.split(torch.arange(len(silo.data.x)), BLOCK):
-            x, y = silo.data.x[units].unsqueeze(1), silo.data.y[units].unsqueeze(1)
+            x = silo.data.x[units].unsqueeze(1)
+            y = silo.data.y[units].unsqueeze(1)
             yield Contributions(units.numpy(), gradients(theta, x, y, {}))
 
-    def global_update(self, state: State, query: Query, total: Total, deployment: Deployment) -> State:
-        records = sum(deployment.federation.silo_records)
+    def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
+        records = sum(plan.federation.silo_records)
         return state.with_params(state.params - self.rate / records * total.vector)

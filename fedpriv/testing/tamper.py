@@ -1,13 +1,15 @@
-"""What becomes of an experiment when single messages are tampered with on their way: a table of outcomes.
+"""What becomes of an experiment when single messages are tampered with on their way: a table of
+outcomes.
 
     from fedpriv.testing import experiment
     from fedpriv.testing.tamper import tamper
     print(tamper(experiment("aggregation=secagg"), trials=5).markdown())
 
-Each trial is one life (`lives`) in which one letter of one phase is met by one fault. It was detected if one exchange
-ended without a sum and the reason names a party; harmless if every sum that was learned is the right one for the silos
-in it, with nothing else noticed; silent if a sum, or what a silo remembers, is wrong. A forged message that is silent
-is outside the trust text if nobody signs it: whoever forges it sits on a channel that is taken for authentic.
+Each trial is one life (`lives`) in which one letter of one phase is met by one fault. It was
+detected if one exchange ended without a sum and the reason names a party; harmless if every sum
+that was learned is the right one for the silos in it, with nothing else noticed; silent if a sum,
+or what a silo remembers, is wrong. A forged message that is silent is outside the trust text if
+nobody signs it: whoever forges it sits on a channel that is taken for authentic.
 """
 
 from __future__ import annotations
@@ -21,18 +23,33 @@ from typing import Any
 
 from rich.table import Table
 
-from fedpriv.config import Experiment
 from fedpriv.parties.post import Stamped
 from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Letter
+from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.damage import another, flip_bit, retype, truncate
-from fedpriv.testing.faults import Fault, alter, delay, drop, duplicate, forge, misdeliver, phase_of, replay, swap
+from fedpriv.testing.faults import (
+    Fault,
+    alter,
+    delay,
+    drop,
+    duplicate,
+    forge,
+    misdeliver,
+    phase_of,
+    replay,
+    swap,
+)
 from fedpriv.testing.lives import ROUNDS, Bench, Life
 
-DETECTED, UNNAMED, HARMLESS, OUTSIDE = "detected", "nobody named", "harmless", "outside"
+DETECTED = "detected"
+UNNAMED = "nobody named"
+HARMLESS = "harmless"
+OUTSIDE = "outside"
 SILENT, LASTING, CRASH = "silent", "lasting", "crash"
-"""Outcomes. nobody named: as detected, but the reason names nobody. outside: of the trust text. lasting: detected, and
-more than one exchange was lost. crash: an exception that is no declared abort."""
+"""Outcomes. nobody named: as detected, but the reason names nobody. outside: of the trust text.
+lasting: detected, and more than one exchange was lost. crash: an exception that is no declared
+abort."""
 BAD = (SILENT, LASTING, CRASH)
 
 SET_UP = 0
@@ -48,7 +65,8 @@ Row = tuple[int, str, str]
 
 @dataclass(frozen=True)
 class Target:
-    """The letter that a trial is about, the letters of its phase in an undisturbed life, and those of another one."""
+    """The letter that a trial is about, the letters of its phase in an undisturbed life, and those
+    of another one."""
 
     letter: Letter
     phase: tuple[Letter, ...]
@@ -61,10 +79,12 @@ def _swap(target: Target) -> Fault | None:
     """Between two senders, or where one party sends to many, between two receivers."""
     letter = target.letter
     rivals = [other.sender for other in target.phase if other.receiver == letter.receiver]
-    makes, side = swap, "sender"
+    makes = swap
+    side = "sender"
     if len(rivals) == 1:
         rivals = [other.receiver for other in target.phase if other.sender == letter.sender]
-        makes, side = misdeliver, "receiver"
+        makes = misdeliver
+        side = "receiver"
     own = getattr(letter, side)
     others = [name for name in rivals if name != own]
     where = {key: target.where[key] for key in ("exchange", "phase")}
@@ -88,7 +108,10 @@ KINDS: dict[str, Callable[[Target], Fault | None]] = {
 
 @dataclass
 class Outcomes:
-    """How many trials ended how, by phase and kind. examples: a reason or an error, by phase, kind and outcome."""
+    """How many trials ended how, by phase and kind.
+
+    examples: a reason or an error, by phase, kind and outcome.
+    """
 
     title: str
     cells: dict[tuple[Row, str], Counter[str]] = field(default_factory=dict)
@@ -113,7 +136,8 @@ class Outcomes:
         """For a page."""
         lines = [f"| {' | '.join(['message', *KINDS])} |", "| --- " * (1 + len(KINDS)) + "|"]
         lines += [
-            f"| {' | '.join([_row(row), *[self._cell(row, kind, '**{}**') for kind in KINDS]])} |" for row in self.rows
+            f"| {' | '.join([_row(row), *[self._cell(row, kind, '**{}**') for kind in KINDS]])} |"
+            for row in self.rows
         ]
         return "\n".join([f"### {self.title}", "", *lines, ""])
 
@@ -121,27 +145,54 @@ class Outcomes:
         counts = self.cells.get((row, kind))
         if not counts:
             return "-"
-        parts = [(outcome, f"{outcome} {count}" if len(counts) > 1 else outcome) for outcome, count in counts.items()]
-        return ", ".join(bad.format(part) if outcome in BAD else part for outcome, part in sorted(parts))
+        parts = [
+            (outcome, f"{outcome} {count}" if len(counts) > 1 else outcome)
+            for outcome, count in counts.items()
+        ]
+        return ", ".join(
+            bad.format(part) if outcome in BAD else part for outcome, part in sorted(parts)
+        )
 
 
 def tamper(
-    exp: Experiment, *, trials: int = 20, seed: int = 0, title: str = "", kinds: Iterable[str] = KINDS
+    exp: Experiment,
+    *,
+    trials: int = 20,
+    seed: int = 0,
+    title: str = "",
+    kinds: Iterable[str] = KINDS,
 ) -> Outcomes:
     """Tamper with every phase of the set-up and of a round's query, `trials` times in every way.
 
-    The experiment's rounds must have one query each. seed: of which letters are met, and how they are damaged.
+    The experiment's rounds must have one query each.
+
+    seed: of which letters are met, and how they are damaged.
     """
     outcomes = Outcomes(title or type(exp.aggregation).__name__)
     with Bench(exp) as bench:
-        undisturbed, other = bench.live(), bench.live()
+        undisturbed = bench.live()
+        other = bench.live()
         for round in (SET_UP, TAMPERED):
-            exchange = next((at for at, sent in enumerate(undisturbed.sent) if _is_of(round, sent)), None)
+            exchange = next(
+                (at for at, sent in enumerate(undisturbed.sent) if _is_of(round, sent)), None
+            )
             if exchange is None:  # parties without anything to agree on
                 continue
             for row in dict.fromkeys(_row_of(letter) for letter in undisturbed.sent[exchange]):
-                letters = tuple(letter for letter in undisturbed.sent[exchange] if _row_of(letter) == row)
-                _fill(outcomes, row, bench, exchange, letters, tuple(other.sent[exchange]), kinds, trials, seed)
+                letters = tuple(
+                    letter for letter in undisturbed.sent[exchange] if _row_of(letter) == row
+                )
+                _fill(
+                    outcomes,
+                    row,
+                    bench,
+                    exchange,
+                    letters,
+                    tuple(other.sent[exchange]),
+                    kinds,
+                    trials,
+                    seed,
+                )
     return outcomes
 
 
@@ -160,14 +211,21 @@ def _fill(
         for trial in range(trials):
             rng = random.Random(f"{seed} {row} {kind} {trial}")
             letter = rng.choice(letters)
-            where = {"exchange": exchange, "phase": row[1], "sender": letter.sender, "receiver": letter.receiver}
+            where = {
+                "exchange": exchange,
+                "phase": row[1],
+                "sender": letter.sender,
+                "receiver": letter.receiver,
+            }
             fault = KINDS[kind](Target(letter, letters, other, where, rng))
             if fault is None:
                 break
             life = bench.live([fault], AFTER_SET_UP if row[0] == SET_UP else ROUNDS)
             outcome = _outcome(bench, life, forged=kind == "forgery" and not _signed(letter))
             outcomes.cells.setdefault((row, kind), Counter())[outcome] += 1
-            outcomes.examples.setdefault((row, kind, outcome), repr(life.crash or "; ".join(life.aborts.values())))
+            outcomes.examples.setdefault(
+                (row, kind, outcome), repr(life.crash or "; ".join(life.aborts.values()))
+            )
 
 
 def _outcome(bench: Bench, life: Life, *, forged: bool) -> str:
@@ -179,8 +237,11 @@ def _outcome(bench: Bench, life: Life, *, forged: bool) -> str:
         return LASTING
     if not life.aborts:
         return HARMLESS
-    parties = (*bench.simulation.aggregation.helpers, *bench.simulation.silos)
-    named = all(any(re.search(rf"\b{name}\b", reason) for name in parties) for reason in life.aborts.values())
+    parties = (*bench.prepared.aggregation.helpers, *bench.prepared.silos)
+    named = all(
+        any(re.search(rf"\b{name}\b", reason) for name in parties)
+        for reason in life.aborts.values()
+    )
     return DETECTED if named else UNNAMED
 
 

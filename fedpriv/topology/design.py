@@ -1,8 +1,9 @@
 """The most partitions that are known here for a number of peers.
 
-Constructions first (`transversal`, `starters`), the better of them; where neither reaches the bound, an exact search
-for a starter within a fixed number of steps (`search`), and seeded randomised runs. The result depends on the numbers
-alone, so that every peer comes to the same groups.
+Constructions first (`transversal`, `starters`), the better of them; where neither reaches the
+bound, an exact search for a starter within a fixed number of steps (`search`), and seeded
+randomised runs. The result depends on the numbers alone, so that every peer comes to the same
+groups.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ SEED = 20
 
 @cache
 def designed(n: int, size: int) -> Partitions:
-    """Partitions of n peers into groups of `size`, checked; of `size` and `size` + 1 where n is not divisible, and none
-    where there are no such groups either."""
+    """Partitions of n peers into groups of `size`, checked; of `size` and `size` + 1 where n is not
+    divisible, and none where there are no such groups either."""
     sizes = group_sizes(n, size)
     if sizes is None:
         return ()
@@ -36,8 +37,8 @@ def designed(n: int, size: int) -> Partitions:
 
 @cache
 def _constructed(n: int, size: int) -> Partitions:
-    """The better of a starter from the table and lines, whose copies are partitioned in their turn; a single partition
-    there always is."""
+    """The better of a starter from the table and lines, whose copies are partitioned in their turn;
+    a single partition there always is."""
     one = (partition(range(start, start + size) for start in range(0, n, size)),)
     modulus = n // size
     lines = line_partitions(size, modulus)

@@ -1,8 +1,8 @@
 """The randomised construction of Jeon et al. (SecureD-FL, Algorithm 2), for any sizes of groups.
 
-Draw as many peers as a group has from those who are free; if no two of them have met, they are a group. As printed, a
-partition that cannot be finished blocks everything after it; with rollback, after `misses` draws in vain the unfinished
-partition is taken back and begun again.
+Draw as many peers as a group has from those who are free; if no two of them have met, they are a
+group. As printed, a partition that cannot be finished blocks everything after it; with rollback,
+after `misses` draws in vain the unfinished partition is taken back and begun again.
 """
 
 from __future__ import annotations
@@ -20,14 +20,24 @@ RUNS = 20
 
 
 def randomised(
-    sizes: Sequence[int], rng: random.Random, *, rollback: int | None = ROLLBACK, trials: int = TRIALS
+    sizes: Sequence[int],
+    rng: random.Random,
+    *,
+    rollback: int | None = ROLLBACK,
+    trials: int = TRIALS,
 ) -> Partitions:
-    """Partitions of sum(sizes) peers into groups of these sizes. rollback: draws in vain after which the unfinished
-    partition is taken back; None: never, as printed."""
-    everybody, most = list(range(sum(sizes))), most_partitions(sizes)
+    """Partitions of sum(sizes) peers into groups of these sizes.
+
+    rollback: draws in vain after which the unfinished partition is taken back; None: never, as
+        printed.
+    """
+    everybody = list(range(sum(sizes)))
+    most = most_partitions(sizes)
     met: set[tuple[int, int]] = set()
     found: list[Partition] = []
-    free, unfinished, misses = everybody, list[Group](), 0
+    free = everybody
+    unfinished = list[Group]()
+    misses = 0
     for _ in range(trials):
         group = tuple(sorted(rng.sample(free, sizes[len(unfinished)])))
         if met.isdisjoint(combinations(group, 2)):
@@ -39,13 +49,16 @@ def randomised(
             misses += 1
         if not free:
             found.append(partition(unfinished))
-            free, unfinished = everybody, []
+            free = everybody
+            unfinished = []
             if len(found) == most:
                 break
         elif rollback is not None and misses >= rollback:
             for group in unfinished:
                 met.difference_update(combinations(group, 2))
-            free, unfinished, misses = everybody, [], 0
+            free = everybody
+            unfinished = []
+            misses = 0
     return tuple(found)
 
 

@@ -1,5 +1,6 @@
-"""An exact search for a starter (see `starters`): backtracking over the blocks that may hold the point with the fewest
-choices left. It ends with a starter, or without one after a fixed number of steps."""
+"""An exact search for a starter (see `starters`): backtracking over the blocks that may hold the
+point with the fewest choices left. It ends with a starter, or without one after a fixed number of
+steps."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ SEED = 7
 
 
 def found_starter(n: int, size: int, *, steps: int = STEPS, runs: int = RUNS) -> Partitions:
-    """As many partitions as `most_partitions` allows, from a starter with size - 1 copies; none where none is found.
+    """As many partitions as `most_partitions` allows, from a starter with size - 1 copies; none
+    where none is found.
 
     steps: blocks that one of `runs` attempts tries.
     """
@@ -31,15 +33,20 @@ def found_starter(n: int, size: int, *, steps: int = STEPS, runs: int = RUNS) ->
     for run in range(runs):
         blocks = search.attempt(np.random.default_rng((SEED, run)), steps)
         if blocks is not None:
-            return tuple(partition(moved(block, by, modulus, moving) for block in blocks) for by in range(modulus))
+            return tuple(
+                partition(moved(block, by, modulus, moving) for block in blocks)
+                for by in range(modulus)
+            )
     return ()
 
 
 class _Search:
-    """orbit: for every pair of points which pairs it is moved onto, (n, n); -1 for one that comes back too early."""
+    """orbit: for every pair of points which pairs it is moved onto, (n, n); -1 for one that comes
+    back too early."""
 
     def __init__(self, n: int, size: int, modulus: int, moving: int) -> None:
-        self.n, self.size = n, size
+        self.n = n
+        self.size = size
         names: dict[tuple[int, ...], int] = {}
         self.orbit = np.full((n, n), -1)
         for pair in combinations(range(n), 2):
@@ -51,12 +58,19 @@ class _Search:
 
     def attempt(self, rng: np.random.Generator, steps: int) -> list[Group] | None:
         """A starter's blocks, or None when `steps` blocks have led to none."""
-        used, left = np.zeros(self.n_orbits + 1, dtype=bool), [steps]
+        used = np.zeros(self.n_orbits + 1, dtype=bool)
+        left = [steps]
         used[-1] = True  # the place of pairs that are never allowed
         return self._extended([], frozenset(range(self.n)), used, rng=rng, left=left)
 
     def _extended(
-        self, blocks: list[Group], free: frozenset[int], used: np.ndarray, *, rng: np.random.Generator, left: list[int]
+        self,
+        blocks: list[Group],
+        free: frozenset[int],
+        used: np.ndarray,
+        *,
+        rng: np.random.Generator,
+        left: list[int],
     ) -> list[Group] | None:
         if not free:
             return blocks

@@ -1,6 +1,8 @@
-"""What a tracker is. The run's folder stays the record; a tracker that fails is reported and ends no run.
+"""What a tracker is. The run's folder stays the record; a tracker that fails is reported and ends
+no run.
 
-Whatever reads a tracker reads metrics on the test records, as metrics.csv has them: they are no private release.
+Whatever reads a tracker reads metrics on the test records, as metrics.csv has them: they are no
+private release.
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from fedpriv.accountants.ledger import EpsilonRow, headline
-from fedpriv.dotted import flat
 from fedpriv.errors import FedprivError, require
-from fedpriv.logs import LOGGER
+from fedpriv.util.flatten import flat
+from fedpriv.util.logs import LOGGER
 
 
 class Log:
-    """One run's place with a tracker. name: what the same run finds its place by when it is resumed."""
+    """One run's place with a tracker.
+
+    name: what the same run finds its place by when it is resumed.
+    """
 
     name = ""
 
@@ -39,8 +44,11 @@ class Tracker:
         """Raises ConfigError when what it needs is not installed."""
 
     def open(self, folder: Path, config_yaml: str, *, known: str, after: int) -> Log:
-        """The place of the run in `folder`. known: the name of its `Log` if it had one before, else empty. after: the
-        last round that it has behind it; later ones are shown again."""
+        """The place of the run in `folder`.
+
+        known: the name of its `Log` if it had one before, else empty.
+        after: the last round that it has behind it; later ones are shown again.
+        """
         return Log()
 
 
@@ -63,20 +71,26 @@ class _Careful(Log):
         try:
             getattr(self._log, what)(*arguments)
         except Exception as error:
-            LOGGER.warning("the tracker has failed (%s: %s) and gets nothing more", type(error).__name__, error)
+            LOGGER.warning(
+                "the tracker has failed (%s: %s) and gets nothing more", type(error).__name__, error
+            )
             self._log = None
 
 
 @contextmanager
-def tracked(tracker: Tracker, folder: Path, config_yaml: str, *, known: str, after: int) -> Iterator[Log]:
-    """Context of a run's `Log`, which is told how the run has ended. Raises FedprivError when it cannot be opened;
-    later failures end nothing."""
+def tracked(
+    tracker: Tracker, folder: Path, config_yaml: str, *, known: str, after: int
+) -> Iterator[Log]:
+    """Context of a run's `Log`, which is told how the run has ended. Raises FedprivError when it
+    cannot be opened; later failures end nothing."""
     try:
         log = _Careful(tracker.open(folder, config_yaml, known=known, after=after))
     except FedprivError:
         raise
     except Exception as error:
-        raise FedprivError(f"tracker: {type(tracker).__name__} cannot be reached ({error})") from error
+        raise FedprivError(
+            f"tracker: {type(tracker).__name__} cannot be reached ({error})"
+        ) from error
     state = "failed"
     try:
         yield log
@@ -89,8 +103,15 @@ def tracked(tracker: Tracker, folder: Path, config_yaml: str, *, known: str, aft
 
 
 def require_installed(package: str) -> None:
-    """Raises ConfigError when the package of this tracker, which names the extra too, is not there."""
-    require(find_spec(package) is not None, "tracker", package, f"needs its package: pip install 'fedpriv[{package}]'")
+    """Raises ConfigError when the package of this tracker, which names the extra too, is not
+    there.
+    """
+    require(
+        find_spec(package) is not None,
+        "tracker",
+        package,
+        f"needs its package: pip install 'fedpriv[{package}]'",
+    )
 
 
 def settings(config_yaml: str) -> dict[str, Any]:
@@ -101,10 +122,17 @@ def settings(config_yaml: str) -> dict[str, Any]:
     return flat(tree)
 
 
-def numbers(metrics: Mapping[str, Any], rows: Sequence[EpsilonRow], observer: str) -> dict[str, float]:
-    """What a tracker shows of a round: its metrics, `epsilon` as in the table on the screen (against `observer`), and
-    every certificate and claim by observer, unit, adjacency and method."""
-    values = {name: float(value) for name, value in metrics.items() if name != "round" and value is not None}
+def numbers(
+    metrics: Mapping[str, Any], rows: Sequence[EpsilonRow], observer: str
+) -> dict[str, float]:
+    """What a tracker shows of a round: its metrics, `epsilon` as in the table on the screen
+    (against `observer`), and every certificate and claim by observer, unit, adjacency and
+    method."""
+    values = {
+        name: float(value)
+        for name, value in metrics.items()
+        if name != "round" and value is not None
+    }
     values["epsilon"] = headline(rows, observer)
     for row in rows:
         about = f"{row.observer}/{row.unit}/{row.adjacency}/{row.method}"

@@ -16,7 +16,10 @@ STATES = {"done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 
 @dataclass(frozen=True)
 class MlFlow(Tracker):
-    """A run of an experiment. uri: of the tracking store; None for what MLFLOW_TRACKING_URI or MLflow's default say."""
+    """A run of an experiment.
+
+    uri: of the tracking store; None for what MLFLOW_TRACKING_URI or MLflow's default say.
+    """
 
     experiment: str
     uri: str | None = None
@@ -39,12 +42,15 @@ class MlFlow(Tracker):
 
 class _Run(Log):
     def __init__(self, client: Any, run: str) -> None:
-        self._client, self.name = client, run
+        self._client = client
+        self.name = run
 
     def add(self, round: int, values: Mapping[str, float]) -> None:
         metric = import_module("mlflow.entities").Metric
         now = int(time.time() * 1000)
-        metrics = [metric(_allowed(name), value, now, round) for name, value in finite(values).items()]
+        metrics = [
+            metric(_allowed(name), value, now, round) for name, value in finite(values).items()
+        ]
         self._client.log_batch(self.name, metrics=metrics)
 
     def end(self, state: str) -> None:

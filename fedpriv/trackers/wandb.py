@@ -1,4 +1,5 @@
-"""Weights & Biases. Without a network or an account: `tracker.mode=offline`, and `wandb sync` later."""
+"""Weights & Biases. Without a network or an account: `tracker.mode=offline`, and `wandb sync`
+later."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ MODES = ("online", "offline")
 
 @dataclass(frozen=True)
 class Wandb(Tracker):
-    """A run of a project; sent to the service as it goes on, or kept below `wandb/` in the run's folder.
+    """A run of a project; sent to the service as it goes on, or kept below `wandb/` in the run's
+    folder.
 
     entity: user or team, None for the account's own.
     """
@@ -43,13 +45,16 @@ class Wandb(Tracker):
             resume="allow" if known else None,
             reinit="create_new",  # the runs of a sweep are open side by side
         )
-        run.define_metric("*", step_metric="round")  # rounds that come again after a resume are allowed to
+        run.define_metric(
+            "*", step_metric="round"
+        )  # rounds that come again after a resume are allowed to
         return _Run(run)
 
 
 class _Run(Log):
     def __init__(self, run: Any) -> None:
-        self._run, self.name = run, str(run.id)
+        self._run = run
+        self.name = str(run.id)
 
     def add(self, round: int, values: Mapping[str, float]) -> None:
         self._run.log({"round": round, **finite(values)})

@@ -1,4 +1,5 @@
-"""Sums of clipped gradients over batches of one silo's records, with dropout that is each record's own."""
+"""Sums of clipped gradients over batches of one silo's records, with dropout that is each record's
+own."""
 
 from __future__ import annotations
 
@@ -8,22 +9,24 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedpriv.tally import Tally
-from fedpriv.tasks import Task
-from fedpriv.together import Work
+from fedpriv.models.tasks import Task
 from fedpriv.training.clipped import clipped_gradients
+from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.training.record_dropout import RecordDropout
 from fedpriv.training.shared_state import refuse_shared_state
+from fedpriv.util.work import Work
 
 
 class BatchSums:
     """Sums of gradients that are clipped to `clip`, in the fastest way.
 
-    x, y: (n, group, ...), each group with one gradient, that of its mean loss. dropout_keys: gives (n,) uint64, from
-    which each group draws its dropout in every step: what it drops does not depend on which others are in the batch,
-    else adding one would change the gradients of the others. tally: counts gradients that are clipped or not finite.
+    x, y: (n, group, ...), each group with one gradient, that of its mean loss.
+    dropout_keys: gives (n,) uint64, from which each group draws its dropout in every step: what it
+        drops does not depend on which others are in the batch, else adding one would change the
+        gradients of the others. tally: counts gradients that are clipped or not finite.
 
-    Raises ConfigError for networks with BatchNorm or with random numbers of other layers than dropout.
+    Raises ConfigError for networks with BatchNorm or with random numbers of other layers than
+    dropout.
     """
 
     def __init__(
@@ -34,20 +37,26 @@ class BatchSums:
         x: Tensor,
         y: Tensor,
         dropout_keys: Callable[[], np.ndarray],
-        tally: Tally | None,
+        stats: ContributionStats | None,
     ) -> None:
         refuse_shared_state(model)
-        self.dropout, self.single, self.tally = RecordDropout.of(model, x), x.shape[1] == 1, tally
+        self.dropout = RecordDropout.of(model, x)
+        self.single = x.shape[1] == 1
+        self.stats = stats
         self.x, self.y = (x.squeeze(1), y.squeeze(1)) if self.single else (x, y)
         group, shape = (None, x.shape[2:]) if self.single else (x.shape[1], x.shape[2:])
-        self.gradients = clipped_gradients(self.dropout.model, task, clip, shape=tuple(shape), group=group)
+        self.gradients = clipped_gradients(
+            self.dropout.model, task, clip, shape=tuple(shape), group=group
+        )
         self.keys = dropout_keys() if self.dropout.layers else None
 
     def asked(self, theta: Tensor, batch: np.ndarray, step: int = 0) -> Work[Tensor]:
-        """As work: at parameters (d,), over the groups of these numbers (b,), in this step, the sum of their clipped
-        gradients, (d,) float64."""
+        """As work: at parameters (d,), over the groups of these numbers (b,), in this step, the sum
+        of their clipped gradients, (d,) float64."""
         index = torch.from_numpy(batch).to(theta.device)
         masks = {} if self.keys is None else self.dropout.masks(self.keys[batch], step)
         if self.single:
             masks = {name: mask.squeeze(1) for name, mask in masks.items()}
-        return self.gradients.asked(theta, self.x[index], self.y[index], masks=masks, tally=self.tally)
+        return self.gradients.asked(
+            theta, self.x[index], self.y[index], masks=masks, stats=self.stats
+        )

@@ -1,4 +1,5 @@
-"""Chains of layers with parameters from outside: one set, or those of the same network in every run of a sweep."""
+"""Chains of layers with parameters from outside: one set, or those of the same network in every run
+of a sweep."""
 
 from __future__ import annotations
 
@@ -16,7 +17,17 @@ from fedpriv.training.record_dropout import Masked
 from fedpriv.training.trainers.compile_layers import settings
 
 DRAWING = (nn.Dropout, nn.Dropout2d)
-BETWEEN = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.MaxPool2d, nn.AvgPool2d, nn.Flatten, nn.Identity, L2Projection, Masked)
+BETWEEN = (
+    nn.ReLU,
+    nn.Tanh,
+    nn.Sigmoid,
+    nn.MaxPool2d,
+    nn.AvgPool2d,
+    nn.Flatten,
+    nn.Identity,
+    L2Projection,
+    Masked,
+)
 """Layers without parameters that draw nothing and take each record by itself."""
 
 
@@ -24,8 +35,10 @@ BETWEEN = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.MaxPool2d, nn.AvgPool2d, nn.Flatten,
 class Chain:
     """The layers in the order of their calls, by their names in the network.
 
-    name: equal for networks that compute the same from equal parameters. numbers: that a forward pass, and a backward
-    one with sums of clipped gradients, keep for each record. draws: whether layers draw random numbers.
+    name: equal for networks that compute the same from equal parameters.
+    numbers: that a forward pass, and a backward one with sums of clipped gradients, keep for each
+        record.
+    draws: whether layers draw random numbers.
     """
 
     layers: tuple[tuple[str, nn.Module], ...]
@@ -35,7 +48,8 @@ class Chain:
 
     @staticmethod
     def of(model: nn.Module, shape: tuple[int, ...]) -> Chain | None:
-        """That of a network on records of `shape`, kept for the next call; None for one that is anything else."""
+        """That of a network on records of `shape`, kept for the next call; None for one that is
+        anything else."""
         if not any(model.children()):
             return None  # it would keep itself alive
         known = _chains.setdefault(model, {})
@@ -49,34 +63,47 @@ class Chain:
         parameters = [id(own) for _, layer in layers for own in layer.parameters()]
         if not parameters or parameters != [id(own) for own in model.parameters()]:
             return None  # a layer or a parameter is used twice
-        kept, h = 0, next(model.parameters()).new_zeros((1, *shape))
+        kept = 0
+        h = next(model.parameters()).new_zeros((1, *shape))
         with torch.no_grad(), in_mode(model, train=False):
             for _, layer in layers:
                 if not _understood(layer, h):
                     return None
-                read, h = h, layer(h)
+                read = h
+                h = layer(h)
                 kept += numbers(layer, read.shape, h.shape)
         draws = any(isinstance(layer, DRAWING) and layer.p > 0 for _, layer in layers)
         return Chain(layers, (shape, *(settings(layer) for _, layer in layers)), kept, draws)
 
     @property
     def stackable(self) -> bool:
-        """Whether several networks can go at once: all parameters are linear layers', and nothing is drawn."""
-        owners = all(type(layer) is nn.Linear for _, layer in self.layers if any(True for _ in layer.parameters()))
+        """Whether several networks can go at once: all parameters are linear layers', and nothing
+        is drawn."""
+        owners = all(
+            type(layer) is nn.Linear
+            for _, layer in self.layers
+            if any(True for _ in layer.parameters())
+        )
         return owners and not self.draws
 
-    def forward(self, thetas: Tensor, x: Tensor, masks: Mapping[str, Tensor]) -> tuple[list[Pass], Tensor]:
+    def forward(
+        self, thetas: Tensor, x: Tensor, masks: Mapping[str, Tensor]
+    ) -> tuple[list[Pass], Tensor]:
         """The pass of each layer with parameters, and the outputs (k, b, c).
 
-        thetas: (k, d). x: (k, b, ...); k is 1 unless the chain is stackable. masks: what `Masked` layers multiply
-        records with, (b, ...) by the names of buffers.
+        thetas: (k, d).
+        x: (k, b, ...); k is 1 unless the chain is stackable.
+        masks: what `Masked` layers multiply records with, (b, ...) by the names of buffers.
         """
         passes: list[Pass] = []
-        h, start = x.flatten(0, 1), 0
+        h = x.flatten(0, 1)
+        start = 0
         for name, layer in self.layers:
             if isinstance(layer, Masked):
                 h = h * masks[f"{name}.mask"]
-            elif type(layer) not in PASSES or not (sizes := [own.numel() for own in layer.parameters()]):
+            elif type(layer) not in PASSES or not (
+                sizes := [own.numel() for own in layer.parameters()]
+            ):
                 h = layer(h)
             else:
                 parameters = torch.split(thetas[:, start : start + sum(sizes)], sizes, 1)
@@ -84,7 +111,8 @@ class Chain:
                 if not own.written.requires_grad:
                     own.written.requires_grad_(torch.is_grad_enabled())
                 passes.append(own)
-                h, start = own.rows, start + sum(sizes)
+                h = own.rows
+                start = start + sum(sizes)
         return passes, h.view(*x.shape[:2], -1)
 
 
@@ -95,19 +123,26 @@ def _leaves(module: nn.Module, name: str) -> list[tuple[str, nn.Module]]:
     """The leaves of nested nn.Sequential in the order of their calls."""
     if type(module) is not nn.Sequential:
         return [(name, module)]
-    inside = ((f"{name}.{child}" if name else child, own) for child, own in module._modules.items())  # repeats too
+    inside = (
+        (f"{name}.{child}" if name else child, own) for child, own in module._modules.items()
+    )  # repeats too
     return [leaf for child, own in inside for leaf in _leaves(own, child)]
 
 
 def _understood(layer: nn.Module, h: Tensor) -> bool:
-    """Whether a layer that reads h (1, ...) keeps records apart, leaves what it reads as it is, and is known."""
+    """Whether a layer that reads h (1, ...) keeps records apart, leaves what it reads as it is, and
+    is known."""
     if getattr(layer, "inplace", False):
         return False
     match layer:
         case nn.Linear():
             return type(layer) is nn.Linear and h.dim() == 2
         case nn.Conv2d():
-            plain = layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+            plain = (
+                layer.groups == 1
+                and layer.padding_mode == "zeros"
+                and not isinstance(layer.padding, str)
+            )
             return type(layer) is nn.Conv2d and plain and h.dim() == 4
         case nn.Flatten():
             return layer.start_dim == 1

@@ -1,4 +1,5 @@
-"""Local training, described before it is run: which users, from which parameters, by which recipe. Needs no torch.
+"""Local training, described before it is run: which users, from which parameters, by which recipe.
+Needs no torch.
 
 Whoever runs a description decides where and together with whom; the result is the same.
 """
@@ -18,15 +19,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-TRAINERS = "auto", "compiled", "stacked", "sequential"
+TRAINERS = "auto", "compiled", "batched", "sequential"
 
 
 @dataclass(frozen=True)
 class Execution:
     """How local training is computed, which changes nothing but rounding.
 
-    trainer: auto chooses by sizes; the others are for comparisons. workers: threads over users in compiled training,
-    whose results are the same bits for any number.
+    trainer: auto chooses by sizes; the others are for comparisons.
+    workers: threads over users in compiled training, whose results are the same bits for any
+        number.
     """
 
     trainer: str = "auto"
@@ -39,8 +41,8 @@ class Execution:
 
 @dataclass(frozen=True)
 class Recipe:
-    """`epochs` passes over a user's records in fresh random orders, in batches of `batch_size` (None: all of a user's
-    records in one batch), steps of rate `lr` by `optimizer`.
+    """`epochs` passes over a user's records in fresh random orders, in batches of `batch_size`
+    (None: all of a user's records in one batch), steps of rate `lr` by `optimizer`.
 
     proximal: mu, which adds mu (w - start) to every gradient (FedProx: Li et al., MLSys 2020).
     """
@@ -56,10 +58,13 @@ class Recipe:
 class Training:
     """One silo's local training for one query.
 
-    start: parameters (d,) float64 that everybody starts from. users: positions in `SiloData.users`; None: all.
-    pooled: the silo's records train as if one user owned them. correction: (d,) float64 added to every gradient
-    (SCAFFOLD's c - c_i). memory: what the optimiser begins with, by the name of its slot, (d,) or (1,) each, as an
-    earlier `Block` gave it back; empty: it begins afresh, and what it ends with is given back; None: it forgets.
+    start: parameters (d,) float64 that everybody starts from.
+    users: positions in `SiloData.users`; None: all.
+    pooled: the silo's records train as if one user owned them.
+    correction: (d,) float64 added to every gradient (SCAFFOLD's c - c_i).
+    memory: what the optimiser begins with, by the name of its slot, (d,) or (1,) each, as an
+        earlier `Block` gave it back; empty: it begins afresh, and what it ends with is given back;
+        None: it forgets.
     """
 
     recipe: Recipe
@@ -74,9 +79,11 @@ class Training:
 class Block:
     """The result of some users.
 
-    positions: (k,) indices into `SiloData.users` (of the pooled data, if they are). deltas: (k, d) float32, final minus
-    starting parameters; not finite where a user's training diverged. memory: what the optimiser ended with, (k, d) or
-    (k, 1) a slot, if `Training.memory` asks for it.
+    positions: (k,) indices into `SiloData.users` (of the pooled data, if they are).
+    deltas: (k, d) float32, final minus starting parameters; not finite where a user's training
+        diverged.
+    memory: what the optimiser ended with, (k, d) or (k, 1) a slot, if `Training.memory` asks for
+        it.
     """
 
     positions: np.ndarray

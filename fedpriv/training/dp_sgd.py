@@ -1,11 +1,14 @@
-"""Record-level DP-SGD in one silo: gradients are clipped and summed, noise comes from the run's own streams.
+"""Record-level DP-SGD in one silo: gradients are clipped and summed, noise comes from the run's own
+streams.
 
-Abadi et al., Deep learning with differential privacy, CCS 2016, Algorithm 1, with true Poisson sampling: every batch
-is an independent coin per record, and an empty one takes its pure-noise step like any other. Symbols: L / N -> q ->
-sampling_rate, L -> expected_batch, C -> clip, sigma -> noise_multiplier, eta_t -> lr, T -> steps.
+Abadi et al., Deep learning with differential privacy, CCS 2016, Algorithm 1, with true Poisson
+sampling: every batch is an independent coin per record, and an empty one takes its pure-noise step
+like any other. Symbols: L / N -> q -> sampling_rate, L -> expected_batch, C -> clip, sigma ->
+noise_multiplier, eta_t -> lr, T -> steps.
 
-Privacy: unit record (or group of records, see `dp_sgd`), adjacency add/remove, `steps` Poisson-sampled Gaussian
-mechanisms. The numbers in `DpSgd` must not depend on the records beyond what is declared public.
+Privacy: unit record (or group of records, see `dp_sgd`), adjacency add/remove, `steps`
+Poisson-sampled Gaussian mechanisms. The numbers in `DpSgd` must not depend on the records beyond
+what is declared public.
 """
 
 from __future__ import annotations
@@ -18,21 +21,23 @@ import torch
 from torch import Tensor, nn
 
 from fedpriv.mechanisms.grid_noise import noised
-from fedpriv.streams import SystemGenerator
-from fedpriv.tally import Tally
-from fedpriv.tasks import Task
-from fedpriv.together import done
+from fedpriv.models.tasks import Task
 from fedpriv.training.batch_sums import BatchSums
+from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.util.streams import SystemGenerator
+from fedpriv.util.work import run_work
 
 Generator = np.random.Generator | SystemGenerator
 
 
 @dataclass(frozen=True)
 class DpSgd:
-    """`steps` steps: each record (group of records) enters with probability `sampling_rate`, its gradient is clipped to
-    L2 norm `clip`, N(0, (noise_multiplier * clip)^2 I) is added to the sum, which is divided by `expected_batch`.
+    """`steps` steps: each record (group of records) enters with probability `sampling_rate`, its
+    gradient is clipped to L2 norm `clip`, N(0, (noise_multiplier * clip)^2 I) is added to the sum,
+    which is divided by `expected_batch`.
 
-    expected_batch: a public constant, (number of groups) * sampling_rate; never the realised size of a batch.
+    expected_batch: a public constant, (number of groups) * sampling_rate; never the realised size
+    of a batch.
     """
 
     steps: int
@@ -55,37 +60,44 @@ def dp_sgd(
     noise_rng: Generator,
     dropout_keys: np.ndarray,
     group: int = 1,
-    tally: Tally | None = None,
+    stats: ContributionStats | None = None,
 ) -> Tensor:
-    """Final minus starting parameters (d,) float64 after training from `theta` (d,) on one silo's records.
+    """Final minus starting parameters (d,) float64 after training from `theta` (d,) on one silo's
+    records.
 
-    x: (n, ...), y: (n, ...), on the device of `theta`. Gradients are computed in the data type of `theta`, mostly
-    float32; clips, sums, noise and steps are float64. The result is a deterministic function of the arguments, the
-    coins and the state of the generator; torch's global generators and `model` are left as they were.
+    x: (n, ...), y: (n, ...), on the device of `theta`. Gradients are computed in the data type of
+    `theta`, mostly float32; clips, sums, noise and steps are float64. The result is a deterministic
+    function of the arguments, the coins and the state of the generator; torch's global generators
+    and `model` are left as they were.
 
-    coins: of a step's number, a uniform number from [0, 1) for each group, (n / group,). dropout_keys: (n / group,)
-    uint64, from which each group draws its dropout in every step. What a group gets of either must not depend on which
-    others are there: else removing one would change the others' gradients, and the sensitivity would not be `clip`.
+    coins: of a step's number, a uniform number from [0, 1) for each group, (n / group,).
+    dropout_keys: (n / group,) uint64, from which each group draws its dropout in every step. What a
+        group gets of either must not depend on which others are there: else removing one would
+        change the others' gradients, and the sensitivity would not be `clip`.
 
-    group: for losses that compare records (Cox): every `group` consecutive rows are one draw of the sampler, with one
-    gradient, that of the mean loss of these rows, clipped as one. The unit of privacy is then the group. A record is in
-    one group only, so it has the same guarantee, provided that who is grouped with whom does not depend on whether
-    others are there; k records of one user, if they fill whole groups, are k / group units.
+    group: for losses that compare records (Cox): every `group` consecutive rows are one draw of the
+    sampler, with one gradient, that of the mean loss of these rows, clipped as one. The unit of
+    privacy is then the group. A record is in one group only, so it has the same guarantee, provided
+    that who is grouped with whom does not depend on whether others are there; k records of one
+    user, if they fill whole groups, are k / group units.
 
-    A gradient with NaN or infinity counts as zero: that depends on its record and the public model alone, so the
-    sensitivity stays `clip`. tally: counts them, all sampled gradients (`units`) and the clipped ones; not private.
+    A gradient with NaN or infinity counts as zero: that depends on its record and the public model
+    alone, so the sensitivity stays `clip`. tally: counts them, all sampled gradients (`units`) and
+    the clipped ones; not private.
 
-    Raises ConfigError for networks with BatchNorm or with random numbers of other layers than dropout, ValueError for
-    rows that do not fill whole groups.
+    Raises ConfigError for networks with BatchNorm or with random numbers of other layers than
+    dropout, ValueError for rows that do not fill whole groups.
     """
     if len(x) % group or recipe.expected_batch <= 0:
-        raise ValueError(f"{len(x)} rows in groups of {group}, expected batch {recipe.expected_batch}")
+        raise ValueError(
+            f"{len(x)} rows in groups of {group}, expected batch {recipe.expected_batch}"
+        )
     x, y = (torch.unflatten(rows, 0, (len(rows) // group, group)) for rows in (x, y))
-    sums = BatchSums(recipe.clip, model, task, x, y, lambda: dropout_keys, tally)
+    sums = BatchSums(recipe.clip, model, task, x, y, lambda: dropout_keys, stats)
     vector = theta.to(torch.float64, copy=True)
     for step in range(recipe.steps):
         batch = np.flatnonzero(coins(step) < recipe.sampling_rate)
-        total = done(sums.asked(vector.to(theta), batch, step))
+        total = run_work(sums.asked(vector.to(theta), batch, step))
         if recipe.noise_multiplier:
             noisy = noised(total.cpu().numpy(), recipe.noise_multiplier * recipe.clip, noise_rng)
             total = torch.from_numpy(noisy).to(vector)

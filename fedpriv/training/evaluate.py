@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedpriv.tasks import Task
-from fedpriv.together import Work, done
+from fedpriv.models.tasks import Task
 from fedpriv.training.chain import Chain
 from fedpriv.training.modes import in_mode
 from fedpriv.training.vectors import flatten, unflatten
+from fedpriv.util.work import Work, run_work
 
 Scores = tuple[float, dict[str, float]]
 """A loss, and metrics by name."""
@@ -25,7 +25,10 @@ Scores = tuple[float, dict[str, float]]
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Records to evaluate on, n >= 1. x: (n, ...) and y: (n, ...), on the network's device."""
+    """Records to evaluate on, n >= 1.
+
+    x: (n, ...) and y: (n, ...), on the network's device.
+    """
 
     x: Tensor
     y: Tensor
@@ -42,25 +45,30 @@ class Labelled:
 
 
 class Evaluator:
-    """Evaluates any parameters of a network, float32: a copy of it in evaluation mode that they are loaded into.
+    """Evaluates any parameters of a network, float32: a copy of it in evaluation mode that they are
+    loaded into.
 
-    batch: records in memory at once. The loss is computed from all outputs together, so losses that compare records
-    (Cox) see all of them.
+    batch: records in memory at once. The loss is computed from all outputs together, so losses that
+    compare records (Cox) see all of them.
     """
 
     def __init__(self, model: nn.Module, task: Task, batch: int = 1024) -> None:
-        self.model, self.task, self.batch = copy.deepcopy(model).eval().requires_grad_(False), task, batch
+        self.model = copy.deepcopy(model).eval().requires_grad_(False)
+        self.task = task
+        self.batch = batch
         self._flat = flatten(self.model)
-        for (name, own), view in zip(self.model.named_parameters(), unflatten(self.model, self._flat).values()):
+        for (name, own), view in zip(
+            self.model.named_parameters(), unflatten(self.model, self._flat).values()
+        ):
             assert own.dtype == self._flat.dtype, name
             own.data = view
 
     def evaluate(self, theta: Tensor, records: Labelled) -> Scores:
         """Mean loss over the records and the task's metrics at theta (d,)."""
-        return done(_Evaluated(self, theta, records))
+        return run_work(_Evaluated(self, theta, records))
 
     @torch.inference_mode()
-    def alone(self, theta: Tensor, records: Labelled) -> Scores:
+    def run(self, theta: Tensor, records: Labelled) -> Scores:
         """The same, here and now."""
         self._flat.copy_(theta)
         pieces = [self.model(rows) for rows in torch.split(records.x, self.batch)]
@@ -71,15 +79,17 @@ class Evaluator:
 
 @dataclass(frozen=True, eq=False)
 class _Evaluated(Work[Scores]):
-    """An evaluation that is asked for. Those of equal networks on the same records can be made together."""
+    """An evaluation that is asked for. Those of equal networks on the same records can be made
+    together."""
 
     evaluator: Evaluator
     theta: Tensor
     records: Labelled
 
     @property
-    def kind(self) -> Hashable:
-        chain, records = self._chain, self.records
+    def batch_key(self) -> Hashable:
+        chain = self._chain
+        records = self.records
         if chain is None or not chain.stackable or len(records.x) > self.evaluator.batch:
             return None
         same = ((t.data_ptr(), t.shape, t.dtype) for t in (records.x, records.y))
@@ -89,15 +99,20 @@ class _Evaluated(Work[Scores]):
     def _chain(self) -> Chain | None:
         return Chain.of(self.evaluator.model, tuple(self.records.x.shape[1:]))
 
-    def alone(self) -> Scores:
-        return self.evaluator.alone(self.theta, self.records)
+    def run(self) -> Scores:
+        return self.evaluator.run(self.theta, self.records)
 
     @classmethod
-    def together(cls, works: Sequence[_Evaluated]) -> list[Scores]:
-        first, chain = works[0], works[0]._chain
+    def run_batch(cls, works: Sequence[_Evaluated]) -> list[Scores]:
+        first = works[0]
+        chain = works[0]._chain
         assert chain is not None
-        thetas, task, records = torch.stack([work.theta for work in works]), first.evaluator.task, first.records
-        x, y, weight = (t.expand(len(works), *t.shape) for t in (records.x, records.y, records.weight))
+        thetas = torch.stack([work.theta for work in works])
+        task = first.evaluator.task
+        records = first.records
+        x, y, weight = (
+            t.expand(len(works), *t.shape) for t in (records.x, records.y, records.weight)
+        )
         with torch.no_grad():
             _, outputs = chain.forward(thetas, x, {})
             losses = task.loss(outputs, y, weight)
@@ -109,8 +124,8 @@ class _Evaluated(Work[Scores]):
 class TrainingLoss:
     """The mean over silos of their mean losses F_i at a model, and its gradient (d,).
 
-    heterogeneity: sqrt(mean over silos |grad F_i - grad F|^2), a lower bound of the upsilon that bounds it at every
-    model (Lowy, Ghafelebashi, Razaviyayn, AISTATS 2023, Assumption 5).
+    heterogeneity: sqrt(mean over silos |grad F_i - grad F|^2), a lower bound of the upsilon that
+    bounds it at every model (Lowy, Ghafelebashi, Razaviyayn, AISTATS 2023, Assumption 5).
     """
 
     loss: float
@@ -118,12 +133,17 @@ class TrainingLoss:
     heterogeneity: float
 
 
-def training_loss(model: nn.Module, theta: Tensor, *, silos: list[tuple[Tensor, Tensor]], task: Task) -> TrainingLoss:
+def training_loss(
+    model: nn.Module, theta: Tensor, *, silos: list[tuple[Tensor, Tensor]], task: Task
+) -> TrainingLoss:
     """What the silos' training records say of a model, in evaluation mode.
 
-    theta: (d,). silos: x (n, ...) and y (n, ...) of each, n >= 1. `model` is left as it was.
+    theta: (d,).
+    silos: x (n, ...) and y (n, ...) of each, n >= 1. `model` is left as it was.
     """
-    loss, squares, gradient = 0.0, 0.0, torch.zeros_like(theta, dtype=torch.float64)
+    loss = 0.0
+    squares = 0.0
+    gradient = torch.zeros_like(theta, dtype=torch.float64)
     with torch.enable_grad(), in_mode(model, train=False):
         for x, y in silos:
             vector = theta.clone().requires_grad_()

@@ -12,8 +12,9 @@ from fedpriv.training.vectors import flatten
 
 
 def drawn_weights(model: nn.Module, seed: int) -> Tensor:
-    """Parameters (d,) as each layer's own initialisation draws them, on the CPU so that every device draws alike; the
-    model stays as it is. Raises ConfigError for a layer with parameters that cannot draw them again."""
+    """Parameters (d,) as each layer's own initialisation draws them, on the CPU so that every
+    device draws alike; the model stays as it is. Raises ConfigError for a layer with parameters
+    that cannot draw them again."""
     fresh = deepcopy(model).cpu()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -1,4 +1,5 @@
-"""What a network runs under for a while: a mode, and a seed for its dropout. Both come back as they were."""
+"""What a network runs under for a while: a mode, and a seed for its dropout. Both come back as they
+were."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def in_mode(module: nn.Module, train: bool) -> Iterator[None]:
 
 @contextmanager
 def seeded_dropout(device: torch.device, seed: int) -> Iterator[None]:
-    """Context in which `device` draws dropout from `seed`; its global generator comes back as it was."""
+    """Context in which `device` draws dropout from `seed`; its global generator comes back as it
+    was."""
     if device.type == "cuda":
         with torch.random.fork_rng([device]), torch.cuda.device(device):
             torch.default_generator.manual_seed(seed)

@@ -1,7 +1,8 @@
-"""How a local step follows a gradient. Frozen configuration; what an optimiser remembers is made by `init`.
+"""How a local step follows a gradient. Frozen configuration; what an optimiser remembers is made by
+`init`.
 
-Every optimiser works on stacks: tensors (users, ...) whose rows are different users' parameters, of which a prefix is
-active in a step. Torch is imported only where it is used.
+Every optimiser works on stacks: tensors (users, ...) whose rows are different users' parameters, of
+which a prefix is active in a step. Torch is imported only where it is used.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LocalOptimizer(ABC):
-    """A first-order optimiser; every user and every round starts with fresh slots, unless the method keeps them."""
+    """A first-order optimiser; every user and every round starts with fresh slots, unless the
+    method keeps them."""
 
     @property
     def plain(self) -> bool:
-        """Whether a step is w -= lr * gradient and nothing else, which trainers may fuse with the backward pass."""
+        """Whether a step is w -= lr * gradient and nothing else, which trainers may fuse with the
+        backward pass."""
         return False
 
     @property
@@ -45,14 +48,17 @@ class LocalOptimizer(ABC):
         """Slots for stacks (users, ...)."""
 
     @abstractmethod
-    def step(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float) -> None:
-        """Move the first len(gradients[i]) users of every stack, in place. The gradients stay as they are."""
+    def step(
+        self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float
+    ) -> None:
+        """Move the first len(gradients[i]) users of every stack, in place. The gradients stay as
+        they are."""
 
 
 @dataclass(frozen=True)
 class Sgd(LocalOptimizer):
-    """Stochastic gradient descent as torch.optim.SGD has it: v <- momentum v + g, w <- w - lr v, with weight_decay * w
-    added to every gradient."""
+    """Stochastic gradient descent as torch.optim.SGD has it: v <- momentum v + g, w <- w - lr v,
+    with weight_decay * w added to every gradient."""
 
     momentum: float = 0.0
     weight_decay: float = 0.0
@@ -72,7 +78,9 @@ class Sgd(LocalOptimizer):
     def init(self, parameters: Sequence[Tensor]) -> Slots:
         return {"velocity": _zeros(parameters)} if self.momentum else {}
 
-    def step(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float) -> None:
+    def step(
+        self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float
+    ) -> None:
         for i, (stack, gradient) in enumerate(zip(parameters, gradients)):
             active = stack[: len(gradient)]
             change = _decayed(gradient, active, self.weight_decay)
@@ -83,8 +91,9 @@ class Sgd(LocalOptimizer):
 
 @dataclass(frozen=True)
 class RmsProp(LocalOptimizer):
-    """RMSprop as torch.optim.RMSprop has it: s <- alpha s + (1 - alpha) g^2, v <- momentum v + g / (sqrt(s) + eps),
-    w <- w - lr v, with weight_decay * w added to every gradient (Hinton: lecture 6e of Neural Networks, 2012)."""
+    """RMSprop as torch.optim.RMSprop has it: s <- alpha s + (1 - alpha) g^2, v <- momentum v + g /
+    (sqrt(s) + eps), w <- w - lr v, with weight_decay * w added to every gradient (Hinton: lecture
+    6e of Neural Networks, 2012)."""
 
     alpha: float = 0.99
     eps: float = 1e-8
@@ -105,7 +114,9 @@ class RmsProp(LocalOptimizer):
         slots = {"square": _zeros(parameters)}
         return slots | {"velocity": _zeros(parameters)} if self.momentum else slots
 
-    def step(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float) -> None:
+    def step(
+        self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float
+    ) -> None:
         for i, (stack, gradient) in enumerate(zip(parameters, gradients)):
             active = stack[: len(gradient)]
             change = _decayed(gradient, active, self.weight_decay)
@@ -121,8 +132,8 @@ class RmsProp(LocalOptimizer):
 
 @dataclass(frozen=True)
 class Adam(LocalOptimizer):
-    """Adam (Kingma, Ba: ICLR 2015, Algorithm 1) as torch.optim.Adam has it, with weight_decay * w added to every
-    gradient. A user's bias correction follows the user's own number of steps."""
+    """Adam (Kingma, Ba: ICLR 2015, Algorithm 1) as torch.optim.Adam has it, with weight_decay * w
+    added to every gradient. A user's bias correction follows the user's own number of steps."""
 
     beta1: float = 0.9
     beta2: float = 0.999
@@ -149,7 +160,9 @@ class Adam(LocalOptimizer):
         steps = parameters[0].new_zeros(len(parameters[0]), dtype=torch.float64)
         return {"mean": _zeros(parameters), "square": _zeros(parameters), "steps": [steps]}
 
-    def step(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float) -> None:
+    def step(
+        self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float
+    ) -> None:
         steps = slots["steps"][0][: len(gradients[0])].add_(1)
         rates = lr / (1 - self.beta1**steps)
         roots = (1 - self.beta2**steps).sqrt()
@@ -159,7 +172,9 @@ class Adam(LocalOptimizer):
             mean, square = (slots[name][i][: len(gradient)] for name in ("mean", "square"))
             mean.lerp_(change, 1 - self.beta1)
             square.mul_(self.beta2).addcmul_(change, change, value=1 - self.beta2)
-            rate, root = (each.to(stack.dtype).view(-1, *[1] * (stack.dim() - 1)) for each in (rates, roots))
+            rate, root = (
+                each.to(stack.dtype).view(-1, *[1] * (stack.dim() - 1)) for each in (rates, roots)
+            )
             active.sub_(mean.mul(rate).div_(square.sqrt().div_(root).add_(self.eps)))
 
 

@@ -1,14 +1,16 @@
-"""What layers with parameters add to sums of clipped per-record gradients, given one backward pass for all records.
+"""What layers with parameters add to sums of clipped per-record gradients, given one backward pass
+for all records.
 
-A linear layer that reads a and whose output has the gradient g has the record's gradient g a^T, with norm |g| |a| and
-never formed: weighting the rows of g gives the sum in one product (Goodfellow: Efficient per-example gradient
-computations, 2015). Convolutions and normalisations share their few parameters between many positions. There a record's
-own gradient of the layer is smaller than what its norm would take without it (Bu, Mao, Xu: Scalable and efficient
-training of large convolutional neural networks with differential privacy, NeurIPS 2022, compare positions^2 with
-parameters), so it is formed for a piece of a batch, one layer at a time.
+A linear layer that reads a and whose output has the gradient g has the record's gradient g a^T,
+with norm |g| |a| and never formed: weighting the rows of g gives the sum in one product
+(Goodfellow: Efficient per-example gradient computations, 2015). Convolutions and normalisations
+share their few parameters between many positions. There a record's own gradient of the layer is
+smaller than what its norm would take without it (Bu, Mao, Xu: Scalable and efficient training of
+large convolutional neural networks with differential privacy, NeurIPS 2022, compare positions^2
+with parameters), so it is formed for a piece of a batch, one layer at a time.
 
-Arguments: k networks with b records each; h (k b, ...) is what a layer reads; parameters (k, n) are flat. All but
-linear layers know k = 1 alone.
+Arguments: k networks with b records each; h (k b, ...) is what a layer reads; parameters (k, n) are
+flat. All but linear layers know k = 1 alone.
 """
 
 from __future__ import annotations
@@ -22,13 +24,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 SMALL = 400
-"""Multiply-adds below which torch makes batched products by loops of its own, and not by the library's."""
+"""Multiply-adds below which torch makes batched products by loops of its own, and not by the
+library's."""
 PATCHES_AT_ONCE = 2**20
 """Numbers of a convolution's patches in memory at once; more would leave a processor's caches."""
 
 
 class Pass(ABC):
-    """A layer's pass over a batch. written: what it gives, whose gradient is asked for."""
+    """A layer's pass over a batch.
+
+    written: what it gives, whose gradient is asked for.
+    """
 
     written: Tensor
 
@@ -39,28 +45,38 @@ class Pass(ABC):
 
     @abstractmethod
     def squares(self, gradient: Tensor) -> Tensor:
-        """The squared norms (k, b) float64 of the records' gradients of this layer; gradient: of `written`."""
+        """The squared norms (k, b) float64 of the records' gradients of this layer;
+
+        gradient: of `written`.
+        """
 
     @abstractmethod
     def sums(self, factors: Tensor) -> list[Tensor]:
-        """For each parameter (k, n) float64: the sum of the records' gradients times factors (k, b). A record of factor
-        0 adds nothing, be it finite or not. Comes after `squares`."""
+        """For each parameter (k, n) float64: the sum of the records' gradients times factors (k,
+        b). A record of factor 0 adds nothing, be it finite or not. Comes after `squares`."""
 
 
 class LinearPass(Pass):
-    """A linear layer on one row a record. A product is made for all k networks at once, which gives the bits of k
-    single ones; only small ones would take another kernel, and are made one by one."""
+    """A linear layer on one row a record. A product is made for all k networks at once, which gives
+    the bits of k single ones; only small ones would take another kernel, and are made one by
+    one."""
 
     def __init__(self, layer: nn.Linear, parameters: Sequence[Tensor], h: Tensor) -> None:
-        k, biased = len(parameters[0]), layer.bias is not None
-        self.biased, self.read = biased, h.view(k, -1, layer.in_features)
+        k = len(parameters[0])
+        biased = layer.bias is not None
+        self.biased = biased
+        self.read = h.view(k, -1, layer.in_features)
         weight = parameters[0].reshape(k, *layer.weight.shape)
         if self.read.shape[1] * layer.weight.numel() < SMALL:
             offsets = parameters[1].unbind() if biased else [None] * k
-            each = [functional.linear(*own) for own in zip(self.read.unbind(), weight.unbind(), offsets)]
+            each = [
+                functional.linear(*own) for own in zip(self.read.unbind(), weight.unbind(), offsets)
+            ]
             self.written = torch.stack(each)
         elif biased:
-            self.written = torch.baddbmm(parameters[1].unsqueeze(1), self.read, weight.transpose(1, 2))
+            self.written = torch.baddbmm(
+                parameters[1].unsqueeze(1), self.read, weight.transpose(1, 2)
+            )
         else:
             self.written = torch.bmm(self.read, weight.transpose(1, 2))
 
@@ -69,7 +85,8 @@ class LinearPass(Pass):
         return self.written.flatten(0, 1)
 
     def squares(self, gradient: Tensor) -> Tensor:
-        self.a, self.g = self.read.detach().double(), gradient.double()
+        self.a = self.read.detach().double()
+        self.g = gradient.double()
         a, g = (torch.linalg.vector_norm(rows, dim=2).square() for rows in (self.a, self.g))
         squares: Tensor = g * (a + self.biased)
         return squares
@@ -100,14 +117,24 @@ class ConvolutionPass(FormedPass):
     """A convolution; its kernel meets every patch that it reads."""
 
     def __init__(self, layer: nn.Conv2d, parameters: Sequence[Tensor], h: Tensor) -> None:
-        self.layer, self.read = layer, h.detach()
-        how: dict[str, Any] = {"dilation": layer.dilation, "padding": layer.padding, "stride": layer.stride}
+        self.layer = layer
+        self.read = h.detach()
+        how: dict[str, Any] = {
+            "dilation": layer.dilation,
+            "padding": layer.padding,
+            "stride": layer.stride,
+        }
         bias = None if layer.bias is None else parameters[1].flatten()
         self.written = functional.conv2d(h, parameters[0].reshape(layer.weight.shape), bias, **how)
 
     def formed(self, gradient: Tensor) -> list[Tensor]:
-        layer, g = self.layer, gradient.flatten(2)
-        how: dict[str, Any] = {"dilation": layer.dilation, "padding": layer.padding, "stride": layer.stride}
+        layer = self.layer
+        g = gradient.flatten(2)
+        how: dict[str, Any] = {
+            "dilation": layer.dilation,
+            "padding": layer.padding,
+            "stride": layer.stride,
+        }
         size = max(1, PATCHES_AT_ONCE // (layer.weight[0].numel() * g.shape[2]))
         weight = g.new_empty((len(g), len(layer.weight), layer.weight[0].numel()))
         for own, rows, read in zip(*(torch.split(t, size) for t in (weight, g, self.read))):
@@ -122,10 +149,13 @@ class GroupNormPass(FormedPass):
     def __init__(self, layer: nn.GroupNorm, parameters: Sequence[Tensor], h: Tensor) -> None:
         normal = functional.group_norm(h, layer.num_groups, eps=layer.eps)
         scale, offset = (own.view(-1, *[1] * (h.dim() - 2)) for own in parameters)
-        self.normal, self.written = normal.detach(), normal * scale + offset
+        self.normal = normal.detach()
+        self.written = normal * scale + offset
 
     def formed(self, gradient: Tensor) -> list[Tensor]:
-        scale, offset = (own.reshape(*own.shape[:2], -1).sum(2) for own in (gradient * self.normal, gradient))
+        scale, offset = (
+            own.reshape(*own.shape[:2], -1).sum(2) for own in (gradient * self.normal, gradient)
+        )
         return [scale, offset]
 
 
@@ -138,7 +168,8 @@ PASSES: dict[type[nn.Module], Callable[[Any, Sequence[Tensor], Tensor], Pass]] =
 
 
 def numbers(layer: nn.Module, read: torch.Size, written: torch.Size) -> int:
-    """How many numbers a pass keeps for one record, given the shapes (1, ...) of what it reads and writes."""
+    """How many numbers a pass keeps for one record, given the shapes (1, ...) of what it reads and
+    writes."""
     formed = 0 if isinstance(layer, nn.Linear) else sum(own.numel() for own in layer.parameters())
     return read.numel() + written.numel() + formed
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from fedpriv.tally import Tally
-from fedpriv.tasks import Task
+from fedpriv.models.tasks import Task
+from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.training.vectors import unflatten
 
 Gradients = Callable[[Tensor, Tensor, Tensor, dict[str, Tensor]], Tensor]
@@ -19,14 +19,16 @@ MAX_NUMBERS_IN_MEMORY = 2**24
 
 
 def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
-    """A function of theta (d,), x (b, group, ...), y (b, group, ...) and each group's own buffers (b, ...) by name, {}
-    for none, that gives the gradient of each group's mean loss, (b, d).
+    """A function of theta (d,), x (b, group, ...), y (b, group, ...) and each group's own buffers
+    (b, ...) by name, {} for none, that gives the gradient of each group's mean loss, (b, d).
 
-    Random numbers that the network itself draws depend on a group's place among the others: good where a record is
-    replaced by another, not where one is removed.
+    Random numbers that the network itself draws depend on a group's place among the others: good
+    where a record is replaced by another, not where one is removed.
     """
 
-    def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> Tensor:
+    def loss(
+        parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: dict[str, Tensor]
+    ) -> Tensor:
         outputs = functional_call(model, {**parameters, **buffers}, (x,))
         return task.loss(outputs, y, torch.full((group,), 1 / group, device=x.device))
 
@@ -41,20 +43,24 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
     return gradients
 
 
-def finite_norms(norms: Tensor, clip: float | Tensor, tally: Tally | None) -> Tensor:
-    """Which of the gradients' norms (b,) are finite, (b,) bool; `tally` counts all of them, and those above `clip`."""
+def finite_norms(norms: Tensor, clip: float | Tensor, stats: ContributionStats | None) -> Tensor:
+    """Which of the gradients' norms (b,) are finite, (b,) bool; `stats` counts all of them, and
+    those above `clip`."""
     finite = norms.isfinite()
-    if tally is not None:
+    if stats is not None:
         known = norms[finite]
-        tally.units += len(norms)
-        tally.nonfinite += len(norms) - len(known)
-        tally.clipped += int((known > clip).sum())
-        tally.norm_sum += float(known.sum())
+        stats.units += len(norms)
+        stats.nonfinite += len(norms) - len(known)
+        stats.clipped += int((known > clip).sum())
+        stats.norm_sum += float(known.sum())
     return finite
 
 
-def clip_factors(norms: Tensor, clip: float | Tensor, tally: Tally | None) -> Tensor:
-    """By what gradients of `norms` (b,) are multiplied, (b,): at most 1, and 0 where a norm is not finite. clip: one
-    for all, or (b,)."""
-    finite = finite_norms(norms, clip, tally)
+def clip_factors(norms: Tensor, clip: float | Tensor, stats: ContributionStats | None) -> Tensor:
+    """By what gradients of `norms` (b,) are multiplied, (b,): at most 1, and 0 where a norm is not
+    finite.
+
+    clip: one for all, or (b,).
+    """
+    finite = finite_norms(norms, clip, stats)
     return torch.where(finite, (clip / norms.clamp_min(1e-30)).clamp_max(1.0), 0.0)

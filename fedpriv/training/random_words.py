@@ -1,6 +1,8 @@
-"""Random words on the training device, each a function of a key and of counters: no generator, no order of draws.
+"""Random words on the training device, each a function of a key and of counters: no generator, no
+order of draws.
 
-The same as `streams.mix64` and `streams.branch` give in numpy, bit for bit, on processors and accelerators.
+The same as `streams.mix64` and `streams.branch` give in numpy, bit for bit, on processors and
+accelerators.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.streams import FACTORS, GAMMA, branch, mix64
+from fedpriv.util.streams import FACTORS, GAMMA, branch, mix64
 
 
 def as_tensor(numbers: np.ndarray, device: torch.device) -> Tensor:
@@ -21,7 +23,8 @@ def as_tensor(numbers: np.ndarray, device: torch.device) -> Tensor:
 
 
 def mix64_(z: Tensor) -> Tensor:
-    """`streams.mix64` on an int64 tensor, in place. Masks turn torch's arithmetic shifts into logical ones."""
+    """`streams.mix64` on an int64 tensor, in place. Masks turn torch's arithmetic shifts into
+    logical ones."""
     shifted = torch.empty_like(z)
     for shift, factor in zip((30, 27, 31), (*FACTORS, 1)):
         torch.bitwise_right_shift(z, shift, out=shifted)
@@ -42,16 +45,19 @@ def row_counters(path: tuple[int, ...], first: int, rows: int) -> np.ndarray:
 
 
 def random_words(keys: np.ndarray, rows: np.ndarray, features: int, device: torch.device) -> Tensor:
-    """(k, b, features) int32 on `device`: random words of each of `keys` (k,) uint64 and each row named in `rows`
-    (b,) uint64. A word depends on its key, the name of its row and its feature's place alone."""
-    row_keys, columns = mix64(keys[:, None] + rows)[..., None], _columns((features + 1) // 2)
+    """(k, b, features) int32 on `device`: random words of each of `keys` (k,) uint64 and each row
+    named in `rows` (b,) uint64. A word depends on its key, the name of its row and its feature's
+    place alone."""
+    row_keys = mix64(keys[:, None] + rows)[..., None]
+    columns = _columns((features + 1) // 2)
     if device.type == "cpu":  # where numpy takes half of torch's time
         return torch.from_numpy(mix64(row_keys + columns).view(np.int32))[..., :features]
     return words_by_torch(row_keys, columns, device)[..., :features]
 
 
 def words_by_torch(row_keys: np.ndarray, columns: np.ndarray, device: torch.device) -> Tensor:
-    """(k, b, 2 c) int32: the words of `row_keys` (k, b, 1) uint64 in `columns` (c,) uint64, mixed on `device`."""
+    """(k, b, 2 c) int32: the words of `row_keys` (k, b, 1) uint64 in `columns` (c,) uint64, mixed
+    on `device`."""
     return mix64_(as_tensor(row_keys, device) + as_tensor(columns, device)).view(torch.int32)
 
 

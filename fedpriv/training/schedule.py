@@ -1,7 +1,8 @@
 """Which users train together and which records each batch step takes.
 
-Users are sorted by their number of records, most first, and cut into blocks. In batch step j of an epoch the users
-that still have records are then a prefix of the block, whose batches are padded to the length of the first one.
+Users are sorted by their number of records, most first, and cut into blocks. In batch step j of an
+epoch the users that still have records are then a prefix of the block, whose batches are padded to
+the length of the first one.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import torch
 from torch import Tensor
 
 from fedpriv.data.silo import SiloData
-from fedpriv.streams import branch
+from fedpriv.util.streams import branch
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch step of a users: x (a, b, ...), y (a, b, ...), weight (a, b), 1 / (own batch size) or 0 for padding."""
+    """One batch step of a users: x (a, b, ...), y (a, b, ...), weight (a, b), 1 / (own batch size)
+    or 0 for padding."""
 
     x: Tensor
     y: Tensor
@@ -29,7 +31,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class Step:
-    """A batch step, and its place in a user's own training: the epoch, and the batch's place in it."""
+    """A batch step, and its place in a user's own training: the epoch, and the batch's place in
+    it.
+    """
 
     batch: Batch
     epoch: int
@@ -40,8 +44,9 @@ class Step:
 class Limits:
     """What bounds a block.
 
-    step_cost: the fixed cost of one step, in the time that one row takes. user_bytes, row_bytes: memory that a user
-    and a row (padding included) take. budget: bytes of a block; a block of one user may exceed it.
+    step_cost: the fixed cost of one step, in the time that one row takes.
+    user_bytes, row_bytes: memory that a user and a row (padding included) take.
+    budget: bytes of a block; a block of one user may exceed it.
     """
 
     step_cost: float
@@ -55,10 +60,11 @@ class Limits:
 
 
 def cut(counts: np.ndarray, size: int, limits: Limits) -> list[tuple[int, int]]:
-    """Blocks (first, past the last) of users with `counts` (n,) records, descending, and batches of `size`.
+    """Blocks (first, past the last) of users with `counts` (n,) records, descending, and batches of
+    `size`.
 
-    Dynamic programming over the distinct counts: least total of steps (each costs `step_cost`) and rows with padding.
-    Kept, since a silo's users are mostly the same in every round.
+    Dynamic programming over the distinct counts: least total of steps (each costs `step_cost`) and
+    rows with padding. Kept, since a silo's users are mostly the same in every round.
     """
     return list(_cut(counts.tobytes(), size, limits))
 
@@ -70,10 +76,12 @@ def _cut(counted: bytes, size: int, limits: Limits) -> tuple[tuple[int, int], ..
     n = -distinct
     users = np.diff([*first, len(counts)])
     steps = -(-n // size)
-    best, choice = np.full(len(n) + 1, np.inf), np.zeros(len(n) + 1, dtype=np.int64)
+    best = np.full(len(n) + 1, np.inf)
+    choice = np.zeros(len(n) + 1, dtype=np.int64)
     best[0] = 0
     for i in range(len(n)):
-        # Of users i.. together: the last batch is as long as the first user's, if they get that far at all.
+        # Of users i.. together: the last batch is as long as the first user's, if they get that far
+        # at all.
         rows = np.cumsum(users[i:] * np.where(steps[i:] == steps[i], n[i], steps[i:] * size))
         blocks_needed = -(-np.cumsum(users[i:]) // limits.users(min(size, int(n[i]))))
         total = best[i] + rows + blocks_needed * steps[i] * limits.step_cost
@@ -83,7 +91,8 @@ def _cut(counted: bytes, size: int, limits: Limits) -> tuple[tuple[int, int], ..
     end = len(n)
     while end:
         i = int(choice[end])
-        start, stop = int(first[i]), int(first[i] + users[i:end].sum())
+        start = int(first[i])
+        stop = int(first[i] + users[i:end].sum())
         pieces = -(-(stop - start) // limits.users(min(size, int(n[i]))))
         edges = np.linspace(start, stop, pieces + 1).astype(int)
         blocks += reversed(list(zip(edges[:-1].tolist(), edges[1:].tolist())))
@@ -96,11 +105,14 @@ def batches(
 ) -> Iterator[Step]:
     """The batch steps of the users at `positions` (k,), sorted by records, descending.
 
-    size: rows of a batch. keys: (k,) uint64, one a user, that its orders come from: in every epoch each of its records
-    has a random number by its rank among the user's, and they are taken in that order. A user whose records fit in one
-    batch keeps their order; if that holds for all, no keys are needed and every step has the very same Batch object.
+    size: rows of a batch.
+    keys: (k,) uint64, one a user, that its orders come from: in every epoch each of its records has
+        a random number by its rank among the user's, and they are taken in that order. A user whose
+        records fit in one batch keeps their order; if that holds for all, no keys are needed and
+        every step has the very same Batch object.
     """
-    counts, starts = data.counts[positions], data.starts[positions]
+    counts = data.counts[positions]
+    starts = data.starts[positions]
     if counts[0] <= size:
         rows = starts[:, None] + np.minimum(np.arange(counts[0]), counts[:, None] - 1)
         batch = _take(data, rows, _weights(data, counts, int(counts[0])))

@@ -1,8 +1,10 @@
-"""Which trainer each user gets: a fixed rule on sizes, so that a repeated or resumed run chooses alike.
+"""Which trainer each user gets: a fixed rule on sizes, so that a repeated or resumed run chooses
+alike.
 
-Measured on one core (milliseconds a user and batch step; stacked and vmapped with 64 users at once where they fit):
+Measured on one core (milliseconds a user and batch step; batched and vmapped with 64 users at once
+where they fit):
 
-    network, parameters             rows   sequential   vmapped   stacked   stacked, one user
+    network, parameters             rows   sequential   vmapped   batched   batched, one user
     creditcard MLP, 5 thousand        1     0.9          0.09      0.01      0.5
                                      64     1.3          0.4       0.16      0.7
     MNIST CNN, 22 thousand            1     1.6          0.25      0.13      0.7
@@ -14,11 +16,12 @@ Measured on one core (milliseconds a user and batch step; stacked and vmapped wi
     512-512 MLP, 670 thousand         1     0.7          3.4       0.4       0.3
                                      64     3.5          5.8       2.8       2.6
 
-Of these the stacked trainer, where it knows the layers, wins everywhere. The compiled one, where it knows the network
-and there is a C++ compiler, takes a third to a seventh of its time on dense networks of up to 10 thousand parameters,
-half at 100 thousand, as much at 270 thousand and more beyond; two fifths on the MNIST CNN (`benchmarks.trainers`). Of
-the other two, the vmapped one wins while the fixed cost of a step dominates: several users, small networks, few
-products a step. It cannot train what draws random numbers.
+Of these the batched trainer, where it knows the layers, wins everywhere. The compiled one, where it
+knows the network and there is a C++ compiler, takes a third to a seventh of its time on dense
+networks of up to 10 thousand parameters, half at 100 thousand, as much at 270 thousand and more
+beyond; two fifths on the MNIST CNN (`benchmarks.trainers`). Of the other two, the vmapped one wins
+while the fixed cost of a step dominates: several users, small networks, few products a step. It
+cannot train what draws random numbers.
 """
 
 from __future__ import annotations
@@ -28,33 +31,36 @@ import torch
 from torch import Tensor, nn
 
 from fedpriv.errors import ConfigError
-from fedpriv.tasks import Task
+from fedpriv.models.tasks import Task
 from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.optimizers import LocalOptimizer
 from fedpriv.training.shared_state import mixing_layer
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem
+from fedpriv.training.trainers.batched import Batched
 from fedpriv.training.trainers.compile_layers import compile_layers
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.trainers.compiled.trainer import compiled
 from fedpriv.training.trainers.sequential import Sequential
-from fedpriv.training.trainers.stacked import Stacked
 from fedpriv.training.trainers.vmapped import Vmapped, can_be_vmapped
 
 MIN_VMAPPED_USERS = 6
 """With fewer users than this, vmap costs more than it saves."""
 PRODUCTS_LIMIT = 8_000_000
-"""From so many multiply-adds in a user's forward pass on, the arithmetic outweighs the fixed cost of a step."""
+"""From so many multiply-adds in a user's forward pass on, the arithmetic outweighs the fixed cost
+of a step."""
 PARAMETERS_LIMIT = 250_000
 """From so many parameters on, moving everybody's gradients through memory outweighs it."""
 COMPILED_LIMIT = 250_000
-"""From so many parameters on, a user's own no longer stay in a core's cache, and the libraries' products win."""
+"""From so many parameters on, a user's own no longer stay in a core's cache, and the libraries'
+products win."""
 
 Selection = list[tuple[BlockTrainer, np.ndarray]]
 
 
 def select_trainers(problem: LocalProblem, rows: np.ndarray) -> Selection:
-    """Trainers for users whose largest batches have `rows` (k,) records, each with the indices of the users it trains.
+    """Trainers for users whose largest batches have `rows` (k,) records, each with the indices of
+    the users it trains.
 
     Raises ConfigError where the trainer that is asked for cannot train the problem.
     """
@@ -70,9 +76,13 @@ def check_trainer(
     optimizer: LocalOptimizer,
     dtype: torch.dtype,
 ) -> None:
-    """Raise ConfigError where `select_trainers` would, for trainings from `start` (d,) on records of `shape`."""
-    cost, recipe = known_cost(model, shape, dtype), Recipe(1, None, 1.0, optimizer)
-    problem = LocalProblem(model, cost, shape, task, recipe, start, dtype=dtype, execution=execution)
+    """Raise ConfigError where `select_trainers` would, for trainings from `start` (d,) on records
+    of `shape`."""
+    cost = known_cost(model, shape, dtype)
+    recipe = Recipe(1, None, 1.0, optimizer)
+    problem = LocalProblem(
+        model, cost, shape, task, recipe, start, dtype=dtype, execution=execution
+    )
     select_trainers(problem, np.ones(1, dtype=np.int64))
 
 
@@ -82,9 +92,12 @@ def _by_size(problem: LocalProblem, rows: np.ndarray) -> Selection:
         return _all_by(fast, rows)
     links = compile_layers(problem.model, problem.shape)
     if links is not None:
-        return _all_by(Stacked(problem, links), rows)
-    light = (rows * problem.cost.products < PRODUCTS_LIMIT) & (problem.cost.parameters < PARAMETERS_LIMIT)
-    # A layer that mixes records remembers them in buffers, which only the sequential trainer gives to each user.
+        return _all_by(Batched(problem, links), rows)
+    light = (rows * problem.cost.products < PRODUCTS_LIMIT) & (
+        problem.cost.parameters < PARAMETERS_LIMIT
+    )
+    # A layer that mixes records remembers them in buffers, which only the sequential trainer gives
+    # to each user.
     if light.sum() < MIN_VMAPPED_USERS or mixing_layer(problem.model) is not None:
         light[:] = False
     if light.any() and not can_be_vmapped(problem):
@@ -100,18 +113,24 @@ def _by_size(problem: LocalProblem, rows: np.ndarray) -> Selection:
 def _compiled(problem: LocalProblem, rows: np.ndarray) -> Selection:
     trainer = compiled(problem)
     if trainer is None:
-        reason = "needs a C++ compiler" if library() is None else "knows not this network, loss, optimiser or device"
-        raise ConfigError("trainer", "compiled", f"auto, stacked or sequential here: it {reason}")
+        reason = (
+            "needs a C++ compiler"
+            if library() is None
+            else "knows not this network, loss, optimiser or device"
+        )
+        raise ConfigError("trainer", "compiled", f"auto, batched or sequential here: it {reason}")
     return _all_by(trainer, rows)
 
 
-def _stacked(problem: LocalProblem, rows: np.ndarray) -> Selection:
+def _batched(problem: LocalProblem, rows: np.ndarray) -> Selection:
     links = compile_layers(problem.model, problem.shape)
     if links is None:
         raise ConfigError(
-            "trainer", "stacked", "auto or sequential here: the network is no chain of layers that it knows"
+            "trainer",
+            "batched",
+            "auto or sequential here: the network is no chain of layers that it knows",
         )
-    return _all_by(Stacked(problem, links), rows)
+    return _all_by(Batched(problem, links), rows)
 
 
 def _sequential(problem: LocalProblem, rows: np.ndarray) -> Selection:
@@ -122,4 +141,4 @@ def _all_by(trainer: BlockTrainer, rows: np.ndarray) -> Selection:
     return [(trainer, np.arange(len(rows)))]
 
 
-CHOICES = {"auto": _by_size, "compiled": _compiled, "stacked": _stacked, "sequential": _sequential}
+CHOICES = {"auto": _by_size, "compiled": _compiled, "batched": _batched, "sequential": _sequential}

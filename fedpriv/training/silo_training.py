@@ -1,4 +1,5 @@
-"""Local training of one silo's users, which may wait for that of other silos and then be done together with it."""
+"""Local training of one silo's users, which may wait for that of other silos and then be done
+together with it."""
 
 from __future__ import annotations
 
@@ -12,16 +13,19 @@ import torch
 from torch import Tensor
 
 from fedpriv.data.silo import SiloData
-from fedpriv.together import Work
 from fedpriv.training.description import Block, Training
 from fedpriv.training.select import Selection
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Users, memory_budget
+from fedpriv.util.work import Work
 
 
 @dataclass(frozen=True, eq=False)
 class SiloTraining(Work[Block]):
-    """The result is a block of all users. users: those who train, by number of records, descending. selection: of
-    trainers, by places among them."""
+    """The result is a block of all users.
+
+    users: those who train, by number of records, descending.
+    selection: of trainers, by places among them.
+    """
 
     training: Training
     problem: LocalProblem
@@ -41,15 +45,24 @@ class SiloTraining(Work[Block]):
         return 4 * len(self.users.positions) * len(self.problem.start)
 
     @cached_property
-    def kind(self) -> Hashable:
-        """None where nothing is gained, where results are too large to wait, or where silos differ in more than their
-        records. The network itself is part of it: runs of a sweep train apart, each as if it was alone."""
-        problem, own = self.problem, self.training.correction is not None or self.training.memory is not None
+    def batch_key(self) -> Hashable:
+        """None where nothing is gained, where results are too large to wait, or where silos differ
+        in more than their records. The network itself is part of it: runs of a sweep train apart,
+        each as if it was alone."""
+        problem = self.problem
+        own = self.training.correction is not None or self.training.memory is not None
         if own or self._trainer is None or self.nbytes > memory_budget(problem.start.device):
             return None
         start = hashlib.blake2b(self.training.start.tobytes(), digest_size=16).digest()
         same = id(problem.model), problem.task, problem.recipe, problem.execution
-        return *same, problem.shape, problem.dtype, problem.start.device, self.users.data.y.dtype, start
+        return (
+            *same,
+            problem.shape,
+            problem.dtype,
+            problem.start.device,
+            self.users.data.y.dtype,
+            start,
+        )
 
     @property
     def _trainer(self) -> BlockTrainer | None:
@@ -58,11 +71,11 @@ class SiloTraining(Work[Block]):
         joining = [trainer for trainer, _ in self.selection if trainer.joins(rows)]
         return joining[0] if len(joining) == len(self.selection) == 1 else None
 
-    def alone(self) -> Block:
-        return self.together([self])[0]
+    def run(self) -> Block:
+        return self.run_batch([self])[0]
 
     @classmethod
-    def together(cls, works: Sequence[SiloTraining]) -> list[Block]:
+    def run_batch(cls, works: Sequence[SiloTraining]) -> list[Block]:
         trainer = works[0]._trainer
         assert trainer is not None
         everyone = _Everyone(works)
@@ -79,26 +92,45 @@ class SiloTraining(Work[Block]):
 
 
 class _Everyone:
-    """The users of several silos, by number of records, descending: of `owners` (n,), each at `places` (n,) among its
-    silo's. counts: their records. size: of batches."""
+    """The users of several silos, by number of records, descending: of `owners` (n,), each at
+    `places` (n,) among its silo's.
+
+    counts: their records.
+    size: of batches.
+    """
 
     def __init__(self, works: Sequence[SiloTraining]) -> None:
         self.works = works
         counts = np.concatenate([work.users.counts for work in works])
         numbers = [len(work.users.positions) for work in works]
-        owners, places = np.repeat(np.arange(len(works)), numbers), np.concatenate([np.arange(k) for k in numbers])
+        owners = np.repeat(np.arange(len(works)), numbers)
+        places = np.concatenate([np.arange(k) for k in numbers])
         order = np.argsort(-counts, kind="stable")
-        self.counts, self.owners, self.places = counts[order], owners[order], places[order]
+        self.counts = counts[order]
+        self.owners = owners[order]
+        self.places = places[order]
         self.size = works[0].problem.recipe.batch_size or int(self.counts[0])
 
     def users(self, start: int, stop: int) -> Users:
         """Those from `start` to `stop`, with copies of their records as if of one silo."""
-        own = [(self.works[i].users, place) for i, place in zip(self.owners[start:stop], self.places[start:stop])]
+        own = [
+            (self.works[i].users, place)
+            for i, place in zip(self.owners[start:stop], self.places[start:stop])
+        ]
         rows = [users.data.rows(users.positions[place]) for users, place in own]
-        x, y = (torch.cat([getattr(users.data, name)[at] for (users, _), at in zip(own, rows)]) for name in "xy")
-        numbers, starts = np.arange(stop - start), np.concatenate([[0], np.cumsum(self.counts[start:stop])])
+        x, y = (
+            torch.cat([getattr(users.data, name)[at] for (users, _), at in zip(own, rows)])
+            for name in "xy"
+        )
+        numbers = np.arange(stop - start)
+        starts = np.concatenate([[0], np.cumsum(self.counts[start:stop])])
         dropout = np.array([users.dropout[place] for users, place in own], dtype=np.uint64)
         orders = None
-        if self.counts[start] > self.size:  # whose silo needs none has users of one batch, which need none here
-            orders = np.array([0 if users.orders is None else users.orders[place] for users, place in own], np.uint64)
+        if (
+            self.counts[start] > self.size
+        ):  # whose silo needs none has users of one batch, which need none here
+            orders = np.array(
+                [0 if users.orders is None else users.orders[place] for users, place in own],
+                np.uint64,
+            )
         return Users(SiloData(x, y, numbers, starts), numbers, self.size, orders, dropout)

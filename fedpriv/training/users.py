@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from fedpriv.data.silo import SiloData
-from fedpriv.streams import Streams
-from fedpriv.tasks import Task
+from fedpriv.models.tasks import Task
 from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Execution, Training
 from fedpriv.training.freed_memory import keep_freed_memory
@@ -16,6 +15,7 @@ from fedpriv.training.select import select_trainers
 from fedpriv.training.shared_state import refuse_shared_state
 from fedpriv.training.silo_training import SiloTraining
 from fedpriv.training.trainers.base import LocalProblem, Users
+from fedpriv.util.streams import Streams
 
 
 def silo_training(
@@ -32,32 +32,43 @@ def silo_training(
 ) -> SiloTraining:
     """Training as described on the silo's records.
 
-    LocalTrain of Kato et al. (Uldp-FL, PVLDB 2024): the loss is averaged inside each batch, the last batch of a pass
-    may be smaller, dropout is active. Every user comes exactly once, in no particular order, in blocks that fit a fixed
-    memory budget. `model` is a template and stays as it is; its buffers, such as running statistics, are what every
-    training starts from.
+    LocalTrain of Kato et al. (Uldp-FL, PVLDB 2024): the loss is averaged inside each batch, the
+    last batch of a pass may be smaller, dropout is active. Every user comes exactly once, in no
+    particular order, in blocks that fit a fixed memory budget. `model` is a template and stays as
+    it is; its buffers, such as running statistics, are what every training starts from.
 
-    A user's batches and dropout depend on (seed, round, party, prefix, user) alone, whoever else trains, of this silo
-    or of others, and in whichever blocks: removing a user leaves the results of all others as they were, up to float32
-    rounding, since kernels may add in another order when blocks have another shape; compiled training has the same
-    bits. With system randomness nothing can be repeated.
+    A user's batches and dropout depend on (seed, round, party, prefix, user) alone, whoever else
+    trains, of this silo or of others, and in whichever blocks: removing a user leaves the results
+    of all others as they were, up to float32 rounding, since kernels may add in another order when
+    blocks have another shape; compiled training has the same bits. With system randomness nothing
+    can be repeated.
 
-    prefix: put in front of the names of the random streams. execution: how it is computed. Features of integers reach
-    the model as they are.
+    prefix: put in front of the names of the random streams.
+    execution: how it is computed. Features of integers reach the model as they are.
 
-    Raises ConfigError for a model that mixes records, such as one with BatchNorm, unless all records are pooled.
+    Raises ConfigError for a model that mixes records, such as one with BatchNorm, unless all
+    records are pooled.
     """
     if training.pooled:
         data = data.pooled()
     else:
         refuse_shared_state(model)
-    counts, recipe = data.counts, training.recipe
-    chosen = np.arange(len(counts)) if training.users is None else np.asarray(training.users, dtype=np.int64)
+    counts = data.counts
+    recipe = training.recipe
+    chosen = (
+        np.arange(len(counts))
+        if training.users is None
+        else np.asarray(training.users, dtype=np.int64)
+    )
     problem = _problem(training, model, data, task=task, execution=execution)
     if not len(chosen):
-        return SiloTraining(training, problem, Users(data, chosen, 1, None, chosen.astype(np.uint64)), [])
+        return SiloTraining(
+            training, problem, Users(data, chosen, 1, None, chosen.astype(np.uint64)), []
+        )
     keep_freed_memory()
-    batches_stream, dropout_stream = (f"{prefix} {name}".lstrip() for name in ("batches", "dropout"))
+    batches_stream, dropout_stream = (
+        f"{prefix} {name}".lstrip() for name in ("batches", "dropout")
+    )
     size = recipe.batch_size or int(counts.max())
     orders = None
     if counts.max() > size:
@@ -69,7 +80,9 @@ def silo_training(
     return SiloTraining(training, problem, everyone.part(chosen), selection)
 
 
-def _problem(training: Training, model: nn.Module, data: SiloData, *, task: Task, execution: Execution) -> LocalProblem:
+def _problem(
+    training: Training, model: nn.Module, data: SiloData, *, task: Task, execution: Execution
+) -> LocalProblem:
     def on_device(vector: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(vector).to(data.x.device, torch.float32)
 

@@ -1,4 +1,5 @@
-"""A network's parameters as one flat vector, in the order of `named_parameters()`. Buffers are never sent."""
+"""A network's parameters as one flat vector, in the order of `named_parameters()`. Buffers are
+never sent."""
 
 from __future__ import annotations
 
@@ -15,7 +16,10 @@ def unflatten(model: nn.Module, vectors: Tensor) -> dict[str, Tensor]:
     """Views of `vectors` (..., d) as named parameters (..., *shape)."""
     named = dict(model.named_parameters())
     pieces = torch.split(vectors, [p.numel() for p in named.values()], dim=-1)
-    return {name: piece.reshape(piece.shape[:-1] + p.shape) for (name, p), piece in zip(named.items(), pieces)}
+    return {
+        name: piece.reshape(piece.shape[:-1] + p.shape)
+        for (name, p), piece in zip(named.items(), pieces)
+    }
 
 
 def load(model: nn.Module, vector: Tensor) -> None:

@@ -1,8 +1,10 @@
-"""Mutation testing of the code that privacy rests on: `python -m scripts.mutants [--jobs n] [file or folder ...]`.
+"""Mutation testing of the code that privacy rests on: `python -m scripts.mutants [--jobs n] [file
+or folder ...]`.
 
-Each file of `tests_of.SOURCES` is changed in one place at a time and its tests are run on the change; tests that pass
-then miss a mistake of this kind. Such survivors are printed, and end the command with 1 unless accepted.txt names them
-with a reason. Nothing is changed but scratch copies of the tree.
+Each file of `tests_of.SOURCES` is changed in one place at a time and its tests are run on the
+change; tests that pass then miss a mistake of this kind. Such survivors are printed, and end the
+command with 1 unless accepted.txt names them with a reason. Nothing is changed but scratch copies
+of the tree.
 """
 
 from __future__ import annotations
@@ -28,13 +30,32 @@ ACCEPTED = Path(__file__).with_name("accepted.txt")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m scripts.mutants", description=__doc__.partition("\n")[0])
-    parser.add_argument("files", nargs="*", help="files or folders, such as fedpriv/mechanisms (default: all)")
-    parser.add_argument("--all", action="store_true", help="protocols and primitives too are changed outside of guards")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="run the first of every N mutants only")
-    parser.add_argument("--again", type=Path, metavar="FILE", help="run what survived by FILE, an earlier output, only")
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.mutants", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument(
-        "--within", type=float, default=math.inf, metavar="SECONDS", help="ask the shortest tests, so long"
+        "files", nargs="*", help="files or folders, such as fedpriv/mechanisms (default: all)"
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="protocols and primitives too are changed outside of guards",
+    )
+    parser.add_argument(
+        "--every", type=int, default=1, metavar="N", help="run the first of every N mutants only"
+    )
+    parser.add_argument(
+        "--again",
+        type=Path,
+        metavar="FILE",
+        help="run what survived by FILE, an earlier output, only",
+    )
+    parser.add_argument(
+        "--within",
+        type=float,
+        default=math.inf,
+        metavar="SECONDS",
+        help="ask the shortest tests, so long",
     )
     parser.add_argument("--jobs", type=int, default=2, help="mutants that run at a time")
     arguments = parser.parse_args()
@@ -43,7 +64,9 @@ def main() -> int:
     made = [
         mutant
         for file in files
-        for mutant in mutants(file, (ROOT / file).read_text(), guards=file.startswith(guards or "/"))
+        for mutant in mutants(
+            file, (ROOT / file).read_text(), guards=file.startswith(guards or "/")
+        )
     ]
     accepted = read_accepted(ACCEPTED)
     names = {one.name for one in made}
@@ -66,7 +89,10 @@ def main() -> int:
             print(f"line {mutant.line} survived: {mutant.name}", flush=True)
         counts.setdefault(package(mutant.path), Counter())[result] += 1
     for name, count in counts.items():
-        print(f"{name}: {count.total()} mutants, " + ", ".join(f"{n} {what}" for what, n in sorted(count.items())))
+        print(
+            f"{name}: {count.total()} mutants, "
+            + ", ".join(f"{n} {what}" for what, n in sorted(count.items()))
+        )
     print(f"{unexplained} survivors that nobody has accepted")
     return int(bool(unexplained or gone))
 
@@ -78,8 +104,11 @@ def read_accepted(file: Path) -> dict[str, str]:
 
 
 def is_one(name: str, mutants: set[str]) -> bool:
-    """Whether an accepted name is a mutant's or, with a star for the change, that of a function with mutants."""
-    return name in mutants or (name.endswith(" :: *") and any(one.startswith(name[:-1]) for one in mutants))
+    """Whether an accepted name is a mutant's or, with a star for the change, that of a function
+    with mutants."""
+    return name in mutants or (
+        name.endswith(" :: *") and any(one.startswith(name[:-1]) for one in mutants)
+    )
 
 
 def package(path: str) -> str:
@@ -89,7 +118,8 @@ def package(path: str) -> str:
 
 @dataclass
 class Bench:
-    """A scratch copy of the tree, and what runs tests in it: processes that have done the imports, or not."""
+    """A scratch copy of the tree, and what runs tests in it: processes that have done the imports,
+    or not."""
 
     tree: Path
     runners: dict[tuple[tuple[str, ...], bool], Runner] = field(default_factory=dict)
@@ -125,8 +155,8 @@ class Trial:
 
 
 def results(made: list[Mutant], jobs: int, within: float) -> Iterator[tuple[Mutant, str]]:
-    """Each mutant with what became of it by its shortest tests, `within` seconds of them. Raises RuntimeError where
-    tests fail on the source as it is."""
+    """Each mutant with what became of it by its shortest tests, `within` seconds of them. Raises
+    RuntimeError where tests fail on the source as it is."""
     with tempfile.TemporaryDirectory(prefix="mutants") as folder, ExitStack() as running:
         free = [Bench(scratch_copy(ROOT, Path(folder, str(job)))) for job in range(jobs)]
         for bench in free:
@@ -136,9 +166,14 @@ def results(made: list[Mutant], jobs: int, within: float) -> Iterator[tuple[Muta
         started = list[tuple[Trial, Bench, Runner]]()
         while waiting or started:
             while waiting and free:
-                trial, bench = waiting.popleft(), free[-1]
+                trial = waiting.popleft()
+                bench = free[-1]
                 look_at(bench, trial.files, known)
-                own = {test: what for test, what in known.items() if test.partition("::")[0] in trial.files}
+                own = {
+                    test: what
+                    for test, what in known.items()
+                    if test.partition("::")[0] in trial.files
+                }
                 tests = tests_for(own, trial.mutant.path, trial.mutant.scope, within)
                 if not tests:
                     yield trial.mutant, SURVIVED
@@ -159,7 +194,8 @@ def results(made: list[Mutant], jobs: int, within: float) -> Iterator[tuple[Muta
 
 
 def look_at(bench: Bench, files: tuple[str, ...], known: Reached) -> None:
-    """Learn of each test in `files` what it calls, unless it is known. On the source, which the tests have to pass."""
+    """Learn of each test in `files` what it calls, unless it is known. On the source, which the
+    tests have to pass."""
     new = tuple(file for file in files if not any(test.startswith(f"{file}::") for test in known))
     if not new:
         return
@@ -175,7 +211,10 @@ def look_at(bench: Bench, files: tuple[str, ...], known: Reached) -> None:
         raise RuntimeError(f"{' '.join(new)}\n{log}\nfails on the source itself")
     found = read(bench.tree / REACHED)
     known.update(found)
-    print(f"{sum(seconds for seconds, _ in found.values()):.0f} s unchanged: {' '.join(new)}", file=sys.stderr)
+    print(
+        f"{sum(seconds for seconds, _ in found.values()):.0f} s unchanged: {' '.join(new)}",
+        file=sys.stderr,
+    )
 
 
 if __name__ == "__main__":

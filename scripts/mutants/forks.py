@@ -1,8 +1,9 @@
-"""Runs tests on a mutant in a fork of a process that has loaded all that they import, in a scratch copy of the tree.
+"""Runs tests on a mutant in a fork of a process that has loaded all that they import, in a scratch
+copy of the tree.
 
-Where a change shows in bodies of functions alone, these are replaced in the fork, after fedpriv and the tests have been
-imported; else the fork is one of a process that has loaded torch and the like, but nothing of fedpriv. So most mutants
-cost their tests and no imports.
+Where a change shows in bodies of functions alone, these are replaced in the fork, after fedpriv and
+the tests have been imported; else the fork is one of a process that has loaded torch and the like,
+but nothing of fedpriv. So most mutants cost their tests and no imports.
 """
 
 from __future__ import annotations
@@ -63,7 +64,12 @@ def warm_up() -> None:
     phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
     checks = list(hypothesis.HealthCheck)
     hypothesis.settings.register_profile(
-        "mutants", deadline=None, derandomize=True, database=None, phases=phases, suppress_health_check=checks
+        "mutants",
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=phases,
+        suppress_health_check=checks,
     )
     if "fedpriv" in sys.modules:
         raise RuntimeError("forks would not see a mutant of a module that is loaded already")
@@ -94,11 +100,14 @@ class Change:
 class Runner:
     """Runs the same tests in the scratch copy `tree` again and again, one change at a time.
 
-    loaded: whether its process has imported the tests before, so that only bodies of functions can change.
+    loaded: whether its process has imported the tests before, so that only bodies of functions can
+    change.
     """
 
     def __init__(self, tree: Path, tests: Iterable[str], *, loaded: bool) -> None:
-        self.tree, self.tests, self.loaded = tree, tuple(tests), loaded
+        self.tree = tree
+        self.tests = tuple(tests)
+        self.loaded = loaded
         self.connection, other = Pipe()
         self.process = os.fork()
         if not self.process:
@@ -107,9 +116,11 @@ class Runner:
         other.close()
 
     def start(self, change: Change | None, tests: dict[str, float], seconds: float) -> None:
-        """Begin to run some of the tests; without a change, record which functions each of all calls.
+        """Begin to run some of the tests; without a change, record which functions each of all
+        calls.
 
-        seconds: processor time after which a mutant is taken for an endless loop; waiting ends after ten times that.
+        seconds: processor time after which a mutant is taken for an endless loop; waiting ends
+        after ten times that.
         """
         self.connection.send((change, tests, seconds))
 
@@ -142,7 +153,9 @@ class Runner:
         finally:
             os._exit(70)
 
-    def _run(self, change: Change | None, tests: dict[str, float], seconds: float, running: list[int]) -> str:
+    def _run(
+        self, change: Change | None, tests: dict[str, float], seconds: float, running: list[int]
+    ) -> str:
         """In the serving process."""
         if change is not None:
             self._write(change.path, change.new)
@@ -150,7 +163,9 @@ class Runner:
         if not process:
             self._test(change, tests, seconds)
         running[:] = [process]
-        end, done, status = time.monotonic() + 10 * seconds, 0, 0
+        end = time.monotonic() + 10 * seconds
+        done = 0
+        status = 0
         while not done and time.monotonic() < end:
             done, status = os.waitpid(process, os.WNOHANG)
             time.sleep(0.005)
@@ -158,14 +173,18 @@ class Runner:
         if change is not None:
             self._write(change.path, change.old)
         code = os.waitstatus_to_exitcode(status) if done else -signal.SIGXCPU
-        return {0: SURVIVED, -signal.SIGXCPU: TIMEOUT, -signal.SIGPROF: TIMEOUT, _NOT_PATCHABLE: IMPORTS}.get(
-            code, KILLED
-        )
+        return {
+            0: SURVIVED,
+            -signal.SIGXCPU: TIMEOUT,
+            -signal.SIGPROF: TIMEOUT,
+            _NOT_PATCHABLE: IMPORTS,
+        }.get(code, KILLED)
 
     def _write(self, path: str, text: str) -> None:
         file = self.tree / path
         file.write_text(text)
-        # A compiled file is recognised by size and second, and a mutant may agree with its source in both.
+        # A compiled file is recognised by size and second, and a mutant may agree with its source
+        # in both.
         for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
             compiled.unlink()
 
@@ -220,8 +239,21 @@ def _end_group(processes: list[int], *, waited: bool = False) -> None:
 def _pytest(tree: Path, tests: Iterable[str], *plugins: object) -> int:
     import pytest
 
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile=mutants", "--tb=line"]
-    code = int(pytest.main([*options, f"--rootdir={tree}", "-c", str(tree / "pyproject.toml"), *tests], plugins))
+    options = [
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "--hypothesis-profile=mutants",
+        "--tb=line",
+    ]
+    code = int(
+        pytest.main(
+            [*options, f"--rootdir={tree}", "-c", str(tree / "pyproject.toml"), *tests], plugins
+        )
+    )
     for module in sys.modules.copy().values():
         place = getattr(module, "__file__", None) or ""
         if module.__name__.partition(".")[0] == "fedpriv" and not place.startswith(str(tree)):

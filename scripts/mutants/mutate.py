@@ -1,7 +1,8 @@
 """One-token changes of a source file, of the kinds that would break a privacy guarantee.
 
-Positions come from `ast`, the change is made in the text, so that a mutant differs from its source in nothing else.
-Texts that people read (docstrings, messages, annotations, decorators) are left alone.
+Positions come from `ast`, the change is made in the text, so that a mutant differs from its source
+in nothing else. Texts that people read (docstrings, messages, annotations, decorators) are left
+alone.
 """
 
 from __future__ import annotations
@@ -48,13 +49,25 @@ SWAPPED_CALLS = {
     "math.sqrt": "float",
     "np.rint": "np.floor",
 }
-DROPPED_KEYWORDS = {"adjacency", "delta", "divisor", "encoding", "n_summed", "real", "scope", "sensitivity", "shares"}
-"""Arguments that say how much noise there is or what it hides; a call without one takes the default."""
+DROPPED_KEYWORDS = {
+    "adjacency",
+    "delta",
+    "divisor",
+    "encoding",
+    "n_summed",
+    "real",
+    "scope",
+    "sensitivity",
+    "shares",
+}
+"""Arguments that say how much noise there is or what it hides; a call without one takes the
+default."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A changed file. `before` and `after` are the changed line, stripped; `after` is `pass` where a statement went."""
+    """A changed file. `before` and `after` are the changed line, stripped; `after` is `pass` where
+    a statement went."""
 
     path: str
     scope: str
@@ -65,7 +78,8 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """What it is called in the list of accepted survivors: no line number, which any edit would move."""
+        """What it is called in the list of accepted survivors: no line number, which any edit would
+        move."""
         return f"{self.path} :: {self.scope} :: {self.before} -> {self.after}"
 
     @property
@@ -75,24 +89,29 @@ class Mutant:
 
 
 def mutants(path: str, text: str, *, guards: bool = False) -> list[Mutant]:
-    """All mutants of the source `text` of the file `path`, in its order; guards: those of guards alone."""
+    """All mutants of the source `text` of the file `path`, in its order; guards: those of guards
+    alone."""
     source = text.encode()
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     found: dict[tuple[int, int, str], Mutant] = {}
-    tree, changes = ast.parse(text), _Changes(source, starts)
+    tree = ast.parse(text)
+    changes = _Changes(source, starts)
     guarded = changes.guards(tree) if guards else [(0, len(source))]
     for scope, start, end, new in changes.of(tree):
         if not any(first <= start and end <= last for first, last in guarded):
             continue
         first = source.rfind(b"\n", 0, start) + 1
         mutated = source[:start] + new.encode() + source[end:]
-        before, after = source[first:].split(b"\n", 1)[0], mutated[first:].split(b"\n", 1)[0]
+        before = source[first:].split(b"\n", 1)[0]
+        after = mutated[first:].split(b"\n", 1)[0]
         if end > first + len(before):  # a statement of several lines
             after = new.encode()
         place = source.count(b"\n", 0, start) + 1
-        mutant = Mutant(path, scope, place, before.decode().strip(), after.decode().strip(), mutated.decode())
+        mutant = Mutant(
+            path, scope, place, before.decode().strip(), after.decode().strip(), mutated.decode()
+        )
         found.setdefault((start, end, new), mutant)
     return [found[place] for place in sorted(found)]
 
@@ -102,7 +121,9 @@ def _used_defaults(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast
     arguments = function.args
     named = [*arguments.posonlyargs, *arguments.args][-len(arguments.defaults) or None :]
     pairs = [*zip(named, arguments.defaults), *zip(arguments.kwonlyargs, arguments.kw_defaults)]
-    used = {node.id for part in function.body for node in ast.walk(part) if isinstance(node, ast.Name)}
+    used = {
+        node.id for part in function.body for node in ast.walk(part) if isinstance(node, ast.Name)
+    }
     return [default for argument, default in pairs if default and argument.arg in used]
 
 
@@ -114,7 +135,9 @@ class _Changes:
     """Walks a syntax tree and tells what may be changed."""
 
     def __init__(self, source: bytes, starts: list[int]) -> None:
-        self.source, self.starts, self.scope = source, starts, "module"
+        self.source = source
+        self.starts = starts
+        self.scope = "module"
 
     def of(self, tree: ast.AST) -> Iterator[Change]:
         for start, end, new in self._own(tree):
@@ -127,11 +150,14 @@ class _Changes:
         self.scope = outer
 
     def guards(self, tree: ast.AST) -> list[tuple[int, int]]:
-        """Spans of what refuses: the condition before a `raise`, `require`'s, and statements that are a call."""
+        """Spans of what refuses: the condition before a `raise`, `require`'s, and statements that
+        are a call."""
         found = list[ast.AST]()
         for node in ast.walk(tree):
             match node:
-                case ast.If() if any(isinstance(part, ast.Raise) for part in (*node.body, *node.orelse)):
+                case ast.If() if any(
+                    isinstance(part, ast.Raise) for part in (*node.body, *node.orelse)
+                ):
                     found.append(node.test)
                 case ast.Call(func=ast.Name(id="require")):
                     found += node.args[:1]
@@ -141,7 +167,12 @@ class _Changes:
 
     def _children(self, node: ast.AST) -> list[ast.AST]:
         match node:
-            case ast.Raise() | ast.JoinedStr() | ast.Assert() | ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            case (
+                ast.Raise()
+                | ast.JoinedStr()
+                | ast.Assert()
+                | ast.If(test=ast.Name(id="TYPE_CHECKING"))
+            ):
                 return []
             case ast.ClassDef():
                 return list(node.body)
@@ -163,11 +194,15 @@ class _Changes:
     def _own(self, node: ast.AST) -> Iterator[tuple[int, int, str]]:
         match node:
             case ast.Compare():
-                for (left, right), operator in zip(pairwise((node.left, *node.comparators)), node.ops):
+                for (left, right), operator in zip(
+                    pairwise((node.left, *node.comparators)), node.ops
+                ):
                     yield self._between(left, right, operator)
             case ast.BoolOp():
                 yield self._between(node.values[0], node.values[1], node.op)
-            case ast.BinOp() if not (self.scope == "module" and isinstance(node.op, ast.BitOr)):  # that joins types
+            case ast.BinOp() if not (
+                self.scope == "module" and isinstance(node.op, ast.BitOr)
+            ):  # that joins types
                 yield self._between(node.left, node.right, node.op)
             case ast.UnaryOp(op=ast.USub() | ast.Not()):
                 sign = "-" if isinstance(node.op, ast.USub) else "not "
@@ -202,7 +237,11 @@ class _Changes:
         """Those that are not changed from within."""
         match node:
             case ast.If() | ast.IfExp() | ast.While():
-                tests = [] if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING" else [node.test]
+                tests = (
+                    []
+                    if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+                    else [node.test]
+                )
             case ast.comprehension():
                 tests = node.ifs
             case _:

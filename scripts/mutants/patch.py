@@ -1,4 +1,5 @@
-"""Gives functions of a loaded module the bodies that a changed source has, so that a mutant needs no new imports."""
+"""Gives functions of a loaded module the bodies that a changed source has, so that a mutant needs
+no new imports."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ CACHED = type(cache(len))
 
 
 def forget(tree: Path) -> None:
-    """Empty the caches of functions from below `tree`: what a test asks for is computed then, and by what the source is
-    now."""
+    """Empty the caches of functions from below `tree`: what a test asks for is computed then, and
+    by what the source is now."""
     for one in gc.get_objects():
         code = getattr(one.__wrapped__, "__code__", None) if type(one) is CACHED else None
         if code is not None and code.co_filename.startswith(f"{tree}/"):
@@ -30,8 +31,8 @@ def forget(tree: Path) -> None:
 def patch(file: str, old: str, new: str) -> None:
     """Change all functions that were made from the source `old` of `file` into those of `new`.
 
-    Functions are found wherever they are, since decorators, properties and caches hide them. Raises NotPatchableError
-    where a module's or a class's own statements differ, or no function is there.
+    Functions are found wherever they are, since decorators, properties and caches hide them. Raises
+    NotPatchableError where a module's or a class's own statements differ, or no function is there.
     """
     before, after = (compile(text, file, "exec") for text in (old, new))
     changed = dict(_changed(before, after))
@@ -46,11 +47,14 @@ def patch(file: str, old: str, new: str) -> None:
                     raise NotPatchableError(str(error)) from error
                 patched.add(code)
     if len(patched) < len(changed):
-        raise NotPatchableError("functions that are made when others are called, or not loaded at all")
+        raise NotPatchableError(
+            "functions that are made when others are called, or not loaded at all"
+        )
 
 
 def _changed(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    """Outermost functions whose code differs, in pairs. before, after: of modules or bodies of classes."""
+    """Outermost functions whose code differs, in pairs. before, after: of modules or bodies of
+    classes."""
     if _own(before) != _own(after):
         raise NotPatchableError(before.co_qualname)
     for one, other in zip_longest(_nested(before), _nested(after)):

@@ -1,4 +1,5 @@
-"""Which tests call which functions: only these can notice a change there, and short ones are asked first."""
+"""Which tests call which functions: only these can notice a change there, and short ones are asked
+first."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ import pytest
 from scripts.mutants.patch import forget
 
 Reached = dict[str, tuple[float, set[str]]]
-"""By test: its seconds of processor time, and the functions that it called, as `place` writes them."""
+"""By test: its seconds of processor time, and the functions that it called, as `place` writes
+them.
+"""
 
 
 def place(path: str, scope: str) -> str:
@@ -27,8 +30,8 @@ def place(path: str, scope: str) -> str:
 
 
 def tests_for(reached: Reached, path: str, scope: str, most: float) -> dict[str, float]:
-    """Tests that call what a change in `scope` of the file `path` belongs to, short ones first, with their seconds: as
-    many as take `most` seconds together, and one at least."""
+    """Tests that call what a change in `scope` of the file `path` belongs to, short ones first,
+    with their seconds: as many as take `most` seconds together, and one at least."""
     where = place(path, scope)
     within = f"{path} :: " if scope == "module" else f"{where}."
     found = [
@@ -38,16 +41,23 @@ def tests_for(reached: Reached, path: str, scope: str, most: float) -> dict[str,
     ]
     found.sort()
     before = [0.0, *accumulate(seconds for seconds, _ in found)]
-    return {test: seconds for spent, (seconds, test) in zip(before, found) if not spent or spent + seconds <= most}
+    return {
+        test: seconds
+        for spent, (seconds, test) in zip(before, found)
+        if not spent or spent + seconds <= most
+    }
 
 
 MADE = "<string>"
-"""The file of what dataclasses write themselves: a class's defaults show there, whatever else is called of it."""
+"""The file of what dataclasses write themselves: a class's defaults show there, whatever else is
+called of it."""
 
 
 @dataclass
 class Recorder:
-    """A pytest plug-in that records for each test what it calls in `tree`, its fixtures included."""
+    """A pytest plug-in that records for each test what it calls in `tree`, its fixtures
+    included.
+    """
 
     tree: Path
 
@@ -59,7 +69,9 @@ class Recorder:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         forget(self.tree)
-        begin, self.codes, self.classes = time.process_time(), set(), set()
+        begin = time.process_time()
+        self.codes = set()
+        self.classes = set()
         sys.setprofile(self._called)
         threading.setprofile(self._called)
         try:
@@ -67,8 +79,12 @@ class Recorder:
         finally:
             sys.setprofile(None)
             threading.setprofile(None)
-        names = {self._name(code) for code in self.codes if code.co_filename.startswith(f"{self.tree}/")}
-        names |= {self._made(cls) for cls in self.classes if cls.__module__.partition(".")[0] == "fedpriv"}
+        names = {
+            self._name(code) for code in self.codes if code.co_filename.startswith(f"{self.tree}/")
+        }
+        names |= {
+            self._made(cls) for cls in self.classes if cls.__module__.partition(".")[0] == "fedpriv"
+        }
         self.found[item.nodeid] = time.process_time() - begin, sorted(names)
         return result
 
@@ -79,7 +95,10 @@ class Recorder:
                 self.classes.update(type(frame.f_locals.get("self")).__mro__)
 
     def _name(self, code: CodeType) -> str:
-        return place(str(Path(code.co_filename).relative_to(self.tree)), code.co_qualname.replace(".<locals>", ""))
+        return place(
+            str(Path(code.co_filename).relative_to(self.tree)),
+            code.co_qualname.replace(".<locals>", ""),
+        )
 
     def _made(self, cls: type) -> str:
         file = sys.modules[cls.__module__].__file__ or ""
@@ -90,12 +109,16 @@ class Recorder:
 
 
 def read(file: Path) -> Reached:
-    return {test: (seconds, set(called)) for test, (seconds, called) in json.loads(file.read_text()).items()}
+    return {
+        test: (seconds, set(called))
+        for test, (seconds, called) in json.loads(file.read_text()).items()
+    }
 
 
 @dataclass(frozen=True)
 class Limits:
-    """A pytest plug-in that ends the process by SIGPROF where a test takes far more processor time than it took."""
+    """A pytest plug-in that ends the process by SIGPROF where a test takes far more processor time
+    than it took."""
 
     seconds: dict[str, float]
 

@@ -1,4 +1,5 @@
-"""Which tests a source file's mutants are run on: those that mirror it, then others that are near and quick."""
+"""Which tests a source file's mutants are run on: those that mirror it, then others that are near
+and quick."""
 
 from __future__ import annotations
 
@@ -9,30 +10,42 @@ SOURCES = (
     "fedpriv/mechanisms",
     "fedpriv/accountants",
     "fedpriv/encoding",
-    "fedpriv/simulation",
-    "fedpriv/begun.py",
-    "fedpriv/checkpoint.py",
-    "fedpriv/deployment.py",
-    "fedpriv/query.py",
-    "fedpriv/weighting.py",
+    "fedpriv/runtime",
+    "fedpriv/runs/journal.py",
+    "fedpriv/runs/checkpoint.py",
+    "fedpriv/rounds/plan.py",
+    "fedpriv/rounds/query.py",
+    "fedpriv/rounds/weighting.py",
     "fedpriv/aggregation",
     "fedpriv/crypto",
     "fedpriv/parties",
 )
 GUARDS_ONLY = ("fedpriv/aggregation", "fedpriv/crypto", "fedpriv/parties")
-"""Where sums and other libraries to compare with hold the arithmetic, and what refuses is what matters."""
+"""Where sums and other libraries to compare with hold the arithmetic, and what refuses is what
+matters."""
 FURTHER = (
-    ("fedpriv/mechanisms/calibration.py", "algorithms/test_dp_erm.py algorithms/test_cdp_fedavg.py"),
+    (
+        "fedpriv/mechanisms/calibration.py",
+        "algorithms/test_dp_erm.py algorithms/test_cdp_fedavg.py",
+    ),
     (
         "fedpriv/mechanisms/huang.py",
-        "mechanisms/test_paper_noise.py algorithms/test_dp_erm.py algorithms/test_dp_erm_privacy.py",
+        "mechanisms/test_paper_noise.py algorithms/test_dp_erm.py "
+        "algorithms/test_dp_erm_privacy.py",
     ),
     ("fedpriv/mechanisms/discrete_sampling.py", "mechanisms/test_grid_noise.py"),
-    ("fedpriv/mechanisms/lowy.py", "mechanisms/test_binomial.py theory/test_lowy_counterexamples.py"),
-    ("fedpriv/mechanisms/*", "mechanisms/test_gaussian.py mechanisms/test_grid_noise.py test_deployment.py"),
+    (
+        "fedpriv/mechanisms/lowy.py",
+        "mechanisms/test_binomial.py papers/test_lowy_counterexamples.py",
+    ),
+    (
+        "fedpriv/mechanisms/*",
+        "mechanisms/test_gaussian.py mechanisms/test_grid_noise.py rounds/test_plan.py",
+    ),
     (
         "fedpriv/accountants/*",
-        "accountants/test_ledger.py accountants/test_accounting_events.py accountants/test_renyi.py "
+        "accountants/test_ledger.py accountants/test_accounting_events.py "
+        "accountants/test_renyi.py "
         "accountants/test_poisson.py accountants/test_rdp.py accountants/test_split_users.py "
         "accountants/test_group_privacy.py accountants/test_pld.py accountants/test_zcdp.py "
         "algorithms/test_cdp_fedavg.py algorithms/test_dp_erm_privacy.py",
@@ -46,7 +59,8 @@ FURTHER = (
         "aggregation/private_weighting/test_weighted_product.py "
         "aggregation/private_weighting/test_private_weighting_attacks.py "
         "aggregation/private_weighting/test_private_weighting_certificates.py "
-        "aggregation/private_weighting/test_private_weighting_sampling.py aggregation/test_settings.py",
+        "aggregation/private_weighting/test_private_weighting_sampling.py "
+        "aggregation/test_settings.py",
     ),
     (
         "fedpriv/aggregation/admm/*",
@@ -62,33 +76,52 @@ FURTHER = (
     (
         "fedpriv/aggregation/*",
         "aggregation/test_settings.py aggregation/test_ring_bits.py aggregation/test_masked.py "
-        "conformance/test_aggregations.py test_deployment.py "
+        "conformance/test_aggregations.py rounds/test_plan.py "
         "aggregation/private_weighting/test_private_weighting_certificates.py",
     ),
-    ("fedpriv/crypto/paillier/*", "crypto/paillier aggregation/private_weighting/test_weighted_product.py"),
+    (
+        "fedpriv/crypto/paillier/*",
+        "crypto/paillier aggregation/private_weighting/test_weighted_product.py",
+    ),
     ("fedpriv/crypto/*", "crypto aggregation/secagg/test_secagg_aborts.py"),
-    ("fedpriv/parties/*", "parties aggregation/secagg/test_secagg_aborts.py conformance/test_aggregations.py"),
-    ("fedpriv/weighting.py", "algorithms/test_uldp.py conformance/test_aggregations.py"),
-    ("fedpriv/begun.py", "test_resumed_state.py"),
-    ("fedpriv/checkpoint.py", "test_resumed_state.py"),
-    ("fedpriv/query.py", "test_deployment.py simulation/test_covered.py conformance/test_aggregations.py"),
-    ("fedpriv/deployment.py", "aggregation/private_weighting/test_private_weighting_certificates.py simulation"),
     (
-        "fedpriv/simulation/prepare.py",
-        "algorithms/test_local_only.py test_aborted_rounds.py test_resumed_state.py test_cli_bad_input.py "
-        "training/test_select.py data/test_writers.py simulation",
+        "fedpriv/parties/*",
+        "parties aggregation/secagg/test_secagg_aborts.py conformance/test_aggregations.py",
+    ),
+    ("fedpriv/rounds/weighting.py", "algorithms/test_uldp.py conformance/test_aggregations.py"),
+    ("fedpriv/runs/journal.py", "runs/test_resumed_state.py"),
+    ("fedpriv/runs/checkpoint.py", "runs/test_resumed_state.py"),
+    (
+        "fedpriv/rounds/query.py",
+        "rounds/test_plan.py runtime/test_covered.py conformance/test_aggregations.py",
     ),
     (
-        "fedpriv/simulation/silo.py",
-        "simulation algorithms/test_scaffold.py algorithms/test_uldp.py algorithms/test_dp_erm.py",
+        "fedpriv/rounds/plan.py",
+        "aggregation/private_weighting/test_private_weighting_certificates.py runtime",
     ),
-    ("fedpriv/*", "simulation test_deployment.py algorithms/test_uldp.py test_aborted_rounds.py test_resumed_state.py"),
+    (
+        "fedpriv/runtime/prepare.py",
+        "algorithms/test_local_only.py runs/test_aborted_rounds.py runs/test_resumed_state.py "
+        "test_cli_bad_input.py "
+        "training/test_select.py data/test_writers.py runtime",
+    ),
+    (
+        "fedpriv/runtime/silo.py",
+        "runtime algorithms/test_scaffold.py algorithms/test_uldp.py algorithms/test_dp_erm.py",
+    ),
+    (
+        "fedpriv/*",
+        "runtime rounds/test_plan.py algorithms/test_uldp.py runs/test_aborted_rounds.py "
+        "runs/test_resumed_state.py",
+    ),
 )
-"""Pattern of a source file, first one that fits, and tests beside those that mirror it, quick ones first."""
+"""Pattern of a source file, first one that fits, and tests beside those that mirror it, quick ones
+first."""
 
 
 def source_files(root: Path, chosen: list[str]) -> list[str]:
-    """The files below `root` whose mutants are run: those of `SOURCES`, or those of the files and folders `chosen`."""
+    """The files below `root` whose mutants are run: those of `SOURCES`, or those of the files and
+    folders `chosen`."""
     found = []
     for place in chosen or SOURCES:
         path = root / place

@@ -21,7 +21,9 @@ def test_importing_accountants_loads_neither_torch_nor_dp_accounting():
     names = ["base", "calibrate", "combined", "events", "group", "ledger", "pld", "rdp", "table"]
     code = f"import sys\nfor n in {names}: __import__('fedpriv.accountants.' + n)\n"
     code += "print(sorted({'torch', 'dp_accounting', 'scipy', 'rich'} & set(sys.modules)))"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert shown.strip() == "[]"
 
 
@@ -31,7 +33,9 @@ def test_event_refuses_an_unknown_adjacency():
 
 
 def test_leaves_unrolls_compositions_and_adds_equal_events():
-    nested = dp.ComposedDpEvent((GAUSSIAN, dp.SelfComposedDpEvent(dp.ComposedDpEvent((GAUSSIAN, SAMPLED)), 3)))
+    nested = dp.ComposedDpEvent(
+        (GAUSSIAN, dp.SelfComposedDpEvent(dp.ComposedDpEvent((GAUSSIAN, SAMPLED)), 3))
+    )
     assert leaves([(nested, 2), (SAMPLED, 1)]) == {GAUSSIAN: 8, SAMPLED: 7}
 
 
@@ -58,14 +62,23 @@ def test_leaves_keeps_whatever_reveals_something():
 
 
 def test_what_never_happened_reveals_nothing_and_less_than_never_is_refused():
-    assert leaves([(dp.NonPrivateDpEvent(), 0), (dp.SampledWithoutReplacementDpEvent(10, 0, GAUSSIAN), 1)]) == {}
+    assert (
+        leaves(
+            [(dp.NonPrivateDpEvent(), 0), (dp.SampledWithoutReplacementDpEvent(10, 0, GAUSSIAN), 1)]
+        )
+        == {}
+    )
     with pytest.raises(ValueError, match="cannot happen -1 times"):
         leaves([(GAUSSIAN, 2), (GAUSSIAN, -1)])
 
 
 @pytest.mark.parametrize(
     "event",
-    [dp.NonPrivateDpEvent(), dp.GaussianDpEvent(0.0), dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(0.0))],
+    [
+        dp.NonPrivateDpEvent(),
+        dp.GaussianDpEvent(0.0),
+        dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(0.0)),
+    ],
 )
 def test_leaves_knows_what_is_not_private(event):
     assert leaves([(GAUSSIAN, 1), (dp.SelfComposedDpEvent(event, 2), 1)]) is None

@@ -18,11 +18,15 @@ def sampled(q: float):
 
 
 def noise_multiplier_for(accountant, event, rounds, adjacency, epsilon):
-    return smallest_noise(lambda z: min(accountant.epsilons([(event(z), rounds)], adjacency).values()), epsilon)
+    return smallest_noise(
+        lambda z: min(accountant.epsilons([(event(z), rounds)], adjacency).values()), epsilon
+    )
 
 
 def rounds_for(accountant, event, adjacency, epsilon):
-    return most_rounds(lambda rounds: min(accountant.epsilons([(event, rounds)], adjacency).values()), epsilon)
+    return most_rounds(
+        lambda rounds: min(accountant.epsilons([(event, rounds)], adjacency).values()), epsilon
+    )
 
 
 CASES = [

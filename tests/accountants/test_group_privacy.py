@@ -33,9 +33,10 @@ def steps(q: float, count: int) -> list[tuple[dp.DpEvent, int]]:
 
 FIGURE_2 = steps(0.01, 100_000)  # q = .01, sigma = 5, 1e5 steps
 
-# Golden rows 8-12: group size, the paper's figure, the valid lemma, the tight value, tolerance, step of our own FFT.
-# Row 11 has 1012.0 for the last tight value: dp_accounting 0.6 counts the mass beyond epsilon once exp(-epsilon)
-# underflows. Two computations that do not, here and below, agree on 1011.1.
+# Golden rows 8-12: group size, the paper's figure, the valid lemma, the tight value, tolerance,
+# step of our own FFT. Row 11 has 1012.0 for the last tight value: dp_accounting 0.6 counts the mass
+# beyond epsilon once exp(-epsilon) underflows. Two computations that do not, here and below, agree
+# on 1011.1.
 GROUPS = [
     (2, 7.991, 7.991, 5.836, 5e-3, 1e-4),
     (4, 24.537, 24.537, 13.60, 0.05, 1e-4),
@@ -54,7 +55,9 @@ def test_golden_groups(k, paper, lemma, tight, tolerance, step):
     assert sampled_epsilon(0.01, 5.0, 100_000, step, group=k) == pytest.approx(tight, abs=tolerance)
 
 
-@pytest.mark.parametrize(("k", "epsilon"), [(2, 7.997), (4, 24.55), (8, 98.787), (32, 3266.97), (64, 20107.06)])
+@pytest.mark.parametrize(
+    ("k", "epsilon"), [(2, 7.997), (4, 24.55), (8, 98.787), (32, 3266.97), (64, 20107.06)]
+)
 def test_golden_lemma_by_the_binomial_sum(k, epsilon):
     orders = range(2 * k, 4 * k + 1)
     curves = [100_000 * 3 ** (k.bit_length() - 1) * integer_rdp(0.01, 5.0, a) for a in orders]
@@ -76,7 +79,9 @@ SILOS = [
 @pytest.mark.parametrize(("q", "count", "k", "lemma", "tight"), SILOS)
 def test_golden_silos(q, count, k, lemma, tight):
     orders = tuple(float(a) for a in range(2 * k, 64))
-    by_integers = convert(*group_rdp(orders, rdp_curve(steps(q, count), ADD_REMOVE, orders), k), 1e-5)
+    by_integers = convert(
+        *group_rdp(orders, rdp_curve(steps(q, count), ADD_REMOVE, orders), k), 1e-5
+    )
     assert by_integers == pytest.approx(lemma, rel=5e-3)
     assert tight * 0.995 < group_rdp_epsilon(steps(q, count), k, 1e-5) <= by_integers
     assert group_pld(steps(q, count), k, 1e-5) == pytest.approx(tight, rel=5e-3)
@@ -86,7 +91,9 @@ def test_golden_normal_dp_conversion():
     # row 13, on the papers' orders
     for k, epsilon in [(2, 6.800), (9, 71.88), (33, 910.3), (61, 25258)]:
         assert group_dp(FIGURE_2, k, 1e-5, orders=PAPER_ORDERS) == pytest.approx(epsilon, rel=1e-2)
-        assert group_dp(FIGURE_2, k, 1e-5) <= group_dp(FIGURE_2, k, 1e-5, orders=PAPER_ORDERS) + 1e-9
+        assert (
+            group_dp(FIGURE_2, k, 1e-5) <= group_dp(FIGURE_2, k, 1e-5, orders=PAPER_ORDERS) + 1e-9
+        )
     assert group_dp(FIGURE_2, 64, 1e-5, orders=PAPER_ORDERS) == math.inf
     # and by its definition: k records have epsilon k e at delta k exp((k - 1) e) delta_1
     delta_1 = 1e-7
@@ -111,25 +118,37 @@ def test_a_group_of_one_is_a_record():
     record = Pld().epsilons(FIGURE_2, ADD_REMOVE)["pld"]
     assert group_pld(FIGURE_2, 1, 1e-5) == record
     assert group_rdp_epsilon(FIGURE_2, 1, 1e-5) == rdp_epsilon(FIGURE_2, ADD_REMOVE, 1e-5)
-    assert group_dp(FIGURE_2, 1, 1e-5) == pytest.approx(rdp_epsilon(FIGURE_2, ADD_REMOVE, 1e-5), rel=1e-9)
+    assert group_dp(FIGURE_2, 1, 1e-5) == pytest.approx(
+        rdp_epsilon(FIGURE_2, ADD_REMOVE, 1e-5), rel=1e-9
+    )
     assert paper_group_claim(FIGURE_2, 1, 1e-5) == pytest.approx(2.8492, abs=2e-3)
 
 
 def test_groups_that_are_no_power_of_two():
-    assert group_rdp_epsilon(FIGURE_2, 9, 1e-5) == group_rdp_epsilon(FIGURE_2, 16, 1e-5)  # up: a guarantee
-    assert paper_group_claim(FIGURE_2, 9, 1e-5) == paper_group_claim(FIGURE_2, 8, 1e-5)  # down: none
-    assert group_pld(FIGURE_2, 2, 1e-5) < group_pld(FIGURE_2, 3, 1e-5) < group_pld(FIGURE_2, 4, 1e-5)
+    assert group_rdp_epsilon(FIGURE_2, 9, 1e-5) == group_rdp_epsilon(
+        FIGURE_2, 16, 1e-5
+    )  # up: a guarantee
+    assert paper_group_claim(FIGURE_2, 9, 1e-5) == paper_group_claim(
+        FIGURE_2, 8, 1e-5
+    )  # down: none
+    assert (
+        group_pld(FIGURE_2, 2, 1e-5) < group_pld(FIGURE_2, 3, 1e-5) < group_pld(FIGURE_2, 4, 1e-5)
+    )
 
 
 def test_an_unsampled_group_is_one_larger_shift():
     assert group_event(dp.GaussianDpEvent(5.0), 3) == dp.GaussianDpEvent(5.0 / 3)
-    assert group_pld([(dp.GaussianDpEvent(5.0), 4)], 3, 1e-5) == pytest.approx(gaussian_epsilon(2 * 3 / 5.0), rel=1e-9)
+    assert group_pld([(dp.GaussianDpEvent(5.0), 4)], 3, 1e-5) == pytest.approx(
+        gaussian_epsilon(2 * 3 / 5.0), rel=1e-9
+    )
 
 
 def test_an_order_of_the_groups_own_size_is_left_out():
     """There the lemma's equation has no solution."""
     with np.errstate(all="raise"):
-        assert group_dp(FIGURE_2, 4, 1e-5, orders=(4.0, 32.0)) == group_dp(FIGURE_2, 4, 1e-5, orders=(32.0,))
+        assert group_dp(FIGURE_2, 4, 1e-5, orders=(4.0, 32.0)) == group_dp(
+            FIGURE_2, 4, 1e-5, orders=(32.0,)
+        )
 
 
 def test_the_lemma_of_a_small_epsilon_is_small():
@@ -140,7 +159,9 @@ def test_the_lemma_of_a_small_epsilon_is_small():
 def test_both_accountants_of_a_record():
     """Without a group, epsilons are one record's."""
     runs = steps(0.1, 10)
-    assert RdpAndPld().epsilons(runs, ADD_REMOVE) == Rdp().epsilons(runs, ADD_REMOVE) | Pld().epsilons(runs, ADD_REMOVE)
+    assert RdpAndPld().epsilons(runs, ADD_REMOVE) == Rdp().epsilons(
+        runs, ADD_REMOVE
+    ) | Pld().epsilons(runs, ADD_REMOVE)
 
 
 def test_limits():
@@ -174,13 +195,16 @@ def test_replaced_groups_are_known_for_gaussian_releases_alone(accountant):
     assert exact <= found * (1 + 1e-6)
     assert found == pytest.approx(exact, rel=1e-6) or isinstance(accountant, Rdp)
     sampled = [(dp.SampledWithoutReplacementDpEvent(100, 10, dp.GaussianDpEvent(20.0)), 4)]
-    with pytest.raises(ConfigError, match="adjacency=replace: add/remove, or Gaussian releases without sampling"):
+    with pytest.raises(
+        ConfigError, match="adjacency=replace: add/remove, or Gaussian releases without sampling"
+    ):
         accountant.epsilons(sampled, REPLACE, 3)
 
 
 @pytest.mark.parametrize("k", [1, 2, 50])
 def test_the_lemma_of_a_claim(k):
-    """Of epsilon_0 = sqrt(x / 10) at delta_0 = e^-x, found where the group's delta is what is asked for."""
+    """Of epsilon_0 = sqrt(x / 10) at delta_0 = e^-x, found where the group's delta is what is asked
+    for."""
 
     def claim(delta):
         return math.sqrt(-math.log(delta) / 10)
@@ -210,8 +234,13 @@ def test_losses_are_cut_into_steps_that_tell_something(interval):
 
 def test_losses_are_cut_as_the_configuration_says():
     runs = steps(0.1, 10)
-    found = [pld_epsilon(runs, ADD_REMOVE, 1e-5, value_discretization_interval=width) for width in (1e-4, 1.0)]
+    found = [
+        pld_epsilon(runs, ADD_REMOVE, 1e-5, value_discretization_interval=width)
+        for width in (1e-4, 1.0)
+    ]
     assert found[0] < found[1]
-    assert Pld().epsilons(runs, ADD_REMOVE)["pld"] == pld_epsilon(runs, ADD_REMOVE, 1e-5) == found[0]
+    assert (
+        Pld().epsilons(runs, ADD_REMOVE)["pld"] == pld_epsilon(runs, ADD_REMOVE, 1e-5) == found[0]
+    )
     assert group_pld(runs, 2, 1e-5) == group_pld(runs, 2, 1e-5, value_discretization_interval=1e-4)
     assert Pld(value_discretization_interval=1.0).epsilons(runs, ADD_REMOVE)["pld"] == found[1]

@@ -1,4 +1,5 @@
-"""The ledger: what composes, what is maximised, what resumes, what is shown, and how long a round takes."""
+"""The ledger: what composes, what is maximised, what resumes, what is shown, and how long a round
+takes."""
 
 from __future__ import annotations
 
@@ -12,7 +13,15 @@ import pytest
 from rich.console import Console
 
 from fedpriv.accountants.combined import RdpAndPld
-from fedpriv.accountants.events import ADD_REMOVE, CHECKED, DECLARED, ENFORCED, REPLACE, STATUSES, Event
+from fedpriv.accountants.events import (
+    ADD_REMOVE,
+    CHECKED,
+    DECLARED,
+    ENFORCED,
+    REPLACE,
+    STATUSES,
+    Event,
+)
 from fedpriv.accountants.group import paper_group_claim
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.accountants.pld import Pld
@@ -23,12 +32,21 @@ from fedpriv.errors import ConfigError
 GAUSSIAN = dp.GaussianDpEvent(5.0)
 SAMPLED = dp.PoissonSampledDpEvent(0.1, GAUSSIAN)
 FIXED = dp.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN)
-MODEL = Event("released model", "user", ADD_REMOVE, SAMPLED, SAMPLED, assumptions=("all noise shares are present",))
+MODEL = Event(
+    "released model",
+    "user",
+    ADD_REMOVE,
+    SAMPLED,
+    SAMPLED,
+    assumptions=("all noise shares are present",),
+)
 SERVER = Event("server", "user", ADD_REMOVE, GAUSSIAN, None)
 
 
 def row(ledger: Ledger, **which: object) -> EpsilonRow:
-    (found,) = [r for r in ledger.rows(0) if all(getattr(r, name) == value for name, value in which.items())]
+    (found,) = [
+        r for r in ledger.rows(0) if all(getattr(r, name) == value for name, value in which.items())
+    ]
     return found
 
 
@@ -59,7 +77,14 @@ def test_rounds_at_once_equal_rounds_one_by_one():
 
 def test_a_broken_assumption_certifies_nothing_and_keeps_the_claim():
     ledger = Ledger(RdpAndPld())
-    broken = Event("server", "user", ADD_REMOVE, dp.NonPrivateDpEvent(), GAUSSIAN, assumptions=("no secure sum",))
+    broken = Event(
+        "server",
+        "user",
+        ADD_REMOVE,
+        dp.NonPrivateDpEvent(),
+        GAUSSIAN,
+        assumptions=("no secure sum",),
+    )
     ledger.record([broken], times=100)
     assert {r.certified for r in ledger.rows(100)} == {math.inf}
     assert [r.claimed for r in ledger.rows(100)] == pytest.approx([10.7255, 10.7255], abs=1e-4)
@@ -80,7 +105,9 @@ def test_scopes_are_maximised_and_events_without_one_touch_all():
 
     def alone(*events: Event) -> float:
         ledger = Ledger(Rdp())
-        ledger.record([Event(e.observer, e.unit, e.adjacency, e.certified, e.claimed) for e in events])
+        ledger.record(
+            [Event(e.observer, e.unit, e.adjacency, e.certified, e.claimed) for e in events]
+        )
         return row(ledger).certified
 
     a, b, everywhere = silo("a", 4.0), silo("b", 2.0), silo("", 3.0)
@@ -97,11 +124,16 @@ def test_scopes_are_maximised_and_events_without_one_touch_all():
 def test_compositions_are_what_a_unit_of_each_scope_meets():
     """Equal events are counted together, and those without a scope are met in all."""
     ledger = Ledger(Rdp())
-    ledger.record([SERVER, replace(MODEL, scope="a"), replace(MODEL, scope="b", certified=GAUSSIAN)], 2)
+    ledger.record(
+        [SERVER, replace(MODEL, scope="a"), replace(MODEL, scope="b", certified=GAUSSIAN)], 2
+    )
     ledger.record([replace(SERVER, assumptions=("others",)), replace(MODEL, certified=FIXED)])
     assert ledger.compositions() == {
         ("server", "user", ADD_REMOVE, 1): [[(GAUSSIAN, 3)]],
-        ("released model", "user", ADD_REMOVE, 1): [[(FIXED, 1), (SAMPLED, 2)], [(FIXED, 1), (GAUSSIAN, 2)]],
+        ("released model", "user", ADD_REMOVE, 1): [
+            [(FIXED, 1), (SAMPLED, 2)],
+            [(FIXED, 1), (GAUSSIAN, 2)],
+        ],
     }
 
 
@@ -109,10 +141,18 @@ def test_units_and_adjacencies_are_apart():
     ledger = Ledger(RdpAndPld())
     half = dp.GaussianDpEvent(2.5)
     ledger.record(
-        [SERVER, Event("server", "user", REPLACE, half, None), Event("server", "record", REPLACE, FIXED, None)]
+        [
+            SERVER,
+            Event("server", "user", REPLACE, half, None),
+            Event("server", "record", REPLACE, FIXED, None),
+        ]
     )
-    assert row(ledger, unit="user", adjacency=REPLACE, method="pld").certified == pytest.approx(1.5549, abs=1e-3)
-    assert row(ledger, unit="user", adjacency=ADD_REMOVE, method="pld").certified == pytest.approx(0.72552, abs=1e-4)
+    assert row(ledger, unit="user", adjacency=REPLACE, method="pld").certified == pytest.approx(
+        1.5549, abs=1e-3
+    )
+    assert row(ledger, unit="user", adjacency=ADD_REMOVE, method="pld").certified == pytest.approx(
+        0.72552, abs=1e-4
+    )
     # fixed-size batches have no PLD here: one method fewer, never a borrowed curve
     assert row(ledger, unit="record").method == "rdp"
 
@@ -123,13 +163,19 @@ def test_scopes_without_a_common_method_are_an_error():
             return {"one" if runs[0][0] == GAUSSIAN else "two": 1.0}
 
     ledger = Ledger(Fussy())
-    ledger.record([Event("o", "user", ADD_REMOVE, event, None, scope=f"{event}") for event in (GAUSSIAN, SAMPLED)])
+    ledger.record(
+        [
+            Event("o", "user", ADD_REMOVE, event, None, scope=f"{event}")
+            for event in (GAUSSIAN, SAMPLED)
+        ]
+    )
     with pytest.raises(ConfigError, match="no method"):
         ledger.rows(1)
 
 
 def test_two_accountants_refuse_together_and_each_may_help_alone():
-    """A batch of fixed size has no losses to compose, only a Renyi curve; a sample of unknown kind has neither."""
+    """A batch of fixed size has no losses to compose, only a Renyi curve; a sample of unknown kind
+    has neither."""
     ledger = Ledger(RdpAndPld())
     ledger.record([replace(MODEL, certified=FIXED, adjacency=REPLACE)])
     assert [found.method for found in ledger.rows(1)] == ["rdp"]
@@ -154,7 +200,10 @@ def test_a_budget_lets_something_happen(budget):
 def test_an_impossible_event_names_itself_and_the_accountant():
     ledger = Ledger(Pld())
     ledger.record([Event("server", "record", REPLACE, FIXED, None)])
-    with pytest.raises(ConfigError, match=r"accountant=pld: cannot account SampledWithoutReplacementDpEvent.*replace"):
+    with pytest.raises(
+        ConfigError,
+        match=r"accountant=pld: cannot account SampledWithoutReplacementDpEvent.*replace",
+    ):
         ledger.rows(1)
 
 
@@ -167,7 +216,11 @@ def test_table_shows_blank_and_infinity():
     console.print(epsilon_table(rows, 1e-5))
     text = console.file.getvalue()
     assert "epsilon at delta = 1e-05" in text
-    first, second = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
+    first, second = [
+        [cell.strip() for cell in line.split("│")[1:-1]]
+        for line in text.splitlines()
+        if "│" in line
+    ]
     assert first == ["1", "server", "user", ADD_REMOVE, "rdp", "∞", "10.7255"]
     assert second == ["100", "released model", "record", REPLACE, "pld", "9.9973", ""]
 
@@ -185,12 +238,19 @@ def test_a_row_is_as_weak_as_the_weakest_of_its_events():
 
 def test_the_table_marks_what_is_not_enforced():
     def shown(*statuses):
-        rows = [EpsilonRow(1, "server", "user", ADD_REMOVE, "rdp", 2.0, None, status=status) for status in statuses]
+        rows = [
+            EpsilonRow(1, "server", "user", ADD_REMOVE, "rdp", 2.0, None, status=status)
+            for status in statuses
+        ]
         console = Console(file=io.StringIO(), width=80)
         console.print(epsilon_table([*rows, replace(rows[0], certified=math.inf)], 1e-5))
         return console.file.getvalue()
 
-    assert [cell for cell in shown(*STATUSES).split() if cell.startswith("2.0")] == ["2.0000*", "2.0000†", "2.0000"]
+    assert [cell for cell in shown(*STATUSES).split() if cell.startswith("2.0")] == [
+        "2.0000*",
+        "2.0000†",
+        "2.0000",
+    ]
     assert "∞ " in shown(DECLARED)
     assert "declared by the method, neither enforced nor checked" in shown(DECLARED)
     assert "declared" not in shown(ENFORCED)
@@ -239,11 +299,15 @@ def test_a_copy_goes_on_by_itself():
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_only_groups_may_lie_in_several_scopes(size):
-    """One record of two silos costs what it costs in one; two of them, one in each, cost more than either."""
+    """One record of two silos costs what it costs in one; two of them, one in each, cost more than
+    either."""
     certificates = []
     for silos in (1, 2):
         ledger = Ledger(Rdp())
-        ledger.record(replace(MODEL, scope=f"silo{silo}", group_size=size, unit="records") for silo in range(silos))
+        ledger.record(
+            replace(MODEL, scope=f"silo{silo}", group_size=size, unit="records")
+            for silo in range(silos)
+        )
         certificates.append(row(ledger).certified)
     one, several = certificates
     alone = Ledger(Rdp())

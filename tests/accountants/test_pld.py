@@ -47,7 +47,8 @@ def test_golden_gaussian(sigma, rounds, epsilon, tolerance):
     assert pld(dp.GaussianDpEvent(sigma), rounds, REPLACE) == pld(dp.GaussianDpEvent(sigma), rounds)
 
 
-# Golden: connect-the-dots PLD, delta 1e-5 (q, sigma, rounds, epsilon, tolerance, step of our own FFT).
+# Golden: connect-the-dots PLD, delta 1e-5 (q, sigma, rounds, epsilon, tolerance, step of our own
+# FFT).
 SAMPLED = [
     (0.1, 5.0, 100, 0.7583, 2e-3, 2e-5),
     (0.3, 5.0, 100, 2.5324, 2e-3, 1e-4),
@@ -71,18 +72,23 @@ def test_golden_sampled(q, sigma, rounds, epsilon, tolerance, step):
     assert second - 1e-5 <= ours <= second * 1.001  # above it, by the width of the chords
 
 
-@pytest.mark.parametrize(("q", "sigma", "rounds"), [(0.1, 5.0, 100), (0.02, 1.0, 1000), (0.5, 2.0, 50)])
+@pytest.mark.parametrize(
+    ("q", "sigma", "rounds"), [(0.1, 5.0, 100), (0.02, 1.0, 1000), (0.5, 2.0, 50)]
+)
 def test_within_opacus_prv_bounds(q, sigma, rounds):
     from opacus.accountants import PRVAccountant
 
     prv = PRVAccountant()
     prv.history = [(sigma, q, rounds)]
-    low, _, high = prv._get_dprv(eps_error=0.005, delta_error=1e-8).compute_epsilon(1e-5, 1e-8, 0.005)
+    low, _, high = prv._get_dprv(eps_error=0.005, delta_error=1e-8).compute_epsilon(
+        1e-5, 1e-8, 0.005
+    )
     assert low <= pld(release(q, sigma), rounds) <= high
 
 
 def test_delta_of_a_simulated_release():
-    # one release, q = .3, sigma = 1: draw outputs, and measure delta(1) by the best test, likelihood ratio above e
+    # one release, q = .3, sigma = 1: draw outputs, and measure delta(1) by the best test,
+    # likelihood ratio above e
     q, epsilon, n = 0.3, 1.0, 2_000_000
     rng = np.random.default_rng(0)
     absent, present = rng.normal(size=n), rng.normal(size=n) + (rng.random(n) < q)
@@ -102,7 +108,9 @@ def test_discretised_compositions_stay_above_the_closed_form(sigma, rounds):
 
     interval = _interval(dict([one]), 1e-4)
     discretised = _epsilon(_repeat(_distribution(one[0], interval), rounds), 1e-5)
-    exact = gaussian_epsilon(math.sqrt(rounds) / sigma) if math.sqrt(rounds) / sigma < 30 else pld(*one)
+    exact = (
+        gaussian_epsilon(math.sqrt(rounds) / sigma) if math.sqrt(rounds) / sigma < 30 else pld(*one)
+    )
     assert exact * (1 - 1e-9) <= discretised <= exact * 1.0005
     assert pld(*one) <= discretised  # the closed form caps it
 
@@ -112,7 +120,9 @@ def test_many_different_events_compose():
     together = Pld().epsilons(runs, ADD_REMOVE)["pld"]
     assert together <= Rdp().epsilons(runs, ADD_REMOVE)["rdp"]
     assert together >= max(Pld().epsilons([run], ADD_REMOVE)["pld"] for run in runs)
-    nested = dp.ComposedDpEvent(tuple(dp.SelfComposedDpEvent(event, count) for event, count in runs))
+    nested = dp.ComposedDpEvent(
+        tuple(dp.SelfComposedDpEvent(event, count) for event, count in runs)
+    )
     assert Pld().epsilons([(nested, 1)], ADD_REMOVE)["pld"] == pytest.approx(together, rel=1e-9)
 
 
@@ -143,16 +153,23 @@ def test_a_pair_of_records_costs_more_than_one_and_as_a_group_of_two():
 def test_long_runs_are_composed_in_pairs(count):
     from dp_accounting.pld import privacy_loss_distribution
 
-    once = privacy_loss_distribution.from_randomized_response(0.995, 2, value_discretization_interval=1e-3)
+    once = privacy_loss_distribution.from_randomized_response(
+        0.995, 2, value_discretization_interval=1e-3
+    )
     found, expected = module._repeat(once, count), once.self_compose(count)
-    assert found.get_delta_for_epsilon(1.0) == pytest.approx(expected.get_delta_for_epsilon(1.0), rel=1e-6)
+    assert found.get_delta_for_epsilon(1.0) == pytest.approx(
+        expected.get_delta_for_epsilon(1.0), rel=1e-6
+    )
     assert found.get_delta_for_epsilon(1.0) != pytest.approx(
         once.self_compose(count - 1).get_delta_for_epsilon(1.0), rel=1e-6
     )
 
 
 def test_a_coarser_interval_is_looser_and_still_valid():
-    fine, coarse = pld(release(0.3, 5.0), 100), pld(release(0.3, 5.0), 100, value_discretization_interval=1e-2)
+    fine, coarse = (
+        pld(release(0.3, 5.0), 100),
+        pld(release(0.3, 5.0), 100, value_discretization_interval=1e-2),
+    )
     assert fine < coarse < fine * 1.01
 
 
@@ -160,17 +177,25 @@ def test_ends_of_the_scale():
     assert pld(release(0.5, 0.3), 100_000) == pytest.approx(225_490, rel=1e-3)
     assert pld(release(1e-3, 200.0), 1) == 0.0
     assert pld(release(1 - 1e-9, 5.0), 100) <= pld(dp.GaussianDpEvent(5.0), 100)
-    # a delta below the mass that the truncation gives up: sampling brings nothing, and the closed form still answers
-    assert pld(release(0.1, 5.0), 100_000, delta=1e-16) == pld(dp.GaussianDpEvent(5.0), 100_000, delta=1e-16) < 2600
+    # a delta below the mass that the truncation gives up: sampling brings nothing, and the closed
+    # form still answers
+    assert (
+        pld(release(0.1, 5.0), 100_000, delta=1e-16)
+        == pld(dp.GaussianDpEvent(5.0), 100_000, delta=1e-16)
+        < 2600
+    )
 
 
 def test_t1_two_point_silo_updates_break_the_naive_claim():
-    """KA-1: each silo sends one clipped vector, so a user may move every silo's from -C to C, not from 0 to C."""
+    """KA-1: each silo sends one clipped vector, so a user may move every silo's from -C to C, not
+    from 0 to C."""
     silos, clip, d = 5, 1.0, 3
 
     def total(direction: float) -> np.ndarray:
         updates = np.full((silos, d), 100 * direction)
-        return np.sum(updates * np.minimum(1, clip / np.linalg.norm(updates, axis=1, keepdims=True)), axis=0)
+        return np.sum(
+            updates * np.minimum(1, clip / np.linalg.norm(updates, axis=1, keepdims=True)), axis=0
+        )
 
     gap = np.linalg.norm(total(1.0) - total(-1.0))
     assert gap == pytest.approx(2 * clip * silos)
@@ -183,7 +208,9 @@ def test_t1_two_point_silo_updates_break_the_naive_claim():
     claimed, delta = broken(5.0, 100)
     assert claimed == pytest.approx(10.7255, abs=1e-4)
     assert delta == pytest.approx(0.183, abs=1e-3)
-    noise = np.random.default_rng(0).normal(size=1_000_000)  # and measured: outputs along the gap, in noise units
+    noise = np.random.default_rng(0).normal(
+        size=1_000_000
+    )  # and measured: outputs along the gap, in noise units
     threshold = claimed / 4 - 2  # 100 rounds at sigma 5 are one release with a gap of 4
     seen = np.mean(noise + 4 > threshold + 4) - math.exp(claimed) * np.mean(noise > threshold + 4)
     assert seen == pytest.approx(0.183, abs=0.03)
@@ -195,7 +222,9 @@ def test_gaussian_epsilons_have_the_librarys_bits():
     rng = np.random.default_rng(0)
     with np.errstate(divide="ignore"):
         for gap, delta in zip(10 ** rng.uniform(-6, 3, 300), 10 ** rng.uniform(-12, -0.1, 300)):
-            assert module.gaussian_epsilon(gap, delta) == float(get_epsilon_gaussian(1 / gap, delta))
+            assert module.gaussian_epsilon(gap, delta) == float(
+                get_epsilon_gaussian(1 / gap, delta)
+            )
     assert module.gaussian_epsilon(math.inf, 1e-5) == math.inf
     assert module.gaussian_epsilon(0.0, 1e-5) == 0.0
     assert module.gaussian_epsilon(1e-310, 1e-5) == 0.0  # its noise is beyond the largest float
@@ -210,7 +239,9 @@ def test_a_shift_of_two_is_half_the_noise(sigma):
 
 
 @pytest.mark.parametrize(
-    ("event", "adjacency"), [(release(0.1, 5.0), REPLACE), (dp.LaplaceDpEvent(1.0), ADD_REMOVE)], ids=str
+    ("event", "adjacency"),
+    [(release(0.1, 5.0), REPLACE), (dp.LaplaceDpEvent(1.0), ADD_REMOVE)],
+    ids=str,
 )
 def test_what_is_not_known_is_refused(event, adjacency):
     with pytest.raises(ConfigError, match="known are Gaussian events"):

@@ -51,7 +51,8 @@ def test_golden_epsilon(q, sigma, rounds, epsilon, tolerance):
     runs = [(release(q, sigma), rounds)]
     assert Rdp().epsilons(runs, ADD_REMOVE)["rdp"] == pytest.approx(epsilon, abs=tolerance)
     assert claimed_epsilon(runs, 1e-5) == pytest.approx(epsilon, abs=tolerance)
-    # the binomial sum sees integer orders only, so it is above, by little unless the best order is small
+    # the binomial sum sees integer orders only, so it is above, by little unless the best order is
+    # small
     assert epsilon - tolerance <= integer_epsilon(q, sigma, rounds) <= 1.1 * epsilon
 
 
@@ -74,7 +75,9 @@ def test_fixed_size_batches_have_their_own_curve():
     fixed = [(without_replacement(0.1, 2.5), 100)]
     assert Rdp().epsilons(fixed, REPLACE)["rdp"] == pytest.approx(4.0249, abs=1e-3)
     wrong = [(without_replacement(0.1, 5.0), 100)]
-    assert Rdp().epsilons(wrong, REPLACE)["rdp"] == pytest.approx(1.7793, abs=2e-3)  # with order 11; without: 1.7802
+    assert Rdp().epsilons(wrong, REPLACE)["rdp"] == pytest.approx(
+        1.7793, abs=2e-3
+    )  # with order 11; without: 1.7802
     poisson = Rdp().epsilons([(release(0.1, 5.0), 100)], ADD_REMOVE)["rdp"]
     assert poisson < 0.85  # so neither may stand in for the other
     assert claimed_epsilon(fixed, 1e-5) == pytest.approx(4.0249, abs=1e-3)
@@ -87,7 +90,8 @@ def test_a_claim_takes_any_event_under_any_adjacency():
 
 
 def test_claims_of_zcdp_are_converted_by_their_paper_only_where_there_is_nothing_else():
-    """ln(1 / delta) = 9: 3 * 1 + 2 * 0.5 = 4 and 4 + 2 sqrt(4 * 9) = 16; a Gaussian of sigma 5 has rho 1 / 50."""
+    """ln(1 / delta) = 9: 3 * 1 + 2 * 0.5 = 4 and 4 + 2 sqrt(4 * 9) = 16; a Gaussian of sigma 5 has
+    rho 1 / 50."""
     one, other = ZcdpClaim(1.0), ZcdpClaim(0.5)
     assert claimed_epsilon([(one, 3), (other, 2)], np.exp(-9)) == pytest.approx(16, rel=1e-12)
     assert claimed_epsilon([(one, 4)], np.exp(-9)) == pytest.approx(16, rel=1e-12)

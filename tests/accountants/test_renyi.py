@@ -19,7 +19,9 @@ def release(q: float, sigma: float) -> dp.DpEvent:
 def test_integer_orders_equal_the_binomial_sum():
     orders = tuple(float(a) for a in (2, 3, 8, 64, 512))
     curve = rdp_curve([(release(0.01, 5.0), 100_000)], ADD_REMOVE, orders)
-    assert curve == pytest.approx([100_000 * integer_rdp(0.01, 5.0, int(a)) for a in orders], rel=1e-6)
+    assert curve == pytest.approx(
+        [100_000 * integer_rdp(0.01, 5.0, int(a)) for a in orders], rel=1e-6
+    )
     # row 7, integer orders: 2.8506
     assert integer_epsilon(0.01, 5.0, 100_000) == pytest.approx(2.8506, abs=2e-3)
     assert balle_epsilon(float(curve[2]), 8) == pytest.approx(2.8506, abs=2e-3)
@@ -33,7 +35,9 @@ def test_fractional_orders_equal_opacus(q, sigma):
 
     orders = tuple(order for order in PAPER_ORDERS if not order.is_integer())
     opacus = compute_rdp(q=q, noise_multiplier=sigma, steps=1, orders=orders)
-    assert rdp_curve([(release(q, sigma), 1)], ADD_REMOVE, orders) == pytest.approx(opacus, rel=1e-6, abs=2e-12)
+    assert rdp_curve([(release(q, sigma), 1)], ADD_REMOVE, orders) == pytest.approx(
+        opacus, rel=1e-6, abs=2e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,7 +65,9 @@ def test_curves_grow_with_the_order():
 
 def test_curves_add_up_and_an_open_release_has_none():
     parts = [(release(0.1, 5.0), 3), (dp.GaussianDpEvent(2.0), 2)]
-    total = 3 * event_curve(parts[0][0], ADD_REMOVE, ORDERS) + 2 * event_curve(parts[1][0], ADD_REMOVE, ORDERS)
+    total = 3 * event_curve(parts[0][0], ADD_REMOVE, ORDERS) + 2 * event_curve(
+        parts[1][0], ADD_REMOVE, ORDERS
+    )
     np.testing.assert_array_equal(rdp_curve(parts, ADD_REMOVE), total)
     assert np.isinf(rdp_curve([*parts, (dp.NonPrivateDpEvent(), 1)], ADD_REMOVE)).all()
     assert convert(ORDERS, np.full(len(ORDERS), np.inf), 1e-5) == np.inf
@@ -69,7 +75,10 @@ def test_curves_add_up_and_an_open_release_has_none():
 
 
 def test_a_gaussian_has_the_same_curve_under_both_adjacencies():
-    curves = [event_curve(dp.GaussianDpEvent(3.0), adjacency, ORDERS) for adjacency in (ADD_REMOVE, REPLACE)]
+    curves = [
+        event_curve(dp.GaussianDpEvent(3.0), adjacency, ORDERS)
+        for adjacency in (ADD_REMOVE, REPLACE)
+    ]
     np.testing.assert_array_equal(*curves)
     np.testing.assert_allclose(curves[0], np.array(ORDERS) / (2 * 3.0**2), rtol=1e-12)
 
@@ -89,4 +98,6 @@ def test_the_conversion_has_the_librarys_bits(orders):
     for delta in 10 ** rng.uniform(-14, -0.2, 200):
         curve = 10 ** rng.uniform(-14, 3) * np.array(orders) ** rng.uniform(0.5, 1.5)
         curve[rng.integers(0, len(orders), 20)] = np.inf
-        assert convert(orders, curve, delta) == float(compute_epsilon(orders, curve.tolist(), delta)[0])
+        assert convert(orders, curve, delta) == float(
+            compute_epsilon(orders, curve.tolist(), delta)[0]
+        )

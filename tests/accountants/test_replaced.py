@@ -24,7 +24,8 @@ def seen(release, adjacency=ADD_REMOVE, **more):
 
 
 def test_a_gaussian_release_moves_twice_as_far():
-    """A sum of vectors clipped to C moves by C without one of them, and by 2 C with another in its place."""
+    """A sum of vectors clipped to C moves by C without one of them, and by 2 C with another in its
+    place."""
     assert epsilon(replaced(seen(GaussianDpEvent(8.0))), 9) == pytest.approx(
         gaussian_epsilon(2 * 3 / 8, 1e-5), rel=1e-4
     )
@@ -39,12 +40,14 @@ def test_sampled_units_are_refused():
     sampled = seen(PoissonSampledDpEvent(0.1, GaussianDpEvent(3.0)))
     with pytest.raises(ConfigError, match="Gaussian releases without sampling, for groups of 2"):
         replaced(sampled)
-    assert replaced(seen(PoissonSampledDpEvent(1.0, GaussianDpEvent(3.0)))).group_size == 2  # takes everybody
+    assert (
+        replaced(seen(PoissonSampledDpEvent(1.0, GaussianDpEvent(3.0)))).group_size == 2
+    )  # takes everybody
 
 
 def test_why_sampled_units_are_refused():
-    """E[(P - a Q)+] of one record exchanged for its opposite passes that of two records removed, and at another a that
-    of two records added: neither stands for it in a composition."""
+    """E[(P - a Q)+] of one record exchanged for its opposite passes that of two records removed,
+    and at another a that of two records added: neither stands for it in a composition."""
     q, x = 0.01, np.linspace(-12, 12, 200_001)
     none, one, other, two = (norm.pdf(x, shift) for shift in (0, 1, -1, 2))
     mixture = (1 - q) ** 2 * none + 2 * q * (1 - q) * one + q**2 * two

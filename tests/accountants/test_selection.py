@@ -20,7 +20,9 @@ def test_the_cost_is_that_of_dp_accounting_for_a_single_setting(mean, shape, noi
     curve = rdp_curve([(GaussianDpEvent(noise), rounds)], "add/remove", ORDERS)
     number = TruncatedNegativeBinomial(mean, shape)
     oracle = RdpAccountant(ORDERS)
-    oracle.compose(RepeatAndSelectDpEvent(SelfComposedDpEvent(GaussianDpEvent(noise), rounds), mean, shape))
+    oracle.compose(
+        RepeatAndSelectDpEvent(SelfComposedDpEvent(GaussianDpEvent(noise), rounds), mean, shape)
+    )
     ours = convert(ORDERS, number.selected(np.array(ORDERS), curve), 1e-5)
     assert ours == pytest.approx(oracle.get_epsilon(1e-5), rel=1e-6)
     assert ours > convert(ORDERS, curve, 1e-5)
@@ -31,7 +33,9 @@ def test_numbers_have_the_distribution_that_is_accounted(mean, shape):
     """Inverting a fine grid of chances gives each number as often as its probability says."""
     number = TruncatedNegativeBinomial(mean, shape)
     cells = 20_000
-    drawn = np.array([number.draw(lambda chance=chance: chance) for chance in (np.arange(cells) + 0.5) / cells])
+    drawn = np.array(
+        [number.draw(lambda chance=chance: chance) for chance in (np.arange(cells) + 0.5) / cells]
+    )
     assert drawn.min() == 1
     assert drawn.mean() == pytest.approx(mean, rel=0.01)
     found = np.bincount(drawn, minlength=8)[1:8] / cells
@@ -53,7 +57,9 @@ def test_every_chance_gives_a_number(mean, shape):
 def test_the_smaller_the_shape_the_less_is_paid_for_the_same_mean():
     curve = rdp_curve([(GaussianDpEvent(2.0), 3)], "add/remove", ORDERS)
     costs = [
-        convert(ORDERS, TruncatedNegativeBinomial(10, shape).selected(np.array(ORDERS), curve), 1e-5)
+        convert(
+            ORDERS, TruncatedNegativeBinomial(10, shape).selected(np.array(ORDERS), curve), 1e-5
+        )
         for shape in (0, 0.5, 1, 2)
     ]
     assert all(one < other for one, other in itertools.pairwise(costs))

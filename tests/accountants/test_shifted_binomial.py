@@ -26,7 +26,9 @@ def test_delta_of_a_shift(trials, shift, delta):
     assert shifted_delta(trials, shift, 1.0) == pytest.approx(delta, abs=1e-8)
     k = np.arange(trials + shift + 1)
     of, against = stats.binom.pmf(k, trials, 0.25), stats.binom.pmf(k - shift, trials, 0.25)
-    ways = [np.maximum(one - math.e * other, 0).sum() for one, other in ((of, against), (against, of))]
+    ways = [
+        np.maximum(one - math.e * other, 0).sum() for one, other in ((of, against), (against, of))
+    ]
     assert shifted_delta(trials, shift, 1.0) == pytest.approx(max(ways), rel=1e-9)
 
 
@@ -35,12 +37,15 @@ def test_epsilon_is_the_inverse_of_delta_and_the_loss_distribution_agrees():
     assert epsilon_of_one(10_000, 20, delta) == pytest.approx(1.0, abs=1e-6)
     assert 1.0 <= shifted_epsilon(10_000, {20: 1}, delta) < 1.0 + 3e-4
     assert math.isinf(epsilon_of_one(10, 20, 1e-5))
-    assert epsilon_of_one(10_000, 20, shifted_delta(10_000, 20, 0.2)) == pytest.approx(0.2, abs=1e-8)
+    assert epsilon_of_one(10_000, 20, shifted_delta(10_000, 20, 0.2)) == pytest.approx(
+        0.2, abs=1e-8
+    )
 
 
 @given(st.integers(2, 5000), st.floats(0, 1))
 def test_the_inequality_that_the_gap_rests_on(trials, place):
-    """Zubkov and Serov: Phi(C(k)) <= P(X <= k) <= Phi(C(k + 1)); equal at the ends, hence the slack for rounding."""
+    """Zubkov and Serov: Phi(C(k)) <= P(X <= k) <= Phi(C(k + 1)); equal at the ends, hence the slack
+    for rounding."""
 
     def c(k):
         entropy = special.rel_entr(k / trials, 0.25) + special.rel_entr(1 - k / trials, 0.75)
@@ -65,12 +70,22 @@ def test_no_shift_of_one_count_tells_more_than_the_gaussian(trials, shift, epsil
         assert shifted_delta(trials, shift, epsilon) <= gaussian * (1 + 1e-9) + 1e-15
 
 
-SHIFTS = [{64: 1}, {32: 4}, {8: 64}, {-8: 64}, {8: 32, -8: 32}, {4: 256}, {45: 1, -45: 1}, {60: 1, 10: 4}]
+SHIFTS = [
+    {64: 1},
+    {32: 4},
+    {8: 64},
+    {-8: 64},
+    {8: 32, -8: 32},
+    {4: 256},
+    {45: 1, -45: 1},
+    {60: 1, 10: 4},
+]
 
 
 @pytest.mark.parametrize("shifts", SHIFTS, ids=str)
 def test_no_shift_of_many_counts_tells_more_than_the_gaussian(shifts):
-    """Vectors of length at most 64, however it is spread, against the exact loss distributions' composition."""
+    """Vectors of length at most 64, however it is spread, against the exact loss distributions'
+    composition."""
     trials = 100_000
     counts = sum(shifts.values())
     assert sum(shift**2 * count for shift, count in shifts.items()) <= 64**2 + 1
@@ -95,12 +110,15 @@ def test_nothing_is_proved_for_little_noise(trials, length):
 def test_the_gap_is_the_proofs(trials, length):
     """The least v that is looked at lies 14 deviations, the shift and one more below 1/4."""
     least = 1 / 4 - (14 * math.sqrt(trials * 3 / 16) + length + 1) / trials
-    assert gaussian_gap(trials, length) == pytest.approx(length / math.sqrt(trials * least * (1 - least)), rel=1e-12)
+    assert gaussian_gap(trials, length) == pytest.approx(
+        length / math.sqrt(trials * least * (1 - least)), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("shifts", [(1, 2), (1, -2), (-1, 2)])
 def test_shifts_of_two_counts_point_where_they_point(shifts):
-    """Against the joint probabilities, summed up; shifts against each other differ from shifts alike."""
+    """Against the joint probabilities, summed up; shifts against each other differ from shifts
+    alike."""
     trials, k = 1024, np.arange(-2, 1024 + 3)
     still, moved = [0.0], [0.0]
     for shift in shifts:

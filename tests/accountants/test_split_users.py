@@ -49,7 +49,9 @@ def moments(q: float, sigma: float, k: int, order: float) -> tuple[float, float]
     return divergence(order), divergence(1 - order)
 
 
-@pytest.mark.parametrize(("q", "sigma", "k"), [(0.125, 5.0, 3), (0.02, 1.0, 2), (0.7, 2.0, 4), (0.7, 0.05, 2)])
+@pytest.mark.parametrize(
+    ("q", "sigma", "k"), [(0.125, 5.0, 3), (0.02, 1.0, 2), (0.7, 2.0, 4), (0.7, 0.05, 2)]
+)
 def test_divergences_are_the_integrals(q, sigma, k):
     event = dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(sigma))
     curves = split_users._divergences(event, k)
@@ -58,13 +60,16 @@ def test_divergences_are_the_integrals(q, sigma, k):
         sigma >= 1
     )  # orders 1.09, 2.4, 5.7, 64; moments of large ones are infinite at little noise
     for column in columns:
-        assert curves[k, :, column] == pytest.approx(moments(q, sigma, k, split_users.ORDERS[column]), rel=1e-6)
+        assert curves[k, :, column] == pytest.approx(
+            moments(q, sigma, k, split_users.ORDERS[column]), rel=1e-6
+        )
     assert (curves[1:] >= curves[:-1]).all()  # more records never lose less
     assert not curves[0].any()
 
 
 def test_integrals_may_lie_far_to_the_left():
-    """With much noise and a high rate, the reverse direction's integrand peaks some 35 standard deviations below 0."""
+    """With much noise and a high rate, the reverse direction's integrand peaks some 35 standard
+    deviations below 0."""
     event = dp.PoissonSampledDpEvent(0.9, dp.GaussianDpEvent(20.0))
     found = split_users._divergences(event, 20)[20, :, -1]
     assert found == pytest.approx(moments(0.9, 20.0, 20, split_users.ORDERS[-1]), rel=1e-6)
@@ -73,9 +78,13 @@ def test_integrals_may_lie_far_to_the_left():
 def test_it_is_the_largest_over_all_allocations():
     k, delta = 5, 1e-5
     curves = [count * split_users._divergences(event, k) for [(event, count)] in CROSSING]
-    sums = np.array([sum(c[n] for c, n in zip(curves, sizes)) for sizes in splits(k, 3)]).max(axis=0)
+    sums = np.array([sum(c[n] for c, n in zip(curves, sizes)) for sizes in splits(k, 3)]).max(
+        axis=0
+    )
     known = np.isfinite(sums).all(axis=0)
-    brute = max(convert(np.array(split_users.ORDERS)[known], direction[known], delta) for direction in sums)
+    brute = max(
+        convert(np.array(split_users.ORDERS)[known], direction[known], delta) for direction in sums
+    )
     assert split_epsilon(CROSSING, k, delta) == pytest.approx(brute, rel=1e-12)
 
 
@@ -84,7 +93,11 @@ def test_no_split_loses_more():
     two = CROSSING[:2]
     bound = split_epsilon(two, 5, 1e-5)
     exact = [
-        pld_epsilon([(group_event(run[0][0], n), run[0][1]) for run, n in zip(two, sizes) if n], ADD_REMOVE, 1e-5)
+        pld_epsilon(
+            [(group_event(run[0][0], n), run[0][1]) for run, n in zip(two, sizes) if n],
+            ADD_REMOVE,
+            1e-5,
+        )
         for sizes in splits(5, 2)
     ]
     assert max(exact) <= bound <= 1.2 * max(exact)
@@ -108,7 +121,10 @@ def test_a_ledger_certifies_the_worse_of_one_silo_and_several():
     def certified(scopes: list[list[tuple[dp.DpEvent, int]]], k: int) -> dict[str, float]:
         ledger = Ledger(RdpAndPld())
         for name, [(event, count)] in enumerate(scopes):
-            ledger.record([Event("server", "user", ADD_REMOVE, event, None, f"silo{name}", group_size=k)], count)
+            ledger.record(
+                [Event("server", "user", ADD_REMOVE, event, None, f"silo{name}", group_size=k)],
+                count,
+            )
         return {row.method: row.certified for row in ledger.rows(1)}
 
     together = max(group_pld(runs, 8, 1e-5) for runs in CROSSING)
@@ -123,7 +139,11 @@ def test_a_ledger_certifies_the_worse_of_one_silo_and_several():
     little = [[(dp.GaussianDpEvent(1000.0), 1)]] * 2
     assert certified(little, 2)["pld"] == group_pld(little[0], 2, 1e-5) < 0.01
     whole = [[(dp.GaussianDpEvent(100.0), 1)]] * 2
-    assert certified(whole, 40)["pld"] == group_pld(whole[0], 40, 1e-5) < split_epsilon(whole, 40, 1e-5)
+    assert (
+        certified(whole, 40)["pld"]
+        == group_pld(whole[0], 40, 1e-5)
+        < split_epsilon(whole, 40, 1e-5)
+    )
     assert certified(many[:1], 40)["pld"] == together
 
 
@@ -137,7 +157,9 @@ def test_what_has_no_bound():
 def test_what_all_records_meet_costs_what_it_costs_the_whole_group():
     k, delta, common = 3, 1e-5, silo(4, 12)
     alone = max(
-        convert(np.array(split_users.ORDERS)[known := np.isfinite(direction)], direction[known], delta)
+        convert(
+            np.array(split_users.ORDERS)[known := np.isfinite(direction)], direction[known], delta
+        )
         for direction in 12 * split_users._divergences(common[0][0], k)[k]
     )
     assert split_epsilon([silo(1000, 1)] * 2, k, delta, everywhere=common) >= alone

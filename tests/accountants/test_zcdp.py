@@ -32,7 +32,8 @@ def test_rho_is_what_turns_into_epsilon():
 
 
 def test_the_conversions_that_lowy_et_al_calibrate_by():
-    """Proposition D.1: sqrt(8 * 2 * 9) = 12. Appendix H: with ln(2 / delta) = 16, 2 sqrt(4 * 16) = 16."""
+    """Proposition D.1: sqrt(8 * 2 * 9) = 12. Appendix H: with ln(2 / delta) = 16, 2 sqrt(4 * 16) =
+    16."""
     assert SmallEpsilonClaim.epsilon(2.0, DELTA) == pytest.approx(12, rel=1e-12)
     assert SmallEpsilonClaim.rho_for(12.0, DELTA) == pytest.approx(2, rel=1e-12)
     assert MomentsClaim.epsilon(4.0, 2 * math.exp(-16)) == pytest.approx(16, rel=1e-12)
@@ -43,4 +44,6 @@ def test_claims_by_different_formulas_are_not_mixed():
     claims = [(ZcdpClaim(0.1), 1), (MomentsClaim(0.1), 1)]
     with pytest.raises(ValueError, match="different formulas"):
         claimed_epsilon(claims, 1e-5)
-    assert claimed_epsilon([(AdvancedClaim(4.0), 1), (AdvancedClaim(2.5), 2)], 1e-5) == pytest.approx(3.0)
+    assert claimed_epsilon(
+        [(AdvancedClaim(4.0), 1), (AdvancedClaim(2.5), 2)], 1e-5
+    ) == pytest.approx(3.0)

@@ -21,7 +21,7 @@ from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.encoding.fixed_point import FixedPoint, ImpossibleSumError, OutOfRangeError
 from fedpriv.errors import AggregationAbortedError, ConfigError, MisfitError
-from fedpriv.query import Update
+from fedpriv.rounds.query import Update
 
 INDICES = (0, 1, 10, 2)
 SILOS = ["silo0", "silo1", "silo10", "silo2"]
@@ -35,10 +35,16 @@ def ready(aggregation=Masked()):  # noqa: B008
 
 def exchange(protocols, serial, vectors, invited=INDICES):
     """The server's total, and every message that it saw."""
-    query = query_for(protocols.aggregation, invited, serial[0], place=serial[1], size=len(vectors[0]))
-    updates = {f"silo{i}": Update(iter(()), np.asarray(vector)) for i, vector in zip(invited, vectors)}
+    query = query_for(
+        protocols.aggregation, invited, serial[0], place=serial[1], size=len(vectors[0])
+    )
+    updates = {
+        f"silo{i}": Update(iter(()), np.asarray(vector)) for i, vector in zip(invited, vectors)
+    }
     parties, seen = protocols.query(query, updates), {name: [] for name in updates}
-    total = run({SERVER: parties[SERVER]} | {name: noting(parties[name], seen[name]) for name in updates})[SERVER]
+    total = run(
+        {SERVER: parties[SERVER]} | {name: noting(parties[name], seen[name]) for name in updates}
+    )[SERVER]
     return total, {name: message[SERVER] for name, [message] in seen.items()}
 
 
@@ -94,7 +100,9 @@ def test_a_part_of_the_silos_can_sum():
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(2, 7))
     total, _ = exchange(ready(), (3, 0), vectors, INDICES[1:3])
-    np.testing.assert_allclose(total.vector, vectors.sum(0), rtol=1e-12, atol=FixedPoint(64, 1e4, 2).rounding)
+    np.testing.assert_allclose(
+        total.vector, vectors.sum(0), rtol=1e-12, atol=FixedPoint(64, 1e4, 2).rounding
+    )
     assert set(total.silos) == set(SILOS[1:3])
 
 
@@ -120,7 +128,14 @@ def test_each_seed_is_known_to_its_pair_alone():
     assert set(vars(protocols[SERVER])) == {"silos", "weighting"}
     seeds = {name: protocols[name].seeds for name in SILOS}
     for i in SILOS:
-        assert set(vars(protocols[i])) == {"name", "silos", "weighting", "weights", "seeds", "spent"}
+        assert set(vars(protocols[i])) == {
+            "name",
+            "silos",
+            "weighting",
+            "weights",
+            "seeds",
+            "spent",
+        }
         assert set(seeds[i]) == set(SILOS) - {i}
         for j in seeds[i]:
             assert seeds[i][j] == seeds[j][i]
@@ -143,7 +158,10 @@ def test_a_server_that_puts_its_keys_in_between_reads_a_message():
 
     parties[SERVER] = changed(parties[SERVER], KEYS, between, name=SERVER)
     run(parties)
-    vectors, query = np.random.default_rng(0).normal(size=(4, 5)), query_for(Masked(), INDICES, size=5)
+    vectors, query = (
+        np.random.default_rng(0).normal(size=(4, 5)),
+        query_for(Masked(), INDICES, size=5),
+    )
     cast, seen = protocols.query(query, {"silo0": Update(iter(()), vectors[0])}), []
     cast = {"silo0": noting(cast["silo0"], seen), SERVER: cast[SERVER]}
     with pytest.raises(AggregationAbortedError, match="silo1"):
@@ -163,7 +181,9 @@ def test_a_silo_can_move_the_sum_within_what_honest_messages_reach(aggregation, 
     protocols = ready(aggregation)
     unit = 2 ** query_for(aggregation, INDICES).encoding.precision
     for round, far in ((1, 19), (2, 24)):  # four honest silos reach 20
-        cast = protocols.query(query_for(aggregation, INDICES, round), dict.fromkeys(protocols.names, silent_update))
+        cast = protocols.query(
+            query_for(aggregation, INDICES, round), dict.fromkeys(protocols.names, silent_update)
+        )
         step = np.array([far * unit], dtype=np.uint64)
         protocols.says(cast, "silo1", phase, lambda sent, step=step: {SERVER: sent[SERVER] + step})
         if far > 20:
@@ -180,7 +200,9 @@ def test_in_the_clear_each_message_has_its_own_range():
     cast = protocols.query(query, dict.fromkeys(protocols.names, silent_update))
     step = np.array([6 * 2**query.encoding.precision], dtype=np.uint64)
     protocols.says(cast, "silo1", MESSAGE, lambda sent: {SERVER: sent[SERVER] + step})
-    with pytest.raises(MisfitError, match=r"^a message of silo1 is refused: a coordinate beyond 5$"):
+    with pytest.raises(
+        MisfitError, match=r"^a message of silo1 is refused: a coordinate beyond 5$"
+    ):
         run(cast)
 
 
@@ -195,7 +217,13 @@ def test_impossible_settings(settings):
 
 
 def fedpriv(folder, *words):
-    words = [*words, "rounds=1", "algo.local_epochs=1", "allocator.n_users=8", f"hydra.run.dir={folder}"]
+    words = [
+        *words,
+        "rounds=1",
+        "algo.local_epochs=1",
+        "allocator.n_users=8",
+        f"hydra.run.dir={folder}",
+    ]
     return command.run(*words, cwd=folder.parent)
 
 
@@ -221,7 +249,10 @@ def test_a_range_that_messages_can_exceed_is_refused_before_data_are_read(aggreg
     refused = fedpriv(tmp_path / "out", word, "aggregation.range=0.001").stderr
     least = float(re.search(r"at least (\S+), which messages can reach", refused)[1])
     below = float(np.nextafter(least, 0))
-    assert f"at least {least!r}," in fedpriv(tmp_path / "out", word, f"aggregation.range={below!r}").stderr
+    assert (
+        f"at least {least!r},"
+        in fedpriv(tmp_path / "out", word, f"aggregation.range={below!r}").stderr
+    )
     assert not (tmp_path / "out").exists()
     assert fedpriv(tmp_path / "out", word, f"aggregation.range={least!r}").returncode == 0
 
@@ -230,7 +261,9 @@ def test_command_line_tells_an_overflow_in_one_line_a_round(tmp_path):
     """Nothing bounds the messages of federated averaging."""
     done = fedpriv(tmp_path / "out", "algo=fedavg", "aggregation=masked", "aggregation.range=0.001")
     assert done.returncode == 2
-    in_round, in_run = [line for line in done.stderr.splitlines() if "aggregation.range=0.001" in line]
+    in_round, in_run = [
+        line for line in done.stderr.splitlines() if "aggregation.range=0.001" in line
+    ]
     assert in_round.startswith("round 1 released nothing: ")
     assert in_run.startswith("fedpriv: no round had a sum; round 1: ")
     assert "Traceback" not in done.stderr

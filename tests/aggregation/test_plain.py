@@ -12,9 +12,9 @@ from fedpriv.aggregation.base import MESSAGE, SERVER
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.weighted import WEIGHTS
 from fedpriv.errors import AggregationAbortedError
-from fedpriv.query import Update
-from fedpriv.simulation import prepare
-from fedpriv.weighting import RecordWeighting
+from fedpriv.rounds.query import Update
+from fedpriv.rounds.weighting import RecordWeighting
+from fedpriv.runtime import prepare
 
 SILOS = ("silo0", "silo1", "silo2")
 COUNTS = np.array([[1, 2], [3, 0], [5, 6]])
@@ -29,7 +29,9 @@ def ready(counts=COUNTS):
 
 def parties(protocols, vectors):
     query = query_for(Plain(), 3, users=2, size=vectors.shape[1])
-    return protocols.query(query, {name: Update(iter(()), vector) for name, vector in zip(SILOS, vectors)})
+    return protocols.query(
+        query, {name: Update(iter(()), vector) for name, vector in zip(SILOS, vectors)}
+    )
 
 
 def test_the_server_sees_every_message():
@@ -60,12 +62,16 @@ def test_a_silo_that_sends_no_number_is_named(number):
     protocols = ready()
     cast = parties(protocols, np.zeros((3, 2)))
     protocols.says(cast, "silo1", MESSAGE, lambda sent: {SERVER: sent[SERVER] + number})
-    with pytest.raises(AggregationAbortedError, match="a message of silo1 is refused: a number that is not finite"):
+    with pytest.raises(
+        AggregationAbortedError, match="a message of silo1 is refused: a number that is not finite"
+    ):
         run(cast)
 
 
 def test_a_server_can_give_two_silos_all_of_a_user():
-    """Each weight is one that an honest server could have sent; together they are twice the bound."""
+    """Each weight is one that an honest server could have sent; together they are twice the
+    bound.
+    """
     protocols = Protocols(Plain(), (0, 1, 2), RecordWeighting())
     cast = protocols.setup(COUNTS)
 
@@ -81,8 +87,8 @@ def test_a_server_can_give_two_silos_all_of_a_user():
 @pytest.mark.parametrize("aggregation", ["plain", "masked", "secagg"])
 def test_a_server_can_tell_any_sum(aggregation):
     """It alone learns the sum, and nobody asks it for more than the silos that are in it."""
-    with prepare(experiment("algo=uldp_avg", f"aggregation={aggregation}")) as simulation:
-        server = simulation.session.participants[SERVER].protocol
+    with prepare(experiment("algo=uldp_avg", f"aggregation={aggregation}")) as prepared:
+        server = prepared.session.participants[SERVER].protocol
         honest = server.query
 
         def lying(query, broadcast):
@@ -90,7 +96,7 @@ def test_a_server_can_tell_any_sum(aggregation):
             return replace(total, vector=np.full_like(total.vector, 7.0))
 
         server.query = lying
-        result = simulation.run_round(simulation.queries(1), simulation.state)
+        result = prepared.run_round(prepared.queries(1), prepared.state)
     assert result.aborted is None
-    moved = result.state.params - simulation.state.params
+    moved = result.state.params - prepared.state.params
     assert np.ptp(moved) < 1e-12 < abs(moved).min()

@@ -1,4 +1,5 @@
-"""The edges of aggregations' settings: what is just allowed, and what is just not, with the key it is about."""
+"""The edges of aggregations' settings: what is just allowed, and what is just not, with the key it
+is about."""
 
 import math
 

@@ -11,17 +11,17 @@ from fedpriv.accountants.ledger import Ledger
 from fedpriv.aggregation.base import MESSAGE
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.shuffle import SHUFFLED, SHUFFLER, Shuffle, level_encoding
-from fedpriv.deployment import Federation
 from fedpriv.errors import AggregationAbortedError, ConfigError
-from fedpriv.loop import events_of
 from fedpriv.mechanisms.binomial import Binomial
-from fedpriv.query import Contributions, Update
-from fedpriv.simulation import prepare
-from fedpriv.streams import Streams
+from fedpriv.rounds.plan import Federation
+from fedpriv.rounds.query import Contributions, Update
+from fedpriv.rounds.weighting import RecordsInFull
+from fedpriv.runs.loop import events_of
+from fedpriv.runtime import prepare
 from fedpriv.testing import check_algorithm
 from fedpriv.testing.record_sgd import RecordSgd
 from fedpriv.testing.worlds import experiment
-from fedpriv.weighting import RecordsInFull
+from fedpriv.util.streams import Streams
 
 WORDS = ("aggregation=shuffle", "mechanism=binomial")
 SILOS, UNITS = 4, 30
@@ -54,17 +54,25 @@ def exchanged(contributions, mechanism, *, number=1, streams=None, sent=None):
     streams = streams or Streams(number)
     protocols = Protocols(Shuffle(), tuple(range(SILOS)), RecordsInFull())
     run(protocols.setup(np.ones((SILOS, UNITS), dtype=np.int64)))
-    numbers = {"streams": streams, "users": UNITS, "size": contributions[0].shape[1], "mechanism": mechanism}
+    numbers = {
+        "streams": streams,
+        "users": UNITS,
+        "size": contributions[0].shape[1],
+        "mechanism": mechanism,
+    }
     query = query_for(Shuffle(), SILOS, number, **numbers)
     parties = protocols.query(query, updates(contributions, mechanism, streams, number))
     if sent is not None:
-        parties = {name: noting(party, sent.setdefault(name, [])) for name, party in parties.items()}
+        parties = {
+            name: noting(party, sent.setdefault(name, [])) for name, party in parties.items()
+        }
     return run(parties)["server"]
 
 
 @pytest.mark.parametrize("system", [False, True], ids=["seeded", "system"])
 def test_the_sum_is_right_on_average_and_varies_as_the_formula_says(system):
-    """Half of it rounding, half of it noise; 2e5 squares, so that one percent is three standard deviations."""
+    """Half of it rounding, half of it noise; 2e5 squares, so that one percent is three standard
+    deviations."""
     size, runs = 4000, 50
     mechanism, own = Binomial(1.0, 2 / 6 * math.sqrt(SILOS * UNITS / 6), levels=6), vectors(size)
     errors, whole = np.empty((runs, size)), own.sum(axis=(0, 1))
@@ -89,7 +97,10 @@ def test_silos_tell_the_shuffler_counts_and_the_shuffler_tells_the_server_their_
     assert all(list(mail) == [SHUFFLER] for said in from_silos for mail in said)
     (shuffled,) = sent[SHUFFLER]
     assert list(shuffled) == ["server"]
-    counts, shuffled = [content(said[0][SHUFFLER]) for said in from_silos], content(shuffled["server"])
+    counts, shuffled = (
+        [content(said[0][SHUFFLER]) for said in from_silos],
+        content(shuffled["server"]),
+    )
     np.testing.assert_array_equal(np.sum(counts, axis=0), shuffled)
     most = mechanism.count_encoding(SILOS).most(UNITS)
     assert all(c.dtype == np.int64 and c.min() >= 0 and c.max() <= most for c in counts)
@@ -117,7 +128,9 @@ def test_a_shuffler_can_tell_any_sum():
 
 @pytest.mark.parametrize("count", [-1, 10**9])
 def test_counts_beyond_what_a_silo_can_have_are_refused(count):
-    with pytest.raises(AggregationAbortedError, match="a message of silo2 is refused: a number outside"):
+    with pytest.raises(
+        AggregationAbortedError, match="a message of silo2 is refused: a number outside"
+    ):
         cheating("silo2", MESSAGE, lambda sent: {SHUFFLER: np.full_like(sent[SHUFFLER], count)})
 
 
@@ -145,16 +158,23 @@ def small():
 
 
 def test_every_observer_is_certified_what_it_cannot_subtract(small):
-    """The released model and the server see the sum, a silo knows its share, the shuffler sees each silo's count."""
-    with prepare(small) as simulation:
-        queries = simulation.queries(1)
+    """The released model and the server see the sum, a silo knows its share, the shuffler sees each
+    silo's count."""
+    with prepare(small) as prepared:
+        queries = prepared.queries(1)
         ledger = Ledger(small.accountant)
         ledger.record(events_of(queries))
         rows = {row.observer: row for row in ledger.rows(1) if row.method == "pld"}
-        result = simulation.run_round(queries, simulation.state)
+        result = prepared.run_round(queries, prepared.state)
     assert list(rows) == ["released model", "server", "silo", "shuffler"]
     epsilons = {name: row.certified for name, row in rows.items()}
-    assert epsilons["released model"] == epsilons["server"] < epsilons["silo"] < epsilons["shuffler"] < math.inf
+    assert (
+        epsilons["released model"]
+        == epsilons["server"]
+        < epsilons["silo"]
+        < epsilons["shuffler"]
+        < math.inf
+    )
     assert {row.status for row in rows.values()} == {"enforced"}
     assert any("does not collude with the server" in text for text in rows["server"].assumptions)
     assert result.aborted is None
@@ -162,14 +182,16 @@ def test_every_observer_is_certified_what_it_cannot_subtract(small):
 
 def test_with_silent_silos_nothing_is_promised_against_the_shuffler(small):
     silent = replace(small, mechanism=replace(small.mechanism, silent=0.34))
-    with prepare(silent) as simulation:
-        (query,) = simulation.queries(1)
+    with prepare(silent) as prepared:
+        (query,) = prepared.queries(1)
     ledger = Ledger(small.accountant)
     ledger.record(query.events)
     rows = {row.observer: row for row in ledger.rows(1) if row.method == "pld"}
     assert math.isinf(rows["shuffler"].certified)
     assert math.isfinite(rows["silo"].certified)
-    assert any("at most 0.34 of the silos add no noise" in text for text in rows["server"].assumptions)
+    assert any(
+        "at most 0.34 of the silos add no noise" in text for text in rows["server"].assumptions
+    )
 
 
 def test_the_whole_method_keeps_every_rule_and_its_noise_hides_a_record():
@@ -180,7 +202,10 @@ def test_the_whole_method_keeps_every_rule_and_its_noise_hides_a_record():
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("aggregation=shuffle", "mechanism=gaussian"), "binomial: aggregation=shuffle counts bits"),
+        (
+            ("aggregation=shuffle", "mechanism=gaussian"),
+            "binomial: aggregation=shuffle counts bits",
+        ),
         (("aggregation=plain", "mechanism=binomial"), "with aggregation=shuffle alone"),
         (("aggregation=masked", "mechanism=binomial"), "with aggregation=shuffle alone"),
         (("aggregation=shuffle", "mechanism=binomial", "mechanism.levels=3"), "even number"),
@@ -198,9 +223,13 @@ def test_methods_whose_contributions_are_not_records_are_refused():
 
 def test_the_largest_silos_counts_have_to_fit():
     def encoding(*records):
-        return Shuffle().encoding(2, 1.0, Federation(100, 2, 10, records), Binomial(1.0, 1.0, levels=64))
+        return Shuffle().encoding(
+            2, 1.0, Federation(100, 2, 10, records), Binomial(1.0, 1.0, levels=64)
+        )
 
     assert encoding(5, 10).parties == encoding().parties == 2
     for records in ((5, 2**50), (2**50, 5)):
-        with pytest.raises(ConfigError, match=r"mechanism.levels=64.*1125899906842624 units do not fit"):
+        with pytest.raises(
+            ConfigError, match=r"mechanism.levels=64.*1125899906842624 units do not fit"
+        ):
             encoding(*records)

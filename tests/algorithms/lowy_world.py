@@ -1,11 +1,12 @@
-"""The methods of Lowy et al. without noise and clipping, and the same on the small silos of `erm_world`."""
+"""The methods of Lowy et al. without noise and clipping, and the same on the small silos of
+`erm_world`."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
-from erm_world import simulation
+from erm_world import prepared
 
 from fedpriv.algorithms.prox_sgd import MinibatchSgd, ProxSgd
 from fedpriv.algorithms.prox_svrg import ProxPlSvrg, ProxSvrg
@@ -42,7 +43,7 @@ ALTERNATE = replace(SPIDER, variant="alternate")
 
 def quiet(algo, silos, **words):
     """A run that neither clips nor noises."""
-    return simulation(algo, silos, mechanism=NoMechanism(), **words)
+    return prepared(algo, silos, mechanism=NoMechanism(), **words)
 
 
 def states_of(sim, rounds):

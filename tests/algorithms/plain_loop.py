@@ -1,4 +1,5 @@
-"""Federated training as a plain loop over silos with torch's own optimiser, for methods to be held against."""
+"""Federated training as a plain loop over silos with torch's own optimiser, for methods to be held
+against."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import copy
 import numpy as np
 import torch
 
-from fedpriv.simulation import prepare
+from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.worlds import SMALL
 
@@ -17,25 +18,26 @@ WORDS = [*SMALL, f"algo.local_epochs={EPOCHS}", f"algo.local_lr={RATE}", "mechan
 
 
 def fedpriv_rounds(rounds, *words):
-    """The first parameters, those after each round, and the run, which has collected what its silos remember."""
-    with prepare(experiment(*WORDS, *words)) as simulation:
-        start, after = simulation.state.params, []
+    """The first parameters, those after each round, and the run, which has collected what its silos
+    remember."""
+    with prepare(experiment(*WORDS, *words)) as prepared:
+        start, after = prepared.state.params, []
         for number in range(1, rounds + 1):
-            result = simulation.run_round(simulation.queries(number), simulation.state)
-            simulation.state = result.state
-            after.append(simulation.state.params)
-        simulation.arrays(simulation.state)
-        return start, after, simulation
+            result = prepared.run_round(prepared.queries(number), prepared.state)
+            prepared.state = result.state
+            after.append(prepared.state.params)
+        prepared.arrays(prepared.state)
+        return start, after, prepared
 
 
-def local_change(simulation, silo, start, *, pull=0.0, correction=None):
-    """EPOCHS full-batch steps from `start` (d,), every gradient with a proximal term and a correction added: the change
-    of the parameters (d,)."""
-    network = copy.deepcopy(simulation.model)
+def local_change(prepared, silo, start, *, pull=0.0, correction=None):
+    """EPOCHS full-batch steps from `start` (d,), every gradient with a proximal term and a
+    correction added: the change of the parameters (d,)."""
+    network = copy.deepcopy(prepared.model)
     anchor = torch.from_numpy(start).float()
     torch.nn.utils.vector_to_parameters(anchor.clone(), network.parameters())
     optimizer = torch.optim.SGD(network.parameters(), lr=RATE)
-    data = simulation.silo_data[silo]
+    data = prepared.silo_data[silo]
     for _ in range(EPOCHS):
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(network(data.x), data.y).backward()

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from erm_world import silos_of, simulation
+from erm_world import prepared, silos_of
 from hypothesis import given
 from hypothesis import strategies as st
 from lowy_world import MINIBATCH, ONE_PASS
@@ -10,7 +10,7 @@ from lowy_world import MINIBATCH, ONE_PASS
 from fedpriv.algorithms.base import Silo
 from fedpriv.algorithms.batches import SAMPLING, OnePass, paper_batch
 from fedpriv.data.silo import SiloData
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 [RECORDS] = silos_of([30])
 
@@ -18,13 +18,13 @@ from fedpriv.streams import Streams
 def setting(algo=MINIBATCH, system=False):
     """A run's silo, and its first 400 queries."""
     sim = (
-        simulation(replace(algo, rounds=400, batch_size=algo.batch_size and 6), [RECORDS])
+        prepared(replace(algo, rounds=400, batch_size=algo.batch_size and 6), [RECORDS])
         if algo is MINIBATCH
         else None
     )
-    sim = sim or simulation(replace(algo, rounds=5, batch_size=6), [RECORDS])
-    deployment = replace(sim.deployment, streams=Streams(0, system=system))
-    return Silo(0, RECORDS, sim.model, sim.task, deployment), [sim.queries(t)[0] for t in range(1, 401)]
+    sim = sim or prepared(replace(algo, rounds=5, batch_size=6), [RECORDS])
+    plan = replace(sim.plan, streams=Streams(0, system=system))
+    return Silo(0, RECORDS, sim.model, sim.task, plan), [sim.queries(t)[0] for t in range(1, 401)]
 
 
 @pytest.mark.parametrize("system", [False, True])
@@ -62,10 +62,13 @@ def test_one_pass_takes_every_record_once_also_with_real_randomness(system):
 
 @pytest.mark.parametrize("name", ["without_replacement", "poisson"])
 def test_who_is_drawn_depends_on_a_records_own_number(name):
-    """With others' rows in another order the same records come, and without one of them the others' coins stay."""
+    """With others' rows in another order the same records come, and without one of them the others'
+    coins stay."""
     silo, queries = setting()
     order = np.random.default_rng(0).permutation(30)
-    data = SiloData(RECORDS.x[order], RECORDS.y[order], RECORDS.users, RECORDS.starts, np.arange(30)[order])
+    data = SiloData(
+        RECORDS.x[order], RECORDS.y[order], RECORDS.users, RECORDS.starts, np.arange(30)[order]
+    )
     rows = SAMPLING[name].rows(silo, queries[0], 6)
     moved = SAMPLING[name].rows(replace(silo, data=data), queries[0], 6)
     assert set(order[moved]) == set(rows)

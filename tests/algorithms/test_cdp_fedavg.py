@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from deployments import answer, block_of, deployed, only_query
+from plans import answer, block_of, make_plan, only_query
 from scipy import stats
 
 from fedpriv.accountants.combined import RdpAndPld
@@ -19,25 +19,26 @@ from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.algorithms import exposure
 from fedpriv.algorithms.base import Silo
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg, DistributedDpSgd
-from fedpriv.convexity import convex_loss
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.data.silo import SiloData
 from fedpriv.data.tcga_brca import TcgaBrca
-from fedpriv.deployment import UPDATE, Federation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.calibration import zcdp_noise
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.models.convexity import convex_loss
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
-from fedpriv.query import Total
-from fedpriv.state import State
-from fedpriv.streams import Streams
-from fedpriv.tasks import BinaryClassification, Classification, CoxRegression
+from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
+from fedpriv.rounds.plan import UPDATE, Federation
+from fedpriv.rounds.query import Total
+from fedpriv.rounds.state import State
+from fedpriv.util.streams import Streams
 
-# The experiments of Hu et al. on Adult: 16 devices of 2,441 training records, 10 of them in a round, delta 1e-4.
+# The experiments of Hu et al. on Adult: 16 devices of 2,441 training records, 10 of them in a
+# round, delta 1e-4.
 LOGISTIC = convex_loss(Linear(), Classification(), 2)
 ADULT = Federation(16, 16, 218, (2441,) * 16, loss=LOGISTIC)
 BASE = CdpFedAvg(
@@ -59,16 +60,17 @@ BASELINE = DistributedDpSgd(**vars(replace(BASE, local_steps=1, batch_size=244))
 
 
 def on_adult(algo, aggregation, **changes):
-    """The deployment with the noise that the algorithm's calibration asks for. changes: of the federation."""
+    """The plan with the noise that the algorithm's calibration asks for. changes: of the
+    federation."""
     mechanism = Gaussian(algo.clip, algo.noise_multiplier)
-    return deployed(algo, mechanism, aggregation, federation=replace(ADULT, **changes))
+    return make_plan(algo, mechanism, aggregation, federation=replace(ADULT, **changes))
 
 
-def epsilons(algo, deployment):
+def epsilons(algo, plan):
     """(observer, method) -> (certified, claimed) after all rounds."""
     ledger = Ledger(RdpAndPld(1e-4))
     for round in range(1, algo.rounds + 1):
-        ledger.record(only_query(algo, deployment, round).events)
+        ledger.record(only_query(algo, plan, round).events)
     return {(row.observer, row.method): (row.certified, row.claimed) for row in ledger.rows(1)}
 
 
@@ -105,7 +107,9 @@ def test_golden_row_24(silos, sigma):
 
 
 @pytest.mark.parametrize("aggregation", [Masked(), Plain()], ids=["masked", "plain"])
-@pytest.mark.parametrize("algo", [BASE, BASELINE, replace(BASE, participation="uniform")], ids=["", "dp-sgd", "drawn"])
+@pytest.mark.parametrize(
+    "algo", [BASE, BASELINE, replace(BASE, participation="uniform")], ids=["", "dp-sgd", "drawn"]
+)
 def test_the_papers_calibration_claims_its_target(algo, aggregation):
     algo = replace(algo, calibration="paper")
     rows = epsilons(algo, on_adult(algo, aggregation))
@@ -123,16 +127,21 @@ def test_the_certified_calibration_meets_its_target(algo, aggregation, observer)
 
 
 def test_one_pass_on_a_convex_loss_certifies_what_is_claimed():
-    """HU-3's exact case; 10 * 244 of 2441 records in a pass make the claim's rho 2440 / 2441 of the certified one."""
+    """HU-3's exact case; 10 * 244 of 2441 records in a pass make the claim's rho 2440 / 2441 of the
+    certified one."""
     algo = replace(BASE, calibration="paper")
-    deployment = on_adult(algo, Masked())
-    rows = epsilons(algo, deployment)
-    rho = 13 * algo.claimed_rho(2441, deployment.mechanism.noise_multiplier, deployment) * 2441 / 2440
-    assert rows["server", "pld"][0] == pytest.approx(gaussian_epsilon(math.sqrt(2 * rho), 1e-4), rel=1e-6)
+    plan = on_adult(algo, Masked())
+    rows = epsilons(algo, plan)
+    rho = 13 * algo.claimed_rho(2441, plan.mechanism.noise_multiplier, plan) * 2441 / 2440
+    assert rows["server", "pld"][0] == pytest.approx(
+        gaussian_epsilon(math.sqrt(2 * rho), 1e-4), rel=1e-6
+    )
     assert rows["server", "pld"][0] < 10
     assert rows["released model", "pld"] == rows["server", "pld"]
     # a curious device knows one of the ten shares
-    assert rows["silo", "pld"][0] == pytest.approx(gaussian_epsilon(math.sqrt(2 * rho * 10 / 9), 1e-4), rel=1e-6)
+    assert rows["silo", "pld"][0] == pytest.approx(
+        gaussian_epsilon(math.sqrt(2 * rho * 10 / 9), 1e-4), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,35 +172,47 @@ def test_a_network_is_not_convex_and_a_server_without_masks_sees_every_message()
 def test_the_baseline_divides_by_all_devices_though_a_part_adds_noise():
     """HU-4 (T8): claimed 10 is 13.26 by the paper's own conversion."""
     algo = replace(BASELINE, calibration="paper")
-    deployment = on_adult(algo, Masked())
-    rows = epsilons(algo, deployment)
-    rho = 13 * 2 / (10 * (244 * deployment.mechanism.noise_multiplier) ** 2)
+    plan = on_adult(algo, Masked())
+    rows = epsilons(algo, plan)
+    rho = 13 * 2 / (10 * (244 * plan.mechanism.noise_multiplier) ** 2)
     assert zcdp_epsilon(rho, 1e-4) == pytest.approx(13.258, abs=1e-3)
-    assert rows["server", "pld"] == pytest.approx((gaussian_epsilon(math.sqrt(2 * rho), 1e-4), 10), rel=1e-6)
+    assert rows["server", "pld"] == pytest.approx(
+        (gaussian_epsilon(math.sqrt(2 * rho), 1e-4), 10), rel=1e-6
+    )
     assert rows["server", "pld"][0] > 11
 
 
 @pytest.mark.parametrize(
     ("records", "size", "steps", "touches"),
-    [(2441, 244, 10, 1), (100, 100, 7, 7), (11, 4, 5, 3), (10, 3, 4, 2), (9, 3, 3, 1), (9, 3, 4, 2)],
+    [
+        (2441, 244, 10, 1),
+        (100, 100, 7, 7),
+        (11, 4, 5, 3),
+        (10, 3, 4, 2),
+        (9, 3, 3, 1),
+        (9, 3, 4, 2),
+    ],
 )
 def test_a_record_is_touched_once_a_pass(records, size, steps, touches):
-    """A pass has floor(m / gamma) batches: with m = 11, gamma = 4, five steps begin three passes (5 * 4 / 11 < 2)."""
+    """A pass has floor(m / gamma) batches: with m = 11, gamma = 4, five steps begin three passes (5
+    * 4 / 11 < 2)."""
     from fedpriv.training.noisy_sgd import partition_batches
 
     assert exposure.touches(records, size, steps) == touches
     most = 0
     for seed in range(200):
         seen = Counter(
-            np.concatenate(list(partition_batches(records, size, steps, order=np.random.default_rng(seed)))).tolist()
+            np.concatenate(
+                list(partition_batches(records, size, steps, order=np.random.default_rng(seed)))
+            ).tolist()
         )
         most = max(most, *seen.values())
     assert most == touches
 
 
 def test_only_the_cohort_is_charged_each_device_for_its_rounds():
-    deployment = deployed(BASE, Gaussian(1.0, 0.01), Masked(), federation=ADULT, streams=Streams(3))
-    events = [event for t in range(1, 8) for event in only_query(BASE, deployment, t).events]
+    plan = make_plan(BASE, Gaussian(1.0, 0.01), Masked(), federation=ADULT, streams=Streams(3))
+    events = [event for t in range(1, 8) for event in only_query(BASE, plan, t).events]
     assert {(event.unit, event.adjacency) for event in events} == {("record", REPLACE)}
     taken = Counter(silo for t in range(1, 8) for silo in BASE.invited(t, ADULT, Streams(3)))
     charged = Counter(event.scope for event in events if event.observer == "server")
@@ -205,7 +226,9 @@ def test_a_partial_secure_sum_counts_the_silos_that_it_covers():
     query = only_query(algo, on_adult(algo, SecAgg(threshold=8, cohort=8)))
     assert query.n_summed == 8
     assert len(query.invited) == 10
-    server, silo = (next(e for e in query.events if e.observer == name) for name in ("server", "silo"))
+    server, silo = (
+        next(e for e in query.events if e.observer == name) for name in ("server", "silo")
+    )
     assert server.certified.noise_multiplier == pytest.approx(0.01 * 244 / 2 * math.sqrt(8))
     assert silo.certified.noise_multiplier == pytest.approx(0.01 * 244 / 2 * math.sqrt(7))
 
@@ -213,7 +236,9 @@ def test_a_partial_secure_sum_counts_the_silos_that_it_covers():
 def test_smoothness_belongs_to_the_task_and_the_model():
     # softmax of two classes: 1/2 |(x, 1)|^2; logit: 1/4 |(x, 1)|^2
     assert LOGISTIC.smoothness(4.0) == pytest.approx(8.5)
-    assert convex_loss(Linear(bias=False), BinaryClassification(), 1).smoothness(2.0) == pytest.approx(1.0)
+    assert convex_loss(Linear(bias=False), BinaryClassification(), 1).smoothness(
+        2.0
+    ) == pytest.approx(1.0)
     assert convex_loss(Linear(), Classification(), 3) is None
     assert convex_loss(Linear(), CoxRegression(), 1) is None
     assert convex_loss(Mlp([3], False, 0.0), BinaryClassification(), 1) is None
@@ -238,7 +263,8 @@ def test_clipped_steps_below_two_over_beta_never_spread_models(task, outputs, cl
         one = rng.normal(size=size) * rng.choice([0.1, 1, 3])
         two = one + rng.normal(size=size) * rng.choice([1e-2, 1])
         stepped = [
-            theta - rate * gradients.sum(torch.from_numpy(theta).float(), x, y).numpy() / 2 for theta in (one, two)
+            theta - rate * gradients.sum(torch.from_numpy(theta).float(), x, y).numpy() / 2
+            for theta in (one, two)
         ]
         spread = np.linalg.norm(stepped[0] - stepped[1]) / np.linalg.norm(one - two)
         closest = max(closest, spread)
@@ -249,20 +275,21 @@ def test_clipped_steps_below_two_over_beta_never_spread_models(task, outputs, cl
 PAIR = Federation(1, 2, 600, (40, 40), loss=LOGISTIC)
 
 
-def silo_of(deployment, n=40, features=300, x=None, bias=False):
+def silo_of(plan, n=40, features=300, x=None, bias=False):
     model = Linear(bias=bias).build((features,), 2)
     rows = torch.zeros(n, features) if x is None else x
     data = SiloData(rows, torch.arange(n) % 2, np.array([0]), np.array([0, n]))
-    return Silo(0, data, model, Classification(), deployment)
+    return Silo(0, data, model, Classification(), plan)
 
 
 def in_pairs(algo, mechanism, aggregation, federation=PAIR, seed=0):
-    return deployed(algo, mechanism, aggregation, federation=federation, streams=Streams(seed))
+    return make_plan(algo, mechanism, aggregation, federation=federation, streams=Streams(seed))
 
 
 @pytest.mark.parametrize("aggregation", [Plain(), Masked()], ids=["plain", "masked"])
 def test_a_silos_noise_is_what_the_events_declare(aggregation):
-    """Records of zeros have no gradient: a message is noise of tau steps, and its noise share is the last step's."""
+    """Records of zeros have no gradient: a message is noise of tau steps, and its noise share is
+    the last step's."""
     mechanism = Gaussian(0.5, 0.08)
     algo = replace(BASE, cohort=2, local_steps=5, clip=0.5, feature_norm=1.0)
     # local bound: one touch of 2 G / gamma; gamma = 8
@@ -271,8 +298,8 @@ def test_a_silos_noise_is_what_the_events_declare(aggregation):
     assert alone.noise_multiplier == pytest.approx(0.08 * 8 / 2)
     whole, last = 0.0, 0.0
     for seed in range(8):
-        deployment = in_pairs(algo, mechanism, aggregation, seed=seed)
-        [block], noise = answer(algo, silo_of(deployment), only_query(algo, deployment), np.zeros(600))
+        plan = in_pairs(algo, mechanism, aggregation, seed=seed)
+        [block], noise = answer(algo, silo_of(plan), only_query(algo, plan), np.zeros(600))
         sigma = alone.noise_multiplier * 2 * 0.5 / 8 * algo.local_lr
         message = block.vectors.numpy()[0] + noise
         whole += float((message**2).sum()) / (5 * sigma**2)
@@ -286,9 +313,9 @@ def test_no_coordinate_of_a_message_leaves_the_public_range():
     algo = replace(BASE, cohort=2, local_steps=5, clip=0.5)
     bound = algo.message_bound(UPDATE, mechanism, 2, PAIR)
     x = 100 * torch.randn(40, 300, generator=torch.Generator().manual_seed(0))
-    deployment = in_pairs(algo, mechanism, Masked())
-    assert deployment.encoding.bound == bound
-    [block], noise = answer(algo, silo_of(deployment, x=x), only_query(algo, deployment), np.zeros(600))
+    plan = in_pairs(algo, mechanism, Masked())
+    assert plan.encoding.bound == bound
+    [block], noise = answer(algo, silo_of(plan, x=x), only_query(algo, plan), np.zeros(600))
     largest = float(np.abs(block.vectors.numpy()[0] + noise).max())
     assert 0.02 * bound < largest < bound
 
@@ -299,11 +326,11 @@ def test_replacing_a_record_moves_one_pass_of_a_convex_loss_by_at_most_the_decla
     x = torch.randn(40, 3, generator=generator)
     algo = replace(BASE, cohort=2, local_steps=5, local_lr=0.5, clip=0.5, feature_norm=2.0)
     assert algo.local_lr <= 2 / LOGISTIC.smoothness(2.0)
-    deployment = in_pairs(algo, Gaussian(0.5, 0.0), Masked(), replace(PAIR, n_parameters=8))
-    query, params = only_query(algo, deployment), np.random.default_rng(0).normal(size=8)
+    plan = in_pairs(algo, Gaussian(0.5, 0.0), Masked(), replace(PAIR, n_parameters=8))
+    query, params = only_query(algo, plan), np.random.default_rng(0).normal(size=8)
 
     def message(records):
-        return block_of(algo, silo_of(deployment, x=records, features=3, bias=True), query, params)[0]
+        return block_of(algo, silo_of(plan, x=records, features=3, bias=True), query, params)[0]
 
     declared, moved = 0.5 * 2 * 0.5 / 8, []
     for row in range(20):
@@ -316,8 +343,8 @@ def test_replacing_a_record_moves_one_pass_of_a_convex_loss_by_at_most_the_decla
 
 def test_the_new_model_is_the_mean_over_the_silos_of_the_sum():
     total = Total(np.array([6.0, -3.0]), ("silo1", "silo4", "silo5"))
-    deployment = on_adult(BASE, Plain())
-    after = BASE.global_update(State(np.array([1.0, 1.0])), only_query(BASE, deployment), total, deployment)
+    plan = on_adult(BASE, Plain())
+    after = BASE.global_update(State(np.array([1.0, 1.0])), only_query(BASE, plan), total, plan)
     np.testing.assert_allclose(after.params, [3.0, 0.0])
 
 
@@ -346,9 +373,9 @@ def test_impossible_combinations_are_refused():
     with pytest.raises(ConfigError, match=r"algo\.cohort=10: at most 3"):
         on_adult(BASE, Plain(), n_silos=3)
     with pytest.raises(ConfigError, match="mechanism=discrete_gaussian"):
-        deployed(BASE, DiscreteGaussian(1.0, 1.0), federation=ADULT)
+        make_plan(BASE, DiscreteGaussian(1.0, 1.0), federation=ADULT)
     with pytest.raises(ConfigError, match=r"algo\.calibration=paper: given"):
-        deployed(replace(BASE, calibration="paper"), NoMechanism(), federation=ADULT)
+        make_plan(replace(BASE, calibration="paper"), NoMechanism(), federation=ADULT)
     spread = Allocation(np.arange(5), np.array([0, 0, 1, 1, 1]), np.ones(5, dtype=bool), 5, 2)
     with pytest.raises(ConfigError, match=r"algo\.batch_size=3: at most 2"):
         replace(BASE, batch_size=3).training_records(spread, BreastCancer())

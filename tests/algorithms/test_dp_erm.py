@@ -3,26 +3,30 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from deployments import block_of, deployed
-from erm_world import ALGO, FEATURES, flipped, kept, rounds_of, silos_of, simulation
+from erm_world import ALGO, FEATURES, flipped, kept, prepared, rounds_of, silos_of
+from plans import block_of, make_plan
 
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.algorithms.base import Silo
 from fedpriv.data.tcga_brca import TcgaBrca
-from fedpriv.deployment import Federation
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.none import NoMechanism
-from fedpriv.state import State
+from fedpriv.rounds.plan import Federation
+from fedpriv.rounds.state import State
 from fedpriv.testing.faults import Faulty, drop
 
 
 def gradient(theta, silo, convexity):
     """Of J_j, by hand: softmax regression on records scaled into the unit ball."""
     x, y = silo.x.double().numpy(), silo.y.numpy()
-    x = np.hstack([x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1), np.ones((len(x), 1))])
-    weights = np.hstack([theta[: 2 * FEATURES].reshape(2, FEATURES), theta[2 * FEATURES :].reshape(2, 1)])
+    x = np.hstack(
+        [x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1), np.ones((len(x), 1))]
+    )
+    weights = np.hstack(
+        [theta[: 2 * FEATURES].reshape(2, FEATURES), theta[2 * FEATURES :].reshape(2, 1)]
+    )
     scores = np.exp(x @ weights.T)
     errors = scores / scores.sum(axis=1, keepdims=True) - np.eye(2)[y]
     slope = errors.T @ x / len(x)
@@ -31,10 +35,12 @@ def gradient(theta, silo, convexity):
 
 def test_one_step_over_all_silos_without_noise_is_gradient_descent():
     silos = silos_of([20, 30, 25])
-    sim = simulation(ALGO, silos)
+    sim = prepared(ALGO, silos)
     theta = sim.state.params
     for step, (found, _, _) in enumerate(rounds_of(sim, 8), start=1):
-        theta = theta - ALGO.rate(step) * np.mean([gradient(theta, silo, 0.1) for silo in silos], axis=0)
+        theta = theta - ALGO.rate(step) * np.mean(
+            [gradient(theta, silo, 0.1) for silo in silos], axis=0
+        )
         np.testing.assert_allclose(found, theta, atol=1e-6)
     assert not kept(sim)
 
@@ -44,7 +50,7 @@ def test_who_is_not_in_the_sum_goes_on_from_its_own_model_or_from_the_average(br
     """Algorithm 1 by hand, with the sets that the server drew."""
     silos, steps = silos_of([20, 30, 25, 15]), 2
     algo = replace(ALGO, local_steps=steps, broadcast_all=broadcast_all)
-    sim = simulation(algo, silos, SecAgg(cohort=3, threshold=3))
+    sim = prepared(algo, silos, SecAgg(cohort=3, threshold=3))
     models, sizes_of_kept = {f"silo{s}": sim.state.params for s in range(4)}, set()
     for round, (theta, chosen, _) in enumerate(rounds_of(sim, 6), start=1):
         for s, silo in enumerate(silos):
@@ -52,11 +58,16 @@ def test_who_is_not_in_the_sum_goes_on_from_its_own_model_or_from_the_average(br
                 model = models[f"silo{s}"]
                 models[f"silo{s}"] = model - algo.rate(step) * gradient(model, silo, 0.1)
         if broadcast_all:
-            options = [np.mean([models[f"silo{s}"] for s in range(4) if s != out], axis=0) for out in range(4)]
+            options = [
+                np.mean([models[f"silo{s}"] for s in range(4) if s != out], axis=0)
+                for out in range(4)
+            ]
             assert min(np.abs(theta - option).max() for option in options) < 1e-6
             models = dict.fromkeys(models, theta)
         else:
-            np.testing.assert_allclose(theta, np.mean([models[name] for name in chosen], axis=0), atol=1e-6)
+            np.testing.assert_allclose(
+                theta, np.mean([models[name] for name in chosen], axis=0), atol=1e-6
+            )
             models |= dict.fromkeys(chosen, theta)
         sizes_of_kept.add(len(kept(sim)))
     assert sizes_of_kept == ({0} if broadcast_all else {1})
@@ -65,8 +76,10 @@ def test_who_is_not_in_the_sum_goes_on_from_its_own_model_or_from_the_average(br
 def test_a_round_without_a_sum_leaves_all_models_where_they_were():
     silos, algo = silos_of([20, 30, 25, 15]), replace(ALGO, noise_multiplier=1.0)
     # The set-up is exchange 0, so exchange 4 is that of round 4.
-    lossy = Faulty(InProcess(), (drop(sender="silo0", exchange=4), drop(sender="silo1", exchange=4)))
-    sim = simulation(algo, silos, SecAgg(cohort=3, threshold=3), engine=lossy)
+    lossy = Faulty(
+        InProcess(), (drop(sender="silo0", exchange=4), drop(sender="silo1", exchange=4))
+    )
+    sim = prepared(algo, silos, SecAgg(cohort=3, threshold=3), engine=lossy)
     [*_, (theta, _, result)] = rounds_of(sim, 3)
     assert not result.aborted
     before = {name: memory["model"].tobytes() for name, memory in kept(sim).items()}
@@ -80,10 +93,10 @@ def test_a_round_without_a_sum_leaves_all_models_where_they_were():
 def test_a_silo_that_nobody_asked_takes_its_steps_too():
     """With fewer candidates than silos, the model that a silo keeps is the one after its steps."""
     silos = silos_of([20, 30, 25, 15])
-    sim = simulation(ALGO, silos, SecAgg(cohort=2, threshold=2, candidates=3))
+    sim = prepared(ALGO, silos, SecAgg(cohort=2, threshold=2, candidates=3))
     [(_, chosen, result)] = rounds_of(sim, 1)
     assert len(chosen) == 2
-    assert result.tally.units == 20 + 30 + 25 + 15
+    assert result.stats.units == 20 + 30 + 25 + 15
     start, left_out = sim.state.params, kept(sim)
     assert len(left_out) == 2
     for name, memory in left_out.items():
@@ -97,7 +110,7 @@ def test_a_kept_model_has_the_noise_of_all_its_steps():
     total = []
     for seed in range(60):
         noisy, quiet = (
-            simulation(
+            prepared(
                 replace(ALGO, local_steps=steps, noise_multiplier=noise),
                 silos,
                 SecAgg(cohort=3, threshold=3),
@@ -127,15 +140,16 @@ def test_rates_are_short_and_fall_slowly():
 
 @pytest.mark.parametrize("steps", [1, 2, 6])
 def test_a_record_moves_a_model_by_at_most_k_last_steps(steps):
-    """The premise of the sum bound, for the worst kind of change: a clipped gradient that turns round."""
+    """The premise of the sum bound, for the worst kind of change: a clipped gradient that turns
+    round."""
     algo = replace(ALGO, local_steps=steps, clip=0.05, noise_multiplier=3.0)
     [records] = silos_of([30])
     for round in (1, 7):
         for record in (0, 11):
             models = []
             for data in (records, flipped(records, record)):
-                sim = simulation(algo, [data])
-                silo = Silo(0, data, sim.model, sim.task, sim.deployment)
+                sim = prepared(algo, [data])
+                silo = Silo(0, data, sim.model, sim.task, sim.plan)
                 models.append(block_of(algo, silo, sim.queries(round)[0], sim.state.params)[0])
             most = steps * algo.rate(round * steps) * 2 * algo.clip / 30
             moved = np.linalg.norm(models[0] - models[1])
@@ -145,9 +159,9 @@ def test_a_record_moves_a_model_by_at_most_k_last_steps(steps):
 def test_what_cannot_work_is_refused():
     federation = Federation(3, 3, 10, (10, 20, 40))
     with pytest.raises(ConfigError, match=r"algo\.calibration=certified: given"):
-        deployed(replace(ALGO, calibration="certified"), NoMechanism(), federation=federation)
+        make_plan(replace(ALGO, calibration="certified"), NoMechanism(), federation=federation)
     with pytest.raises(ConfigError, match="mechanism=discrete_gaussian"):
-        deployed(ALGO, DiscreteGaussian(1.0, 1.0), federation=federation)
+        make_plan(ALGO, DiscreteGaussian(1.0, 1.0), federation=federation)
     with pytest.raises(ConfigError, match="data=tcgabrca"):
         ALGO.training_records(None, TcgaBrca())
     for key, value in [

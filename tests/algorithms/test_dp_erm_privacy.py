@@ -5,20 +5,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from deployments import deployed, only_query
 from dp_accounting import GaussianDpEvent
-from erm_world import ALGO, CONVEX, SECURE, flipped, rounds_of, silos_of, simulation
+from erm_world import ALGO, CONVEX, SECURE, flipped, prepared, rounds_of, silos_of
+from plans import make_plan, only_query
 from scipy.stats import norm
 
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import Pld, gaussian_epsilon
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
-from fedpriv.convexity import ConvexLoss
-from fedpriv.deployment import Federation
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.models.convexity import ConvexLoss
 from fedpriv.models.linear import Linear
+from fedpriv.rounds.plan import Federation
 
 SUM, LOCAL = "hides the sum", "only the silo's own noise"
 
@@ -26,7 +26,7 @@ SUM, LOCAL = "hides the sum", "only the silo's own noise"
 def fifty_each(silos, algo, aggregation, loss=CONVEX):
     """Silos of 50 records under a noise multiplier of 7."""
     federation = Federation(silos, silos, 10, (50,) * silos, loss=loss)
-    return deployed(algo, Gaussian(2.0, 7.0), aggregation, federation=federation)
+    return make_plan(algo, Gaussian(2.0, 7.0), aggregation, federation=federation)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,14 @@ def fifty_each(silos, algo, aggregation, loss=CONVEX):
         (SECURE, 20, True, 1, "server", (SUM, 2, 10)),
         (SECURE, 20, True, 1, "silo", (SUM, 2, 9)),
         (SECURE, 20, True, 5, "server", (SUM, 10, 10)),
-        (SECURE, 20, True, 12, "server", (LOCAL, 2 * 12**0.5, 1)),  # twelve steps' own noise beats ten last steps'
+        (
+            SECURE,
+            20,
+            True,
+            12,
+            "server",
+            (LOCAL, 2 * 12**0.5, 1),
+        ),  # twelve steps' own noise beats ten last steps'
         (SECURE, 20, False, 1, "server", (LOCAL, 2, 1)),
         (SECURE, 20, False, 1, "released model", (LOCAL, 2, 1)),
         (Masked(), 20, False, 5, "server", (SUM, 10, 20)),  # everybody is in every sum
@@ -47,12 +54,15 @@ def fifty_each(silos, algo, aggregation, loss=CONVEX):
     ],
 )
 def test_what_is_certified_of_a_round(aggregation, silos, everybody, steps, observer, bound):
-    """By how much a record moves what is released, in noise units of one step, under how many silos' noise."""
+    """By how much a record moves what is released, in noise units of one step, under how many
+    silos' noise."""
     algo = replace(ALGO, local_steps=steps, broadcast_all=everybody)
     events = only_query(algo, fifty_each(silos, algo, aggregation)).events
     [event] = [e for e in events if e.observer == observer and e.scope == "silo0"]
     why, moved, hidden = bound
-    assert event.certified.noise_multiplier == pytest.approx(7.0 * math.sqrt(hidden) / moved, rel=1e-5)
+    assert event.certified.noise_multiplier == pytest.approx(
+        7.0 * math.sqrt(hidden) / moved, rel=1e-5
+    )
     assert event.certified.noise_multiplier <= 7.0 * math.sqrt(hidden) / moved
     assert any(why in text for text in event.assumptions)
     assert (event.unit, event.adjacency) == ("record", "replace")
@@ -71,33 +81,42 @@ def test_several_steps_need_a_convex_smooth_loss_for_the_sum_bound(loss, smoothn
         algo = replace(ALGO, local_steps=steps, broadcast_all=True, smoothness=smoothness)
         event = only_query(algo, fifty_each(20, algo, SECURE, loss)).events[0]
         assert any(why in text for text in event.assumptions) == (steps > 1)
-        assert event.certified.noise_multiplier == pytest.approx(7 / 2 * (10**0.5 if steps == 1 else 3**-0.5), rel=1e-5)
+        assert event.certified.noise_multiplier == pytest.approx(
+            7 / 2 * (10**0.5 if steps == 1 else 3**-0.5), rel=1e-5
+        )
 
 
 def test_later_rounds_cost_the_same_and_rounding_costs_a_little():
     algo = replace(ALGO, local_steps=2, broadcast_all=True)
-    deployment = fifty_each(20, algo, SECURE)
-    queries = [only_query(algo, deployment, round) for round in (1, 20, 2000)]
+    plan = fifty_each(20, algo, SECURE)
+    queries = [only_query(algo, plan, round) for round in (1, 20, 2000)]
     assert queries[0].events == queries[1].events
     first, beyond = (query.events[0].certified.noise_multiplier for query in queries[1:])
     assert beyond < first < 7 * 10**0.5 / 4  # shorter steps shrink the noise, not the grid
 
 
 def server_epsilons(algo, federation, aggregation):
-    deployment = deployed(algo, Gaussian(algo.clip, algo.noise_multiplier), aggregation, federation=federation)
+    plan = make_plan(
+        algo, Gaussian(algo.clip, algo.noise_multiplier), aggregation, federation=federation
+    )
     ledger = Ledger(Pld(algo.delta))
-    events = only_query(algo, deployment).events
+    events = only_query(algo, plan).events
     ledger.record((event for event in events if event.observer == "server"), algo.rounds)
     [row] = ledger.rows(1)
-    return row.claimed, row.certified, deployment.mechanism
+    return row.claimed, row.certified, plan.mechanism
 
 
 @pytest.mark.parametrize(
     ("calibration", "everybody", "sigma", "epsilon"),
-    [("paper", True, 9.597052e-4, 49.05), ("paper", False, 9.597052e-4, 305.1), ("certified", False, 0.0980110, None)],
+    [
+        ("paper", True, 9.597052e-4, 49.05),
+        ("paper", False, 9.597052e-4, 305.1),
+        ("certified", False, 0.0980110, None),
+    ],
 )
 def test_published_noise(calibration, everybody, sigma, epsilon):
-    """G = 1, T = 100, m = 100, n = 1000, (1, 1e-5): equation (2), and what 100 Gaussian steps need under zCDP."""
+    """G = 1, T = 100, m = 100, n = 1000, (1, 1e-5): equation (2), and what 100 Gaussian steps need
+    under zCDP."""
     algo = replace(ALGO, clip=1.0, calibration=calibration, broadcast_all=everybody, rounds=100)
     federation = Federation(100, 100, 10, (1000,) * 100)
     claimed, certified, mechanism = server_epsilons(algo, federation, SECURE)
@@ -118,32 +137,38 @@ def test_the_claim_would_hold_for_one_vector_of_noise_on_everybodys_mean():
 
 
 def test_silos_of_different_sizes():
-    """Certified noise falls with a silo's own size, and all cost the same; the paper's is that of the smallest for
-    all."""
+    """Certified noise falls with a silo's own size, and all cost the same; the paper's is that of
+    the smallest for all."""
     federation = Federation(3, 3, 10, (10, 20, 40), loss=CONVEX)
     for calibration, factors in (("certified", (1, 1, 1)), ("paper", (1, 2, 4))):
         algo = replace(ALGO, calibration=calibration)
-        deployment = deployed(algo, Gaussian(2.0, 0.0), federation=federation)
-        seen = [e.certified.noise_multiplier for e in only_query(algo, deployment).events if e.observer == "server"]
-        assert seen == pytest.approx([deployment.mechanism.noise_multiplier / 2 * factor for factor in factors])
+        plan = make_plan(algo, Gaussian(2.0, 0.0), federation=federation)
+        seen = [
+            e.certified.noise_multiplier
+            for e in only_query(algo, plan).events
+            if e.observer == "server"
+        ]
+        assert seen == pytest.approx(
+            [plan.mechanism.noise_multiplier / 2 * factor for factor in factors]
+        )
 
 
 def test_without_noise_nothing_is_claimed_or_certified():
     federation = Federation(3, 3, 10, (10, 20, 40), loss=CONVEX)
     for mechanism in (NoMechanism(), Gaussian(2.0, 0.0)):
-        for event in only_query(ALGO, deployed(ALGO, mechanism, federation=federation)).events:
+        for event in only_query(ALGO, make_plan(ALGO, mechanism, federation=federation)).events:
             assert not isinstance(event.certified, GaussianDpEvent)
             assert not isinstance(event.claimed, GaussianDpEvent)
 
 
 def test_the_claim_fails_in_one_step():
-    """m = 100, E = 10, noise for (1, 1e-5) and T = 1: the averages of two federations that differ in one record are
-    6.59 standard deviations apart, so that delta(1) = 0.998."""
+    """m = 100, E = 10, noise for (1, 1e-5) and T = 1: the averages of two federations that differ
+    in one record are 6.59 standard deviations apart, so that delta(1) = 0.998."""
     paper = replace(ALGO, clip=0.05, calibration="paper", rounds=1)
     silos, noise = silos_of([2] * 100), []
 
     def average(algo, silos, seed=0):
-        [(theta, chosen, _)] = rounds_of(simulation(algo, silos, SECURE, seed=seed), 1)
+        [(theta, chosen, _)] = rounds_of(prepared(algo, silos, SECURE, seed=seed), 1)
         return theta, chosen
 
     quiet = replace(paper, calibration="given")
@@ -151,6 +176,10 @@ def test_the_claim_fails_in_one_step():
         noise += list(average(paper, silos, seed)[0] - average(quiet, silos, seed)[0])
     theta, chosen = average(quiet, silos)
     s = int(min(chosen).removeprefix("silo"))
-    gap = np.linalg.norm(average(quiet, [*silos[:s], flipped(silos[s], 0), *silos[s + 1 :]])[0] - theta)
+    gap = np.linalg.norm(
+        average(quiet, [*silos[:s], flipped(silos[s], 0), *silos[s + 1 :]])[0] - theta
+    )
     assert gap / np.std(noise) == pytest.approx(6.59, rel=0.1)
-    assert norm.cdf(6.59 / 2 - 1 / 6.59) - math.e * norm.cdf(-6.59 / 2 - 1 / 6.59) == pytest.approx(0.998, abs=5e-4)
+    assert norm.cdf(6.59 / 2 - 1 / 6.59) - math.e * norm.cdf(-6.59 / 2 - 1 / 6.59) == pytest.approx(
+        0.998, abs=5e-4
+    )

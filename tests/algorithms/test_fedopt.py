@@ -6,20 +6,25 @@ from fedpriv.errors import ConfigError
 from fedpriv.testing import experiment
 
 BETA1, BETA2, TAU, ETA = 0.8, 0.95, 0.05, 0.3
-WORDS = ["algo=fedopt", f"algo.momentum={BETA1}", f"algo.second_moment={BETA2}", f"algo.adaptivity={TAU}"]
+WORDS = [
+    "algo=fedopt",
+    f"algo.momentum={BETA1}",
+    f"algo.second_moment={BETA2}",
+    f"algo.adaptivity={TAU}",
+]
 
 
-def mean_change(simulation, params):
-    return np.mean([local_change(simulation, silo, params) for silo in range(3)], axis=0)
+def mean_change(prepared, params):
+    return np.mean([local_change(prepared, silo, params) for silo in range(3)], axis=0)
 
 
 @pytest.mark.parametrize("rule", ["adagrad", "adam", "yogi"])
 def test_three_rounds_of_algorithm_2(rule):
     """Reddi et al., line by line."""
-    start, after, simulation = fedpriv_rounds(3, *WORDS, f"algo.rule={rule}", f"algo.global_lr={ETA}")
+    start, after, prepared = fedpriv_rounds(3, *WORDS, f"algo.rule={rule}", f"algo.global_lr={ETA}")
     x, m, v = start, np.zeros_like(start), np.full_like(start, TAU**2)
     for found in after:
-        change = mean_change(simulation, x)
+        change = mean_change(prepared, x)
         m = BETA1 * m + (1 - BETA1) * change
         v = {
             "adagrad": v + change**2,
@@ -31,17 +36,26 @@ def test_three_rounds_of_algorithm_2(rule):
 
 
 def test_three_rounds_of_server_momentum():
-    start, after, simulation = fedpriv_rounds(3, *WORDS, "algo.rule=momentum", f"algo.global_lr={ETA}")
+    start, after, prepared = fedpriv_rounds(
+        3, *WORDS, "algo.rule=momentum", f"algo.global_lr={ETA}"
+    )
     x, m = start, np.zeros_like(start)
     for found in after:
-        m = BETA1 * m + mean_change(simulation, x)
+        m = BETA1 * m + mean_change(prepared, x)
         x = x + ETA * m
         close(found, x)
-    assert "second_moment" not in simulation.state.slots
+    assert "second_moment" not in prepared.state.slots
 
 
 @pytest.mark.parametrize(
-    "wrong", ["algo.rule=sgd", "algo.momentum=1", "algo.second_moment=-0.1", "algo.adaptivity=0", "mechanism=gaussian"]
+    "wrong",
+    [
+        "algo.rule=sgd",
+        "algo.momentum=1",
+        "algo.second_moment=-0.1",
+        "algo.adaptivity=0",
+        "mechanism=gaussian",
+    ],
 )
 def test_impossible_settings_are_refused(wrong):
     with pytest.raises(ConfigError):

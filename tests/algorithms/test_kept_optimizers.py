@@ -1,29 +1,33 @@
-"""What a silo's optimiser remembers survives a round if it is asked to, and starts afresh otherwise."""
+"""What a silo's optimiser remembers survives a round if it is asked to, and starts afresh
+otherwise."""
 
 import numpy as np
 import pytest
 import torch
 
 from fedpriv.errors import ConfigError
-from fedpriv.simulation import prepare
+from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.worlds import SMALL
 
 ORACLES = {
     "adam": (("optimizer=adam",), lambda params: torch.optim.Adam(params, lr=0.05)),
     "rmsprop": (("optimizer=rmsprop",), lambda params: torch.optim.RMSprop(params, lr=0.05)),
-    "momentum": (("optimizer=sgd", "optimizer.momentum=0.9"), lambda params: torch.optim.SGD(params, 0.05, 0.9)),
+    "momentum": (
+        ("optimizer=sgd", "optimizer.momentum=0.9"),
+        lambda params: torch.optim.SGD(params, 0.05, 0.9),
+    ),
 }
 ONE = (*SMALL, "preset.n_silos=1", "algo.local_lr=0.05", "algo.local_epochs=3")
 """One silo, all of its records in a batch: federated averaging is then plain training."""
 
 
 def after_two_rounds(*words):
-    with prepare(experiment(*ONE, *words)) as simulation:
-        state = simulation.state
+    with prepare(experiment(*ONE, *words)) as prepared:
+        state = prepared.state
         for number in (1, 2):
-            state = simulation.run_round(simulation.queries(number), state).state
-        return state.params, simulation
+            state = prepared.run_round(prepared.queries(number), state).state
+        return state.params, prepared
 
 
 @pytest.mark.parametrize("model", ["linear", "mlp"])
@@ -31,13 +35,20 @@ def after_two_rounds(*words):
 @pytest.mark.parametrize("algo", ["fedavg", "fedprox"])
 def test_two_rounds_are_one_long_training(name, algo, model):
     words, optimizer_of = ORACLES[name]
-    words = (*words, f"algo={algo}", f"model={model}", *(["algo.proximal=0"] if algo == "fedprox" else []))
-    found, simulation = after_two_rounds(*words, "algo.keep_optimizer=true")
-    module, [data] = simulation.model, simulation.silo_data
+    words = (
+        *words,
+        f"algo={algo}",
+        f"model={model}",
+        *(["algo.proximal=0"] if algo == "fedprox" else []),
+    )
+    found, prepared = after_two_rounds(*words, "algo.keep_optimizer=true")
+    module, [data] = prepared.model, prepared.silo_data
     optimizer = optimizer_of(module.parameters())
     for _ in range(6):
         optimizer.zero_grad()
-        loss = simulation.task.loss(module(data.x), data.y, torch.full((len(data.y),), 1 / len(data.y)))
+        loss = prepared.task.loss(
+            module(data.x), data.y, torch.full((len(data.y),), 1 / len(data.y))
+        )
         loss.backward()
         optimizer.step()
     expected = torch.cat([p.detach().reshape(-1) for p in module.parameters()]).numpy()
@@ -47,19 +58,21 @@ def test_two_rounds_are_one_long_training(name, algo, model):
 
 
 def test_an_optimiser_without_memory_has_nothing_to_keep():
-    with pytest.raises(ConfigError, match="keep_optimizer=True: false with an optimiser that remembers nothing"):
+    with pytest.raises(
+        ConfigError, match="keep_optimizer=True: false with an optimiser that remembers nothing"
+    ):
         experiment(*ONE, "algo=fedavg", "algo.keep_optimizer=true")
 
 
 def test_without_a_server_it_survives_as_well_and_an_aborted_round_changes_nothing():
     words = (*SMALL, "preset.n_silos=9", "algo=secured_fl", "aggregation=admm", "optimizer=rmsprop")
-    with prepare(experiment(*words, "algo.keep_optimizer=true")) as simulation:
-        result = simulation.run_round(simulation.queries(1), simulation.state)
+    with prepare(experiment(*words, "algo.keep_optimizer=true")) as prepared:
+        result = prepared.run_round(prepared.queries(1), prepared.state)
         assert result.aborted is None
-        first = {name: dict(state) for name, state in simulation.silo_states.items()}
+        first = {name: dict(state) for name, state in prepared.silo_states.items()}
         assert all(set(state) == {"optimizer/square"} for state in first.values())
-        simulation.run_round(simulation.queries(2), result.state)
+        prepared.run_round(prepared.queries(2), result.state)
         assert all(
             np.any(first[name]["optimizer/square"] != state["optimizer/square"])
-            for name, state in simulation.silo_states.items()
+            for name, state in prepared.silo_states.items()
         )

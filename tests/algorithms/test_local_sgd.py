@@ -3,40 +3,48 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from deployments import deployed
-from erm_world import silos_of, simulation
+from erm_world import prepared, silos_of
+from plans import make_plan
 from test_dp_erm import gradient
 
 from fedpriv.accountants.ledger import Ledger, headline
 from fedpriv.accountants.pld import Pld
 from fedpriv.algorithms.local_sgd import LocalSgd
-from fedpriv.deployment import Federation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.rounds.plan import Federation
 
 ALGO = LocalSgd(5, 1, 0.1, 1.0, 0.0, None, "uniform", None, "given", 3.0, "server", 12, 1e-5)
 
 
 def test_a_round_averages_models_after_a_step_a_record():
-    """Silos of 5 equal records: in whatever order they come, every step is along the same gradient."""
+    """Silos of 5 equal records: in whatever order they come, every step is along the same
+    gradient.
+    """
     [one] = silos_of([1])
-    silo = replace(one, x=one.x.repeat(5, 1), y=one.y.repeat(5), starts=np.array([0, 5]), records=np.arange(5))
-    sim = simulation(ALGO, [silo, silo], mechanism=NoMechanism())
+    silo = replace(
+        one, x=one.x.repeat(5, 1), y=one.y.repeat(5), starts=np.array([0, 5]), records=np.arange(5)
+    )
+    sim = prepared(ALGO, [silo, silo], mechanism=NoMechanism())
     theta = sim.state.params
     for _ in range(5):
         theta = theta - 0.1 * gradient(theta, silo, 0.0)
-    np.testing.assert_allclose(sim.run_round(sim.queries(1), sim.state).state.params, theta, atol=1e-6)
+    np.testing.assert_allclose(
+        sim.run_round(sim.queries(1), sim.state).state.params, theta, atol=1e-6
+    )
 
 
 def test_the_papers_noise_and_what_it_costs():
-    """8 K R ln(2 / delta) / (n epsilon)^2; a record in one step a round has rho = 2 / z^2 in each."""
+    """8 K R ln(2 / delta) / (n epsilon)^2; a record in one step a round has rho = 2 / z^2 in
+    each.
+    """
     algo = replace(ALGO, calibration="paper", delta=1238**-2, rounds=25, local_steps=606)
-    deployment = deployed(algo, Gaussian(1.0, 0.0), federation=Federation(1, 1, 10, (1238,)))
-    z = deployment.mechanism.noise_multiplier
+    plan = make_plan(algo, Gaussian(1.0, 0.0), federation=Federation(1, 1, 10, (1238,)))
+    z = plan.mechanism.noise_multiplier
     assert z**2 == pytest.approx(8 * 606 * 25 * math.log(2 * 1238**2) / (1238 * 3.0) ** 2)
     ledger = Ledger(Pld(1238**-2))
-    [query] = algo.queries(1, deployment)
+    [query] = algo.queries(1, plan)
     ledger.record(query.events, 25)
     rows = ledger.rows(25)
     assert [row.claimed for row in rows] == pytest.approx([3.0] * len(rows))
@@ -49,4 +57,4 @@ def test_what_cannot_work_is_refused():
     with pytest.raises(ConfigError, match=r"algo\.batch_size=2"):
         replace(ALGO, batch_size=2)
     with pytest.raises(ConfigError, match=r"algo\.local_steps=5: at most 4"):
-        deployed(ALGO, Gaussian(1.0, 1.0), federation=Federation(2, 2, 10, (4, 9)))
+        make_plan(ALGO, Gaussian(1.0, 1.0), federation=Federation(2, 2, 10, (4, 9)))

@@ -5,23 +5,29 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from deployments import deployed
 from lowy_world import ALTERNATE, MINIBATCH, ONE_PASS, PL, SPIDER, SVRG
+from plans import make_plan
 
 from fedpriv.accountants.ledger import Ledger, headline
 from fedpriv.accountants.pld import Pld, gaussian_epsilon
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.shuffle import Shuffle
-from fedpriv.deployment import Federation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.gaussian import Gaussian
-from fedpriv.planned import Planned
-from fedpriv.simulation import allocate
+from fedpriv.rounds.plan import Federation
+from fedpriv.runs.epsilon_forecast import EpsilonForecast
+from fedpriv.runtime import allocate
 from fedpriv.testing import experiment
 
 FEDERATION = Federation(4, 4, 10, (100, 100, 80, 60))
-HYBRID = {"calibration": "certified", "epsilon": 3.0, "rounds": 6, "batch_size": None, "records_per_user": 5}
+HYBRID = {
+    "calibration": "certified",
+    "epsilon": 3.0,
+    "rounds": 6,
+    "batch_size": None,
+    "records_per_user": 5,
+}
 METHODS = [MINIBATCH, ONE_PASS, SVRG, PL, SPIDER, ALTERNATE]
 
 
@@ -32,10 +38,10 @@ def named(algo):
 def rows_of(algo, aggregation=Plain(), mechanism=Gaussian(1.0, 0.0)):  # noqa: B008
     """PLD rows by observer and unit."""
     algo = aggregation.serving(algo)
-    deployment = deployed(algo, mechanism, aggregation, federation=FEDERATION)
+    plan = make_plan(algo, mechanism, aggregation, federation=FEDERATION)
     ledger = Ledger(Pld(1e-5))
     for number in range(1, 7):
-        for query in algo.queries(number, deployment):
+        for query in algo.queries(number, plan):
             ledger.record(query.events)
     return {(row.observer, row.unit): row for row in ledger.rows(6)}
 
@@ -43,7 +49,8 @@ def rows_of(algo, aggregation=Plain(), mechanism=Gaussian(1.0, 0.0)):  # noqa: B
 @pytest.mark.parametrize("shuffled", [False, True], ids=["plain", "shuffle"])
 @pytest.mark.parametrize("algo", METHODS, ids=named)
 def test_the_hybrid_gives_a_user_what_is_asked_for_and_a_record_more(algo, shuffled):
-    """Appendix G. k records in whole batches are k times as far apart as one: mu of five times a record's."""
+    """Appendix G. k records in whole batches are k times as far apart as one: mu of five times a
+    record's."""
     world = (Shuffle(), Binomial(1.0, 0.0)) if shuffled else ()
     rows = rows_of(replace(algo, **HYBRID), *world)
     user, record = rows["server", "user"], rows["server", "record"]
@@ -76,10 +83,10 @@ def test_nothing_is_counted_for_a_group_in_a_batch_of_fixed_size():
     algo = replace(MINIBATCH, batch_size=6, noise_multiplier=8.0, rounds=6, records_per_user=2)
     from fedpriv.accountants.rdp import Rdp
 
-    deployment = deployed(algo, Gaussian(1.0, 8.0), federation=FEDERATION)
+    plan = make_plan(algo, Gaussian(1.0, 8.0), federation=FEDERATION)
     ledger = Ledger(Rdp(1e-5))
     for number in range(1, 7):
-        ledger.record(algo.queries(number, deployment)[0].events)
+        ledger.record(algo.queries(number, plan)[0].events)
     rows = {row.unit: row.certified for row in ledger.rows(6) if row.observer == "server"}
     whole = gaussian_epsilon(math.sqrt(6) * 2 * 2 / 8, 1e-5)
     assert rows["record"] < 0.5 * gaussian_epsilon(math.sqrt(6) * 2 / 8, 1e-5)
@@ -87,7 +94,9 @@ def test_nothing_is_counted_for_a_group_in_a_batch_of_fixed_size():
 
 
 def test_users_whose_records_are_sampled_by_coins_are_added_or_removed():
-    algo = replace(MINIBATCH, batch_size=6, noise_multiplier=8.0, sampling="poisson", records_per_user=3)
+    algo = replace(
+        MINIBATCH, batch_size=6, noise_multiplier=8.0, sampling="poisson", records_per_user=3
+    )
     rows = rows_of(algo, mechanism=Gaussian(1.0, 8.0))
     assert rows["server", "user"].adjacency == "add/remove"
     assert rows["server", "record"].certified < rows["server", "user"].certified < 3
@@ -97,7 +106,8 @@ def test_users_whose_records_are_sampled_by_coins_are_added_or_removed():
 
 def test_records_beyond_the_bound_do_not_train():
     free, bounded = (
-        experiment("algo=minibatch_sgd", *words, "rounds=2") for words in ((), ("algo.records_per_user=3",))
+        experiment("algo=minibatch_sgd", *words, "rounds=2")
+        for words in ((), ("algo.records_per_user=3",))
     )
     (_, whole, _), (_, kept, federation) = allocate(free), allocate(bounded)
     assert whole.counts().sum(0).max() > 3
@@ -106,5 +116,10 @@ def test_records_beyond_the_bound_do_not_train():
 
 
 def test_both_units_are_in_the_table_of_a_command():
-    rows = Planned.of(experiment("algo=spider", "rounds=3", "algo.records_per_user=2")).rows_at([3])
-    assert {(row.unit, row.adjacency) for row in rows} == {("record", "replace"), ("user", "replace")}
+    rows = EpsilonForecast.of(
+        experiment("algo=spider", "rounds=3", "algo.records_per_user=2")
+    ).rows_at([3])
+    assert {(row.unit, row.adjacency) for row in rows} == {
+        ("record", "replace"),
+        ("user", "replace"),
+    }

@@ -1,4 +1,5 @@
-"""A proximal-PL problem under noise: linear convergence, then a floor that the noise's variance predicts."""
+"""A proximal-PL problem under noise: linear convergence, then a floor that the noise's variance
+predicts."""
 
 from dataclasses import replace
 
@@ -8,13 +9,13 @@ from lowy_world import MINIBATCH
 
 from fedpriv.algorithms.gradient_method import GRADIENT
 from fedpriv.mechanisms.gaussian import Gaussian
-from fedpriv.query import Total
-from fedpriv.state import State
-from fedpriv.streams import Streams
+from fedpriv.rounds.query import Total
+from fedpriv.rounds.state import State
+from fedpriv.util.streams import Streams
 
 
 class Known:
-    """What `global_update` needs of a query and a deployment."""
+    """What `global_update` needs of a query and a plan."""
 
     round = 1
     name = GRADIENT
@@ -23,10 +24,12 @@ class Known:
 
 @pytest.mark.parametrize("step", [0.1, 0.4])
 def test_a_quadratic_converges_linearly_to_the_floor_that_the_variance_predicts(step):
-    """f(w) = sum of a_j w_j^2 / 2 in every silo, of which none but 2 of 4 dimensions curve: PL, not strongly convex.
+    """f(w) = sum of a_j w_j^2 / 2 in every silo, of which none but 2 of 4 dimensions curve: PL, not
+    strongly convex.
 
-    With silos' noise of variance v_i on their mean gradients a step adds eta^2 mean(v_i) / N to every coordinate, so
-    that curved ones settle at E f = sum of a_j / 2 * eta^2 v / (1 - (1 - eta a_j)^2). 200 seeds.
+    With silos' noise of variance v_i on their mean gradients a step adds eta^2 mean(v_i) / N to
+    every coordinate, so that curved ones settle at E f = sum of a_j / 2 * eta^2 v / (1 - (1 - eta
+    a_j)^2). 200 seeds.
     """
     curvature, silos, size = np.array([1.0, 0.5, 0.0, 0.0]), 3, 10
     algo, mechanism = replace(MINIBATCH, global_lr=step), Gaussian(1.0, 4.0)
@@ -34,7 +37,9 @@ def test_a_quadratic_converges_linearly_to_the_floor_that_the_variance_predicts(
     for seed in range(len(values)):
         rng, state = np.random.default_rng(seed), State(np.full(4, 10.0), {"output": np.zeros(4)})
         for number in range(values.shape[1]):
-            noise = sum(mechanism.noise_share(4, 1, rng, sensitivity=1 / size) for _ in range(silos))
+            noise = sum(
+                mechanism.noise_share(4, 1, rng, sensitivity=1 / size) for _ in range(silos)
+            )
             total = Total(silos * curvature * state.params + noise, ("silo0", "silo1", "silo2"))
             state = algo.global_update(state, Known, total, Known)
             values[seed, number] = (curvature * state.params**2).sum() / 2

@@ -1,4 +1,5 @@
-"""What the methods of Lowy et al. charge and calibrate: T10, T11 and golden row 31 of ALGORITHMS 8 and 9."""
+"""What the methods of Lowy et al. charge and calibrate: T10, T11 and golden row 31 of ALGORITHMS 8
+and 9."""
 
 import math
 from dataclasses import replace
@@ -6,9 +7,9 @@ from dataclasses import replace
 import dp_accounting as dp
 import numpy as np
 import pytest
-from deployments import deployed
-from erm_world import flipped, silos_of, simulation
+from erm_world import flipped, prepared, silos_of
 from lowy_world import ALTERNATE, MINIBATCH, ONE_PASS, PL, SPIDER, SVRG, states_of
+from plans import make_plan
 
 from fedpriv.accountants.ledger import Ledger, headline
 from fedpriv.accountants.pld import Pld, gaussian_epsilon
@@ -20,11 +21,11 @@ from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.algorithms.base import Silo
 from fedpriv.algorithms.local_sgd import LocalSgd
 from fedpriv.data.breast_cancer import BreastCancer
-from fedpriv.deployment import Federation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
-from fedpriv.planned import Planned
+from fedpriv.rounds.plan import Federation
+from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.testing import experiment
 
 FEDERATION = Federation(4, 4, 10, (100, 100, 80, 60))
@@ -37,14 +38,14 @@ def named(algo):
     return getattr(algo, "variant", "") + type(algo).__name__
 
 
-def deployment_of(algo, aggregation=Plain()):  # noqa: B008
-    return deployed(algo, Gaussian(1.0, 0.0), aggregation, federation=FEDERATION)
+def plan_of(algo, aggregation=Plain()):
+    return make_plan(algo, Gaussian(1.0, 0.0), aggregation, federation=FEDERATION)
 
 
-def spent(algo, deployment, accountant=None, observer="server", rounds=None):
+def spent(algo, plan, accountant=None, observer="server", rounds=None):
     ledger = Ledger(accountant or Pld(algo.delta))
     for number in range(1, (rounds or algo.rounds) + 1):
-        for query in algo.queries(number, deployment):
+        for query in algo.queries(number, plan):
             ledger.record(query.events)
     rows = ledger.rows(algo.rounds)
     return headline(rows, observer), rows
@@ -54,7 +55,7 @@ def spent(algo, deployment, accountant=None, observer="server", rounds=None):
 @pytest.mark.parametrize("algo", [*METHODS, LOCAL], ids=named)
 def test_all_releases_together_cost_exactly_the_epsilon_that_is_asked_for(algo, cohort):
     algo = replace(algo, **{k: v for k, v in CERTIFIED.items() if algo is not LOCAL}, cohort=cohort)
-    epsilon, rows = spent(algo, deployment_of(algo))
+    epsilon, rows = spent(algo, plan_of(algo))
     assert epsilon == pytest.approx(3.0, abs=1e-6)
     assert {row.unit for row in rows} == {"record"}
     assert {row.adjacency for row in rows} == {"replace"}
@@ -64,9 +65,16 @@ def test_all_releases_together_cost_exactly_the_epsilon_that_is_asked_for(algo, 
 
 def test_one_pass_costs_one_release_whatever_the_rounds():
     algo = replace(ONE_PASS, **CERTIFIED)
-    deployment = deployment_of(algo)
-    assert [spent(algo, deployment, rounds=rounds)[0] for rounds in (1, 5, 12)] == pytest.approx([3.0] * 3, abs=1e-6)
-    scopes = {event.scope for number in (1, 2) for query in algo.queries(number, deployment) for event in query.events}
+    plan = plan_of(algo)
+    assert [spent(algo, plan, rounds=rounds)[0] for rounds in (1, 5, 12)] == pytest.approx(
+        [3.0] * 3, abs=1e-6
+    )
+    scopes = {
+        event.scope
+        for number in (1, 2)
+        for query in algo.queries(number, plan)
+        for event in query.events
+    }
     assert scopes == {f"silo{silo}/batch{number}" for silo in range(4) for number in (1, 2)}
     with pytest.raises(ConfigError, match="rounds=12: at most 11"):
         replace(algo, batch_size=5).training_records(_allocation(59), None)
@@ -86,22 +94,29 @@ def _allocation(records):
 def test_a_silo_without_training_records_is_told():
     """Its batch would have no mean; once a division by zero."""
     for algo in (MINIBATCH, SPIDER):
-        with pytest.raises(ConfigError, match=r"allocator\.n_silos=2: .* a silo has none to train on"):
+        with pytest.raises(
+            ConfigError, match=r"allocator\.n_silos=2: .* a silo has none to train on"
+        ):
             algo.training_records(_allocation(0), BreastCancer())
 
 
 def test_the_paper_spends_the_budget_of_spider_twice():
-    """LO-2 and T11 on whole batches: the solver's rho is an exact Gaussian's, the paper's is (2 - 1/q) rho*."""
+    """LO-2 and T11 on whole batches: the solver's rho is an exact Gaussian's, the paper's is (2 -
+    1/q) rho*."""
     whole = replace(SPIDER, **CERTIFIED | {"epsilon": 1.0}, anchor_batch_size=60, phase=4)
     whole = replace(whole, batch_size=60)
     federation = Federation(1, 1, 10, (60,))
     rho, eps = {}, {}
     for calibration in ("paper", "certified"):
         algo = replace(whole, calibration=calibration)
-        deployment = deployed(algo, Gaussian(1.0, 0.0), federation=federation)
-        noise = {name: channel.mechanism.noise_multiplier for name, channel in deployment.channels.items()}
-        rho[calibration] = 3 * 2**2 / (2 * noise["gradient"] ** 2) + 9 * 4**2 / (2 * noise["difference"] ** 2)
-        eps[calibration], rows = spent(algo, deployment)
+        plan = make_plan(algo, Gaussian(1.0, 0.0), federation=federation)
+        noise = {
+            name: channel.mechanism.noise_multiplier for name, channel in plan.channels.items()
+        }
+        rho[calibration] = 3 * 2**2 / (2 * noise["gradient"] ** 2) + 9 * 4**2 / (
+            2 * noise["difference"] ** 2
+        )
+        eps[calibration], rows = spent(algo, plan)
         if calibration == "paper":
             assert [row.claimed for row in rows] == pytest.approx([1.0] * len(rows))
     budget = SmallEpsilonClaim.rho_for(1.0, 1e-5)
@@ -113,18 +128,23 @@ def test_the_paper_spends_the_budget_of_spider_twice():
 @pytest.mark.parametrize("algo", [MINIBATCH, ONE_PASS, SPIDER, ALTERNATE], ids=named)
 def test_the_papers_noise_has_the_papers_claim(algo):
     algo = replace(algo, **CERTIFIED | {"calibration": "paper"})
-    _, rows = spent(algo, deployment_of(algo), rounds=12)
+    _, rows = spent(algo, plan_of(algo), rounds=12)
     assert [row.claimed for row in rows] == pytest.approx([3.0] * len(rows), rel=1e-6)
-    # The one pass is certified below its claim: the paper's constant is 16 where the exact one is smaller.
-    assert (headline(rows, "server") < 3.0) == (algo is not MINIBATCH and type(algo).__name__ == "ProxSgd")
+    # The one pass is certified below its claim: the paper's constant is 16 where the exact one is
+    # smaller.
+    assert (headline(rows, "server") < 3.0) == (
+        algo is not MINIBATCH and type(algo).__name__ == "ProxSgd"
+    )
 
 
 def test_gradients_may_have_more_of_the_budget():
     noises = []
     for share in (0.1, 0.9):
         algo = replace(SVRG, **CERTIFIED, gradient_share=share)
-        assert spent(algo, deployment_of(algo))[0] == pytest.approx(3.0, abs=1e-6)
-        noises.append([channel.mechanism.noise_multiplier for channel in deployment_of(algo).channels.values()])
+        assert spent(algo, plan_of(algo))[0] == pytest.approx(3.0, abs=1e-6)
+        noises.append(
+            [channel.mechanism.noise_multiplier for channel in plan_of(algo).channels.values()]
+        )
     (anchor, difference), (less, more) = noises
     assert (anchor / less, more / difference) == pytest.approx((3, 3))
 
@@ -136,43 +156,55 @@ def test_golden_row_31():
     found = {}
     for sampling, accountant in (("without_replacement", Rdp(1e-5)), ("poisson", Pld(1e-5))):
         method = replace(algo, sampling=sampling)
-        deployment = deployed(method, Gaussian(1.0, 5.0), federation=federation)
-        found[sampling], rows = spent(method, deployment, accountant)
-        assert {row.adjacency for row in rows} == {"replace" if sampling == "without_replacement" else "add/remove"}
+        plan = make_plan(method, Gaussian(1.0, 5.0), federation=federation)
+        found[sampling], rows = spent(method, plan, accountant)
+        assert {row.adjacency for row in rows} == {
+            "replace" if sampling == "without_replacement" else "add/remove"
+        }
     assert found == pytest.approx({"without_replacement": 4.0249, "poisson": 0.7583}, abs=2e-3)
 
 
 def test_batches_with_replacement_are_certified_for_a_record_that_fills_them():
-    algo = replace(MINIBATCH, batch_size=10, noise_multiplier=50.0, sampling="with_replacement", rounds=4)
-    deployment = deployed(algo, Gaussian(1.0, 50.0), federation=FEDERATION)
-    epsilon, rows = spent(algo, deployment)
+    algo = replace(
+        MINIBATCH, batch_size=10, noise_multiplier=50.0, sampling="with_replacement", rounds=4
+    )
+    plan = make_plan(algo, Gaussian(1.0, 50.0), federation=FEDERATION)
+    epsilon, rows = spent(algo, plan)
     assert epsilon == pytest.approx(gaussian_epsilon(2 * 2 * 10 / 50, 1e-5))
     assert all(any(text.startswith("COMPATIBILITY") for text in row.assumptions) for row in rows)
 
 
 def test_noise_for_amplified_batches_is_smaller():
     noise = {}
-    for sampling, size in (("without_replacement", 5), ("without_replacement", 60), ("poisson", 5)):
-        algo = replace(MINIBATCH, **CERTIFIED | {"sampling": sampling, "batch_size": size, "rounds": 3})
-        deployment = deployment_of(algo)
-        noise[sampling, size] = deployment.mechanism.noise_multiplier
-        accountant = Rdp(1e-5) if (sampling, size) == ("without_replacement", 5) else Pld(1e-5)
-        assert 2.97 < spent(algo, deployment, accountant)[0] <= 3.0 + 1e-6
-    assert noise["poisson", 5] < noise["without_replacement", 5] < 0.9 * noise["without_replacement", 60]
+    for sampling in ("without_replacement", "poisson"):
+        for size in (5, 60):
+            algo = replace(
+                MINIBATCH, **CERTIFIED | {"sampling": sampling, "batch_size": size, "rounds": 3}
+            )
+            plan = plan_of(algo)
+            noise[sampling, size] = plan.mechanism.noise_multiplier
+            accountant = Rdp(1e-5) if size == 5 and sampling == "without_replacement" else Pld(1e-5)
+            assert 2.97 < spent(algo, plan, accountant)[0] <= 3.0 + 1e-6
+    assert (
+        noise["poisson", 5]
+        < noise["without_replacement", 5]
+        < 0.9 * noise["without_replacement", 60]
+    )
 
 
 def test_against_a_sum_the_other_silos_noise_counts():
-    """Silos of 100, 100, 80 and 60 records on whole batches: the least noise of those in the sum is what hides it."""
+    """Silos of 100, 100, 80 and 60 records on whole batches: the least noise of those in the sum is
+    what hides it."""
     algo = replace(MINIBATCH, **CERTIFIED | {"batch_size": None, "rounds": 1})
-    deployment = deployment_of(algo, Masked())
-    [query] = algo.queries(1, deployment)
+    plan = plan_of(algo, Masked())
+    [query] = algo.queries(1, plan)
     [mine] = [e for e in query.events if e.scope == "silo3" and e.observer == "silo"]
-    alone = deployment.channels["gradient"].mechanism.noise_multiplier / 2
+    alone = plan.channels["gradient"].mechanism.noise_multiplier / 2
     # Of the other three, one is the observer: the least noisy two are left, those of 100 records.
     expected = alone * math.sqrt(1 + 2 * 0.6**2)
     assert mine.certified.noise_multiplier == pytest.approx(expected, rel=1e-3)
     with pytest.raises(ConfigError, match=r"algo\.least_cohort"):
-        deployment_of(replace(algo, cohort=4, least_cohort=2), SecAgg(cohort=3, threshold=3))
+        plan_of(replace(algo, cohort=4, least_cohort=2), SecAgg(cohort=3, threshold=3))
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e4])
@@ -184,12 +216,12 @@ def test_t10_a_record_moves_a_message_by_its_clip_over_the_batch(algo, scale):
     near = replace(flipped(records, 7), x=records.x.clone())
     records.x[7] *= scale
     moved = []
-    sims = [simulation(algo, [data]) for data in (records, near)]
+    sims = [prepared(algo, [data]) for data in (records, near)]
     list(states_of(sims[0], 2))  # away from an anchor
     query = sims[0].queries(3)[-1]
     down = algo.broadcast(sims[0].state, query)
     for sim, data in zip(sims, (records, near)):
-        silo = Silo(0, data, sim.model, sim.task, sim.deployment)
+        silo = Silo(0, data, sim.model, sim.task, sim.plan)
         [block] = algo.local_update(silo, query, down).blocks
         moved.append(block.vectors[0].numpy())
     held = 2 if "previous" in down else 1
@@ -198,17 +230,18 @@ def test_t10_a_record_moves_a_message_by_its_clip_over_the_batch(algo, scale):
 
 def test_a_run_without_noise_certifies_nothing():
     algo = replace(SPIDER, calibration="given")
-    deployment = deployed(algo, NoMechanism(), federation=FEDERATION)
-    assert spent(algo, deployment)[0] == math.inf
+    plan = make_plan(algo, NoMechanism(), federation=FEDERATION)
+    assert spent(algo, plan)[0] == math.inf
     with pytest.raises(ConfigError, match=r"algo\.calibration=certified: given"):
-        deployed(replace(algo, calibration="certified"), NoMechanism(), federation=FEDERATION)
-    assert algo.queries(1, deployment)[0].events[0].certified == dp.NonPrivateDpEvent()
+        make_plan(replace(algo, calibration="certified"), NoMechanism(), federation=FEDERATION)
+    assert algo.queries(1, plan)[0].events[0].certified == dp.NonPrivateDpEvent()
 
 
 @pytest.mark.parametrize("algo", ["minibatch_sgd", "spider"])
 def test_noise_and_rounds_for_a_budget_are_those_of_the_server(algo):
-    """Which sees single messages: at the calibrated noise it is at its epsilon, and the released model far below."""
-    planned = Planned.of(experiment(f"algo={algo}", "rounds=6", "algo.epsilon=4"))
+    """Which sees single messages: at the calibrated noise it is at its epsilon, and the released
+    model far below."""
+    planned = EpsilonForecast.of(experiment(f"algo={algo}", "rounds=6", "algo.epsilon=4"))
     exact = planned.exp.accountant
     assert planned.spent(exact, planned.noise, 6) == pytest.approx(4.0, abs=1e-6)
     assert {row.observer: row.certified for row in planned.rows_at([6])}["released model"] < 3

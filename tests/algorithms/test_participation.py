@@ -5,11 +5,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedpriv.algorithms.participation import PARTICIPATION, balanced
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 
 @pytest.mark.parametrize("name", PARTICIPATION)
-@given(silos=st.integers(1, 12), share=st.floats(0, 1), round=st.integers(1, 40), seed=st.integers(0, 5))
+@given(
+    silos=st.integers(1, 12),
+    share=st.floats(0, 1),
+    round=st.integers(1, 40),
+    seed=st.integers(0, 5),
+)
 def test_a_cohort_has_its_size_and_repeats(name, silos, share, round, seed):
     cohort = max(1, round_half(share * silos))
     drawn = PARTICIPATION[name](round, silos, cohort, Streams(seed))

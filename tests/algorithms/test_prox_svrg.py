@@ -2,13 +2,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from erm_world import silos_of, simulation
+from erm_world import prepared, silos_of
 from lowy_world import PL, SVRG, quiet, states_of
 
 from fedpriv.errors import ConfigError
-from fedpriv.state import State
-from fedpriv.stopwatch import Stopwatch
-from fedpriv.streams import Streams
+from fedpriv.rounds.state import State
+from fedpriv.util.stopwatch import Stopwatch
+from fedpriv.util.streams import Streams
 
 SILOS = silos_of([30, 30])
 
@@ -31,7 +31,7 @@ def test_the_anchor_is_kept_for_the_epoch():
 
 def test_at_the_anchor_a_difference_is_exactly_zero():
     """Whatever the batch, and with dropout or clips: both gradients are the same."""
-    sim = simulation(replace(SVRG, batch_size=5, clip=0.1), SILOS)
+    sim = prepared(replace(SVRG, batch_size=5, clip=0.1), SILOS)
     _, difference = sim.queries(1)
     found, _ = sim.exchange(difference, sim.state, watch=Stopwatch(), lines=[])
     np.testing.assert_array_equal(found.vector, 0)
@@ -51,15 +51,15 @@ def test_a_uniform_output_is_uniform():
     sim, chosen = quiet(SVRG, SILOS[:1]), np.zeros(4)
     algo = replace(SVRG, released="uniform")
     for seed in range(400):
-        deployment = replace(sim.deployment, streams=Streams(seed))
+        plan = replace(sim.plan, streams=Streams(seed))
         state = State(np.zeros(10), {"output": np.zeros(10)})
         for number in range(1, 5):
             direction = np.full(10, -1 / algo.global_lr)
-            state = algo.stepped(state, direction, round=number, seen=number, deployment=deployment)
+            state = algo.stepped(state, direction, round=number, seen=number, plan=plan)
         chosen[round(state.slots["output"][0]) - 1] += 1
     assert (np.abs(chosen - 100) < 4.5 * np.sqrt(75)).all()
 
 
 def test_the_papers_constants_are_not_known():
     with pytest.raises(ConfigError, match=r"algo\.calibration=paper"):
-        simulation(replace(SVRG, calibration="paper"), silos_of([30]))
+        prepared(replace(SVRG, calibration="paper"), silos_of([30]))

@@ -4,7 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from fedpriv.algorithms.proximal import L1, PROXIMAL, Ball, Box, GroupL1, Nothing, gradient_mapping, proximal
+from fedpriv.algorithms.proximal import (
+    L1,
+    PROXIMAL,
+    Ball,
+    Box,
+    GroupL1,
+    Nothing,
+    gradient_mapping,
+    proximal,
+)
 from fedpriv.errors import ConfigError
 
 OPERATORS = [Nothing(), Ball(1.5), Box(0.7), L1(0.4), GroupL1(0.6, 2), GroupL1(0.6, 3)]
@@ -15,7 +24,8 @@ STEPS = st.floats(0.01, 3.0)
 @pytest.mark.parametrize("operator", OPERATORS, ids=repr)
 @given(v=VECTORS, w=VECTORS, step=STEPS)
 def test_it_minimises_what_it_should(operator, v, w, step):
-    """Against any other point: by the objective, and by the inequality that holds for convex f1 alone."""
+    """Against any other point: by the objective, and by the inequality that holds for convex f1
+    alone."""
     x = operator(v, step)
     assert np.isfinite(operator.value(x))
     other = operator(w, step)  # inside the constraint
@@ -47,19 +57,24 @@ SMOOTHED = 1e-7
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_numerical_minimiser_agrees(seed):
-    """scipy on the objective with |.| replaced by sqrt(.^2 + 1e-14), and within constraints of its own kind."""
+    """scipy on the objective with |.| replaced by sqrt(.^2 + 1e-14), and within constraints of its
+    own kind."""
     rng = np.random.default_rng(seed)
     v, step = rng.normal(size=5) * 2, 0.5
 
     def found(penalty, **how):
-        return minimize(lambda z: step * penalty(z) + ((z - v) ** 2).sum() / 2, 0.1 * v, tol=1e-12, **how).x
+        return minimize(
+            lambda z: step * penalty(z) + ((z - v) ** 2).sum() / 2, 0.1 * v, tol=1e-12, **how
+        ).x
 
     def norm(z):
         return np.sqrt((z**2).sum() + SMOOTHED**2)
 
     l1 = found(lambda z: 0.4 * np.sqrt(z**2 + SMOOTHED**2).sum(), method="Powell")
     np.testing.assert_allclose(L1(0.4)(v, step), l1, atol=1e-5)
-    groups = found(lambda z: 0.6 * sum(norm(z[start : start + 2]) for start in (0, 2, 4)), method="BFGS")
+    groups = found(
+        lambda z: 0.6 * sum(norm(z[start : start + 2]) for start in (0, 2, 4)), method="BFGS"
+    )
     np.testing.assert_allclose(GroupL1(0.6, 2)(v, step), groups, atol=1e-4)
     box = found(lambda z: 0.0, method="L-BFGS-B", bounds=[(-0.7, 0.7)] * 5)
     np.testing.assert_allclose(Box(0.7)(v, step), box, atol=1e-5)
@@ -83,13 +98,19 @@ def test_the_gradient_mapping_is_the_gradient_without_f1_and_zero_at_a_lasso_sol
     np.testing.assert_allclose(gradient_mapping(x, g, 0.3, Nothing()), g)
     target, weight = np.array([2.0, -0.1, 0.5, -3.0]), 0.4  # of f0 = |x - target|^2 / 2
     best = np.array([1.6, 0.0, 0.1, -2.6])
-    np.testing.assert_allclose(gradient_mapping(best, best - target, 0.3, L1(weight)), 0, atol=1e-12)
+    np.testing.assert_allclose(
+        gradient_mapping(best, best - target, 0.3, L1(weight)), 0, atol=1e-12
+    )
     assert np.abs(gradient_mapping(best + 0.1, best + 0.1 - target, 0.3, L1(weight))).max() > 0.05
 
 
 def test_names_and_what_is_refused():
     kinds = [Nothing, Ball, Box, L1, GroupL1]
     assert [type(proximal(name, 1.0, 1)) for name in PROXIMAL] == kinds
-    for words, key in [(("l2", 1.0, 1), "prox"), (("l1", 0.0, 1), "prox_size"), (("l1", 1.0, 0), "prox_group")]:
+    for words, key in [
+        (("l2", 1.0, 1), "prox"),
+        (("l1", 0.0, 1), "prox_size"),
+        (("l1", 1.0, 0), "prox_group"),
+    ]:
         with pytest.raises(ConfigError, match=rf"algo\.{key}="):
             proximal(*words)

@@ -1,25 +1,37 @@
-"""The methods of Lowy et al. with one contribution a record, as `aggregation=shuffle` takes them."""
+"""The methods of Lowy et al. with one contribution a record, as `aggregation=shuffle` takes
+them.
+"""
 
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from deployments import deployed
-from erm_world import flipped, silos_of, simulation
-from lowy_world import ALTERNATE, COMMON, MINIBATCH, ONE_PASS, PL, SPIDER, SVRG, proximal_descent, states_of
+from erm_world import flipped, prepared, silos_of
+from lowy_world import (
+    ALTERNATE,
+    COMMON,
+    MINIBATCH,
+    ONE_PASS,
+    PL,
+    SPIDER,
+    SVRG,
+    proximal_descent,
+    states_of,
+)
+from plans import make_plan
 
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import Pld
 from fedpriv.accountants.shifted_binomial import epsilon_of_one
 from fedpriv.aggregation.shuffle import Shuffle
 from fedpriv.algorithms.base import Silo
-from fedpriv.deployment import Federation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.binomial import Binomial
-from fedpriv.simulation.silo import bounded
-from fedpriv.tally import Tally
+from fedpriv.rounds.plan import Federation
+from fedpriv.runtime.silo import bounded
 from fedpriv.testing import check_algorithm, experiment
+from fedpriv.training.contribution_stats import ContributionStats
 
 METHODS = [MINIBATCH, ONE_PASS, SVRG, PL, SPIDER, ALTERNATE]
 WORDS = ("aggregation=shuffle",)
@@ -34,13 +46,13 @@ def named(algo):
 def rows_of(algo, mechanism=None, federation=FEDERATION, rounds=None):
     """PLD rows by observer after all rounds."""
     records = algo.of_records()
-    deployment = deployed(records, mechanism or Binomial(1.0, 0.0), Shuffle(), federation=federation)
+    plan = make_plan(records, mechanism or Binomial(1.0, 0.0), Shuffle(), federation=federation)
     ledger = Ledger(Pld(algo.delta))
     for number in range(1, (rounds or algo.rounds) + 1):
-        for query in records.queries(number, deployment):
+        for query in records.queries(number, plan):
             assert query.enforced
             ledger.record(query.events)
-    return {row.observer: row for row in ledger.rows(algo.rounds)}, deployment
+    return {row.observer: row for row in ledger.rows(algo.rounds)}, plan
 
 
 POISSON = ("algo.sampling=poisson", "algo.batch_size=30")
@@ -52,14 +64,19 @@ SLOW = ["minibatch_sgd", "prox_svrg", "prox_pl_svrg", "spider", "spider algo.var
     [
         ("prox_sgd", ()),
         ("minibatch_sgd", POISSON),
-        *(pytest.param(algo, words, marks=pytest.mark.slow) for algo in SLOW for words in ((), POISSON)),
+        *(
+            pytest.param(algo, words, marks=pytest.mark.slow)
+            for algo in SLOW
+            for words in ((), POISSON)
+        ),
     ],
     ids=str,
 )
 def test_a_shuffled_method_keeps_every_rule_and_its_noise_hides_a_record(algo, words):
     given = ("algo.calibration=given", "algo.noise_multiplier=20", "rounds=4")
     exp = experiment(f"algo={algo.split()[0]}", *algo.split()[1:], *words, *given)
-    # Many levels, since differences between two points that are near each other would all round to one.
+    # Many levels, since differences between two points that are near each other would all round to
+    # one.
     found = check_algorithm(exp.algo, *WORDS, "mechanism.levels=1048576")
     adjacency = "add/remove" if words else "replace"
     measured = [name for name in found.checked if f"record, {adjacency}" in name]
@@ -80,18 +97,21 @@ def test_all_releases_together_cost_the_epsilon_that_is_asked_for(algo, observer
 
 
 def test_the_true_epsilon_of_calibrated_noise_is_the_target_within_two_percent():
-    """One release whose record moves a single count through all levels, exactly: a lower bound of the true value."""
-    _, deployment = rows_of(replace(ONE_PASS, **CERTIFIED))
-    mechanism = deployment.channels["gradient"].mechanism
+    """One release whose record moves a single count through all levels, exactly: a lower bound of
+    the true value."""
+    _, plan = rows_of(replace(ONE_PASS, **CERTIFIED))
+    mechanism = plan.channels["gradient"].mechanism
     assert 0.98 * 3.0 <= epsilon_of_one(mechanism.trials, mechanism.levels, 1e-5) <= 3.0
 
 
 def test_sampled_batches_take_less_noise():
     noise, silo = {}, Federation(1, 1, 10, (60,))
     for sampling, size in (("poisson", 6), ("without_replacement", 60)):
-        algo = replace(MINIBATCH, **CERTIFIED | {"sampling": sampling, "batch_size": size, "rounds": 3})
-        rows, deployment = rows_of(algo, federation=silo)
-        noise[sampling] = deployment.mechanism.noise_multiplier
+        algo = replace(
+            MINIBATCH, **CERTIFIED | {"sampling": sampling, "batch_size": size, "rounds": 3}
+        )
+        rows, plan = rows_of(algo, federation=silo)
+        noise[sampling] = plan.mechanism.noise_multiplier
         assert 2.97 < rows["server"].certified <= 3.0 + 1e-6
     assert noise["poisson"] < 0.6 * noise["without_replacement"]
 
@@ -102,24 +122,27 @@ def test_silos_that_add_no_noise_are_accounted():
     assert partly[0]["server"].certified == pytest.approx(full[0]["server"].certified, rel=1e-3)
     assert partly[0]["silo"].certified > full[0]["silo"].certified
     assert math.isinf(partly[0]["shuffler"].certified)
-    assert any("at most 0.3 of the silos add no noise" in text for text in partly[0]["server"].assumptions)
+    assert any(
+        "at most 0.3 of the silos add no noise" in text for text in partly[0]["server"].assumptions
+    )
     with pytest.raises(ConfigError, match=r"mechanism\.silent=0\.3"):
         rows_of(replace(quiet, observer="shuffler"), Binomial(1.0, 0.0, silent=0.3))
-    # One that does not know 3 of 4 shares may lack 0.3 of them: calibrated, it is at the target all the same.
+    # One that does not know 3 of 4 shares may lack 0.3 of them: calibrated, it is at the target all
+    # the same.
     rows, _ = rows_of(replace(quiet, observer="silo"), Binomial(1.0, 0.0, silent=0.3))
     assert rows["silo"].certified == pytest.approx(3.0, rel=1e-3)
 
 
 @pytest.mark.parametrize("algo", METHODS, ids=named)
 def test_the_papers_noise_has_the_papers_claim_and_is_far_too_much(algo):
-    rows, deployment = rows_of(replace(algo, **CERTIFIED | {"calibration": "paper"}))
+    rows, plan = rows_of(replace(algo, **CERTIFIED | {"calibration": "paper"}))
     assert rows["server"].claimed == pytest.approx(3.0, rel=1e-6)
     assert rows["released model"].claimed == rows["server"].claimed
     assert rows["silo"].claimed is None
     assert rows["shuffler"].claimed is None
     assert rows["server"].certified < 0.1
-    sizes = {name: algo_size(algo, name) for name in deployment.channels}
-    for name, channel in deployment.channels.items():
+    sizes = {name: algo_size(algo, name) for name in plan.channels}
+    for name, channel in plan.channels.items():
         assert channel.mechanism.levels == max(2 * math.ceil(math.sqrt(sizes[name])), 10)
 
 
@@ -129,7 +152,8 @@ def algo_size(algo, name):
 
 
 def test_the_papers_budget_of_a_pass_is_halved_times_the_silos_left_out():
-    """eps0 = N eps / (2 M) by the paper: half as many silos stand twice the epsilon, or a quarter of the noise bits."""
+    """eps0 = N eps / (2 M) by the paper: half as many silos stand twice the epsilon, or a quarter
+    of the noise bits."""
     noises = []
     for cohort in (None, 2):
         algo = replace(ONE_PASS, **CERTIFIED | {"calibration": "paper"}, cohort=cohort)
@@ -142,8 +166,10 @@ def test_the_papers_budget_of_a_pass_is_halved_times_the_silos_left_out():
 @pytest.mark.parametrize("algo", METHODS, ids=named)
 def test_without_noise_the_shuffled_method_is_the_plain_one_up_to_rounding(algo):
     silos = silos_of([30, 30, 30])
-    plain = simulation(replace(algo, clip=1e3), silos)
-    shuffled = simulation(replace(algo, clip=1e3), silos, aggregation=Shuffle(), mechanism=Binomial(1e3, 0.0, 2**40))
+    plain = prepared(replace(algo, clip=1e3), silos)
+    shuffled = prepared(
+        replace(algo, clip=1e3), silos, aggregation=Shuffle(), mechanism=Binomial(1e3, 0.0, 2**40)
+    )
     for one, other in zip(states_of(plain, 6), states_of(shuffled, 6)):
         np.testing.assert_allclose(one.params, other.params, atol=2e-5)
 
@@ -152,7 +178,7 @@ def test_silos_of_different_sizes_count_by_their_batches():
     """Full batches: gradient descent on all records pooled."""
     silos = silos_of([30, 60])
     algo = replace(MINIBATCH, batch_size=None, clip=1e3, rounds=1)  # batches of n
-    sim = simulation(algo, silos, aggregation=Shuffle(), mechanism=Binomial(1e3, 0.0, 2**40))
+    sim = prepared(algo, silos, aggregation=Shuffle(), mechanism=Binomial(1e3, 0.0, 2**40))
     x, y = (np.concatenate([getattr(silo, part).numpy() for silo in silos]) for part in ("x", "y"))
     start = sim.state.params
     import torch
@@ -160,7 +186,11 @@ def test_silos_of_different_sizes_count_by_their_batches():
     from fedpriv.training.per_record import per_group_gradients
 
     gradients = per_group_gradients(sim.model, sim.task, 1)
-    theta, x, y = torch.from_numpy(start).float(), torch.from_numpy(x).unsqueeze(1), torch.from_numpy(y).unsqueeze(1)
+    theta, x, y = (
+        torch.from_numpy(start).float(),
+        torch.from_numpy(x).unsqueeze(1),
+        torch.from_numpy(y).unsqueeze(1),
+    )
     mean = gradients(theta, x, y, {}).double().mean(0).numpy()
     [state] = states_of(sim, 1)
     expected = next(proximal_descent(start, lambda _: mean, algo, 1))
@@ -173,14 +203,16 @@ def test_a_contribution_is_within_the_bound_however_long_its_gradient(algo):
     [records] = silos_of([30])
     near = replace(flipped(records, 7), x=records.x.clone())
     near.x[7] *= 1e4
-    sim = simulation(algo, [records], aggregation=Shuffle(), mechanism=Binomial(0.01, 0.0))
+    sim = prepared(algo, [records], aggregation=Shuffle(), mechanism=Binomial(0.01, 0.0))
     list(states_of(sim, 2))  # away from an anchor
     query = sim.queries(3)[-1]
     down = sim.algo.broadcast(sim.state, query)
     found = []
     for data in (records, near):
-        silo = Silo(0, data, sim.model, sim.task, sim.deployment)
-        blocks = bounded(sim.algo.local_update(silo, query, down).blocks, query, Tally())
+        silo = Silo(0, data, sim.model, sim.task, sim.plan)
+        blocks = bounded(
+            sim.algo.local_update(silo, query, down).blocks, query, ContributionStats()
+        )
         found.append(np.concatenate([block.vectors.numpy() for block in blocks]))
     assert np.linalg.norm(found, axis=2).max() <= 0.01 * (1 + 1e-9)
     moved = np.flatnonzero(np.abs(found[0] - found[1]).max(1))
@@ -192,10 +224,19 @@ def test_a_contribution_is_within_the_bound_however_long_its_gradient(algo):
     [
         (("algo=local_sgd",), "a contribution of Local SGD"),
         (("algo=cdp_fedavg",), "is not one record's"),
-        (("algo=minibatch_sgd", "algo.sampling=with_replacement"), r"algo\.sampling=with_replacement"),
-        (("algo=prox_sgd", "algo.least_cohort=2"), r"algo\.least_cohort=2: null: all silos of a sum share"),
+        (
+            ("algo=minibatch_sgd", "algo.sampling=with_replacement"),
+            r"algo\.sampling=with_replacement",
+        ),
+        (
+            ("algo=prox_sgd", "algo.least_cohort=2"),
+            r"algo\.least_cohort=2: null: all silos of a sum share",
+        ),
         (("algo=prox_sgd", "mechanism=gaussian"), "binomial: aggregation=shuffle counts bits"),
-        (("algo=prox_sgd", "algo.observer=nobody"), "an observer of this aggregation: released model, server, silo, s"),
+        (
+            ("algo=prox_sgd", "algo.observer=nobody"),
+            "an observer of this aggregation: released model, server, silo, s",
+        ),
     ],
 )
 def test_what_shuffling_cannot_serve_is_refused(words, why):

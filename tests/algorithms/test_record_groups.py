@@ -1,4 +1,5 @@
-"""Users of at most k records under methods that protect records: CDP-FedAvg, its DP-SGD, Local SGD and DP-ERM."""
+"""Users of at most k records under methods that protect records: CDP-FedAvg, its DP-SGD, Local SGD
+and DP-ERM."""
 
 import numpy as np
 import pytest
@@ -6,8 +7,8 @@ from scipy.stats import norm
 
 from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.errors import ConfigError
-from fedpriv.planned import Planned
-from fedpriv.simulation import allocate
+from fedpriv.runs.epsilon_forecast import EpsilonForecast
+from fedpriv.runtime import allocate
 from fedpriv.testing import experiment
 
 METHODS = ("cdp_fedavg_5", "dp_sgd", "local_sgd", "dp_erm")
@@ -16,12 +17,15 @@ WORDS = ("rounds=4", "aggregation=plain", "algo.epsilon=3", "allocator.n_users=2
 
 def certified(method, *words):
     """PLD's epsilon against the server and what is claimed, by unit."""
-    rows = Planned.of(experiment(f"algo={method}", "accountant=pld", *WORDS, *words)).rows_at([4])
+    rows = EpsilonForecast.of(
+        experiment(f"algo={method}", "accountant=pld", *WORDS, *words)
+    ).rows_at([4])
     return {row.unit: (row.certified, row.claimed) for row in rows if row.observer == "server"}
 
 
 def gap_of(epsilon, delta=1e-5):
-    """mu of Gaussian differential privacy that costs epsilon, by bisection on the closed form of its delta."""
+    """mu of Gaussian differential privacy that costs epsilon, by bisection on the closed form of
+    its delta."""
     low, high = 0.0, 20.0
     for _ in range(80):
         mu = (low + high) / 2
@@ -32,7 +36,8 @@ def gap_of(epsilon, delta=1e-5):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_k_records_are_k_times_as_far_apart_as_one(method):
-    """mu-GDP for one record is k mu-GDP for k of them (Dong, Roth, Su 2022, Theorem 2.14), wherever they lie."""
+    """mu-GDP for one record is k mu-GDP for k of them (Dong, Roth, Su 2022, Theorem 2.14), wherever
+    they lie."""
     found = certified(method, "algo.records_per_user=3")
     record, user = found["record"][0], found["user"][0]
     assert user == pytest.approx(gaussian_epsilon(3 * gap_of(record), 1e-5), rel=1e-3)
@@ -52,7 +57,9 @@ def test_without_a_bound_nothing_is_said_of_users_and_records_cost_the_same(meth
 
 @pytest.mark.parametrize("method", METHODS)
 def test_further_records_do_not_train(method):
-    free, few = (experiment(f"algo={method}", *WORDS, *words) for words in ((), ("algo.records_per_user=3",)))
+    free, few = (
+        experiment(f"algo={method}", *WORDS, *words) for words in ((), ("algo.records_per_user=3",))
+    )
     (_, whole, _), (_, kept, federation) = allocate(free), allocate(few)
     np.testing.assert_array_equal(kept.counts().sum(0), np.minimum(whole.counts().sum(0), 3))
     assert federation.records_per_user == 3

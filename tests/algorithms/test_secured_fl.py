@@ -5,7 +5,7 @@ import pytest
 
 from fedpriv.algorithms.secured_fl import INITIAL
 from fedpriv.errors import ConfigError
-from fedpriv.simulation import prepare
+from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.worlds import SMALL
 from fedpriv.training.initial import drawn_weights
@@ -15,39 +15,43 @@ CONVERGED = ("aggregation.preset=null", "aggregation.iterations=32", "aggregatio
 
 
 def test_peers_begin_with_the_average_of_weights_of_their_own():
-    with prepare(experiment(*WORDS, *CONVERGED)) as simulation:
-        first, update = simulation.queries(1)
+    with prepare(experiment(*WORDS, *CONVERGED)) as prepared:
+        first, update = prepared.queries(1)
         assert first.name == INITIAL
         assert first.serial < update.serial
-        assert len(simulation.queries(2)) == 1
-        streams, model = simulation.deployment.streams, simulation.model
+        assert len(prepared.queries(2)) == 1
+        streams, model = prepared.plan.streams, prepared.model
         own = [
-            drawn_weights(model, streams.torch_seed("initial weights", party=f"silo{k}")).double().numpy()
+            drawn_weights(model, streams.torch_seed("initial weights", party=f"silo{k}"))
+            .double()
+            .numpy()
             for k in range(9)
         ]
         assert len({vector.tobytes() for vector in own}) == 9
-        result = simulation.run_round((first,), simulation.state)
+        result = prepared.run_round((first,), prepared.state)
         assert result.aborted is None
-        np.testing.assert_allclose(result.state.params, np.mean(own, axis=0), rtol=1e-12, atol=1e-14)
-        assert simulation.run_round(simulation.queries(2), result.state).aborted is None
+        np.testing.assert_allclose(
+            result.state.params, np.mean(own, axis=0), rtol=1e-12, atol=1e-14
+        )
+        assert prepared.run_round(prepared.queries(2), result.state).aborted is None
 
 
 def test_shared_weights_need_no_exchange_and_make_it_federated_averaging():
     ends = []
     for words in (("algo.init_weights=shared", *CONVERGED), ("algo=fedavg", "aggregation=plain")):
-        with prepare(experiment(*WORDS, *words)) as simulation:
-            [query] = simulation.queries(1)
-            ends.append(simulation.run_round((query,), simulation.state).state.params)
+        with prepare(experiment(*WORDS, *words)) as prepared:
+            [query] = prepared.queries(1)
+            ends.append(prepared.run_round((query,), prepared.state).state.params)
     np.testing.assert_allclose(*ends, rtol=1e-12, atol=1e-14)
 
 
 def test_drawing_again_leaves_the_model_alone_and_follows_the_seed():
-    with prepare(experiment(*WORDS)) as simulation:
-        before = [parameter.clone() for parameter in simulation.model.parameters()]
-        one, same, other = (drawn_weights(simulation.model, seed) for seed in (1, 1, 2))
+    with prepare(experiment(*WORDS)) as prepared:
+        before = [parameter.clone() for parameter in prepared.model.parameters()]
+        one, same, other = (drawn_weights(prepared.model, seed) for seed in (1, 1, 2))
         assert one.equal(same)
         assert not one.equal(other)
-        assert all(a.equal(b) for a, b in zip(before, simulation.model.parameters()))
+        assert all(a.equal(b) for a, b in zip(before, prepared.model.parameters()))
 
 
 def test_other_words_are_refused():

@@ -1,4 +1,5 @@
-"""SPIDER, SVRG and MB-SGD without noise on whole batches are proximal gradient descent; the alternate is not."""
+"""SPIDER, SVRG and MB-SGD without noise on whole batches are proximal gradient descent; the
+alternate is not."""
 
 from dataclasses import replace
 
@@ -12,7 +13,13 @@ from fedpriv.errors import ConfigError
 from fedpriv.testing import check_algorithm, experiment
 from fedpriv.testing.worlds import SMALL
 
-OPERATORS = [("none", 1.0, 1), ("ball", 0.4, 1), ("box", 0.1, 1), ("l1", 0.05, 1), ("group_l1", 0.05, 5)]
+OPERATORS = [
+    ("none", 1.0, 1),
+    ("ball", 0.4, 1),
+    ("box", 0.1, 1),
+    ("l1", 0.05, 1),
+    ("group_l1", 0.05, 5),
+]
 SILOS = silos_of([30, 30, 30])
 
 
@@ -21,7 +28,9 @@ def mean_gradient(theta):
 
 
 @pytest.mark.parametrize("prox", OPERATORS, ids=lambda prox: prox[0])
-@pytest.mark.parametrize("algo", [MINIBATCH, SVRG, PL, SPIDER], ids=lambda algo: type(algo).__name__)
+@pytest.mark.parametrize(
+    "algo", [MINIBATCH, SVRG, PL, SPIDER], ids=lambda algo: type(algo).__name__
+)
 def test_whole_batches_without_noise_are_proximal_gradient_descent(algo, prox):
     algo = replace(algo, **dict(zip(("prox", "prox_size", "prox_group"), prox)))
     sim = quiet(algo, SILOS)
@@ -39,7 +48,8 @@ def test_a_round_of_the_alternate_is_two_steps_of_gradient_descent():
 
 
 def test_two_random_silos_of_three_estimate_with_who_is_there():
-    """Algorithm 3 by hand: h is the mean of those who are available, in gradients and in differences."""
+    """Algorithm 3 by hand: h is the mean of those who are available, in gradients and in
+    differences."""
     algo = replace(SPIDER, cohort=2)
     sim = quiet(algo, SILOS)
     theta, before, estimate, cohorts = sim.state.params, None, None, set()
@@ -52,7 +62,9 @@ def test_two_random_silos_of_three_estimate_with_who_is_there():
             estimate = np.mean(fresh, axis=0)
         else:
             estimate = estimate + np.mean(fresh, axis=0)
-            estimate = estimate - np.mean([gradient(before, SILOS[silo], 0.0) for silo in query.invited], axis=0)
+            estimate = estimate - np.mean(
+                [gradient(before, SILOS[silo], 0.0) for silo in query.invited], axis=0
+            )
         theta, before = theta - 0.3 * estimate, theta
         np.testing.assert_allclose(found.params, theta, atol=1e-6)
     assert len(cohorts) > 1
@@ -65,14 +77,16 @@ def test_a_random_number_of_silos_is_averaged():
     for number, found in enumerate(states_of(sim, 8), start=1):
         [query] = sim.queries(number)
         numbers.add(len(query.invited))
-        theta = theta - 0.3 * np.mean([gradient(theta, SILOS[silo], 0.0) for silo in query.invited], axis=0)
+        theta = theta - 0.3 * np.mean(
+            [gradient(theta, SILOS[silo], 0.0) for silo in query.invited], axis=0
+        )
         np.testing.assert_allclose(found.params, theta, atol=1e-6)
     assert numbers == {1, 2, 3}
 
 
 def test_l1_finds_the_support_of_a_planted_sparse_problem():
-    """400 records of 4 features, of which only the first tells about the label: so at the solution of the lasso, and
-    without f1 nothing is zero."""
+    """400 records of 4 features, of which only the first tells about the label: so at the solution
+    of the lasso, and without f1 nothing is zero."""
     silos = silos_of([200, 200])
     algo = replace(SPIDER, global_lr=1.0, rounds=200, batch_size=200, anchor_batch_size=200)
     weights = {}
@@ -88,7 +102,9 @@ def test_l1_finds_the_support_of_a_planted_sparse_problem():
 def test_the_alternate_keeps_every_rule_too():
     checked = check_algorithm(experiment(*SMALL, "algo=spider", "algo.variant=alternate").algo)
     assert checked.declared == ()
-    assert {f"{name}: record, replace" for name in ("gradient", "difference")} <= set(checked.checked)
+    assert {f"{name}: record, replace" for name in ("gradient", "difference")} <= set(
+        checked.checked
+    )
 
 
 @pytest.mark.parametrize(

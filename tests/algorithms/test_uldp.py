@@ -1,33 +1,45 @@
 import numpy as np
 import pytest
 import torch
-from deployments import deployed, only_query
 from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from parties_of_generators import Protocols, run
+from plans import make_plan, only_query
 from queries import query_for
 
 from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.plain import Plain
 from fedpriv.algorithms.uldp import UldpAvg, UldpSgd
-from fedpriv.deployment import Federation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
-from fedpriv.query import Contributions, Total, Update
-from fedpriv.state import State
-from fedpriv.weighting import RecordWeighting, UniformWeighting
+from fedpriv.rounds.plan import Federation
+from fedpriv.rounds.query import Contributions, Total, Update
+from fedpriv.rounds.state import State
+from fedpriv.rounds.weighting import RecordWeighting, UniformWeighting
 
 
 def avg(**changes):
-    settings = {"clip": 1.0, "noise_multiplier": 5.0, "user_rate": 1.0, "weighting": "uniform", "global_lr": 10.0}
+    settings = {
+        "clip": 1.0,
+        "noise_multiplier": 5.0,
+        "user_rate": 1.0,
+        "weighting": "uniform",
+        "global_lr": 10.0,
+    }
     return UldpAvg(**(settings | {"local_epochs": 1, "batch_size": 4, "local_lr": 0.1} | changes))
 
 
 def sgd(**changes):
-    settings = {"clip": 1.0, "noise_multiplier": 5.0, "user_rate": 1.0, "weighting": "uniform", "global_lr": 10.0}
+    settings = {
+        "clip": 1.0,
+        "noise_multiplier": 5.0,
+        "user_rate": 1.0,
+        "weighting": "uniform",
+        "global_lr": 10.0,
+    }
     return UldpSgd(**(settings | changes))
 
 
@@ -50,8 +62,8 @@ def test_worked_example(weighting, total, step):
     }
     learned = run(protocols.query(query_for(Plain(), 2, users=2, size=2), updates))[SERVER]
     np.testing.assert_allclose(learned.vector, total, atol=1e-6)
-    deployment = deployed(algo, mechanism, federation=Federation(2, 2, 2))
-    after = algo.global_update(State(np.zeros(2)), only_query(algo, deployment), learned, deployment)
+    plan = make_plan(algo, mechanism, federation=Federation(2, 2, 2))
+    after = algo.global_update(State(np.zeros(2)), only_query(algo, plan), learned, plan)
     np.testing.assert_allclose(after.params, step, atol=1e-6)
 
 
@@ -65,8 +77,8 @@ def test_a_users_weights_never_exceed_one(counts):
 
 
 def events(algo, silos=5, mechanism=None):
-    deployment = deployed(algo, mechanism or Gaussian(0.1, 5.0), federation=Federation(100, silos, 10))
-    return {event.observer: event for event in only_query(algo, deployment).events}
+    plan = make_plan(algo, mechanism or Gaussian(0.1, 5.0), federation=Federation(100, silos, 10))
+    return {event.observer: event for event in only_query(algo, plan).events}
 
 
 def test_everybody_sees_the_declared_noise_less_what_they_know():
@@ -98,23 +110,26 @@ def test_nothing_is_certified_for_who_sees_the_counts():
 def test_a_lone_silo_knows_all_the_noise_and_no_mechanism_certifies_nothing():
     assert events(avg(), silos=1)["silo"].certified == NonPrivateDpEvent()
     without = events(avg(), mechanism=NoMechanism())
-    assert all(event.certified == NonPrivateDpEvent() and event.claimed is None for event in without.values())
+    assert all(
+        event.certified == NonPrivateDpEvent() and event.claimed is None
+        for event in without.values()
+    )
 
 
 def test_the_sample_is_poisson_and_named_by_round():
     algo = avg(user_rate=0.3)
-    deployment = deployed(algo, Gaussian(1.0, 1.0), federation=Federation(20_000, 2, 10))
-    one, two, again = (only_query(algo, deployment, r).sampled for r in (1, 2, 1))
+    plan = make_plan(algo, Gaussian(1.0, 1.0), federation=Federation(20_000, 2, 10))
+    one, two, again = (only_query(algo, plan, r).sampled for r in (1, 2, 1))
     assert abs(one.mean() - 0.3) < 6 * np.sqrt(0.21 / 20_000)
     assert np.array_equal(one, again)
     assert abs((one & two).mean() - 0.09) < 6 * np.sqrt(0.09 / 20_000)
-    assert only_query(avg(), deployment).sampled is None
+    assert only_query(avg(), plan).sampled is None
 
 
 def test_the_denominator_is_the_expected_size():
     algo, total = avg(user_rate=0.5), Total(np.array([8.0]), ("silo0", "silo1"))
-    deployment = deployed(algo, Gaussian(1.0, 5.0), federation=Federation(4, 2, 1))
-    after = algo.global_update(State(np.zeros(1)), only_query(algo, deployment), total, deployment)
+    plan = make_plan(algo, Gaussian(1.0, 5.0), federation=Federation(4, 2, 1))
+    after = algo.global_update(State(np.zeros(1)), only_query(algo, plan), total, plan)
     assert after.params == 10.0 / (0.5 * 4 * 2) * 8.0
 
 

@@ -3,8 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from deployments import block_of, deployed, only_query
-from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from dp_accounting import (
+    GaussianDpEvent,
+    NonPrivateDpEvent,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+)
+from plans import block_of, make_plan, only_query
 from scipy import stats
 
 from fedpriv.accountants.combined import RdpAndPld
@@ -15,32 +20,47 @@ from fedpriv.data.allocation import Allocation
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.data.silo import SiloData
 from fedpriv.data.tcga_brca import TcgaBrca
-from fedpriv.deployment import Federation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
-from fedpriv.streams import Streams
-from fedpriv.tasks import Classification
+from fedpriv.models.tasks import Classification
+from fedpriv.rounds.plan import Federation
+from fedpriv.util.streams import Streams
 
 BASE = UldpGroup(
-    local_epochs=50, batch_size=4, local_lr=0.01, global_lr=1.0, clip=0.1, noise_multiplier=5.0, group_size="8"
+    local_epochs=50,
+    batch_size=4,
+    local_lr=0.01,
+    global_lr=1.0,
+    clip=0.1,
+    noise_multiplier=5.0,
+    group_size="8",
 )
 
 
 def events(algo, sizes, k=8, group=1):
-    federation = Federation(50, len(sizes), 10, tuple(sizes), records_per_draw=group, records_per_user=k)
-    return only_query(algo, deployed(algo, Gaussian(0.1, 5.0), federation=federation)).events
+    federation = Federation(
+        50, len(sizes), 10, tuple(sizes), records_per_draw=group, records_per_user=k
+    )
+    return only_query(algo, make_plan(algo, Gaussian(0.1, 5.0), federation=federation)).events
 
 
-# ALGORITHMS 9, rows 16 (heart, 30 records, batch 4, 50 rounds) and 17 (creditcard, 4,425 records, batch 64, 100):
-# epsilon of a record (rdp, pld) and of k = 2 records (valid rdp, tight)
+# ALGORITHMS 9, rows 16 (heart, 30 records, batch 4, 50 rounds) and 17 (creditcard, 4,425 records,
+# batch 64, 100): epsilon of a record (rdp, pld) and of k = 2 records (valid rdp, tight)
 @pytest.mark.parametrize(
     ("records", "batch", "rounds", "record", "pair"),
-    [(30, 4, 50, (22.326, 20.957), (87.32, 55.20)), (4425, 64, 100, (8.862, 8.246), (27.64, 19.76))],
+    [
+        (30, 4, 50, (22.326, 20.957), (87.32, 55.20)),
+        (4425, 64, 100, (8.862, 8.246), (27.64, 19.76)),
+    ],
 )
 def test_golden_rows_16_and_17(records, batch, rounds, record, pair):
     ledger = Ledger(RdpAndPld())
     ledger.record(events(replace(BASE, batch_size=batch, group_size="2"), [records], k=2), rounds)
-    rows = {(row.unit, row.method): row.certified for row in ledger.rows(rounds) if row.observer == "server"}
+    rows = {
+        (row.unit, row.method): row.certified
+        for row in ledger.rows(rounds)
+        if row.observer == "server"
+    }
     for unit, expected in (("record", record), ("user", pair)):
         for method, value in zip(("rdp", "pld"), expected):
             assert rows[unit, method] == pytest.approx(value, rel=5e-3)
@@ -49,21 +69,32 @@ def test_golden_rows_16_and_17(records, batch, rounds, record, pair):
 def test_golden_row_16_for_eight_records():
     ledger = Ledger(RdpAndPld())
     ledger.record(events(BASE, [30]), 50)
-    rows = {row.method: row.certified for row in ledger.rows(50) if (row.observer, row.unit) == ("server", "user")}
+    rows = {
+        row.method: row.certified
+        for row in ledger.rows(50)
+        if (row.observer, row.unit) == ("server", "user")
+    }
     assert rows["rdp"] == pytest.approx(2953, rel=5e-3)
     assert rows["pld"] == pytest.approx(529.1, rel=5e-3)
 
 
 def test_one_scope_a_silo_and_nothing_for_an_empty_one():
-    seen = [event for event in events(BASE, [30, 0, 199]) if (event.observer, event.unit) == ("silo", "user")]
+    seen = [
+        event
+        for event in events(BASE, [30, 0, 199])
+        if (event.observer, event.unit) == ("silo", "user")
+    ]
     assert [event.scope for event in seen] == ["silo0", "silo2"]
-    assert seen[0].certified == SelfComposedDpEvent(PoissonSampledDpEvent(1 / 8, GaussianDpEvent(5.0)), 400)
+    assert seen[0].certified == SelfComposedDpEvent(
+        PoissonSampledDpEvent(1 / 8, GaussianDpEvent(5.0)), 400
+    )
     assert {event.group_size for event in seen} == {8}
 
 
 def test_a_certificate_covers_users_in_several_silos():
-    """KA-6: a user's k records may lie anywhere. Every split over two silos, composed exactly, costs less than what is
-    certified; here that is a user whose records all lie in the faster silo."""
+    """KA-6: a user's k records may lie anywhere. Every split over two silos, composed exactly,
+    costs less than what is certified; here that is a user whose records all lie in the faster
+    silo."""
     from fedpriv.accountants.group import group_event
     from fedpriv.accountants.pld import Pld
 
@@ -71,18 +102,26 @@ def test_a_certificate_covers_users_in_several_silos():
     steps = {slow: 2000, fast: 400}
     spent = []
     for k in range(9):
-        parts = [(group_event(event, n), steps[event]) for event, n in ((fast, k), (slow, 8 - k)) if n]
+        parts = [
+            (group_event(event, n), steps[event]) for event, n in ((fast, k), (slow, 8 - k)) if n
+        ]
         spent.append(Pld().epsilons(parts, "add/remove")["pld"])
     ledger = Ledger(RdpAndPld())
     ledger.record(events(BASE, [160, 32]))
-    rows = {row.method: row.certified for row in ledger.rows(1) if (row.observer, row.unit) == ("server", "user")}
+    rows = {
+        row.method: row.certified
+        for row in ledger.rows(1)
+        if (row.observer, row.unit) == ("server", "user")
+    }
     assert rows["pld"] == pytest.approx(max(spent), rel=1e-9) == pytest.approx(spent[8], rel=1e-9)
     assert rows["rdp"] > rows["pld"]
 
 
 def allocation(seed=0, users=9, silos=3, n=90):
     rng = np.random.default_rng(seed)
-    return Allocation(rng.integers(0, users, n), rng.integers(0, silos, n), np.ones(n, dtype=bool), users, silos)
+    return Allocation(
+        rng.integers(0, users, n), rng.integers(0, silos, n), np.ones(n, dtype=bool), users, silos
+    )
 
 
 @pytest.mark.parametrize(("rule", "size"), [("3", 3), ("max", None), ("median", None)])
@@ -117,7 +156,9 @@ def test_cox_records_count_in_pairs():
     after = algo.training_records(Allocation(user, silo, np.ones(90, dtype=bool), 9, 3), TcgaBrca())
     assert (after.counts() % 2 == 0).all()
     assert after.counts().sum(axis=0).max() <= 4
-    seen = events(algo, after.counts().sum(axis=1).tolist(), after.records_per_user, TcgaBrca.records_per_draw)
+    seen = events(
+        algo, after.counts().sum(axis=1).tolist(), after.records_per_user, TcgaBrca.records_per_draw
+    )
     assert {event.group_size for event in seen if event.unit == "user"} == {2}
 
 
@@ -128,15 +169,28 @@ def test_impossible_group_sizes_are_refused(wrong):
 
 
 def test_the_noise_of_a_round_is_what_its_events_declare():
-    """Records of zeros and a linear layer without bias have no gradient: what a silo sends is noise alone."""
+    """Records of zeros and a linear layer without bias have no gradient: what a silo sends is noise
+    alone."""
     algo, clip, n, size = replace(BASE, local_epochs=2, batch_size=8), 0.3, 30, 2000
     model = torch.nn.Sequential(torch.nn.Linear(size // 2, 2, bias=False))
-    data = SiloData(torch.zeros(n, size // 2), torch.zeros(n, dtype=torch.int64), np.array([0]), np.array([0, n]))
+    data = SiloData(
+        torch.zeros(n, size // 2),
+        torch.zeros(n, dtype=torch.int64),
+        np.array([0]),
+        np.array([0, n]),
+    )
     federation, total = Federation(1, 1, size, (n,), records_per_user=8), 0.0
     for seed in range(5):
-        deployment = deployed(algo, Gaussian(clip, 5.0), federation=federation, streams=Streams(seed))
-        query, silo = only_query(algo, deployment), Silo(0, data, model, Classification(), deployment)
+        plan = make_plan(algo, Gaussian(clip, 5.0), federation=federation, streams=Streams(seed))
+        query, silo = only_query(algo, plan), Silo(0, data, model, Classification(), plan)
         event = query.events[0].certified
-        step = algo.local_lr * clip * event.event.event.noise_multiplier / (n * event.event.sampling_probability)
-        total += float((block_of(algo, silo, query, np.zeros(size)) ** 2).sum()) / (event.count * step**2)
+        step = (
+            algo.local_lr
+            * clip
+            * event.event.event.noise_multiplier
+            / (n * event.event.sampling_probability)
+        )
+        total += float((block_of(algo, silo, query, np.zeros(size)) ** 2).sum()) / (
+            event.count * step**2
+        )
     assert min(stats.chi2.cdf(total, 5 * size), stats.chi2.sf(total, 5 * size)) > 1e-6

@@ -10,9 +10,9 @@ import torch
 from fedpriv.audit.audit import Effort, audit
 from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.gaussian import Gaussian
-from fedpriv.simulation.silo import _Work
-from fedpriv.streams import Streams
+from fedpriv.runtime.silo import _Work
 from fedpriv.testing import experiment
+from fedpriv.util.streams import Streams
 
 ULDP = ["algo=uldp_sgd", "algo.noise_multiplier=1", "allocator.n_silos=1"]
 
@@ -35,7 +35,9 @@ def test_a_worst_canary_attains_most_of_a_certificate_and_never_more():
 def test_noise_sized_for_one_silo_too_many_is_caught(monkeypatch):
     share = Gaussian.noise_share
     monkeypatch.setattr(
-        Gaussian, "noise_share", lambda self, size, shares, *a, **k: share(self, size, shares + 1, *a, **k)
+        Gaussian,
+        "noise_share",
+        lambda self, size, shares, *a, **k: share(self, size, shares + 1, *a, **k),
     )
     row = audited(*ULDP, "rounds=1", trials=1500)["released model", "user"]
     assert row.alarm
@@ -53,16 +55,25 @@ def test_a_clip_that_misses_a_part_of_the_vector_is_caught(monkeypatch):
     assert audited(*ULDP, "rounds=1", trials=100)["released model", "user"].alarm
 
 
-IN_BATCHES = ["algo=uldp_avg", "algo.noise_multiplier=1", "algo.local_epochs=2", "algo.batch_size=8", "rounds=1"]
+IN_BATCHES = [
+    "algo=uldp_avg",
+    "algo.noise_multiplier=1",
+    "algo.local_epochs=2",
+    "algo.batch_size=8",
+    "rounds=1",
+]
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_batches_that_are_drawn_by_position_are_caught(monkeypatch, shared):
-    """Each user's order comes from its place among those who are there: a user less, and all later ones change."""
+    """Each user's order comes from its place among those who are there: a user less, and all later
+    ones change."""
     keys = Streams.unit_keys
 
     def by_position(self, purpose, round, party, units):
-        return keys(self, purpose, round, party, np.arange(len(units)) if purpose == "batches" else units)
+        return keys(
+            self, purpose, round, party, np.arange(len(units)) if purpose == "batches" else units
+        )
 
     if shared:
         monkeypatch.setattr(Streams, "unit_keys", by_position)
@@ -78,28 +89,39 @@ def test_a_sample_that_is_kept_for_all_rounds_is_caught(monkeypatch, kept):
 
     if kept:
         monkeypatch.setattr(Streams, "secret", first)
-    words = ["algo=uldp_sgd", "algo.noise_multiplier=1", "algo.user_rate=0.1", "allocator.n_silos=1", "rounds=20"]
+    words = [
+        "algo=uldp_sgd",
+        "algo.noise_multiplier=1",
+        "algo.user_rate=0.1",
+        "allocator.n_silos=1",
+        "rounds=20",
+    ]
     row = audited(*words, trials=1000)["released model", "user"]
     assert row.assumed in ("sampled", "any mechanism")
     assert row.alarm == kept
 
 
 def fresh(share):
-    """Other noise of about the same size, from the share itself so that every test run is the same."""
+    """Other noise of about the same size, from the share itself so that every test run is the
+    same.
+    """
     return np.random.default_rng(share.view(np.uint64)).normal(0, share.std(), share.shape)
 
 
 @pytest.mark.parametrize(
-    ("again", "rounds", "caught"), [(lambda share: share, 2, False), (np.zeros_like, 2, True), (fresh, 1, True)]
+    ("again", "rounds", "caught"),
+    [(lambda share: share, 2, False), (np.zeros_like, 2, True), (fresh, 1, True)],
 )
-def test_a_resume_that_repeats_a_round_with_other_noise_or_none_is_caught(monkeypatch, again, rounds, caught):
+def test_a_resume_that_repeats_a_round_with_other_noise_or_none_is_caught(
+    monkeypatch, again, rounds, caught
+):
     """Seeded, a round begun again is charged once because it is the same bits."""
     noise, drawn = _Work._noise, {}
 
     def forgetful(self, local, query):
         silo, (share, secret) = self.participant.silo, noise(self, local, query)
-        key = id(silo.deployment), query.round, silo.name
-        if drawn.setdefault(key, silo.deployment) is silo.deployment and key in seen:
+        key = id(silo.plan), query.round, silo.name
+        if drawn.setdefault(key, silo.plan) is silo.plan and key in seen:
             return again(share), secret
         seen.add(key)
         return share, secret
@@ -123,15 +145,35 @@ def test_the_claim_of_uldp_naive_is_refuted_and_its_certificate_stands():
 
 
 def test_the_claim_of_dp_erm_is_refuted_and_its_certificate_stands():
-    words = ["algo=dp_erm", "aggregation=masked", "algo.calibration=paper", "algo.local_steps=1", "algo.epsilon=5"]
-    rows = audited(*words, "allocator=equal", "allocator.n_users=10", "allocator.n_silos=10", "rounds=1", trials=100)
+    words = [
+        "algo=dp_erm",
+        "aggregation=masked",
+        "algo.calibration=paper",
+        "algo.local_steps=1",
+        "algo.epsilon=5",
+    ]
+    rows = audited(
+        *words,
+        "allocator=equal",
+        "allocator.n_users=10",
+        "allocator.n_silos=10",
+        "rounds=1",
+        trials=100,
+    )
     row = rows["server", "record"]
     assert row.claimed < row.bound.audited <= row.certified
 
 
 def test_the_claim_of_cdp_fedavg_is_refuted_and_its_certificate_stands():
-    """Records that run away from zero amplify what the first step shows, under that step's noise alone."""
-    words = ["algo=cdp_fedavg", "algo.calibration=paper", "algo.local_steps=4", "allocator.n_users=10", "rounds=1"]
+    """Records that run away from zero amplify what the first step shows, under that step's noise
+    alone."""
+    words = [
+        "algo=cdp_fedavg",
+        "algo.calibration=paper",
+        "algo.local_steps=4",
+        "allocator.n_users=10",
+        "rounds=1",
+    ]
     row = audited(*words, trials=150)["server", "record"]
     assert row.claimed < row.bound.audited <= row.certified
 
@@ -141,11 +183,16 @@ SHUFFLED = ["aggregation=shuffle", "algo.calibration=given", "algo.noise_multipl
 
 @pytest.mark.parametrize("algo", ["prox_sgd", "spider"])
 def test_the_shuffler_is_audited_with_each_silos_ones(algo):
-    """It sees more than the server and is certified less, and its bound is near its own certificate."""
+    """It sees more than the server and is certified less, and its bound is near its own
+    certificate."""
     rows = audited(f"algo={algo}", *SHUFFLED, trials=1000)
     server, shuffler = (rows[observer, "record"] for observer in ("server", "shuffler"))
     assert 0.6 * server.certified < server.bound.audited <= server.certified
-    assert max(server.certified, 0.6 * shuffler.certified) < shuffler.bound.audited <= shuffler.certified
+    assert (
+        max(server.certified, 0.6 * shuffler.certified)
+        < shuffler.bound.audited
+        <= shuffler.certified
+    )
 
 
 def test_half_the_noise_is_caught_in_counts(monkeypatch):
@@ -158,7 +205,12 @@ def test_half_the_noise_is_caught_in_counts(monkeypatch):
 
 @pytest.mark.slow
 def test_a_peer_is_audited_with_every_peers_vector():
-    admm = ["aggregation=admm", "aggregation.preset=null", "aggregation.iterations=32", "aggregation.beyond_safe=true"]
+    admm = [
+        "aggregation=admm",
+        "aggregation.preset=null",
+        "aggregation.iterations=32",
+        "aggregation.beyond_safe=true",
+    ]
     words = ["algo=uldp_avg", "algo.noise_multiplier=1", "algo.local_epochs=1", "rounds=1"]
     row = audited(*words, *admm, trials=100)["silo", "user"]
     assert 0 < row.bound.audited <= row.certified
@@ -173,6 +225,8 @@ def test_colluding_silos_see_more_and_are_certified_less():
 
 @pytest.mark.parametrize("algo", ["fedavg", "scaffold"])
 def test_a_method_without_noise_is_certified_nothing_and_told_apart(algo):
-    row = audited(f"algo={algo}", "algo.local_epochs=1", "rounds=1", trials=50)["released model", "user"]
+    row = audited(f"algo={algo}", "algo.local_epochs=1", "rounds=1", trials=50)[
+        "released model", "user"
+    ]
     assert row.certified == float("inf")
     assert row.bound.epsilon > 1

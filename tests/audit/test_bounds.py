@@ -39,7 +39,8 @@ def bounds(gap, repetitions, n, seed=0):
 
 @pytest.mark.parametrize("gap", [0.0, 0.5, 1.0, 3.0])
 def test_bounds_of_a_gaussian_exceed_the_truth_no_more_often_than_allowed(gap):
-    """400 attacks on noise whose epsilon is exact; more than 35 exceedances at 5 % have probability 0.1 %."""
+    """400 attacks on noise whose epsilon is exact; more than 35 exceedances at 5 % have probability
+    0.1 %."""
     found = list(bounds(gap, 400, 300))
     truth = gaussian_epsilon(gap, 1e-5)
     assert sum(bound.audited > truth for bound in found) <= 35
@@ -64,10 +65,13 @@ def test_a_leak_in_one_direction_only_is_found_in_either():
 
 @pytest.mark.slow
 def test_a_sampled_release_is_bounded_below_its_epsilon_and_refuted_where_the_sample_is_kept():
-    """Ten rounds at rate 0.3: with the sample drawn anew each round, and with that of the first round in all."""
+    """Ten rounds at rate 0.3: with the sample drawn anew each round, and with that of the first
+    round in all."""
     rate, rounds, rng = 0.3, 10, np.random.default_rng(2)
     family = SampledFamily(rate, rounds, 1.0)
-    truth = pld_epsilon([(PoissonSampledDpEvent(rate, GaussianDpEvent(1.0)), rounds)], "add/remove", 1e-5)
+    truth = pld_epsilon(
+        [(PoissonSampledDpEvent(rate, GaussianDpEvent(1.0)), rounds)], "add/remove", 1e-5
+    )
 
     def bound(taken):
         x = rng.normal(size=(2, 1500, rounds))
@@ -80,9 +84,12 @@ def test_a_sampled_release_is_bounded_below_its_epsilon_and_refuted_where_the_sa
 
 
 def test_a_weak_certificate_leaves_the_threshold_to_the_scores():
-    """At 2,000 sampled releases under noise 1 any false positive allows all true ones; the scores are far apart."""
+    """At 2,000 sampled releases under noise 1 any false positive allows all true ones; the scores
+    are far apart."""
     absent, present = (np.random.default_rng(mean).normal(mean, 1.0, 100) for mean in (0, 12))
-    bound = lower_bound(absent, present, delta=1e-5, confidence=0.95, family=SampledFamily(0.25, 2000, 1.0))
+    bound = lower_bound(
+        absent, present, delta=1e-5, confidence=0.95, family=SampledFamily(0.25, 2000, 1.0)
+    )
     assert bound.rates.false < 10
     assert bound.rates.true > bound.rates.positives - 10
     assert bound.within is not None

@@ -40,7 +40,9 @@ def test_a_run_without_its_noise_is_caught(monkeypatch):
 
 
 def test_a_sample_that_is_hidden_is_part_of_the_family():
-    rows = audited("algo=uldp_sgd", "algo.noise_multiplier=1", "algo.user_rate=0.5", "rounds=2", canaries=200)
+    rows = audited(
+        "algo=uldp_sgd", "algo.noise_multiplier=1", "algo.user_rate=0.5", "rounds=2", canaries=200
+    )
     hidden, seen = rows["released model", "user"], rows["server", "user"]
     assert hidden.assumed == "sampled"
     assert 0 < hidden.bound.audited < hidden.certified < seen.certified
@@ -51,7 +53,12 @@ def test_a_sample_that_is_hidden_is_part_of_the_family():
     ("words", "units", "adjacency"),
     [
         (
-            ["algo=uldp_group_2", "algo.noise_multiplier=1", "algo.local_epochs=1", "accountant=rdp"],
+            [
+                "algo=uldp_group_2",
+                "algo.noise_multiplier=1",
+                "algo.local_epochs=1",
+                "accountant=rdp",
+            ],
             {"record", "user"},
             "add/remove",
         ),
@@ -93,7 +100,9 @@ def test_opposite_faces_keep_all_records_and_turn_their_slopes():
 
 
 def test_contributions_that_share_one_bound_are_refused():
-    with pytest.raises(ConfigError, match="--one-run=ULDP-NAIVE: a method that bounds units one by one"):
+    with pytest.raises(
+        ConfigError, match="--one-run=ULDP-NAIVE: a method that bounds units one by one"
+    ):
         audited("algo=uldp_naive", "rounds=1")
 
 

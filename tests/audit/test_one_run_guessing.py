@@ -20,13 +20,18 @@ FAMILY = GaussianFamily()
 
 def theorem(m, r, v, epsilon, delta):
     """Steinke et al.'s Theorem 5.2 as printed, term by term, from the binomial's probabilities."""
-    masses = [float(binom.pmf(k, r, math.exp(epsilon) / (1 + math.exp(epsilon)))) for k in range(r + 1)]
+    masses = [
+        float(binom.pmf(k, r, math.exp(epsilon) / (1 + math.exp(epsilon)))) for k in range(r + 1)
+    ]
     at_least = [sum(masses[k:]) for k in range(r + 1)]
-    return at_least[v] + 2 * m * delta * max((at_least[v - i] - at_least[v]) / i for i in range(1, v + 1))
+    return at_least[v] + 2 * m * delta * max(
+        (at_least[v - i] - at_least[v]) / i for i in range(1, v + 1)
+    )
 
 
 @pytest.mark.parametrize(
-    ("m", "r", "v", "delta"), [(100, 100, 80, 0.0), (1000, 100, 90, 1e-5), (500, 40, 40, 1e-4), (200, 200, 150, 1e-3)]
+    ("m", "r", "v", "delta"),
+    [(100, 100, 80, 0.0), (1000, 100, 90, 1e-5), (500, 40, 40, 1e-4), (200, 200, 150, 1e-3)],
 )
 def test_the_bound_for_any_mechanism_is_where_the_theorem_meets_the_confidence(m, r, v, delta):
     expected = brentq(lambda epsilon: theorem(m, r, v, epsilon, delta) - 0.05, 0, 20)
@@ -41,8 +46,8 @@ def test_guesses_that_are_all_right_have_a_closed_form():
 
 @pytest.mark.parametrize("correct", [65, 75, 90])
 def test_the_curve_of_pure_privacy_proves_nearly_what_the_binomial_does(correct):
-    """g(x) = x / exp(epsilon), nobody abstains. The recursion takes more than `correct` right guesses for `correct`
-    and so loses a little."""
+    """g(x) = x / exp(epsilon), nobody abstains. The recursion takes more than `correct` right
+    guesses for `correct` and so loses a little."""
     guesses = Guesses(100, 100, correct, CONFIDENCE)
     bound = guesses.epsilon(0.0)
     assert guesses.refute(lambda true: true * math.exp(-0.7 * bound))
@@ -50,14 +55,18 @@ def test_the_curve_of_pure_privacy_proves_nearly_what_the_binomial_does(correct)
 
 
 def worst_tail(right, guesses, g, m):
-    """The largest Pr[at least `right`] that the inequalities for all upper sets allow, as a linear programme's
-    bisection on tangents: an oracle for the recursion that knows nothing of its order."""
+    """The largest Pr[at least `right`] that the inequalities for all upper sets allow, as a linear
+    programme's bisection on tangents: an oracle for the recursion that knows nothing of its
+    order."""
     from scipy.optimize import linprog
 
     counts = np.arange(guesses + 1)
     rows = []
     for i in range(1, guesses + 1):
-        above, below = np.where(counts >= i, counts, 0) / m, np.where(counts >= i - 1, guesses - counts, 0) / m
+        above, below = (
+            np.where(counts >= i, counts, 0) / m,
+            np.where(counts >= i - 1, guesses - counts, 0) / m,
+        )
         for point in np.geomspace(1e-7, guesses / m, 60):
             slope = (g(point * 1.0001) - g(point * 0.9999)) / (0.0002 * point)
             # H >= g(R) >= g(point) + slope (R - point), since g is convex.
@@ -72,7 +81,9 @@ def worst_tail(right, guesses, g, m):
     return -found.fun
 
 
-@pytest.mark.parametrize(("m", "r", "mu"), [(20, 20, 0.5), (40, 20, 1.0), (100, 12, 1.0), (20, 20, 2.0)])
+@pytest.mark.parametrize(
+    ("m", "r", "mu"), [(20, 20, 0.5), (40, 20, 1.0), (100, 12, 1.0), (20, 20, 2.0)]
+)
 def test_the_recursion_is_the_worst_that_its_inequalities_allow(m, r, mu):
     def g(true):
         return float(norm.cdf(norm.ppf(min(true, 1.0)) - mu))
@@ -99,8 +110,9 @@ def test_more_confidence_proves_less_and_more_right_guesses_prove_more(m, data):
 
 @pytest.mark.parametrize(("mu", "m"), [(0.0, 200), (0.5, 300), (1.0, 500), (3.0, 300)])
 def test_bounds_of_a_gaussian_exceed_the_truth_no_more_often_than_allowed(mu, m):
-    """2000 runs of a Gaussian mechanism whose epsilon is exact; more than 131 exceedances at 5 % have probability
-    0.1 %. The bound within the family is the larger one on average, as its paper says."""
+    """2000 runs of a Gaussian mechanism whose epsilon is exact; more than 131 exceedances at 5 %
+    have probability 0.1 %. The bound within the family is the larger one on average, as its paper
+    says."""
     truth, rng = gaussian_epsilon(mu, DELTA), np.random.default_rng(0)
     number = best_number(m, truth, delta=DELTA, confidence=CONFIDENCE)
     coins = rng.random((2000, m)) < 0.5
@@ -122,7 +134,8 @@ def test_bounds_of_a_gaussian_exceed_the_truth_no_more_often_than_allowed(mu, m)
 
 
 def test_a_fully_sampled_family_is_the_gaussian_one():
-    """One round at rate 1 is a Gaussian release; its curve from losses differs by their discretisation and the grid."""
+    """One round at rate 1 is a Gaussian release; its curve from losses differs by their
+    discretisation and the grid."""
     guesses = Guesses(500, 60, 56, CONFIDENCE)
     sampled = SampledFamily(1.0, 1, 1.0).least_epsilon(guesses.refute, DELTA)
     assert sampled == pytest.approx(FAMILY.least_epsilon(guesses.refute, DELTA), rel=0.02)

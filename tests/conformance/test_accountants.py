@@ -41,8 +41,12 @@ def accountant(request) -> Accountant:
     return instantiate(OmegaConf.load(request.param))
 
 
-def epsilons(accountant: Accountant, q: float, sigma: float, rounds: int, k: int = 1) -> dict[str, float]:
-    return accountant.epsilons([(dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(sigma)), rounds)], ADD_REMOVE, k)
+def epsilons(
+    accountant: Accountant, q: float, sigma: float, rounds: int, k: int = 1
+) -> dict[str, float]:
+    return accountant.epsilons(
+        [(dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(sigma)), rounds)], ADD_REMOVE, k
+    )
 
 
 def assert_none_falls(less: dict[str, float], more: dict[str, float]) -> None:
@@ -74,14 +78,18 @@ def test_is_a_frozen_value(accountant):
 @quick
 @given(rates, noises, lengths, st.integers(0, 5000))
 def test_epsilon_never_falls_with_rounds(accountant, q, sigma, rounds, further):
-    assert_none_falls(epsilons(accountant, q, sigma, rounds), epsilons(accountant, q, sigma, rounds + further))
+    assert_none_falls(
+        epsilons(accountant, q, sigma, rounds), epsilons(accountant, q, sigma, rounds + further)
+    )
 
 
 @quick
 @given(rates, rates, noises, lengths)
 def test_epsilon_never_falls_with_the_sampling_rate(accountant, q, other, sigma, rounds):
     low, high = sorted((q, other))
-    assert_none_falls(epsilons(accountant, low, sigma, rounds), epsilons(accountant, high, sigma, rounds))
+    assert_none_falls(
+        epsilons(accountant, low, sigma, rounds), epsilons(accountant, high, sigma, rounds)
+    )
 
 
 @quick
@@ -96,7 +104,9 @@ def test_epsilon_never_falls_as_noise_shrinks(accountant, q, sigma, other, round
 @given(rates, st.floats(2.0, 100.0), lengths, st.integers(1, 12), st.integers(1, 12))
 def test_epsilon_never_falls_as_groups_grow(method, q, sigma, rounds, k, other):
     small, large = sorted((k, other))
-    assert_none_falls(epsilons(method, q, sigma, rounds, small), epsilons(method, q, sigma, rounds, large))
+    assert_none_falls(
+        epsilons(method, q, sigma, rounds, small), epsilons(method, q, sigma, rounds, large)
+    )
 
 
 def test_a_group_of_one_is_a_record(accountant):
@@ -112,7 +122,9 @@ def test_a_group_of_one_is_a_record(accountant):
 @pytest.mark.parametrize("q", [0.999, 0.999999, 1 - 1e-12])
 def test_epsilon_does_not_fall_when_sampling_stops(accountant, q):
     for sigma, rounds in [(5.0, 100), (0.5, 10), (50.0, 1000)]:
-        assert_none_falls(epsilons(accountant, q, sigma, rounds), epsilons(accountant, 1.0, sigma, rounds))
+        assert_none_falls(
+            epsilons(accountant, q, sigma, rounds), epsilons(accountant, 1.0, sigma, rounds)
+        )
 
 
 @quick
@@ -120,7 +132,8 @@ def test_epsilon_does_not_fall_when_sampling_stops(accountant, q):
 def test_methods_agree(q, sigma, rounds):
     rdp, pld = epsilons(Rdp(), q, sigma, rounds)["rdp"], epsilons(Pld(), q, sigma, rounds)["pld"]
     assert pld <= rdp * (1 + 1e-3)  # no looser than its chords
-    # RDP gives up at most one conversion: the PLD certifies RDP's epsilon at no less than a thousandth of the delta
+    # RDP gives up at most one conversion: the PLD certifies RDP's epsilon at no less than a
+    # thousandth of the delta
     assert rdp <= epsilons(Pld(delta=1e-8), q, sigma, rounds)["pld"] + 1e-3
 
 
@@ -129,14 +142,20 @@ def test_methods_agree(q, sigma, rounds):
 def test_epsilon_is_never_below_what_an_attack_reaches(accountant, q, sigma, rounds):
     """A realizable test: call the unit present when the summed outputs exceed a threshold.
 
-    Given how many rounds sampled the unit the sum is exactly normal, so its error rates are exact too.
+    Given how many rounds sampled the unit the sum is exactly normal, so its error rates are exact
+    too.
     """
     m = np.arange(rounds + 1)
     share, std = stats.binom.pmf(m, rounds, q), sigma * math.sqrt(rounds)
     threshold = np.linspace(0, q * rounds + 6 * std, 60)
-    present, absent = stats.norm.sf(threshold[:, None], m, std) @ share, stats.norm.sf(threshold, 0, std)
+    present, absent = (
+        stats.norm.sf(threshold[:, None], m, std) @ share,
+        stats.norm.sf(threshold, 0, std),
+    )
     caught = (present > 2 * accountant.delta) & (absent > 0)
-    reached = np.max(np.log((present[caught] - accountant.delta) / absent[caught]), initial=0)  # any epsilon is above
+    reached = np.max(
+        np.log((present[caught] - accountant.delta) / absent[caught]), initial=0
+    )  # any epsilon is above
     for method, epsilon in epsilons(accountant, q, sigma, rounds).items():
         assert epsilon >= reached - 1e-9, method
 
@@ -146,33 +165,47 @@ def test_nothing_costs_nothing_and_no_noise_certifies_nothing(accountant, adjace
     assert set(accountant.epsilons([], adjacency).values()) == {0.0}
     assert set(accountant.epsilons([(dp.NoOpDpEvent(), 5)], adjacency).values()) == {0.0}
     for bare in (dp.NonPrivateDpEvent(), dp.GaussianDpEvent(0.0)):
-        assert set(accountant.epsilons([(GAUSSIAN, 1), (bare, 1)], adjacency).values()) == {math.inf}
+        assert set(accountant.epsilons([(GAUSSIAN, 1), (bare, 1)], adjacency).values()) == {
+            math.inf
+        }
 
 
 def test_a_multiplier_counts_the_stated_adjacency(accountant):
-    # dp_accounting's PLD accountant would double the sensitivity under replace, its RDP accountant would not
-    assert accountant.epsilons([(GAUSSIAN, 10)], REPLACE) == accountant.epsilons([(GAUSSIAN, 10)], ADD_REMOVE)
+    # dp_accounting's PLD accountant would double the sensitivity under replace, its RDP accountant
+    # would not
+    assert accountant.epsilons([(GAUSSIAN, 10)], REPLACE) == accountant.epsilons(
+        [(GAUSSIAN, 10)], ADD_REMOVE
+    )
 
 
 @pytest.mark.parametrize(("event", "adjacency"), [(POISSON, REPLACE), (FIXED, ADD_REMOVE)])
 def test_t15_a_sampling_scheme_never_borrows_the_other_adjacency(accountant, event, adjacency):
-    with pytest.raises(ConfigError, match=rf"accountant=\w+: cannot account {type(event).__name__}.*{adjacency}"):
+    with pytest.raises(
+        ConfigError, match=rf"accountant=\w+: cannot account {type(event).__name__}.*{adjacency}"
+    ):
         accountant.epsilons([(GAUSSIAN, 1), (event, 1)], adjacency)
 
 
 @pytest.mark.parametrize("size", [2, 32])
 def test_nor_does_a_group_of_sampled_records(accountant, size):
-    """The routes from sampled records to groups are add/remove's; under replace they would have got its curve."""
-    with pytest.raises(ConfigError, match=rf"adjacency={REPLACE}: add/remove, or Gaussian .* for groups of {size}"):
+    """The routes from sampled records to groups are add/remove's; under replace they would have got
+    its curve."""
+    with pytest.raises(
+        ConfigError, match=rf"adjacency={REPLACE}: add/remove, or Gaussian .* for groups of {size}"
+    ):
         accountant.epsilons([(POISSON, 1)], REPLACE, size)
 
 
 @pytest.mark.parametrize("size", [2, 32])
 def test_a_group_of_records_that_are_all_there_moves_so_many_times_as_far(accountant, size):
     together = accountant.epsilons([(GAUSSIAN, 1)], REPLACE, size)
-    nearer = accountant.epsilons([(dp.GaussianDpEvent(GAUSSIAN.noise_multiplier / size), 1)], REPLACE)
+    nearer = accountant.epsilons(
+        [(dp.GaussianDpEvent(GAUSSIAN.noise_multiplier / size), 1)], REPLACE
+    )
     assert together.keys() == nearer.keys()
-    assert all(together[method] >= nearer[method] * (1 - 1e-3) for method in nearer)  # Renyi curves' route is longer
+    assert all(
+        together[method] >= nearer[method] * (1 - 1e-3) for method in nearer
+    )  # Renyi curves' route is longer
     assert together.get("pld", 0.0) == pytest.approx(nearer.get("pld", 0.0), rel=1e-3)
 
 
@@ -184,7 +217,11 @@ def test_two_records_are_a_group(accountant):
 
 @pytest.mark.parametrize(
     "event",
-    [dp.SampledWithReplacementDpEvent(100, 10, GAUSSIAN), dp.UnsupportedDpEvent(), DiscreteLaplaceDpEvent(1.0, 1)],
+    [
+        dp.SampledWithReplacementDpEvent(100, 10, GAUSSIAN),
+        dp.UnsupportedDpEvent(),
+        DiscreteLaplaceDpEvent(1.0, 1),
+    ],
 )
 def test_events_without_a_bound_are_refused_by_name(accountant, event):
     with pytest.raises(ConfigError, match=rf"^accountant=[^\n]*{type(event).__name__}[^\n]*$"):

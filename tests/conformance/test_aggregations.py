@@ -23,8 +23,8 @@ from fedpriv.errors import AggregationAbortedError
 from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.parties.traffic import Traffic
-from fedpriv.query import Broadcast, Contributions, Total, Update
-from fedpriv.weighting import RecordWeighting, UniformWeighting, Weighting
+from fedpriv.rounds.query import Broadcast, Contributions, Total, Update
+from fedpriv.rounds.weighting import RecordWeighting, UniformWeighting, Weighting
 
 SILOS, USERS, SIZE = 3, 6, 5
 NAMES = [f"silo{s}" for s in range(SILOS)]
@@ -52,7 +52,9 @@ def aggregation(request):
     return request.param
 
 
-@pytest.fixture(params=[aggregation for aggregation in AGGREGATIONS if aggregation.helpers], ids=str)
+@pytest.fixture(
+    params=[aggregation for aggregation in AGGREGATIONS if aggregation.helpers], ids=str
+)
 def served(request):
     """An aggregation with somebody who sends queries down."""
     return request.param
@@ -120,7 +122,11 @@ def silent():
 @pytest.mark.parametrize(
     ("aggregation", "weighting"),
     [(aggregation, RecordWeighting()) for aggregation in AGGREGATIONS]
-    + [(aggregation, UniformWeighting()) for aggregation in AGGREGATIONS if aggregation not in RECORDS_ONLY],
+    + [
+        (aggregation, UniformWeighting())
+        for aggregation in AGGREGATIONS
+        if aggregation not in RECORDS_ONLY
+    ],
     ids=str,
 )
 def test_equals_the_plain_weighted_sum_in_every_query(aggregation, weighting):
@@ -129,7 +135,7 @@ def test_equals_the_plain_weighted_sum_in_every_query(aggregation, weighting):
     for serial in [(1, 0), (1, 1), (2, 0)]:
         learned = run(world.parties(protocols, serial), Traffic())
         totals = {name: total for name, total in learned.items() if total is not None}
-        assert set(totals) == set(aggregation.trust().learners or NAMES)
+        assert set(totals) == set(aggregation.threat_model().learners or NAMES)
         for total in totals.values():
             assert isinstance(total, Total)
             bound = {"rtol": 1e-12, "atol": AGGREGATIONS[aggregation]}
@@ -145,7 +151,10 @@ def test_a_missing_silo_ends_the_query_without_a_sum(aggregation):
 
 
 def test_silos_hear_the_broadcast_first_and_without_it_take_no_part(served):
-    world, broadcast = random_world(), Broadcast({"params": np.arange(3.0)}, np.ones(USERS, dtype=bool))
+    world, broadcast = (
+        random_world(),
+        Broadcast({"params": np.arange(3.0)}, np.ones(USERS, dtype=bool)),
+    )
     protocols, sent = world.ready(served, RecordWeighting()), []
     parties = world.parties(protocols, broadcast=broadcast)
     helper = served.helpers[0]
@@ -162,7 +171,9 @@ def test_silos_hear_the_broadcast_first_and_without_it_take_no_part(served):
 
 
 @pytest.mark.parametrize("counted", [False, True], ids=["made by silos", "made by the server"])
-@pytest.mark.parametrize("table", [np.full((SILOS, USERS), 0.4), np.array([[0.7], [0.7], [-0.4]]) * np.ones(USERS)])
+@pytest.mark.parametrize(
+    "table", [np.full((SILOS, USERS), 0.4), np.array([[0.7], [0.7], [-0.4]]) * np.ones(USERS)]
+)
 def test_weights_above_one_or_below_zero_are_refused(weighing, table, counted):
     @dataclass(frozen=True)
     class Given(Weighting):
@@ -182,12 +193,12 @@ def test_pickles(aggregation):
 
 
 def test_says_who_may_look_and_who_learns(aggregation):
-    trust = aggregation.trust()
-    names = [observer.name for observer in trust.observers]
+    threat_model = aggregation.threat_model()
+    names = [observer.name for observer in threat_model.observers]
     assert names[0] == "released model"
     assert len(set(names)) == len(names)
-    assert set(trust.learners) <= set(aggregation.helpers)
-    released = trust.observers[0]
+    assert set(threat_model.learners) <= set(aggregation.helpers)
+    released = threat_model.observers[0]
     assert not released.sees_messages
     assert not released.sees_sample
     assert released.sees_counts is None
@@ -233,7 +244,10 @@ LIES = {
     "for no records": (at(LACKS, 0.5), "without records"),
     "too few": (lambda weights: weights[:-1], r"an array of shape \(5,\) instead of \(6,\)"),
     "a table": (lambda weights: weights[None], r"an array of shape \(1, 6\) instead of \(6,\)"),
-    "float32": (lambda weights: weights.astype(np.float32), "an array of float32 instead of float64"),
+    "float32": (
+        lambda weights: weights.astype(np.float32),
+        "an array of float32 instead of float64",
+    ),
     "a list": (lambda weights: weights.tolist(), "list instead of an array"),
 }
 
@@ -250,7 +264,9 @@ def test_a_silo_refuses_weights_that_cannot_be_right(handing, lie):
     def lying(sent):
         return sent | {"silo0": change(sent["silo0"])}
 
-    server = changed(parties["server"], WEIGHTS, lying, name="server", signer=lambda: protocols["server"].signer)
+    server = changed(
+        parties["server"], WEIGHTS, lying, name="server", signer=lambda: protocols["server"].signer
+    )
     with pytest.raises(AggregationAbortedError, match=f"a message of server is refused: .*{why}"):
         run(parties | {"server": server})
 
@@ -280,8 +296,12 @@ def test_a_set_up_in_which_somebody_says_nothing_is_given_up(served, missing):
 
 
 def test_a_silo_is_taken_to_know_its_own_share_of_the_noise(served):
-    shares = {observer.name: observer.own_shares for observer in served.trust().observers}
-    assert {name: shares[name] for name in OBSERVERS} == {"released model": 0, "server": 0, "silo": 1}
+    shares = {observer.name: observer.own_shares for observer in served.threat_model().observers}
+    assert {name: shares[name] for name in OBSERVERS} == {
+        "released model": 0,
+        "server": 0,
+        "silo": 1,
+    }
 
 
 def test_a_ring_takes_no_other_integers():

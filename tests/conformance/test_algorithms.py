@@ -1,4 +1,5 @@
-"""What every algorithm must do. Files in conf/algo are found by themselves; the twins below are named."""
+"""What every algorithm must do. Files in conf/algo are found by themselves; the twins below are
+named."""
 
 import copy
 import json
@@ -9,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy import stats
+from scipy import stats as scipy_stats
 
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.uldp import UldpBase
-from fedpriv.checked import SHIPPED, class_name, source_digest
 from fedpriv.errors import ConfigError
-from fedpriv.simulation import allocate, prepare
-from fedpriv.stopwatch import Stopwatch
+from fedpriv.rounds.conformance_record import SHIPPED, class_name, source_digest
+from fedpriv.runtime import allocate, prepare
 from fedpriv.testing import check_algorithm, experiment
 from fedpriv.testing.algorithms import noise_multiplier, total
 from fedpriv.testing.worlds import SMALL, with_training_records, without_user
+from fedpriv.util.stopwatch import Stopwatch
 
 CONF = Path(__file__).parents[2] / "conf"
 FILES = sorted((CONF / "algo").glob("*.yaml"))
@@ -51,7 +52,8 @@ AGGREGATIONS = {
 }
 MECHANISMS = ["gaussian", "discrete_gaussian"]
 ENFORCED = ["uldp_naive", "uldp_sgd", "uldp_avg", "uldp_avg_w"]
-"""Methods that the framework bounds and noises: their whole noise is a share of each silo's message."""
+"""Methods that the framework bounds and noises: their whole noise is a share of each silo's
+message."""
 
 
 @cache
@@ -62,14 +64,18 @@ def small(*words):
 def summed_by(aggregation, *words):
     """The experiment of the words with this aggregation, None where they refuse each other."""
     try:
-        return replace(small(*words), aggregation=small("algo=uldp_avg_w", *AGGREGATIONS[aggregation]).aggregation)
+        return replace(
+            small(*words),
+            aggregation=small("algo=uldp_avg_w", *AGGREGATIONS[aggregation]).aggregation,
+        )
     except ConfigError:
         return None
 
 
 def serves(exp):
-    """Whether the aggregation has the observer that the method calibrates its noise for, if it does."""
-    observers = {observer.name for observer in exp.aggregation.trust().observers}
+    """Whether the aggregation has the observer that the method calibrates its noise for, if it
+    does."""
+    observers = {observer.name for observer in exp.aggregation.threat_model().observers}
     return getattr(exp.algo, "observer", "released model") in observers
 
 
@@ -91,25 +97,30 @@ def test_keeps_every_rule(algo):
     assert len(checked.checked) == 4 + (algo in ENFORCED) or algo not in ENFORCED
     assert checked.declared == ()
     _, _, federation = allocate(exp)
-    if not all(query.enforced for query in exp.algo.queries(1, exp.deployer.deploy(federation))):
+    if not all(query.enforced for query in exp.algo.queries(1, exp.planner.plan(federation))):
         cls, recorded = type(exp.algo), json.loads(SHIPPED.read_text())
-        why = f"{cls.__name__} or a base of it has changed since: `python -m scripts.checked` checks and records it"
+        why = (
+            f"{cls.__name__} or a base of it has changed since: `python -m scripts.checked` "
+            "checks and records it"
+        )
         assert recorded.get(class_name(cls)) == source_digest(cls, Algorithm), why
 
 
 GIVEN = " algo.calibration=given algo.noise_multiplier=0.05"
 """Noise that is chosen for an epsilon depends on who sees what."""
-CALIBRATING = {path.stem for path in FILES if "calibration: certified" in path.read_text()} - {"uldp_naive"} | {
-    "dp_sgd"
-}
+CALIBRATING = {path.stem for path in FILES if "calibration: certified" in path.read_text()} - {
+    "uldp_naive"
+} | {"dp_sgd"}
 SUMMED = [f"algo={name}{GIVEN if name in CALIBRATING else ''}" for name in METHODS]
 
 
-@pytest.mark.parametrize(("words", "aggregation"), accepted(SUMMED, ["masked", "masked32", "secagg"]))
+@pytest.mark.parametrize(
+    ("words", "aggregation"), accepted(SUMMED, ["masked", "masked32", "secagg"])
+)
 def test_a_secure_sum_is_the_plain_one_to_its_rounding(words, aggregation):
     secure, plain = (summed_by(name, *words.split()) for name in (aggregation, "plain"))
-    with prepare(secure) as simulation:
-        state, queries = simulation.state, simulation.queries(1)
+    with prepare(secure) as prepared:
+        state, queries = prepared.state, prepared.queries(1)
     for query in queries:
         one, other = (total(exp, query.name, noisy=True, state=state) for exp in (secure, plain))
         assert np.abs(one - other).max(initial=0) <= query.encoding.rounding * (1 + 1e-6) + 1e-15
@@ -122,31 +133,35 @@ NOISED += ["algo=uldp_sgd algo.weighting=records"]
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(("words", "aggregation"), accepted(NOISED))
 def test_the_noise_of_a_sum_is_what_its_event_declares(words, aggregation, mechanism):
-    """Sums with noise less those without, in 20 rounds from one state, against the released model's event."""
+    """Sums with noise less those without, in 20 rounds from one state, against the released model's
+    event."""
     exp = summed_by(aggregation, *words.split(), f"mechanism={mechanism}", "algo.clip=0.7")
     noisy, quiet = sums(exp, 20), sums(exp, 20, noisy=False)
-    with prepare(exp) as simulation:
-        [query] = simulation.queries(1)
+    with prepare(exp) as prepared:
+        [query] = prepared.queries(1)
     [declared] = {noise_multiplier(e) for e in query.events if e.observer == "released model"}
     sensitivity = 1 if isinstance(exp.algo, UldpBase) else 2 * query.n_summed
     squares = ((noisy - quiet) / (declared * 0.7 * sensitivity)) ** 2
-    chance = stats.chi2(squares.size)
+    chance = scipy_stats.chi2(squares.size)
     assert min(chance.cdf(squares.sum()), chance.sf(squares.sum())) > 1e-6
 
 
 def sums(exp, rounds, noisy=True):
     """(rounds, d): what is summed in each round, all from the first state."""
 
-    def silent(deployment):
-        channels = {name: replace(c, mechanism=c.mechanism.with_noise(0.0)) for name, c in deployment.channels.items()}
-        return deployment if noisy else replace(deployment, channels=channels)
+    def silent(plan):
+        channels = {
+            name: replace(c, mechanism=c.mechanism.with_noise(0.0))
+            for name, c in plan.channels.items()
+        }
+        return plan if noisy else replace(plan, channels=channels)
 
-    with prepare(exp, revise=silent) as simulation:
+    with prepare(exp, revise=silent) as prepared:
         return np.array(
             [
-                simulation.exchange(query, simulation.state, watch=Stopwatch(), lines=[])[0].vector
+                prepared.exchange(query, prepared.state, watch=Stopwatch(), lines=[])[0].vector
                 for number in range(1, rounds + 1)
-                for query in simulation.queries(number)
+                for query in prepared.queries(number)
             ]
         )
 
@@ -157,15 +172,18 @@ def test_removing_a_user_moves_the_sum_by_at_most_the_sensitivity(algo):
     exp = small(f"algo={name}", *more, "algo.clip=0.3")
     whole = total(exp, "update", noisy=False)
     most = 0.3 * (1 if isinstance(exp.algo, UldpBase) else 2 * SILOS)
-    moved = [np.linalg.norm(whole - total(without_user(exp, user), "update", noisy=False)) for user in range(USERS)]
+    moved = [
+        np.linalg.norm(whole - total(without_user(exp, user), "update", noisy=False))
+        for user in range(USERS)
+    ]
     assert 0 < max(moved) <= most * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("algo", ["uldp_avg", "uldp_avg_w", "uldp_sgd"])
 def test_a_diverging_user_is_recorded_and_harms_nobody(algo):
     exp = small(f"algo={algo}", "algo.clip=0.3")
-    with prepare(exp) as simulation:
-        owned = [silo.users for silo in simulation.silo_data]
+    with prepare(exp) as prepared:
+        owned = [silo.users for silo in prepared.silo_data]
         allocation = exp.allocator.allocate(exp.data.load(exp.streams).train, exp.data, exp.streams)
 
     def sicken(records):
@@ -176,7 +194,7 @@ def test_a_diverging_user_is_recorded_and_harms_nobody(algo):
     with prepare(with_training_records(exp, sicken)) as sick:
         result = sick.run_round(sick.queries(1), sick.state)
     assert np.isfinite(result.state.params).all()
-    assert result.tally.nonfinite == sum(3 in users for users in owned) > 0
+    assert result.stats.nonfinite == sum(3 in users for users in owned) > 0
     if not exp.algo.unit_weighting.needs_counts:
         with prepare(without_user(exp, 3)) as healthy:
             other = healthy.run_round(healthy.queries(1), healthy.state)
@@ -187,14 +205,18 @@ def test_a_diverging_user_is_recorded_and_harms_nobody(algo):
 def test_every_observer_has_its_events_with_all_that_the_aggregation_assumes(words, aggregation):
     exp = summed_by(aggregation, *words.split())
     _, _, federation = allocate(exp)
-    deployment = exp.deployer.deploy(federation)
-    events = [event for query in exp.algo.queries(1, deployment) for event in query.events]
-    observers = {observer.name for observer in deployment.trust.observers}
-    assert {event.observer for event in events} == observers >= {"released model", "silo", *exp.aggregation.helpers}
-    assert all(set(deployment.trust.assumptions) <= set(event.assumptions) for event in events)
+    plan = exp.planner.plan(federation)
+    events = [event for query in exp.algo.queries(1, plan) for event in query.events]
+    observers = {observer.name for observer in plan.threat_model.observers}
+    assert (
+        {event.observer for event in events}
+        == observers
+        >= {"released model", "silo", *exp.aggregation.helpers}
+    )
+    assert all(set(plan.threat_model.assumptions) <= set(event.assumptions) for event in events)
 
 
-# -- without noise and clipping each of these is a few lines of plain PyTorch -----------------------------------------
+# -- without noise and clipping each of these is a few lines of plain PyTorch ----------------------
 
 
 def uniform(counts):
@@ -220,7 +242,9 @@ def twin_uldp(weigh, epochs, rate):
 
 
 def twin_average(epochs):
-    return lambda train, counts: sum(train(silo, None, epochs, RATE) for silo in range(SILOS)) / SILOS
+    return lambda train, counts: (
+        sum(train(silo, None, epochs, RATE) for silo in range(SILOS)) / SILOS
+    )
 
 
 LOCAL = [f"algo.local_epochs={EPOCHS}", f"algo.local_lr={RATE}"]
@@ -243,13 +267,15 @@ TWINS = {
 @pytest.mark.parametrize("name", TWINS)
 def test_without_noise_and_clipping_it_is_its_plain_twin(name):
     words, twin = TWINS[name]
-    with prepare(small(*words, "mechanism=none", "aggregation=plain")) as simulation:
-        start = simulation.state.params
-        step = simulation.run_round(simulation.queries(1), simulation.state).state.params - start
+    with prepare(small(*words, "mechanism=none", "aggregation=plain")) as prepared:
+        start = prepared.state.params
+        step = prepared.run_round(prepared.queries(1), prepared.state).state.params - start
 
     def train(silo, user, epochs, rate):
-        """Full-batch SGD with torch's own optimiser on one user's (None: all) records in one silo."""
-        data, network = simulation.silo_data[silo], copy.deepcopy(simulation.model)
+        """Full-batch SGD with torch's own optimiser on one user's (None: all) records in one
+        silo.
+        """
+        data, network = prepared.silo_data[silo], copy.deepcopy(prepared.model)
         torch.nn.utils.vector_to_parameters(torch.from_numpy(start).float(), network.parameters())
         optimizer = torch.optim.SGD(network.parameters(), lr=rate)
         place = slice(None)
@@ -264,6 +290,6 @@ def test_without_noise_and_clipping_it_is_its_plain_twin(name):
         return end - start
 
     counts = np.zeros((SILOS, USERS), dtype=int)
-    for silo, data in enumerate(simulation.silo_data):
+    for silo, data in enumerate(prepared.silo_data):
         counts[silo, data.users] = data.counts
     np.testing.assert_allclose(step, twin(train, counts), rtol=1e-5, atol=1e-6)

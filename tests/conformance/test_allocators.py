@@ -16,8 +16,8 @@ from fedpriv.data.heart_disease import HeartDisease
 from fedpriv.data.mnist import Mnist
 from fedpriv.data.tcga_brca import TcgaBrca
 from fedpriv.errors import ConfigError
-from fedpriv.streams import Streams
-from fedpriv.tasks import Classification
+from fedpriv.models.tasks import Classification
+from fedpriv.util.streams import Streams
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ class Writers(DataSet):
     def load(self, streams):
         user = streams.generator("writers").permutation(np.repeat(np.arange(40), np.arange(1, 41)))
         x = streams.generator("texts").integers(0, 80, (len(user), 3))
-        return Corpus(Records(x, x.sum(axis=1) % 2, user=user), Records(x[:50], x[:50].sum(axis=1) % 2))
+        return Corpus(
+            Records(x, x.sum(axis=1) % 2, user=user), Records(x[:50], x[:50].sum(axis=1) % 2)
+        )
 
 
 ALLOCATORS = {
@@ -55,7 +57,8 @@ DATA = [BreastCancer, Digits, CreditCard, Mnist, HeartDisease, TcgaBrca, Adult, 
 
 
 def accepted():
-    """Data set, name of an allocator and number of users, for all that pass the check before data are loaded."""
+    """Data set, name of an allocator and number of users, for all that pass the check before data
+    are loaded."""
     for cls in DATA:
         for name, make in ALLOCATORS.items():
             for n_users in (10, 40) if name not in OWN_USERS else (None,):
@@ -63,7 +66,9 @@ def accepted():
                     make(n_users or 40, cls.natural_silos or 3).check(cls())
                 except ConfigError:
                     continue
-                yield pytest.param((cls, name, n_users), id=f"{cls.__name__}, {name}, {n_users} users")
+                yield pytest.param(
+                    (cls, name, n_users), id=f"{cls.__name__}, {name}, {n_users} users"
+                )
 
 
 CASES = list(accepted())
@@ -86,7 +91,9 @@ def case(request, loaded):
 
 def test_every_data_set_has_its_allocators():
     names = [(cls.__name__, name) for cls, name, _ in (case.values[0] for case in CASES)]
-    assert {("Mnist", "two labels"), ("HeartDisease", "natural"), ("TcgaBrca", "zipf")} <= set(names)
+    assert {("Mnist", "two labels"), ("HeartDisease", "natural"), ("TcgaBrca", "zipf")} <= set(
+        names
+    )
     assert {("Mnist", "dirichlet"), ("Writers", "by user")} <= set(names)
     assert ("TcgaBrca", "natural") not in names
     assert len(set(names)) == 6 * 8 + 1 + 4 + 3
@@ -98,8 +105,20 @@ def test_every_record_has_exactly_one_owner_and_one_silo(case):
     assert allocation.user.shape == allocation.silo.shape == allocation.trains.shape == (n,)
     assert allocation.user.dtype == allocation.silo.dtype == np.int64
     assert allocation.trains.dtype == bool
-    assert 0 <= allocation.user.min() <= allocation.user.max() < allocator.n_users == allocation.n_users
-    assert 0 <= allocation.silo.min() <= allocation.silo.max() < allocator.n_silos == allocation.n_silos
+    assert (
+        0
+        <= allocation.user.min()
+        <= allocation.user.max()
+        < allocator.n_users
+        == allocation.n_users
+    )
+    assert (
+        0
+        <= allocation.silo.min()
+        <= allocation.silo.max()
+        < allocator.n_silos
+        == allocation.n_silos
+    )
     if records.silo is not None:
         np.testing.assert_array_equal(allocation.silo, records.silo)
 
@@ -109,7 +128,9 @@ def test_counts_sum_to_the_training_records(case):
     counts = allocation.counts()
     assert counts.shape == (allocation.n_silos, allocation.n_users)
     assert counts.sum() == allocation.trains.sum()
-    np.testing.assert_array_equal(counts.sum(axis=1), np.bincount(allocation.silo[allocation.trains]))
+    np.testing.assert_array_equal(
+        counts.sum(axis=1), np.bincount(allocation.silo[allocation.trains])
+    )
     assert counts.sum(axis=1).min() > 0
 
 
@@ -131,7 +152,13 @@ def test_a_users_records_in_a_silo_come_in_groups(case):
 def test_the_label_bound_holds_for_every_user(case):
     _, _, records, allocator, allocation = case
     bound = getattr(allocator, "labels_per_user", None) or len(records)
-    assert max(len(np.unique(records.y[allocation.user == u], axis=0)) for u in np.unique(allocation.user)) <= bound
+    assert (
+        max(
+            len(np.unique(records.y[allocation.user == u], axis=0))
+            for u in np.unique(allocation.user)
+        )
+        <= bound
+    )
 
 
 def test_local_test_splits_are_of_large_silos_and_stratified(case):

@@ -22,10 +22,18 @@ from fedpriv.data.mnist_odd_even import MnistOddEven
 from fedpriv.data.shakespeare import Shakespeare
 from fedpriv.data.tcga_brca import TcgaBrca
 from fedpriv.errors import DataError, FedprivError
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 DATA = [BreastCancer, Digits, CreditCard, Mnist, HeartDisease, TcgaBrca, Adult, Artificial]
-DATA += [MnistOddEven, Cifar10, BreastCancerSilos, Femnist, MnistWriters, Shakespeare, Cifar10Clients]
+DATA += [
+    MnistOddEven,
+    Cifar10,
+    BreastCancerSilos,
+    Femnist,
+    MnistWriters,
+    Shakespeare,
+    Cifar10Clients,
+]
 EMBEDDED = [BreastCancer, Digits, Artificial, BreastCancerSilos]
 FIXED_SPLIT = [HeartDisease, TcgaBrca, Femnist, Shakespeare, Cifar10Clients]
 RARE_LABELS = [Shakespeare]
@@ -125,10 +133,24 @@ def test_it_is_configuration_that_pickles(cls):
 
 
 def test_configuration_costs_no_heavy_import():
-    heavy = "[m for m in ('torch', 'sklearn', 'pandas', 'matplotlib', 'lifelines', 'scipy') if m in sys.modules]"
-    modules = ", ".join([*(cls.__module__ for cls in DATA), "fedpriv.data.allocate", "fedpriv.data.allocation_report"])
+    heavy = (
+        "[m for m in ('torch', 'sklearn', 'pandas', 'matplotlib', 'lifelines', 'scipy') if m in "
+        "sys.modules]"
+    )
+    modules = ", ".join(
+        [
+            *(cls.__module__ for cls in DATA),
+            "fedpriv.data.allocate",
+            "fedpriv.data.allocation_report",
+        ]
+    )
     code = f"import sys, {modules}; print({heavy})"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 def test_an_empty_folder_is_one_line(cls, tmp_path):

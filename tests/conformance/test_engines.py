@@ -39,7 +39,9 @@ def engine(request):
 
 @pytest.fixture(scope="module")
 def session(engine):
-    """Parties that live through all tests of this module, as they live through all rounds of a run."""
+    """Parties that live through all tests of this module, as they live through all rounds of a
+    run.
+    """
     with engine.open(dict.fromkeys(NAMES, play.Role()), {}) as session:
         yield session
 
@@ -72,7 +74,10 @@ def test_order_of_parties_does_not_matter(session):
 
 
 def test_who_has_no_task_is_not_there(session):
-    assert session.run({"a": (play.tells, 1), "server": (play.hears,)}) == {"a": None, "server": [[("a", 1)]]}
+    assert session.run({"a": (play.tells, 1), "server": (play.hears,)}) == {
+        "a": None,
+        "server": [[("a", 1)]],
+    }
 
 
 def test_a_silent_party_does_not_hang_the_others(session):
@@ -112,8 +117,13 @@ def test_a_task_may_be_refused(session):
 def test_the_parties_go_on_after_a_mistake(session):
     for _ in range(2):
         with pytest.raises(AggregationAbortedError):
-            session.run({"a": (play.waits_for_ever,), "server": (play.fails, AggregationAbortedError, "x")})
-        assert session.run({"a": (play.multiplies, 3), "server": (play.adds,)}) == {"a": 9, "server": None}
+            session.run(
+                {"a": (play.waits_for_ever,), "server": (play.fails, AggregationAbortedError, "x")}
+            )
+        assert session.run({"a": (play.multiplies, 3), "server": (play.adds,)}) == {
+            "a": 9,
+            "server": None,
+        }
     assert not session.lost
 
 
@@ -137,19 +147,27 @@ def test_waiting_for_ever_is_an_error(session):
 
 
 def test_who_talks_to_itself_for_ever_keeps_nobody_waiting(session, monkeypatch):
-    """Parties learn that nothing comes for them as if the network were silent, and then the talker is left behind."""
+    """Parties learn that nothing comes for them as if the network were silent, and then the talker
+    is left behind."""
     monkeypatch.setattr(base, "PATIENCE", 5)
     monkeypatch.setattr(base, "STRAGGLING", 9)
     tasks = {"a": (play.talks_for_ever, "a"), "b": (play.hears, 3), "server": (play.asks, "b")}
     assert session.run(tasks) == {"b": [[("server", "hello")], [], []], "server": "nobody"}
-    assert session.run({"a": (play.multiplies, 3), "server": (play.adds,)}) == {"a": 9, "server": None}
+    assert session.run({"a": (play.multiplies, 3), "server": (play.adds,)}) == {
+        "a": 9,
+        "server": None,
+    }
     assert not session.lost
 
 
 def test_strays_keep_nobody_waiting(session, monkeypatch):
     """Somebody who sends what nobody waits for, in every step, is as good as silent."""
     monkeypatch.setattr(base, "STRAGGLING", PATIENCE + 9)
-    tasks = {"a": (play.talks_in_strays, "server"), "b": (play.leaves,), "server": (play.awaits_a_word, "b")}
+    tasks = {
+        "a": (play.talks_in_strays, "server"),
+        "b": (play.leaves,),
+        "server": (play.awaits_a_word, "b"),
+    }
     assert session.run(tasks) == {"b": None, "server": ("nothing", {"a": PATIENCE})}
 
 
@@ -170,11 +188,24 @@ def test_what_is_no_message_is_refused(session):
 
 
 def test_large_messages_come_whole_and_with_their_types(session):
-    value = {"noise": np.random.default_rng(0).random(10**6), "keys": [2**3000 + 1, b"x" * 10**6, None]}
+    value = {
+        "noise": np.random.default_rng(0).random(10**6),
+        "keys": [2**3000 + 1, b"x" * 10**6, None],
+    }
     learned = session.run({"a": (play.echoes, "b", value), "b": (play.passes_back, "a")})
     assert learned["a"]["noise"].tobytes() == value["noise"].tobytes()
     assert learned["a"]["keys"] == value["keys"]
-    sizes = (0, 1, 2**15, 12288, 12287, 12289, 196608, 196607, 196609)  # pieces and calls end among them
+    sizes = (
+        0,
+        1,
+        2**15,
+        12288,
+        12287,
+        12289,
+        196608,
+        196607,
+        196609,
+    )  # pieces and calls end among them
     for array in map(np.arange, sizes):
         heard = session.run({"a": (play.echoes, "b", array), "b": (play.passes_back, "a")})["a"]
         np.testing.assert_array_equal(heard, array, strict=True)
@@ -182,7 +213,9 @@ def test_large_messages_come_whole_and_with_their_types(session):
 
 def test_traffic_is_counted_alike(session):
     traffic = Traffic(keep=True)
-    session.run({"a": (play.multiplies, 2), "server": (play.adds,), "b": (play.multiplies, 5)}, traffic)
+    session.run(
+        {"a": (play.multiplies, 2), "server": (play.adds,), "b": (play.multiplies, 5)}, traffic
+    )
     assert traffic.messages == {(0, "a"): 1, (0, "b"): 1, (1, "server"): 2}
     assert [tuple(letter) for letter in traffic.transcript] == [
         (0, "a", "server", 2),
@@ -203,7 +236,10 @@ def test_a_party_made_anew_knows_its_checkpoint_alone(session):
     session.run({"a": (play.remembers, "model", vector), "b": (play.remembers, "model", -vector)})
     session.run({"a": (play.remembers, "key", b"secret"), "b": (play.remembers, "key", b"other")})
     checkpoints = session.checkpoints(["a", "b"])
-    assert {name: set(memory) for name, memory in checkpoints.items()} == {"a": {"model"}, "b": {"model"}}
+    assert {name: set(memory) for name, memory in checkpoints.items()} == {
+        "a": {"model"},
+        "b": {"model"},
+    }
     session.reopen({"a": checkpoints["a"]})
     notes = session.run(dict.fromkeys(("a", "b"), (play.tells_notes,)))
     assert set(notes["a"]) == {"model"}
@@ -241,7 +277,9 @@ FAULTS = (
 
 def test_faults_are_those_of_one_process_bit_for_bit(engine):
     """One exchange for each set of faults, all in one session."""
-    faults = tuple(replace(fault, exchange=i) for i, faults in enumerate(FAULTS) for fault in faults)
+    faults = tuple(
+        replace(fault, exchange=i) for i, faults in enumerate(FAULTS) for fault in faults
+    )
     heard = []
     for faulty in (Faulty(engine, faults), Faulty(InProcess(), faults)):
         with faulty.open(dict.fromkeys(NAMES, play.Role()), {}) as session:
@@ -252,6 +290,8 @@ def test_faults_are_those_of_one_process_bit_for_bit(engine):
 
 def outcome(session):
     rng, traffic = np.random.default_rng(0), Traffic(keep=True)
-    tasks = {name: (play.averages, rng.normal(size=40)) for name in ("a", "b")} | {"server": (play.means, 3)}
+    tasks = {name: (play.averages, rng.normal(size=40)) for name in ("a", "b")} | {
+        "server": (play.means, 3)
+    }
     with np.printoptions(floatmode="unique", threshold=sys.maxsize):
         return repr((session.run(tasks, traffic), traffic.transcript))

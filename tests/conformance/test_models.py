@@ -9,11 +9,11 @@ from hydra.utils import instantiate
 
 from fedpriv.errors import ConfigError
 from fedpriv.models import Model
-from fedpriv.streams import Streams
-from fedpriv.tasks import Classification
+from fedpriv.models.tasks import Classification
 from fedpriv.training.description import Recipe, Training
 from fedpriv.training.users import silo_training
 from fedpriv.training.vectors import flatten
+from fedpriv.util.streams import Streams
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "model"
 CASES = {
@@ -92,7 +92,9 @@ def test_trains_locally(name):
     data = SiloData(x, torch.tensor([0, 1, 0, 1, 1, 0]), np.array([3, 8]), np.array([0, 2, 6]))
     training = Training(Recipe(2, 3, 0.1), flatten(network).double().numpy(), pooled=name in MIXING)
     place = {"streams": Streams(0), "round": 0, "party": "s"}
-    blocks = silo_training(training, model=network, data=data, task=Classification(), **place).blocks()
+    blocks = silo_training(
+        training, model=network, data=data, task=Classification(), **place
+    ).blocks()
     deltas = torch.cat([block.deltas for block in blocks])
     assert deltas.shape == (1 if name in MIXING else 2, len(training.start))
     assert bool(deltas.isfinite().all())

@@ -1,7 +1,8 @@
-"""How far one unit moves a sum without noise, with dropout and batches smaller than a user, against what is declared.
+"""How far one unit moves a sum without noise, with dropout and batches smaller than a user, against
+what is declared.
 
-Two sums that differ in one unit are computed from the same seed. If what the others draw depended on who is there, all
-of their contributions would move as well.
+Two sums that differ in one unit are computed from the same seed. If what the others draw depended
+on who is there, all of their contributions would move as well.
 """
 
 from dataclasses import replace
@@ -14,7 +15,7 @@ from fedpriv.algorithms.base import Silo
 from fedpriv.algorithms.batches import Poisson, _coins
 from fedpriv.algorithms.uldp import UldpBase
 from fedpriv.algorithms.uldp_group import UldpGroup
-from fedpriv.simulation import prepare
+from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.algorithms import total
 from fedpriv.testing.worlds import without_user
@@ -23,9 +24,18 @@ from fedpriv.training import dp_sgd as training
 USERS, SILOS, CLIP = 12, 3, 0.3
 DATA = ["breast_cancer", "digits", "creditcard"]
 NETWORK = ["model=mlp", "model.hidden=[12,12,12]", "model.norm=true", "model.dropout=0.5"]
-LOCAL = ["preset.local_epochs=3", "preset.silo_epochs=3", "preset.batch_size=4", "preset.local_lr=0.05"]
+LOCAL = [
+    "preset.local_epochs=3",
+    "preset.silo_epochs=3",
+    "preset.batch_size=4",
+    "preset.local_lr=0.05",
+]
 METHODS = ["uldp_avg", "uldp_avg_w", "uldp_sgd", "uldp_naive algo.local_epochs=1"]
-SUBSAMPLED = ["uldp_avg algo.user_rate=0.6", "uldp_avg_w algo.user_rate=0.6", "uldp_sgd algo.user_rate=0.6"]
+SUBSAMPLED = [
+    "uldp_avg algo.user_rate=0.6",
+    "uldp_avg_w algo.user_rate=0.6",
+    "uldp_sgd algo.user_rate=0.6",
+]
 
 
 @pytest.fixture
@@ -38,28 +48,36 @@ def folder(small_root, monkeypatch):
 def world(data, algo):
     size = [f"preset.n_users={USERS}", f"preset.n_silos={SILOS}"]
     name, *more = algo.split()
-    return experiment(f"data={data}", f"algo={name}", *NETWORK, *size, *LOCAL, f"algo.clip={CLIP}", *more)
+    return experiment(
+        f"data={data}", f"algo={name}", *NETWORK, *size, *LOCAL, f"algo.clip={CLIP}", *more
+    )
 
 
 @pytest.mark.parametrize("algo", METHODS + SUBSAMPLED)
 @pytest.mark.parametrize("data", DATA)
 def test_no_user_moves_the_sum_by_more_than_its_sensitivity(data, algo, folder):
     exp = world(data, algo)
-    with prepare(exp) as simulation:
-        assert max(int(silo.counts.max()) for silo in simulation.silo_data) > 4  # batches smaller than a user
+    with prepare(exp) as prepared:
+        assert (
+            max(int(silo.counts.max()) for silo in prepared.silo_data) > 4
+        )  # batches smaller than a user
     most = CLIP * (1 if isinstance(exp.algo, UldpBase) else 2 * SILOS)
     whole = total(exp, "update", noisy=False)
-    moved = [np.linalg.norm(whole - total(without_user(exp, user), "update", noisy=False)) for user in range(USERS)]
+    moved = [
+        np.linalg.norm(whole - total(without_user(exp, user), "update", noisy=False))
+        for user in range(USERS)
+    ]
     assert 0.05 * most < max(moved) <= most * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])
 @pytest.mark.parametrize("data", DATA)
 def test_no_record_moves_a_step_by_more_than_the_clip(data, rate, folder, monkeypatch):
-    """One step of DP-SGD in each silo, whose public number of records stays as it is, less each record in turn.
+    """One step of DP-SGD in each silo, whose public number of records stays as it is, less each
+    record in turn.
 
-    In float64 throughout: what float32 kernels make of a gradient depends in its last bits on how many others are
-    computed with it.
+    In float64 throughout: what float32 kernels make of a gradient depends in its last bits on how
+    many others are computed with it.
     """
     exp, run = world(data, "uldp_group"), training.dp_sgd
 
@@ -67,38 +85,52 @@ def test_no_record_moves_a_step_by_more_than_the_clip(data, rate, folder, monkey
         # The step is large beside the parameters, so that they do not round it away.
         recipe = replace(recipe, noise_multiplier=0.0, lr=1e4 * recipe.expected_batch)
         y = y.double() if y.is_floating_point() else y
-        return 1e-4 * run(recipe, model=model.double(), theta=theta.double(), x=x.double(), y=y, **arguments)
+        return 1e-4 * run(
+            recipe, model=model.double(), theta=theta.double(), x=x.double(), y=y, **arguments
+        )
 
     monkeypatch.setattr(training, "dp_sgd", watched)
     monkeypatch.setattr(UldpGroup, "_steps", lambda algo, records: (1, rate))
     moved = []
-    with prepare(exp) as simulation:
-        [query] = simulation.queries(1)
-        down = exp.algo.broadcast(simulation.state, query)
-        for index, data in enumerate(simulation.silo_data):
-            silo = Silo(index, data, simulation.model, exp.data.task, simulation.deployment)
+    with prepare(exp) as prepared:
+        [query] = prepared.queries(1)
+        down = exp.algo.broadcast(prepared.state, query)
+        for index, data in enumerate(prepared.silo_data):
+            silo = Silo(index, data, prepared.model, exp.data.task, prepared.plan)
 
             def summed(data, silo=silo):
                 [block] = exp.algo.local_update(replace(silo, data=data), query, down).blocks
                 return block.vectors[0].numpy()
 
             whole = summed(data)
-            moved += [np.linalg.norm(whole - summed(without_row(data, row))) for row in range(len(data.x))]
-    assert len(moved) == sum(simulation.deployment.federation.silo_records)
+            moved += [
+                np.linalg.norm(whole - summed(without_row(data, row))) for row in range(len(data.x))
+            ]
+    assert len(moved) == sum(prepared.plan.federation.silo_records)
     assert 0.9 * CLIP < max(moved) <= CLIP * (1 + 1e-9)
 
 
-def test_no_record_moves_the_mean_of_a_poisson_batch_by_more_than_the_clip_over_its_size(folder, monkeypatch):
-    """A silo's mean gradient at a public rate, less each record in turn; float32 rounds its sums differently then."""
+def test_no_record_moves_the_mean_of_a_poisson_batch_by_more_than_the_clip_over_its_size(
+    folder, monkeypatch
+):
+    """A silo's mean gradient at a public rate, less each record in turn; float32 rounds its sums
+    differently then."""
     size = 8
-    exp = world("breast_cancer", f"minibatch_sgd algo.sampling=poisson algo.batch_size={size} algo.calibration=given")
-    monkeypatch.setattr(Poisson, "rows", lambda batches, silo, query, size: np.flatnonzero(_coins(silo, query) < 0.5))
+    exp = world(
+        "breast_cancer",
+        f"minibatch_sgd algo.sampling=poisson algo.batch_size={size} algo.calibration=given",
+    )
+    monkeypatch.setattr(
+        Poisson,
+        "rows",
+        lambda batches, silo, query, size: np.flatnonzero(_coins(silo, query) < 0.5),
+    )
     moved = []
-    with prepare(exp) as simulation:
-        [query] = simulation.queries(1)
-        down = exp.algo.broadcast(simulation.state, query)
-        data = simulation.silo_data[0]
-        silo = Silo(0, data, simulation.model, exp.data.task, simulation.deployment)
+    with prepare(exp) as prepared:
+        [query] = prepared.queries(1)
+        down = exp.algo.broadcast(prepared.state, query)
+        data = prepared.silo_data[0]
+        silo = Silo(0, data, prepared.model, exp.data.task, prepared.plan)
 
         def mean(data):
             [block] = exp.algo.local_update(replace(silo, data=data), query, down).blocks
@@ -112,17 +144,17 @@ def test_no_record_moves_the_mean_of_a_poisson_batch_by_more_than_the_clip_over_
 @pytest.mark.parametrize("algo", ["cdp_fedavg", "dp_erm"])
 @pytest.mark.parametrize("data", DATA)
 def test_no_replaced_record_moves_a_step_by_more_than_twice_the_clip(data, algo, folder):
-    """One local step in each silo, with each record in turn replaced by one far from all others. Float32 does: the
-    kernels see the same number of records."""
+    """One local step in each silo, with each record in turn replaced by one far from all others.
+    Float32 does: the kernels see the same number of records."""
     noiseless = ["algo.local_steps=1", "mechanism.noise_multiplier=0", "algo.calibration=given"]
     size = [f"preset.n_users={USERS}", f"preset.n_silos={SILOS}", f"algo.clip={CLIP}"]
     exp = experiment(f"data={data}", f"algo={algo}", *NETWORK, *size, *noiseless)
     moved = []
-    with prepare(exp) as simulation:
-        [query] = simulation.queries(1)
-        down = exp.algo.broadcast(simulation.state, query)
-        for index, data in enumerate(simulation.silo_data):
-            silo = Silo(index, data, simulation.model, exp.data.task, simulation.deployment)
+    with prepare(exp) as prepared:
+        [query] = prepared.queries(1)
+        down = exp.algo.broadcast(prepared.state, query)
+        for index, data in enumerate(prepared.silo_data):
+            silo = Silo(index, data, prepared.model, exp.data.task, prepared.plan)
             rate = exp.algo.local_lr if algo == "cdp_fedavg" else exp.algo.rate(1)
 
             def summed(data, silo=silo, rate=rate):
@@ -130,7 +162,10 @@ def test_no_replaced_record_moves_a_step_by_more_than_twice_the_clip(data, algo,
                 return block.vectors[0].numpy() * len(data.x) / rate
 
             whole = summed(data)
-            moved += [np.linalg.norm(whole - summed(with_replaced_row(data, row))) for row in range(len(data.x))]
+            moved += [
+                np.linalg.norm(whole - summed(with_replaced_row(data, row)))
+                for row in range(len(data.x))
+            ]
     assert CLIP < max(moved) <= 2 * CLIP * (1 + 1e-9)
 
 
@@ -149,4 +184,6 @@ def without_row(data, row):
     counts = data.counts - (np.arange(len(data.users)) == owner)
     starts = np.concatenate([[0], np.cumsum(counts[counts > 0])])
     ids = {"records": data.records[kept]} if hasattr(data, "records") else {}
-    return replace(data, x=data.x[kept], y=data.y[kept], users=data.users[counts > 0], starts=starts, **ids)
+    return replace(
+        data, x=data.x[kept], y=data.y[kept], users=data.users[counts > 0], starts=starts, **ids
+    )

@@ -23,7 +23,9 @@ def test_the_group_is_the_one_of_rfc_3526():
     assert is_prime(p)
     assert is_prime(order())
     assert p % 2**64 == 2**64 - 1
-    assert p >> (3072 - 128) == 0xFFFFFFFFFFFFFFFFC90FDAA22168C234  # all ones, then the digits of pi
+    assert (
+        p >> (3072 - 128) == 0xFFFFFFFFFFFFFFFFC90FDAA22168C234
+    )  # all ones, then the digits of pi
     assert pow(GENERATOR, order(), p) == 1
 
 

@@ -19,8 +19,12 @@ def test_a_mask_is_the_key_stream_across_blocks(dtype):
     # Oracle: the whole stream in one call.
     size = 2 * BLOCK_BYTES // np.dtype(dtype).itemsize + 5
     key = HKDFExpand(SHA256(), 32, info=b"fedpriv mask/p").derive(SEED)
-    stream = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor().update(bytes(size * 8))
-    np.testing.assert_array_equal(mask(size, SEED, b"p", dtype), np.frombuffer(stream, dtype)[:size])
+    stream = (
+        Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor().update(bytes(size * 8))
+    )
+    np.testing.assert_array_equal(
+        mask(size, SEED, b"p", dtype), np.frombuffer(stream, dtype)[:size]
+    )
 
 
 def test_masks_cancel_and_differ_by_seed_and_purpose():
@@ -40,7 +44,11 @@ def test_masks_are_uniform(dtype):
 def test_a_seeded_generator_repeats_its_draws_and_no_other_seed_or_purpose_does():
     def drawn(seed, purpose):
         generator = SeededGenerator(seed, purpose)
-        return generator.bytes(3) + generator.integers(0, 1000, size=5).tobytes() + generator.random(4).tobytes()
+        return (
+            generator.bytes(3)
+            + generator.integers(0, 1000, size=5).tobytes()
+            + generator.random(4).tobytes()
+        )
 
     first = drawn(bytes(32), b"one")
     assert drawn(bytes(32), b"one") == first

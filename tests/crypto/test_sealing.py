@@ -25,7 +25,14 @@ def test_it_is_aes_256_in_galois_counter_mode():
 def test_altered_cut_and_foreign_messages_are_refused():
     sealed = seal(KEY, b"content")
     altered = [sealed[:k] + bytes([sealed[k] ^ 1]) + sealed[k + 1 :] for k in range(len(sealed))]
-    for bad in (*altered, sealed[:-1], sealed + b"\0", b"", sealed[:5], seal(bytes(32), b"content")):
+    for bad in (
+        *altered,
+        sealed[:-1],
+        sealed + b"\0",
+        b"",
+        sealed[:5],
+        seal(bytes(32), b"content"),
+    ):
         with pytest.raises(SealBrokenError, match="seal is broken"):
             unseal(KEY, bad)
 

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from fedpriv.crypto import secret_sharing
-from fedpriv.crypto.secret_sharing import LIMBS, PRIME, BadSharesError, Reconstruction, random_elements, share
+from fedpriv.crypto.secret_sharing import (
+    LIMBS,
+    PRIME,
+    BadSharesError,
+    Reconstruction,
+    random_elements,
+    share,
+)
 
 
 @given(st.binary(min_size=32, max_size=32), st.integers(1, 12), st.data())
@@ -37,13 +44,19 @@ def test_shares_are_the_polynomial_computed_one_by_one(monkeypatch):
     for i in range(6):
         for k in range(LIMBS):
             coefficients = [(number >> (30 * k)) % 2**30, *(int(row[k]) for row in fixed)]
-            assert shares[i, k] == sum(c * (i + 1) ** power for power, c in enumerate(coefficients)) % PRIME
+            assert (
+                shares[i, k]
+                == sum(c * (i + 1) ** power for power, c in enumerate(coefficients)) % PRIME
+            )
 
 
 def test_fewer_shares_tell_nothing(monkeypatch):
-    # On the toy field of 5 elements two secrets give three parties' pairs of shares the same (uniform) distribution.
+    # On the toy field of 5 elements two secrets give three parties' pairs of shares the same
+    # (uniform) distribution.
     monkeypatch.setattr(secret_sharing, "PRIME", 5)
-    monkeypatch.setattr(secret_sharing, "random_elements", lambda shape: rng.integers(0, 5, shape).astype(np.uint64))
+    monkeypatch.setattr(
+        secret_sharing, "random_elements", lambda shape: rng.integers(0, 5, shape).astype(np.uint64)
+    )
     secret_sharing._powers.cache_clear()
     rng = np.random.default_rng(1)
     for secret in (0, 3):
@@ -71,14 +84,18 @@ def test_a_changed_share_is_noticed_or_gives_another_secret():
 
 
 def test_elements_are_drawn_by_rejection(monkeypatch):
-    draws = iter([np.array([PRIME, 7, 2**31 + 3], dtype=np.uint32), np.array([PRIME - 1], dtype=np.uint32)])
+    draws = iter(
+        [np.array([PRIME, 7, 2**31 + 3], dtype=np.uint32), np.array([PRIME - 1], dtype=np.uint32)]
+    )
     monkeypatch.setattr(secret_sharing.os, "urandom", lambda size: next(draws).tobytes())
     assert random_elements((3,)).tolist() == [7, 3, PRIME - 1]
 
 
 def of_one(*limbs):
     """What a single share of threshold 1 reconstructs: the limbs themselves."""
-    return Reconstruction.at([1]).secrets(np.array([[list(limbs) + [0] * (LIMBS - len(limbs))]], dtype=np.uint32))
+    return Reconstruction.at([1]).secrets(
+        np.array([[list(limbs) + [0] * (LIMBS - len(limbs))]], dtype=np.uint32)
+    )
 
 
 def test_what_is_no_secret_of_32_bytes_is_refused():
@@ -91,7 +108,9 @@ def test_what_is_no_secret_of_32_bytes_is_refused():
             of_one(*limbs)
 
 
-@pytest.mark.parametrize("bad", [[2**30] + [0] * 8, [0] * 8 + [2**16]], ids=("limb too large", "number too large"))
+@pytest.mark.parametrize(
+    "bad", [[2**30] + [0] * 8, [0] * 8 + [2**16]], ids=("limb too large", "number too large")
+)
 @pytest.mark.parametrize("at", [0, 2])
 def test_one_that_is_no_secret_is_refused_among_others(bad: list[int], at: int):
     shares = np.zeros((3, 1, LIMBS), dtype=np.uint32)
@@ -117,7 +136,14 @@ def test_impossible_points_are_refused(points):
 
 
 @pytest.mark.parametrize(
-    "arguments", [(bytes(31), 2, 3), (bytes(33), 2, 3), (bytes(32), 4, 3), (bytes(32), 0, 3), (bytes(32), 1, 2**20)]
+    "arguments",
+    [
+        (bytes(31), 2, 3),
+        (bytes(33), 2, 3),
+        (bytes(32), 4, 3),
+        (bytes(32), 0, 3),
+        (bytes(32), 1, 2**20),
+    ],
 )
 def test_impossible_sharings_are_refused(arguments):
     with pytest.raises(ValueError, match=r"bytes|threshold"):

@@ -12,7 +12,7 @@ from fedpriv.crypto.uniform_integers import (
     to_bytes,
     width,
 )
-from fedpriv.streams import SystemGenerator
+from fedpriv.util.streams import SystemGenerator
 
 SEED = bytes(range(32))
 

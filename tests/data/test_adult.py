@@ -9,7 +9,7 @@ from fedpriv.data.allocate import Equal
 from fedpriv.errors import DataError
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 
 @pytest.mark.parametrize("which", ["small", "real"])
@@ -50,7 +50,8 @@ def test_what_does_not_fill_sixteen_devices_is_left_out(small_root):
 
 
 def test_real_devices(real_root):
-    """Hu, Guo, Gong: 16 devices of 3,052 records, split 80/10/10; 108 inputs; a quarter earns more than 50K."""
+    """Hu, Guo, Gong: 16 devices of 3,052 records, split 80/10/10; 108 inputs; a quarter earns more
+    than 50K."""
     if not (Path(real_root) / FILES[0].places[1]).is_file():
         pytest.skip("needs adult")
     data = Adult(real_root)
@@ -74,7 +75,8 @@ def test_logistic_regression_on_real_records_reaches_84_per_cent(real_root):
 
 
 def test_models_of_the_published_experiments():
-    """Hu, Guo, Gong: logistic regression with 218 parameters; a network with three layers, 9122 parameters."""
+    """Hu, Guo, Gong: logistic regression with 218 parameters; a network with three layers, 9122
+    parameters."""
     assert Linear().size(Adult.shape, Adult.outputs) == 218
     assert Mlp([64, 32], norm=False, dropout=0.0).size(Adult.shape, Adult.outputs) == 9122
 

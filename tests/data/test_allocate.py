@@ -18,7 +18,7 @@ from fedpriv.data.mnist import Mnist
 from fedpriv.data.split import share
 from fedpriv.data.tcga_brca import TcgaBrca
 from fedpriv.errors import ConfigError
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,9 @@ def records(n=600, classes=10, silo=None, user=None):
 
 
 @pytest.mark.parametrize("allocator", [Uniform, Zipf, Equal, Dirichlet, Natural, ByUser])
-@pytest.mark.parametrize(("users", "silos", "key"), [(0, 3, "n_users=0"), (-1, 3, "n_users=-1"), (5, 0, "n_silos=0")])
+@pytest.mark.parametrize(
+    ("users", "silos", "key"), [(0, 3, "n_users=0"), (-1, 3, "n_users=-1"), (5, 0, "n_silos=0")]
+)
 def test_sizes_are_positive(allocator, users, silos, key):
     with pytest.raises(ConfigError, match=f"allocator.{key}: a positive"):
         allocator(users, silos)
@@ -76,7 +78,10 @@ def test_impossible_values(arguments, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Dirichlet(5, 3, alpha=0.0), "allocator.alpha=0.0: a concentration from 0.001 to 1e+06"),
+        (
+            lambda: Dirichlet(5, 3, alpha=0.0),
+            "allocator.alpha=0.0: a concentration from 0.001 to 1e+06",
+        ),
         (lambda: Dirichlet(5, 3, alpha=float("nan")), "allocator.alpha=nan"),
         (lambda: Dirichlet(5, 3, alpha=float("inf")), "allocator.alpha=inf"),
         (lambda: Dirichlet(5, 3, users="natural"), "allocator.users=natural: uniform or zipf"),
@@ -95,22 +100,58 @@ def test_impossible_values_of_the_others(make, message):
 @pytest.mark.parametrize(
     ("allocator", "data", "message"),
     [
-        (Zipf(50, 3), HeartDisease(), "allocator.n_silos=3: 4, the number of silos that HeartDisease carries"),
+        (
+            Zipf(50, 3),
+            HeartDisease(),
+            "allocator.n_silos=3: 4, the number of silos that HeartDisease carries",
+        ),
         (Uniform(50, 5), TcgaBrca(), "allocator.n_silos=5: 6"),
         (Natural(486, 5), HeartDisease(), "allocator.n_silos=5: 4"),
         (Uniform(50, 3, labels_per_user=11), Digits(), "allocator.labels_per_user=11: 1 to 10"),
         (Uniform(50, 3, labels_per_user=0), Digits(), "allocator.labels_per_user=0: 1 to 10"),
-        (Zipf(4, 3, labels_per_user=2), Mnist(), "allocator.labels_per_user=2: 3 or more, so that 4 users"),
-        (Uniform(50, 4, labels_per_user=1), HeartDisease(), "allocator.labels_per_user=1: null, because the records"),
+        (
+            Zipf(4, 3, labels_per_user=2),
+            Mnist(),
+            "allocator.labels_per_user=2: 3 or more, so that 4 users",
+        ),
+        (
+            Uniform(50, 4, labels_per_user=1),
+            HeartDisease(),
+            "allocator.labels_per_user=1: null, because the records",
+        ),
         (Uniform(50, 6, labels_per_user=1), TcgaBrca(), "allocator.labels_per_user=1: null"),
-        (Natural(50, 3), BreastCancer(), "allocator=natural: uniform or zipf, because BreastCancer does not say"),
+        (
+            Natural(50, 3),
+            BreastCancer(),
+            "allocator=natural: uniform or zipf, because BreastCancer does not say",
+        ),
         (Natural(50, 5), CreditCard(), "allocator=natural"),
-        (Equal(4, 4), HeartDisease(), "allocator=equal: natural, uniform or zipf, because the records of HeartDisease"),
+        (
+            Equal(4, 4),
+            HeartDisease(),
+            "allocator=equal: natural, uniform or zipf, because the records of HeartDisease",
+        ),
         (Equal(50, 16), Adult(), "allocator.n_users=50: 16, as many as silos"),
-        (Natural(866, 6), TcgaBrca(), "allocator=natural: uniform or zipf, because training on TcgaBrca needs 2"),
-        (Dirichlet(50, 4), HeartDisease(), "allocator=dirichlet: natural, uniform or zipf, because the records of"),
-        (ByUser(486, 4), HeartDisease(), "allocator=by_user: natural, uniform or zipf, because the records of"),
-        (ByUser(50, 3), BreastCancer(), "allocator=by_user: uniform or zipf, because BreastCancer does not say"),
+        (
+            Natural(866, 6),
+            TcgaBrca(),
+            "allocator=natural: uniform or zipf, because training on TcgaBrca needs 2",
+        ),
+        (
+            Dirichlet(50, 4),
+            HeartDisease(),
+            "allocator=dirichlet: natural, uniform or zipf, because the records of",
+        ),
+        (
+            ByUser(486, 4),
+            HeartDisease(),
+            "allocator=by_user: natural, uniform or zipf, because the records of",
+        ),
+        (
+            ByUser(50, 3),
+            BreastCancer(),
+            "allocator=by_user: uniform or zipf, because BreastCancer does not say",
+        ),
     ],
 )
 def test_what_can_never_work_is_refused_without_data(allocator, data, message):
@@ -143,8 +184,14 @@ def test_check_accepts_what_works(allocator, data):
         (Zipf(601, 3), "allocator.n_users=601: at most 600"),
         (Uniform(5, 601), "allocator.n_silos=601: at most 600"),
         (Dirichlet(601, 3), "allocator.n_users=601: at most 600"),
-        (Dirichlet(5, 40, alpha=1e-3), "allocator.alpha=0.001: larger, or fewer silos, because silo"),
-        (Zipf(1, 40, alpha_silo=50.0), "allocator.n_silos=40: fewer silos or more users, because silo"),
+        (
+            Dirichlet(5, 40, alpha=1e-3),
+            "allocator.alpha=0.001: larger, or fewer silos, because silo",
+        ),
+        (
+            Zipf(1, 40, alpha_silo=50.0),
+            "allocator.n_silos=40: fewer silos or more users, because silo",
+        ),
     ],
 )
 def test_what_these_records_cannot_give(allocator, message):
@@ -155,16 +202,22 @@ def test_what_these_records_cannot_give(allocator, message):
 
 @pytest.mark.parametrize("allocator", [Uniform, Zipf])
 def test_too_many_users_for_fixed_silos(allocator):
-    tcga = Records(np.zeros((31, 39)), np.ones((31, 2)), np.repeat(np.arange(6), [7, 6, 5, 5, 5, 3]))
+    tcga = Records(
+        np.zeros((31, 39)), np.ones((31, 2)), np.repeat(np.arange(6), [7, 6, 5, 5, 5, 3])
+    )
     assert allocator(13, 6).allocate(tcga, TcgaBrca(), Streams(0)).n_users == 13
-    with pytest.raises(ConfigError, match=r"allocator\.n_users=14: at most 13, so that each user can have 2"):
+    with pytest.raises(
+        ConfigError, match=r"allocator\.n_users=14: at most 13, so that each user can have 2"
+    ):
         allocator(14, 6).allocate(tcga, TcgaBrca(), Streams(0))
 
 
 def test_a_natural_silo_without_training_records():
     heart = Records(np.zeros((30, 13)), np.ones(30), np.repeat([0, 1, 3], 10))
     for allocator in (Uniform(10, 4), Zipf(10, 4), Natural(30, 4)):
-        with pytest.raises(ConfigError, match=r"allocator\.n_silos=4: .* silo 2 would hold no training record"):
+        with pytest.raises(
+            ConfigError, match=r"allocator\.n_silos=4: .* silo 2 would hold no training record"
+        ):
             allocator.allocate(heart, HeartDisease(), Streams(0))
 
 
@@ -172,12 +225,20 @@ def test_a_local_test_split_never_breaks_pairs():
     tcga = Records(np.zeros((60, 39)), np.ones((60, 2)), np.repeat(np.arange(6), 10))
     with pytest.raises(ConfigError, match=r"allocator\.local_test_from=5: 10 or more"):
         Zipf(10, 6, local_test_from=5).allocate(tcga, TcgaBrca(), Streams(0))
-    assert Zipf(10, 6, local_test=0.0, local_test_from=5).allocate(tcga, TcgaBrca(), Streams(0)).trains.all()
+    assert (
+        Zipf(10, 6, local_test=0.0, local_test_from=5)
+        .allocate(tcga, TcgaBrca(), Streams(0))
+        .trains.all()
+    )
 
 
 def test_fixed_silos_can_hold_out_a_local_test():
     heart = Records(np.zeros((120, 13)), np.tile([0.0, 1.0], 60), np.repeat(np.arange(4), 30))
-    trains = Uniform(10, 4, local_test=0.2, local_test_from=29).allocate(heart, HeartDisease(), Streams(0)).trains
+    trains = (
+        Uniform(10, 4, local_test=0.2, local_test_from=29)
+        .allocate(heart, HeartDisease(), Streams(0))
+        .trains
+    )
     assert np.bincount(heart.silo[~trains]).tolist() == [6, 6, 6, 6]
 
 
@@ -219,12 +280,16 @@ def test_labels_per_user_reaches_the_allocation():
     st.sampled_from([0.1, 1.0, 100.0]),
     st.sampled_from(["uniform", "zipf"]),
 )
-def test_dirichlet_gives_every_silo_records_or_says_in_one_line_why_not(seed, users, silos, alpha, rule):
+def test_dirichlet_gives_every_silo_records_or_says_in_one_line_why_not(
+    seed, users, silos, alpha, rule
+):
     allocator, r = Dirichlet(users, silos, alpha=alpha, users=rule), records(120)
     drawn = dirichlet_silos(r.y, silos, alpha, rng=Streams(seed).generator("silos of records"))
     missing = sorted(set(range(silos)) - set(drawn.tolist()))
     if missing:
-        refusal = rf"^allocator\.alpha={alpha}: larger, or fewer silos, because silo {missing[0]} [^\n]*$"
+        refusal = (
+            rf"^allocator\.alpha={alpha}: larger, or fewer silos, because silo {missing[0]} [^\n]*$"
+        )
         with pytest.raises(ConfigError, match=refusal):
             allocator.allocate(r, Digits(), Streams(seed))
         return
@@ -243,7 +308,9 @@ def test_dirichlet_draws_silos_by_label_and_not_by_user():
     r = records(6000)
 
     def largest_share(allocation):
-        return np.mean([np.bincount(allocation.silo[r.y == label]).max() / 600 for label in range(10)])
+        return np.mean(
+            [np.bincount(allocation.silo[r.y == label]).max() / 600 for label in range(10)]
+        )
 
     skewed, flat = (allocator.allocate(r, Digits(), Streams(0)) for allocator in (few, alike))
     assert largest_share(skewed) > 0.8
@@ -267,7 +334,9 @@ def test_a_zipf_user_of_dirichlet_has_a_main_silo():
 
 
 WRITERS = st.integers(1, 30).flatmap(
-    lambda n: st.tuples(st.permutations([*range(n), *(i % n for i in range(2 * n))]), st.integers(1, n))
+    lambda n: st.tuples(
+        st.permutations([*range(n), *(i % n for i in range(2 * n))]), st.integers(1, n)
+    )
 )
 
 
@@ -303,9 +372,13 @@ def test_by_user_needs_the_data_sets_number_of_users():
 
 def test_a_users_split_by_user_depends_on_no_other_user():
     user = np.repeat(np.arange(10), 20)
-    whole = ByUser(10, 3, local_test=0.3).allocate(records(200, 2, user=user), Writers(), Streams(0))
+    whole = ByUser(10, 3, local_test=0.3).allocate(
+        records(200, 2, user=user), Writers(), Streams(0)
+    )
     short = np.delete(np.arange(200), np.arange(60, 79))  # user 3 keeps one record
-    less = ByUser(10, 3, local_test=0.3).allocate(records(181, 2, user=user[short]), Writers(), Streams(0))
+    less = ByUser(10, 3, local_test=0.3).allocate(
+        records(181, 2, user=user[short]), Writers(), Streams(0)
+    )
     others = user[short] != 3
     np.testing.assert_array_equal(whole.trains[short][others], less.trains[others])
     np.testing.assert_array_equal(whole.silo[short], less.silo)

@@ -10,7 +10,8 @@ from fedpriv.data.allocation_report import MOST_COLUMNS, columns, draw, statisti
 
 @pytest.fixture
 def allocation():
-    """Silo 0: user 0 twice, user 1 once. Silo 1: user 1 three times, user 2 once but held out. User 3 has nothing."""
+    """Silo 0: user 0 twice, user 1 once. Silo 1: user 1 three times, user 2 once but held out. User
+    3 has nothing."""
     return Allocation(
         user=np.array([0, 0, 1, 1, 1, 1, 2]),
         silo=np.array([0, 0, 0, 1, 1, 1, 1]),
@@ -23,9 +24,30 @@ def allocation():
 def test_statistics(allocation):
     frame = statistics(allocation)
     assert frame.index.tolist() == ["0", "1", "all"]
-    assert frame.loc["0"].to_dict() == {"users": 2, "records": 3, "local_test": 0, "mean": 1.5, "median": 1.5, "max": 2}
-    assert frame.loc["1"].to_dict() == {"users": 1, "records": 3, "local_test": 1, "mean": 3, "median": 3, "max": 3}
-    assert frame.loc["all"].to_dict() == {"users": 2, "records": 6, "local_test": 1, "mean": 3, "median": 3, "max": 4}
+    assert frame.loc["0"].to_dict() == {
+        "users": 2,
+        "records": 3,
+        "local_test": 0,
+        "mean": 1.5,
+        "median": 1.5,
+        "max": 2,
+    }
+    assert frame.loc["1"].to_dict() == {
+        "users": 1,
+        "records": 3,
+        "local_test": 1,
+        "mean": 3,
+        "median": 3,
+        "max": 3,
+    }
+    assert frame.loc["all"].to_dict() == {
+        "users": 2,
+        "records": 6,
+        "local_test": 1,
+        "mean": 3,
+        "median": 3,
+        "max": 4,
+    }
 
 
 def test_table_shows_the_statistics(allocation):
@@ -33,7 +55,11 @@ def test_table_shows_the_statistics(allocation):
     console.print(table(allocation))
     text = console.export_text()
     assert "4 users in 2 silos" in text
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
+    rows = [
+        [cell.strip() for cell in line.split("│")[1:-1]]
+        for line in text.splitlines()
+        if line.startswith("│")
+    ]
     assert rows == [
         ["0", "2", "3", "0", "1.5", "1.5", "2"],
         ["1", "1", "3", "1", "3.0", "3.0", "3"],

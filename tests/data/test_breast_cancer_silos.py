@@ -6,9 +6,9 @@ from sklearn.datasets import load_breast_cancer
 
 from fedpriv.data.breast_cancer_silos import BreastCancerSilos
 from fedpriv.errors import ConfigError
-from fedpriv.loop import train
-from fedpriv.streams import Streams
+from fedpriv.runs.loop import train
 from fedpriv.testing import experiment
+from fedpriv.util.streams import Streams
 
 
 def test_silos_are_the_labels_and_differ_in_size():
@@ -40,7 +40,9 @@ def test_all_silos_are_scaled_together():
 
 
 def test_a_run_says_what_its_data_set_does_that_no_epsilon_covers(tmp_path):
-    exp = experiment("data=breast_cancer_silos", "data.standardise=silo", "algo=minibatch_sgd", "rounds=1")
+    exp = experiment(
+        "data=breast_cancer_silos", "data.standardise=silo", "algo=minibatch_sgd", "rounds=1"
+    )
     train(exp, "", tmp_path)
     status = json.loads((tmp_path / "status.json").read_text())
     assert set(exp.data.not_covered) <= set(status["not_covered"])

@@ -20,7 +20,10 @@ def test_the_same_bits_as_scikit_learn_gives(ours, theirs):
 
 
 def test_scikit_learn_is_not_loaded():
-    words = "from fedpriv.data.bundled import digits; digits(); import sys; sys.exit('sklearn' in sys.modules)"
+    words = (
+        "from fedpriv.data.bundled import digits; digits(); import sys; sys.exit('sklearn' in "
+        "sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", words], check=False).returncode == 0
 
 

@@ -9,11 +9,12 @@ from small_data import cifar10
 
 from fedpriv.data.cifar10 import BATCHES, FILE, FOLDER, Cifar10, read
 from fedpriv.errors import ConfigError, DataError
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 
 def official(arrays):
-    """The bytes of the official files with these images, by name. Python 2 wrote them, whose strings are bytes."""
+    """The bytes of the official files with these images, by name. Python 2 wrote them, whose
+    strings are bytes."""
     files = {}
     rows = np.array_split(np.arange(len(arrays["y_train"])), 5)
     parts = [(arrays["x_train"][part], arrays["y_train"][part]) for part in rows]
@@ -21,7 +22,9 @@ def official(arrays):
         flat = x.transpose(0, 3, 1, 2).reshape(len(x), -1)
         raw = pickle.dumps({"data": flat, "labels": y.tolist()}, protocol=2)
         for key in (b"data", b"labels"):
-            raw = raw.replace(b"X" + len(key).to_bytes(4, "little") + key, b"U" + bytes([len(key)]) + key)
+            raw = raw.replace(
+                b"X" + len(key).to_bytes(4, "little") + key, b"U" + bytes([len(key)]) + key
+            )
         files[name] = raw
     return files
 
@@ -159,7 +162,8 @@ def test_another_split_is_refused():
 
 
 def test_real_sizes(real_root):
-    """The first 10,000 and 1,000 of the official images: a fifth of each class, or four fifths of all."""
+    """The first 10,000 and 1,000 of the official images: a fifth of each class, or four fifths of
+    all."""
     if not (Path(real_root) / "cifar10/cifar10_subset.npz").is_file():
         pytest.skip("no subset of CIFAR-10 there")
     paper, script = (Cifar10(real_root, split).load(Streams(0)) for split in ("paper", "script"))

@@ -1,4 +1,5 @@
-"""The configuration files of data sets and allocators agree with their classes and with the papers' tables."""
+"""The configuration files of data sets and allocators agree with their classes and with the papers'
+tables."""
 
 from dataclasses import fields
 from importlib import import_module
@@ -13,7 +14,9 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 
 def component(node):
     module, _, name = node["_target_"].rpartition(".")
-    return getattr(import_module(module), name), {key: value for key, value in node.items() if key != "_target_"}
+    return getattr(import_module(module), name), {
+        key: value for key, value in node.items() if key != "_target_"
+    }
 
 
 @pytest.mark.parametrize("file", sorted((CONF / "data").glob("*.yaml")), ids=lambda file: file.stem)
@@ -22,7 +25,11 @@ def test_data_keys(file):
     cls, arguments = component(OmegaConf.to_container(config.data))
     assert list(arguments) == [field.name for field in fields(cls)]
     assert list(config.preset)[:7] == PRESET
-    assert set(list(config.preset)[7:]) <= {"silo_clip", "silo_global_lr", "silo_epochs"}  # the others have defaults
+    assert set(list(config.preset)[7:]) <= {
+        "silo_clip",
+        "silo_global_lr",
+        "silo_epochs",
+    }  # the others have defaults
     assert cls.natural_silos in (None, config.preset.n_silos)
     assert config.rounds >= 1
 
@@ -31,7 +38,9 @@ VARIANTS = {"zipf_two_labels": {"defaults": ["zipf"], "labels_per_user": 2}}
 """Allocators that differ from another file in the keys that they name."""
 
 
-@pytest.mark.parametrize("file", sorted((CONF / "allocator").glob("*.yaml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file", sorted((CONF / "allocator").glob("*.yaml")), ids=lambda file: file.stem
+)
 def test_allocator_keys_and_defaults(file):
     node = OmegaConf.to_container(OmegaConf.load(file))
     if "defaults" in node:  # a variant of another file

@@ -4,11 +4,12 @@ from small_data import CREDITCARD, write_creditcard, write_csv
 
 from fedpriv.data.creditcard import CreditCard, split
 from fedpriv.errors import DataError
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 
 def test_split_sizes_of_the_full_file():
-    """Golden 42: 24,584 training rows (418 frauds and 24,166 genuine) and 42,722 test rows (Uldp-FL's script)."""
+    """Golden 42: 24,584 training rows (418 frauds and 24,166 genuine) and 42,722 test rows
+    (Uldp-FL's script)."""
     labels = np.zeros(284_807, dtype=np.int64)
     labels[np.random.default_rng(0).choice(len(labels), 492, replace=False)] = 1
     train, test = split(labels, np.random.default_rng(1))
@@ -23,7 +24,8 @@ def test_a_tenth_of_the_genuine_rows_of_the_full_file_is_the_papers_number():
 
 
 @pytest.mark.parametrize(
-    ("genuine", "kept"), [(2_773, 2_773 - 416), (28_000, 23_800), (29_000, 24_166), (60_000, 24_166)]
+    ("genuine", "kept"),
+    [(2_773, 2_773 - 416), (28_000, 23_800), (29_000, 24_166), (60_000, 24_166)],
 )
 def test_a_subset_keeps_the_papers_mix_or_all_it_has(genuine, kept):
     labels = np.repeat([1, 0], [492, genuine])
@@ -53,7 +55,9 @@ def test_openml_and_flat_layout(tmp_path):
     cells = write_creditcard(tmp_path / "kaggle" / "creditcard" / "creditcard.csv")
     quoted = [[f'"{name}"' for name in CREDITCARD], *([*row[:-1], f"'{row[-1]}'"] for row in cells)]
     write_csv(tmp_path / "openml" / "creditcard.csv", quoted)
-    ours, theirs = (CreditCard(str(tmp_path / home)).load(Streams(0)) for home in ("kaggle", "openml"))
+    ours, theirs = (
+        CreditCard(str(tmp_path / home)).load(Streams(0)) for home in ("kaggle", "openml")
+    )
     np.testing.assert_array_equal(ours.train.x, theirs.train.x)
     np.testing.assert_array_equal(ours.test.y, theirs.test.y)
 
@@ -61,14 +65,23 @@ def test_openml_and_flat_layout(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda rows: rows[0].__setitem__(30, "Klass"), "line 1: wrong columns: missing Class; unexpected Klass"),
+        (
+            lambda rows: rows[0].__setitem__(30, "Klass"),
+            "line 1: wrong columns: missing Class; unexpected Klass",
+        ),
         (lambda rows: rows[5].__setitem__(30, "2"), "line 6, column Class: 2.0; allowed: 0 or 1"),
         (lambda rows: rows[7].__setitem__(3, ""), "line 8, column V3: a missing value"),
-        (lambda rows: rows[7].__setitem__(3, "abc"), "line 8, column V3: abc is not a finite number"),
+        (
+            lambda rows: rows[7].__setitem__(3, "abc"),
+            "line 8, column V3: abc is not a finite number",
+        ),
         (lambda rows: rows[-1].__delitem__(slice(20, None)), "line 601, column V20"),
         (lambda rows: rows.__delitem__(slice(1, None)), "no records"),
         (lambda rows: rows.__setitem__(slice(None), []), "creditcard.csv"),
-        (lambda rows: [row.__setitem__(30, "0") for row in rows[1:]], "two genuine and two fraudulent rows"),
+        (
+            lambda rows: [row.__setitem__(30, "0") for row in rows[1:]],
+            "two genuine and two fraudulent rows",
+        ),
     ],
 )
 def test_a_bad_file_is_one_line(tmp_path, change, message):

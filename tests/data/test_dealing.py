@@ -32,14 +32,18 @@ def test_uniform_users_own_equally_many_records(n, n_users):
 
 
 def test_who_gets_a_surplus_record_is_random():
-    surplus = sum(np.bincount(deal_equally(15, 10, rng(seed)), minlength=10) - 1 for seed in range(1000))
+    surplus = sum(
+        np.bincount(deal_equally(15, 10, rng(seed)), minlength=10) - 1 for seed in range(1000)
+    )
     assert chisquare(surplus).pvalue > 1e-4
 
 
 @given(st.integers(1, 300), st.integers(1, 20))
 def test_uniform_silos_are_strides_of_a_permutation(n, n_silos):
     silo = strided_silos(n, n_silos, rng())
-    assert np.bincount(silo, minlength=n_silos).tolist() == [len(range(s, n, n_silos)) for s in range(n_silos)]
+    assert np.bincount(silo, minlength=n_silos).tolist() == [
+        len(range(s, n, n_silos)) for s in range(n_silos)
+    ]
     order = rng().permutation(n)
     assert all((silo[order[s::n_silos]] == s).all() for s in range(n_silos))
 
@@ -58,7 +62,9 @@ def test_zipf_silos_follow_rank_to_the_minus_alpha_within_each_user():
     silo = zipf_silos(np.repeat(np.arange(20), 5000), 20, 5, alpha=2.0, rng=rng())
     law = np.arange(1, 6) ** -2.0
     law /= law.sum()
-    pooled = sum(np.sort(np.bincount(silo[u * 5000 : (u + 1) * 5000], minlength=5))[::-1] for u in range(20))
+    pooled = sum(
+        np.sort(np.bincount(silo[u * 5000 : (u + 1) * 5000], minlength=5))[::-1] for u in range(20)
+    )
     np.testing.assert_allclose(pooled / pooled.sum(), law, atol=0.005)
 
 
@@ -72,12 +78,16 @@ def test_zipf_law_sums_to_one():
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10_000), st.integers(1, 10), st.integers(1, 30), st.integers(1, 4), st.booleans())
+@given(
+    st.integers(0, 10_000), st.integers(1, 10), st.integers(1, 30), st.integers(1, 4), st.booleans()
+)
 def test_the_label_bound_holds_for_every_user(seed, n_labels, n_users, k, skewed):
     if k * n_users < n_labels or k > n_labels:
         return
     r = rng(seed)
-    y = np.concatenate([np.arange(n_labels), r.choice(n_labels, 200, p=zipf_law(n_labels, 2.0 if skewed else 0.0))])
+    y = np.concatenate(
+        [np.arange(n_labels), r.choice(n_labels, 200, p=zipf_law(n_labels, 2.0 if skewed else 0.0))]
+    )
     user = r.choice(n_users, len(y), p=zipf_law(n_users, 1.5 if skewed else 0.0))
     owner = limit_labels(user, y, n_users, k=k, rng=r)
     assert ((owner >= 0) & (owner < n_users)).all()
@@ -88,7 +98,9 @@ def test_users_keep_their_number_of_records_when_labels_suffice():
     y = np.repeat(np.arange(10), 6000)
     user = Zipf(10_000, 5)._users(len(y), rng())
     owner = limit_labels(user, y, 10_000, k=2, rng=rng(1))
-    moved = np.abs(np.bincount(owner, minlength=10_000) - np.bincount(user, minlength=10_000)).sum() / 2
+    moved = (
+        np.abs(np.bincount(owner, minlength=10_000) - np.bincount(user, minlength=10_000)).sum() / 2
+    )
     assert moved < 0.01 * len(y)
     labels = np.array([len(np.unique(y[owner == u])) for u in range(200)])
     assert (labels == 2).mean() > 0.95
@@ -120,7 +132,12 @@ def test_uniform_has_no_exponents():
     assert not hasattr(Uniform(2, 2), "alpha_user")
 
 
-@given(st.integers(1, 300), st.integers(1, 20), st.sampled_from([1e-3, 0.1, 1.0, 50.0, 1e6]), st.integers(0, 10_000))
+@given(
+    st.integers(1, 300),
+    st.integers(1, 20),
+    st.sampled_from([1e-3, 0.1, 1.0, 50.0, 1e6]),
+    st.integers(0, 10_000),
+)
 def test_every_label_is_cut_by_its_own_shares_of_the_silos(n, n_silos, alpha, seed):
     y = rng(seed).integers(0, 4, n)
     silo = dirichlet_silos(y, n_silos, alpha, rng=rng(seed))
@@ -139,7 +156,9 @@ def test_shares_have_the_dirichlet_distributions_variance(alpha):
     """One share of S silos has mean 1/S and variance (1/S)(1 - 1/S) / (S alpha + 1)."""
     n_silos, y = 4, np.repeat(np.arange(2000), 500)
     silo = dirichlet_silos(y, n_silos, alpha, rng=rng())
-    shares = np.array([np.bincount(part, minlength=n_silos) for part in silo.reshape(2000, 500)]) / 500
+    shares = (
+        np.array([np.bincount(part, minlength=n_silos) for part in silo.reshape(2000, 500)]) / 500
+    )
     np.testing.assert_allclose(shares.mean(axis=0), 0.25, atol=0.03)
     np.testing.assert_allclose(shares.var(), 0.25 * 0.75 / (n_silos * alpha + 1), rtol=0.06)
 
@@ -156,7 +175,9 @@ def test_alpha_decides_how_skewed_labels_are():
     assert 0.3 < largest_share(1.0) < 0.8
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=200), st.floats(0, 0.99), st.integers(0, 100))
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=200), st.floats(0, 0.99), st.integers(0, 100)
+)
 def test_each_user_holds_out_a_share_and_trains_on_one_record_at_least(owners, test, seed):
     user = np.array(owners)
     trains = hold_out_of_each(user, test, lambda u: rng([seed, u]))
@@ -169,4 +190,6 @@ def test_a_users_split_depends_on_no_other_user():
     user = rng().integers(0, 20, 400)
     trains = hold_out_of_each(user, 0.3, lambda u: rng([7, u]))
     gone = user == 11
-    np.testing.assert_array_equal(hold_out_of_each(user[~gone], 0.3, lambda u: rng([7, u])), trains[~gone])
+    np.testing.assert_array_equal(
+        hold_out_of_each(user[~gone], 0.3, lambda u: rng([7, u])), trains[~gone]
+    )

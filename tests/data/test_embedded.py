@@ -5,16 +5,20 @@ from fedpriv.data.artificial import Artificial
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.data.digits import Digits
 from fedpriv.errors import ConfigError
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 
 @pytest.mark.parametrize(
-    ("data", "train", "test"), [(BreastCancer(), 455, 114), (Digits(), 1437, 360), (Artificial(), 8000, 2000)]
+    ("data", "train", "test"),
+    [(BreastCancer(), 455, 114), (Digits(), 1437, 360), (Artificial(), 8000, 2000)],
 )
 def test_sizes_and_class_shares(data, train, test):
     corpus = data.load(Streams(0))
     assert (len(corpus.train), len(corpus.test)) == (train, test)
-    shares = [np.bincount(part.y, minlength=data.outputs) / len(part) for part in (corpus.train, corpus.test)]
+    shares = [
+        np.bincount(part.y, minlength=data.outputs) / len(part)
+        for part in (corpus.train, corpus.test)
+    ]
     assert np.abs(shares[0] - shares[1]).max() < 0.01
 
 

@@ -88,7 +88,9 @@ def test_a_good_file_arrives_whole_and_is_not_fetched_again(address, no_cache, d
         ("stall", SHA, "timed out"),
     ],
 )
-def test_a_bad_download_leaves_nothing_and_says_what_to_do(address, no_cache, monkeypatch, page, digest, reason):
+def test_a_bad_download_leaves_nothing_and_says_what_to_do(
+    address, no_cache, monkeypatch, page, digest, reason
+):
     monkeypatch.setattr(files, "TIMEOUT", 0.5)
     with pytest.raises(DataError) as caught:
         locate(remote(f"{address}/{page}", digest=digest), None)
@@ -151,7 +153,9 @@ def test_the_order_of_folders(tmp_path, monkeypatch, no_cache):
 
 
 @pytest.mark.parametrize("named_by", ["root", "variable"])
-def test_a_named_folder_is_never_downloaded_into(address, tmp_path, monkeypatch, no_cache, named_by):
+def test_a_named_folder_is_never_downloaded_into(
+    address, tmp_path, monkeypatch, no_cache, named_by
+):
     folder = tmp_path / "mine"
     folder.mkdir()
     if named_by == "variable":

@@ -22,7 +22,9 @@ def counts(owner, silo, n_users):
 
 
 def test_uniform_users_are_drawn_record_by_record():
-    owner = np.concatenate([uniform_owners(HEART, 20, group=1, rng=rng(seed)) for seed in range(50)])
+    owner = np.concatenate(
+        [uniform_owners(HEART, 20, group=1, rng=rng(seed)) for seed in range(50)]
+    )
     assert chisquare(np.bincount(owner, minlength=20)).pvalue > 1e-3
 
 
@@ -35,7 +37,12 @@ def test_consecutive_pairs_of_a_silo_share_a_draw_and_an_odd_last_record_joins_t
 
 
 @settings(deadline=None)
-@given(st.integers(0, 10_000), st.sampled_from([1, 2]), st.sampled_from(["heart", "tcga"]), st.floats(0.01, 1.0))
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from([1, 2]),
+    st.sampled_from(["heart", "tcga"]),
+    st.floats(0.01, 1.0),
+)
 def test_zipf_keeps_silo_sizes_groups_and_a_group_for_every_user(seed, group, which, density):
     silo = HEART if which == "heart" else TCGA
     n_users = max(1, int(density * (np.bincount(silo) // group).sum()))
@@ -52,7 +59,11 @@ def test_zipf_keeps_silo_sizes_groups_and_a_group_for_every_user(seed, group, wh
 def test_zipf_works_up_to_the_last_user_that_fits(sizes, group, seed):
     silo = np.repeat(np.arange(len(sizes)), sizes)
     n_users = sum(size // group for size in sizes)
-    table = counts(zipf_owners(silo, len(sizes), zipf_law(n_users, 0.5), group=group, rng=rng(seed)), silo, n_users)
+    table = counts(
+        zipf_owners(silo, len(sizes), zipf_law(n_users, 0.5), group=group, rng=rng(seed)),
+        silo,
+        n_users,
+    )
     assert ((table == 0) | (table >= group)).all()
     assert (table.sum(axis=1) >= group).all()
 
@@ -72,14 +83,17 @@ def test_surplus_records_follow_the_zipf_law():
     """Heart with 50 users: one record each, the other 436 by rank^-0.5."""
     law = zipf_law(50, 0.5)
     drawn = sum(
-        np.bincount(zipf_owners(HEART, 4, law, group=1, rng=rng(seed)), minlength=50) - 1 for seed in range(100)
+        np.bincount(zipf_owners(HEART, 4, law, group=1, rng=rng(seed)), minlength=50) - 1
+        for seed in range(100)
     )
     assert drawn.sum() == 100 * (486 - 50)
     assert chisquare(drawn, drawn.sum() * law).pvalue > 1e-3
 
 
 def test_one_silo_holds_everything():
-    assert zipf_owners(np.zeros(10, dtype=int), 1, zipf_law(3, 0.5), group=1, rng=rng()).shape == (10,)
+    assert zipf_owners(np.zeros(10, dtype=int), 1, zipf_law(3, 0.5), group=1, rng=rng()).shape == (
+        10,
+    )
 
 
 def test_singletons_are_merged_into_a_silo_with_a_pair():

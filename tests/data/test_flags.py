@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from fedpriv.data.allocation import Allocation
-from fedpriv.data.flags import flags, group_size, keep
+from fedpriv.data.flags import flags, group_size, select
 from fedpriv.errors import ConfigError, DataError
 
-COUNTS = arrays(np.int64, array_shapes(min_dims=2, max_dims=2, max_side=7), elements=st.integers(0, 12))
+COUNTS = arrays(
+    np.int64, array_shapes(min_dims=2, max_dims=2, max_side=7), elements=st.integers(0, 12)
+)
 
 
 def one_by_one(counts, k, group=1, reset=True):
@@ -51,7 +53,9 @@ def test_pairs_never_exceed_an_odd_k(counts, k):
     kept = flags(counts, k, group=2)
     assert not (kept % 2).any()
     assert (kept <= counts).all()
-    np.testing.assert_array_equal(kept.sum(axis=0), np.minimum(k // 2, (counts // 2).sum(axis=0)) * 2)
+    np.testing.assert_array_equal(
+        kept.sum(axis=0), np.minimum(k // 2, (counts // 2).sum(axis=0)) * 2
+    )
 
 
 def fifty_users():
@@ -75,11 +79,14 @@ def test_removing_a_user_leaves_the_flags_of_all_others():
 
 
 def test_a_pointer_shared_by_the_users_fails_that():
-    assert others_changed(lambda counts, k: one_by_one(counts, k, reset=False), fifty_users(), 4) > 0
+    assert (
+        others_changed(lambda counts, k: one_by_one(counts, k, reset=False), fifty_users(), 4) > 0
+    )
 
 
 def test_a_worked_example():
-    # Records in three silos; k = 5. User 0: two full rounds would take 6, so the third silo gives one.
+    # Records in three silos; k = 5. User 0: two full rounds would take 6, so the third silo gives
+    # one.
     counts = np.array([[4, 0, 1], [4, 9, 0], [4, 1, 0]])
     np.testing.assert_array_equal(flags(counts, 5), [[2, 0, 1], [2, 4, 0], [1, 1, 0]])
 
@@ -119,14 +126,16 @@ def test_pairs_cannot_be_kept_with_k_of_one():
 @st.composite
 def allocations(draw):
     n, users, silos = draw(st.integers(0, 60)), draw(st.integers(1, 5)), draw(st.integers(1, 4))
-    user, silo = (draw(arrays(np.int64, n, elements=st.integers(0, most - 1))) for most in (users, silos))
+    user, silo = (
+        draw(arrays(np.int64, n, elements=st.integers(0, most - 1))) for most in (users, silos)
+    )
     return Allocation(user, silo, draw(arrays(bool, n)), users, silos)
 
 
 @given(allocations(), st.integers(1, 8))
 def test_silos_keep_their_first_training_records(allocation, k):
     kept = flags(allocation.counts(), k)
-    new = keep(allocation, kept, k)
+    new = select(allocation, kept, k)
     assert new.records_per_user == k
     np.testing.assert_array_equal(new.counts(), kept)
     left = kept.copy()
@@ -141,9 +150,13 @@ def test_silos_keep_their_first_training_records(allocation, k):
 def test_removing_a_user_leaves_the_training_records_of_all_others(allocation, k, data):
     gone = data.draw(st.integers(0, allocation.n_users - 1))
     trains = allocation.trains & (allocation.user != gone)
-    without = Allocation(allocation.user, allocation.silo, trains, allocation.n_users, allocation.n_silos)
+    without = Allocation(
+        allocation.user, allocation.silo, trains, allocation.n_users, allocation.n_silos
+    )
     for group in (1, 2):
-        first, second = (keep(a, flags(a.counts(), k, group), k, group).trains for a in (allocation, without))
+        first, second = (
+            select(a, flags(a.counts(), k, group), k, group).trains for a in (allocation, without)
+        )
         others = allocation.user != gone
         np.testing.assert_array_equal(first[others], second[others])
         assert first[~others].sum() <= k
@@ -151,12 +164,14 @@ def test_removing_a_user_leaves_the_training_records_of_all_others(allocation, k
 
 
 def test_keep_refuses_half_pairs_and_more_than_there_is():
-    allocation = Allocation(np.zeros(3, dtype=int), np.zeros(3, dtype=int), np.array([True, True, False]), 1, 1)
+    allocation = Allocation(
+        np.zeros(3, dtype=int), np.zeros(3, dtype=int), np.array([True, True, False]), 1, 1
+    )
     with pytest.raises(ValueError, match="groups of 2"):
-        keep(allocation, np.array([[1]]), 2, group=2)
+        select(allocation, np.array([[1]]), 2, group=2)
     with pytest.raises(ValueError, match="disagree"):
-        keep(allocation, np.array([[3]]), 3)
+        select(allocation, np.array([[3]]), 3)
     with pytest.raises(ValueError, match="disagree"):
-        keep(allocation, np.array([[1], [1]]), 2)
+        select(allocation, np.array([[1], [1]]), 2)
     with pytest.raises(ValueError, match="at most 1"):
-        keep(allocation, np.array([[2]]), 1)
+        select(allocation, np.array([[2]]), 1)

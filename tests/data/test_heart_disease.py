@@ -6,11 +6,12 @@ from small_data import CENTRES, write_heart
 
 from fedpriv.data.heart_disease import FILES, HeartDisease
 from fedpriv.errors import DataError
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 
 def flamby(root):
-    """Independent oracle: the steps of FLamby's FedHeartDisease, from its documentation, in its own tools.
+    """Independent oracle: the steps of FLamby's FedHeartDisease, from its documentation, in its own
+    tools.
 
     Returns training and test (features, labels) of each centre.
     """
@@ -20,20 +21,30 @@ def flamby(root):
 
     frames = []
     for name in ("cleveland", "hungarian", "switzerland", "va"):
-        frame = pd.read_csv(Path(root) / "heart_disease" / f"processed.{name}.data", header=None, na_values="?")
+        frame = pd.read_csv(
+            Path(root) / "heart_disease" / f"processed.{name}.data", header=None, na_values="?"
+        )
         frames.append(frame.drop(columns=[10, 11, 12]).dropna().assign(centre=name))
     pooled = pd.concat(frames, ignore_index=True)
-    features = pd.get_dummies(pooled.drop(columns=[13, "centre"]).astype(float), columns=[2, 6], drop_first=True)
+    features = pd.get_dummies(
+        pooled.drop(columns=[13, "centre"]).astype(float), columns=[2, 6], drop_first=True
+    )
     labels = (pooled[13] > 0).astype(float)
     out = []
     for name in ("cleveland", "hungarian", "switzerland", "va"):
         rows = np.flatnonzero(pooled["centre"] == name)
         y = labels.to_numpy()[rows]
-        strata = y if min((y == 0).sum(), (y == 1).sum()) > 2 else None  # one healthy patient in Switzerland
-        train, test = train_test_split(rows, train_size=0.66, test_size=0.34, random_state=43, stratify=strata)
+        strata = (
+            y if min((y == 0).sum(), (y == 1).sum()) > 2 else None
+        )  # one healthy patient in Switzerland
+        train, test = train_test_split(
+            rows, train_size=0.66, test_size=0.34, random_state=43, stratify=strata
+        )
         x = torch.tensor(features.to_numpy(np.float32))
         mean, std = x[train].mean(0), x[train].std(0)
-        out.append([((x[part] - mean) / (std + 1e-9), labels.to_numpy()[part]) for part in (train, test)])
+        out.append(
+            [((x[part] - mean) / (std + 1e-9), labels.to_numpy()[part]) for part in (train, test)]
+        )
     return out
 
 
@@ -73,7 +84,9 @@ def test_small_files(small_root):
     assert len(corpus.train) + len(corpus.test) == sum(complete)
     assert set(np.unique(corpus.train.y)) == {0.0, 1.0}
     switzerland = corpus.train.x[corpus.train.silo == 2]
-    assert (np.abs(switzerland).max(axis=0) == 0).any()  # constant cholesterol becomes 0, not infinity
+    assert (
+        np.abs(switzerland).max(axis=0) == 0
+    ).any()  # constant cholesterol becomes 0, not infinity
 
 
 def test_the_split_is_the_official_one_for_every_seed(small_root):
@@ -117,15 +130,20 @@ def test_what_no_patient_has_is_refused(tmp_path, column, value, message):
 
 def test_too_few_complete_rows(tmp_path):
     write_heart(tmp_path)
-    (tmp_path / "processed.va.data").write_text("1,1,1,1,1,1,1,1,1,1,?,?,?,0\n" + "1,1,1,?,1,1,1,1,1,1,?,?,?,0\n" * 9)
+    (tmp_path / "processed.va.data").write_text(
+        "1,1,1,1,1,1,1,1,1,1,?,?,?,0\n" + "1,1,1,?,1,1,1,1,1,1,?,?,?,0\n" * 9
+    )
     with pytest.raises(DataError, match="1 complete rows, too few to split"):
         HeartDisease(str(tmp_path)).load(Streams(0))
 
 
 def test_checksums_are_sha256_of_ucis_files(real_root):
-    """The shared Cleveland file has six `?` of the dropped columns ca and thal as 0.0; the others are UCI's own."""
+    """The shared Cleveland file has six `?` of the dropped columns ca and thal as 0.0; the others
+    are UCI's own."""
     import hashlib
 
     for centre in ("hungarian", "switzerland", "va"):
-        found = hashlib.sha256((Path(real_root) / FILES[centre].places[-1]).read_bytes()).hexdigest()
+        found = hashlib.sha256(
+            (Path(real_root) / FILES[centre].places[-1]).read_bytes()
+        ).hexdigest()
         assert FILES[centre].digest == f"sha256:{found}"

@@ -10,7 +10,7 @@ from fedpriv.data.femnist import Femnist
 from fedpriv.data.leaf import LeafFolder
 from fedpriv.data.shakespeare import CHARACTERS, Shakespeare
 from fedpriv.errors import DataError
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 
 @pytest.fixture
@@ -23,10 +23,14 @@ def test_digits_alone_by_writer(root):
     corpus = Femnist(str(root)).load(Streams(0))
     assert np.bincount(corpus.train.user).tolist() == [20] * 3
     assert np.bincount(corpus.test.user).tolist() == [10] * 3
-    raw = json.loads((root / "femnist/data/train/all_data_niid.json").read_text())["user_data"]["f01"]
+    raw = json.loads((root / "femnist/data/train/all_data_niid.json").read_text())["user_data"][
+        "f01"
+    ]
     digits = [(x, y) for x, y in zip(raw["x"], raw["y"]) if y < 10]
     own = corpus.train.user == 1
-    np.testing.assert_allclose(corpus.train.x[own].reshape(20, -1), [x for x, _ in digits], rtol=1e-6)
+    np.testing.assert_allclose(
+        corpus.train.x[own].reshape(20, -1), [x for x, _ in digits], rtol=1e-6
+    )
     assert corpus.train.y[own].tolist() == [y for _, y in digits]
 
 
@@ -62,9 +66,18 @@ def damaged(folder, part, change):
     ("change", "why"),
     [
         (lambda content: content.pop("user_data"), "not a file of LEAF's: 'user_data'"),
-        (lambda content: content["user_data"]["f00"]["y"].pop(), "user f00 has not as many labels as features"),
-        (lambda content: content["user_data"]["f00"]["x"][0].pop(), "user f00 has records that are no 28x28 images"),
-        (lambda content: content["user_data"]["f00"]["y"].__setitem__(0, "3"), "user f00 has records that are no"),
+        (
+            lambda content: content["user_data"]["f00"]["y"].pop(),
+            "user f00 has not as many labels as features",
+        ),
+        (
+            lambda content: content["user_data"]["f00"]["x"][0].pop(),
+            "user f00 has records that are no 28x28 images",
+        ),
+        (
+            lambda content: content["user_data"]["f00"]["y"].__setitem__(0, "3"),
+            "user f00 has records that are no",
+        ),
     ],
 )
 def test_damaged_files_are_refused_in_one_line(root, change, why):

@@ -7,7 +7,7 @@ from small_data import idx, write_mnist
 
 from fedpriv.data.mnist import FILES, Mnist, read_idx
 from fedpriv.errors import DataError
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 
@@ -21,12 +21,16 @@ def test_reads_what_torchvision_reads(small_root):
             (raw / name).write_bytes(gzip.decompress((raw / f"{name}.gz").read_bytes()))
     corpus = Mnist(small_root).load(Streams(0))
     images = np.concatenate([MNIST(small_root, train=part).data.numpy() for part in (True, False)])
-    labels = np.concatenate([MNIST(small_root, train=part).targets.numpy() for part in (True, False)])
+    labels = np.concatenate(
+        [MNIST(small_root, train=part).targets.numpy() for part in (True, False)]
+    )
     expected = (images / 255 - 0.1307) / 0.3081
     ours = np.concatenate([corpus.train.x, corpus.test.x])[:, 0]
     order, theirs = (np.lexsort(x.reshape(len(x), -1).T) for x in (ours, expected))
     np.testing.assert_allclose(ours[order], expected[theirs], atol=1e-6)
-    np.testing.assert_array_equal(np.concatenate([corpus.train.y, corpus.test.y])[order], labels[theirs])
+    np.testing.assert_array_equal(
+        np.concatenate([corpus.train.y, corpus.test.y])[order], labels[theirs]
+    )
 
 
 def test_sizes_stay_and_both_parts_mix(tmp_path):
@@ -56,14 +60,26 @@ def truncated_gzip(data):
 @pytest.mark.parametrize(
     ("suffix", "content", "message"),
     [
-        ("", idx(np.zeros((700, 28, 28)))[:-1], "700x28x28 items need 548816: truncated or damaged"),
+        (
+            "",
+            idx(np.zeros((700, 28, 28)))[:-1],
+            "700x28x28 items need 548816: truncated or damaged",
+        ),
         ("", idx(np.zeros((700, 28, 28))) + b"x", "truncated or damaged"),
-        ("", idx(np.zeros(700)), "not an idx file of unsigned bytes with 3 axes (its first bytes: 00000801)"),
+        (
+            "",
+            idx(np.zeros(700)),
+            "not an idx file of unsigned bytes with 3 axes (its first bytes: 00000801)",
+        ),
         ("", b"<html>", "not an idx file"),
         ("", b"", "not an idx file"),
         ("", b"\x00\x00\x08\x03\x00\x00", "not an idx file"),
         ("", idx(np.zeros((700, 20, 28))), "images of 20x28 pixels, not 28x28"),
-        ("", idx(np.zeros((600, 28, 28))), "700 labels for the 600 images of train-images-idx3-ubyte"),
+        (
+            "",
+            idx(np.zeros((600, 28, 28))),
+            "700 labels for the 600 images of train-images-idx3-ubyte",
+        ),
         (".gz", truncated_gzip(idx(np.zeros((700, 28, 28)))), "cannot be read: "),
         (".gz", b"not compressed", "cannot be read: Not a gzipped file"),
         (".gz", gzip.compress(bytes(100), mtime=0)[:12] + b"\xff" * 30, "cannot be read: "),
@@ -106,6 +122,8 @@ def test_real_sizes(real_root):
     assert (len(corpus.train), len(corpus.test)) == (60_000, 10_000)
     totals = np.bincount(corpus.train.y) + np.bincount(corpus.test.y)
     # LeCun, Cortes: digits in the 70,000 records
-    np.testing.assert_array_equal(totals, [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958])
+    np.testing.assert_array_equal(
+        totals, [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]
+    )
     assert abs(corpus.train.x.mean()) < 0.01
     assert corpus.train.x.std() == pytest.approx(1, abs=0.01)

@@ -7,7 +7,7 @@ from small_data import idx, write_mnist
 from fedpriv.data.mnist import read_part
 from fedpriv.data.mnist_odd_even import PAIRS, MnistOddEven, projected
 from fedpriv.errors import DataError
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 
 def digits_of(corpus, root):
@@ -53,7 +53,9 @@ def test_features_are_principal_components(tmp_path):
         x = images.reshape(len(images), -1) / 255 / scale
         left, singular, _ = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
         found = projected(str(tmp_path), standardise)[0]
-        np.testing.assert_allclose(np.abs(found), np.abs(left * singular)[:, :50], rtol=0.05, atol=0.02)
+        np.testing.assert_allclose(
+            np.abs(found), np.abs(left * singular)[:, :50], rtol=0.05, atol=0.02
+        )
 
 
 def test_other_files_in_the_same_place_are_read_again(tmp_path):
@@ -68,12 +70,15 @@ def test_too_few_images_are_one_line(tmp_path):
     write_mnist(tmp_path)
     labels = np.arange(700) % 9
     (tmp_path / "MNIST/raw/train-labels-idx1-ubyte").write_bytes(idx(labels))
-    with pytest.raises(DataError, match=r"train-labels.*: 0 images of digit 9, too few for five silos$"):
+    with pytest.raises(
+        DataError, match=r"train-labels.*: 0 images of digit 9, too few for five silos$"
+    ):
         MnistOddEven(str(tmp_path)).load(Streams(0))
 
 
 def test_the_papers_sizes(real_root):
-    """Lowy, Ghafelebashi, Razaviyayn, Appendix H.2: 774 images of each of two digits, 1,238 of them for training."""
+    """Lowy, Ghafelebashi, Razaviyayn, Appendix H.2: 774 images of each of two digits, 1,238 of them
+    for training."""
     if not (Path(real_root) / "MNIST").is_dir():
         pytest.skip("no MNIST there")
     for replacement in (False, True):

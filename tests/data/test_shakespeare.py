@@ -1,11 +1,12 @@
-"""Plain text with speakers: who says what, and that no character of the test records is one of training."""
+"""Plain text with speakers: who says what, and that no character of the test records is one of
+training."""
 
 import numpy as np
 import pytest
 
 from fedpriv.data.shakespeare import CHARACTERS, LENGTH, Shakespeare
 from fedpriv.errors import ConfigError, DataError
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 LONG = "the quick brown fox jumps over the lazy dog, "
 
@@ -18,13 +19,18 @@ def write(root, text):
 
 
 def spoken(records, user):
-    return ["".join(CHARACTERS[n] for n in (*x, y)) for x, y, u in zip(records.x, records.y, records.user) if u == user]
+    return [
+        "".join(CHARACTERS[n] for n in (*x, y))
+        for x, y, u in zip(records.x, records.y, records.user)
+        if u == user
+    ]
 
 
 def test_a_roles_speeches_are_one_text_cut_into_windows(tmp_path):
     speeches = {"ANNA": [LONG * 20, "And again!\n" + LONG * 15], "BEN": [LONG * 25]}
     text = (
-        f"BEN:\n{speeches['BEN'][0]}\n\nANNA:\n{speeches['ANNA'][0]}\n\nANNA:\n{speeches['ANNA'][1]}\n\nCAT:\nMeow.\n"
+        f"BEN:\n{speeches['BEN'][0]}\n\nANNA:\n{speeches['ANNA'][0]}\n\n"
+        f"ANNA:\n{speeches['ANNA'][1]}\n\nCAT:\nMeow.\n"
     )
     corpus = Shakespeare(write(tmp_path, text), stride=7).load(Streams(0))
     assert set(corpus.train.user) == {0, 1}  # the cat says too little
@@ -32,7 +38,9 @@ def test_a_roles_speeches_are_one_text_cut_into_windows(tmp_path):
     cut = int(0.9 * len(whole))
     expected = [whole[:cut][i : i + LENGTH + 1] for i in range(0, cut - LENGTH, 7)]
     assert spoken(corpus.train, 0) == expected
-    assert spoken(corpus.test, 0) == [whole[cut:][i : i + LENGTH + 1] for i in range(0, len(whole) - cut - LENGTH, 7)]
+    assert spoken(corpus.test, 0) == [
+        whole[cut:][i : i + LENGTH + 1] for i in range(0, len(whole) - cut - LENGTH, 7)
+    ]
     assert len(spoken(corpus.test, 0)) > 0
 
 

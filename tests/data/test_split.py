@@ -41,7 +41,8 @@ def test_every_record_of_a_class_is_as_likely_to_be_held_out():
 
 
 @pytest.mark.parametrize(
-    ("n", "fraction", "expected"), [(284_807, 0.15, 42_722), (569, 0.2, 114), (1000, 0.1, 100), (501, 0.1, 51)]
+    ("n", "fraction", "expected"),
+    [(284_807, 0.15, 42_722), (569, 0.2, 114), (1000, 0.1, 100), (501, 0.1, 51)],
 )
 def test_a_share_is_rounded_up(n, fraction, expected):
     assert share(n, fraction) == expected

@@ -8,7 +8,7 @@ from small_data import REGIONS, TEST_PATIENTS, write_tcga
 
 from fedpriv.data.tcga_brca import PATIENTS, SPLIT, TcgaBrca
 from fedpriv.errors import DataError
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 
 def test_small_files(small_root):
@@ -49,14 +49,39 @@ def test_real_sizes(real_root):
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        ("brca.csv", ",E,T", ",E,time", "brca.csv: line 1: wrong columns: not pid, 39 covariates, E, T"),
+        (
+            "brca.csv",
+            ",E,T",
+            ",E,time",
+            "brca.csv: line 1: wrong columns: not pid, 39 covariates, E, T",
+        ),
         ("brca.csv", ",E,T", ",T,E", "brca.csv: line 1: wrong columns"),
         ("brca.csv", "covariate 3,", "", "brca.csv: line 1 names fewer columns"),
-        ("train_test_split.csv", "train_2", "train_6", "column fold2: train_6; allowed: train_0 to test_5"),
+        (
+            "train_test_split.csv",
+            "train_2",
+            "train_6",
+            "column fold2: train_6; allowed: train_0 to test_5",
+        ),
         ("train_test_split.csv", "train_2", "", "column fold2"),
-        ("train_test_split.csv", "TCGA-0003", "TCGA-0004", "column pid: TCGA-0004; allowed: each patient once"),
-        ("train_test_split.csv", "TCGA-0003", "TCGA-xxxx", "brca.csv: patient TCGA-xxxx of train_test_split.csv"),
-        ("train_test_split.csv", "fold2", "region", "wrong columns: missing fold2; unexpected region"),
+        (
+            "train_test_split.csv",
+            "TCGA-0003",
+            "TCGA-0004",
+            "column pid: TCGA-0004; allowed: each patient once",
+        ),
+        (
+            "train_test_split.csv",
+            "TCGA-0003",
+            "TCGA-xxxx",
+            "brca.csv: patient TCGA-xxxx of train_test_split.csv",
+        ),
+        (
+            "train_test_split.csv",
+            "fold2",
+            "region",
+            "wrong columns: missing fold2; unexpected region",
+        ),
     ],
 )
 def test_a_bad_file_is_one_line(tmp_path, file, old, new, message):
@@ -70,7 +95,9 @@ def test_a_bad_file_is_one_line(tmp_path, file, old, new, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("column", "value", "message"), [(-2, "2", "0 or 1"), (-1, "-5", "zero or more days")])
+@pytest.mark.parametrize(
+    ("column", "value", "message"), [(-2, "2", "0 or 1"), (-1, "-5", "zero or more days")]
+)
 def test_impossible_labels(tmp_path, column, value, message):
     write_tcga(tmp_path)
     rows = [line.split(",") for line in (tmp_path / "brca.csv").read_text().splitlines()]

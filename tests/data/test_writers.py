@@ -1,4 +1,6 @@
-"""Users made up for MNIST and CIFAR-10: even, disjoint, and each in one silo with its test records."""
+"""Users made up for MNIST and CIFAR-10: even, disjoint, and each in one silo with its test
+records.
+"""
 
 import numpy as np
 import pytest
@@ -7,9 +9,9 @@ from fedpriv.data.cifar10 import Cifar10Clients
 from fedpriv.data.femnist import MnistWriters
 from fedpriv.data.mnist import read_part
 from fedpriv.errors import ConfigError
-from fedpriv.simulation import prepare
-from fedpriv.streams import Streams
+from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
+from fedpriv.util.streams import Streams
 
 
 def test_every_image_has_one_writer_who_holds_a_tenth_back(small_root):
@@ -18,7 +20,11 @@ def test_every_image_has_one_writer_who_holds_a_tenth_back(small_root):
     assert np.bincount(corpus.test.user).tolist() == [4] * 20
     images = np.concatenate([read_part(part, small_root)[0] for part in ("train", "t10k")])
     found = np.concatenate([corpus.train.x, corpus.test.x])
-    assert len({image.tobytes() for image in found}) == len({image.tobytes() for image in images}) == 800
+    assert (
+        len({image.tobytes() for image in found})
+        == len({image.tobytes() for image in images})
+        == 800
+    )
 
 
 def test_fewer_images(small_root):
@@ -27,7 +33,8 @@ def test_fewer_images(small_root):
 
 
 @pytest.mark.parametrize(
-    ("writers", "images", "key"), [(0, None, "writers"), (60, 100, "images"), (500, None, "writers")]
+    ("writers", "images", "key"),
+    [(0, None, "writers"), (60, 100, "images"), (500, None, "writers")],
 )
 def test_impossible_numbers_are_refused(small_root, writers, images, key):
     with pytest.raises(ConfigError, match=f"data.{key}"):
@@ -41,10 +48,16 @@ def test_clients_hold_equally_many_training_and_test_images(small_root):
 
 
 def test_test_records_are_those_of_the_silos_own_users(small_root):
-    words = ("data=mnist_writers", f"data.root={small_root}", "preset.n_users=18", "model=linear", "algo=local_only")
+    words = (
+        "data=mnist_writers",
+        f"data.root={small_root}",
+        "preset.n_users=18",
+        "model=linear",
+        "algo=local_only",
+    )
     exp = experiment(*words)
-    with prepare(exp) as simulation:
-        test = simulation.evaluation.test
+    with prepare(exp) as prepared:
+        test = prepared.evaluation.test
         corpus = exp.data.load(exp.streams)
         allocation = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
         for user in range(18):

@@ -1,4 +1,5 @@
-"""Examples of the pages do what the pages say: files are written as they stand, programs and commands are run."""
+"""Examples of the pages do what the pages say: files are written as they stand, programs and
+commands are run."""
 
 import shlex
 import sys
@@ -17,8 +18,8 @@ EXTENDING = sorted((ROOT / "docs" / "extending").glob("*.md"))
 
 @pytest.fixture
 def written(tmp_path, monkeypatch):
-    """A function that writes a page's files into an empty folder, which is then the working directory and on the
-    path."""
+    """A function that writes a page's files into an empty folder, which is then the working
+    directory and on the path."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -73,7 +74,15 @@ def test_the_added_aggregation_gives_the_sum_and_tells_of_its_assistant(written)
     folder = written(ROOT / "docs" / "extending" / "aggregation.md")
     words = ["rounds=2", "algo.local_epochs=1"]
     assert (
-        run("--config-dir", "conf", "aggregation=two_helpers", *words, "hydra.run.dir=two", cwd=folder).returncode == 0
+        run(
+            "--config-dir",
+            "conf",
+            "aggregation=two_helpers",
+            *words,
+            "hydra.run.dir=two",
+            cwd=folder,
+        ).returncode
+        == 0
     )
     assert run("aggregation=masked", *words, "hydra.run.dir=masked", cwd=folder).returncode == 0
     two, masked = (pd.read_csv(folder / name / "metrics.csv") for name in ("two", "masked"))
@@ -86,7 +95,9 @@ def test_the_added_aggregation_is_held_to_the_algorithms_rules(written):
     folder = written(ROOT / "docs" / "extending" / "aggregation.md")
     from fedpriv.algorithms.uldp import UldpSgd
 
-    method = UldpSgd(clip=1.0, noise_multiplier=5.0, user_rate=1.0, weighting="uniform", global_lr=1.0)
+    method = UldpSgd(
+        clip=1.0, noise_multiplier=5.0, user_rate=1.0, weighting="uniform", global_lr=1.0
+    )
     words = ["aggregation=masked", "aggregation._target_=mine.two_helpers.TwoHelpers"]
     assert (folder / "mine").is_dir()
     assert "update: user, add/remove" in check_algorithm(method, *words).checked
@@ -94,7 +105,9 @@ def test_the_added_aggregation_is_held_to_the_algorithms_rules(written):
 
 def test_the_added_accountant_refuses_what_it_has_no_bound_for(written):
     folder = written(ROOT / "docs" / "extending" / "accountant.md")
-    done = run("epsilon", "--config-dir", "conf", "accountant=zcdp", "algo.user_rate=0.1", cwd=folder)
+    done = run(
+        "epsilon", "--config-dir", "conf", "accountant=zcdp", "algo.user_rate=0.1", cwd=folder
+    )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "accountant=rdp can" in done.stderr
@@ -120,4 +133,7 @@ def test_numbers_on_the_pages_are_those_that_are_printed(tmp_path):
     page = (ROOT / "docs" / "privacy" / "epsilon.md").read_text()
     for row in table.itertuples():
         claimed = "" if pd.isna(row.claimed) else f"{row.claimed:.4f} "
-        assert f"| 100 | {row.observer} | user | add/remove | {row.method} | {row.certified:.4f} | {claimed}|" in page
+        assert (
+            f"| 100 | {row.observer} | user | add/remove | {row.method} | {row.certified:.4f} | "
+            f"{claimed}|" in page
+        )

@@ -1,4 +1,5 @@
-"""Links among the pages, README and files lead somewhere, anchors included, without MkDocs; with it the site builds."""
+"""Links among the pages, README and files lead somewhere, anchors included, without MkDocs; with it
+the site builds."""
 
 import re
 import shutil
@@ -34,7 +35,9 @@ def test_no_link_is_dead(page):
             continue
         path, _, anchor = target.partition("#")
         file = (page.parent / path).resolve() if path else page
-        assert file.is_relative_to(ROOT if page.name == "README.md" and page.parent == ROOT else DOCS), target
+        assert file.is_relative_to(
+            ROOT if page.name == "README.md" and page.parent == ROOT else DOCS
+        ), target
         assert file.is_file(), target
         assert not anchor or anchor in anchors(file), target
 
@@ -43,7 +46,11 @@ def test_every_page_is_in_the_navigation():
     def files(node):
         if isinstance(node, str):
             return [node]
-        return [file for part in (node.values() if isinstance(node, dict) else node) for file in files(part)]
+        return [
+            file
+            for part in (node.values() if isinstance(node, dict) else node)
+            for file in files(part)
+        ]
 
     shown = files(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
     assert sorted(shown) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
@@ -53,16 +60,21 @@ def test_readme_is_about_a_hundred_lines():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 110
 
 
-@pytest.mark.skipif(shutil.which("mkdocs", path=str(Path(sys.executable).parent)) is None, reason="needs MkDocs")
+@pytest.mark.skipif(
+    shutil.which("mkdocs", path=str(Path(sys.executable).parent)) is None, reason="needs MkDocs"
+)
 def test_the_site_builds_without_a_warning_and_asks_nobody(tmp_path):
     mkdocs = Path(sys.executable).parent / "mkdocs"
     command = [mkdocs, "build", "--strict", "--site-dir", tmp_path / "site"]
     environment = {"NO_MKDOCS_2_WARNING": "1", "PATH": str(mkdocs.parent)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
     for page in (tmp_path / "site").rglob("*.html"):
         loaded = re.findall(
-            r"""<(?:script|link|img|iframe)\b[^>]*(?:src|href)=["']?(https?:[^"' >]+)""", page.read_text()
+            r"""<(?:script|link|img|iframe)\b[^>]*(?:src|href)=["']?(https?:[^"' >]+)""",
+            page.read_text(),
         )
         assert not loaded, page

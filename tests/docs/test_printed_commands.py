@@ -1,10 +1,11 @@
-"""Every command that README and the pages print is run, page by page in the order of the page and in one folder.
+"""Every command that README and the pages print is run, page by page in the order of the page and
+in one folder.
 
-Training is made small: one round, one epoch, one seed, small files in the place of real ones. What takes more than that
-is checked by composing and building all of its jobs: other processes and clusters (their launchers and engine have
-tests of their own). Figures of papers are looked up by the real command and drawn by nobody; `test_experiments` trains
-them.
-`make` and installations are held against the Makefile and pyproject.toml.
+Training is made small: one round, one epoch, one seed, small files in the place of real ones. What
+takes more than that is checked by composing and building all of its jobs: other processes and
+clusters (their launchers and engine have tests of their own). Figures of papers are looked up by
+the real command and drawn by nobody; `test_experiments` trains them. `make` and installations are
+held against the Makefile and pyproject.toml.
 """
 
 import re
@@ -20,10 +21,10 @@ from fedpriv.audit import command as audit_command
 from fedpriv.audit import one_run
 from fedpriv.audit.audit import Effort
 from fedpriv.cli import COMMANDS
-from fedpriv.compose import CommandLine, compose_jobs, without_hydra
-from fedpriv.config import build
-from fedpriv.figures import reproduce
-from fedpriv.help import conf_dir
+from fedpriv.papers import reproduce
+from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
+from fedpriv.settings.experiment import build
+from fedpriv.settings.help import conf_dir
 
 BEGINNING = re.compile(r"(fedpriv|make|python[\d.]*|pip|eval|source|\.venv/bin/\w+) \S")
 INSTALLATIONS = {
@@ -48,9 +49,17 @@ ENCRYPTED = ["aggregation.key_bits=512", "aggregation.n_max=120", "aggregation.c
 
 def printed(page):
     """A page's commands: lines of blocks without a language, and code in its text, each once."""
-    lines = [] if "extending" in page.parts else [line for block in blocks(page) for line in block.commands]
+    lines = (
+        []
+        if "extending" in page.parts
+        else [line for block in blocks(page) for line in block.commands]
+    )
     lines = [line.split("  #")[0].strip() for line in lines if line.strip()]
-    inline = [code for code in re.findall(r"`([^`\n]+)`", FENCE.sub("", page.read_text())) if BEGINNING.match(code)]
+    inline = [
+        code
+        for code in re.findall(r"`([^`\n]+)`", FENCE.sub("", page.read_text()))
+        if BEGINNING.match(code)
+    ]
     return [line for line in dict.fromkeys([*lines, *inline]) if line not in MENTIONS]
 
 
@@ -61,7 +70,9 @@ def shrunk(words):
     """Words of a training command that take a moment, and mean the same up to sizes."""
     if any(word.startswith("resume=") for word in words):
         return [*(word for word in words if not word.startswith("rounds=")), "rounds=2"]
-    small = [re.sub(r"^seed=.*", "seed=0", word) for word in words if not word.startswith("rounds=")]
+    small = [
+        re.sub(r"^seed=.*", "seed=0", word) for word in words if not word.startswith("rounds=")
+    ]
     small += ["rounds=1", "preset.local_epochs=1", "preset.silo_epochs=1"]
     return small + (ENCRYPTED if "aggregation=private_weighting" in words else [])
 
@@ -101,7 +112,10 @@ def extras():
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A folder with a finished run and a sweep."""
-    folder, tiny = tmp_path_factory.mktemp("finished"), ["preset.local_epochs=1", "rounds=1", "quiet=true"]
+    folder, tiny = (
+        tmp_path_factory.mktemp("finished"),
+        ["preset.local_epochs=1", "rounds=1", "quiet=true"],
+    )
     assert run(*tiny, "hydra.run.dir=outputs/run", cwd=folder).returncode == 0
     assert run("-m", "seed=0,1", *tiny, "hydra.sweep.dir=outputs/sweep", cwd=folder).returncode == 0
     return folder

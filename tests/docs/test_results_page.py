@@ -9,8 +9,8 @@ from command import run
 from page_blocks import ROOT
 
 from fedpriv.accountants.events import STATUSES
-from fedpriv.loop import PHASES
-from fedpriv.records import TABLES
+from fedpriv.runs.loop import PHASES
+from fedpriv.runs.tables import TABLES
 
 PAGE = (ROOT / "docs" / "reference" / "results.md").read_text()
 SMALL = ["rounds=1", "preset.local_epochs=1", "preset.silo_epochs=1", "quiet=true"]
@@ -39,7 +39,9 @@ def documented(name):
 def folders(tmp_path_factory, small_root):
     root = tmp_path_factory.mktemp("results")
     for name, words in RUNS.items():
-        small = [word for word in SMALL if word.split("=")[0] not in {w.split("=")[0] for w in words}]
+        small = [
+            word for word in SMALL if word.split("=")[0] not in {w.split("=")[0] for w in words}
+        ]
         done = run(*small, *words, f"data.root={small_root}", f"hydra.run.dir='{name}'", cwd=root)
         assert done.returncode == 0, done.stderr
     return root
@@ -63,7 +65,7 @@ def first_table():
 
 
 @pytest.mark.parametrize("name", RUNS)
-@pytest.mark.parametrize("table", ["epsilon.csv", "timings.csv", "traffic.csv", "begun.csv"])
+@pytest.mark.parametrize("table", ["epsilon.csv", "timings.csv", "traffic.csv", "rounds_begun.csv"])
 def test_columns_are_those_of_the_page(folders, name, table):
     assert set(columns(folders / name, table)) == documented(table)
 
@@ -82,10 +84,12 @@ def test_status_is_that_of_the_page(folders):
 
 
 def test_values_that_are_listed_are_those_of_the_code(folders):
-    assert {*TABLES, "begun.csv", "status.json"} <= first_table()
+    assert {*TABLES, "rounds_begun.csv", "status.json"} <= first_table()
     assert set(PHASES) < documented("timings.csv")
     row = re.search(r"^\| `status` \| (.+) \|$", section("epsilon.csv"), re.MULTILINE)
     assert {word.strip("` ") for word in row[1].split(",")} == set(STATUSES)
     observers = re.search(r"^\| `observer` \| (.+) \|$", section("epsilon.csv"), re.MULTILINE)
     with open(folders / "shuffled" / "epsilon.csv", newline="") as file:
-        assert {row["observer"] for row in csv.DictReader(file)} == set(re.findall("`([^`]+)`", observers[1]))
+        assert {row["observer"] for row in csv.DictReader(file)} == set(
+            re.findall("`([^`]+)`", observers[1])
+        )

@@ -6,7 +6,9 @@ from pathlib import Path
 from page_blocks import ROOT
 
 FILES = [
-    file for folder in ("fedpriv", "conf", "docs", "scripts", "benchmarks") for file in (ROOT / folder).rglob("*.*")
+    file
+    for folder in ("fedpriv", "conf", "docs", "scripts", "benchmarks")
+    for file in (ROOT / folder).rglob("*.*")
 ]
 TEXTS = {
     file: " ".join(file.read_text().lower().split())
@@ -14,11 +16,13 @@ TEXTS = {
     if Path(file).suffix in (".py", ".md", ".yaml", ".cff")
 }
 TITLES = {
-    "concentrated differentially private": "concentrated differentially private and utility preserving f",
+    "concentrated differentially private": "concentrated differentially private and utility "
+    "preserving f",
     "a federated algorithm for": "a federated algorithm for privacy-preserving e",
     "private non-convex f": "private non-convex f",
     "privacy-preserving decentralized": "privacy-preserving decentralized aggregation",
-    "federated learning with across-silo": "federated learning with across-silo user-level differential privacy",
+    "federated learning with across-silo": "federated learning with across-silo user-level "
+    "differential privacy",
 }
 
 

@@ -29,12 +29,15 @@ def test_precision_is_the_largest_that_cannot_wrap(bits, span, parties):
 
 @pytest.mark.parametrize(("bits", "half"), [(32, 2**31), (64, 2**53)])
 def test_precision_leaves_room_for_a_rounding_of_each_party_and_no_more(bits, half):
-    """parties * (bound * 2^f + 1) < half, at the edge: an integer more could wrap, or be no float64."""
+    """parties * (bound * 2^f + 1) < half, at the edge: an integer more could wrap, or be no
+    float64."""
     assert precision(bits, half - 2, 1) == 0
     assert precision(bits, (half // 4 - 2) / 2, 4) == 1
     assert precision(bits, 1.0, 1) == half.bit_length() - 2
     for bound, parties in ((half - 1, 1), (half // 4 - 1, 4)):
-        with pytest.raises(ConfigError, match=f"too large for {parties} parties and aggregation.bits={bits}"):
+        with pytest.raises(
+            ConfigError, match=f"too large for {parties} parties and aggregation.bits={bits}"
+        ):
             precision(bits, bound, parties)
 
 
@@ -48,7 +51,9 @@ def test_sum_is_within_the_stated_rounding(bits, span, parties, data):
         total += encoding.encode(signal, "silo0", noise)
     for column, value in zip(np.concatenate([signals, noises]).T, encoding.decode(total)):
         # Exactly: below 2^53 grid steps, decoding rounds nothing.
-        assert abs(Fraction(float(value)) - sum(map(Fraction, column))) <= Fraction(encoding.rounding)
+        assert abs(Fraction(float(value)) - sum(map(Fraction, column))) <= Fraction(
+            encoding.rounding
+        )
 
 
 @given(SPANS, st.integers(1, 40), st.integers(0, 2**32 - 1))
@@ -56,7 +61,9 @@ def test_rounding_moves_signals_apart_by_no_more_than_the_shift(span, parties, s
     # 32 bits: there float64's own rounding is nothing beside a grid step.
     encoding, rng = FixedPoint(32, span, parties), np.random.default_rng(seed)
     near = rng.uniform(-span, span, (2, parties, 30))
-    one, two = (encoding.decode(sum(encoding.encode(vector, "silo0") for vector in side)) for side in near)
+    one, two = (
+        encoding.decode(sum(encoding.encode(vector, "silo0") for vector in side)) for side in near
+    )
     apart = np.linalg.norm(near[0].sum(0) - near[1].sum(0))
     assert abs(np.linalg.norm(one - two) - apart) <= encoding.shift(30) * (1 + 1e-6)
 
@@ -109,12 +116,20 @@ def test_the_shift_is_a_step_a_party_in_every_coordinate():
 
 @pytest.mark.parametrize("bits", [32, 64])
 def test_signal_and_noise_go_to_the_nearest_step_each(bits):
-    """Rounded otherwise a party could be off by more than a step, which is all that a certificate allows for."""
+    """Rounded otherwise a party could be off by more than a step, which is all that a certificate
+    allows for."""
     encoding = FixedPoint(bits, 10.0, 1)
-    parts, nearest = np.array([0.4, 0.6, 1.4, 1.6, -0.4, -0.6, -1.6]), np.array([0, 1, 1, 2, 0, -1, -2])
+    parts, nearest = (
+        np.array([0.4, 0.6, 1.4, 1.6, -0.4, -0.6, -1.6]),
+        np.array([0, 1, 1, 2, 0, -1, -2]),
+    )
     steps = parts * encoding.unit
-    np.testing.assert_array_equal(encoding.decode(encoding.encode(steps, "silo0")) / encoding.unit, nearest)
-    np.testing.assert_array_equal(encoding.decode(encoding.encode(steps, "silo0", steps)) / encoding.unit, 2 * nearest)
+    np.testing.assert_array_equal(
+        encoding.decode(encoding.encode(steps, "silo0")) / encoding.unit, nearest
+    )
+    np.testing.assert_array_equal(
+        encoding.decode(encoding.encode(steps, "silo0", steps)) / encoding.unit, 2 * nearest
+    )
     np.testing.assert_array_equal(encoding.decode(encoding.whole(steps)) / encoding.unit, nearest)
 
 
@@ -125,7 +140,10 @@ def test_a_sum_is_refused_from_one_step_beyond_what_honest_parties_reach(bits):
     most = 3 * (2 * 2**encoding.precision + 1)
     for other in (0, most - 1, 1 - most):
         for edge in (most, -most):
-            there, beyond = (np.array([step, other]).astype(encoding.dtype) for step in (edge, edge + edge // most))
+            there, beyond = (
+                np.array([step, other]).astype(encoding.dtype)
+                for step in (edge, edge + edge // most)
+            )
             assert encoding.decode(there)[0] == edge * encoding.unit
             assert not encoding.reached_by(3, beyond)
             with pytest.raises(ImpossibleSumError, match="beyond 3 times 2"):

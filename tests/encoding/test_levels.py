@@ -28,7 +28,9 @@ def test_a_record_and_its_replacement_are_no_further_apart_than_the_shift(seed, 
 def test_levels_are_right_on_average_and_vary_as_the_formula_says():
     encoding, rng = Levels(8, 1.0, 0, 1), np.random.default_rng(0)
     vectors = rng.normal(size=(5, 300)) / 30
-    sums = np.stack([encoding.decode(encoding.counts(vectors, seeded(seed)), 5) for seed in range(4000)])
+    sums = np.stack(
+        [encoding.decode(encoding.counts(vectors, seeded(seed)), 5) for seed in range(4000)]
+    )
     expected = encoding.variance(vectors)
     errors = (sums.mean(0) - vectors.sum(0)) / np.sqrt(expected / 4000)
     assert abs(errors.mean()) < 5 / np.sqrt(300)
@@ -59,7 +61,9 @@ def test_a_coordinate_beyond_the_bound_is_refused(bad):
 
 
 def test_ends_of_the_range_have_the_last_levels():
-    ones = Levels(4, 1.0, 0, 1).counts(np.array([[1.0, -1.0, 1 + 1e-12]]), lambda p, c: np.full((1, 3), 1 - 2**-53))
+    ones = Levels(4, 1.0, 0, 1).counts(
+        np.array([[1.0, -1.0, 1 + 1e-12]]), lambda p, c: np.full((1, 3), 1 - 2**-53)
+    )
     np.testing.assert_array_equal(ones, [4, 0, 4])
 
 
@@ -106,13 +110,17 @@ def test_noise_is_counted_in_levels_above_a_quarter_of_its_bits():
     noise = encoding.unit * np.array([0.0, 1.0, -0.6, -0.4, 0.4, 0.6, 5.0])
     np.testing.assert_array_equal(encoding.noise_counts(noise), [2, 3, 1, 2, 2, 3, 7])
     message = encoding.counts(np.zeros((6, 7)), seeded(0)) + encoding.noise_counts(noise)
-    np.testing.assert_allclose(encoding.decode(3 * message, 6), 3 * encoding.unit * np.array([0, 1, -1, 0, 0, 1, 5]))
+    np.testing.assert_allclose(
+        encoding.decode(3 * message, 6), 3 * encoding.unit * np.array([0, 1, -1, 0, 0, 1, 5])
+    )
 
 
 def test_the_noise_bits_vary_too():
     """A bit that is a one with probability 1/4 has variance 3/16; vectors of zeros add none."""
     encoding = Levels(8, 2.0, 20, 3)
-    np.testing.assert_allclose(encoding.variance(np.zeros((4, 2))), 3 * 20 * 3 / 16 * encoding.unit**2)
+    np.testing.assert_allclose(
+        encoding.variance(np.zeros((4, 2))), 3 * 20 * 3 / 16 * encoding.unit**2
+    )
 
 
 def test_tiles_are_no_smaller_than_they_have_to_be():

@@ -14,7 +14,15 @@ N = (1 << 511) + 9  # any number of 512 bits; no prime factors are needed to pac
 
 
 def layout(**changes):
-    usual = {"key_bits": 512, "n_max": 20, "precision": 20, "users": 5, "silos": 2, "bound": 1.0, "noise": 5.0}
+    usual = {
+        "key_bits": 512,
+        "n_max": 20,
+        "precision": 20,
+        "users": 5,
+        "silos": 2,
+        "bound": 1.0,
+        "noise": 5.0,
+    }
     return SlotLayout(**(usual | changes))
 
 
@@ -26,20 +34,23 @@ def test_least_common_multiples():
 
 
 def test_the_largest_cap_on_records_of_a_3072_bit_key():
-    # Precision 1e-10, sums up to 1e4, one value in a plaintext: lcm * 1e4 / 1e-10 < n / 2 up to N_max = 2098.
+    # Precision 1e-10, sums up to 1e4, one value in a plaintext: lcm * 1e4 / 1e-10 < n / 2 up to
+    # N_max = 2098.
     assert lcm_up_to(2098) * 10**14 < 2**3071 // 2 <= lcm_up_to(2099) * 10**14
     finer = {"key_bits": 3072, "precision": 33, "users": 1, "silos": 1, "bound": 1e4, "noise": 0.0}
     assert layout(**finer, n_max=2098).slots == 1
     with pytest.raises(
-        ConfigError, match=r"n_max=2099: one slot needs width <= key_bits - 2, but .* = 3\d\d\d > 3072 - 2"
+        ConfigError,
+        match=r"n_max=2099: one slot needs width <= key_bits - 2, but .* = 3\d\d\d > 3072 - 2",
     ):
         layout(**finer, n_max=2099)
 
 
 @pytest.mark.parametrize(("n_max", "slots"), [(10, 68), (100, 18), (500, 4), (2000, 1)])
 def test_slots_of_a_3072_bit_key(n_max, slots):
-    # 100 users, clip 1, precision 2^-24, noise multiplier 5 and 16 standard deviations; a slot may be one bit narrower
-    # than bits(2 * total) + 1, which leaves these numbers as they are or one higher.
+    # 100 users, clip 1, precision 2^-24, noise multiplier 5 and 16 standard deviations; a slot may
+    # be one bit narrower than bits(2 * total) + 1, which leaves these numbers as they are or one
+    # higher.
     found = SlotLayout(3072, n_max, 24, users=100, silos=1, bound=1.0, noise=80.0).slots
     assert found in (slots, slots + 1)
 
@@ -54,7 +65,9 @@ def test_slots_of_a_3072_bit_key(n_max, slots):
 )
 def test_the_inequalities_hold(n_max, precision, users, silos, bound, noise):
     try:
-        shape = layout(n_max=n_max, precision=precision, users=users, silos=silos, bound=bound, noise=noise)
+        shape = layout(
+            n_max=n_max, precision=precision, users=users, silos=silos, bound=bound, noise=noise
+        )
     except ConfigError:
         assert bound * 2**precision <= 1
         return
@@ -142,7 +155,9 @@ def test_coordinates_beyond_the_bound_are_refused(value):
 
 
 def test_truncation_refuses_what_leaves_int64():
-    np.testing.assert_array_equal(truncate(np.array([[1.75, -1.75], [0.0, -0.3]]), 1), [[3, -3], [0, 0]])
+    np.testing.assert_array_equal(
+        truncate(np.array([[1.75, -1.75], [0.0, -0.3]]), 1), [[3, -3], [0, 0]]
+    )
     for value in (2.0**42, -(2.0**42), math.inf, math.nan):
         with pytest.raises(OutOfRangeError):
             truncate(np.array([value]), 20)
@@ -154,7 +169,9 @@ def test_the_dither_is_uniform_below_the_least_common_multiple():
     drawn = np.array(shape.dithered(noise))
     assert (drawn // 12 == -3).all()  # floored: the noise is what lies above the dither
     counts = np.bincount(drawn % 12, minlength=12)
-    assert ((counts - 1000) ** 2 / 1000).sum() < 60  # chi-square, 11 degrees: exceeded with probability 1e-8
+    assert (
+        (counts - 1000) ** 2 / 1000
+    ).sum() < 60  # chi-square, 11 degrees: exceeded with probability 1e-8
     with pytest.raises(OutOfRangeError):
         shape.dithered(np.array([shape.noise_bound + 1]))
     with pytest.raises(OutOfRangeError):
@@ -174,14 +191,19 @@ def test_the_ends_of_what_is_allowed_are_allowed():
     assert least.coordinate_bound == 1
     most = SlotLayout(512, 20, 62, users=3, silos=2, bound=0.5, noise=0.0)
     assert most.coordinate_bound == 2**61 - 1
-    for key, value, name in (("precision", -1, "precision"), ("precision", 63, "precision"), ("bound", 0.0, "bound")):
+    for key, value, name in (
+        ("precision", -1, "precision"),
+        ("precision", 63, "precision"),
+        ("bound", 0.0, "bound"),
+    ):
         settings = {"precision": 20, "bound": 1.0} | {key: value}
         with pytest.raises(ConfigError, match=rf"aggregation\.{name}={value}"):
             SlotLayout(512, 20, users=3, silos=2, noise=5.0, **settings)
 
 
 def test_a_slot_is_as_wide_as_its_largest_total_and_no_wider():
-    """Three users' coordinates and two silos' noise and dithers, in units of 2^-20 times the least common multiple."""
+    """Three users' coordinates and two silos' noise and dithers, in units of 2^-20 times the least
+    common multiple."""
     shape = SlotLayout(512, 20, 20, users=3, silos=2, bound=1.0, noise=5.0)
     assert shape.noise_bound == 5 * 2**20 + 1
     largest = 232_792_560 * (3 * (2**20 - 1) + 2 * (5 * 2**20 + 2))
@@ -192,7 +214,10 @@ def test_a_slot_is_as_wide_as_its_largest_total_and_no_wider():
 def test_noise_may_reach_its_bound_but_not_pass_it():
     shape = SlotLayout(512, 20, 20, users=3, silos=2, bound=1.0, noise=5.0)
     most = shape.noise_bound
-    assert shape.dithered(np.array([most, -most]), lambda bound: 0) == [shape.lcm * most, -shape.lcm * most]
+    assert shape.dithered(np.array([most, -most]), lambda bound: 0) == [
+        shape.lcm * most,
+        -shape.lcm * most,
+    ]
     for beyond in (most + 1, -most - 1):
         with pytest.raises(OutOfRangeError, match="must be int64 within"):
             shape.dithered(np.array([0, beyond]))

@@ -5,7 +5,7 @@ import scripted_parties as play
 
 from fedpriv.engines import inprocess
 from fedpriv.engines.inprocess import InProcess
-from fedpriv.lockstep import LockStep
+from fedpriv.sweeps.lock_step import LockStep
 
 SILOS = "abcdef"
 
@@ -46,7 +46,10 @@ def test_runs_side_by_side_do_theirs_together(done):
     found = {}
     jobs = [lambda key=key: found.update({key: learned(*[[key]] * 6)}) for key in (2, 2.0, 3)]
     LockStep(jobs, at_once=3).run()
-    assert found[3] == {**{name: 3 * i for i, name in enumerate(SILOS, 1)}, "server": found[3]["server"]}
+    assert found[3] == {
+        **{name: 3 * i for i, name in enumerate(SILOS, 1)},
+        "server": found[3]["server"],
+    }
     assert sorted(done) == [6, 12]
 
 
@@ -54,6 +57,6 @@ def test_who_fails_at_its_work_ends_the_exchange(done, monkeypatch):
     def fails(works):
         raise OSError("full")
 
-    monkeypatch.setattr(play.Product, "together", fails)
+    monkeypatch.setattr(play.Product, "run_batch", fails)
     with pytest.raises(OSError, match="full"):
         learned(*[[2]] * 6)

@@ -1,4 +1,5 @@
-"""Parties as actors of Ray: that die, hang or compute for long, what their processes hold, and what is left behind."""
+"""Parties as actors of Ray: that die, hang or compute for long, what their processes hold, and what
+is left behind."""
 
 import os
 import signal
@@ -76,8 +77,14 @@ def test_parties_import_what_the_coordinator_can(session, tmp_path, monkeypatch)
 
 
 def test_a_killed_party_is_silent_and_the_others_go_on(session):
-    tasks = {"a": (play.speaks_twice, "dies"), "b": (play.speaks_twice,), "server": (play.listens_twice,)}
-    with pytest.warns(RuntimeWarning, match=r"^a is silent from now on: its process died \(SYSTEM_ERROR\)"):
+    tasks = {
+        "a": (play.speaks_twice, "dies"),
+        "b": (play.speaks_twice,),
+        "server": (play.listens_twice,),
+    }
+    with pytest.warns(
+        RuntimeWarning, match=r"^a is silent from now on: its process died \(SYSTEM_ERROR\)"
+    ):
         learned = session.run(tasks)
     assert learned == {"b": None, "server": (["a", "b"], ["b"])}
     assert session.lost == {"a"}
@@ -92,12 +99,18 @@ def test_a_killed_party_is_silent_and_the_others_go_on(session):
 
 def test_a_killed_server_ends_the_exchange(session):
     with pytest.warns(RuntimeWarning, match="server is silent"):
-        assert session.run({"a": (play.speaks_twice,), "server": (play.speaks_twice, "dies")}) == {"a": None}
+        assert session.run({"a": (play.speaks_twice,), "server": (play.speaks_twice, "dies")}) == {
+            "a": None
+        }
     session.reopen({"server": {}})
 
 
 def test_a_party_that_leaves_its_process_is_silent(session):
-    tasks = {"a": (play.speaks_twice, "exits"), "b": (play.speaks_twice,), "server": (play.listens_twice,)}
+    tasks = {
+        "a": (play.speaks_twice, "exits"),
+        "b": (play.speaks_twice,),
+        "server": (play.listens_twice,),
+    }
     with pytest.warns(RuntimeWarning, match="a is silent from now on: its process died"):
         assert session.run(tasks)["server"] == (["a", "b"], ["b"])
     session.reopen({"a": {}})
@@ -141,30 +154,47 @@ def test_a_class_that_only_the_party_knows_comes_as_its_nearest_known_ancestor(s
 
 
 def test_what_cannot_be_sent_or_returned_is_named(session):
-    with pytest.raises(RuntimeError, match=r"^a: .*MessageError: a message cannot hold builtins\.set"):
+    with pytest.raises(
+        RuntimeError, match=r"^a: .*MessageError: a message cannot hold builtins\.set"
+    ):
         session.run({"a": (play.tells, {1})})
-    with pytest.raises(RuntimeError, match=r"^a: .*MessageError: a message cannot hold _thread\.lock"):
+    with pytest.raises(
+        RuntimeError, match=r"^a: .*MessageError: a message cannot hold _thread\.lock"
+    ):
         session.run({"a": (play.returns_a_lock,)})
 
 
 def test_secrets_and_records_are_in_no_other_process(session):
-    """Each party draws a secret, is given records of its own and sends all of them: a to the server, the others to
-    themselves. Then all processes search all of their memory. Whoever drew it finds it, so the search works."""
+    """Each party draws a secret, is given records of its own and sends all of them: a to the
+    server, the others to themselves. Then all processes search all of their memory. Whoever drew it
+    finds it, so the search works."""
     needles = []
     for script in (play.hides, play.hides_belongings):
         told = session.run(everybody(script))
         needles += [told[name] for name in NAMES]
     session.run({name: (play.says_belongings, "server" if name == "a" else name) for name in NAMES})
     found = session.run(everybody(play.finds, needles))
-    held = {name: [owner for owner, count in zip(2 * NAMES, counts) if count] for name, counts in found.items()}
-    assert held == {"a": ["a", "a"], "b": ["b", "b"], "c": ["c", "c"], "server": ["server", "a", "server"]}
-    assert play.occurrences(needles[: len(NAMES)]) == [0] * len(NAMES)  # the coordinator has no secret
+    held = {
+        name: [owner for owner, count in zip(2 * NAMES, counts) if count]
+        for name, counts in found.items()
+    }
+    assert held == {
+        "a": ["a", "a"],
+        "b": ["b", "b"],
+        "c": ["c", "c"],
+        "server": ["server", "a", "server"],
+    }
+    assert play.occurrences(needles[: len(NAMES)]) == [0] * len(
+        NAMES
+    )  # the coordinator has no secret
 
 
 def test_a_silent_party_is_lost_and_one_that_computes_is_not(cluster):
     """a sleeps, b computes for longer than the timeout, c is stopped as a whole."""
     timeout = 2.0
-    with RayEngine(address=cluster.address, timeout=timeout).open(dict.fromkeys(NAMES, play.Role()), {}) as session:
+    with RayEngine(address=cluster.address, timeout=timeout).open(
+        dict.fromkeys(NAMES, play.Role()), {}
+    ) as session:
         stopped = session.run({"c": (play.pid,)})["c"]
         tasks = {
             "a": (play.speaks_twice, "sleeps", 60),
@@ -173,7 +203,9 @@ def test_a_silent_party_is_lost_and_one_that_computes_is_not(cluster):
             "server": (play.listens_twice,),
         }
         began = time.monotonic()
-        with pytest.warns(RuntimeWarning, match="is silent from now on: no answer within engine.timeout=2 s") as told:
+        with pytest.warns(
+            RuntimeWarning, match="is silent from now on: no answer within engine.timeout=2 s"
+        ) as told:
             learned = session.run(tasks)
         assert 2.5 * timeout <= time.monotonic() - began < 20
         assert learned == {"b": None, "server": (["a", "b", "c"], ["b"])}
@@ -183,7 +215,9 @@ def test_a_silent_party_is_lost_and_one_that_computes_is_not(cluster):
 
 
 def test_nothing_is_left_when_a_session_ends(cluster):
-    with RayEngine(address=cluster.address).open({"a": play.Role(), "b": play.Role()}, {}) as session:
+    with RayEngine(address=cluster.address).open(
+        {"a": play.Role(), "b": play.Role()}, {}
+    ) as session:
         pids = [*session.run({"a": (play.pid,), "b": (play.pid,)}).values()]
         pids.append(session.run({"a": (play.starts_a_child,)})["a"])
         assert all(map(running, pids))
@@ -199,7 +233,9 @@ def test_a_cluster_of_two_nodes(cluster):
             dict.fromkeys(NAMES, play.Role()), {}
         ) as session:
             assert len(set(session.run(everybody(play.runs_on)).values())) == 2
-            tasks = {name: (play.multiplies, i) for i, name in enumerate("abc", 1)} | {"server": (play.adds,)}
+            tasks = {name: (play.multiplies, i) for i, name in enumerate("abc", 1)} | {
+                "server": (play.adds,)
+            }
             assert session.run(tasks) == {"a": 6, "b": 12, "c": 18, "server": None}
         with RayEngine(address=cluster.address, gpus_per_party=0.5).open(
             dict.fromkeys(NAMES, play.Role()), {}
@@ -218,17 +254,26 @@ def test_a_cluster_of_two_nodes(cluster):
 )
 def test_what_a_cluster_does_not_have_is_refused(cluster, key, each, needs):
     with pytest.raises(ConfigError, match=rf"^engine\.{key}={each}: that is {needs}$"):
-        RayEngine(address=cluster.address, **{key: each}).open(dict.fromkeys(NAMES, play.Role()), {})
+        RayEngine(address=cluster.address, **{key: each}).open(
+            dict.fromkeys(NAMES, play.Role()), {}
+        )
 
 
 def test_a_second_cluster_is_refused(session):
-    with pytest.raises(ConfigError, match=r"^engine\.address=None: this process already uses engine.address="):
+    with pytest.raises(
+        ConfigError, match=r"^engine\.address=None: this process already uses engine.address="
+    ):
         RayEngine().open({}, {})
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "no.such.host.invalid:6379", "somewhere", "ray://127.0.0.1:10001"])
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:1", "no.such.host.invalid:6379", "somewhere", "ray://127.0.0.1:10001"]
+)
 def test_addresses_that_cannot_be_reached_are_refused(address):
-    for use in (lambda engine: engine.check("cpu"), lambda engine: engine.open({"a": play.Role()}, {})):
+    for use in (
+        lambda engine: engine.check("cpu"),
+        lambda engine: engine.open({"a": play.Role()}, {}),
+    ):
         with pytest.raises(ConfigError) as caught:
             use(RayEngine(address=address))
         assert str(caught.value).startswith(f"engine.address={address}: no cluster there (")
@@ -239,7 +284,9 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
     RayEngine().check("cpu")
     monkeypatch.setattr(engine_module, "find_spec", lambda name: None)
     for use in (lambda: RayEngine().check("cpu"), lambda: RayEngine().open({}, {})):
-        with pytest.raises(ConfigError, match=r"^engine=ray: Ray is not installed; pip install 'fedpriv\[ray\]'$"):
+        with pytest.raises(
+            ConfigError, match=r"^engine=ray: Ray is not installed; pip install 'fedpriv\[ray\]'$"
+        ):
             use()
 
 
@@ -253,7 +300,11 @@ def test_a_party_with_its_own_gpu_has_no_second(monkeypatch):
 @pytest.mark.parametrize(
     ("key", "value"),
     [("timeout", value) for value in (0, -1, float("inf"), float("nan"))]
-    + [(f"{kind}_per_party", value) for kind in ("cpus", "gpus") for value in (-1, 1.5, float("inf"), float("nan"))]
+    + [
+        (f"{kind}_per_party", value)
+        for kind in ("cpus", "gpus")
+        for value in (-1, 1.5, float("inf"), float("nan"))
+    ]
     + [("threads", 0)],
 )
 def test_impossible_values_are_refused(key, value):
@@ -261,25 +312,29 @@ def test_impossible_values_are_refused(key, value):
         RayEngine(**{key: value})
 
 
-# -- a private instance -----------------------------------------------------------------------------------------------
+# -- a private instance ----------------------------------------------------------------------------
 
 MARK = "FEDPRIV_TEST_MARK"
 
 
 class Program:
-    """A program with a private instance, as a terminal would start it; `roles` are those of two parties."""
+    """A program with a private instance, as a terminal would start it; `roles` are those of two
+    parties."""
 
     def __init__(self, folder, body):
         self.folder, self.mark = folder, f"{MARK}={uuid.uuid4().hex}".encode()
         code = f"""
             import os, signal, sys, time
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores it
+            # a shell's job in the background ignores the signal
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             sys.path.insert(0, {os.path.dirname(play.__file__)!r})
             import scripted_parties as play
             from fedpriv.engines.ray import RayEngine
             roles = dict.fromkeys(("a", "b"), play.Role())
         """
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("RAY_")
+        }
         environment |= {"HOME": folder, "TMPDIR": folder} | dict([self.mark.decode().split("=")])
         self.process = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(code) + textwrap.dedent(body)],
@@ -292,8 +347,14 @@ class Program:
         )
 
     def processes(self, kind=""):
-        """Ids of all processes that it has started, itself included. kind: part of their command."""
-        return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and self._started(path, kind)]
+        """Ids of all processes that it has started, itself included. kind: part of their
+        command.
+        """
+        return [
+            int(path.name)
+            for path in Path("/proc").iterdir()
+            if path.name.isdigit() and self._started(path, kind)
+        ]
 
     def _started(self, path, kind):
         try:
@@ -352,7 +413,8 @@ SLEEPING = """
 
 
 def test_nothing_is_left_of_an_interrupted_program(program):
-    """An interrupt reaches the whole group, as from a terminal; what happens then is for the program to decide."""
+    """An interrupt reaches the whole group, as from a terminal; what happens then is for the
+    program to decide."""
     started = program(SLEEPING)
     assert started.process.stdout.readline() == "begins\n", started.process.stderr.read()
     assert len(started.processes()) > 3
@@ -363,7 +425,9 @@ def test_nothing_is_left_of_an_interrupted_program(program):
 
 
 def test_no_party_is_left_of_a_killed_program(program):
-    """Ray's two agents try for a minute to reach what died with the program, and then end as well."""
+    """Ray's two agents try for a minute to reach what died with the program, and then end as
+    well.
+    """
     started = program(SLEEPING)
     assert started.process.stdout.readline() == "begins\n", started.process.stderr.read()
     assert started.processes("PartyProcess")
@@ -385,17 +449,41 @@ KILLED = (
 @pytest.mark.parametrize(("algo", "aggregation"), KILLED)
 def test_a_killed_run_goes_on_to_the_bits_of_one_process(algo, aggregation, cluster, tmp_path):
     """kill -9 of the run in some round, its parties on other processes; then both again."""
-    words = ("rounds=12", "preset.n_users=9", "preset.n_silos=9", "accountant=rdp", "allocator=uniform")
+    words = (
+        "rounds=12",
+        "preset.n_users=9",
+        "preset.n_silos=9",
+        "accountant=rdp",
+        "allocator=uniform",
+    )
     command = [sys.executable, "-m", "fedpriv"]
     settings = [*words, f"algo={algo}", f"aggregation={aggregation}"]
-    subprocess.run([*command, *settings, "hydra.run.dir=whole"], cwd=tmp_path, check=True, capture_output=True)
-    over_ray = [*command, *settings, "engine=ray", f"engine.address={cluster.address}", "hydra.run.dir=cut"]
-    process = subprocess.Popen(over_ray, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    begun, last = tmp_path / "cut" / "begun.csv", sum(map(len, (algo, aggregation))) % 5 + 3
-    wait_until(lambda: process.poll() is not None or (begun.exists() and begun.read_bytes().count(b"\n") > last), 120)
+    subprocess.run(
+        [*command, *settings, "hydra.run.dir=whole"], cwd=tmp_path, check=True, capture_output=True
+    )
+    over_ray = [
+        *command,
+        *settings,
+        "engine=ray",
+        f"engine.address={cluster.address}",
+        "hydra.run.dir=cut",
+    ]
+    process = subprocess.Popen(
+        over_ray, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    begun, last = tmp_path / "cut" / "rounds_begun.csv", sum(map(len, (algo, aggregation))) % 5 + 3
+    wait_until(
+        lambda: (
+            process.poll() is not None
+            or (begun.exists() and begun.read_bytes().count(b"\n") > last)
+        ),
+        120,
+    )
     assert process.poll() is None, process.communicate()[1]
     process.kill()
     process.wait()
     subprocess.run([*command, "resume=cut"], cwd=tmp_path, check=True, capture_output=True)
     for name in ("metrics.csv", "epsilon.csv", "model.safetensors"):
-        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), (
+            name
+        )

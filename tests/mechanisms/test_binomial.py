@@ -13,7 +13,7 @@ from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.calibration import gaussian_noise
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.lowy import ShuffleBudget, paper_bits, paper_levels
-from fedpriv.streams import SystemGenerator
+from fedpriv.util.streams import SystemGenerator
 
 
 def cost(mechanism, size, delta, shares=1.0):
@@ -27,8 +27,9 @@ def cost(mechanism, size, delta, shares=1.0):
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.75, 1e-5), (3.0, 1e-5), (18.0, 6.5e-7)])
 @pytest.mark.parametrize("contributions", [100, 100_000])
 def test_calibrated_noise_costs_the_target_within_two_percent(size, epsilon, delta, contributions):
-    """The true epsilon lies between that of a record that moves one coordinate through all levels, exactly, and the
-    certificate. The number of contributions only rounds the noise up to whole bits of each."""
+    """The true epsilon lies between that of a record that moves one coordinate through all levels,
+    exactly, and the certificate. The number of contributions only rounds the noise up to whole bits
+    of each."""
     mechanism = Binomial(1.0, 1.0).hiding(gaussian_noise(1.0, epsilon, delta), size)
     bits = math.ceil(mechanism.trials / contributions)
     certified, trials = cost(mechanism, size, delta), bits * contributions
@@ -43,13 +44,15 @@ def test_a_shift_spread_over_a_hundred_coordinates_stays_below_the_certificate()
 
 
 def test_few_levels_in_many_coordinates_cost_no_more_noise_than_they_must():
-    """Rounding moves each of a hundred coordinates of a sum by up to a level, beside 64 of the record itself."""
+    """Rounding moves each of a hundred coordinates of a sum by up to a level, beside 64 of the
+    record itself."""
     mechanism = Binomial(1.0, 1.0, levels=64).hiding(gaussian_noise(1.0, 1.0, 1e-5), 100)
     assert 0.99 <= cost(mechanism, 100, 1e-5) <= 1 + 1e-6
 
 
 def test_paper_parameters():
-    # b of 100 contributions of one coordinate at (1, 1e-6), by the formula: golden. Its epsilon is about 7e-4.
+    # b of 100 contributions of one coordinate at (1, 1e-6), by the formula: golden. Its epsilon is
+    # about 7e-4.
     levels = paper_levels(100, 1)
     assert levels == 20
     assert paper_bits(100, 1, levels=levels, epsilon=1.0, delta=1e-6) == 242_543_523
@@ -60,7 +63,8 @@ def test_paper_parameters():
     assert gaussian <= cost(mechanism, 1, 1e-6) <= 1.3 * gaussian
     assert paper_levels(10_000, 301) == 302
     assert (paper_levels(50, 1), paper_levels(1, 1)) == (16, 4)
-    # Of 30 coordinates, by the formula in its text; at the largest epsilon that the theorem speaks for.
+    # Of 30 coordinates, by the formula in its text; at the largest epsilon that the theorem speaks
+    # for.
     ratio = math.log(4 * 901 / 1e-6) / math.log(8 / 1e-6)
     single, many = (paper_bits(100, d, levels=30, epsilon=15.0, delta=1e-6) for d in (1, 30))
     assert many / single == pytest.approx(ratio**2, rel=1e-4)
@@ -82,8 +86,9 @@ def test_the_paper_says_nothing_of_a_delta_of_a_half(delta):
     ("kinds", "calls", "chosen"), [(1, 1, 1.0), (1, 1, 0.5), (2, 1, 1.0), (1, 2, 1.0), (2, 25, 0.5)]
 )
 def test_what_the_paper_leaves_for_one_release(kinds, calls, chosen):
-    """Of epsilon 1.5 at 1e-5, by its own chain: kinds share, calls compose by Dwork and Roth's Theorem 3.20 with half
-    of a kind's delta for the composition, and a choice of silos divides by 2 M / N."""
+    """Of epsilon 1.5 at 1e-5, by its own chain: kinds share, calls compose by Dwork and Roth's
+    Theorem 3.20 with half of a kind's delta for the composition, and a choice of silos divides by 2
+    M / N."""
     budget = ShuffleBudget(kinds, calls, chosen, 1e-5)
     eps, delta = 1.5 / kinds, 1e-5 / kinds
     if calls > 1:
@@ -91,14 +96,18 @@ def test_what_the_paper_leaves_for_one_release(kinds, calls, chosen):
     assert budget.call_epsilon * 1.5 == pytest.approx(eps / (2 * chosen))
     assert budget.call_delta == pytest.approx(delta / (2 * chosen))
     levels, bits = budget.noise(1000, 30, 6.0)
-    assert budget.epsilon(Binomial(1.0, 0.0).of_bits(levels, bits).noise_multiplier, 30) == pytest.approx(6)
+    assert budget.epsilon(
+        Binomial(1.0, 0.0).of_bits(levels, bits).noise_multiplier, 30
+    ) == pytest.approx(6)
     assert budget.epsilon(1e-3, 30) is None
     assert budget.epsilon(0.0, 30) is None
     with pytest.raises(ConfigError, match=r"algo\.calibration=paper: certified, or a larger"):
         budget.noise(1000, 10_000, 1e-3)
 
 
-@pytest.mark.parametrize("rng", [np.random.default_rng(0), SystemGenerator()], ids=["seeded", "system"])
+@pytest.mark.parametrize(
+    "rng", [np.random.default_rng(0), SystemGenerator()], ids=["seeded", "system"]
+)
 @pytest.mark.parametrize("silent", [0.0, 0.4])
 def test_shares_of_silos_that_noise_add_up_to_the_declared_noise(rng, silent):
     mechanism = Binomial(0.1, 8.0, levels=256, silent=silent)
@@ -112,7 +121,8 @@ def test_shares_of_silos_that_noise_add_up_to_the_declared_noise(rng, silent):
 
 
 def test_a_part_of_a_bit_hides_nothing():
-    """Whoever knows half of the noise, where a quarter of the silos may be silent, is left with a third of the bits."""
+    """Whoever knows half of the noise, where a quarter of the silos may be silent, is left with a
+    third of the bits."""
     mechanism = Binomial(1.0, 0.0, silent=0.25).of_bits(2, 100_000)
     assert mechanism.event(shares=0.5) == GaussianDpEvent(1 / gaussian_gap(33_333, 1.0))
     assert mechanism.event(sensitivity=0.0) == NonPrivateDpEvent()
@@ -138,7 +148,9 @@ def test_contributions_are_clipped_as_elsewhere():
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("encoding", [None, FixedPoint(64, 100.0, 3), Binomial(2.0, 1.0).count_encoding(3)], ids=str)
+@pytest.mark.parametrize(
+    "encoding", [None, FixedPoint(64, 100.0, 3), Binomial(2.0, 1.0).count_encoding(3)], ids=str
+)
 def test_only_counts_are_noised(encoding):
     mechanism, rng = Binomial(1.0, 1.0), np.random.default_rng(0)
     with pytest.raises(ConfigError, match="aggregation=shuffle"):
@@ -154,7 +166,12 @@ def test_only_counts_are_noised(encoding):
 
 @pytest.mark.parametrize(
     ("values", "key"),
-    [((0.0, 1.0), "clip"), ((1.0, -1.0), "noise"), ((1.0, 1.0, 3), "levels"), ((1.0, 1.0, 2, 1.0), "silent")],
+    [
+        ((0.0, 1.0), "clip"),
+        ((1.0, -1.0), "noise"),
+        ((1.0, 1.0, 3), "levels"),
+        ((1.0, 1.0, 2, 1.0), "silent"),
+    ],
 )
 def test_impossible_values_are_refused(values, key):
     with pytest.raises(ConfigError, match=key):
@@ -162,7 +179,8 @@ def test_impossible_values_are_refused(values, key):
 
 
 def test_noise_that_hides_counts_without_the_silent_silos():
-    """Whoever knows nothing of the noise may still have to do without that of the silent ones' share."""
+    """Whoever knows nothing of the noise may still have to do without that of the silent ones'
+    share."""
     target, size = gaussian_noise(1.0, 1.0, 1e-5), 10
     for silent, shares in ((0.3, 1.0), (0.3, 0.5), (0.0, 0.5)):
         mechanism = Binomial(1.0, 1.0, silent=silent).hiding(target, size, shares=shares)
@@ -188,7 +206,9 @@ def test_no_share_is_expected_beyond_sixteen_deviations(clip, levels):
     mechanism = Binomial(clip, 8.0, levels=levels)
     deviation = 8.0 * clip / math.sqrt(5)
     assert mechanism.noise_bound(5) == pytest.approx(16 * deviation, rel=1e-3)
-    share = mechanism.noise_share(20_000, 5, np.random.default_rng(0), encoding=mechanism.count_encoding(5))
+    share = mechanism.noise_share(
+        20_000, 5, np.random.default_rng(0), encoding=mechanism.count_encoding(5)
+    )
     assert 3 * deviation < np.abs(share).max() < mechanism.noise_bound(5)
 
 
@@ -210,7 +230,9 @@ def test_the_ends_of_what_is_allowed():
             Binomial(*values)
 
 
-@pytest.mark.parametrize("ask", [lambda m: m.count_encoding(3), lambda m: m.hiding(1.0, 3), lambda m: m.of_bits(2, 4)])
+@pytest.mark.parametrize(
+    "ask", [lambda m: m.count_encoding(3), lambda m: m.hiding(1.0, 3), lambda m: m.of_bits(2, 4)]
+)
 def test_other_mechanisms_count_nothing(ask):
     with pytest.raises(ConfigError, match="aggregation=shuffle counts bits"):
         ask(Gaussian(1.0, 1.0))

@@ -6,14 +6,23 @@ import pytest
 from scipy import stats
 
 from fedpriv.mechanisms import binomial_sampling
-from fedpriv.mechanisms.binomial_sampling import ERROR, FARTHEST, FEW, MOST_TRIALS, _log_ratio, binomial
-from fedpriv.streams import SystemGenerator
+from fedpriv.mechanisms.binomial_sampling import (
+    ERROR,
+    FARTHEST,
+    FEW,
+    MOST_TRIALS,
+    _log_ratio,
+    binomial,
+)
+from fedpriv.util.streams import SystemGenerator
 
 TRIALS = [0, 1, 4, 100, FEW, FEW + 4, 10**5, 10**9]
 
 
 @pytest.mark.parametrize("trials", TRIALS)
-@pytest.mark.parametrize("rng", [SystemGenerator(), np.random.default_rng(0)], ids=["system", "seeded"])
+@pytest.mark.parametrize(
+    "rng", [SystemGenerator(), np.random.default_rng(0)], ids=["system", "seeded"]
+)
 def test_samples_are_binomial(trials, rng):
     samples = binomial(trials, 20_000, rng)
     assert samples.dtype == np.int64
@@ -23,7 +32,10 @@ def test_samples_are_binomial(trials, rng):
     seen = likely > 1e-9
     assert found[~seen].sum() == 0
     if seen.sum() > 1:
-        assert stats.chisquare(found[seen], likely[seen] / likely[seen].sum() * len(samples)).pvalue > 1e-6
+        assert (
+            stats.chisquare(found[seen], likely[seen] / likely[seen].sum() * len(samples)).pvalue
+            > 1e-6
+        )
 
 
 @pytest.mark.parametrize("trials", [FEW + 4, 10**6 + 2, 10**9, MOST_TRIALS])
@@ -36,7 +48,11 @@ def test_ratios_are_as_right_as_the_text_says(trials):
 
         def exact(offset):
             k = mpmath.mpf(middle + offset)
-            ways = mpmath.loggamma(trials + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(trials - k + 1)
+            ways = (
+                mpmath.loggamma(trials + 1)
+                - mpmath.loggamma(k + 1)
+                - mpmath.loggamma(trials - k + 1)
+            )
             chance = ways + k * mpmath.log(0.25) + (trials - k) * mpmath.log(0.75)
             return chance + mpmath.mpf(offset) ** 2 / (2 * mpmath.mpf(sigma) ** 2)
 
@@ -52,22 +68,29 @@ def test_each_sample_is_drawn(size):
 
 
 def test_a_chance_above_one_ends_the_sampling(monkeypatch):
-    """As if a ratio between the points that were looked at was higher than those by a thousandth."""
+    """As if a ratio between the points that were looked at was higher than those by a
+    thousandth.
+    """
     monkeypatch.setattr(
-        binomial_sampling, "_log_ratio", lambda offset, *_: np.full(offset.shape, (len(offset) < 4097) / 1000)
+        binomial_sampling,
+        "_log_ratio",
+        lambda offset, *_: np.full(offset.shape, (len(offset) < 4097) / 1000),
     )
     with pytest.raises(ArithmeticError, match="above 1"):
         binomial(FEW + 4, 100, SystemGenerator())
 
 
 def test_too_many_trials_are_refused():
-    assert binomial(MOST_TRIALS, 1, np.random.default_rng(0))[0] == pytest.approx(MOST_TRIALS / 4, rel=1e-6)
+    assert binomial(MOST_TRIALS, 1, np.random.default_rng(0))[0] == pytest.approx(
+        MOST_TRIALS / 4, rel=1e-6
+    )
     with pytest.raises(ValueError, match="from 0 to"):
         binomial(MOST_TRIALS + 1, 1, np.random.default_rng(0))
 
 
 def test_samples_lean_to_the_side_that_binomial_ones_do():
-    """Their skewness is 0.5 / sqrt(3 N / 16), too little for a test of 20,000 samples to see its sign."""
+    """Their skewness is 0.5 / sqrt(3 N / 16), too little for a test of 20,000 samples to see its
+    sign."""
     trials, size = FEW + 4, 1_000_000
     samples = binomial(trials, size, SystemGenerator())
     deviation = math.sqrt(trials * 3 / 16)
@@ -81,5 +104,7 @@ def test_no_chance_to_accept_is_above_one(trials):
     deviation = math.sqrt(trials * 3 / 16)
     sigma = math.ceil(1.001 * deviation + 1.5)
     places = np.linspace(-FARTHEST, FARTHEST, 2_000_003) * deviation
-    coarse = _log_ratio(np.linspace(-FARTHEST * deviation, FARTHEST * deviation, 4097), trials, sigma).max()
+    coarse = _log_ratio(
+        np.linspace(-FARTHEST * deviation, FARTHEST * deviation, 4097), trials, sigma
+    ).max()
     assert 0 <= _log_ratio(places, trials, sigma).max() - coarse < 2.0**-20

@@ -11,16 +11,21 @@ POINTS = [(0.1, 1e-5), (1.0, 1e-5), (1.0, 1e-9), (8.0, 1e-3), (30.0, 1e-6)]
 
 
 def delta_of(gap, epsilon):
-    """Balle, Wang, ICML 2018, Theorem 8, of two Gaussians that are `gap` standard deviations apart."""
+    """Balle, Wang, ICML 2018, Theorem 8, of two Gaussians that are `gap` standard deviations
+    apart.
+    """
     with mpmath.workdps(50):
         gap, epsilon = mpmath.mpf(gap), mpmath.mpf(epsilon)
-        return mpmath.ncdf(gap / 2 - epsilon / gap) - mpmath.exp(epsilon) * mpmath.ncdf(-gap / 2 - epsilon / gap)
+        return mpmath.ncdf(gap / 2 - epsilon / gap) - mpmath.exp(epsilon) * mpmath.ncdf(
+            -gap / 2 - epsilon / gap
+        )
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), POINTS)
 @pytest.mark.parametrize("mean_gap", [0.3, 1.0, 17.0])
 def test_the_noise_is_enough_and_hardly_more(epsilon, delta, mean_gap):
-    """Never too little, not by the last digits either: the root that dp_accounting finds may lie on either side."""
+    """Never too little, not by the last digits either: the root that dp_accounting finds may lie on
+    either side."""
     noise = gaussian_noise(mean_gap, epsilon, delta)
     assert delta_of(mpmath.mpf(mean_gap) / mpmath.mpf(noise), epsilon) <= delta
     assert delta_of(mpmath.mpf(mean_gap) / mpmath.mpf(noise * (1 - 1e-9)), epsilon) > delta
@@ -28,7 +33,8 @@ def test_the_noise_is_enough_and_hardly_more(epsilon, delta, mean_gap):
 
 @pytest.mark.parametrize(("epsilon", "delta"), POINTS)
 def test_zcdp_noise_turns_rho_into_epsilon(epsilon, delta):
-    """Noise z makes rho / z^2 of a formula that gives rho at 1 (Bun, Steinke 2016, Proposition 1.3)."""
+    """Noise z makes rho / z^2 of a formula that gives rho at 1 (Bun, Steinke 2016, Proposition
+    1.3)."""
     rho = 3.7 / zcdp_noise(3.7, epsilon, delta) ** 2
     assert rho + 2 * mpmath.sqrt(rho * mpmath.log(1 / delta)) == pytest.approx(epsilon, rel=1e-12)
 
@@ -43,10 +49,14 @@ def spent(composition):
 
 def test_of_several_compositions_the_costliest_keeps_the_budget():
     """Silos of other sizes sample at other rates; whichever comes first."""
-    alone = [composed_noise(lambda f, q=q: [sampled(q, f)], "add/remove", 1.0, 1e-5) for q in (0.05, 0.3)]
+    alone = [
+        composed_noise(lambda f, q=q: [sampled(q, f)], "add/remove", 1.0, 1e-5) for q in (0.05, 0.3)
+    ]
     assert alone[1] > 1.5 * alone[0]
     for rates in ((0.05, 0.3), (0.3, 0.05)):
-        factor = composed_noise(lambda f, rates=rates: [sampled(q, f) for q in rates], "add/remove", 1.0, 1e-5)
+        factor = composed_noise(
+            lambda f, rates=rates: [sampled(q, f) for q in rates], "add/remove", 1.0, 1e-5
+        )
         assert factor == pytest.approx(alone[1], rel=2e-3)
         assert 0.998 <= max(spent(sampled(q, factor)) for q in rates) <= 1.0
 
@@ -54,6 +64,8 @@ def test_of_several_compositions_the_costliest_keeps_the_budget():
 def test_plain_gaussians_are_solved_exactly_and_sampled_ones_beside_them_are_not():
     whole = composed_noise(lambda f: [[(GaussianDpEvent(f), 1)]], "add/remove", 1.0, 1e-5)
     assert whole == gaussian_noise(1.0, 1.0, 1e-5)
-    both = composed_noise(lambda f: [[(GaussianDpEvent(f), 1)], sampled(0.9, f)], "add/remove", 1.0, 1e-5)
+    both = composed_noise(
+        lambda f: [[(GaussianDpEvent(f), 1)], sampled(0.9, f)], "add/remove", 1.0, 1e-5
+    )
     assert both > 1.5 * whole
     assert spent(sampled(0.9, both)) <= 1.0

@@ -16,12 +16,14 @@ from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.grid_noise import whole_steps
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 ENCODING = FixedPoint(32, 3.0, 5)
 
 
-@pytest.mark.parametrize("rng", [np.random.default_rng(0), Streams(0, system=True).secret("noise", 1)])
+@pytest.mark.parametrize(
+    "rng", [np.random.default_rng(0), Streams(0, system=True).secret("noise", 1)]
+)
 @pytest.mark.parametrize("shares", [1, 5])
 def test_shares_are_whole_steps_and_add_up_to_the_declared_noise(shares, rng):
     mechanism, size = DiscreteGaussian(0.1, 5.0), 20_000
@@ -34,7 +36,9 @@ def test_shares_are_whole_steps_and_add_up_to_the_declared_noise(shares, rng):
 
 def test_noise_is_never_less_than_declared():
     for declared in (8.0, 8.7, 1e3 + 0.3, 2.0**30):
-        assert whole_steps(declared) ** 2 >= declared**2 + 4 * (declared < 1e6)  # 4 is below a float's precision there
+        assert whole_steps(declared) ** 2 >= declared**2 + 4 * (
+            declared < 1e6
+        )  # 4 is below a float's precision there
     assert whole_steps(8.0) == 9
     assert whole_steps(0.0) == 0
 
@@ -51,7 +55,9 @@ def hockey_stick(p, q, epsilon):
 
 
 def gaussian_curve(epsilons, gap, rate):
-    """delta of (1 - rate) N(0, 1) + rate N(gap, 1) against N(0, 1), and the reverse, by quadrature."""
+    """delta of (1 - rate) N(0, 1) + rate N(gap, 1) against N(0, 1), and the reverse, by
+    quadrature.
+    """
     x = np.linspace(-14, 14 + gap, 400_001)
     base = stats.norm.pdf(x) * (x[1] - x[0])
     mixed = (1 - rate) * base + rate * stats.norm.pdf(x - gap) * (x[1] - x[0])
@@ -61,15 +67,20 @@ def gaussian_curve(epsilons, gap, rate):
 @pytest.mark.parametrize("rate", [0.05, 0.4, 1.0])
 @pytest.mark.parametrize("moved", [1, 5, 8, 23])
 def test_no_test_tells_integer_noise_apart_better_than_the_gaussian_it_is_accounted_as(rate, moved):
-    """Exact sums over the integers, both directions; of two shares that the observer knows one, or none."""
+    """Exact sums over the integers, both directions; of two shares that the observer knows one, or
+    none."""
     declared, epsilons = 8.0, np.linspace(0, 6, 61)
     one = likely(math.hypot(declared, 2.0))
     for shares, noise in ((1, one), (2, np.convolve(one, one, mode="same"))):
         there = (1 - rate) * noise + rate * np.roll(noise, moved)
         for epsilon, bounds in zip(
-            epsilons, gaussian_curve(epsilons, moved / (declared * math.sqrt(shares)), rate), strict=True
+            epsilons,
+            gaussian_curve(epsilons, moved / (declared * math.sqrt(shares)), rate),
+            strict=True,
         ):
-            for exact, bound in zip((hockey_stick(there, noise, epsilon), hockey_stick(noise, there, epsilon)), bounds):
+            for exact, bound in zip(
+                (hockey_stick(there, noise, epsilon), hockey_stick(noise, there, epsilon)), bounds
+            ):
                 assert exact <= bound * (1 + 1e-6) + 1e-12
 
 
@@ -78,7 +89,9 @@ def test_nor_in_two_dimensions(moved):
     line, rate, epsilons = likely(math.hypot(8.0, 2.0), 120), 0.3, np.linspace(0, 3, 31)
     noise = np.outer(line, line)
     there = (1 - rate) * noise + rate * np.roll(noise, moved, (0, 1))
-    for epsilon, bounds in zip(epsilons, gaussian_curve(epsilons, math.hypot(*moved) / 8.0, rate), strict=True):
+    for epsilon, bounds in zip(
+        epsilons, gaussian_curve(epsilons, math.hypot(*moved) / 8.0, rate), strict=True
+    ):
         assert hockey_stick(there, noise, epsilon) <= bounds[0] * (1 + 1e-6) + 1e-12
         assert hockey_stick(noise, there, epsilon) <= bounds[1] * (1 + 1e-6) + 1e-12
 
@@ -92,11 +105,14 @@ def test_without_the_extra_deviation_some_test_would():
 
 @pytest.mark.parametrize("accountant", [rdp_epsilon, pld_epsilon])
 def test_sampled_it_is_certified_as_the_sampled_gaussian_is(accountant):
-    """On a grid of 200 steps, within 2 % of dp_accounting's lower bound for the exact sampled distribution."""
+    """On a grid of 200 steps, within 2 % of dp_accounting's lower bound for the exact sampled
+    distribution."""
     rate, rounds, delta, declared = 0.1, 100, 1e-5, 200
     sampled = PoissonSampledDpEvent(rate, DiscreteGaussian(1.0, 5.0).event())
     certified = accountant([(sampled, rounds)], "add/remove", delta)
-    assert certified == accountant([(PoissonSampledDpEvent(rate, GaussianDpEvent(5.0)), rounds)], "add/remove", delta)
+    assert certified == accountant(
+        [(PoissonSampledDpEvent(rate, GaussianDpEvent(5.0)), rounds)], "add/remove", delta
+    )
     once = pld.from_discrete_gaussian_mechanism(
         whole_steps(declared),
         sensitivity=declared // 5,
@@ -111,7 +127,8 @@ def test_sampled_it_is_certified_as_the_sampled_gaussian_is(accountant):
 
 
 def test_a_sum_has_the_exact_probabilities_of_summed_integer_noise():
-    """Shares of 9 steps, 8.5 of them declared: the sum of two against the convolution of their probabilities."""
+    """Shares of 9 steps, 8.5 of them declared: the sum of two against the convolution of their
+    probabilities."""
     mechanism, unit = DiscreteGaussian(1.0, 8.5 * math.sqrt(2) * ENCODING.unit), ENCODING.unit
     rng = np.random.default_rng(1)
     total = sum(mechanism.noise_share(200_000, 2, rng, encoding=ENCODING) for _ in range(2)) / unit
@@ -150,7 +167,9 @@ def test_it_can_be_told_in_slots_as_far_as_their_precision_goes():
     layout = SlotLayout(512, 20, 20, users=5, silos=2, bound=0.1, noise=10.0)
     DiscreteGaussian(0.1, 5.0).check_encoding(2, SlotEncoding(layout))
     with pytest.raises(ConfigError, match=r"aggregation\.precision=2: too few"):
-        DiscreteGaussian(1.0, 1.0).check_encoding(2, SlotEncoding(replace(layout, precision=2, bound=1.0)))
+        DiscreteGaussian(1.0, 1.0).check_encoding(
+            2, SlotEncoding(replace(layout, precision=2, bound=1.0))
+        )
     with pytest.raises(ConfigError, match=r"aggregation\.precision=55: too many"):
         DiscreteGaussian(0.1, 5.0).check_encoding(2, SlotEncoding(replace(layout, precision=55)))
 

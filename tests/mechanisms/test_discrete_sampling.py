@@ -17,7 +17,7 @@ from fedpriv.mechanisms.discrete_sampling import (
     discrete_gaussian,
     thresholds,
 )
-from fedpriv.streams import Streams, SystemGenerator
+from fedpriv.util.streams import Streams, SystemGenerator
 
 SIZE = 400_000
 
@@ -27,11 +27,15 @@ def stream(purpose):
 
 
 def fits(samples, log_weight, first, last, width=1):
-    """p-value of the samples' counts in bins of `width` numbers from `first` to `last`, all others in one more."""
+    """p-value of the samples' counts in bins of `width` numbers from `first` to `last`, all others
+    in one more."""
     numbers = np.arange(first - 1000 * width, last + 1000 * width)
     weights = np.exp(log_weight(numbers.astype(float)))
     edges = np.arange(first, last + width + 1, width) - 0.5
-    expected, found = np.histogram(numbers, edges, weights=weights)[0], np.histogram(samples, edges)[0]
+    expected, found = (
+        np.histogram(numbers, edges, weights=weights)[0],
+        np.histogram(samples, edges)[0],
+    )
     expected = np.append(expected, weights.sum() - expected.sum()) * len(samples) / weights.sum()
     return stats.chisquare(np.append(found, len(samples) - found.sum()), expected).pvalue
 
@@ -73,14 +77,17 @@ def test_large_samples_look_like_the_continuous_gaussian(sigma):
 
 @pytest.mark.parametrize("sigma", [2**40, 3**31])
 def test_low_digits_of_large_samples_are_uniform(sigma):
-    # Modulo m the weights of a Gaussian that spans many periods differ by less than exp(-2 pi^2 sigma^2 / m^2).
+    # Modulo m the weights of a Gaussian that spans many periods differ by less than exp(-2 pi^2
+    # sigma^2 / m^2).
     samples = discrete_gaussian(sigma, SIZE, stream("digits"))
     for modulus in (2, 3, 256, 1000):
         assert stats.chisquare(np.bincount(samples % modulus, minlength=modulus)).pvalue > 1e-6
 
 
 def test_same_stream_same_samples():
-    first, second, other = (discrete_gaussian(9, 70_000, stream(purpose)) for purpose in ("a", "a", "b"))
+    first, second, other = (
+        discrete_gaussian(9, 70_000, stream(purpose)) for purpose in ("a", "a", "b")
+    )
     assert np.array_equal(first, second)
     assert not np.array_equal(first, other)
 
@@ -110,7 +117,9 @@ class Script:
 
 def exact_tails(sigma, shift, bits, count):
     """2^bits P(bin >= a) for a = 1 .. count, to more digits than 310 bits need."""
-    weights = [(-Decimal((a << shift) ** 2) / (2 * sigma**2)).exp() for a in range(25 * sigma >> shift)]
+    weights = [
+        (-Decimal((a << shift) ** 2) / (2 * sigma**2)).exp() for a in range(25 * sigma >> shift)
+    ]
     total = sum(weights)
     tails, tail = [], total
     for weight in weights[:count]:
@@ -127,7 +136,8 @@ def test_thresholds_enclose_the_exact_probabilities(sigma, shift, bits):
         context.prec = 130
         exact = exact_tails(sigma, shift, bits, len(bounds))
         assert all(
-            low <= probability <= high <= low + 2 for (low, high), probability in zip(bounds, exact, strict=True)
+            low <= probability <= high <= low + 2
+            for (low, high), probability in zip(bounds, exact, strict=True)
         )
     assert bounds[-1][0] == 0
     assert all(low > 0 for low, _ in bounds[:-1])
@@ -142,12 +152,18 @@ def test_tables_say_only_what_is_certain(sigma):
         assert bins.by_prefix[prefix] == (first if first == last is not None else OPEN)
         if first == last is not None:
             end = Decimal((2 * first + 1) << 2 * bins.shift if bins.shift else 0) / (2 * sigma**2)
-            assert (-end).exp() - Decimal(2) ** -15 <= Decimal(int(bins.accepted[prefix])) / 2**16 <= (-end).exp()
+            assert (
+                (-end).exp() - Decimal(2) ** -15
+                <= Decimal(int(bins.accepted[prefix])) / 2**16
+                <= (-end).exp()
+            )
         else:
             assert bins.accepted[prefix] == 0
 
 
-@pytest.mark.parametrize(("number", "place"), [(0, 2**34 - 1), (3, 1), (80, 2**33), (500, 2**34 - 1)])
+@pytest.mark.parametrize(
+    ("number", "place"), [(0, 2**34 - 1), (3, 1), (80, 2**33), (500, 2**34 - 1)]
+)
 def test_candidates_are_accepted_with_their_own_probability(number, place):
     sigma = 2**40 + 5
     bins, start = bins_of(sigma), number << bins_of(sigma).shift
@@ -235,7 +251,8 @@ class Asked:
 
 @pytest.mark.parametrize("sigma", [1, 1000, 2**40])
 def test_bits_that_go_on_from_the_first_ones_are_whole_and_uniform(sigma):
-    """Fewer of them, or a range without its end, would change probabilities too little for any count of samples."""
+    """Fewer of them, or a range without its end, would change probabilities too little for any
+    count of samples."""
     rng = Asked()
     discrete_gaussian(sigma, 300_000, rng)
     assert rng.ranges == {(0, 2**46), (0, 2**37)}

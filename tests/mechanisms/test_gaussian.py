@@ -16,7 +16,7 @@ from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import MOST_STEPS, TAIL, Gaussian
 from fedpriv.mechanisms.none import NoMechanism
-from fedpriv.streams import SystemGenerator
+from fedpriv.util.streams import SystemGenerator
 
 
 @given(st.integers(0, 2**31), st.floats(1e-3, 1e3), st.integers(1, 5))
@@ -29,7 +29,9 @@ def test_rows_end_within_the_bound_and_keep_their_direction(seed, clip, rows):
 
 
 def test_zero_and_non_finite_rows_pass_through():
-    bounded, norms = Gaussian(1.0, 1.0).bound(torch.tensor([[0.0, 0.0], [math.nan, 1.0], [math.inf, 0.0]]))
+    bounded, norms = Gaussian(1.0, 1.0).bound(
+        torch.tensor([[0.0, 0.0], [math.nan, 1.0], [math.inf, 0.0]])
+    )
     assert (bounded[0] == 0).all()
     assert not norms[1:].isfinite().any()
 
@@ -38,7 +40,9 @@ def test_zero_and_non_finite_rows_pass_through():
 def test_shares_add_up_to_the_declared_noise(shares):
     sigma, clip, size = 5.0, 0.1, 20_000
     mechanism = Gaussian(clip, sigma)
-    total = sum(mechanism.noise_share(size, shares, np.random.default_rng(s)) for s in range(shares))
+    total = sum(
+        mechanism.noise_share(size, shares, np.random.default_rng(s)) for s in range(shares)
+    )
     assert mechanism.event().noise_multiplier == sigma
     statistic = float((total**2).sum()) / (sigma * clip) ** 2
     assert min(stats.chi2.cdf(statistic, size), stats.chi2.sf(statistic, size)) > 1e-6
@@ -54,7 +58,9 @@ def test_events_follow_sensitivity_and_missing_shares():
     assert Gaussian(1.0, 0.0).event() == NonPrivateDpEvent()
 
 
-@pytest.mark.parametrize(("clip", "sigma"), [(0, 1), (-1, 1), (math.inf, 1), (math.nan, 1), (1, -1), (1, math.inf)])
+@pytest.mark.parametrize(
+    ("clip", "sigma"), [(0, 1), (-1, 1), (math.inf, 1), (math.nan, 1), (1, -1), (1, math.inf)]
+)
 def test_impossible_values_are_refused(clip, sigma):
     with pytest.raises(ConfigError, match=r"algo\.(clip|noise_multiplier)="):
         Gaussian(clip, sigma)
@@ -81,7 +87,11 @@ def test_noise_is_replaced_alone(mechanism):
 
 
 def test_without_a_mechanism_there_is_no_noise_to_set():
-    assert (NoMechanism().clip, NoMechanism().noise_multiplier, NoMechanism().clips) == (math.inf, 0.0, False)
+    assert (NoMechanism().clip, NoMechanism().noise_multiplier, NoMechanism().clips) == (
+        math.inf,
+        0.0,
+        False,
+    )
     with pytest.raises(ConfigError, match=r"mechanism=none: .* to set it to 2"):
         NoMechanism().with_noise(2.0)
 
@@ -98,7 +108,8 @@ def test_no_mechanism_changes_nothing_and_certifies_nothing():
 
 
 def test_what_rounding_moves_a_sum_is_told_in_clip_bounds():
-    """A sensitivity is one bound plus this: too small a number is noise for less than what one unit moves."""
+    """A sensitivity is one bound plus this: too small a number is noise for less than what one unit
+    moves."""
     encoding = FixedPoint(32, 1.0, 3)
     assert Gaussian(0.25, 5.0).rounding(encoding, 9) == 4 * encoding.shift(9) > 0
     assert Gaussian(0.25, 5.0).rounding(None, 9) == 0
@@ -130,7 +141,9 @@ def test_mechanisms_tell_no_deviation_of_noise_that_is_not_gaussian():
 
 
 def test_real_noise_keeps_the_range_that_messages_have():
-    """A wider one makes the grid coarser for nothing; an unbounded message has no grid of its own."""
+    """A wider one makes the grid coarser for nothing; an unbounded message has no grid of its
+    own.
+    """
     encoding = Gaussian(1.0, 5.0).real_encoding(3, 0.3)
     assert encoding == FixedPoint(64, 0.3, 3)
     assert Gaussian(1.0, 5.0).real_encoding(3, math.inf) == FixedPoint(64, UNBOUNDED_RANGE, 3)
@@ -141,8 +154,9 @@ def test_real_noise_keeps_the_range_that_messages_have():
 
 
 def test_a_grid_must_neither_show_nor_lose_the_steps_of_a_share():
-    """At the least and the most number of steps themselves, and beyond; both are what the proofs take for granted:
-    2^54 exp(-pi^2 s^2) below 1e-250 (`fixed_point`), and exact float64s within the tail."""
+    """At the least and the most number of steps themselves, and beyond; both are what the proofs
+    take for granted: 2^54 exp(-pi^2 s^2) below 1e-250 (`fixed_point`), and exact float64s within
+    the tail."""
     assert 54 * math.log(2) - math.pi**2 * LEAST_STEPS**2 < -250 * math.log(10)
     assert MOST_STEPS * TAIL == 2**53
     encoding = FixedPoint(64, 1.0, 4)
@@ -164,7 +178,10 @@ def test_little_noise_is_noise():
 @pytest.mark.parametrize("shares", [1, 5])
 def test_real_shares_are_whole_steps_and_add_up_to_the_declared_noise(shares):
     mechanism, encoding, size = Gaussian(0.1, 5.0), FixedPoint(32, 3.0, 5), 20_000
-    parts = [mechanism.noise_share(size, shares, SystemGenerator(), encoding=encoding) for _ in range(shares)]
+    parts = [
+        mechanism.noise_share(size, shares, SystemGenerator(), encoding=encoding)
+        for _ in range(shares)
+    ]
     for part in parts:
         assert (part / encoding.unit == np.rint(part / encoding.unit)).all()
     statistic = float((sum(parts) ** 2).sum()) / 0.5**2
@@ -172,10 +189,13 @@ def test_real_shares_are_whole_steps_and_add_up_to_the_declared_noise(shares):
 
 
 @pytest.mark.parametrize(
-    "asked", [lambda m: m.count_encoding(3), lambda m: m.hiding(1.0, 10), lambda m: m.of_bits(64, 8)]
+    "asked",
+    [lambda m: m.count_encoding(3), lambda m: m.hiding(1.0, 10), lambda m: m.of_bits(64, 8)],
 )
 def test_other_noise_is_none_of_counts(asked):
-    with pytest.raises(ConfigError, match="mechanism=gaussian: binomial: aggregation=shuffle counts bits"):
+    with pytest.raises(
+        ConfigError, match="mechanism=gaussian: binomial: aggregation=shuffle counts bits"
+    ):
         asked(Gaussian(1.0, 1.0))
 
 

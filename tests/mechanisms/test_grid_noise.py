@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from deployments import deployed
 from dp_accounting import GaussianDpEvent
+from plans import make_plan
 from runs import experiment
 from scipy import stats
 from scipy.special import ndtr, ndtri
@@ -15,25 +15,27 @@ from scipy.special import ndtr, ndtri
 from fedpriv.aggregation.base import BROADCAST
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
-from fedpriv.deployment import Federation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms import grid_noise
 from fedpriv.mechanisms.gaussian import MOST_STEPS, Gaussian
 from fedpriv.mechanisms.grid_noise import MOST_NOISE, SLACK, noised, whole_steps
-from fedpriv.query import Broadcast, Contributions, Update
-from fedpriv.streams import Streams, SystemGenerator
-from fedpriv.weighting import WEIGHTINGS
+from fedpriv.rounds.plan import Federation
+from fedpriv.rounds.query import Broadcast, Contributions, Update
+from fedpriv.rounds.weighting import WEIGHTINGS
+from fedpriv.util.streams import Streams, SystemGenerator
 
 TRIALS = 100_000
 TRUTH, NEIGHBOUR = 0.0712345678, 0.0712335678
-"""The same coordinate of a sum, with and without somebody: too near to be told apart by how large the noise is."""
+"""The same coordinate of a sum, with and without somebody: too near to be told apart by how large
+the noise is."""
 
 
 def observed(aggregation, silos):
-    """One honest silo's message about `TRUTH` in every coordinate, as its weighted sum and noise make it, under
-    randomness=system; with the deployment. The other silos' shares are the observer's own."""
+    """One honest silo's message about `TRUTH` in every coordinate, as its weighted sum and noise
+    make it, under randomness=system; with the plan. The other silos' shares are the observer's
+    own."""
     algo = experiment("algo=uldp_avg").algo
-    made = deployed(
+    made = make_plan(
         algo,
         Gaussian(0.1, 5.0),
         aggregation,
@@ -58,25 +60,32 @@ def observed(aggregation, silos):
 
 
 def inverted(noise, deviation):
-    """The 52-bit uniform numbers (3, d) whose inverse normal distribution function comes next to `noise`."""
+    """The 52-bit uniform numbers (3, d) whose inverse normal distribution function comes next to
+    `noise`."""
     nearest = np.floor(ndtr(noise / deviation) * 2.0**52)
     return (np.clip(nearest + np.array([[-1], [0], [1]]), 0, 2**52 - 1) + 0.5) * 2.0**-52
 
 
 def floats(seen, candidate, query):
-    """Whether what remains is the float64 that a 52-bit Gaussian makes of a uniform number, added as a float."""
+    """Whether what remains is the float64 that a 52-bit Gaussian makes of a uniform number, added
+    as a float."""
     deviation = query.mechanism.share_deviation(query.n_summed)
-    return (candidate + ndtri(inverted(seen - candidate, deviation)) * deviation == seen).any(axis=0)
+    return (candidate + ndtri(inverted(seen - candidate, deviation)) * deviation == seen).any(
+        axis=0
+    )
 
 
 def steps(seen, candidate, query):
-    """The same for tails that are rounded to the messages' grid: whether any uniform number leads to this step."""
+    """The same for tails that are rounded to the messages' grid: whether any uniform number leads
+    to this step."""
     if query.encoding is None:
         return np.zeros(len(seen), dtype=bool)
     unit, deviation = query.encoding.unit, query.mechanism.share_deviation(query.n_summed)
     k = (seen - candidate) / unit
     uniform = inverted(k * unit, deviation)
-    return (np.rint(ndtri(uniform) * deviation / unit) == k).any(axis=0) & (abs(k) > 2.7 * deviation / unit)
+    return (np.rint(ndtri(uniform) * deviation / unit) == k).any(axis=0) & (
+        abs(k) > 2.7 * deviation / unit
+    )
 
 
 def whole(seen, candidate, query):
@@ -88,9 +97,12 @@ def whole(seen, candidate, query):
 
 
 @pytest.mark.parametrize("question", [floats, steps, whole])
-@pytest.mark.parametrize(("aggregation", "silos"), [(Plain(), 1), (Plain(), 3), (Masked(range=9.0), 2)], ids=str)
+@pytest.mark.parametrize(
+    ("aggregation", "silos"), [(Plain(), 1), (Plain(), 3), (Masked(range=9.0), 2)], ids=str
+)
 def test_no_observation_excludes_the_neighbour(aggregation, silos, question):
-    """Two proportions, of the trials that call the truth possible and of those that call the neighbour possible."""
+    """Two proportions, of the trials that call the truth possible and of those that call the
+    neighbour possible."""
     seen, query = observed(aggregation, silos)
     unit = query.encoding.unit if query.encoding is not None else 0.0
     candidates = [round(value / unit) * unit if unit else value for value in (TRUTH, NEIGHBOUR)]
@@ -102,7 +114,8 @@ def test_no_observation_excludes_the_neighbour(aggregation, silos, question):
 
 @pytest.mark.parametrize("question", [floats, whole])
 def test_noise_inside_training_excludes_no_neighbour_either(question):
-    """What a step of local training goes along, in 10^5 coordinates, beside the candidates on its grid."""
+    """What a step of local training goes along, in 10^5 coordinates, beside the candidates on its
+    grid."""
     mechanism = Gaussian(0.1, 5.0)
     seen, rest = mechanism.noised(np.full(TRIALS, TRUTH), SystemGenerator())
     assert rest == 0
@@ -135,7 +148,10 @@ def test_real_noise_is_gaussian(deviation):
         assert abs((noise**moment).mean() - expected) < 5 * math.sqrt(variance / len(noise))
     for tail in (3.0, 4.0):
         for side in (noise, -noise):
-            assert stats.binomtest(int((side > tail).sum()), len(noise), stats.norm.sf(tail)).pvalue > 1e-6
+            assert (
+                stats.binomtest(int((side > tail).sum()), len(noise), stats.norm.sf(tail)).pvalue
+                > 1e-6
+            )
     # Its low-order bits are as good as the others: even and odd steps.
     steps = np.ldexp(noised(np.zeros(100_000), 1.0, SystemGenerator()), 48)
     assert (steps == np.rint(steps)).all()
@@ -160,7 +176,9 @@ def test_seeded_noise_is_numpys_own():
 
 
 def test_real_noise_of_a_sum_is_that_of_its_mean_times_the_divisor():
-    total, rest = Gaussian(0.5, 3.0).noised(np.zeros(100_000), SystemGenerator(), sensitivity=0.1, divisor=20)
+    total, rest = Gaussian(0.5, 3.0).noised(
+        np.zeros(100_000), SystemGenerator(), sensitivity=0.1, divisor=20
+    )
     assert rest == 0
     assert stats.kstest(total / 20, "norm", (0, 0.15)).pvalue > 1e-6
 
@@ -174,7 +192,8 @@ def test_more_coordinates_than_the_slack_pays_for_are_refused(monkeypatch):
 
 @pytest.mark.parametrize("deviation", [1e-9, 0.37, 1.0, 4096.0])
 def test_noise_in_training_spans_its_steps_with_the_slack(monkeypatch, deviation):
-    """Too small a difference for any number of draws to show, so what is asked of the sampler is looked at."""
+    """Too small a difference for any number of draws to show, so what is asked of the sampler is
+    looked at."""
     asked = []
 
     def nothing(steps, size, rng):
@@ -196,7 +215,10 @@ def test_the_slack_pays_for_the_rounding_of_the_largest_signal():
     for deviation in (1.0, 1.999):
         step = 2.0 ** -(grid_noise.FINE_BITS + 1 - math.frexp(deviation)[1])
         moved = deviation / (32 * MOST_NOISE)
-        assert deviation * (1 + SLACK) / (moved + math.sqrt(grid_noise.MOST_SIZE) * step) > deviation / moved
+        assert (
+            deviation * (1 + SLACK) / (moved + math.sqrt(grid_noise.MOST_SIZE) * step)
+            > deviation / moved
+        )
     # As the docstring of `noised` has it, with as much to spare.
     assert math.sqrt(grid_noise.MOST_SIZE) * 2**-grid_noise.FINE_BITS * 32 * MOST_NOISE <= SLACK / 2
     assert Gaussian(1.0, 1e9).event() == GaussianDpEvent(MOST_NOISE)
@@ -220,11 +242,16 @@ def test_messages_in_the_clear_are_integers_only_where_their_noise_protects(syst
     randomness = Streams(0, system=system)
     federation = Federation(n_users=8, n_silos=2, n_parameters=5)
     for mechanism, integers in ((Gaussian(0.1, 5.0), system), (Gaussian(0.1, 0.0), False)):
-        algo = replace(experiment("algo=uldp_avg").algo, noise_multiplier=mechanism.noise_multiplier)
-        made = deployed(algo, mechanism, federation=federation, streams=randomness)
+        algo = replace(
+            experiment("algo=uldp_avg").algo, noise_multiplier=mechanism.noise_multiplier
+        )
+        made = make_plan(algo, mechanism, federation=federation, streams=randomness)
         assert (made.encoding is not None) == integers
         if integers:
-            assert made.query(1, events=algo.events(made)).events[0].assumptions[0] == "integer noise, exactly sampled"
+            assert (
+                made.query(1, events=algo.events(made)).events[0].assumptions[0]
+                == "integer noise, exactly sampled"
+            )
 
 
 def test_a_grid_too_fine_for_float64_is_refused():

@@ -1,4 +1,5 @@
-"""Noise for the fewest silos, less what is too much: the right variance and distribution for any number of them."""
+"""Noise for the fewest silos, less what is too much: the right variance and distribution for any
+number of them."""
 
 import hashlib
 import math
@@ -15,7 +16,7 @@ from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.removable_noise import LEAST_PART, RemovableNoise, smallest_part
-from fedpriv.streams import Streams, SystemGenerator
+from fedpriv.util.streams import Streams, SystemGenerator
 
 CLIP, SIGMA = 2.0, 1.5
 FINE = FixedPoint(64, 200.0, 6)
@@ -27,10 +28,15 @@ def noise_for(least, most, size=8, mechanism=Gaussian(CLIP, SIGMA), encoding=FIN
 
 
 def coarse(noise, steps):
-    """The same noise on a grid on which the deviation of its smallest part spans about so many steps, a power of 2."""
+    """The same noise on a grid on which the deviation of its smallest part spans about so many
+    steps, a power of 2."""
     deviation = CLIP * SIGMA / math.sqrt(smallest_part(noise.least, noise.most))
     digits = round(math.log2(steps / deviation))
-    bound = next(b for b in (float(2**e) for e in range(60)) if FixedPoint(64, b, noise.most).precision <= digits)
+    bound = next(
+        b
+        for b in (float(2**e) for e in range(60))
+        if FixedPoint(64, b, noise.most).precision <= digits
+    )
     encoding = FixedPoint(64, bound, noise.most)
     assert encoding.precision == digits
     return replace(noise, encoding=encoding)
@@ -102,7 +108,9 @@ def test_seeded_noise_is_the_same_again_and_real_noise_is_not():
     noise = noise_for(2, 4)
     seeded = [noise.share(Streams(3).secret("noise", 1, "silo0"), SECRET) for _ in range(2)]
     np.testing.assert_array_equal(*seeded)
-    assert not np.array_equal(noise.share(SystemGenerator(), SECRET), noise.share(SystemGenerator(), SECRET))
+    assert not np.array_equal(
+        noise.share(SystemGenerator(), SECRET), noise.share(SystemGenerator(), SECRET)
+    )
 
 
 def check_schedules(noise, schedules, streams):
@@ -120,7 +128,9 @@ def check_schedules(noise, schedules, streams):
     assert everything.var() / deviation**2 == pytest.approx(1, abs=max(0.01, 4 * error))
     assert abs(everything.mean()) < 5 * deviation / math.sqrt(len(everything))
     for values in samples.values():
-        assert values.var() / deviation**2 == pytest.approx(1, abs=0.01 + 4 * math.sqrt(2 / len(values)))
+        assert values.var() / deviation**2 == pytest.approx(
+            1, abs=0.01 + 4 * math.sqrt(2 / len(values))
+        )
         assert stats.kstest(values / deviation, "norm").pvalue > 1e-5
         assert abs(stats.kurtosis(values)) < 5 * math.sqrt(24 / len(values))
     return everything.var() / deviation**2
@@ -139,10 +149,13 @@ def test_ten_thousand_dropout_schedules(streams):
 
 @pytest.mark.parametrize("survivors", [2, 3, 4])
 def test_what_stays_on_the_coarsest_grid_is_a_discrete_gaussian(survivors):
-    """Against its probabilities, computed here; its variance exceeds the target by less than one percent."""
+    """Against its probabilities, computed here; its variance exceeds the target by less than one
+    percent."""
     noise = coarse(noise_for(2, 4, size=2**17, mechanism=DiscreteGaussian(CLIP, SIGMA)), LEAST_PART)
     unit = noise.encoding.unit
-    spans = [CLIP * SIGMA / math.sqrt(shares) / unit for shares in (4, 12, 6)][: 1 + noise.kept(survivors)]
+    spans = [CLIP * SIGMA / math.sqrt(shares) / unit for shares in (4, 12, 6)][
+        : 1 + noise.kept(survivors)
+    ]
     variance = survivors * sum(math.ceil(math.hypot(span, 2)) ** 2 for span in spans)
     excess = variance / (CLIP * SIGMA / unit) ** 2 - 1
     assert 0 <= excess < 0.01

@@ -5,7 +5,7 @@ import torch
 from fedpriv.errors import ConfigError
 from fedpriv.models.bounded_linear import BoundedLinear
 from fedpriv.models.linear import Linear
-from fedpriv.tasks import BinaryClassification, Classification
+from fedpriv.models.tasks import BinaryClassification, Classification
 from fedpriv.training.vectors import flatten, load
 
 LOSSES = {"one logit": (1, BinaryClassification(), 0.25), "two classes": (2, Classification(), 0.5)}
@@ -37,7 +37,9 @@ def test_no_record_curves_the_loss_more_than_its_public_bound(name, bias):
         theta = torch.randn(config.size((4,), outputs), generator=rng) * (seed % 3)
         x = torch.randn(1, 4, generator=rng) * 10 ** (seed % 4 - 1)
         y = torch.tensor([seed % 2]) if outputs == 2 else torch.tensor([float(seed % 2)])
-        largest = max(largest, float(torch.linalg.eigvalsh(hessian(model, theta, x, y, task)).max()))
+        largest = max(
+            largest, float(torch.linalg.eigvalsh(hessian(model, theta, x, y, task)).max())
+        )
     assert largest <= bound * (1 + 1e-5)
     assert largest == pytest.approx(bound, rel=1e-4)
 
@@ -45,7 +47,9 @@ def test_no_record_curves_the_loss_more_than_its_public_bound(name, bias):
 def test_short_records_pass_and_long_ones_keep_their_direction():
     model = BoundedLinear(input_norm=2.0).build((3,), 2)
     x = torch.tensor([[1.0, 0.5, -1.0], [0.0, 0.0, 0.0], [30.0, 0.0, -40.0]])
-    torch.testing.assert_close(model[0](x), torch.tensor([[1.0, 0.5, -1.0], [0.0, 0.0, 0.0], [1.2, 0.0, -1.6]]))
+    torch.testing.assert_close(
+        model[0](x), torch.tensor([[1.0, 0.5, -1.0], [0.0, 0.0, 0.0], [1.2, 0.0, -1.6]])
+    )
 
 
 def test_within_the_ball_it_is_the_plain_linear_model():

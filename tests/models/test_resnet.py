@@ -7,7 +7,7 @@ import torch
 from fedpriv.errors import ConfigError
 from fedpriv.models.batch_statistics import BatchStatistics
 from fedpriv.models.resnet import ResNet18
-from fedpriv.simulation import prepare
+from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 
 
@@ -33,13 +33,17 @@ def test_a_single_value_becomes_the_shift():
 
 @pytest.mark.parametrize("algo", ["uldp_avg", "dp_sgd", "minibatch_sgd", "uldp_group_2"])
 def test_it_is_refused_before_data_are_read_where_users_or_records_are_bounded(algo):
-    with pytest.raises(ConfigError, match="model=resnet18: a network that takes records one by one"):
+    with pytest.raises(
+        ConfigError, match="model=resnet18: a network that takes records one by one"
+    ):
         experiment("data=cifar10_clients", "data.root=/nowhere", f"algo={algo}")
 
 
 @pytest.mark.parametrize("algo", ["fedavg", "secured_fl", "local_only", "scaffold", "uldp_naive"])
 def test_it_is_allowed_where_a_silo_is_bounded_as_a_whole_or_nothing_is(algo):
-    assert experiment("data=cifar10_clients", "data.root=/nowhere", f"algo={algo}").model.mixes_records
+    assert experiment(
+        "data=cifar10_clients", "data.root=/nowhere", f"algo={algo}"
+    ).model.mixes_records
 
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 16, 16), (30,)])
@@ -57,13 +61,20 @@ def test_three_rounds_among_peers_lower_the_loss(small_root):
         "preset.n_silos=3",
         "algo=secured_fl",
     )
-    peers = ("aggregation=admm", "aggregation.topology=all", "aggregation.beyond_safe=true", "optimizer=rmsprop")
-    with prepare(experiment(*words, *peers, "algo.init_weights=shared", "algo.local_epochs=2")) as simulation:
-        state, losses = simulation.state, [simulation.evaluate(simulation.state)["loss"]]
+    peers = (
+        "aggregation=admm",
+        "aggregation.topology=all",
+        "aggregation.beyond_safe=true",
+        "optimizer=rmsprop",
+    )
+    with prepare(
+        experiment(*words, *peers, "algo.init_weights=shared", "algo.local_epochs=2")
+    ) as prepared:
+        state, losses = prepared.state, [prepared.evaluate(prepared.state)["loss"]]
         for number in (1, 2, 3):
-            result = simulation.run_round(simulation.queries(number), state)
+            result = prepared.run_round(prepared.queries(number), state)
             assert result.aborted is None
             state = result.state
-            losses.append(simulation.evaluate(state)["loss"])
+            losses.append(prepared.evaluate(state)["loss"])
     assert np.isfinite(losses).all()
     assert losses[-1] < losses[0]

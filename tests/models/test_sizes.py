@@ -20,12 +20,22 @@ CIFAR = CifarCnn(channels=[6, 16], hidden=[120, 84])
 @pytest.mark.parametrize(
     ("model", "shape", "outputs", "parameters"),
     [
-        (CREDITCARD, (30,), 2, 5012),  # Kato et al., Uldp-FL: "about 4K" in the text, 5012 in the published script
+        (
+            CREDITCARD,
+            (30,),
+            2,
+            5012,
+        ),  # Kato et al., Uldp-FL: "about 4K" in the text, 5012 in the published script
         (MNIST, (1, 28, 28), 10, 21840),
         (CIFAR, (3, 32, 32), 10, 62006),  # Lowy et al., as the next two
         (Mlp([64], norm=False, dropout=0.0), (50,), 2, 3394),
         (Mlp([5], norm=False, dropout=0.0), (30,), 2, 167),
-        (CifarCnn([32, 64], [512], [5, 2]), (1, 28, 28), 10, 833930),  # Jeon et al., SecureD-FL, as the next two
+        (
+            CifarCnn([32, 64], [512], [5, 2]),
+            (1, 28, 28),
+            10,
+            833930,
+        ),  # Jeon et al., SecureD-FL, as the next two
         (CharGru(100, 128), (80,), 87, 108243),
         (ResNet18(), (3, 32, 32), 10, 11181642),
         (Linear(), (13,), 1, 14),  # heart disease
@@ -53,7 +63,12 @@ def test_mnist_layers():
 
 def test_cifar_layers():
     kinds = [type(layer).__name__ for layer in CIFAR.build((3, 32, 32), 10)]
-    assert kinds == [*["Conv2d", "ReLU", "MaxPool2d"] * 2, "Flatten", *["Linear", "ReLU"] * 2, "Linear"]
+    assert kinds == [
+        *["Conv2d", "ReLU", "MaxPool2d"] * 2,
+        "Flatten",
+        *["Linear", "ReLU"] * 2,
+        "Linear",
+    ]
 
 
 def test_images_of_other_sizes():

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedpriv.parties.messages import encode
 from fedpriv.parties.post import Stamped
-from fedpriv.query import Broadcast, Summed
+from fedpriv.rounds.query import Broadcast, Summed
 
 
 def contents(silos, size):
@@ -20,7 +20,9 @@ def contents(silos, size):
         "signatures": {name: os.urandom(64) for name in names},
         "shares": {name: np.arange(9, dtype=np.uint32) for name in names},
         "masked": np.arange(size, dtype=np.uint64),
-        "vectors": Broadcast({"params": np.ones(size), "control": np.ones(size)}, np.ones(silos, dtype=bool)),
+        "vectors": Broadcast(
+            {"params": np.ones(size), "control": np.ones(size)}, np.ones(silos, dtype=bool)
+        ),
         "counts": np.arange(size),
         "ciphertexts": os.urandom(8 * size),
         "offers": [os.urandom(200) for _ in names],
@@ -32,4 +34,7 @@ def contents(silos, size):
 def frames(silos, size):
     """Encoded messages, by what they hold."""
     stamp = os.urandom(16), 3, 0, "MaskedInputCollection"
-    return {kind: encode(Stamped(*stamp, said, os.urandom(64))) for kind, said in contents(silos, size).items()}
+    return {
+        kind: encode(Stamped(*stamp, said, os.urandom(64)))
+        for kind, said in contents(silos, size).items()
+    }

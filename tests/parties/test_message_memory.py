@@ -1,4 +1,5 @@
-"""What reading a message may take: never more than `GROWTH` times its bytes and `ALLOWANCE`, whatever it holds."""
+"""What reading a message may take: never more than `GROWTH` times its bytes and `ALLOWANCE`,
+whatever it holds."""
 
 import gc
 import random
@@ -10,7 +11,15 @@ import numpy as np
 import pytest
 from honest_messages import contents, frames
 
-from fedpriv.parties.messages import ALLOWANCE, GROWTH, MessageError, _Reader, decode, encode, register
+from fedpriv.parties.messages import (
+    ALLOWANCE,
+    GROWTH,
+    MessageError,
+    _Reader,
+    decode,
+    encode,
+    register,
+)
 
 MARGIN = 2**14
 """Bytes of the test's own, and of an exception with its traceback."""
@@ -29,7 +38,10 @@ BOMBS = {
     "empty tuples in tuples": (b"t" + count(1) + b"t" + count(0), 3 * 10**4),
     "empty dictionaries": (b"d" + count(0), 3 * 10**4),
     "dictionaries of one": (b"d" + count(1) + encode(1) + b"N", 3 * 10**4),
-    "empty broadcasts": (b"o" + count(9) + b"Broadcast" + b"t" + count(2) + b"d" + count(0) + b"N", 3 * 10**4),
+    "empty broadcasts": (
+        b"o" + count(9) + b"Broadcast" + b"t" + count(2) + b"d" + count(0) + b"N",
+        3 * 10**4,
+    ),
     "short numbers": (encode(1000), 6 * 10**4),
     "short texts": (encode("é"), 6 * 10**4),
 }
@@ -157,7 +169,8 @@ def test_what_ten_thousand_honest_silos_say_is_read(kind):
 
 
 def mutated(rng, pool):
-    """A frame with flipped bits, an end too early, a part of another frame, or another length somewhere."""
+    """A frame with flipped bits, an end too early, a part of another frame, or another length
+    somewhere."""
     data = bytearray(rng.choice(pool))
     for _ in range(rng.randint(1, 4)):
         at = rng.randrange(len(data)) if rng.random() < 0.5 else rng.randrange(min(len(data), 80))
@@ -171,14 +184,17 @@ def mutated(rng, pool):
             start = rng.randrange(len(other))
             data[at : at + rng.randrange(200)] = other[start : start + rng.randrange(1, 400)]
         elif change == 3:
-            data[at : at + 4] = count(rng.choice([0, 1, 2, 255, len(data), 2**16, 2**24, 2**30, 2**32 - 1]))
+            data[at : at + 4] = count(
+                rng.choice([0, 1, 2, 255, len(data), 2**16, 2**24, 2**30, 2**32 - 1])
+            )
         else:
             data[at : at + 1] = rng.choice([b"l", b"t", b"d", b"a", b"N", b"o", b"s", b"i", b"g"])
     return bytes(data)
 
 
 def fuzz(times, seed, *, silos, size, measured):
-    """How many mutated frames were still messages. measured: every how many-th one's memory is traced."""
+    """How many mutated frames were still messages. measured: every how many-th one's memory is
+    traced."""
     rng, pool = random.Random(seed), [*frames(silos, size).values()]
     read = 0
     for turn in range(times):

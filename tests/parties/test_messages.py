@@ -33,7 +33,9 @@ leaves = st.one_of(
 keys = st.one_of(st.text(), st.integers())
 trees = st.recursive(
     leaves,
-    lambda inner: st.one_of(st.lists(inner), st.lists(inner).map(tuple), st.dictionaries(keys, inner)),
+    lambda inner: st.one_of(
+        st.lists(inner), st.lists(inner).map(tuple), st.dictionaries(keys, inner)
+    ),
     max_leaves=12,
 )
 many = settings(max_examples=120, deadline=None, derandomize=True)
@@ -119,7 +121,11 @@ def test_the_layout_does_not_drift(value, data):
 
 def test_layout_in_memory_does_not_matter():
     array = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
-    for other in (array.astype(">i4"), np.asfortranarray(array), np.repeat(array, 2, axis=1)[:, ::2]):
+    for other in (
+        array.astype(">i4"),
+        np.asfortranarray(array),
+        np.repeat(array, 2, axis=1)[:, ::2],
+    ):
         assert encode(other) == encode(array)
         assert size_of(other) == len(encode(array))
     assert decode(encode(array)).flags.writeable
@@ -180,7 +186,11 @@ def test_registered_dataclasses():
     assert decode(data) == [Point(1.5, (2, None))]
     assert size_of([Point(1.5, (2, None))]) == len(data)
     point = b"o\x05\0\0\0Point"
-    for damaged in (point + encode((1.5,)), point + encode([1.5, ()]), b"o\x01\0\0\0P" + encode((1.5, ()))):
+    for damaged in (
+        point + encode((1.5,)),
+        point + encode([1.5, ()]),
+        b"o\x01\0\0\0P" + encode((1.5, ())),
+    ):
         with pytest.raises(MessageError, match="registered"):
             decode(damaged)
     with pytest.raises(MessageError, match="x is negative"):
@@ -246,7 +256,9 @@ def test_what_leads_back_to_itself_has_no_end():
             encode(loop)
 
 
-@pytest.mark.parametrize("shape", [(1,) * DEPTH, (0, messages.LIMIT), (messages.LIMIT, 0), (2, 0, messages.LIMIT // 2)])
+@pytest.mark.parametrize(
+    "shape", [(1,) * DEPTH, (0, messages.LIMIT), (messages.LIMIT, 0), (2, 0, messages.LIMIT // 2)]
+)
 def test_shapes_at_their_limits(shape):
     same(decode(encode(np.zeros(shape, np.uint8))), np.zeros(shape, np.uint8))
 
@@ -279,7 +291,13 @@ def test_bombs_and_second_encodings_are_refused(data):
 def test_too_large_a_message_is_refused_without_building_it(monkeypatch):
     monkeypatch.setattr(messages, "LIMIT", 1000)
     assert decode(encode(np.zeros(120))).shape == (120,)
-    for large in (np.zeros(126), b"x" * 1001, ["x" * 600] * 2, np.zeros((0, 2000)), np.zeros((0, 40, 40))):
+    for large in (
+        np.zeros(126),
+        b"x" * 1001,
+        ["x" * 600] * 2,
+        np.zeros((0, 2000)),
+        np.zeros((0, 40, 40)),
+    ):
         with pytest.raises(MessageError):
             encode(large)
     with pytest.raises(MessageError):

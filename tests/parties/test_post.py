@@ -22,10 +22,10 @@ from fedpriv.parties.post import Hear, Post, Stamped, at_fault, blaming, claims,
 from fedpriv.parties.schema import Raw
 from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Traffic
-from fedpriv.query import SUMMED, Summed, Update
-from fedpriv.simulation.silo import _Told
+from fedpriv.rounds.query import SUMMED, Summed, Update
+from fedpriv.rounds.weighting import RecordWeighting
+from fedpriv.runtime.silo import _SumMembership
 from fedpriv.testing.faults import Faulty, delay, duplicate
-from fedpriv.weighting import RecordWeighting
 
 HERE, ELSEWHERE = b"h" * 16, b"e" * 16
 WORD = Hear("word", Raw(2), ("a", "b"))
@@ -43,7 +43,10 @@ def letter(content=b"ok", sender="a", receiver="server", phase="word", **where):
 
 def test_contents_arrive_as_they_were_sent():
     for signed in (False, True):
-        mail = {sender: letter(sender=sender, content=sender.encode() * 2, signed=signed) for sender in "ab"}
+        mail = {
+            sender: letter(sender=sender, content=sender.encode() * 2, signed=signed)
+            for sender in "ab"
+        }
         mail = {sender: decode(encode(message)) for sender, message in mail.items()}
         assert post(signed=signed).opened(mail, WORD) == {"a": b"aa", "b": b"bb"}
         assert contents(mail) == {"a": b"aa", "b": b"bb"}
@@ -77,7 +80,10 @@ def test_strays_are_left_aside_and_counted(stray):
     assert gate.opened({"a": STRAYS[stray], "b": letter(sender="b")}, WORD) == {"b": b"ok"}
     assert gate.strays == {"a": 1}
     assert gate.opened({"a": STRAYS[stray]}, WORD) == {}
-    with pytest.raises(AggregationAbortedError, match=r"^no message from a \(2 of another session, round or phase\)$"):
+    with pytest.raises(
+        AggregationAbortedError,
+        match=r"^no message from a \(2 of another session, round or phase\)$",
+    ):
         gate.require_all("ab", {"b": b"ok"})
 
 
@@ -93,7 +99,10 @@ def test_a_party_goes_on_waiting_past_strays_and_stops_when_nobody_answers():
     [asked] = next(exchange).values()
     assert replace(asked, signature=b"") == Stamped(HERE, 3, 1, "question", b"??", b"")
     assert exchange.send({"a": letter(serial=(2, 1))}) == {}
-    assert exchange.send({"a": letter(phase="answer"), "b": letter(sender="b", session=ELSEWHERE)}) == {}
+    assert (
+        exchange.send({"a": letter(phase="answer"), "b": letter(sender="b", session=ELSEWHERE)})
+        == {}
+    )
     with pytest.raises(StopIteration) as ended:
         exchange.send({"b": letter(sender="b")})
     assert ended.value.value == {"b": b"ok"}
@@ -122,30 +131,43 @@ def test_what_has_no_stamp_ends_the_exchange(message, why, signed):
 
 
 @pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize("content", [b"o", b"too long", "ok", None, [b"ok"], np.zeros(2), {"a": b"ok"}])
+@pytest.mark.parametrize(
+    "content", [b"o", b"too long", "ok", None, [b"ok"], np.zeros(2), {"a": b"ok"}]
+)
 def test_what_is_of_another_kind_ends_the_exchange(content, signed):
-    with pytest.raises(AggregationAbortedError, match=r"^a message of a is refused: .* instead of "):
+    with pytest.raises(
+        AggregationAbortedError, match=r"^a message of a is refused: .* instead of "
+    ):
         post(signed=signed).opened({"a": letter(content, signed=signed)}, WORD)
 
 
 def refused_signature(message, sender="a", receiver="server", hear=WORD, signed=True):
-    with pytest.raises(MisfitError, match=f"^a message of {sender} is refused: the signature is not its own"):
+    with pytest.raises(
+        MisfitError, match=f"^a message of {sender} is refused: the signature is not its own"
+    ):
         post(receiver, signed=signed).opened({sender: message}, hear)
 
 
 @pytest.mark.parametrize("signed", [False, True])
 def test_a_signature_holds_for_one_message(signed):
-    """Neither its content, nor who it is from or for, nor where it belongs can be changed under the signature, or under
-    the checksum that stands in its place."""
+    """Neither its content, nor who it is from or for, nor where it belongs can be changed under the
+    signature, or under the checksum that stands in its place."""
     good = letter(signed=signed)
     assert post(signed=signed).opened({"a": good}, WORD) == {"a": b"ok"}
     refused_signature(replace(good, content=b"no"), signed=signed)
     refused_signature(good, sender="b", signed=signed)
     refused_signature(good, receiver="b", signed=signed)
-    for where in ({"session": ELSEWHERE}, {"serial": (2, 1)}, {"serial": (3, 0)}, {"phase": "answer"}):
+    for where in (
+        {"session": ELSEWHERE},
+        {"serial": (2, 1)},
+        {"serial": (3, 0)},
+        {"phase": "answer"},
+    ):
         other = letter(signed=signed, **where)
         assert post(signed=signed).opened({"a": other}, WORD) == {}
-        refused_signature(replace(other, session=HERE, round=3, place=1, phase="word"), signed=signed)
+        refused_signature(
+            replace(other, session=HERE, round=3, place=1, phase="word"), signed=signed
+        )
 
 
 def test_without_signatures_whoever_changes_a_message_makes_a_new_checksum():
@@ -154,7 +176,9 @@ def test_without_signatures_whoever_changes_a_message_makes_a_new_checksum():
     refused_signature(letter(b"no"))
 
 
-@pytest.mark.parametrize("checksum", [None, b"", bytes(32), "text", 0, np.zeros(32, np.uint8)], ids=repr)
+@pytest.mark.parametrize(
+    "checksum", [None, b"", bytes(32), "text", 0, np.zeros(32, np.uint8)], ids=repr
+)
 def test_what_is_no_checksum_is_found(checksum):
     refused_signature(replace(letter(), signature=checksum), signed=False)
 
@@ -167,7 +191,9 @@ def test_a_signature_with_any_bit_turned_is_found(bit):
     refused_signature(replace(good, signature=bytes(turned)))
 
 
-@pytest.mark.parametrize("signature", [None, b"", bytes(64), bytes(65), "text", 0, np.zeros(64, np.uint8)], ids=repr)
+@pytest.mark.parametrize(
+    "signature", [None, b"", bytes(64), bytes(65), "text", 0, np.zeros(64, np.uint8)], ids=repr
+)
 def test_what_is_no_signature_is_found(signature):
     refused_signature(replace(letter(signed=True), signature=signature))
 
@@ -201,7 +227,10 @@ def test_what_cannot_be_sent_cannot_be_signed():
 
 
 def test_what_is_found_later_is_blamed_on_the_sender_too():
-    with pytest.raises(AggregationAbortedError, match=r"^a message of a is refused: ValueError$"), blaming("a"):
+    with (
+        pytest.raises(AggregationAbortedError, match=r"^a message of a is refused: ValueError$"),
+        blaming("a"),
+    ):
         raise ValueError
     with pytest.raises(RuntimeError), blaming("a"):
         raise RuntimeError("a defect")
@@ -214,7 +243,9 @@ def test_what_a_message_claims_is_read_safely():
     assert not claims(replace(letter(), phase=np.array(["word", "word"]) == "word"), "word")
 
 
-scalars = st.one_of(st.none(), st.booleans(), st.integers(-(2**80), 2**80), st.floats(), st.text(), st.binary())
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**80), 2**80), st.floats(), st.text(), st.binary()
+)
 contents_of_any_kind = st.recursive(
     st.one_of(scalars, arrays(st.sampled_from(DTYPES), array_shapes(min_dims=0, min_side=0))),
     lambda inner: st.one_of(
@@ -222,7 +253,13 @@ contents_of_any_kind = st.recursive(
         st.lists(inner, max_size=3).map(tuple),
         st.dictionaries(st.one_of(st.text(max_size=2), st.integers()), inner, max_size=3),
         st.builds(
-            Stamped, st.binary(max_size=3), st.integers(), st.integers(), st.text(max_size=2), inner, st.binary()
+            Stamped,
+            st.binary(max_size=3),
+            st.integers(),
+            st.integers(),
+            st.text(max_size=2),
+            inner,
+            st.binary(),
         ),
     ),
     max_leaves=5,
@@ -236,7 +273,14 @@ def test_the_digest_is_that_of_the_encoding(message):
 
 def test_the_digest_is_that_of_the_encoding_for_arrays_of_any_layout():
     table = np.arange(12.0).reshape(3, 4)
-    for array in (table.T, table[:, ::2], table[::-1], np.asfortranarray(table), table.astype(">f8"), table[:0]):
+    for array in (
+        table.T,
+        table[:, ::2],
+        table[::-1],
+        np.asfortranarray(table),
+        table.astype(">f8"),
+        table[:0],
+    ):
         assert digest_of(array) == hashlib.sha256(encode(array)).digest()
 
 
@@ -251,7 +295,7 @@ def test_nothing_but_an_abort_comes_of_any_content(content):
                 gate.opened({"a": message}, WORD)
 
 
-# -- late and repeated letters in whole exchanges ---------------------------------------------------------------------
+# -- late and repeated letters in whole exchanges --------------------------------------------------
 
 SILOS, SIZE = 3, 4
 AGGREGATIONS = [Plain(), Masked(), SecAgg()]
@@ -265,7 +309,9 @@ def total(aggregation, *faults):
     engine = Faulty(InProcess(), faults)
     run(protocols.setup(np.ones((SILOS, 2), dtype=np.int64)), engine=engine)
     updates = {f"silo{s}": Update(iter(()), np.full(SIZE, float(s))) for s in range(SILOS)}
-    return run(protocols.query(query_for(aggregation, SILOS, size=SIZE), updates), engine=engine)["server"].vector
+    return run(protocols.query(query_for(aggregation, SILOS, size=SIZE), updates), engine=engine)[
+        "server"
+    ].vector
 
 
 @pytest.mark.parametrize("aggregation", AGGREGATIONS, ids=str)
@@ -286,7 +332,10 @@ def test_a_step_that_comes_late_is_harmless(aggregation, step):
 @pytest.mark.parametrize("aggregation", AGGREGATIONS, ids=str)
 def test_letters_of_the_set_up_that_arrive_in_a_query_are_strays(aggregation):
     """Everything that anybody said at the set-up comes again, in every step of the query."""
-    protocols, traffic = Protocols(aggregation, tuple(range(SILOS)), RecordWeighting()), Traffic(keep=True)
+    protocols, traffic = (
+        Protocols(aggregation, tuple(range(SILOS)), RecordWeighting()),
+        Traffic(keep=True),
+    )
     run(protocols.setup(np.ones((SILOS, 2), dtype=np.int64)), traffic)
     said = {}
     for letter in traffic.transcript:
@@ -312,8 +361,13 @@ def test_letters_of_the_set_up_that_arrive_in_a_query_are_strays(aggregation):
 
 def test_a_late_word_about_an_earlier_sum_is_no_answer():
     """It neither ends the wait of a silo's protocol nor is taken for the word about this sum."""
-    told = _Told(post("a"), Hear(SUMMED, query_for(Plain(), 2).summed_kind(("a", "b")), ("server",)))
-    late, now = (letter(Summed(("b", "a")), "server", "a", SUMMED, serial=serial) for serial in ((2, 0), (3, 1)))
+    told = _SumMembership(
+        post("a"), Hear(SUMMED, query_for(Plain(), 2).summed_kind(("a", "b")), ("server",))
+    )
+    late, now = (
+        letter(Summed(("b", "a")), "server", "a", SUMMED, serial=serial)
+        for serial in ((2, 0), (3, 1))
+    )
     gate = post("a")
     party = told.overhearing(gate.hear(replace(WORD, senders=("server",))))
     assert next(party) == {}
@@ -331,5 +385,7 @@ def test_a_late_word_about_an_earlier_sum_is_no_answer():
     assert ended.value.value == ("b", "a")
     waiting = replace(told, silos=None).summed()
     assert next(waiting) == {}
-    with pytest.raises(AggregationAbortedError, match="a message of server is refused: silos: a name from outside"):
+    with pytest.raises(
+        AggregationAbortedError, match="a message of server is refused: silos: a name from outside"
+    ):
         waiting.send({"server": letter(Summed(("c", "a")), "server", "a", SUMMED)})

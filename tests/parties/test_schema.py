@@ -1,4 +1,6 @@
-"""Every kind of message takes what honest parties send and says what is wrong with everything else."""
+"""Every kind of message takes what honest parties send and says what is wrong with everything
+else.
+"""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -77,7 +79,11 @@ WRONG = [
     (WEIGHTS, np.array([0.0, np.nan, 1.0]), "a number outside 0.0 to 1.0"),
     (Array(np.float64, (2,), finite=True), np.array([0.0, np.inf]), "a number that is not finite"),
     (Array(np.float64, (2,), finite=True), np.array([0.0, np.nan]), "a number that is not finite"),
-    (Array(np.uint32, (1,), high=2**31 - 2), np.array([2**31 - 1], np.uint32), "a number outside None to 2147483646"),
+    (
+        Array(np.uint32, (1,), high=2**31 - 2),
+        np.array([2**31 - 1], np.uint32),
+        "a number outside None to 2147483646",
+    ),
     (Array(np.int64, (None,)), np.zeros((2, 2), np.int64), "an array of shape"),
     (Names(("a", "b")), ("a",), "tuple instead of a list of names"),
     (Names(("a", "b")), ["a", "a"], "a name twice"),
@@ -126,7 +132,10 @@ leaves = st.one_of(
     st.floats(),
     st.text(max_size=3),
     st.binary(max_size=3),
-    arrays(st.sampled_from([np.float64, np.uint32, np.bool_, np.complex128]), array_shapes(min_dims=0, max_dims=2)),
+    arrays(
+        st.sampled_from([np.float64, np.uint32, np.bool_, np.complex128]),
+        array_shapes(min_dims=0, max_dims=2),
+    ),
 )
 messages = st.recursive(
     leaves,

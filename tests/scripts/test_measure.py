@@ -5,14 +5,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedpriv.compose import CommandLine, each_job
-from fedpriv.figures import runs as figure_runs
-from fedpriv.figures.method_choice import LOCAL, MINIBATCH, Choice
+from fedpriv.papers import child_process
+from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, Choice
+from fedpriv.settings.compose import CommandLine, each_job
 from scripts import measure
 
 
 def choice(method, calibration, epsilon, settings):
-    numbers = dict.fromkeys(("certified", "claimed", "error", "deviation", "loss", "mapping", "heterogeneity"), 1.0)
+    numbers = dict.fromkeys(
+        ("certified", "claimed", "error", "deviation", "loss", "mapping", "heterogeneity"), 1.0
+    )
     return Choice(method, calibration, epsilon, splits=2, delta=1e-6, settings=settings, **numbers)
 
 
@@ -35,7 +37,7 @@ def test_a_sweep_that_is_done_is_left_alone_and_a_killed_one_is_not_done(tmp_pat
     folder.mkdir()
     codes = iter([-9, 1])
     monkeypatch.setattr(
-        figure_runs.subprocess,
+        child_process.subprocess,
         "run",
         lambda words, check: asked.append(words) or SimpleNamespace(returncode=next(codes)),
     )
@@ -47,7 +49,13 @@ def test_a_sweep_that_is_done_is_left_alone_and_a_killed_one_is_not_done(tmp_pat
 
 @pytest.mark.parametrize("grid", measure.GRIDS)
 def test_the_words_of_every_grid_make_a_sweep(grid):
-    words = ["experiment=lowy/fig5", "hydra/launcher=stacked", "preset.silo_clip=5", *measure.GRIDS[grid], "seed=0"]
+    words = [
+        "experiment=lowy/fig5",
+        "hydra/launcher=side_by_side",
+        "preset.silo_clip=5",
+        *measure.GRIDS[grid],
+        "seed=0",
+    ]
     job = next(each_job(CommandLine(words, True, None), Path(__file__).parents[2] / "conf"))
     assert (job.algo.cohort, job.algo.clip, job.rounds) == (12, 5, 25)
     assert job.algo.epsilon == (3 if grid.endswith("long") else 0.75)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedpriv.figures.method_choice import LOCAL, MINIBATCH, SPIDER, Choice
+from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, SPIDER, Choice
 from scripts.measured import TABLE, main, page, rates, read
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +19,16 @@ def choice(method, epsilon, error, calibration="certified"):
         "mapping": 2 / epsilon,
         "heterogeneity": 1.0,
     }
-    return Choice(method, calibration, epsilon, error=error, splits=5, delta=1e-6, settings="clip=1", **numbers)
+    return Choice(
+        method,
+        calibration,
+        epsilon,
+        error=error,
+        splits=5,
+        delta=1e-6,
+        settings="clip=1",
+        **numbers,
+    )
 
 
 def test_the_pages_say_what_the_table_holds():
@@ -72,9 +81,15 @@ def test_a_power_law_is_found():
 def test_the_file_holds_what_was_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("scripts.measured.TABLE", tmp_path / "table.csv")
     monkeypatch.setattr("scripts.measured.find_runs", lambda folders: folders)
-    monkeypatch.setattr("scripts.measured.choose", lambda runs: [choice(SPIDER, 1.0, 0.2), choice(MINIBATCH, 1.0, 0.1)])
+    monkeypatch.setattr(
+        "scripts.measured.choose",
+        lambda runs: [choice(SPIDER, 1.0, 0.2), choice(MINIBATCH, 1.0, 0.1)],
+    )
     monkeypatch.setattr("scripts.measured.read", lambda: read(tmp_path / "table.csv"))
     main(["12=a", "25=b"])
-    assert read(tmp_path / "table.csv")[25] == [choice(SPIDER, 1.0, 0.2), choice(MINIBATCH, 1.0, 0.1)]
+    assert read(tmp_path / "table.csv")[25] == [
+        choice(SPIDER, 1.0, 0.2),
+        choice(MINIBATCH, 1.0, 0.1),
+    ]
     assert "100.0 % above" in capsys.readouterr().out
     assert TABLE.name == "lowy_mnist.csv"

@@ -1,4 +1,5 @@
-"""Tables of one method beside another: what is computed, and that verdicts say what the tables hold."""
+"""Tables of one method beside another: what is computed, and that verdicts say what the tables
+hold."""
 
 from types import SimpleNamespace
 
@@ -6,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_rel
 
-from fedpriv.figures.verdicts import verdicts
+from fedpriv.papers.verdicts import verdicts
 from scripts import measured_pairs
 from scripts.measured_pairs import TABLES, Pairs, read, rows, sentences
 
@@ -22,7 +23,12 @@ def test_methods_are_compared_on_the_same_seeds_at_the_same_round():
     own, other = [1.0, 1.5, 1.25], [2.0, 2.75, 2.5]
     runs = [run("A", seed, loss) for seed, loss in enumerate(other)]
     runs += [run("B", seed, loss) for seed, loss in enumerate(own)]
-    runs += [run("A", 0, 1.0, "two"), run("A", 1, 2.0, "two"), run("B", 0, 1.5, "two"), run("B", 1, 1.75, "two")]
+    runs += [
+        run("A", 0, 1.0, "two"),
+        run("A", 1, 2.0, "two"),
+        run("B", 0, 1.5, "two"),
+        run("B", 1, 1.75, "two"),
+    ]
     found = {(row[0], row[2]): row for row in rows(PAIRS, runs)}
     assert found["one", "B"][3:6] == (3, "1.25", "0.25")
     assert float(found["one", "B"][6]) == pytest.approx(-3.5 / 3, rel=1e-5)
@@ -33,7 +39,11 @@ def test_methods_are_compared_on_the_same_seeds_at_the_same_round():
 
 
 def test_the_file_holds_what_was_written(tmp_path, monkeypatch, capsys):
-    runs = [run(name, seed, loss + seed / 100) for name, loss in (("A", 1.0), ("B", 2.0)) for seed in range(3)]
+    runs = [
+        run(name, seed, loss + seed / 100)
+        for name, loss in (("A", 1.0), ("B", 2.0))
+        for seed in range(3)
+    ]
     runs[-1] = run("B", 2, 2.05)
     monkeypatch.setattr(measured_pairs, "RESULTS", tmp_path)
     monkeypatch.setattr(measured_pairs, "TABLES", {"mine": PAIRS})

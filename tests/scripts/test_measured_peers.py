@@ -8,8 +8,20 @@ ROOT = Path(__file__).parents[2]
 
 
 def row(method, last, peers="9"):
-    numbers = {"last": str(last), "last deviation": "0.01", "best": str(last + 0.01), "best deviation": "0.002"}
-    return {"data": "MNIST", "peers": peers, "method": method, "seeds": "3", "rounds": "20", **numbers}
+    numbers = {
+        "last": str(last),
+        "last deviation": "0.01",
+        "best": str(last + 0.01),
+        "best deviation": "0.002",
+    }
+    return {
+        "data": "MNIST",
+        "peers": peers,
+        "method": method,
+        "seeds": "3",
+        "rounds": "20",
+        **numbers,
+    }
 
 
 def test_the_page_says_what_the_table_holds():
@@ -28,15 +40,23 @@ def test_what_is_not_reached_is_said():
     table, sentence = text.split("\n\n")
     assert table.splitlines()[2] == "| MNIST | 9 | FedAvg | 20 | 3 | 90.00 ± 1.00 | 91.00 ± 0.20 |"
     assert sentence == (
-        "- MNIST, 9 peers: SecureD-FL is 6.00 points below FedAvg (not within 0.5); above Local-only: FedAvg."
+        "- MNIST, 9 peers: SecureD-FL is 6.00 points below FedAvg (not within 0.5); above "
+        "Local-only: FedAvg."
     )
 
 
 def test_what_is_reached_is_said_too():
     text = page(
-        [row("FedAvg", 0.9), row("Local-only", 0.85), row("SecureD-FL", 0.896), row("SecureD-FL, shared weights", 0.91)]
+        [
+            row("FedAvg", 0.9),
+            row("Local-only", 0.85),
+            row("SecureD-FL", 0.896),
+            row("SecureD-FL, shared weights", 0.91),
+        ]
     )
     assert text.splitlines()[-1] == (
-        "- MNIST, 9 peers: SecureD-FL is 0.40 points below FedAvg (within 0.5); SecureD-FL, shared weights is 1.00 "
-        "points above FedAvg (within 0.5); above Local-only: FedAvg, SecureD-FL, SecureD-FL, shared weights."
+        "- MNIST, 9 peers: SecureD-FL is 0.40 points below FedAvg (within 0.5); SecureD-FL, "
+        "shared weights is 1.00 "
+        "points above FedAvg (within 0.5); above Local-only: FedAvg, SecureD-FL, SecureD-FL, "
+        "shared weights."
     )

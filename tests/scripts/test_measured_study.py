@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from scipy.stats import ttest_rel
 
-from fedpriv.figures.study_methods import METHODS, NOTHING, RECORD, USER
-from fedpriv.figures.study_orders import orders
-from fedpriv.figures.study_table import compared, epsilons
-from fedpriv.figures.verdicts import verdicts
+from fedpriv.papers.study.methods import METHODS, NOTHING, RECORD, USER
+from fedpriv.papers.study.orders import orders
+from fedpriv.papers.study.table import compared, epsilons
+from fedpriv.papers.verdicts import verdicts
 from scripts.measured_study import found, page, sentences, table
 
 ROOT = Path(__file__).parents[2]
@@ -49,8 +49,14 @@ def test_who_is_told_apart_is_by_tests_on_the_tables_own_numbers():
     rows = MEASURED["breast_cancer"]
     beside = compared(rows, USER, 3.0)
     [reference] = [one.row for one in beside if one.row.method == "ULDP-AVG-w"]
-    raw = [ttest_rel(one.row.errors, reference.errors).pvalue for one in beside if one.row is not reference]
-    assert min(one.p for one in beside if not math.isnan(one.p)) == pytest.approx(min(raw) * len(raw), rel=1e-6)
+    raw = [
+        ttest_rel(one.row.errors, reference.errors).pvalue
+        for one in beside
+        if one.row is not reference
+    ]
+    assert min(one.p for one in beside if not math.isnan(one.p)) == pytest.approx(
+        min(raw) * len(raw), rel=1e-6
+    )
     assert "epsilon 3, beside ULDP-AVG-w" in sentences(rows, USER)
 
 
@@ -64,19 +70,33 @@ def test_the_verdict_is_that_of_the_papers_orders(data):
 
 
 ROWS = MEASURED["breast_cancer"]
-SAID = " ".join((ROOT / "docs" / "study.md").read_text().split("## Findings")[1].split("<!-- verdicts")[0].split())
+SAID = " ".join(
+    (ROOT / "docs" / "study.md")
+    .read_text()
+    .split("## Findings")[1]
+    .split("<!-- verdicts")[0]
+    .split()
+)
 
 
 def percent(method, unit):
     """Mean errors at epsilon 1, 3 and 10 as the page writes them."""
     known = epsilons(ROWS)
-    by_epsilon = [{one.row.method: one.row.mean for one in compared(ROWS, unit, epsilon)} for epsilon in known]
+    by_epsilon = [
+        {one.row.method: one.row.mean for one in compared(ROWS, unit, epsilon)} for epsilon in known
+    ]
     return [f"{100 * errors[method]:.1f}" for errors in by_epsilon]
 
 
 @pytest.mark.parametrize(
     ("method", "unit"),
-    [("ULDP-AVG", USER), ("ULDP-SGD", USER), ("DP-SGD", USER), ("MB-SGD", USER), ("MB-SGD", RECORD)],
+    [
+        ("ULDP-AVG", USER),
+        ("ULDP-SGD", USER),
+        ("DP-SGD", USER),
+        ("MB-SGD", USER),
+        ("MB-SGD", RECORD),
+    ],
 )
 def test_findings_have_the_tables_errors(method, unit):
     assert f"({', '.join(percent(method, unit))})" in SAID
@@ -84,8 +104,13 @@ def test_findings_have_the_tables_errors(method, unit):
 
 def test_findings_have_the_tables_other_numbers():
     least = percent("ULDP-AVG-w", USER)
-    assert "ULDP-AVG-w has the least mean error at every epsilon: {}, {} and {} %".format(*least) in SAID
-    assert all(compared(ROWS, USER, epsilon)[0].row.method == "ULDP-AVG-w" for epsilon in (1, 3, 10))
+    assert (
+        "ULDP-AVG-w has the least mean error at every epsilon: {}, {} and {} %".format(*least)
+        in SAID
+    )
+    assert all(
+        compared(ROWS, USER, epsilon)[0].row.method == "ULDP-AVG-w" for epsilon in (1, 3, 10)
+    )
     spider, plain = percent("SPIDER", RECORD), percent("MB-SGD", RECORD)
     assert ", ".join(f"{one} and {other}" for one, other in zip(spider, plain)) in SAID
     assert f"({percent('CDP-FedAvg', RECORD)[2]} and {percent('DP-SGD', RECORD)[2]} at 10" in SAID
@@ -101,15 +126,23 @@ def test_findings_have_the_tables_verdicts():
             assert not any(one.verdict == "better" for one in compared(ROWS, unit, epsilon))
             told = {one.row.method: one.verdict for one in compared(ROWS, unit, epsilon)}
             near = (
-                ("ULDP-AVG", "ULDP-SGD", "DP-SGD") if unit == USER else ("DP-SGD", "ULDP-GROUP", "DP-ERM", "CDP-FedAvg")
+                ("ULDP-AVG", "ULDP-SGD", "DP-SGD")
+                if unit == USER
+                else ("DP-SGD", "ULDP-GROUP", "DP-ERM", "CDP-FedAvg")
             )
             assert {told[method] for method in (*near, "ULDP-AVG-w")} == {"not resolved"}
     at_ten = {one.row.method: one.verdict for one in compared(ROWS, USER, 10)}
     assert {at_ten[method] for method in ("MB-SGD", "DP-ERM", "CDP-FedAvg")} == {"worse"}
     held = {(one.first, one.second, one.epsilon): one.verdict for one in orders(ROWS)}
     assert {held["SPIDER", "MB-SGD", 10], held["CDP-FedAvg", "DP-SGD", 10]} == {"refuted"}
-    assert [held["ULDP-AVG", "ULDP-SGD", epsilon] for epsilon in (1, 3, 10)] == ["confirmed", *["not resolved"] * 2]
-    assert [held["ULDP-AVG", "ULDP-NAIVE", epsilon] for epsilon in (1, 3, 10)] == [*["confirmed"] * 2, "not resolved"]
+    assert [held["ULDP-AVG", "ULDP-SGD", epsilon] for epsilon in (1, 3, 10)] == [
+        "confirmed",
+        *["not resolved"] * 2,
+    ]
+    assert [held["ULDP-AVG", "ULDP-NAIVE", epsilon] for epsilon in (1, 3, 10)] == [
+        *["confirmed"] * 2,
+        "not resolved",
+    ]
     for pair in (("ULDP-AVG-w", "ULDP-AVG"), ("ULDP-AVG", "ULDP-GROUP")):
         assert {held[(*pair, epsilon)] for epsilon in (1, 3, 10)} == {"not resolved"}
 
@@ -117,11 +150,16 @@ def test_findings_have_the_tables_verdicts():
 def test_findings_have_the_tables_epsilons():
     here = [row for row in ROWS if row.epsilon == 3 and " with " not in row.method]
     larger = [row.server for row in here if 1.01 * row.certified < row.server < math.inf]
-    assert f"certified {min(larger):.1f} to {max(larger):.1f} where the model is certified 3" in SAID
+    assert (
+        f"certified {min(larger):.1f} to {max(larger):.1f} where the model is certified 3" in SAID
+    )
     claims = {row.claimed: row.method for row in here if not math.isnan(row.claimed)}
     low, high = min(claims), max(claims)
     assert f"from {low:.2f} ({claims[low]}) to {high:.1f} ({claims[high]})" in SAID
-    assert f"Uldp-FL's {next(row.claimed for row in here if row.method == 'ULDP-AVG'):.1f} is no error" in SAID
+    assert (
+        f"Uldp-FL's {next(row.claimed for row in here if row.method == 'ULDP-AVG'):.1f} is no error"
+        in SAID
+    )
 
 
 def test_nearly_all_clips_are_the_smaller_one():

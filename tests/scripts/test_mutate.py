@@ -1,4 +1,5 @@
-"""Mutants of source text: what is changed, what is left alone, and that the list of accepted ones does not rot."""
+"""Mutants of source text: what is changed, what is left alone, and that the list of accepted ones
+does not rot."""
 
 import math
 import os
@@ -57,7 +58,11 @@ def test_what_matters_is_changed_and_nothing_else():
 def test_a_mutant_differs_in_one_place_and_its_name_says_where():
     for one in mutants("noise.py", SOURCE):
         compile(one.text, "noise.py", "exec")
-        apart = [n for n, lines in enumerate(zip(SOURCE.split("\n"), one.text.split("\n")), 1) if lines[0] != lines[1]]
+        apart = [
+            n
+            for n, lines in enumerate(zip(SOURCE.split("\n"), one.text.split("\n")), 1)
+            if lines[0] != lines[1]
+        ]
         assert apart == [one.line]
         assert one.name == f"noise.py :: {one.scope} :: {one.before} -> {one.after}"
 
@@ -71,14 +76,24 @@ def test_every_source_has_tests_that_exist():
     for source in source_files(ROOT, []):
         tests = chosen_tests(ROOT, source)
         assert tests
-        assert all((ROOT / test).is_file() for test in tests)  # a folder would name none of its tests
+        assert all(
+            (ROOT / test).is_file() for test in tests
+        )  # a folder would name none of its tests
 
 
 def test_the_shortest_tests_that_call_a_function_are_asked():
     """One at least, and only so many seconds of them."""
-    reached = {"long": (9.0, {"a.py :: f"}), "short": (1.0, {"a.py :: f"}), "other": (0.1, {"a.py :: g"})}
+    reached = {
+        "long": (9.0, {"a.py :: f"}),
+        "short": (1.0, {"a.py :: f"}),
+        "other": (0.1, {"a.py :: g"}),
+    }
     reached["middle"] = 4.0, {"a.py :: f", "a.py :: C.__init__"}
-    assert reach.tests_for(reached, "a.py", "f", math.inf) == {"short": 1.0, "middle": 4.0, "long": 9.0}
+    assert reach.tests_for(reached, "a.py", "f", math.inf) == {
+        "short": 1.0,
+        "middle": 4.0,
+        "long": 9.0,
+    }
     assert reach.tests_for(reached, "a.py", "f", 6.0) == {"short": 1.0, "middle": 4.0}
     assert reach.tests_for(reached, "a.py", "f", 0.5) == {"short": 1.0}
     assert reach.tests_for(reached, "a.py", "C", math.inf) == {"middle": 4.0}
@@ -86,11 +101,15 @@ def test_the_shortest_tests_that_call_a_function_are_asked():
 
 
 def test_what_a_function_of_the_tree_keeps_is_forgotten(tmp_path):
-    """Else a test that asks for what another has asked for would not be known to call the function."""
+    """Else a test that asks for what another has asked for would not be known to call the
+    function.
+    """
     calls: list[int] = []
     kept = cache(calls.append)
     scope = {"cache": cache, "calls": calls}
-    exec(compile("@cache\ndef own(x):\n    calls.append(x)\n", str(tmp_path / "a.py"), "exec"), scope)
+    exec(
+        compile("@cache\ndef own(x):\n    calls.append(x)\n", str(tmp_path / "a.py"), "exec"), scope
+    )
     for _ in range(2):
         scope["own"](1)
         kept(2)
@@ -102,7 +121,11 @@ def test_what_a_function_of_the_tree_keeps_is_forgotten(tmp_path):
 
 def test_every_accepted_survivor_is_a_mutant_and_has_a_reason():
     accepted = read_accepted(ACCEPTED)
-    made = {one.name for file in source_files(ROOT, []) for one in mutants(file, (ROOT / file).read_text())}
+    made = {
+        one.name
+        for file in source_files(ROOT, [])
+        for one in mutants(file, (ROOT / file).read_text())
+    }
     assert [name for name in accepted if not is_one(name, made)] == []
     assert all(len(reason) > 10 for reason in accepted.values())
 
@@ -127,17 +150,21 @@ SMALL = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("shown", "code"), [("wait(0), wait(9); assert half(6) == 3", 0), ("wait(0), wait(9)", 1)])
+@pytest.mark.parametrize(
+    ("shown", "code"), [("wait(0), wait(9); assert half(6) == 3", 0), ("wait(0), wait(9)", 1)]
+)
 def test_a_survivor_fails_the_command_and_an_endless_loop_does_not(tmp_path, shown, code):
-    """In a tree of its own, whose one source has four mutants: two loop for ever, one is noticed by an assertion, and
-    one is a default that no function of the source reads."""
+    """In a tree of its own, whose one source has four mutants: two loop for ever, one is noticed by
+    an assertion, and one is a default that no function of the source reads."""
     scripts = [
         f"scripts/mutants/{name}.py"
         for name in ("__init__", "__main__", "forks", "mutate", "patch", "reach", "tests_of")
     ]
     for name, text in (SMALL | {name: (ROOT / name).read_text() for name in scripts}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text.replace("SHOWN", shown) if name.startswith("tests") else text)
+        (tmp_path / name).write_text(
+            text.replace("SHOWN", shown) if name.startswith("tests") else text
+        )
     command = [sys.executable, "-m", "scripts.mutants", "--all", "fedpriv/crypto/digest.py"]
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)

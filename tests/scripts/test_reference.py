@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from fedpriv.config import GROUPS
+from fedpriv.settings.experiment import GROUPS
 from scripts import reference
 
 
@@ -19,14 +19,20 @@ def test_every_file_of_every_group_has_its_section():
 
 
 def test_no_key_is_without_a_meaning():
-    rows = [line for line in reference.PAGE.read_text().splitlines() if line.startswith("| `") and line.count("|") == 5]
+    rows = [
+        line
+        for line in reference.PAGE.read_text().splitlines()
+        if line.startswith("| `") and line.count("|") == 5
+    ]
     assert len(rows) > 200
     assert not [row for row in rows if row.endswith("|  |")]
 
 
 def test_every_key_of_a_file_is_there_with_its_default():
     section = reference.PAGE.read_text().split("### algo=uldp_avg\n")[1].split("###")[0]
-    for key, value in yaml.safe_load((reference.CONF / "algo" / "uldp_avg.yaml").read_text()).items():
+    for key, value in yaml.safe_load(
+        (reference.CONF / "algo" / "uldp_avg.yaml").read_text()
+    ).items():
         if key != "_target_":
             assert f"| `{key}` | {reference._default(value)} |" in section
 

@@ -1,4 +1,5 @@
-"""The page of tampered messages: one table a world, in a fixed order, each replaced by a newer one of itself."""
+"""The page of tampered messages: one table a world, in a fixed order, each replaced by a newer one
+of itself."""
 
 from fedpriv.testing.fault_worlds import WORLDS
 from scripts.tamper import HEAD, page
@@ -21,6 +22,16 @@ def test_a_table_replaces_the_older_one_of_its_world_alone(tmp_path):
 
 
 def test_every_aggregation_is_in_the_page():
-    named = " ".join(word for world in WORLDS.values() for word in world.words if word.startswith("aggregation="))
-    for aggregation in ("plain", "masked", "secagg", "secagg_exact_noise", "private_weighting", "shuffle", "admm"):
+    named = " ".join(
+        word for world in WORLDS.values() for word in world.words if word.startswith("aggregation=")
+    )
+    for aggregation in (
+        "plain",
+        "masked",
+        "secagg",
+        "secagg_exact_noise",
+        "private_weighting",
+        "shuffle",
+        "admm",
+    ):
         assert f"aggregation={aggregation} " in f"{named} "

@@ -13,8 +13,8 @@ from fedpriv.testing.lives import Bench
 
 ROUNDS = (1, 2)
 LONGEST, LONGEST_BUSY = 900, 60
-"""Seconds, and seconds of the processor, after which a life hangs; it takes a tenth of one. A machine with much else to
-do may leave a process alone for minutes."""
+"""Seconds, and seconds of the processor, after which a life hangs; it takes a tenth of one. A
+machine with much else to do may leave a process alone for minutes."""
 
 PARTIES = ("server", "silo0", "silo1", "silo2", "silo3")
 somebody = st.none() | st.sampled_from(PARTIES)
@@ -32,7 +32,8 @@ faults = st.one_of(
     st.tuples(st.just(duplicate), st.just(()), places),
 )
 schedules = st.lists(faults, min_size=1, max_size=5)
-"""Lists of (what happens, how long, to which letters); as plain values, so that a failing one prints and shrinks."""
+"""Lists of (what happens, how long, to which letters); as plain values, so that a failing one
+prints and shrinks."""
 
 
 def bench(world, engine=None) -> Bench:
@@ -40,9 +41,13 @@ def bench(world, engine=None) -> Bench:
 
 
 def check(parties: Bench, schedule) -> str:
-    """One life: every sum it learns is right, and it ends as a life may. Returns what became of it."""
+    """One life: every sum it learns is right, and it ends as a life may. Returns what became of
+    it.
+    """
     with ends_in_time():
-        life = parties.live([make(*arguments, **where) for make, arguments, where in schedule], ROUNDS)
+        life = parties.live(
+            [make(*arguments, **where) for make, arguments, where in schedule], ROUNDS
+        )
     if life.crash is not None:
         raise life.crash
     assert parties.is_right(life), life
@@ -57,7 +62,10 @@ def ends_in_time():
     def hangs(*_):
         raise TimeoutError(f"no end within {LONGEST} seconds, or {LONGEST_BUSY} of the processor")
 
-    timers = {signal.SIGALRM: (signal.ITIMER_REAL, LONGEST), signal.SIGPROF: (signal.ITIMER_PROF, LONGEST_BUSY)}
+    timers = {
+        signal.SIGALRM: (signal.ITIMER_REAL, LONGEST),
+        signal.SIGPROF: (signal.ITIMER_PROF, LONGEST_BUSY),
+    }
     before = {number: signal.signal(number, hangs) for number in timers}
     for timer, seconds in timers.values():
         signal.setitimer(timer, seconds)

@@ -24,12 +24,16 @@ from fedpriv.testing.algorithms import noise_multiplier
     ],
 )
 def test_what_counts_as_a_gaussian_release(event, group, expected):
-    assert noise_multiplier(Event("server", "user", ADD_REMOVE, event, None, group_size=group)) == expected
+    assert (
+        noise_multiplier(Event("server", "user", ADD_REMOVE, event, None, group_size=group))
+        == expected
+    )
 
 
 @dataclass(frozen=True)
 class Quiet(UldpGroup):
-    """Adds half of the noise that its events declare: three silos together add enough, none does alone."""
+    """Adds half of the noise that its events declare: three silos together add enough, none does
+    alone."""
 
     part = 0.5
 
@@ -44,7 +48,9 @@ class Loose(UldpGroup):
 
     def local_update(self, silo, query, down):
         mechanism = query.mechanism
-        loose = replace(mechanism.with_noise(mechanism.noise_multiplier / 50), clip=50 * mechanism.clip)
+        loose = replace(
+            mechanism.with_noise(mechanism.noise_multiplier / 50), clip=50 * mechanism.clip
+        )
         return super().local_update(silo, replace(query, mechanism=loose), down)
 
 

@@ -17,7 +17,9 @@ def tells_each(player, messages):
 
 def heard(*faults, exchanges=1, says=lambda name, exchange: f"{name}{exchange}"):
     """What the server has heard in the last of so many exchanges."""
-    with Faulty(InProcess(), faults).open(dict.fromkeys((*SENDERS, "server"), play.Role()), {}) as session:
+    with Faulty(InProcess(), faults).open(
+        dict.fromkeys((*SENDERS, "server"), play.Role()), {}
+    ) as session:
         for exchange in range(exchanges):
             tasks = {name: (play.tells, says(name, exchange)) for name in SENDERS}
             learned = session.run(tasks | {"server": (play.hears,)})
@@ -30,7 +32,9 @@ def test_two_senders_are_taken_for_each_other():
 
 
 def test_two_receivers_get_what_is_the_other_ones():
-    with Faulty(InProcess(), (misdeliver("a", "b"),)).open(dict.fromkeys("abs", play.Role()), {}) as session:
+    with Faulty(InProcess(), (misdeliver("a", "b"),)).open(
+        dict.fromkeys("abs", play.Role()), {}
+    ) as session:
         tasks = {"a": (play.hears,), "b": (play.hears,), "s": (tells_each, {"a": 1, "b": 2})}
         learned = session.run(tasks)
     assert learned["a"] == [[("s", 2)]]
@@ -46,5 +50,7 @@ def test_letters_of_an_earlier_exchange_or_of_another_session_are_repeated():
 
 @pytest.mark.parametrize(("phase", "lost"), [("one", True), ("two", False)])
 def test_a_fault_may_be_of_one_phase(phase, lost):
-    stamped = heard(drop(phase=phase, sender="b"), says=lambda name, _: Stamped(b"", 1, 0, "one", name, b""))
+    stamped = heard(
+        drop(phase=phase, sender="b"), says=lambda name, _: Stamped(b"", 1, 0, "one", name, b"")
+    )
     assert ("b" not in stamped) == lost

@@ -22,7 +22,9 @@ def test_without_faults_nothing_changes():
     np.testing.assert_array_equal(plain_sum(), [13, 13])
 
 
-@pytest.mark.parametrize("fault", [drop(sender="silo1"), delay(1, sender="silo1", step=0)], ids=["lost", "late"])
+@pytest.mark.parametrize(
+    "fault", [drop(sender="silo1"), delay(1, sender="silo1", step=0)], ids=["lost", "late"]
+)
 def test_a_missing_message_ends_the_exchange_without_a_sum(fault):
     with pytest.raises(AggregationAbortedError, match=r"no message from silo1$"):
         plain_sum(fault)
@@ -42,8 +44,12 @@ def test_a_duplicate_is_harmless():
 
 
 def test_an_altered_message_is_felt_where_it_is_altered():
-    np.testing.assert_array_equal(plain_sum(alter(lambda v: v + 10, sender="silo2")), plain_sum() + 10)
-    np.testing.assert_array_equal(plain_sum(alter(lambda v: v + 10, sender="silo2", step=1)), plain_sum())
+    np.testing.assert_array_equal(
+        plain_sum(alter(lambda v: v + 10, sender="silo2")), plain_sum() + 10
+    )
+    np.testing.assert_array_equal(
+        plain_sum(alter(lambda v: v + 10, sender="silo2", step=1)), plain_sum()
+    )
 
 
 def test_what_is_sent_is_counted_whether_or_not_it_arrives():
@@ -81,7 +87,9 @@ def test_the_first_fault_that_fits_decides():
 
 def test_a_fault_may_be_of_one_exchange():
     tasks = {"teller": (play.tells_and_goes_on, 1), "listener": (play.hears,)}
-    with session_of(drop(exchange=1, receiver="listener"), alter(str, exchange=2, receiver="listener")) as session:
+    with session_of(
+        drop(exchange=1, receiver="listener"), alter(str, exchange=2, receiver="listener")
+    ) as session:
         assert [session.run(tasks)["listener"] for _ in range(4)] == [
             [[("teller", 1)]],
             [[]],

@@ -1,4 +1,5 @@
-"""A package outside this repository adds a method, a data set, a model and an allocator, and is held to the rules."""
+"""A package outside this repository adds a method, a data set, a model and an allocator, and is
+held to the rules."""
 
 import importlib
 import json
@@ -21,10 +22,10 @@ import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.algorithms.base import Algorithm, LocalUpdate
-from fedpriv.deployment import View
-from fedpriv.query import Contributions
+from fedpriv.rounds.plan import ObservedRelease
+from fedpriv.rounds.query import Contributions
 from fedpriv.training.description import Recipe, Training
-from fedpriv.weighting import UniformWeighting, Weighting
+from fedpriv.rounds.weighting import UniformWeighting, Weighting
 
 
 @dataclass(frozen=True)
@@ -52,15 +53,16 @@ class Mine(Algorithm):
     def message_bound(self, name, mechanism, n_summed, federation):
         return federation.n_users * mechanism.clip + mechanism.noise_bound(n_summed)
 
-    def queries(self, round, deployment):
-        mechanism, n = deployment.mechanism, deployment.n_summed
-        moved = 1 + mechanism.rounding(deployment.encoding, deployment.federation.n_parameters)
+    def queries(self, round, plan):
+        mechanism, n = plan.mechanism, plan.n_summed
+        moved = 1 + mechanism.rounding(plan.encoding, plan.federation.n_parameters)
 
         def see(observer):
-            return View(mechanism.event(sensitivity=moved, shares=(n - observer.own_shares) / n), None)
+            shares = (n - observer.own_shares) / n
+            return ObservedRelease(mechanism.event(sensitivity=moved, shares=shares), None)
 
-        events = deployment.views(see, unit="user", adjacency=ADD_REMOVE)
-        return (deployment.query(round, events=events, **self.details()),)
+        events = plan.observed_events(see, unit="user", adjacency=ADD_REMOVE)
+        return (plan.query(round, events=events, **self.details()),)
 
     def details(self):
         return {}
@@ -68,7 +70,7 @@ class Mine(Algorithm):
     def local_update(self, silo, query, down):
         return LocalUpdate(Training(Recipe(3, 1000, 0.3), down["params"]))
 
-    def global_update(self, state, query, total, deployment):
+    def global_update(self, state, query, total, plan):
         return state.with_params(state.params + self.step * np.sign(total.vector))
 
 
@@ -84,7 +86,9 @@ class Itself(Mine):
     def local_update(self, silo, query, down):
         update = super().local_update(silo, query, down)
         rng = silo.streams.secret("noise", query.round, silo.name)
-        noise = query.mechanism.noise_share(query.size, query.n_summed, rng, encoding=query.encoding)
+        noise = query.mechanism.noise_share(
+            query.size, query.n_summed, rng, encoding=query.encoding
+        )
 
         def vectors(block):
             return self.times * query.mechanism.bound(block.deltas)[0]
@@ -134,7 +138,7 @@ from fedpriv.data.allocate import Allocator
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.models import Model
-from fedpriv.tasks import Classification
+from fedpriv.models.tasks import Classification
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,8 @@ class Cosines(Model):
     def build(self, shape, outputs):
         from torch import nn
 
-        return nn.Sequential(nn.Linear(shape[0], self.width), nn.Tanh(), nn.Linear(self.width, outputs))
+        hidden = nn.Linear(shape[0], self.width)
+        return nn.Sequential(hidden, nn.Tanh(), nn.Linear(self.width, outputs))
 
     def size(self, shape, outputs):
         return (shape[0] + 1) * self.width + (self.width + 1) * outputs
@@ -192,7 +197,8 @@ class Stripes(Allocator):
         return Allocation(at % self.n_users, at % self.n_silos, trains, self.n_users, self.n_silos)
 '''
 CONF = {
-    "algo/mine.yaml": "_target_: outside.method.Mine\nclip: 0.5\nnoise_multiplier: 4.0\nstep: 0.05\n",
+    "algo/mine.yaml": "_target_: outside.method.Mine\nclip: 0.5\nnoise_multiplier: 4.0\nstep: "
+    "0.05\n",
     "model/cosines.yaml": "_target_: outside.rest.Cosines\nwidth: 16\n",
     "allocator/stripes.yaml": """_target_: outside.rest.Stripes
 n_users: ${preset.n_users}
@@ -243,7 +249,9 @@ def test_a_command_trains_with_all_four(outside, tmp_path, monkeypatch):
     assert epsilon["certified"].gt(0).all()
 
 
-@pytest.mark.parametrize("words", [(), ("aggregation=masked",), ("aggregation=secagg", "mechanism=discrete_gaussian")])
+@pytest.mark.parametrize(
+    "words", [(), ("aggregation=masked",), ("aggregation=secagg", "mechanism=discrete_gaussian")]
+)
 def test_an_honest_method_passes(outside, words):
     checked = check_algorithm(outside[1].Mine(), *words)
     assert "update: user, add/remove" in checked.checked
@@ -273,7 +281,13 @@ def test_what_an_outside_method_says_of_its_own_noise_is_declared_until_it_has_b
     monkeypatch.setattr(sys, "argv", ["fedpriv"])
 
     def status(name, cls="Itself"):
-        words = ["data=rings", "algo=mine", f"algo._target_=outside.method.{cls}", "rounds=1", f"hydra.run.dir={name}"]
+        words = [
+            "data=rings",
+            "algo=mine",
+            f"algo._target_=outside.method.{cls}",
+            "rounds=1",
+            f"hydra.run.dir={name}",
+        ]
         main(["--config-dir", str(folder / "conf"), *words])
         return set(pd.read_csv(Path(name) / "epsilon.csv")["status"])
 
@@ -290,7 +304,7 @@ def test_what_an_outside_method_says_of_its_own_noise_is_declared_until_it_has_b
 
 
 def test_a_method_that_fails_or_was_not_measured_is_not_recorded(outside, tmp_path):
-    record = tmp_path / "checked.json"
+    record = tmp_path / "conformance_records.json"
     with pytest.raises(ConformanceError, match="its event declares at least"):
         check_algorithm(outside[1].HundredTimes(), record=record)
     with pytest.raises(ConformanceError, match="not recorded: unmeasured update"):
@@ -303,8 +317,10 @@ def test_a_method_that_fails_or_was_not_measured_is_not_recorded(outside, tmp_pa
 def test_a_model_that_is_wrong_about_its_size_is_refused(outside):
     """The size enters the rounding's sensitivity."""
     from fedpriv.errors import ConfigError
-    from fedpriv.simulation import prepare
+    from fedpriv.runtime import prepare
 
     exp = experiment("model._target_=outside.rest.WrongSize", "~model.bias", "+model.width=8")
-    with pytest.raises(ConfigError, match=r"model=WrongSize: size\(\) says 66 parameters, and build\(\) makes 266"):
+    with pytest.raises(
+        ConfigError, match=r"model=WrongSize: size\(\) says 66 parameters, and build\(\) makes 266"
+    ):
         prepare(exp)

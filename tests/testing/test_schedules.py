@@ -1,4 +1,5 @@
-"""Runs under random drops, delays and repetitions, in set-ups too: no wrong sum, no hang, no undeclared exception."""
+"""Runs under random drops, delays and repetitions, in set-ups too: no wrong sum, no hang, no
+undeclared exception."""
 
 import importlib.util
 
@@ -34,7 +35,8 @@ def test_no_schedule_leads_to_a_wrong_sum(world):
 
 
 def test_a_party_that_waits_for_one_thing_after_another_in_silence_ends():
-    """Nobody is told who is in the sum, and a repeated letter keeps the server from ending in the same step."""
+    """Nobody is told who is in the sum, and a repeated letter keeps the server from ending in the
+    same step."""
     nobody = {"exchange": None, "step": 2, "sender": None, "receiver": None}
     again = {"exchange": None, "step": None, "sender": None, "receiver": "server"}
     with bench("plain_state") as parties:

@@ -1,4 +1,5 @@
-"""Every message of every aggregation tampered with: detected or harmless, or excluded by what is trusted."""
+"""Every message of every aggregation tampered with: detected or harmless, or excluded by what is
+trusted."""
 
 import random
 
@@ -30,7 +31,9 @@ def assert_table(world, outcomes):
     for bad in BAD:
         assert not outcomes.of(bad), outcomes.examples
     assert {kind for _, kind in outcomes.of(OUTSIDE)} <= {"forgery"}, outcomes.examples
-    assert {kind for _, kind in outcomes.of(UNNAMED)} <= ({"forgery"} if world in SUMS_TELL else set())
+    assert {kind for _, kind in outcomes.of(UNNAMED)} <= (
+        {"forgery"} if world in SUMS_TELL else set()
+    )
     if world in SIGNED:  # what is signed cannot be forged
         assert all(round == SET_UP for (round, _, _), _ in outcomes.of(OUTSIDE)), outcomes.examples
     for (row, kind), counts in outcomes.cells.items():
@@ -43,7 +46,9 @@ def assert_table(world, outcomes):
 @pytest.mark.parametrize("world", ROWS)
 def test_tampering_is_found_or_harmless_or_outside_the_trust_text(world):
     """And costs one exchange at most, in set-ups too."""
-    outcomes = outcomes_of(world, trials=1, kinds=KINDS if world != "oblivious" else ["forgery", "late"])
+    outcomes = outcomes_of(
+        world, trials=1, kinds=KINDS if world != "oblivious" else ["forgery", "late"]
+    )
     assert_table(world, outcomes)
     assert len(outcomes.rows) == ROWS[world]
 
@@ -55,14 +60,17 @@ def test_twenty_trials_in_every_cell(world):
 
 
 def test_a_wrong_sum_is_told_from_a_right_one():
-    """What the table calls silent can happen, and the oracle sees it: the last bits of one silo's message."""
+    """What the table calls silent can happen, and the oracle sees it: the last bits of one silo's
+    message."""
 
     def nudge(vector):
         return np.nextafter(vector, np.inf)
 
     with Bench(experiment(*SMALL, "aggregation=plain", "algo=fedavg")) as bench:
         assert bench.is_right(bench.live())
-        untouched = bench.live([alter(lambda message: message, phase="message"), forge(lambda content: content)])
+        untouched = bench.live(
+            [alter(lambda message: message, phase="message"), forge(lambda content: content)]
+        )
         assert len(untouched.successes) == 3
         assert bench.is_right(untouched)
         nudged = bench.live([forge(nudge, sender="silo1", phase="message")])

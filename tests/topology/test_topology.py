@@ -1,4 +1,5 @@
-"""Groups of peers: validity by an oracle of its own, numbers of parallel classes from the theory of designs."""
+"""Groups of peers: validity by an oracle of its own, numbers of parallel classes from the theory of
+designs."""
 
 import random
 import time
@@ -22,10 +23,14 @@ FOURS = [4, 8, 12, 16, 24, 28, 36, 40, 44, 48, 52, 56, 60]
 
 
 def times_met(partitions):
-    return Counter(pair for groups in partitions for group in groups for pair in combinations(sorted(group), 2))
+    return Counter(
+        pair for groups in partitions for group in groups for pair in combinations(sorted(group), 2)
+    )
 
 
-@pytest.mark.parametrize(("n", "size", "classes"), [(9, 3, 4), (15, 3, 7), (21, 3, 10), (27, 3, 13), (16, 4, 5)])
+@pytest.mark.parametrize(
+    ("n", "size", "classes"), [(9, 3, 4), (15, 3, 7), (21, 3, 10), (27, 3, 13), (16, 4, 5)]
+)
 def test_small_numbers_are_optimal_and_quick(n, size, classes):
     designed.cache_clear()
     begun = time.monotonic()
@@ -33,7 +38,10 @@ def test_small_numbers_are_optimal_and_quick(n, size, classes):
     assert time.monotonic() - begun < 10
     assert len(partitions) == classes == (n - 1) // (size - 1)
     assert set(times_met(partitions).values()) == {1}
-    assert all(sorted(peer for group in groups for peer in group) == list(range(n)) for groups in partitions)
+    assert all(
+        sorted(peer for group in groups for peer in group) == list(range(n))
+        for groups in partitions
+    )
     assert all(len(group) == size for groups in partitions for group in groups)
 
 
@@ -62,7 +70,9 @@ def test_a_larger_number_whose_bound_no_construction_here_reaches():
     assert len(designed(32, 4)) == 9 > len(best_randomised((4,) * 8, SEED)) >= 5
 
 
-@pytest.mark.parametrize(("n", "size", "partitions"), [(12, 3, 4), (32, 4, 8), (16, 4, 4), (64, 4, 16), (24, 3, 8)])
+@pytest.mark.parametrize(
+    ("n", "size", "partitions"), [(12, 3, 4), (32, 4, 8), (16, 4, 4), (64, 4, 16), (24, 3, 8)]
+)
 def test_lines_over_fields_of_two_four_and_more_elements(n, size, partitions):
     found = line_partitions(size, n // size)
     check(found, n, (size,) * (n // size))
@@ -77,7 +87,8 @@ def test_products_are_those_of_a_field(elements):
         for y in numbers:
             assert _product(x, y, elements) == _product(y, x, elements)
             assert all(
-                _product(x, y ^ z, elements) == _product(x, y, elements) ^ _product(x, z, elements) for z in numbers
+                _product(x, y ^ z, elements) == _product(x, y, elements) ^ _product(x, z, elements)
+                for z in numbers
             )
 
 
@@ -97,7 +108,10 @@ def test_the_search_finds_starters_by_itself(n, size):
 def test_randomised_runs_find_what_the_specification_has_seen():
     """Golden row 36: n = 9 always 4; n = 15 4 or 5 of 7 with rollback after 1000 misses."""
     assert {len(randomised((3,) * 3, random.Random(seed))) for seed in range(40)} == {4}
-    assert {len(randomised((3,) * 5, random.Random(seed), trials=60_000)) for seed in range(8)} <= {4, 5}
+    assert {len(randomised((3,) * 5, random.Random(seed), trials=60_000)) for seed in range(8)} <= {
+        4,
+        5,
+    }
 
 
 def test_as_printed_an_unfinished_partition_blocks_the_rest():
@@ -119,7 +133,8 @@ def test_randomised_partitions_are_valid_for_any_sizes(n, size, seed):
 
 
 @pytest.mark.parametrize(
-    ("n", "sizes"), [(8, (4, 4)), (7, (3, 4)), (10, (3, 3, 4)), (13, (3, 3, 3, 4)), (5, None), (2, None)]
+    ("n", "sizes"),
+    [(8, (4, 4)), (7, (3, 4)), (10, (3, 3, 4)), (13, (3, 3, 3, 4)), (5, None), (2, None)],
 )
 def test_numbers_left_by_a_dropout(n, sizes):
     assert group_sizes(n, 3) == sizes

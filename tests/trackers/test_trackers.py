@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 
-from fedpriv.checkpoint import Origin
 from fedpriv.errors import ConfigError, FedprivError
-from fedpriv.loop import train
-from fedpriv.results import RunFolder, read_status
+from fedpriv.runs.checkpoint import Origin
+from fedpriv.runs.folder import RunFolder, read_status
+from fedpriv.runs.loop import train
 from fedpriv.testing.worlds import SMALL, experiment
 from fedpriv.trackers import base
 from fedpriv.trackers.base import Log, Tracker, finite
@@ -62,7 +62,13 @@ def world(tracker, *words):
 
 
 def go(exp, folder, resume=False):
-    train(exp, OmegaConf.to_yaml({"rounds": exp.options.rounds, "seed": 0}), folder, resume, quiet=True)
+    train(
+        exp,
+        OmegaConf.to_yaml({"rounds": exp.options.rounds, "seed": 0}),
+        folder,
+        resume,
+        quiet=True,
+    )
 
 
 def tables(folder):
@@ -75,7 +81,9 @@ def expected(folder):
     metrics, epsilon = tables(folder)
     released = epsilon[(epsilon.observer == "released_model") & (epsilon.unit == "user")]
     best = released.groupby("round").certified.min()
-    values = {(number, name): value for number, row in metrics.iterrows() for name, value in row.items()}
+    values = {
+        (number, name): value for number, row in metrics.iterrows() for name, value in row.items()
+    }
     return values | {(number, "epsilon"): value for number, value in best.items()}
 
 
@@ -91,11 +99,16 @@ def test_a_tracker_is_shown_every_row_with_its_certificates(tmp_path):
     go(exp, tmp_path / "run")
     assert SHOWN[0] == ("open", "", 0)
     assert SHOWN[-1] == ("end", "done")
-    agree({(number, name): value for number, values in SHOWN[1:-1] for name, value in values.items()}, tmp_path / "run")
+    agree(
+        {(number, name): value for number, values in SHOWN[1:-1] for name, value in values.items()},
+        tmp_path / "run",
+    )
     _, epsilon = tables(tmp_path / "run")
     last = SHOWN[-2][1]
     for row in epsilon[epsilon["round"] == 3].itertuples():
-        assert last[f"certified/{row.observer}/{row.unit}/{row.adjacency}/{row.method}"] == pytest.approx(row.certified)
+        assert last[
+            f"certified/{row.observer}/{row.unit}/{row.adjacency}/{row.method}"
+        ] == pytest.approx(row.certified)
     assert read_status(tmp_path / "run")["tracker"] == "kept"
 
 
@@ -129,7 +142,7 @@ def test_a_tracker_that_fails_ends_no_run(tmp_path):
 def test_one_that_cannot_be_reached_at_the_start_is_said_before_a_round(tmp_path):
     with pytest.raises(FedprivError, match="Unreachable cannot be reached"):
         go(world(Unreachable()), tmp_path / "run")
-    assert (tmp_path / "run" / "begun.csv").read_text().count("\n") == 1
+    assert (tmp_path / "run" / "rounds_begun.csv").read_text().count("\n") == 1
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])
@@ -142,8 +155,12 @@ def test_what_is_not_installed_is_named_with_its_extra(name, monkeypatch):
 def test_a_tracker_changes_neither_results_nor_what_a_checkpoint_is_tied_to(tmp_path):
     go(world("none"), tmp_path / "one")
     go(world(Recorder()), tmp_path / "other")
-    assert (tmp_path / "one/metrics.csv").read_bytes() == (tmp_path / "other/metrics.csv").read_bytes()
-    assert not Origin.of("tracker: {a: 1}\nseed: 0").differences(Origin.of("tracker: {a: 2}\nseed: 0"))
+    assert (tmp_path / "one/metrics.csv").read_bytes() == (
+        tmp_path / "other/metrics.csv"
+    ).read_bytes()
+    assert not Origin.of("tracker: {a: 1}\nseed: 0").differences(
+        Origin.of("tracker: {a: 2}\nseed: 0")
+    )
 
 
 def test_infinite_certificates_are_no_curve():
@@ -174,7 +191,10 @@ def test_weights_and_biases_offline(tmp_path, monkeypatch):
     found, ended = {}, None
     for packed in pieces(written.read_bytes()):
         record = records.Record.FromString(packed)
-        row = {entry.key or "/".join(entry.nested_key): json.loads(entry.value_json) for entry in record.history.item}
+        row = {
+            entry.key or "/".join(entry.nested_key): json.loads(entry.value_json)
+            for entry in record.history.item
+        }
         found |= {(row["round"], name): value for name, value in row.items()} if row else {}
         ended = record.exit.exit_code if record.HasField("exit") else ended
     agree(found, tmp_path / "run")
@@ -182,7 +202,8 @@ def test_weights_and_biases_offline(tmp_path, monkeypatch):
 
 
 def pieces(content, block=2**15):
-    """The records of LevelDB's log format: in blocks, each record in pieces of checksum, length, kind and bytes."""
+    """The records of LevelDB's log format: in blocks, each record in pieces of checksum, length,
+    kind and bytes."""
     place, whole = 7, b""
     while place + 7 <= len(content):
         if block - place % block < 7:
@@ -205,6 +226,10 @@ def test_mlflow(tmp_path):
     run = client.get_run(read_status(tmp_path / "run")["tracker"])
     assert (run.info.status, run.info.run_name) == ("FINISHED", "run")
     assert run.data.params["seed"] == "0"
-    histories = {name: client.get_metric_history(run.info.run_id, name) for name in run.data.metrics}
-    found = {(entry.step, name): entry.value for name, entries in histories.items() for entry in entries}
+    histories = {
+        name: client.get_metric_history(run.info.run_id, name) for name in run.data.metrics
+    }
+    found = {
+        (entry.step, name): entry.value for name, entries in histories.items() for entry in entries
+    }
     agree(found, tmp_path / "run")

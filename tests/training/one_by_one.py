@@ -1,4 +1,5 @@
-"""The oracle of local training: one user after another, in plain autograd; and small silos to train on."""
+"""The oracle of local training: one user after another, in plain autograd; and small silos to train
+on."""
 
 from dataclasses import replace
 
@@ -7,16 +8,16 @@ import torch
 from torch import nn
 
 from fedpriv.data.silo import SiloData
-from fedpriv.streams import Streams, branch
-from fedpriv.tasks import BinaryClassification, Classification, CoxRegression
+from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
 from fedpriv.training import users
 from fedpriv.training.description import Execution, Training
 from fedpriv.training.optimizers import Adam, RmsProp, Sgd
+from fedpriv.training.trainers.batched import Batched
 from fedpriv.training.trainers.compile_layers import compile_layers
 from fedpriv.training.trainers.sequential import Sequential
-from fedpriv.training.trainers.stacked import Stacked
 from fedpriv.training.trainers.vmapped import Vmapped
 from fedpriv.training.vectors import flatten, load
+from fedpriv.util.streams import Streams, branch
 
 STREAMS, ROUND, PARTY = Streams(7), 3, "silo-1"
 
@@ -31,9 +32,19 @@ def mlp(inputs=6, hidden=(8, 8), outputs=3, p=0.0):
 
 def cnn(p=0.0):
     return nn.Sequential(
-        nn.Conv2d(1, 3, 3), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(3, 4, 2), nn.Dropout2d(p), nn.MaxPool2d(2),
-        nn.ReLU(), nn.Flatten(), nn.Linear(16, 6), nn.ReLU(), nn.Dropout(p), nn.Linear(6, 3),
-    )  # fmt: skip
+        nn.Conv2d(1, 3, 3),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Conv2d(3, 4, 2),
+        nn.Dropout2d(p),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16, 6),
+        nn.ReLU(),
+        nn.Dropout(p),
+        nn.Linear(6, 3),
+    )
 
 
 class Tokens(nn.Module):
@@ -76,9 +87,9 @@ def token_silo(counts, seed=0):
     return replace(data, x=torch.from_numpy(ids))
 
 
-def stacked(problem, rows):
+def batched(problem, rows):
     links = compile_layers(problem.model, problem.shape)
-    return [(Stacked(problem, links), np.arange(len(rows)))]
+    return [(Batched(problem, links), np.arange(len(rows)))]
 
 
 def vmapped(problem, rows):
@@ -89,14 +100,16 @@ def sequential(problem, rows):
     return [(Sequential(problem), np.arange(len(rows)))]
 
 
-TRAINERS = {"stacked": stacked, "vmapped": vmapped, "sequential": sequential}
+TRAINERS = {"batched": batched, "vmapped": vmapped, "sequential": sequential}
 """Stand-ins for `select_trainers` that always choose the same."""
 
 
 def torch_optimizer(optimizer, parameters, lr):
     """torch's own of the same kind."""
     if isinstance(optimizer, Sgd):
-        return torch.optim.SGD(parameters, lr, optimizer.momentum, weight_decay=optimizer.weight_decay)
+        return torch.optim.SGD(
+            parameters, lr, optimizer.momentum, weight_decay=optimizer.weight_decay
+        )
     if isinstance(optimizer, RmsProp):
         own = {"momentum": optimizer.momentum, "weight_decay": optimizer.weight_decay}
         return torch.optim.RMSprop(parameters, lr, optimizer.alpha, optimizer.eps, **own)
@@ -119,7 +132,9 @@ def one_by_one(model, theta, data, task, recipe, correction=None):
                 order = order[np.argsort(branch(branch(key[None], epoch), np.arange(stop - start)))]
             for rows in order.split(size):
                 optimizer.zero_grad()
-                loss = task.loss(model(data.x[rows]), data.y[rows], torch.full((len(rows),), 1 / len(rows)))
+                loss = task.loss(
+                    model(data.x[rows]), data.y[rows], torch.full((len(rows),), 1 / len(rows))
+                )
                 moved = torch.cat([p.flatten() for p in model.parameters()]) - theta
                 loss = loss + recipe.proximal / 2 * moved @ moved
                 if correction is not None:
@@ -131,9 +146,25 @@ def one_by_one(model, theta, data, task, recipe, correction=None):
     return torch.stack(deltas)
 
 
-def blocks(training, model, data, task, streams=STREAMS, round=ROUND, party=PARTY, prefix="", execution=Execution()):
+def blocks(
+    training,
+    model,
+    data,
+    task,
+    streams=STREAMS,
+    round=ROUND,
+    party=PARTY,
+    prefix="",
+    execution=Execution(),
+):
     """All blocks of `silo_training`."""
-    place = {"streams": streams, "round": round, "party": party, "prefix": prefix, "execution": execution}
+    place = {
+        "streams": streams,
+        "round": round,
+        "party": party,
+        "prefix": prefix,
+        "execution": execution,
+    }
     return list(users.silo_training(training, model=model, data=data, task=task, **place).blocks())
 
 
@@ -160,8 +191,8 @@ def trained(model, theta, data, task, recipe, positions=None, correction=None, *
 def assert_same(got, want, theta, rows=64):
     """Equal up to 1e-5 of what training changed, and up to float32 rounding of the parameters.
 
-    The stacked trainer adds the gradients of a batch's `rows` records to the weights one after the other, and each
-    addition rounds by half a unit of the weight: a random walk of sqrt(rows) steps.
+    The batched trainer adds the gradients of a batch's `rows` records to the weights one after the
+    other, and each addition rounds by half a unit of the weight: a random walk of sqrt(rows) steps.
     """
     error = (got - want).norm(dim=1)
     rounding = 2.0**-23 * rows**0.5 * (theta + want).norm(dim=1)

@@ -7,14 +7,18 @@ from torch import nn
 from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
-from fedpriv.tally import Tally
-from fedpriv.tasks import Classification
+from fedpriv.models.tasks import Classification
 from fedpriv.training.chain import Chain
 from fedpriv.training.clipped import _Sum, clipped_gradients
+from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.training.evaluate import Evaluator, Labelled, _Evaluated
 from fedpriv.training.vectors import flatten
 
-NETWORKS = [(Mlp([5], False, 0.0), (30,), 2), (Mlp([64], False, 0.0), (50,), 2), (Linear(), (1, 8, 8), 10)]
+NETWORKS = [
+    (Mlp([5], False, 0.0), (30,), 2),
+    (Mlp([64], False, 0.0), (50,), 2),
+    (Linear(), (1, 8, 8), 10),
+]
 RUNS = 9
 
 
@@ -30,17 +34,19 @@ def test_sums_and_evaluations_have_the_bits_of_single_ones(network, rows):
         theta = flatten(model) + 0.3 * torch.randn(len(flatten(model)))
         gradients = clipped_gradients(model, task, 0.1 + number / 4, shape=shape)
         labels = torch.randint(0, outputs, (rows,))
-        sums.append(_Sum(gradients, theta, torch.randn(rows, *shape), labels, {}, Tally()))
+        sums.append(
+            _Sum(gradients, theta, torch.randn(rows, *shape), labels, {}, ContributionStats())
+        )
         evaluations.append(_Evaluated(Evaluator(model, task), theta, Labelled(x, y)))
-    assert len({work.kind for work in sums} | {None}) == 2
-    assert len({work.kind for work in evaluations} | {None}) == 2
-    alone = [work.alone() for work in sums]
-    tallies = [repr(work.tally) for work in sums]
+    assert len({work.batch_key for work in sums} | {None}) == 2
+    assert len({work.batch_key for work in evaluations} | {None}) == 2
+    alone = [work.run() for work in sums]
+    tallies = [repr(work.stats) for work in sums]
     for work in sums:
-        work.tally.__init__()
-    assert all(map(torch.equal, _Sum.together(sums), alone))
-    assert [repr(work.tally) for work in sums] == tallies
-    assert _Evaluated.together(evaluations) == [work.alone() for work in evaluations]
+        work.stats.__init__()
+    assert all(map(torch.equal, _Sum.run_batch(sums), alone))
+    assert [repr(work.stats) for work in sums] == tallies
+    assert _Evaluated.run_batch(evaluations) == [work.run() for work in evaluations]
 
 
 def test_only_networks_without_chance_and_of_linear_layers_are_stacked():
@@ -51,7 +57,10 @@ def test_only_networks_without_chance_and_of_linear_layers_are_stacked():
     assert not stackable(Mlp([5, 5], False, 0.5))
     assert not stackable(Mlp([5], True, 0.0))
     assert not stackable(MnistCnn([2, 3], 4, 0.0), (1, 20, 20))
-    assert Chain.of(nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True), nn.Linear(3, 2)), (3,)) is None
+    assert (
+        Chain.of(nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True), nn.Linear(3, 2)), (3,))
+        is None
+    )
     assert Chain.of(nn.Sequential(nn.Linear(3, 3), nn.Softmax(0), nn.Linear(3, 2)), (3,)) is None
     twice = nn.Linear(3, 3)
     assert Chain.of(nn.Sequential(twice, nn.ReLU(), twice), (3,)) is None

@@ -12,10 +12,10 @@ from fedpriv.errors import ConfigError
 from fedpriv.models.cnn import CifarCnn, MnistCnn
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
-from fedpriv.tally import Tally
-from fedpriv.tasks import BinaryClassification, Classification
+from fedpriv.models.tasks import BinaryClassification, Classification
 from fedpriv.training import clipped as module
 from fedpriv.training.clipped import clipped_gradients
+from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.training.vectors import flatten, load
 
 PROBLEMS = {
@@ -43,7 +43,9 @@ def one_by_one(model, theta, x, y, task):
     load(model, theta)
     for i in range(len(x)):
         loss = task.loss(model(x[i : i + 1]), y[i : i + 1], torch.ones(1))
-        rows.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))]))
+        rows.append(
+            torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+        )
     return torch.stack(rows).double()
 
 
@@ -55,13 +57,15 @@ def test_the_sum_is_that_of_a_loop_over_records(name, monkeypatch):
     norms = rows.norm(dim=1)
     clip = float(norms.median())
     expected = (clip / norms).clamp(max=1) @ rows
-    tally = Tally()
+    stats = ContributionStats()
     gradients = clipped_gradients(model, task, clip, shape=tuple(x.shape[1:]))
     assert isinstance(gradients, module._Chained)
-    torch.testing.assert_close(gradients.sum(theta, x, y, tally=tally), expected, rtol=1e-4, atol=1e-5)
-    assert (tally.units, tally.nonfinite) == (23, 0)
-    assert abs(tally.clipped - 11) <= 1  # the median itself may fall on either side
-    assert tally.norm_sum == pytest.approx(float(norms.sum()), rel=1e-5)
+    torch.testing.assert_close(
+        gradients.sum(theta, x, y, stats=stats), expected, rtol=1e-4, atol=1e-5
+    )
+    assert (stats.units, stats.nonfinite) == (23, 0)
+    assert abs(stats.clipped - 11) <= 1  # the median itself may fall on either side
+    assert stats.norm_sum == pytest.approx(float(norms.sum()), rel=1e-5)
     monkeypatch.setattr(type(gradients), "rows_at_once", lambda self, parameters: 4)
     torch.testing.assert_close(gradients.sum(theta, x, y), expected, rtol=1e-4, atol=1e-5)
 
@@ -71,7 +75,9 @@ def test_without_a_bound_nothing_is_clipped(name):
     model, x, y, task = problem(name)
     theta = flatten(model)
     total = clipped_gradients(model, task, float("inf"), shape=tuple(x.shape[1:])).sum(theta, x, y)
-    torch.testing.assert_close(total, one_by_one(model, theta, x, y, task).sum(0), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        total, one_by_one(model, theta, x, y, task).sum(0), rtol=1e-4, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -79,7 +85,9 @@ def test_no_record_weighs_more_than_the_clip(name):
     model, x, y, task = problem(name)
     gradients = clipped_gradients(model, task, 0.01, shape=tuple(x.shape[1:]))
     for i in range(5):
-        assert gradients.sum(flatten(model), 1e3 * x[i : i + 1], y[i : i + 1]).norm() <= 0.01 * (1 + 1e-5)
+        assert gradients.sum(flatten(model), 1e3 * x[i : i + 1], y[i : i + 1]).norm() <= 0.01 * (
+            1 + 1e-5
+        )
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -88,15 +96,17 @@ def test_a_record_without_a_finite_gradient_is_counted_and_left_out(name, wrong)
     model, x, y, task = problem(name)
     sick = x.clone()
     sick[3] = wrong
-    theta, tally = flatten(model), Tally()
+    theta, stats = flatten(model), ContributionStats()
     gradients = clipped_gradients(model, task, 0.5, shape=tuple(x.shape[1:]))
-    total = gradients.sum(theta, sick, y, tally=tally)
+    total = gradients.sum(theta, sick, y, stats=stats)
     assert total.isfinite().all()
-    if tally.nonfinite:
+    if stats.nonfinite:
         healthy = torch.arange(23) != 3
-        torch.testing.assert_close(total, gradients.sum(theta, x[healthy], y[healthy]), rtol=1e-4, atol=1e-5)
-    assert tally.units == 23
-    assert tally.nonfinite == 1 or wrong == 1e38
+        torch.testing.assert_close(
+            total, gradients.sum(theta, x[healthy], y[healthy]), rtol=1e-4, atol=1e-5
+        )
+    assert stats.units == 23
+    assert stats.nonfinite == 1 or wrong == 1e38
 
 
 def test_no_records_sum_to_zero_and_the_model_stays_as_it_was():
@@ -104,7 +114,9 @@ def test_no_records_sum_to_zero_and_the_model_stays_as_it_was():
     model.eval()
     before = flatten(model)
     gradients = clipped_gradients(model, task, 1.0, shape=(5,))
-    assert torch.equal(gradients.sum(before + 1, x[:0], y[:0]), torch.zeros(len(before), dtype=torch.float64))
+    assert torch.equal(
+        gradients.sum(before + 1, x[:0], y[:0]), torch.zeros(len(before), dtype=torch.float64)
+    )
     gradients.sum(before + 1, x, y)
     assert torch.equal(flatten(model), before)
     assert not model.training
@@ -135,15 +147,22 @@ def test_token_ids_go_through_an_embedding():
 
 def test_batch_norm_is_refused():
     with pytest.raises(ConfigError, match="model=BatchNorm1d"):
-        clipped_gradients(nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 2)), Classification(), 1.0, shape=(5,))
+        clipped_gradients(
+            nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 2)), Classification(), 1.0, shape=(5,)
+        )
 
 
 @st.composite
 def image_networks(draw):
-    """Layers of all kinds whose gradients are summed without a gradient per record of the whole network."""
+    """Layers of all kinds whose gradients are summed without a gradient per record of the whole
+    network."""
     torch.manual_seed(draw(st.integers(0, 99)))
     channels, layers = draw(st.integers(1, 3)), list[nn.Module]()
-    shape = (channels, draw(st.integers(7, 10)), draw(st.integers(13, 15)))  # enough for two kernels of any draw
+    shape = (
+        channels,
+        draw(st.integers(7, 10)),
+        draw(st.integers(13, 15)),
+    )  # enough for two kernels of any draw
     for _ in range(draw(st.integers(1, 2))):
         groups, width = draw(st.integers(1, 2)), draw(st.integers(1, 2))
         how = {
@@ -156,11 +175,15 @@ def image_networks(draw):
         values = nn.Sequential(*layers)(torch.zeros(1, *shape)).numel() // groups
         if values > 1 and draw(st.booleans()):  # of a single value torch makes no norm
             layers.append(nn.GroupNorm(groups, channels, affine=draw(st.booleans())))
-        layers.append(draw(st.sampled_from([nn.ReLU(), nn.Tanh(), nn.MaxPool2d(2, 1, 1), nn.AvgPool2d(1)])))
+        layers.append(
+            draw(st.sampled_from([nn.ReLU(), nn.Tanh(), nn.MaxPool2d(2, 1, 1), nn.AvgPool2d(1)]))
+        )
     features = int(nn.Sequential(*layers, nn.Flatten())(torch.zeros(1, *shape)).shape[1])
     hidden = 2 * draw(st.integers(2, 4))
     body = [nn.Flatten(), nn.Linear(features, hidden), nn.GroupNorm(2, hidden), nn.ReLU()]
-    return nn.Sequential(nn.Sequential(*layers), *body, nn.Linear(hidden, 3, bias=draw(st.booleans()))), shape
+    return nn.Sequential(
+        nn.Sequential(*layers), *body, nn.Linear(hidden, 3, bias=draw(st.booleans()))
+    ), shape
 
 
 @settings(max_examples=30, deadline=None)
@@ -198,7 +221,9 @@ def test_groups_and_layers_that_nobody_knows_are_formed_one_by_one():
     rows = []
     for own, labels in zip(x, y):
         loss = task.loss(model(own), labels, torch.full((3,), 1 / 3))
-        rows.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))]))
+        rows.append(
+            torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+        )
     norms = torch.stack(rows).norm(dim=1, keepdim=True)
     expected = (torch.stack(rows) * (0.3 / norms).clamp(max=1)).sum(0).double()
     torch.testing.assert_close(gradients.sum(flatten(model), x, y), expected, rtol=1e-4, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Local training in C++ against plain autograd and the stacked trainer."""
+"""Local training in C++ against plain autograd and the batched trainer."""
 
 import dataclasses
 
@@ -11,26 +11,32 @@ from one_by_one import PROBLEMS, STREAMS, as_array, assert_same, cnn, mlp, one_b
 from test_layers import FEATURES, IMAGES
 from torch import nn
 
-from fedpriv.streams import branch
-from fedpriv.tasks import BinaryClassification, Classification
+from fedpriv.models.tasks import BinaryClassification, Classification
 from fedpriv.training import users
 from fedpriv.training.description import Execution, Recipe, Training
 from fedpriv.training.random_words import name_of, random_words, row_counters
 from fedpriv.training.trainers.compiled import trainer as compiled_trainer
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten
+from fedpriv.util.streams import branch
 
 pytestmark = pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
 COUNTS = [5, 1, 9, 16, 17, 3, 3, 150, 40, 8]
-COMPILED, STACKED = Execution("compiled"), Execution("stacked")
+COMPILED, BATCHED = Execution("compiled"), Execution("batched")
 
 
 def wide(inputs=19, outputs=35):
     """Widths of several vectors and a remainder, for any width of vectors."""
     return nn.Sequential(
-        nn.Linear(inputs, 50), nn.ReLU(), nn.GroupNorm(1, 50), nn.Linear(50, 33, bias=False), nn.ReLU(),
-        nn.Linear(33, 16), nn.GroupNorm(1, 16, affine=False), nn.Linear(16, outputs),
-    )  # fmt: skip
+        nn.Linear(inputs, 50),
+        nn.ReLU(),
+        nn.GroupNorm(1, 50),
+        nn.Linear(50, 33, bias=False),
+        nn.ReLU(),
+        nn.Linear(33, 16),
+        nn.GroupNorm(1, 16, affine=False),
+        nn.Linear(16, outputs),
+    )
 
 
 NETWORKS = {
@@ -51,7 +57,14 @@ def problem(name):
 
 @pytest.mark.parametrize("corrected", [False, True], ids=["uncorrected", "corrected"])
 @pytest.mark.parametrize(
-    "recipe", [Recipe(3, 8, 0.02), Recipe(2, 64, 0.1), Recipe(2, None, 0.05), Recipe(2, 8, 0.02, proximal=0.7)], ids=str
+    "recipe",
+    [
+        Recipe(3, 8, 0.02),
+        Recipe(2, 64, 0.1),
+        Recipe(2, None, 0.05),
+        Recipe(2, 8, 0.02, proximal=0.7),
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_recipe_equals_one_by_one(name, recipe, corrected):
@@ -62,10 +75,17 @@ def test_every_recipe_equals_one_by_one(name, recipe, corrected):
     assert float(got.norm(dim=1).min()) > 1e-3
 
 
-@pytest.mark.parametrize("recipe", [Recipe(1, None, 0.1), Recipe(2, 4, 0.1)], ids=["gradient", "steps"])
-@pytest.mark.parametrize("name", [name for name in (*FEATURES, *IMAGES) if "projection" not in name])
+@pytest.mark.parametrize(
+    "recipe", [Recipe(1, None, 0.1), Recipe(2, 4, 0.1)], ids=["gradient", "steps"]
+)
+@pytest.mark.parametrize(
+    "name", [name for name in (*FEATURES, *IMAGES) if "projection" not in name]
+)
 def test_layer_against_autograd(name, recipe):
-    (model, shape), task = (FEATURES[name], (7,)) if name in FEATURES else (IMAGES[name], (2, 8, 10)), Classification()
+    (model, shape), task = (
+        (FEATURES[name], (7,)) if name in FEATURES else (IMAGES[name], (2, 8, 10)),
+        Classification(),
+    )
     theta, data = flatten(model), silo([3, 9, 1, 6], shape, task)
     want = one_by_one(model, theta, data, task, recipe)
     assert_same(trained(model, theta, data, task, recipe, execution=COMPILED), want, theta)
@@ -90,21 +110,24 @@ def test_norms_of_any_width(width, before):
     counts=st.lists(st.integers(1, 200), min_size=1, max_size=8),
     size=st.one_of(st.none(), st.integers(1, 70)),
     epochs=st.integers(1, 3),
-    name=st.sampled_from(sorted(set(NETWORKS) - {"cnn"})),  # whose maxima change place within rounding
+    name=st.sampled_from(
+        sorted(set(NETWORKS) - {"cnn"})
+    ),  # whose maxima change place within rounding
 )
 @example(counts=[125, 1, 148, 200], size=15, epochs=1, name="cnn")
 @example(counts=[1, 196, 190], size=1, epochs=1, name="mlp")
 def test_any_record_counts(counts, size, epochs, name):
     model, theta, _, task = problem(name)
     data, recipe = silo(counts, NETWORKS[name][1], task), Recipe(epochs, size, 0.01)
-    got, want = (
-        trained(model, theta, data, task, recipe, execution=COMPILED),
-        one_by_one(model, theta, data, task, recipe),
+    got = trained(model, theta, data, task, recipe, execution=COMPILED)
+    want = one_by_one(model, theta, data, task, recipe)
+    # Hundreds of steps of one record may drive rounding apart, and then torch's own float32 from
+    # float64 as well.
+    exact = dataclasses.replace(
+        data, x=data.x.double(), y=data.y.double() if data.y.is_floating_point() else data.y
     )
-    # Hundreds of steps of one record may drive rounding apart: as far as torch's own float32 from float64, it may.
-    exact = dataclasses.replace(data, x=data.x.double(), y=data.y.double() if data.y.is_floating_point() else data.y)
     truth = one_by_one(model.double(), theta.double(), exact, task, recipe)
-    allowed = 1e-5 * want.norm(dim=1) + 4 * (want - truth).norm(dim=1)
+    allowed = torch.maximum(1e-5 * want.norm(dim=1), 4 * (want - truth).norm(dim=1))
     rounding = 2.0**-23 * max(64, *counts) ** 0.5 * (theta + want).norm(dim=1)
     assert bool(((got - want).norm(dim=1) <= allowed + rounding).all())
 
@@ -112,7 +135,11 @@ def test_any_record_counts(counts, size, epochs, name):
 def dropping(p, layers=2):
     hidden = [(nn.Linear(12, 12), nn.ReLU(), nn.Dropout(p)) for _ in range(layers - 1)]
     return nn.Sequential(
-        nn.Linear(6, 12), nn.ReLU(), nn.Dropout(p), *(x for part in hidden for x in part), nn.Linear(12, 3)
+        nn.Linear(6, 12),
+        nn.ReLU(),
+        nn.Dropout(p),
+        *(x for part in hidden for x in part),
+        nn.Linear(12, 3),
     )
 
 
@@ -120,7 +147,9 @@ DROPPING = {
     "half": lambda: dropping(0.5),
     "other odds": lambda: dropping(0.3),
     "both": lambda: nn.Sequential(*dropping(0.5)[:-1], nn.Dropout(0.2), nn.Linear(12, 3)),
-    "records and before the loss": lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(6, 3), nn.Dropout(0.5)),
+    "records and before the loss": lambda: nn.Sequential(
+        nn.Dropout(0.5), nn.Linear(6, 3), nn.Dropout(0.5)
+    ),
     "all": lambda: nn.Sequential(nn.Linear(6, 12), nn.Dropout(1.0), nn.Linear(12, 3)),
     "channels": lambda: cnn(p=0.5),
     "channels of other odds": lambda: cnn(p=0.3),
@@ -132,10 +161,14 @@ DROPPING = {
 @pytest.mark.parametrize("name", DROPPING)
 def test_dropout_is_that_of_the_stacked_trainer(name, size):
     torch.manual_seed(3)
-    model, task, recipe = DROPPING[name](), Classification(), Recipe(35 if size == 8 else 3, size, 0.02)
+    model, task, recipe = (
+        DROPPING[name](),
+        Classification(),
+        Recipe(35 if size == 8 else 3, size, 0.02),
+    )
     theta, data = flatten(model), silo(COUNTS, (1, 12, 12) if "channels" in name else (6,), task)
     got = trained(model, theta, data, task, recipe, execution=COMPILED)
-    want = trained(model, theta, data, task, recipe, execution=STACKED)
+    want = trained(model, theta, data, task, recipe, execution=BATCHED)
     assert_same(got, want, theta, rows=150)
     if name != "all":
         other = trained(model, theta, data, task, recipe, execution=COMPILED, round=9)
@@ -178,7 +211,13 @@ def test_a_users_bits_are_its_own(size, monkeypatch):
     monkeypatch.setattr(compiled_trainer, "BLOCK_BYTES", (3 * 4 * len(theta),) * 2)
     training, place = Training(recipe, as_array(theta)), {"round": 3, "party": "silo-1"}
     assert (
-        len(list(users.silo_training(training, model=model, data=data, task=task, streams=STREAMS, **place).blocks()))
+        len(
+            list(
+                users.silo_training(
+                    training, model=model, data=data, task=task, streams=STREAMS, **place
+                ).blocks()
+            )
+        )
         == 4
     )
     assert torch.equal(trained(model, theta, data, task, recipe, execution=COMPILED), full)
@@ -192,7 +231,7 @@ def test_a_user_that_diverges_arrives_as_it_is_and_stays_alone(name, bad):
     before = trained(model, theta, data, task, recipe, execution=COMPILED)
     data.x[data.starts[4]] = bad
     got = trained(model, theta, data, task, recipe, execution=COMPILED)
-    want = trained(model, theta, data, task, recipe, execution=STACKED)
+    want = trained(model, theta, data, task, recipe, execution=BATCHED)
     others = np.delete(np.arange(len(COUNTS)), 4)
     assert torch.equal(got[others], before[others])
     assert bool(got[4].isfinite().all()) == bool(want[4].isfinite().all()) == bool(np.isfinite(bad))

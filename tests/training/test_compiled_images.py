@@ -1,4 +1,5 @@
-"""Compiled convolutions, with the maxima that are taken of them, against autograd and the stacked trainer."""
+"""Compiled convolutions, with the maxima that are taken of them, against autograd and the batched
+trainer."""
 
 import numpy as np
 import pytest
@@ -8,13 +9,13 @@ from hypothesis import strategies as st
 from one_by_one import assert_same, cnn, one_by_one, silo, trained
 from torch import nn
 
-from fedpriv.tasks import Classification
+from fedpriv.models.tasks import Classification
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten
 
 pytestmark = pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
-COMPILED, STACKED = Execution("compiled"), Execution("stacked")
+COMPILED, BATCHED = Execution("compiled"), Execution("batched")
 GRADIENT, TASK = Recipe(1, None, 0.5), Classification()
 
 
@@ -24,8 +25,14 @@ def sides(low, high):
 
 @st.composite
 def convolutions(draw, inputs, size):
-    """A convolution with the elementwise layers and the maxima that may follow, in any order; and what comes out."""
-    kernel, stride, zeros, window = draw(sides(1, 5)), draw(sides(1, 3)), draw(sides(0, 2)), draw(sides(1, 3))
+    """A convolution with the elementwise layers and the maxima that may follow, in any order; and
+    what comes out."""
+    kernel, stride, zeros, window = (
+        draw(sides(1, 5)),
+        draw(sides(1, 3)),
+        draw(sides(0, 2)),
+        draw(sides(1, 3)),
+    )
     out = [(n + 2 * z - k) // s + 1 for n, z, k, s in zip(size, zeros, kernel, stride)]
     assume(min(out) >= 1)
     window = tuple(w if n % w == 0 else 1 for w, n in zip(window, out))
@@ -49,7 +56,8 @@ def networks(draw):
 @settings(max_examples=60)
 @given(problem=networks(), rows=st.lists(st.integers(1, 70), min_size=1, max_size=2))
 def test_any_convolutions(problem, rows):
-    """In small whole numbers, so that maxima are those of autograd: the same where several are equal."""
+    """In small whole numbers, so that maxima are those of autograd: the same where several are
+    equal."""
     model, shape = problem
     with torch.no_grad():
         for parameter in list(model.parameters())[:-2]:
@@ -63,7 +71,10 @@ def test_any_convolutions(problem, rows):
 def test_images_may_be_the_outputs():
     torch.manual_seed(1)
     model = nn.Sequential(nn.Conv2d(2, 1, 3), nn.MaxPool2d(2), nn.Flatten())
-    theta, data = flatten(model), silo([3, 20], (2, 4, 8), TASK)  # three outputs: as many as there are classes
+    theta, data = (
+        flatten(model),
+        silo([3, 20], (2, 4, 8), TASK),
+    )  # three outputs: as many as there are classes
     got = trained(model, theta, data, TASK, GRADIENT, execution=COMPILED)
     assert_same(got, one_by_one(model, theta, data, TASK, GRADIENT), theta)
 
@@ -74,18 +85,24 @@ def test_batches_of_any_size(size):
     model, recipe = cnn(p=0.5), Recipe(2, size, 0.02)
     theta, data = flatten(model), silo([71, size, 4], (1, 12, 12), TASK)
     got = trained(model, theta, data, TASK, recipe, execution=COMPILED)
-    assert_same(got, trained(model, theta, data, TASK, recipe, execution=STACKED), theta, rows=71)
+    assert_same(got, trained(model, theta, data, TASK, recipe, execution=BATCHED), theta, rows=71)
 
 
 @pytest.mark.parametrize("p", [0.5, 0.3])
 def test_channels_are_dropped_before_relu_and_maxima_or_after(p):
     torch.manual_seed(2)
-    layers = [nn.Conv2d(1, 17, 3), nn.ReLU(), nn.MaxPool2d((2, 5)), nn.Flatten(), nn.Linear(17 * 5 * 2, 3)]
+    layers = [
+        nn.Conv2d(1, 17, 3),
+        nn.ReLU(),
+        nn.MaxPool2d((2, 5)),
+        nn.Flatten(),
+        nn.Linear(17 * 5 * 2, 3),
+    ]
     theta, data = flatten(nn.Sequential(*layers)), silo([40, 5], (1, 12, 12), TASK)
     recipe, want = Recipe(3, 16, 0.02), None
     for place in (1, 2, 3):
         model = nn.Sequential(*layers[:place], nn.Dropout2d(p), *layers[place:])
-        for execution in (STACKED, COMPILED):
+        for execution in (BATCHED, COMPILED):
             got = trained(model, theta, data, TASK, recipe, execution=execution)
             want = got if want is None else want
             assert float(got[:, :17].abs().sum()) > 0  # the convolution learns
@@ -101,15 +118,18 @@ def test_a_record_that_is_not_finite_arrives_as_it_is_and_its_user_stays_alone(n
     before = trained(model, theta, data, TASK, recipe, execution=COMPILED)
     data.x[data.starts[1], 0, 5, 6] = bad
     got = trained(model, theta, data, TASK, recipe, execution=COMPILED)
-    want = trained(model, theta, data, TASK, recipe, execution=STACKED)
+    want = trained(model, theta, data, TASK, recipe, execution=BATCHED)
     assert torch.equal(got[[0, 2]], before[[0, 2]])
     assert not bool(got[1].isfinite().all())
     assert not bool(want[1].isfinite().all())
 
 
 def test_what_is_not_finite_arrives_though_its_gradient_is_zero():
-    """The maximum hides minus infinity, and ReLU passes no gradient; zero times it is no number, as in torch."""
-    model = nn.Sequential(nn.Conv2d(1, 1, 1), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(4, 3))
+    """The maximum hides minus infinity, and ReLU passes no gradient; zero times it is no number, as
+    in torch."""
+    model = nn.Sequential(
+        nn.Conv2d(1, 1, 1), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(4, 3)
+    )
     theta, data = flatten(model).abs(), silo([2, 2], (1, 4, 4), TASK)
     data.x[0, 0, 1, 2] = -np.inf
     got = trained(model, theta, data, TASK, GRADIENT, execution=COMPILED)

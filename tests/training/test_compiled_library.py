@@ -11,7 +11,7 @@ import torch
 from one_by_one import assert_same, cnn, mlp, one_by_one, silo, trained
 
 from fedpriv.errors import ConfigError
-from fedpriv.tasks import Classification
+from fedpriv.models.tasks import Classification
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.trainers.compiled import library as module
 from fedpriv.training.trainers.compiled import trainer as compiled_trainer
@@ -39,7 +39,9 @@ def no_compiler(afresh, monkeypatch, tmp_path):
 def results(execution, images=False):
     torch.manual_seed(1)
     model, shape, task = (
-        (cnn(), (1, 12, 12), Classification()) if images else (mlp(hidden=(8, 20)), (6,), Classification())
+        (cnn(), (1, 12, 12), Classification())
+        if images
+        else (mlp(hidden=(8, 20)), (6,), Classification())
     )
     theta, data, recipe = flatten(model), silo(COUNTS, shape, task), Recipe(2, 8, 0.02)
     got = trained(model, theta, data, task, recipe, execution=execution)
@@ -51,7 +53,7 @@ def test_without_a_compiler_torch_trains_which_is_said_once(no_compiler, caplog)
     with caplog.at_level(logging.INFO, "fedpriv"):
         auto = results(Execution())
         assert torch.equal(results(Execution()), auto)
-    assert torch.equal(results(Execution("stacked")), auto)
+    assert torch.equal(results(Execution("batched")), auto)
     assert [record.getMessage() for record in caplog.records] == [
         "local training by torch, not compiled: no C++ compiler ($CXX, c++, g++, clang++) is found"
     ]
@@ -59,7 +61,9 @@ def test_without_a_compiler_torch_trains_which_is_said_once(no_compiler, caplog)
         results(Execution("compiled"))
 
 
-@pytest.mark.parametrize("command", ["no-such-compiler", f"{sys.executable} -c raise(SystemExit(3))"])
+@pytest.mark.parametrize(
+    "command", ["no-such-compiler", f"{sys.executable} -c raise(SystemExit(3))"]
+)
 def test_a_compiler_that_fails_is_as_good_as_none(command, afresh, monkeypatch, caplog):
     monkeypatch.setenv("CXX", command)
     with caplog.at_level(logging.INFO, "fedpriv"):
@@ -71,13 +75,17 @@ def test_a_compiler_that_fails_is_as_good_as_none(command, afresh, monkeypatch, 
 @needs_compiler
 def test_it_is_built_once_for_a_source_a_compiler_and_flags(tmp_path, monkeypatch):
     command = compiler()
-    monkeypatch.setattr(module, "FLAGS", tuple("-O0" if flag == "-O3" else flag for flag in module.FLAGS))  # quick
+    monkeypatch.setattr(
+        module, "FLAGS", tuple("-O0" if flag == "-O3" else flag for flag in module.FLAGS)
+    )  # quick
     first = build(command, tmp_path)
     assert list(tmp_path.iterdir()) == [first]  # nothing half done is left
     made = first.stat().st_mtime_ns
     assert build(command, tmp_path) == first
     assert first.stat().st_mtime_ns == made
-    assert build([*command, "-DOTHER"], tmp_path) != first  # the compiler says something else of itself
+    assert (
+        build([*command, "-DOTHER"], tmp_path) != first
+    )  # the compiler says something else of itself
 
 
 @needs_compiler
@@ -112,7 +120,10 @@ def test_no_compiler_is_an_error_of_its_own(no_compiler):
 
 
 def test_the_source_belongs_to_the_package():
-    names = {entry.name for entry in importlib.resources.files(module.__package__).joinpath("source").iterdir()}
+    names = {
+        entry.name
+        for entry in importlib.resources.files(module.__package__).joinpath("source").iterdir()
+    }
     assert {
         "training.cpp",
         "vectors.h",

@@ -12,21 +12,24 @@ from fedpriv.errors import ConfigError
 from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
-from fedpriv.streams import Streams, SystemGenerator
-from fedpriv.tally import Tally
-from fedpriv.tasks import BinaryClassification, Classification, CoxRegression, Task
+from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression, Task
 from fedpriv.training import clipped
+from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.training.dp_sgd import DpSgd, dp_sgd
 from fedpriv.training.record_dropout import RecordDropout
 from fedpriv.training.vectors import flatten, load
+from fedpriv.util.streams import Streams, SystemGenerator
 
-WHOLE = DpSgd(steps=1, sampling_rate=1.0, clip=1.0, noise_multiplier=0.0, lr=0.5, expected_batch=7.0)
+WHOLE = DpSgd(
+    steps=1, sampling_rate=1.0, clip=1.0, noise_multiplier=0.0, lr=0.5, expected_batch=7.0
+)
 TINY = 1e-6  # smallest p-value that passes
 
 
 @dataclass(frozen=True)
 class Score(Task):
-    """The loss is `scale` times the output, so a linear model's gradient is `scale` times the record."""
+    """The loss is `scale` times the output, so a linear model's gradient is `scale` times the
+    record."""
 
     scale: float = 1.0
     metric = "none"
@@ -70,20 +73,31 @@ def network(kind: str, dropout: float = 0.0):
         model, x = MnistCnn([2, 3], 6, dropout).build((1, 20, 20), 4), (20, 1, 20, 20)
         y, task = torch.arange(20) % 4, Classification()
     elif kind == "linear":
-        model, x, y, task = Linear().build((5,), 1), (20, 5), (torch.arange(20) % 2).float(), BinaryClassification()
+        model, x, y, task = (
+            Linear().build((5,), 1),
+            (20, 5),
+            (torch.arange(20) % 2).float(),
+            BinaryClassification(),
+        )
     else:
         model, x, task = Linear().build((5,), 1), (20, 5), CoxRegression()
         y = torch.stack([(torch.arange(20) % 3 > 0).float(), torch.rand(20)], dim=1)
     return model, torch.randn(x), y, task, 2 if kind == "cox" else 1
 
 
-def train(model, x, y, task, recipe, group=1, sample=0, noise=1, dropout=2, tally=None):
+def train(model, x, y, task, recipe, group=1, sample=0, noise=1, dropout=2, stats=None):
     noise_rng, sampler = rng(noise) if isinstance(noise, int) else noise, rng(sample)
     units = len(x) // group
     keys = Streams(dropout).unit_keys("dropout", 1, "silo0", np.arange(units))
-    random = {"coins": lambda step: sampler.random(units), "noise_rng": noise_rng, "dropout_keys": keys}
+    random = {
+        "coins": lambda step: sampler.random(units),
+        "noise_rng": noise_rng,
+        "dropout_keys": keys,
+    }
     theta = flatten(model)
-    return dp_sgd(recipe, model=model, theta=theta, x=x, y=y, task=task, group=group, tally=tally, **random)
+    return dp_sgd(
+        recipe, model=model, theta=theta, x=x, y=y, task=task, group=group, stats=stats, **random
+    )
 
 
 def one_by_one(model, theta, x, y, task, group):
@@ -94,7 +108,9 @@ def one_by_one(model, theta, x, y, task, group):
     for start in range(0, len(x), group):
         part = slice(start, start + group)
         loss = task.loss(model(x[part]), y[part], torch.full((group,), 1 / group))
-        rows.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))]))
+        rows.append(
+            torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+        )
     return torch.stack(rows)
 
 
@@ -119,7 +135,9 @@ def test_the_update_is_the_sum_of_clipped_gradients_over_the_expected_batch(kind
 
 def test_without_clipping_noise_and_sampling_it_is_gradient_descent():
     model, x, y, task, _ = network("mlp")
-    update = train(model, x, y, task, replace(WHOLE, clip=float("inf"), expected_batch=float(len(x))))
+    update = train(
+        model, x, y, task, replace(WHOLE, clip=float("inf"), expected_batch=float(len(x)))
+    )
     loss = task.loss(model(x), y, torch.full((len(x),), 1 / len(x)))
     plain = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
     torch.testing.assert_close(update, -WHOLE.lr * plain.double(), rtol=1e-4, atol=1e-7)
@@ -127,7 +145,9 @@ def test_without_clipping_noise_and_sampling_it_is_gradient_descent():
 
 @pytest.mark.parametrize("rate", [0.0, 1.0], ids=["empty batches", "zero gradients"])
 @pytest.mark.parametrize("steps", [1, 3])
-@pytest.mark.parametrize("source", [np.random.default_rng, lambda _: SystemGenerator()], ids=["numpy", "system"])
+@pytest.mark.parametrize(
+    "source", [np.random.default_rng, lambda _: SystemGenerator()], ids=["numpy", "system"]
+)
 def test_every_step_adds_exactly_the_declared_noise(rate, steps, source):
     model, x, y = Linear().build((1999,), 1), torch.randn(6, 1999), torch.zeros(6)
     recipe = DpSgd(steps, rate, clip=0.5, noise_multiplier=3.0, lr=1.0, expected_batch=4.0)
@@ -147,12 +167,19 @@ def test_noise_is_one_flat_draw_a_step_in_the_order_of_the_parameters():
 
 def test_batches_are_poisson():
     n, rate, steps = 50, 0.1, 1500
-    tally, totals = Tally(), []
+    stats, totals = ContributionStats(), []
     recipe = DpSgd(steps, rate, clip=2.0, noise_multiplier=1.0, lr=1.0, expected_batch=1.0)
-    source = Zeros(lambda: totals.append(tally.units))
-    # The gradient of record i is the unit vector i, so the update counts how often each record was drawn.
+    source = Zeros(lambda: totals.append(stats.units))
+    # The gradient of record i is the unit vector i, so the update counts how often each record was
+    # drawn.
     update = train(
-        Linear(bias=False).build((n,), 1), torch.eye(n), torch.zeros(n), Score(), recipe, noise=source, tally=tally
+        Linear(bias=False).build((n,), 1),
+        torch.eye(n),
+        torch.zeros(n),
+        Score(),
+        recipe,
+        noise=source,
+        stats=stats,
     )
     sizes, variance = np.diff([0, *totals]), n * rate * (1 - rate)
     assert len(sizes) == steps
@@ -166,12 +193,16 @@ def test_batches_are_poisson():
 
 def test_groups_are_drawn_as_one():
     recipe = DpSgd(60, 0.3, clip=1.0, noise_multiplier=0.0, lr=1.0, expected_batch=1.0)
-    tally = Tally()
+    stats = ContributionStats()
     model = Linear(bias=False).build((12,), 1)
-    drawn = -train(model, torch.eye(12), torch.zeros(12), Score(), recipe, group=2, tally=tally).reshape(6, 2)
+    drawn = -train(
+        model, torch.eye(12), torch.zeros(12), Score(), recipe, group=2, stats=stats
+    ).reshape(6, 2)
     torch.testing.assert_close(drawn[:, 0], drawn[:, 1])
     assert len(drawn[:, 0].unique()) > 1
-    assert float(drawn.sum()) == pytest.approx(tally.units, rel=1e-4)  # a half from each of the two records
+    assert float(drawn.sum()) == pytest.approx(
+        stats.units, rel=1e-4
+    )  # a half from each of the two records
 
 
 @pytest.mark.parametrize("kind", ["mlp", "cnn", "linear", "cox"])
@@ -191,21 +222,23 @@ def test_one_unit_moves_a_step_by_at_most_the_clip(kind):
 
 def test_a_record_without_a_finite_gradient_counts_as_zero():
     model, x, y, task, _ = network("mlp")
-    tally = Tally()
+    stats = ContributionStats()
     expected = train(model, x[1:], y[1:], task, WHOLE)
     for bad in (np.inf, np.nan):
         x[0, 0] = bad
-        torch.testing.assert_close(train(model, x, y, task, WHOLE, tally=tally), expected, rtol=1e-5, atol=1e-7)
-    assert (tally.units, tally.nonfinite) == (40, 2)
+        torch.testing.assert_close(
+            train(model, x, y, task, WHOLE, stats=stats), expected, rtol=1e-5, atol=1e-7
+        )
+    assert (stats.units, stats.nonfinite) == (40, 2)
 
 
 def test_the_tally_tells_norms_and_how_many_were_clipped():
     model, x, y, task, group = network("linear")
     norms = one_by_one(model, flatten(model), x, y, task, group).norm(dim=1)
-    tally, clip = Tally(), float(norms.median()) + 1e-4
-    train(model, x, y, task, replace(WHOLE, clip=clip), tally=tally)
-    assert (tally.units, tally.nonfinite, tally.clipped) == (20, 0, int((norms > clip).sum()))
-    assert tally.norm_sum == pytest.approx(float(norms.sum()), rel=1e-5)
+    stats, clip = ContributionStats(), float(norms.median()) + 1e-4
+    train(model, x, y, task, replace(WHOLE, clip=clip), stats=stats)
+    assert (stats.units, stats.nonfinite, stats.clipped) == (20, 0, int((norms > clip).sum()))
+    assert stats.norm_sum == pytest.approx(float(norms.sum()), rel=1e-5)
 
 
 def test_a_large_batch_is_summed_in_pieces_with_one_noise_draw(monkeypatch):
@@ -238,9 +271,15 @@ def dropping(kind):
     torch.manual_seed(1)
     if kind == "channels":
         model = nn.Sequential(
-            nn.Conv2d(1, 3, 3), nn.Dropout2d(0.4), nn.Dropout(0.0), nn.Flatten(), nn.Linear(48, 8), nn.Tanh(),
-            nn.Dropout(0.5), nn.Linear(8, 3),
-        )  # fmt: skip
+            nn.Conv2d(1, 3, 3),
+            nn.Dropout2d(0.4),
+            nn.Dropout(0.0),
+            nn.Flatten(),
+            nn.Linear(48, 8),
+            nn.Tanh(),
+            nn.Dropout(0.5),
+            nn.Linear(8, 3),
+        )
         return model, torch.randn(20, 1, 6, 6), torch.arange(20) % 3
     model, x, y, _, _ = network("mlp", dropout=0.5)
     return model, x, y
@@ -255,7 +294,10 @@ def test_removing_a_record_leaves_the_dropout_and_the_coins_of_all_others(kind, 
 
     def total(units):
         place = {"round": 1, "party": "silo0", "units": units}
-        coins, keys = streams.unit_coins("record sample", **place), streams.unit_keys("dropout", **place)
+        coins, keys = (
+            streams.unit_coins("record sample", **place),
+            streams.unit_keys("dropout", **place),
+        )
         rows = (units[:, None] + np.arange(group)).ravel()
         return -dp_sgd(
             recipe,
@@ -293,7 +335,10 @@ def test_records_drop_units_of_their_own_and_others_in_every_step():
         same, agree = float((kept == again).double().mean()), p * p + (1 - p) * (1 - p)
         assert abs(same - agree) < 5 * (agree * (1 - agree) / kept.numel()) ** 0.5
         assert len(kept.flatten(1).unique(dim=0)) > 5
-    one, other = RecordDropout(model, x[:1]).masks(keys[:7], 0), {name: mask[:7] for name, mask in first.items()}
+    one, other = (
+        RecordDropout(model, x[:1]).masks(keys[:7], 0),
+        {name: mask[:7] for name, mask in first.items()},
+    )
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -320,10 +365,14 @@ def test_random_numbers_that_no_record_has_a_key_for_are_refused(model):
         train(model, torch.randn(4, 5), torch.zeros(4), Score(), WHOLE)
 
 
-@pytest.mark.parametrize("layer", [nn.BatchNorm1d(5), nn.BatchNorm1d(5, affine=False, track_running_stats=False)])
+@pytest.mark.parametrize(
+    "layer", [nn.BatchNorm1d(5), nn.BatchNorm1d(5, affine=False, track_running_stats=False)]
+)
 def test_batch_norm_is_refused(layer):
     with pytest.raises(ConfigError, match="model=BatchNorm1d: no layer that mixes"):
-        train(nn.Sequential(layer, nn.Linear(5, 1)), torch.randn(4, 5), torch.zeros(4), Score(), WHOLE)
+        train(
+            nn.Sequential(layer, nn.Linear(5, 1)), torch.randn(4, 5), torch.zeros(4), Score(), WHOLE
+        )
 
 
 def test_rows_must_fill_whole_groups():

@@ -6,7 +6,7 @@ import torch
 from one_by_one import PROBLEMS, Tokens, silo, token_silo
 from torch import nn
 
-from fedpriv.tasks import Classification
+from fedpriv.models.tasks import Classification
 from fedpriv.training.evaluate import Evaluator, Labelled, training_loss
 from fedpriv.training.vectors import flatten, load, unflatten
 
@@ -25,7 +25,9 @@ def test_batches_do_not_matter_and_the_model_is_left_alone(name):
     assert metrics == pytest.approx(same)
     load(model, theta)
     outputs = model.eval()(data.x)
-    assert loss == pytest.approx(float(task.loss(outputs.detach(), data.y, torch.full((50,), 1 / 50))), rel=1e-5)
+    assert loss == pytest.approx(
+        float(task.loss(outputs.detach(), data.y, torch.full((50,), 1 / 50))), rel=1e-5
+    )
     assert metrics == task.metrics(outputs.detach().numpy(), data.y.numpy())
 
 
@@ -42,7 +44,9 @@ def test_vectors_follow_named_parameters():
     model.register_parameter("scalar", nn.Parameter(torch.tensor(7.0)))
     names = [name for name, _ in model.named_parameters()]
     vector = flatten(model)
-    np.testing.assert_array_equal(vector, torch.cat([p.detach().flatten() for _, p in model.named_parameters()]))
+    np.testing.assert_array_equal(
+        vector, torch.cat([p.detach().flatten() for _, p in model.named_parameters()])
+    )
     stack = torch.stack([vector, vector + 1])
     named = unflatten(model, stack)
     assert list(named) == names
@@ -83,7 +87,9 @@ def test_the_objective_is_the_mean_of_the_silos_means():
     assert float(found.gradient.norm()) == pytest.approx(
         float(torch.cat([g.flatten() for g in gradients]).norm()), rel=1e-4
     )
-    each = [torch.autograd.grad(part, list(model.parameters()), retain_graph=True) for part in parts]
+    each = [
+        torch.autograd.grad(part, list(model.parameters()), retain_graph=True) for part in parts
+    ]
     apart = torch.cat([(a - b).flatten() for a, b in zip(*each)]).norm() / 2
     assert found.heterogeneity == pytest.approx(float(apart), rel=1e-4)
 

@@ -32,7 +32,11 @@ print(told, given_back, blocks())
 def faults(**environment):
     clean = {name: value for name, value in os.environ.items() if name not in freed_memory.SAID}
     out = subprocess.run(
-        [sys.executable, "-c", FAULTS], env=clean | environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", FAULTS],
+        env=clean | environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     told, before, after = out.stdout.split()
     return told == "True", int(before), int(after)

@@ -7,12 +7,12 @@ from one_by_one import assert_same, one_by_one, silo, trained
 from torch import nn
 
 from fedpriv.models.l2_projection import L2Projection
-from fedpriv.streams import Streams
-from fedpriv.tasks import Classification
+from fedpriv.models.tasks import Classification
 from fedpriv.training.description import Recipe
 from fedpriv.training.trainers.buffers import BufferPool, Masks
 from fedpriv.training.trainers.compile_layers import compile_layers
 from fedpriv.training.vectors import flatten
+from fedpriv.util.streams import Streams
 
 FEATURES = {
     "linear": nn.Linear(7, 3),
@@ -24,40 +24,69 @@ FEATURES = {
     "group norm": nn.Sequential(nn.Linear(7, 5), nn.GroupNorm(1, 5), nn.Linear(5, 3)),
     "group norm first": nn.Sequential(nn.GroupNorm(1, 7), nn.Linear(7, 3)),
     "group norm last": nn.Sequential(nn.Linear(7, 3), nn.GroupNorm(1, 3)),
-    "plain group norm": nn.Sequential(nn.Linear(7, 5), nn.GroupNorm(1, 5, eps=1e-2, affine=False), nn.Linear(5, 3)),
-    "nested": nn.Sequential(nn.Sequential(nn.Linear(7, 5), nn.Identity()), nn.Sequential(nn.ReLU(), nn.Linear(5, 3))),
+    "plain group norm": nn.Sequential(
+        nn.Linear(7, 5), nn.GroupNorm(1, 5, eps=1e-2, affine=False), nn.Linear(5, 3)
+    ),
+    "nested": nn.Sequential(
+        nn.Sequential(nn.Linear(7, 5), nn.Identity()), nn.Sequential(nn.ReLU(), nn.Linear(5, 3))
+    ),
 }
 IMAGES = {
-    "projection on images": nn.Sequential(nn.Flatten(), L2Projection(5.0), nn.Linear(2 * 8 * 10, 3)),
+    "projection on images": nn.Sequential(
+        nn.Flatten(), L2Projection(5.0), nn.Linear(2 * 8 * 10, 3)
+    ),
     "flatten": nn.Sequential(nn.Flatten(), nn.ReLU(), nn.Linear(2 * 8 * 10, 3)),
     "convolution": nn.Sequential(nn.Conv2d(2, 3, 3), nn.Flatten(), nn.Linear(3 * 6 * 8, 3)),
     "padding": nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Flatten(), nn.Linear(3 * 8 * 10, 3)),
-    "stride": nn.Sequential(nn.Conv2d(2, 3, (2, 3), stride=(2, 3)), nn.Flatten(), nn.Linear(3 * 4 * 3, 3)),
-    "without bias": nn.Sequential(nn.Conv2d(2, 3, 3, bias=False), nn.Flatten(), nn.Linear(3 * 6 * 8, 3)),
-    "pool": nn.Sequential(nn.Conv2d(2, 3, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3 * 3 * 4, 3)),
-    "relu, pool": nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3)),
+    "stride": nn.Sequential(
+        nn.Conv2d(2, 3, (2, 3), stride=(2, 3)), nn.Flatten(), nn.Linear(3 * 4 * 3, 3)
+    ),
+    "without bias": nn.Sequential(
+        nn.Conv2d(2, 3, 3, bias=False), nn.Flatten(), nn.Linear(3 * 6 * 8, 3)
+    ),
+    "pool": nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3 * 3 * 4, 3)
+    ),
+    "relu, pool": nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3)
+    ),
     "two convolutions": nn.Sequential(
         nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 4 * 6, 3)
     ),
     "second with padding, stride, pool": nn.Sequential(
-        nn.Conv2d(2, 3, 3), nn.Conv2d(3, 4, 3, padding=(1, 2), stride=(1, 2)), nn.MaxPool2d((3, 1)), nn.ReLU(),
-        nn.Flatten(), nn.Linear(4 * 2 * 5, 3),
+        nn.Conv2d(2, 3, 3),
+        nn.Conv2d(3, 4, 3, padding=(1, 2), stride=(1, 2)),
+        nn.MaxPool2d((3, 1)),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(4 * 2 * 5, 3),
     ),
     "second without bias": nn.Sequential(
-        nn.Conv2d(2, 3, 3), nn.MaxPool2d(2), nn.Conv2d(3, 4, 2, bias=False), nn.MaxPool2d((2, 3)), nn.ReLU(),
-        nn.Conv2d(4, 3, 1),  nn.Flatten(),
+        nn.Conv2d(2, 3, 3),
+        nn.MaxPool2d(2),
+        nn.Conv2d(3, 4, 2, bias=False),
+        nn.MaxPool2d((2, 3)),
+        nn.ReLU(),
+        nn.Conv2d(4, 3, 1),
+        nn.Flatten(),
     ),
-}  # fmt: skip
+}
 
 
-@pytest.mark.parametrize("recipe", [Recipe(1, None, 0.1), Recipe(2, 4, 0.1)], ids=["gradient", "steps"])
+@pytest.mark.parametrize(
+    "recipe", [Recipe(1, None, 0.1), Recipe(2, 4, 0.1)], ids=["gradient", "steps"]
+)
 @pytest.mark.parametrize("name", [*FEATURES, *IMAGES])
 def test_layer_against_autograd(name, recipe):
     module, shape = (FEATURES[name], (7,)) if name in FEATURES else (IMAGES[name], (2, 8, 10))
     assert compile_layers(module, shape) is not None
     task, theta = Classification(), flatten(module)
     data = silo([3, 9, 1, 6], shape, task)
-    assert_same(trained(module, theta, data, task, recipe), one_by_one(module, theta, data, task, recipe), theta)
+    assert_same(
+        trained(module, theta, data, task, recipe),
+        one_by_one(module, theta, data, task, recipe),
+        theta,
+    )
 
 
 def test_equal_maxima_send_the_gradient_to_the_first():
@@ -69,7 +98,11 @@ def test_equal_maxima_send_the_gradient_to_the_first():
         for parameter in module.parameters():
             parameter.copy_(torch.randint(-1, 2, parameter.shape))
     theta, recipe = flatten(module), Recipe(1, None, 0.5)
-    assert_same(trained(module, theta, data, task, recipe), one_by_one(module, theta, data, task, recipe), theta)
+    assert_same(
+        trained(module, theta, data, task, recipe),
+        one_by_one(module, theta, data, task, recipe),
+        theta,
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +119,10 @@ def test_equal_maxima_send_the_gradient_to_the_first():
         (nn.Sequential(nn.Conv2d(2, 2, 3), nn.MaxPool2d(4), nn.Flatten()), (2, 8, 8)),
         (nn.Sequential(nn.Conv2d(2, 2, 3), nn.MaxPool2d(3, 1), nn.Flatten()), (2, 8, 8)),
         (nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(2, 2, 3), nn.Flatten()), (2, 8, 8)),
-        (nn.Sequential(nn.Conv2d(2, 2, 3), nn.MaxPool2d(2), nn.MaxPool2d(3), nn.Flatten()), (2, 8, 8)),
+        (
+            nn.Sequential(nn.Conv2d(2, 2, 3), nn.MaxPool2d(2), nn.MaxPool2d(3), nn.Flatten()),
+            (2, 8, 8),
+        ),
         (nn.Sequential(nn.Conv2d(2, 2, 3), nn.GroupNorm(1, 2), nn.Flatten()), (2, 8, 8)),
         (nn.Sequential(nn.Conv2d(2, 2, 3)), (2, 8, 8)),
     ],
@@ -118,9 +154,12 @@ def test_masks_keep_with_the_right_probability_and_are_independent(p, varied):
     kept = []
     for i in range(draws):
         masks.at(i if varied == "epoch" else 0, i if varied == "place" else 0)
-        kept.append(kept_by(masks, (users, rows, features), p, layer=i if varied == "layer" else 0).double())
+        kept.append(
+            kept_by(masks, (users, rows, features), p, layer=i if varied == "layer" else 0).double()
+        )
     kept, n = torch.stack(kept), users * rows * features
-    # Standard error of a mean of n * draws coins, and of the mean product of two independent centred ones.
+    # Standard error of a mean of n * draws coins, and of the mean product of two independent
+    # centred ones.
     assert abs(float(kept.mean()) - (1 - p)) <= 5 * (p * (1 - p) / (n * draws)) ** 0.5
     centred = kept - (1 - p)
     for lag in (1, 2, 10, 11, 31, 32):

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from fedpriv.tasks import BinaryClassification, Classification, CoxRegression
+from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
 
 
 @pytest.mark.parametrize("scale", [1.0, 50.0])
-@pytest.mark.parametrize("lead", [(), (3,)], ids=["one", "stacked"])
+@pytest.mark.parametrize("lead", [(), (3,)], ids=["one", "batched"])
 def test_gradient(lead, scale):
     torch.manual_seed(0)
     weight = torch.rand(*lead, 6) * (torch.arange(6) < 4)
@@ -24,4 +24,6 @@ def test_gradient(lead, scale):
         assert not got[..., 4:, :].any()  # padding
         with torch.inference_mode():
             buffer = outputs.detach().clone()
-            torch.testing.assert_close(task.gradient(buffer, y, weight), outputs.grad, rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(
+                task.gradient(buffer, y, weight), outputs.grad, rtol=1e-4, atol=1e-6
+            )

@@ -9,26 +9,41 @@ from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
-from fedpriv.tally import Tally
-from fedpriv.tasks import Classification
-from fedpriv.together import done
+from fedpriv.models.tasks import Classification
 from fedpriv.training.clipped import clipped_gradients
+from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, partition_batches, scaled_to
 from fedpriv.training.vectors import flatten
+from fedpriv.util.work import run_work
 
 
-def run(gradients, theta, x, y, recipe, order, dropout_seed=0, *, multiplier=0.0, noise=None, tally=None):
+def run(
+    gradients, theta, x, y, recipe, order, dropout_seed=0, *, multiplier=0.0, noise=None, stats=None
+):
     """`multiplier`: the noise's standard deviation over the clip."""
     mechanism = Gaussian(gradients.clip, multiplier) if multiplier else NoMechanism()
-    random = {"order": order, "noise": noise or np.random.default_rng(0), "dropout_seed": dropout_seed}
-    return done(noisy_sgd(gradients, recipe, theta=theta, x=x, y=y, mechanism=mechanism, tally=tally, **random))
+    random = {
+        "order": order,
+        "noise": noise or np.random.default_rng(0),
+        "dropout_seed": dropout_seed,
+    }
+    return run_work(
+        noisy_sgd(
+            gradients, recipe, theta=theta, x=x, y=y, mechanism=mechanism, stats=stats, **random
+        )
+    )
 
 
 def problem(model=None, n=20, features=5, clip=0.4):
     torch.manual_seed(2)
     net = (model or Mlp([6], False, 0.0)).build((features,), 3)
     x, y = torch.randn(n, features), torch.arange(n) % 3
-    return clipped_gradients(net, Classification(), clip, shape=(features,)), flatten(net).double().numpy(), x, y
+    return (
+        clipped_gradients(net, Classification(), clip, shape=(features,)),
+        flatten(net).double().numpy(),
+        x,
+        y,
+    )
 
 
 def test_a_pass_is_a_partition_into_batches_of_one_size():
@@ -67,7 +82,12 @@ def network(name):
         x, y = data.x, data.y
     else:
         model, x, y = config.build(shape, 3), torch.randn(20, *shape), torch.arange(20) % 3
-    return clipped_gradients(model, Classification(), 0.4, shape=shape), flatten(model).double().numpy(), x, y
+    return (
+        clipped_gradients(model, Classification(), 0.4, shape=shape),
+        flatten(model).double().numpy(),
+        x,
+        y,
+    )
 
 
 @pytest.mark.parametrize(("steps", "size"), [(1, 8), (2, 8), (5, 8), (1, 1), (2, 1), (43, 1)])
@@ -76,17 +96,19 @@ def test_it_is_a_slow_loop_over_records(name, steps, size):
     gradients, theta, x, y = network(name)
     recipe, rng = NoisySgd(steps, size, 0.7), np.random.default_rng(3)
     noise = [0.12 * rng.standard_normal(len(theta)) for _ in range(steps - 1)] + [0.0]
-    tally = Tally()
-    random = {"noise": np.random.default_rng(3), "tally": tally, "multiplier": 0.3}
+    stats = ContributionStats()
+    random = {"noise": np.random.default_rng(3), "stats": stats, "multiplier": 0.3}
     change = run(gradients, theta, x, y, recipe, np.random.default_rng(4), **random)
-    expected, seen = theta.copy(), Tally()
-    for batch, extra in zip(partition_batches(20, size, steps, order=np.random.default_rng(4)), noise):
+    expected, seen = theta.copy(), ContributionStats()
+    for batch, extra in zip(
+        partition_batches(20, size, steps, order=np.random.default_rng(4)), noise
+    ):
         start = torch.from_numpy(expected).float()
-        each = [gradients.sum(start, x[i : i + 1], y[i : i + 1], tally=seen).numpy() for i in batch]
+        each = [gradients.sum(start, x[i : i + 1], y[i : i + 1], stats=seen).numpy() for i in batch]
         expected = expected - 0.7 * (sum(each) / size + extra)
     np.testing.assert_allclose(change, expected - theta, rtol=1e-5, atol=1e-6)
-    assert (tally.units, tally.clipped, tally.nonfinite) == (size * steps, seen.clipped, 0)
-    assert tally.norm_sum == pytest.approx(seen.norm_sum, rel=1e-5)
+    assert (stats.units, stats.clipped, stats.nonfinite) == (size * steps, seen.clipped, 0)
+    assert stats.norm_sum == pytest.approx(seen.norm_sum, rel=1e-5)
 
 
 @pytest.mark.parametrize("size", [1, 4])
@@ -96,7 +118,9 @@ def test_the_noise_of_all_steps_but_the_last_adds_up(size):
     rng, steps, total = np.random.default_rng(5), 6, 0.0
     for _ in range(4):
         recipe = NoisySgd(steps, size, 0.3)
-        change = run(gradients, theta, 0 * x, y, recipe, rng, multiplier=1.7 / gradients.clip, noise=rng)
+        change = run(
+            gradients, theta, 0 * x, y, recipe, rng, multiplier=1.7 / gradients.clip, noise=rng
+        )
         total += float((change**2).sum()) / ((steps - 1) * (0.3 * 1.7) ** 2)
     assert min(chi2.cdf(total, 4 * 2400), chi2.sf(total, 4 * 2400)) > 1e-6
 
@@ -109,13 +133,18 @@ def test_without_noise_and_clipping_a_full_batch_is_gradient_descent():
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(gradients.model(x), y).backward()
         optimizer.step()
-    np.testing.assert_allclose(change, flatten(gradients.model).double().numpy() - theta, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        change, flatten(gradients.model).double().numpy() - theta, rtol=1e-4, atol=1e-6
+    )
 
 
 def test_token_ids_train_as_they_are():
     torch.manual_seed(2)
     model, data = Tokens(), token_silo([20])
-    gradients, theta = clipped_gradients(model, Classification(), float("inf"), shape=(4,)), flatten(model)
+    gradients, theta = (
+        clipped_gradients(model, Classification(), float("inf"), shape=(4,)),
+        flatten(model),
+    )
     recipe, order = NoisySgd(1, 20, 0.5), np.random.default_rng(0)
     change = run(gradients, theta.double().numpy(), data.x, data.y, recipe, order)
     torch.nn.functional.cross_entropy(model(data.x), data.y).backward()
@@ -127,7 +156,9 @@ def test_token_ids_train_as_they_are():
 def test_dropout_comes_from_its_seed(size):
     gradients, theta, x, y = network("dropout")
     recipe = NoisySgd(2, size, 0.5)
-    one, again, other = (run(gradients, theta, x, y, recipe, np.random.default_rng(0), seed) for seed in (1, 1, 2))
+    one, again, other = (
+        run(gradients, theta, x, y, recipe, np.random.default_rng(0), seed) for seed in (1, 1, 2)
+    )
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
 
@@ -141,6 +172,8 @@ def test_a_batch_that_cannot_be_filled_is_refused(size):
 
 def test_long_records_are_scaled_and_short_ones_stay():
     x = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
-    torch.testing.assert_close(scaled_to(x, 1.0), torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]))
+    torch.testing.assert_close(
+        scaled_to(x, 1.0), torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]])
+    )
     images = torch.randn(5, 1, 4, 4)
     assert float(scaled_to(images, 2.0).flatten(1).norm(dim=1).max()) <= 2 * (1 + 1e-6)

@@ -1,4 +1,5 @@
-"""Trainers whose optimiser goes on from what it remembered: two trainings are one long one, whichever trainer it is."""
+"""Trainers whose optimiser goes on from what it remembered: two trainings are one long one,
+whichever trainer it is."""
 
 import numpy as np
 import pytest
@@ -6,21 +7,21 @@ import torch
 from torch import nn
 
 from fedpriv.data.silo import SiloData
-from fedpriv.tasks import Classification
+from fedpriv.models.tasks import Classification
 from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Recipe
 from fedpriv.training.optimizers import Adam, RmsProp, Sgd
 from fedpriv.training.schedule import batches
 from fedpriv.training.trainers.base import LocalProblem
+from fedpriv.training.trainers.batched import Batched
 from fedpriv.training.trainers.compile_layers import compile_layers
 from fedpriv.training.trainers.sequential import Sequential
-from fedpriv.training.trainers.stacked import Stacked
 from fedpriv.training.trainers.vmapped import Vmapped
 from fedpriv.training.vectors import flatten
 
 OPTIMIZERS = [Adam(), RmsProp(momentum=0.5), Sgd(momentum=0.9)]
 TRAINERS = {
-    "stacked": lambda problem: Stacked(problem, compile_layers(problem.model, problem.shape)),
+    "batched": lambda problem: Batched(problem, compile_layers(problem.model, problem.shape)),
     "vmapped": Vmapped,
     "sequential": Sequential,
 }
@@ -36,7 +37,9 @@ def problem_of(optimizer, start=None):
     model = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
     recipe = Recipe(2, None, 0.05, optimizer)
     start = flatten(model) if start is None else start
-    return LocalProblem(model, known_cost(model, (5,), torch.float32), (5,), Classification(), recipe, start)
+    return LocalProblem(
+        model, known_cost(model, (5,), torch.float32), (5,), Classification(), recipe, start
+    )
 
 
 def steps(epochs):

@@ -53,7 +53,9 @@ def test_every_user_takes_the_steps_of_torchs_optimiser(optimizer):
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=str)
 def test_slots_are_as_large_as_declared(optimizer):
     slots = optimizer.init([torch.zeros(5, *shape) for shape in SHAPES])
-    kept = sum(stack[0].numel() for name, stacks in slots.items() if name != "steps" for stack in stacks)
+    kept = sum(
+        stack[0].numel() for name, stacks in slots.items() if name != "steps" for stack in stacks
+    )
     assert kept == optimizer.numbers_kept * 17
 
 
@@ -96,5 +98,8 @@ def test_every_configuration_is_an_optimiser():
 
 
 def test_descriptions_need_no_torch():
-    code = "import sys; import fedpriv.training, fedpriv.training.description; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys; import fedpriv.training, fedpriv.training.description; sys.exit('torch' in "
+        "sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

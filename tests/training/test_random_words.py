@@ -4,8 +4,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpriv.streams import GAMMA, branch, mix64
-from fedpriv.training.random_words import as_tensor, mix64_, random_words, row_counters, threshold, words_by_torch
+from fedpriv.training.random_words import (
+    as_tensor,
+    mix64_,
+    random_words,
+    row_counters,
+    threshold,
+    words_by_torch,
+)
+from fedpriv.util.streams import GAMMA, branch, mix64
 
 CPU = torch.device("cpu")
 WORDS = st.integers(0, 2**64 - 1)

@@ -7,11 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpriv.data.silo import SiloData
-from fedpriv.streams import Streams
 from fedpriv.training.schedule import Limits, batches, cut
+from fedpriv.util.streams import Streams
 
 STREAMS = Streams(0)
-counts_lists = st.lists(st.integers(1, 300), min_size=1, max_size=60).map(lambda c: np.sort(c)[::-1])
+counts_lists = st.lists(st.integers(1, 300), min_size=1, max_size=60).map(
+    lambda c: np.sort(c)[::-1]
+)
 
 
 def cost(counts, size, limits, blocks):
@@ -59,7 +61,9 @@ def test_an_epoch_takes_every_record_once(counts, size, epochs):
         assert (step.epoch, step.place) == divmod(i, steps)
         real = batch.weight > 0
         users = torch.from_numpy(np.searchsorted(starts, batch.x.numpy(), side="right") - 1)
-        assert bool((users == torch.arange(len(batch.x))[:, None]).all())  # padding is the user's own, too
+        assert bool(
+            (users == torch.arange(len(batch.x))[:, None]).all()
+        )  # padding is the user's own, too
         assert torch.equal(batch.y, batch.x * 2)
         torch.testing.assert_close(batch.weight.sum(1), torch.ones(len(batch.x)))
         assert bool((batch.weight * real.sum(1, keepdim=True) - real.float()).abs().max() < 1e-6)
@@ -74,7 +78,9 @@ def test_orders_differ_between_epochs_and_single_batches_are_reused():
     keys = STREAMS.unit_keys("batches", 0, "", data.users)
     steps = [step.batch for step in batches(data, np.array([0, 1]), 10, epochs=2, keys=keys)]
     assert not torch.equal(steps[0].x[0], steps[2].x[0])
-    assert torch.equal(steps[0].x[1], torch.arange(20, 30))  # one batch: the order does not matter, and is kept
+    assert torch.equal(
+        steps[0].x[1], torch.arange(20, 30)
+    )  # one batch: the order does not matter, and is kept
     once = [step.batch for step in batches(data, np.array([0, 1]), 20, epochs=3, keys=None)]
     assert len(once) == 3
     assert once[0] is once[2]

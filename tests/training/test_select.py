@@ -9,7 +9,7 @@ from torch import nn
 from fedpriv.errors import ConfigError
 from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.l2_projection import L2Projection
-from fedpriv.tasks import BinaryClassification, Classification, CoxRegression
+from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
 from fedpriv.training.cost import measure_cost
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.optimizers import Sgd
@@ -32,7 +32,7 @@ def selected(model, shape, rows, dtype=torch.float32, task=TASK, recipe=RECIPE, 
 
 def test_known_chains_are_stacked():
     chain = nn.Sequential(L2Projection(1.0), nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-    assert list(selected(chain, (4,), [64] * 3)) == ["Stacked"]
+    assert list(selected(chain, (4,), [64] * 3)) == ["Batched"]
 
 
 def chain(width=8, outputs=2):
@@ -45,15 +45,19 @@ def test_small_chains_are_compiled_where_loss_optimiser_and_features_are():
         return list(selected(model, (4,), [64] * 3, **changes))
 
     assert chosen(chain()) == ["Compiled"]
-    assert chosen(chain(50_000)) == ["Stacked"]  # a core's cache no longer holds a user's parameters
-    assert chosen(chain(), recipe=Recipe(1, None, 0.1, Sgd(momentum=0.9))) == ["Stacked"]
-    assert chosen(chain(outputs=1), task=CoxRegression()) == ["Stacked"]
-    assert chosen(chain(), dtype=torch.float64) == ["Stacked"]
+    assert chosen(chain(50_000)) == [
+        "Batched"
+    ]  # a core's cache no longer holds a user's parameters
+    assert chosen(chain(), recipe=Recipe(1, None, 0.1, Sgd(momentum=0.9))) == ["Batched"]
+    assert chosen(chain(outputs=1), task=CoxRegression()) == ["Batched"]
+    assert chosen(chain(), dtype=torch.float64) == ["Batched"]
     assert chosen(chain(outputs=1), task=BinaryClassification()) == ["Compiled"]
-    assert chosen(chain(outputs=2), task=BinaryClassification()) == ["Stacked"]  # which has no such loss either
+    assert chosen(chain(outputs=2), task=BinaryClassification()) == [
+        "Batched"
+    ]  # which has no such loss either
 
 
-@pytest.mark.parametrize("trainer", ["compiled", "stacked"])
+@pytest.mark.parametrize("trainer", ["compiled", "batched"])
 def test_a_trainer_that_cannot_is_refused(trainer):
     model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
     with pytest.raises(ConfigError, match=f"trainer={trainer}: auto"):
@@ -61,8 +65,11 @@ def test_a_trainer_that_cannot_is_refused(trainer):
 
 
 def test_a_trainer_may_be_asked_for():
-    asked = {name: selected(chain(), (4,), [64], execution=Execution(name)) for name in ("stacked", "sequential")}
-    assert asked == {"stacked": {"Stacked": [0]}, "sequential": {"Sequential": [0]}}
+    asked = {
+        name: selected(chain(), (4,), [64], execution=Execution(name))
+        for name in ("batched", "sequential")
+    }
+    assert asked == {"batched": {"Batched": [0]}, "sequential": {"Sequential": [0]}}
 
 
 @pytest.mark.parametrize(("key", "value"), [("trainer", "fast"), ("workers", 0)])
@@ -75,7 +82,10 @@ def test_others_are_mapped_when_small_and_looped_when_large():
     model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
     assert list(selected(model, (4,), [64] * 6)) == ["Vmapped"]
     assert list(selected(model, (4,), [64] * 5)) == ["Sequential"]  # too few to pay for vmap
-    assert selected(model, (4,), [10**6, 10**6, *[9] * 6]) == {"Vmapped": [2, 3, 4, 5, 6, 7], "Sequential": [0, 1]}
+    assert selected(model, (4,), [10**6, 10**6, *[9] * 6]) == {
+        "Vmapped": [2, 3, 4, 5, 6, 7],
+        "Sequential": [0, 1],
+    }
     wide = nn.Sequential(nn.Linear(500, 500), nn.Tanh(), nn.Linear(500, 2))
     assert list(selected(wide, (500,), [1] * 50)) == ["Sequential"]
 
@@ -91,7 +101,9 @@ class Jitter(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "layer", [nn.Dropout(0.5), nn.AlphaDropout(0.5), Jitter()], ids=lambda layer: type(layer).__name__
+    "layer",
+    [nn.Dropout(0.5), nn.AlphaDropout(0.5), Jitter()],
+    ids=lambda layer: type(layer).__name__,
 )
 def test_networks_that_draw_random_numbers_are_not_mapped(layer):
     model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), layer, nn.Linear(8, 2))

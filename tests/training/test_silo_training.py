@@ -7,19 +7,19 @@ import pytest
 import torch
 from one_by_one import STREAMS, TRAINERS, cnn, mlp, silo
 
-from fedpriv.tasks import Classification
+from fedpriv.models.tasks import Classification
 from fedpriv.training import silo_training as module
 from fedpriv.training import users
 from fedpriv.training.description import Execution, Recipe, Training
 from fedpriv.training.optimizers import Adam
 from fedpriv.training.silo_training import SiloTraining
-from fedpriv.training.trainers import stacked as stacked_module
+from fedpriv.training.trainers import batched as stacked_module
+from fedpriv.training.trainers.batched import Batched
 from fedpriv.training.trainers.compiled.library import library
-from fedpriv.training.trainers.stacked import Stacked
 from fedpriv.training.vectors import flatten
 
 COUNTS = [1, 1, 2], [9, 3, 3, 1], [5], [14, 14, 2, 1, 1, 1]
-STACKED = Execution("stacked")
+BATCHED = Execution("batched")
 NETWORKS = {"mlp": (mlp, (6,)), "cnn": (cnn, (1, 12, 12))}
 
 
@@ -29,17 +29,21 @@ def network(name="mlp", p=0.5):
     return build(p=p), shape
 
 
-def works(model, shape, recipe, *, execution=STACKED, counts=COUNTS, **training):
+def works(model, shape, recipe, *, execution=BATCHED, counts=COUNTS, **training):
     """The training of a silo each."""
     described = Training(recipe, flatten(model).double().numpy(), **training)
     place = {"streams": STREAMS, "round": 3, "execution": execution}
     return [
         users.silo_training(
-            described, model=model, data=silo(own, shape, Classification(), i), task=Classification(),
-            party=f"silo{i}", **place,
+            described,
+            model=model,
+            data=silo(own, shape, Classification(), i),
+            task=Classification(),
+            party=f"silo{i}",
+            **place,
         )
         for i, own in enumerate(counts)
-    ]  # fmt: skip
+    ]
 
 
 def by_user(blocks, work):
@@ -54,10 +58,10 @@ def apart(works):
     return [by_user(work.blocks(), work) for work in works]
 
 
-def together(works):
-    assert len({work.kind for work in works}) == 1
-    assert works[0].kind is not None
-    return [by_user([own], work) for own, work in zip(SiloTraining.together(works), works)]
+def run_batch(works):
+    assert len({work.batch_key for work in works}) == 1
+    assert works[0].batch_key is not None
+    return [by_user([own], work) for own, work in zip(SiloTraining.run_batch(works), works)]
 
 
 def assert_close(got, want):
@@ -68,23 +72,24 @@ def assert_close(got, want):
 @pytest.mark.parametrize("size", [None, 3, 4, 50])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_silo_gets_what_it_gets_alone(name, size):
-    """With dropout, in batches of which some silos' users need several; in whatever order silos come."""
+    """With dropout, in batches of which some silos' users need several; in whatever order silos
+    come."""
     given = works(*network(name), Recipe(3, size, 0.1, proximal=0.1))
     want = apart(given)
     assert all(bool((own.norm(dim=1) > 1e-3).all()) for own in want)
-    assert_close(together(given), want)
-    assert_close(together(given[::-1])[::-1], want)
-    assert_close(together(given[1:2] + given[3:]), want[1:2] + want[3:])
-    assert_close([by_user([given[3].alone()], given[3])], want[3:])
+    assert_close(run_batch(given), want)
+    assert_close(run_batch(given[::-1])[::-1], want)
+    assert_close(run_batch(given[1:2] + given[3:]), want[1:2] + want[3:])
+    assert_close([by_user([given[3].run()], given[3])], want[3:])
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_user_that_diverges_moves_nobody_else(bad):
     model, shape = network()
     given = works(model, shape, Recipe(2, 4, 0.1))
-    want = together(given)
+    want = run_batch(given)
     given[1].users.data.x[given[1].users.data.starts[1]] = bad
-    got = together(given)
+    got = run_batch(given)
     assert not bool(got[1][1].isfinite().all())
     want[1][1], got[1][1] = 0.0, 0.0
     assert_close(got, want)
@@ -95,11 +100,13 @@ def test_some_users_of_a_silo_and_none_of_another():
     given = works(model, shape, Recipe(2, 4, 0.1))
     want = apart(given)
     some = works(model, shape, Recipe(2, 4, 0.1), counts=COUNTS[:2], users=np.array([1, 0]))[1]
-    got = together([given[0], some])
+    got = run_batch([given[0], some])
     assert_close([got[1][:2]], [want[1][:2]])
     assert bool(got[1][2:].isnan().all())
-    [nobody] = works(model, shape, Recipe(2, 4, 0.1), counts=COUNTS[:1], users=np.array([], dtype=int))
-    assert nobody.kind is None
+    [nobody] = works(
+        model, shape, Recipe(2, 4, 0.1), counts=COUNTS[:1], users=np.array([], dtype=int)
+    )
+    assert nobody.batch_key is None
     assert list(nobody.blocks()) == []
 
 
@@ -107,7 +114,7 @@ def test_pooled_silos_train_together():
     given = works(*network(), Recipe(2, 4, 0.1), pooled=True)
     want = apart(given)
     assert [len(own) for own in want] == [1, 1, 1, 1]
-    assert_close(together(given), want)
+    assert_close(run_batch(given), want)
 
 
 def test_blocks_stay_within_memory(monkeypatch):
@@ -115,12 +122,14 @@ def test_blocks_stay_within_memory(monkeypatch):
     model, shape = network(p=0.0)
     recipe = Recipe(2, 4, 0.1)
     want, seen = apart(works(model, shape, recipe)), []
-    run = Stacked.run
-    monkeypatch.setattr(Stacked, "run", lambda self, users, memory: seen.append(users) or run(self, users, memory))
+    run = Batched.run
+    monkeypatch.setattr(
+        Batched, "run", lambda self, users, memory: seen.append(users) or run(self, users, memory)
+    )
     one = 4 * 3 * len(flatten(model))
     monkeypatch.setattr(stacked_module, "memory_budget", lambda device: 3 * one)
     monkeypatch.setattr(stacked_module, "WORTH_A_STACK", 1)
-    assert_close(together(works(model, shape, recipe)), want)
+    assert_close(run_batch(works(model, shape, recipe)), want)
     assert len(seen) > 5
     assert max(len(own.positions) for own in seen) <= 3
     assert all(len(own.data.x) == own.counts.sum() for own in seen)
@@ -130,34 +139,38 @@ def test_blocks_stay_within_memory(monkeypatch):
 def test_on_several_threads_compiled_training_has_the_same_bits():
     model, shape = network()
     recipe = Recipe(3, 4, 0.1)
-    alone = works(model, shape, recipe, execution=Execution("compiled"))
-    assert {work.kind for work in alone} == {None}
-    want = apart(alone)
-    for own, other in zip(together(works(model, shape, recipe, execution=Execution("compiled", 2))), want, strict=True):
+    run = works(model, shape, recipe, execution=Execution("compiled"))
+    assert {work.batch_key for work in run} == {None}
+    want = apart(run)
+    for own, other in zip(
+        run_batch(works(model, shape, recipe, execution=Execution("compiled", 2))),
+        want,
+        strict=True,
+    ):
         assert torch.equal(own, other)
 
 
 def test_silos_that_differ_in_more_than_records_train_apart():
     model, shape = network()
     recipe, start = Recipe(2, 4, 0.1), flatten(model).double().numpy()
-    [like] = {work.kind for work in works(model, shape, recipe)}
+    [like] = {work.batch_key for work in works(model, shape, recipe)}
     other, _ = network()
     moved = replace(works(model, shape, recipe)[0].training, start=start + 1e-9)
-    for kind in (
-        works(model, shape, Recipe(2, 4, 0.2))[0].kind,
-        works(model, shape, Recipe(2, 5, 0.1))[0].kind,
-        works(other, shape, recipe)[0].kind,
-        replace(works(model, shape, recipe)[0], training=moved).kind,
+    for batch_key in (
+        works(model, shape, Recipe(2, 4, 0.2))[0].batch_key,
+        works(model, shape, Recipe(2, 5, 0.1))[0].batch_key,
+        works(other, shape, recipe)[0].batch_key,
+        replace(works(model, shape, recipe)[0], training=moved).batch_key,
     ):
-        assert kind not in (None, like)
+        assert batch_key not in (None, like)
     adam = Recipe(2, 4, 0.1, Adam())
     for given in (
         works(model, shape, recipe, correction=np.ones_like(start)),
         works(model, shape, adam, memory={}),
         works(model, shape, recipe, execution=Execution("sequential")),
     ):
-        assert {work.kind for work in given} == {None}
-    assert None not in {work.kind for work in works(model, shape, adam)}
+        assert {work.batch_key for work in given} == {None}
+    assert None not in {work.batch_key for work in works(model, shape, adam)}
 
 
 def test_results_that_are_too_large_do_not_wait(monkeypatch):
@@ -166,20 +179,24 @@ def test_results_that_are_too_large_do_not_wait(monkeypatch):
     sizes = [4 * len(own) * len(flatten(model)) for own in COUNTS]
     assert [work.nbytes for work in given] == sizes
     monkeypatch.setattr(module, "memory_budget", lambda device: sizes[1])
-    assert [work.kind is None for work in given] == [False, False, False, True]
+    assert [work.batch_key is None for work in given] == [False, False, False, True]
 
 
 def test_users_of_whom_few_fit_a_block_train_silo_by_silo():
     """A million numbers a record and layer."""
-    model = torch.nn.Sequential(torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.Flatten(), torch.nn.Linear(8 * 400**2, 3))
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.Flatten(), torch.nn.Linear(8 * 400**2, 3)
+    )
     start = Training(Recipe(1, None, 0.1), flatten(model).double().numpy())
     data = silo([1, 1], (1, 400, 400), Classification())
-    place = {"streams": STREAMS, "round": 3, "party": "a", "execution": STACKED}
+    place = {"streams": STREAMS, "round": 3, "party": "a", "execution": BATCHED}
     own = users.silo_training(start, model=model, data=data, task=Classification(), **place)
     assert own.nbytes <= module.memory_budget(torch.device("cpu"))
-    assert own.kind is None
+    assert own.batch_key is None
 
 
 def test_trainers_that_share_a_silos_users_train_apart(monkeypatch):
-    monkeypatch.setattr(users, "select_trainers", lambda problem, rows: TRAINERS["stacked"](problem, rows) * 2)
-    assert {work.kind for work in works(*network(), Recipe(2, 4, 0.1))} == {None}
+    monkeypatch.setattr(
+        users, "select_trainers", lambda problem, rows: TRAINERS["batched"](problem, rows) * 2
+    )
+    assert {work.batch_key for work in works(*network(), Recipe(2, 4, 0.1))} == {None}

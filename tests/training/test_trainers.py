@@ -1,12 +1,21 @@
-"""The three trainers against a plain loop with torch's optimisers, with everything that a recipe may hold."""
+"""The three trainers against a plain loop with torch's optimisers, with everything that a recipe
+may hold."""
 
 import numpy as np
 import pytest
 import torch
-from one_by_one import PROBLEMS, TRAINERS, Tokens, assert_same, one_by_one, silo, token_silo, trained
+from one_by_one import (
+    PROBLEMS,
+    TRAINERS,
+    Tokens,
+    assert_same,
+    one_by_one,
+    silo,
+    token_silo,
+    trained,
+)
 
-from fedpriv.streams import Streams
-from fedpriv.tasks import Classification
+from fedpriv.models.tasks import Classification
 from fedpriv.training import users
 from fedpriv.training.cost import measure_cost
 from fedpriv.training.description import Recipe
@@ -14,6 +23,7 @@ from fedpriv.training.optimizers import Adam, RmsProp, Sgd
 from fedpriv.training.schedule import batches
 from fedpriv.training.trainers.base import LocalProblem
 from fedpriv.training.vectors import flatten
+from fedpriv.util.streams import Streams
 
 COUNTS = [5, 1, 9, 16, 17, 3]
 # An eps near the gradients' size keeps the rounding of gradients near zero from growing.
@@ -55,7 +65,9 @@ def test_every_part_of_a_recipe_matters():
     model = build()
     theta, data = flatten(model), silo(COUNTS, shape, task)
     results = [
-        trained(model, theta, data, task, Recipe(3, 8, 0.1, optimizer, proximal), correction=correction)
+        trained(
+            model, theta, data, task, Recipe(3, 8, 0.1, optimizer, proximal), correction=correction
+        )
         for optimizer in OPTIMIZERS.values()
         for proximal in (0.0, 0.7)
         for correction in (None, correction_of(theta))
@@ -77,7 +89,11 @@ def test_all_that_a_block_changes_is_in_its_state(trainer, optimizer):
     problem = LocalProblem(model, cost, shape, task, recipe, flatten(model))
     [(one, _)] = TRAINERS[trainer](problem, COUNTS)
     keys = Streams(0).unit_keys("batches", 0, "", data.users)
-    groups = [np.array([0]), np.array([2])] if trainer == "sequential" else [np.array([3, 4]), np.array([0, 1, 2])]
+    groups = (
+        [np.array([0]), np.array([2])]
+        if trainer == "sequential"
+        else [np.array([3, 4]), np.array([0, 1, 2])]
+    )
     steps = [list(batches(data, group, 8, epochs=2, keys=keys[group])) for group in groups]
     alone = [one.deltas(one.train(keys[group], taken)) for group, taken in zip(groups, steps)]
     states, rest = [one.init(keys[group]) for group in groups], [list(taken) for taken in steps]

@@ -15,12 +15,12 @@ from one_by_one import (
     Tokens,
     as_array,
     assert_same,
+    batched,
     blocks,
     cnn,
     mlp,
     one_by_one,
     silo,
-    stacked,
     token_silo,
     trained,
 )
@@ -28,24 +28,24 @@ from torch import nn
 
 from fedpriv.data.silo import SiloData
 from fedpriv.errors import ConfigError
-from fedpriv.streams import Streams
-from fedpriv.tasks import Classification
+from fedpriv.models.tasks import Classification
 from fedpriv.training import users
 from fedpriv.training.description import Recipe, Training
 from fedpriv.training.optimizers import Adam, Sgd
-from fedpriv.training.trainers.stacked import Stacked
+from fedpriv.training.trainers.batched import Batched
 from fedpriv.training.vectors import flatten
+from fedpriv.util.streams import Streams
 
 COUNTS = [5, 1, 9, 16, 17, 3, 3, 40, 8]
 
 
-def stacked_within(**limits):
-    """A stand-in for `select_trainers`: stacked trainers with other limits, each a function of the trainer's own; and
-    the list of those it has made."""
+def batched_within(**limits):
+    """A stand-in for `select_trainers`: batched trainers with other limits, each a function of the
+    trainer's own; and the list of those it has made."""
     made = []
 
     def select(*args):
-        [(trainer, indices)] = stacked(*args)
+        [(trainer, indices)] = batched(*args)
         own = {name: value(trainer.limits) for name, value in limits.items()}
         trainer.limits = dataclasses.replace(trainer.limits, **own)
         made.append(trainer)
@@ -61,7 +61,9 @@ def problem(name):
     return model, flatten(model), silo(COUNTS, shape, task), task
 
 
-@pytest.mark.parametrize("recipe", [Recipe(3, 8, 0.1), Recipe(2, 64, 0.1), Recipe(2, None, 0.05)], ids=str)
+@pytest.mark.parametrize(
+    "recipe", [Recipe(3, 8, 0.1), Recipe(2, 64, 0.1), Recipe(2, None, 0.05)], ids=str
+)
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_every_trainer_equals_one_by_one(trainer, name, recipe, monkeypatch):
@@ -94,7 +96,7 @@ def test_blocks_do_not_change_results(name, monkeypatch):
     model, theta, data, task = problem(name)
     recipe = Recipe(2, 8, 0.1)
     want = trained(model, theta, data, task, recipe)
-    small, _ = stacked_within(budget=lambda own: 3 * own.user_bytes)
+    small, _ = batched_within(budget=lambda own: 3 * own.user_bytes)
     monkeypatch.setattr(users, "select_trainers", small)
     got = blocks(Training(recipe, as_array(theta)), model, data, task)
     assert len(got) > len(COUNTS) // 3
@@ -144,7 +146,12 @@ DROPPING = {
     "mlp of other odds": lambda: without_norm(0.3),
     "cnn": lambda: cnn(p=0.5),
     "cnn with dropped pixels": lambda: nn.Sequential(
-        nn.Conv2d(1, 3, 3), nn.Dropout(0.5), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(75, 3)
+        nn.Conv2d(1, 3, 3),
+        nn.Dropout(0.5),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(75, 3),
     ),
     "unknown layers": lambda: nn.Sequential(without_norm(0.5), nn.Tanh()),
 }
@@ -153,21 +160,29 @@ DROPPING = {
 @pytest.mark.parametrize("size", [4, 8, None])
 @pytest.mark.parametrize("name", DROPPING)
 def test_what_a_user_draws_does_not_depend_on_who_else_trains(name, size, monkeypatch):
-    """Orders and dropout of a user: alone, in a sample, in a smaller silo, in other blocks and in pieces."""
+    """Orders and dropout of a user: alone, in a sample, in a smaller silo, in other blocks and in
+    pieces."""
     torch.manual_seed(3)
     model, task, recipe = DROPPING[name](), Classification(), Recipe(3, size, 0.02)
     shape = (1, 12, 12) if isinstance(model[0], nn.Conv2d) else (6,)
     theta, data = flatten(model), silo(COUNTS, shape, task)
     full = trained(model, theta, data, task, recipe)
     for positions in ([7, 0, 4, 1], [2], [8]):
-        assert_same(trained(model, theta, data, task, recipe, np.array(positions)), full[positions], theta)
-    assert_same(trained(model, theta, without_user(data, 7), task, recipe), np.delete(full, 7, 0), theta)
+        assert_same(
+            trained(model, theta, data, task, recipe, np.array(positions)), full[positions], theta
+        )
+    assert_same(
+        trained(model, theta, without_user(data, 7), task, recipe), np.delete(full, 7, 0), theta
+    )
     if name == "unknown layers":
         return
-    for budget, pieces_from in ((lambda own: 3 * own.user_bytes, 8), (lambda own: 2 * own.row_bytes, 1)):
-        small, _ = stacked_within(budget=budget)
+    for budget, pieces_from in (
+        (lambda own: 3 * own.user_bytes, 8),
+        (lambda own: 2 * own.row_bytes, 1),
+    ):
+        small, _ = batched_within(budget=budget)
         monkeypatch.setattr(users, "select_trainers", small)
-        monkeypatch.setattr("fedpriv.training.trainers.stacked.PIECES_FROM", pieces_from)
+        monkeypatch.setattr("fedpriv.training.trainers.batched.PIECES_FROM", pieces_from)
         assert_same(trained(model, theta, data, task, recipe), full, theta)
 
 
@@ -181,21 +196,28 @@ def without_user(data, position):
 
 def test_system_randomness_is_new_in_every_training():
     model, (_, shape, task) = mlp(p=0.5), PROBLEMS["mlp"]
-    data, recipe, place = silo([9] * 6, shape, task), Recipe(1, None, 0.1), {"streams": Streams(5, system=True)}
+    data, recipe, place = (
+        silo([9] * 6, shape, task),
+        Recipe(1, None, 0.1),
+        {"streams": Streams(5, system=True)},
+    )
     one, other = (trained(model, flatten(model), data, task, recipe, **place) for _ in range(2))
     assert not torch.allclose(one, other)
     plain = mlp()
-    one, other = (trained(plain, flatten(plain), data, task, Recipe(1, 4, 0.1), **place) for _ in range(2))
+    one, other = (
+        trained(plain, flatten(plain), data, task, Recipe(1, 4, 0.1), **place) for _ in range(2)
+    )
     assert not torch.allclose(one, other)
 
 
-@pytest.mark.parametrize("trainer", ["stacked", "sequential"])
+@pytest.mark.parametrize("trainer", ["batched", "sequential"])
 def test_dropout_is_active_and_differs_between_users_and_steps(trainer, monkeypatch):
     monkeypatch.setattr(users, "select_trainers", TRAINERS[trainer])
     model, task = nn.Sequential(nn.Dropout(0.5), nn.Linear(400, 3, bias=False)), Classification()
     theta, data = torch.zeros(1200), silo([1] * 60, (400,), task)
     data = dataclasses.replace(data, x=torch.ones_like(data.x), y=torch.zeros_like(data.y))
-    # With zero weights, the first step moves class 0's weights by lr (1 - 1/3) times the scaled mask.
+    # With zero weights, the first step moves class 0's weights by lr (1 - 1/3) times the scaled
+    # mask.
     once = trained(model, theta, data, task, Recipe(1, 4, 2.0**-10))[:, :400] * 1.5 * 2.0**10
     assert set(once.round(decimals=5).unique().tolist()) == {0.0, 2.0}
     # 24,000 fair coins with values 0 and 2: mean 1, standard error 1 / sqrt(24,000)
@@ -224,34 +246,43 @@ def test_one_full_step_of_rate_one_is_minus_the_gradient():
     model, theta, data, task = problem("linear-binary")
     got = trained(model, theta, data, task, Recipe(1, None, 1.0))
     x, y = data.x[: COUNTS[0]], data.y[: COUNTS[0]]
-    gradient = ((torch.sigmoid(x @ theta) - y)[:, None] * x).mean(0)  # closed form of logistic regression
+    gradient = ((torch.sigmoid(x @ theta) - y)[:, None] * x).mean(
+        0
+    )  # closed form of logistic regression
     torch.testing.assert_close(got[0], -gradient, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("recipe", [Recipe(2, None, 0.1), Recipe(2, None, 0.1, Adam(eps=0.1), 0.5)], ids=str)
+@pytest.mark.parametrize(
+    "recipe", [Recipe(2, None, 0.1), Recipe(2, None, 0.1, Adam(eps=0.1), 0.5)], ids=str
+)
 def test_a_large_batch_in_pieces_is_the_same_step(recipe, monkeypatch):
     for name in ("cnn", "linear-cox"):
         model, theta, data, task = problem(name)
         want = one_by_one(model, theta, data, task, recipe)
 
-        tiny, _ = stacked_within(budget=lambda own: 2 * own.row_bytes)
+        tiny, _ = batched_within(budget=lambda own: 2 * own.row_bytes)
         monkeypatch.setattr(users, "select_trainers", tiny)
-        monkeypatch.setattr("fedpriv.training.trainers.stacked.PIECES_FROM", 1)
+        monkeypatch.setattr("fedpriv.training.trainers.batched.PIECES_FROM", 1)
         assert_same(trained(model, theta, data, task, recipe), want, theta)
 
 
 def test_pieces_see_the_same_masks_in_both_passes(monkeypatch):
-    # One unit is kept (value 2) or dropped; the second pass must apply a record's error to its own mask.
-    model, task = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Dropout(0.5), nn.Linear(1, 2)), Classification()
+    # One unit is kept (value 2) or dropped; the second pass must apply a record's error to its own
+    # mask.
+    model, task = (
+        nn.Sequential(nn.Linear(1, 1, bias=False), nn.Dropout(0.5), nn.Linear(1, 2)),
+        Classification(),
+    )
     theta = torch.tensor([1.0, 0.5, -0.5, 0.0, 0.0])
     data = silo([64], (1,), task)
     data = dataclasses.replace(data, x=torch.ones_like(data.x), y=torch.zeros_like(data.y))
 
-    tiny, _ = stacked_within(budget=lambda own: 5 * own.row_bytes)
+    tiny, _ = batched_within(budget=lambda own: 5 * own.row_bytes)
     monkeypatch.setattr(users, "select_trainers", tiny)
-    monkeypatch.setattr("fedpriv.training.trainers.stacked.PIECES_FROM", 1)
+    monkeypatch.setattr("fedpriv.training.trainers.batched.PIECES_FROM", 1)
     [delta] = trained(model, theta, data, task, Recipe(1, None, 1.0))
-    # kept: logits (1, -1), error e = sigmoid(-2); dropped: logits 0, error 1/2 reaches only the last bias.
+    # kept: logits (1, -1), error e = sigmoid(-2); dropped: logits 0, error 1/2 reaches only the
+    # last bias.
     e = torch.sigmoid(torch.tensor(-2.0))
     kept = float((0.5 - delta[3]) / (0.5 - e))
     assert kept * 64 == pytest.approx(round(kept * 64), abs=1e-3)
@@ -262,36 +293,47 @@ def test_pieces_see_the_same_masks_in_both_passes(monkeypatch):
 
 @pytest.mark.parametrize("optimizer", [Sgd(), Adam()], ids=str)
 def test_memory_stays_within_the_budget(optimizer, monkeypatch):
-    small, made = stacked_within(budget=lambda own: 200_000)
+    small, made = batched_within(budget=lambda own: 200_000)
     monkeypatch.setattr(users, "select_trainers", small)
-    sizes, init = [], Stacked.init
+    sizes, init = [], Batched.init
 
     def remembered(trainer, number):
         state = init(trainer, number)
         states.append(state)
         return state
 
-    monkeypatch.setattr(Stacked, "init", remembered)
+    monkeypatch.setattr(Batched, "init", remembered)
     for name, most in (("mlp", 3000), ("cnn", 300)):
         build, shape, task = PROBLEMS[name]
         model, states = build(), []
         counts = np.random.default_rng(0).integers(1, 20, most)
-        trained(model, flatten(model), silo(counts, shape, task), task, Recipe(1, 8, 0.1, optimizer))
+        trained(
+            model, flatten(model), silo(counts, shape, task), task, Recipe(1, 8, 0.1, optimizer)
+        )
         for state in states:
-            stacks = [*state.parameters, *state.gradients, *(s for slot in state.slots.values() for s in slot)]
+            stacks = [
+                *state.parameters,
+                *state.gradients,
+                *(s for slot in state.slots.values() for s in slot),
+            ]
             sizes.append(sum(stack.nbytes for stack in stacks) + made[-1].buffers.nbytes)
         assert len(states) > 2
     assert max(sizes) <= 200_000
 
 
 def test_integers_train_as_they_are():
-    """Token ids reach the embedding as integers, on the trainer that is selected for few users and for many."""
+    """Token ids reach the embedding as integers, on the trainer that is selected for few users and
+    for many."""
     torch.manual_seed(5)
     model, task, recipe = Tokens(), Classification(), Recipe(2, 4, 0.5)
     theta = flatten(model)
     for counts in ([5, 9], COUNTS):
         data = token_silo(counts)
-        assert_same(trained(model, theta, data, task, recipe), one_by_one(model, theta, data, task, recipe), theta)
+        assert_same(
+            trained(model, theta, data, task, recipe),
+            one_by_one(model, theta, data, task, recipe),
+            theta,
+        )
 
 
 def test_integers_are_not_cast_for_a_network_that_takes_none():
@@ -337,14 +379,22 @@ def test_batch_norm_is_refused_where_users_are_bounded():
     data = silo([4, 5], (6,), Classification())
     for positions in (None, np.array([0])):
         with pytest.raises(ConfigError, match="BatchNorm1d"):
-            blocks(Training(Recipe(1, 8, 0.1), as_array(flatten(model)), positions), model, data, Classification())
+            blocks(
+                Training(Recipe(1, 8, 0.1), as_array(flatten(model)), positions),
+                model,
+                data,
+                Classification(),
+            )
 
 
 def test_a_whole_silo_trains_with_batch_norm_from_the_models_own_statistics():
     torch.manual_seed(6)
     model, task, recipe = batch_norm(), Classification(), Recipe(2, 8, 0.1)
     model(torch.randn(20, 6) + 2)  # statistics that are not those of a fresh layer
-    theta, buffers = flatten(model), {name: buffer.clone() for name, buffer in model.named_buffers()}
+    theta, buffers = (
+        flatten(model),
+        {name: buffer.clone() for name, buffer in model.named_buffers()},
+    )
     data = silo([16, 4, 20], (6,), task)
     training = Training(recipe, as_array(theta), pooled=True)
     [first] = blocks(training, model, data, task)
@@ -381,4 +431,8 @@ def test_what_a_layer_remembers_starts_afresh_in_every_training():
     [first], [again] = (blocks(training, model, data, task) for _ in range(2))
     assert float(model[0].seen) == 0
     assert torch.equal(first.deltas, again.deltas)
-    assert_same(first.deltas, one_by_one(copy.deepcopy(model).train(), theta, data, task, training.recipe), theta)
+    assert_same(
+        first.deltas,
+        one_by_one(copy.deepcopy(model).train(), theta, data, task, training.recipe),
+        theta,
+    )

@@ -9,7 +9,10 @@ import numpy as np
 
 @dataclass
 class Averaging:
-    """vector: the peer's own, w (d,). dual: lambda (d,), uniform on [0, 1) at first. z: what all peers know (d,)."""
+    """vector: the peer's own, w (d,).
+    dual: lambda (d,), uniform on [0, 1) at first.
+    z: what all peers know (d,).
+    """
 
     vector: np.ndarray
     dual: np.ndarray

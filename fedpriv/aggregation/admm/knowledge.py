@@ -1,12 +1,13 @@
 """What some colluding peers know after an aggregation, by exact linear algebra.
 
-Every message of an iteration, and every partial sum, is a public linear function of the peers' vectors w and their
-first dual variables lambda^0 (see `penalty`), the same in every coordinate. What is determined is what lies in the span
-of the rows that the colluders have; it is found by elimination modulo a prime, so that no rounding can blur it. A
-vector that is not determined may still be known closely: see `Penalty.widths`.
+Every message of an iteration, and every partial sum, is a public linear function of the peers'
+vectors w and their first dual variables lambda^0 (see `penalty`), the same in every coordinate.
+What is determined is what lies in the span of the rows that the colluders have; it is found by
+elimination modulo a prime, so that no rounding can blur it. A vector that is not determined may
+still be known closely: see `Penalty.widths`.
 
-A vector that is in several aggregations (because one was aborted and repeated, which the protocol never does) is one
-unknown; each aggregation has dual variables of its own.
+A vector that is in several aggregations (because one was aborted and repeated, which the protocol
+never does) is one unknown; each aggregation has dual variables of its own.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ Column = tuple[str, Hashable, str]
 
 
 class Observation(NamedTuple):
-    """The weighted sum of some peers' messages in one iteration. shares: each peer's weight; one peer with weight 1 is
-    its message itself. model: names the vectors that are aggregated; equal names mean equal vectors."""
+    """The weighted sum of some peers' messages in one iteration.
+
+    shares: each peer's weight; one peer with weight 1 is its message itself.
+    model: names the vectors that are aggregated; equal names mean equal vectors.
+    """
 
     aggregation: Hashable
     model: Hashable
@@ -86,10 +90,15 @@ def row_of(seen: Observation, penalty: Penalty) -> dict[Column, Fraction]:
 
 
 class Coalition:
-    """What colluding peers have gathered. penalty: of all aggregations."""
+    """What colluding peers have gathered.
+
+    penalty: of all aggregations.
+    """
 
     def __init__(self, colluders: Collection[str], penalty: Penalty) -> None:
-        self.colluders, self.penalty, self.known = frozenset(colluders), penalty, Knowledge()
+        self.colluders = frozenset(colluders)
+        self.penalty = penalty
+        self.known = Knowledge()
         self.others: dict[tuple[Hashable, str], None] = {}
 
     def sees(self, seen: Observation) -> None:
@@ -101,14 +110,16 @@ class Coalition:
 
     def determined(self) -> frozenset[tuple[Hashable, str]]:
         """Which vectors of others, by (model, peer), have one value alone."""
-        return frozenset((m, peer) for m, peer in self.others if self.known.determines(("vector", m, peer)))
+        return frozenset(
+            (m, peer) for m, peer in self.others if self.known.determines(("vector", m, peer))
+        )
 
 
 def planned(
     partitions: Partitions, iteration: int, colluders: Collection[int], *, masked: bool = False
 ) -> Iterable[Observation]:
-    """What an iteration without faults shows to colluding peers, by number, all weights being equal: the messages in
-    their groups unless they are masked, and every group's partial sum."""
+    """What an iteration without faults shows to colluding peers, by number, all weights being
+    equal: the messages in their groups unless they are masked, and every group's partial sum."""
     n = sum(map(len, partitions[0]))
     for group in partitions[(iteration - 1) % len(partitions)]:
         if not masked and not set(colluders).isdisjoint(group):
@@ -118,10 +129,17 @@ def planned(
 
 
 def first_leak(
-    partitions: Partitions, penalty: Penalty, iterations: int, *, colluders: int = 1, masked: bool = False
+    partitions: Partitions,
+    penalty: Penalty,
+    iterations: int,
+    *,
+    colluders: int = 1,
+    masked: bool = False,
 ) -> int | None:
-    """The first of so many iterations after which some `colluders` peers determine another's vector, if one is."""
-    n, first = sum(map(len, partitions[0])), iterations + 1
+    """The first of so many iterations after which some `colluders` peers determine another's
+    vector, if one is."""
+    n = sum(map(len, partitions[0]))
+    first = iterations + 1
     for chosen in combinations(range(n), colluders):
         coalition = Coalition([str(peer) for peer in chosen], penalty)
         for iteration in range(1, first):

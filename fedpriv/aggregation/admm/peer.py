@@ -1,9 +1,10 @@
 """A peer's part in an average by ADMM.
 
-Phases of iteration i: "y i" inside groups; with masks "share i" and "partial i" instead; "sum i" between the groups'
-leaders, "relay i" from each leader to its group, "check i" inside groups: what everybody makes of it must be the same.
-In the end "done": all peers compare their averages. Whoever misses a message, or gets one that is no honest peer's,
-says nothing more, and so does everybody who waits for it.
+Phases of iteration i: "y i" inside groups; with masks "share i" and "partial i" instead; "sum i"
+between the groups' leaders, "relay i" from each leader to its group, "check i" inside groups: what
+everybody makes of it must be the same. In the end "done": all peers compare their averages. Whoever
+misses a message, or gets one that is no honest peer's, says nothing more, and so does everybody who
+waits for it.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from fedpriv.parties.messages import digest_of
 from fedpriv.parties.party import Mail
 from fedpriv.parties.post import Hear, Post
 from fedpriv.parties.schema import Array, Raw, Series
-from fedpriv.query import Broadcast, Total
-from fedpriv.weighting import bounded_weights
+from fedpriv.rounds.query import Broadcast, Total
+from fedpriv.rounds.weighting import bounded_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,17 +36,27 @@ if TYPE_CHECKING:
     from fedpriv.aggregation.base import Respond
     from fedpriv.parties.party import Party
     from fedpriv.parties.schema import Schema
-    from fedpriv.query import Query, SetUp, Update
+    from fedpriv.rounds.query import Query, SetUp, Update
     from fedpriv.topology.groups import Partitions
 
-Y, SHARE, PARTIAL, SUM, RELAY, CHECK, DONE = "y", "share", "partial", "sum", "relay", "check", "done"
+Y = "y"
+SHARE = "share"
+PARTIAL = "partial"
+SUM = "sum"
+RELAY = "relay"
+CHECK = "check"
+DONE = "done"
 DIGEST_BYTES = 32
 
 
 @dataclass(frozen=True)
 class Procedure:
-    """What all peers go by. topology: the partitions of any number of peers. by_records: the average's weights. ring:
-    of masked messages; None: they are not masked."""
+    """What all peers go by.
+
+    topology: the partitions of any number of peers.
+    by_records: the average's weights.
+    ring: of masked messages; None: they are not masked.
+    """
 
     topology: Callable[[int], Partitions]
     penalty: Penalty
@@ -57,10 +68,13 @@ class Procedure:
 
 @dataclass(repr=False)
 class AdmmPeer(WeightedSilo):
-    """shares: how much the vector of each peer that is there counts in the average, by name; they add up to 1.
+    """shares: how much the vector of each peer that is there counts in the average, by name; they
+    add up to 1.
 
-    spent: the last query that it took part in. under_way: digest of the vector that it sends messages about. done: of
-    the last one whose average it has. given_up: of those whose aggregation was aborted.
+    spent: the last query that it took part in.
+    under_way: digest of the vector that it sends messages about.
+    done: of the last one whose average it has.
+    given_up: of those whose aggregation was aborted.
     """
 
     procedure: Procedure
@@ -73,20 +87,32 @@ class AdmmPeer(WeightedSilo):
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
         """Exchange verification keys, and counts if anything depends on them."""
-        self.spent, present = (0, 0), task.silos or self.silos
-        self.given_up |= {digest for digest in (self.under_way, self.done if task.aborted else None) if digest}
-        post, key, others = task.post(self.name), SigningKey.generate(), self._others(present)
+        self.spent = (0, 0)
+        present = task.silos or self.silos
+        self.given_up |= {
+            digest for digest in (self.under_way, self.done if task.aborted else None) if digest
+        }
+        post = task.post(self.name)
+        key = SigningKey.generate()
+        others = self._others(present)
         own = key.verification_key.raw
-        keys = yield from post.exchange(KEY, dict.fromkeys(others, own), Hear(KEY, Raw(KEY_BYTES), others))
+        keys = yield from post.exchange(
+            KEY, dict.fromkeys(others, own), Hear(KEY, Raw(KEY_BYTES), others)
+        )
         post.require_all(others, keys)
         registry = {name: VerificationKey(raw) for name, raw in (keys | {self.name: own}).items()}
         self.signer = Ed25519Signer(key, registry)
         self.shares = dict.fromkeys(present, 1 / len(present))
         if not (self.weighting.needs_counts or self.procedure.by_records):
-            self.weights = self.weighting.own_weights(self.silos.index(self.name), (len(self.silos), len(counts)))
+            self.weights = self.weighting.own_weights(
+                self.silos.index(self.name), (len(self.silos), len(counts))
+            )
             return
-        post, kind = task.post(self.name, self.signer), Array(np.int64, counts.shape, low=0, high=MOST)
-        heard = yield from post.exchange(COUNTS, dict.fromkeys(others, counts), Hear(COUNTS, kind, others))
+        post = task.post(self.name, self.signer)
+        kind = Array(np.int64, counts.shape, low=0, high=MOST)
+        heard = yield from post.exchange(
+            COUNTS, dict.fromkeys(others, counts), Hear(COUNTS, kind, others)
+        )
         post.require_all(others, heard)
         shown = dict.fromkeys(self.silos, np.zeros_like(counts)) | heard | {self.name: counts}
         table = np.stack([shown[name] for name in self.silos])
@@ -98,14 +124,21 @@ class AdmmPeer(WeightedSilo):
 
     def query(self, query: Query, respond: Respond) -> Party:
         if query.serial <= self.spent:
-            raise RuntimeError(f"{self.name} has taken part in round {query.round}, query {query.place} already")
+            raise RuntimeError(
+                f"{self.name} has taken part in round {query.round}, query {query.place} already"
+            )
         self.spent = query.serial
         vector = self._vector((yield from trained(respond(Broadcast({})))), query)
         self._begin(vector)
-        dual = query.streams.secret(query.stream("dual variable"), query.round, self.name).random(query.size)
-        post, peers = query.post(self.name, self.signer), invited_silos(query)
+        dual = query.streams.secret(query.stream("dual variable"), query.round, self.name).random(
+            query.size
+        )
+        post = query.post(self.name, self.signer)
+        peers = invited_silos(query)
         partitions = self.procedure.topology(len(peers))
-        exchange = _Exchange(post, self.procedure, peers, self.shares, size=query.size, partitions=partitions)
+        exchange = _Exchange(
+            post, self.procedure, peers, self.shares, size=query.size, partitions=partitions
+        )
         z = yield from exchange.run(Averaging(vector, dual))
         self.under_way, self.done = None, self.under_way
         return Total(len(query.invited) * z, invited_silos(query))
@@ -117,17 +150,21 @@ class AdmmPeer(WeightedSilo):
             return vector
         if not isinstance(query.encoding, FixedPoint):
             raise ValueError(f"peers' messages lie on a fixed-point grid, not on {query.encoding}")
-        # Noise that protects somebody is whole grid steps; the sum of both is a float64 without another rounding.
+        # Noise that protects somebody is whole grid steps; the sum of both is a float64 without
+        # another rounding.
         whole = query.encoding.encode(self.weighted_sum(update), self.name, update.noise)
         vector = query.encoding.decode(whole)
         return vector
 
     def _begin(self, vector: np.ndarray) -> None:
-        """Note what messages are about. Raises AggregationAbortedError for the vector of an aborted aggregation: what
-        is known from there may determine it together with another one of it. Zeros protect nothing."""
+        """Note what messages are about. Raises AggregationAbortedError for the vector of an aborted
+        aggregation: what is known from there may determine it together with another one of it.
+        Zeros protect nothing."""
         digest = digest_of(vector)
         if vector.any() and digest in self.given_up:
-            raise AggregationAbortedError(f"{self.name} would send again what an aborted aggregation was about")
+            raise AggregationAbortedError(
+                f"{self.name} would send again what an aborted aggregation was about"
+            )
         self.under_way = digest
 
     def _others(self, names: Sequence[str]) -> tuple[str, ...]:
@@ -136,7 +173,10 @@ class AdmmPeer(WeightedSilo):
 
 @dataclass
 class _Exchange:
-    """One aggregation. peers: all, in an order that everybody knows; the topology's numbers are places in it."""
+    """One aggregation.
+
+    peers: all, in an order that everybody knows; the topology's numbers are places in it.
+    """
 
     post: Post
     procedure: Procedure
@@ -154,7 +194,9 @@ class _Exchange:
             if self.procedure.tolerance is not None and moved <= self.procedure.tolerance:
                 break
         others = self._others(self.peers)
-        yield from self._compared(DONE, dict.fromkeys(others, digest_of(own.z)), DONE, others, own.z)
+        yield from self._compared(
+            DONE, dict.fromkeys(others, digest_of(own.z)), DONE, others, own.z
+        )
         return own.z
 
     def _iteration(self, number: int, y: np.ndarray) -> Generator[Mail, Mail, np.ndarray]:
@@ -169,8 +211,12 @@ class _Exchange:
             return own
         return (yield from self._sum_of_groups(number, own, groups, at))
 
-    def _group_sum(self, number: int, y: np.ndarray, group: tuple[str, ...]) -> Generator[Mail, Mail, np.ndarray]:
-        """The weighted sum of the group's messages, added in the same order by all of its members."""
+    def _group_sum(
+        self, number: int, y: np.ndarray, group: tuple[str, ...]
+    ) -> Generator[Mail, Mail, np.ndarray]:
+        """The weighted sum of the group's messages, added in the same order by all of its
+        members.
+        """
         heard = yield from self._from_all(f"{Y} {number}", y, group, self._vector)
         total: np.ndarray = np.zeros(self.size)
         for name in group:
@@ -180,13 +226,19 @@ class _Exchange:
     def _masked_sum(
         self, number: int, y: np.ndarray, group: tuple[str, ...], ring: FixedPoint
     ) -> Generator[Mail, Mail, np.ndarray]:
-        """The same from additive shares modulo 2^64: nobody sees another's message, all see their sum."""
-        others, integers = self._others(group), Array(np.uint64, (self.size,))
+        """The same from additive shares modulo 2^64: nobody sees another's message, all see their
+        sum."""
+        others = self._others(group)
+        integers = Array(np.uint64, (self.size,))
         rest = ring.encode(self.shares[self.post.name] * y, self.post.name)
-        shares = {name: np.frombuffer(os.urandom(8 * self.size), dtype=np.uint64) for name in others}
+        shares = {
+            name: np.frombuffer(os.urandom(8 * self.size), dtype=np.uint64) for name in others
+        }
         for share in shares.values():
             rest = rest - share
-        heard = yield from self.post.exchange(f"{SHARE} {number}", shares, Hear(f"{SHARE} {number}", integers, others))
+        heard = yield from self.post.exchange(
+            f"{SHARE} {number}", shares, Hear(f"{SHARE} {number}", integers, others)
+        )
         self.post.require_all(others, heard)
         for share in heard.values():
             rest = rest + share
@@ -199,13 +251,17 @@ class _Exchange:
     def _sum_of_groups(
         self, number: int, own: np.ndarray, groups: list[tuple[str, ...]], at: int
     ) -> Generator[Mail, Mail, np.ndarray]:
-        """z, by way of the groups' leaders. Members compare what they make of it, and so go on at the same time."""
+        """z, by way of the groups' leaders. Members compare what they make of it, and so go on at
+        the same time."""
         leaders = [group[number % len(group)] for group in groups]
-        leader, foreign = leaders[at], tuple(name for name in leaders if name != leaders[at])
+        leader = leaders[at]
+        foreign = tuple(name for name in leaders if name != leaders[at])
         members = tuple(name for name in groups[at] if name != leader)
         if self.post.name == leader:
             hear = Hear(f"{SUM} {number}", self._vector, foreign)
-            heard = yield from self.post.exchange(f"{SUM} {number}", dict.fromkeys(foreign, own), hear)
+            heard = yield from self.post.exchange(
+                f"{SUM} {number}", dict.fromkeys(foreign, own), hear
+            )
             self.post.require_all(foreign, heard)
             sums = [heard[name] for name in foreign]
         else:
@@ -220,7 +276,9 @@ class _Exchange:
         leads = self.post.name == leader
         content: Any = sums if leads else digest_of(z)
         mail = dict.fromkeys(members if leads else self._others(groups[at]), content)
-        yield from self._compared(f"{RELAY} {number}" if leads else check, mail, check, self._others(members), z)
+        yield from self._compared(
+            f"{RELAY} {number}" if leads else check, mail, check, self._others(members), z
+        )
         return z
 
     def _from_all(
@@ -228,7 +286,9 @@ class _Exchange:
     ) -> Generator[Mail, Mail, Mail]:
         """What each of the group says in a phase, this peer's own `value` among it."""
         others = self._others(group)
-        heard = yield from self.post.exchange(phase, dict.fromkeys(others, value), Hear(phase, kind, others))
+        heard = yield from self.post.exchange(
+            phase, dict.fromkeys(others, value), Hear(phase, kind, others)
+        )
         self.post.require_all(others, heard)
         return heard | {self.post.name: value}
 
@@ -240,7 +300,9 @@ class _Exchange:
         self.post.require_all(names, heard)
         for name, digest in heard.items():
             if digest != digest_of(z):
-                raise AggregationAbortedError(f"{name} and {self.post.name} have come to different averages")
+                raise AggregationAbortedError(
+                    f"{name} and {self.post.name} have come to different averages"
+                )
 
     def _others(self, group: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in group if name != self.post.name)

@@ -1,11 +1,12 @@
 """The penalty rho of each iteration, and what it does to messages.
 
-With public penalties a peer's message is y^i = a_i w + b_i lambda^0 + (a multiple of public z's), for its vector w and
-its first dual variable lambda^0, uniform on [0, 1) in every coordinate. The recursion, from Algorithm 1 of SecureD-FL
-with lambda^i = rho_i (y^i - z^i):
+With public penalties a peer's message is y^i = a_i w + b_i lambda^0 + (a multiple of public z's),
+for its vector w and its first dual variable lambda^0, uniform on [0, 1) in every coordinate. The
+recursion, from Algorithm 1 of SecureD-FL with lambda^i = rho_i (y^i - z^i):
 
     a_1 = 2 / (2 + rho_1)                         b_1 = a_1 / rho_1
-    a_i = c_i (1 + a_(i-1) rho_(i-1) / rho_i)     b_i = c_i b_(i-1) rho_(i-1) / rho_i,     c_i = 2 / (2 + rho_i)
+    a_i = c_i (1 + a_(i-1) rho_(i-1) / rho_i)     b_i = c_i b_(i-1) rho_(i-1) / rho_i,     c_i = 2 /
+    (2 + rho_i)
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class Penalty:
     def __post_init__(self) -> None:
         require(0 < self.rho < math.inf, "aggregation.rho", self.rho, "a positive number")
         require(0 < self.decay < math.inf, "aggregation.decay", self.decay, "a positive number")
-        require(self.period >= 1, "aggregation.period", self.period, "a positive number of iterations")
+        require(
+            self.period >= 1, "aggregation.period", self.period, "a positive number of iterations"
+        )
 
     def at(self, iteration: int) -> float:
         """rho in an iteration, the first being 1."""
@@ -40,19 +43,23 @@ class Penalty:
         return _coefficients(self, iterations)
 
     def widths(self, iterations: int) -> list[float]:
-        """For each iteration, the width of the interval that a message of it leaves for a coordinate of w, whatever is
-        known about w before: |b_i / a_i|. The first is 1 / rho; later ones are narrower."""
+        """For each iteration, the width of the interval that a message of it leaves for a
+        coordinate of w, whatever is known about w before: |b_i / a_i|. The first is 1 / rho; later
+        ones are narrower."""
         return [float(abs(b / a)) for a, b in self.coefficients(iterations)]
 
     def left_after_rounds(self, rounds: int) -> float:
-        """Standard deviation that is left of a first message's uniform error, its width over sqrt(12), when somebody
-        averages those of `rounds` rounds about the same vector, each with a fresh lambda^0."""
+        """Standard deviation that is left of a first message's uniform error, its width over
+        sqrt(12), when somebody averages those of `rounds` rounds about the same vector, each with a
+        fresh lambda^0."""
         return self.widths(1)[0] / math.sqrt(12 * rounds)
 
 
 @lru_cache(maxsize=512)
 def _coefficients(penalty: Penalty, iterations: int) -> tuple[tuple[Fraction, Fraction], ...]:
-    a, b, last = Fraction(0), Fraction(0), Fraction(0)
+    a = Fraction(0)
+    b = Fraction(0)
+    last = Fraction(0)
     found = []
     for iteration in range(1, iterations + 1):
         rho = Fraction(penalty.at(iteration))
@@ -74,4 +81,5 @@ PRESETS: dict[str, tuple[int, Penalty]] = {
     "script_4": (4, Penalty(0.005, 0.9, 2)),
     "script_7": (7, Penalty(0.1, 0.9, 4)),
 }
-"""Iterations and penalties of SecureD-FL's authors: tuned for their error curve, and from their scripts of runs."""
+"""Iterations and penalties of SecureD-FL's authors: tuned for their error curve, and from their
+scripts of runs."""

@@ -1,7 +1,9 @@
-"""What colluding peers learn from the messages that were really sent, in any number of aggregations, also aborted ones.
+"""What colluding peers learn from the messages that were really sent, in any number of
+aggregations, also aborted ones.
 
-Everything is taken from the letters that the colluders sent or received: who is in whose group, messages, partial sums.
-`knowledge` says what these determine; `recovered` computes it in floating point, as the colluders would.
+Everything is taken from the letters that the colluders sent or received: who is in whose group,
+messages, partial sums. `knowledge` says what these determine; `recovered` computes it in floating
+point, as the colluders would.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from fedpriv.parties.traffic import Letter
 
 
 class Step(NamedTuple):
-    """An iteration of an aggregation, and whose vectors are determined once it is over, by (model, peer)."""
+    """An iteration of an aggregation, and whose vectors are determined once it is over, by (model,
+    peer)."""
 
     aggregation: Serial
     iteration: int
@@ -36,8 +39,9 @@ def _itself(serial: Serial) -> Hashable:
 class Eavesdroppers:
     """Colluding peers who have kept their mail.
 
-    shares: each peer's weight in the average, in the peers' order. model_of: names the vectors that an aggregation, by
-    its round and place, is about; by default each is about vectors of its own.
+    shares: each peer's weight in the average, in the peers' order.
+    model_of: names the vectors that an aggregation, by its round and place, is about; by default
+        each is about vectors of its own.
     """
 
     colluders: Collection[str]
@@ -48,7 +52,8 @@ class Eavesdroppers:
 
     def steps(self, letters: Iterable[Letter]) -> list[Step]:
         """Who is determined after each iteration, in the order of the letters."""
-        coalition, steps = Coalition(self.colluders, self.penalty), list[Step]()
+        coalition = Coalition(self.colluders, self.penalty)
+        steps = list[Step]()
         for seen, _ in self.observations(letters):
             coalition.sees(seen)
             step = Step(seen.aggregation, seen.iteration, coalition.determined())  # type: ignore[arg-type]
@@ -57,13 +62,18 @@ class Eavesdroppers:
             steps.append(step)
         return steps
 
-    def observations(self, letters: Iterable[Letter]) -> Iterator[tuple[Observation, np.ndarray | None]]:
-        """Weighted sums of messages that the colluders have, each with its value; None for masked integers."""
+    def observations(
+        self, letters: Iterable[Letter]
+    ) -> Iterator[tuple[Observation, np.ndarray | None]]:
+        """Weighted sums of messages that the colluders have, each with its value; None for masked
+        integers."""
         kept = [(letter, *self._place(letter)) for letter in letters]
         for letter, phase, at in kept:
             if phase in (Y, SHARE):
                 group = self.groups.setdefault(at, {})
-                group[letter.sender] = group.get(letter.sender, frozenset((letter.sender,))) | {letter.receiver}
+                group[letter.sender] = group.get(letter.sender, frozenset((letter.sender,))) | {
+                    letter.receiver
+                }
         known: set[tuple[tuple[Serial, int], frozenset[str]]] = set()
         for letter, phase, at in kept:
             if self.colluders_have(letter):
@@ -86,7 +96,10 @@ class Eavesdroppers:
         elif phase == SUM:
             yield self._group(at, letter.sender), content
         elif phase == PARTIAL:
-            yield self._group(at, letter.sender), None  # a member soon has all parts, and with them the group's sum
+            yield (
+                self._group(at, letter.sender),
+                None,
+            )  # a member soon has all parts, and with them the group's sum
         elif phase == RELAY:
             own = self._group(at, letter.sender)
             foreign = [group for group in self._all_groups(at) if group != own]
@@ -95,7 +108,9 @@ class Eavesdroppers:
     def _observation(self, at: tuple[Serial, int], members: frozenset[str]) -> Observation:
         serial, iteration = at
         alone = len(members) == 1
-        shares = {name: Fraction(1) if alone else Fraction(self.shares[name]) for name in sorted(members)}
+        shares = {
+            name: Fraction(1) if alone else Fraction(self.shares[name]) for name in sorted(members)
+        }
         return Observation(serial, self.model_of(serial), iteration, shares)
 
     def _place(self, letter: Letter) -> tuple[str, tuple[Serial, int]]:
@@ -112,16 +127,22 @@ class Eavesdroppers:
 
     def recovered(self, letters: Iterable[Letter]) -> dict[tuple[Hashable, str], np.ndarray]:
         """The determined vectors (d,) float64, by (model, peer), from unmasked messages."""
-        seen = [(observation, value) for observation, value in self.observations(letters) if value is not None]
+        seen = [
+            (observation, value)
+            for observation, value in self.observations(letters)
+            if value is not None
+        ]
         coalition = Coalition(self.colluders, self.penalty)
         values = {(o.aggregation, o.iteration, frozenset(o.shares)): value for o, value in seen}
-        rows, results = [], []
+        rows = []
+        results = []
         for observation, value in seen:
             coalition.sees(observation)
             offset = self._offset(observation, values)
             if offset is None:
                 continue
-            result, others = value - offset * float(sum(observation.shares.values())), {}
+            result = value - offset * float(sum(observation.shares.values()))
+            others = {}
             for name, share in observation.shares.items():
                 if name in self.colluders:
                     own = values[observation.aggregation, observation.iteration, frozenset((name,))]
@@ -139,26 +160,36 @@ class Eavesdroppers:
         self, seen: Observation, values: Mapping[tuple[Hashable, int, frozenset[str]], np.ndarray]
     ) -> np.ndarray | None:
         """The public part of a message in this iteration; None where an earlier z is not known."""
-        offset, last = np.zeros(1), 0.0
+        offset = np.zeros(1)
+        last = 0.0
         for iteration in range(2, seen.iteration + 1):
             z = self._z(seen.aggregation, iteration - 1, values)
             if z is None:
                 return None
-            last, rho = self.penalty.at(iteration - 1), self.penalty.at(iteration)
+            last = self.penalty.at(iteration - 1)
+            rho = self.penalty.at(iteration)
             offset = (rho * z + 2 * last / rho * (offset - z)) / (2 + rho)
         return offset
 
     def _z(
-        self, serial: Hashable, iteration: int, values: Mapping[tuple[Hashable, int, frozenset[str]], np.ndarray]
+        self,
+        serial: Hashable,
+        iteration: int,
+        values: Mapping[tuple[Hashable, int, frozenset[str]], np.ndarray],
     ) -> np.ndarray | None:
         """z of an iteration, from the groups' sums or from the messages in them."""
         total = np.zeros(1)
         for group in set(self.groups[serial, iteration].values()):  # type: ignore[index]
             part = values.get((serial, iteration, group))
             if part is None:
-                single = [values.get((serial, iteration, frozenset((name,)))) for name in sorted(group)]
+                single = [
+                    values.get((serial, iteration, frozenset((name,)))) for name in sorted(group)
+                ]
                 if any(value is None for value in single):
                     return None
-                part = sum((self.shares[n] * v for n, v in zip(sorted(group), single) if v is not None), np.zeros(1))
+                part = sum(
+                    (self.shares[n] * v for n, v in zip(sorted(group), single) if v is not None),
+                    np.zeros(1),
+                )
             total = total + part
         return total

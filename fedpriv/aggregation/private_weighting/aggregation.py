@@ -1,37 +1,42 @@
-"""Sums with weights n_su / N_u that nobody learns: neither the server nor any silo sees another's record counts.
+"""Sums with weights n_su / N_u that nobody learns: neither the server nor any silo sees another's
+record counts.
 
-Kato, Xiong, Takagi, Cao, Yoshikawa: Uldp-FL: Federated learning with across-silo user-level differential privacy,
-PVLDB 17(11), 2024, Protocol 1. Once, the silos blind their counts with factors that only they know, r_u, and the server
-inverts the blinded totals r_u N_u. In a query it sends Enc(1 / (r_u N_u)); a silo raises it to r_u n_su C_LCM times its
-users' contributions, which leaves C_LCM n_su / N_u times the contribution under the encryption, adds noise and masks
-that cancel in the sum over the silos, and the server decrypts that sum alone. With sub-sampling the server sends Enc(0)
-for users outside the sample; silos cannot tell and train all of their users.
+Kato, Xiong, Takagi, Cao, Yoshikawa: Uldp-FL: Federated learning with across-silo user-level
+differential privacy, PVLDB 17(11), 2024, Protocol 1. Once, the silos blind their counts with
+factors that only they know, r_u, and the server inverts the blinded totals r_u N_u. In a query it
+sends Enc(1 / (r_u N_u)); a silo raises it to r_u n_su C_LCM times its users' contributions, which
+leaves C_LCM n_su / N_u times the contribution under the encryption, adds noise and masks that
+cancel in the sum over the silos, and the server decrypts that sum alone. With sub-sampling the
+server sends Enc(0) for users outside the sample; silos cannot tell and train all of their users.
 
     N_max            `n_max`         C_LCM   lcm(1..n_max)       P (precision)     2^-`precision`
     n_su, N_u        counts          r_u     `blind`             B'_su             blinded counts
     B_inv(N_u)       `inverses`      R       `common_seed`       lambda (key)      `key_bits`
 
 Where this departs from the paper, since its text lets counts through:
-- Noise that is a multiple of C_LCM hides nothing modulo C_LCM. Every silo adds a dither, uniform below C_LCM; it costs
-  a grid step of sensitivity in every coordinate (`encoding.slots`).
-- A silo multiplies a fresh n-th residue into every ciphertext that it sends. Without, ciphertexts modulo n tell the
-  contributions to the server, noise and masks notwithstanding.
-- The protocol needs 1 <= N_u <= N_max. Nobody knows N_u, so each silo answers for its part: it refuses counts above
-  floor(N_max / silos), or cuts them to `count_cap`. The weights are then those of the cut counts, closer to uniform for
-  users with more records than that; they still add up to one, so the sensitivity is the same. A user without any record
-  makes the server's blinded total zero. It then ends the set-up and names the user: who takes part must be settled
-  before (record linkage), and that everybody in the list has a record somewhere is public.
+- Noise that is a multiple of C_LCM hides nothing modulo C_LCM. Every silo adds a dither, uniform
+  below C_LCM; it costs a grid step of sensitivity in every coordinate (`encoding.slots`).
+- A silo multiplies a fresh n-th residue into every ciphertext that it sends. Without, ciphertexts
+  modulo n tell the contributions to the server, noise and masks notwithstanding.
+- The protocol needs 1 <= N_u <= N_max. Nobody knows N_u, so each silo answers for its part: it
+  refuses counts above floor(N_max / silos), or cuts them to `count_cap`. The weights are then those
+  of the cut counts, closer to uniform for users with more records than that; they still add up to
+  one, so the sensitivity is the same. A user without any record makes the server's blinded total
+  zero. It then ends the set-up and names the user: who takes part must be settled before (record
+  linkage), and that everybody in the list has a record somewhere is public.
 
-Trust. All follow the protocol. The server sees uniformly random numbers, the noisy sum, and whether a user has no
-records. A silo sees ciphertexts. The server together with any one silo learns all counts, since all silos share the
-blinds. A server that cheats at the set-up, where it passes the public keys on, could put its own in between; a silo
-refuses a changed key of its own, a modulus of another length, and a seed that was not sealed for it. A silo's message
-that is damaged or no list of ciphertexts ends the query with its name. One that brings the sum beyond its bound ends it
-too, and so do keys or ciphertexts of the server that fit nobody's; whose they were the sum does not tell, and the next
-query begins with a new set-up. Other wrong ones go unseen, and so do changes on the network by whoever makes checksums
-anew: channels must be authentic (TLS). Nobody may drop out: masks would not cancel, and the query ends without a sum.
-`oblivious` hides the sample from the server too (`crypto.oblivious_transfer`). Arithmetic is not constant-time: who can
-time a silo is not covered.
+Trust. All follow the protocol. The server sees uniformly random numbers, the noisy sum, and whether
+a user has no records. A silo sees ciphertexts. The server together with any one silo learns all
+counts, since all silos share the blinds. A server that cheats at the set-up, where it passes the
+public keys on, could put its own in between; a silo refuses a changed key of its own, a modulus of
+another length, and a seed that was not sealed for it. A silo's message that is damaged or no list
+of ciphertexts ends the query with its name. One that brings the sum beyond its bound ends it too,
+and so do keys or ciphertexts of the server that fit nobody's; whose they were the sum does not
+tell, and the next query begins with a new set-up. Other wrong ones go unseen, and so do changes on
+the network by whoever makes checksums anew: channels must be authentic (TLS). Nobody may drop out:
+masks would not cancel, and the query ends without a sum. `oblivious` hides the sample from the
+server too (`crypto.oblivious_transfer`). Arithmetic is not constant-time: who can time a silo is
+not covered.
 """
 
 from __future__ import annotations
@@ -46,17 +51,17 @@ from fedpriv.aggregation.private_weighting.integers import slot_encoding
 from fedpriv.aggregation.private_weighting.sampling import as_options, options_to_hide
 from fedpriv.aggregation.weighted import AUTHENTIC
 from fedpriv.crypto.paillier.extra import require_extra
-from fedpriv.deployment import Observer, Trust
 from fedpriv.encoding.slot_layout import SlotLayout
 from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.errors import ConfigError, require
-from fedpriv.weighting import RecordWeighting, Weighting
+from fedpriv.rounds.plan import Observer, ThreatModel
+from fedpriv.rounds.weighting import RecordWeighting, Weighting
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.base import Algorithm
-    from fedpriv.deployment import Federation
     from fedpriv.mechanisms.base import Mechanism
-    from fedpriv.query import Query
+    from fedpriv.rounds.plan import Federation
+    from fedpriv.rounds.query import Query
 
 SAFE_KEY_BITS = 2048
 """Shorter keys can be factored, or may soon be."""
@@ -65,11 +70,15 @@ VARIANTS = ("sound", "paper")
 
 @dataclass(frozen=True)
 class PrivateWeighting(Aggregation):
-    """key_bits: length of the Paillier modulus. n_max: cap on a user's records over all silos; costs grow with it.
-    precision: binary digits after the point. count_cap: counts of a user in a silo above it are cut to it; null: a silo
-    that has more than floor(n_max / silos) refuses. oblivious: hide the sample of users from the server too.
-    workers: processes that share a party's work. variant: sound, or paper: without dither and re-randomising, to show
-    what that gives away."""
+    """key_bits: length of the Paillier modulus.
+    n_max: cap on a user's records over all silos; costs grow with it.
+    precision: binary digits after the point.
+    count_cap: counts of a user in a silo above it are cut to it; null: a silo that has more than
+        floor(n_max / silos) refuses.
+    oblivious: hide the sample of users from the server too.
+    workers: processes that share a party's work.
+    variant: sound, or paper: without dither and re-randomising, to show what that gives away.
+    """
 
     key_bits: int = 3072
     n_max: int = 500
@@ -81,17 +90,31 @@ class PrivateWeighting(Aggregation):
 
     def __post_init__(self) -> None:
         require_extra()
-        require(self.key_bits >= 256, "aggregation.key_bits", self.key_bits, "256 or more; 3072 for real use")
+        require(
+            self.key_bits >= 256,
+            "aggregation.key_bits",
+            self.key_bits,
+            "256 or more; 3072 for real use",
+        )
         require(self.n_max >= 1, "aggregation.n_max", self.n_max, "a positive number of records")
-        require(self.workers >= 1, "aggregation.workers", self.workers, "a positive number of processes")
-        require(self.variant in VARIANTS, "aggregation.variant", self.variant, " or ".join(VARIANTS))
+        require(
+            self.workers >= 1, "aggregation.workers", self.workers, "a positive number of processes"
+        )
+        require(
+            self.variant in VARIANTS, "aggregation.variant", self.variant, " or ".join(VARIANTS)
+        )
 
-    def trust(self) -> Trust:
+    def threat_model(self) -> ThreatModel:
         released, server, silo = OBSERVERS
         observers = (
             Observer(released, sees_sample=False, why_uncertified=self._gives_away()),
             Observer(server, sees_sample=not self.oblivious, why_uncertified=self._gives_away()),
-            Observer(silo, sees_sample=False, own_shares=1, why_uncertified=self._gives_away() or self._factored()),
+            Observer(
+                silo,
+                sees_sample=False,
+                own_shares=1,
+                why_uncertified=self._gives_away() or self._factored(),
+            ),
         )
         assumptions = (
             AUTHENTIC,
@@ -99,23 +122,31 @@ class PrivateWeighting(Aggregation):
             "every user has a record in some silo, and that is public",
             "Paillier's encryption and the masks are computationally secure",
         )
-        return Trust(observers, learners=(SERVER,), assumptions=assumptions)
+        return ThreatModel(observers, learners=(SERVER,), assumptions=assumptions)
 
     def _gives_away(self) -> str | None:
         """Why nothing is certified against anybody."""
         if self.variant == "paper":
-            return "aggregation.variant=paper lets the decrypted sum and the ciphertexts tell record counts and updates"
+            return (
+                "aggregation.variant=paper lets the decrypted sum and the ciphertexts tell "
+                "record counts and updates"
+            )
         return None
 
     def _factored(self) -> str | None:
         """Why nothing is certified against who has ciphertexts and not the key."""
         if self.key_bits < SAFE_KEY_BITS:
-            return f"aggregation.key_bits={self.key_bits} can be factored; then a silo reads all record counts"
+            return (
+                f"aggregation.key_bits={self.key_bits} can be factored; then a silo reads all "
+                "record counts"
+            )
         return None
 
     def check(self, algo: Algorithm) -> None:
         allowed = "private_weighting serves weights n_su / N_u alone (algo.weighting=records)"
-        require(algo.unit_weighting == RecordWeighting(), "aggregation", "private_weighting", allowed)
+        require(
+            algo.unit_weighting == RecordWeighting(), "aggregation", "private_weighting", allowed
+        )
         if self.oblivious:
             as_options(algo.sampling_rate)
 
@@ -123,11 +154,15 @@ class PrivateWeighting(Aggregation):
         """Most records of a user that count in one silo."""
         return count_limit(self.n_max, self.count_cap, n_silos)
 
-    def encoding(self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism) -> SlotEncoding:
+    def encoding(
+        self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism
+    ) -> SlotEncoding:
         self.count_limit(federation.n_silos)
         if not mechanism.clips:
             raise ConfigError(
-                "aggregation", "private_weighting", "needs contributions of bounded norm, not mechanism=none"
+                "aggregation",
+                "private_weighting",
+                "needs contributions of bounded norm, not mechanism=none",
             )
         layout = SlotLayout(
             key_bits=self.key_bits,
@@ -143,12 +178,17 @@ class PrivateWeighting(Aggregation):
     def estimate(self, query: Query, federation: Federation, rounds: int) -> Estimate:
         from fedpriv.aggregation.private_weighting.cost import Timings, predict
 
-        layout, size = slot_encoding(query).layout, query.size
+        layout = slot_encoding(query).layout
+        size = query.size
         timings = Timings.measure(self.key_bits)
-        cost = predict(layout, federation.n_users, size, timings=timings, workers=self.workers, rounds=rounds)
+        cost = predict(
+            layout, federation.n_users, size, timings=timings, workers=self.workers, rounds=rounds
+        )
         lines = [
-            f"private weighting: {self.key_bits}-bit key, at most {self.count_limit(federation.n_silos)} records of a "
-            f"user in a silo, {size} parameters in {layout.columns(size)} ciphertexts of {layout.slots} slots of "
+            f"private weighting: {self.key_bits}-bit key, at most "
+            f"{self.count_limit(federation.n_silos)} records of a "
+            f"user in a silo, {size} parameters in {layout.columns(size)} ciphertexts of "
+            f"{layout.slots} slots of "
             f"{layout.width} bits, grid step 2^-{self.precision}",
             f"{cost} (for a silo that has records of every user)",
         ]
@@ -156,13 +196,17 @@ class PrivateWeighting(Aggregation):
         if query.user_rate == 1 and rounds > 1:
             silo -= cost.factors * (1 - 1 / rounds)
             lines.append(
-                f"all users take part, so a silo's rounds after the first take {cost.silo - cost.factors:.2f} s"
+                "all users take part, so a silo's rounds after the first take "
+                f"{cost.silo - cost.factors:.2f} s"
             )
         options = options_to_hide(query.user_rate, self.oblivious)
         if options is not None:
             offered = federation.n_users * options.offered
             megabytes = offered * self.key_bits / 4 / 1e6
-            lines.append(f"oblivious: the server encrypts {offered} numbers a round, {megabytes:.3f} MB to each silo")
+            lines.append(
+                f"oblivious: the server encrypts {offered} numbers a round, {megabytes:.3f} MB "
+                "to each silo"
+            )
         return Estimate(tuple(lines), federation.n_silos * silo + cost.server)
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> SiloProtocol:
@@ -185,7 +229,10 @@ class PrivateWeighting(Aggregation):
 
         _require_records(weighting)
         return PrivateWeightingServer(
-            silos=tuple(sorted(silos)), key_bits=self.key_bits, oblivious=self.oblivious, workers=self.workers
+            silos=tuple(sorted(silos)),
+            key_bits=self.key_bits,
+            oblivious=self.oblivious,
+            workers=self.workers,
         )
 
 

@@ -1,8 +1,10 @@
-"""Which record counts private weighting can serve: 1 <= N_u <= N_max for every user, though nobody knows N_u.
+"""Which record counts private weighting can serve: 1 <= N_u <= N_max for every user, though nobody
+knows N_u.
 
-A total above N_max may not divide C_LCM, and would decrypt to a garbage number as large as n. Nothing could be done
-about it then: the server would already hold a function of the counts without noise. So each silo bounds its own part
-before it sends anything. That a silo refuses, and so that some user has many records there, is seen by all.
+A total above N_max may not divide C_LCM, and would decrypt to a garbage number as large as n.
+Nothing could be done about it then: the server would already hold a function of the counts without
+noise. So each silo bounds its own part before it sends anything. That a silo refuses, and so that
+some user has many records there, is seen by all.
 """
 
 from __future__ import annotations
@@ -18,15 +20,22 @@ NAMED = 10
 
 
 class CountsRefusedError(AggregationAbortedError):
-    """Record counts that cannot be served; the set-up ends and nothing is released. Honest counts stay as they are, and
-    then the first set-up fails, and with it the run; later ones can fail by a lie alone."""
+    """Record counts that cannot be served; the set-up ends and nothing is released. Honest counts
+    stay as they are, and then the first set-up fails, and with it the run; later ones can fail by a
+    lie alone."""
 
 
 def count_limit(n_max: int, count_cap: int | None, n_silos: int) -> int:
-    """Most records of a user that may count in one silo, so that the user cannot have more than `n_max` in all. Raises
-    ConfigError when there is no such number, or when the cap lies above it."""
+    """Most records of a user that may count in one silo, so that the user cannot have more than
+    `n_max` in all. Raises ConfigError when there is no such number, or when the cap lies above
+    it."""
     most = n_max // n_silos
-    require(most >= 1, "aggregation.n_max", n_max, f"{n_silos} or more: one record of a user in each silo")
+    require(
+        most >= 1,
+        "aggregation.n_max",
+        n_max,
+        f"{n_silos} or more: one record of a user in each silo",
+    )
     if count_cap is None:
         return most
     allowed = f"null, or 1 to {most}: aggregation.n_max={n_max} over {n_silos} silos"
@@ -35,10 +44,12 @@ def count_limit(n_max: int, count_cap: int | None, n_silos: int) -> int:
 
 
 def refuse_many(name: str, counts: np.ndarray, limit: int) -> None:
-    """At a silo. Raises CountsRefusedError for a count above `limit`; says no more about it than what is public."""
+    """At a silo. Raises CountsRefusedError for a count above `limit`; says no more about it than
+    what is public."""
     if counts.max(initial=0) > limit:
         raise CountsRefusedError(
-            f"{name} has a user with more than {limit} records, aggregation.n_max over the number of silos: raise "
+            f"{name} has a user with more than {limit} records, aggregation.n_max over the "
+            "number of silos: raise "
             "aggregation.n_max, or set aggregation.count_cap to weigh by counts that are cut there"
         )
 
@@ -49,6 +60,7 @@ def refuse_none(totals: Sequence[int]) -> None:
     if absent:
         names = ", ".join(absent[:NAMED]) + (" and others" if len(absent) > NAMED else "")
         raise CountsRefusedError(
-            f"no silo has a record of user {names}: aggregation=private_weighting shows this to the server; leave such "
+            f"no silo has a record of user {names}: aggregation=private_weighting shows this to "
+            "the server; leave such "
             "users out of the list when linking records (allocator.n_users)"
         )

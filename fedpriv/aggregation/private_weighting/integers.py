@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from fedpriv.crypto.digest import digest
 from fedpriv.crypto.uniform_integers import integers_below, shared_bytes, shared_integers
 from fedpriv.encoding.slots import SlotEncoding
-from fedpriv.query import Query
+from fedpriv.rounds.query import Query
 
 
 def blind(n: int, seed: bytes, user: int) -> int:
@@ -19,9 +19,14 @@ def blind(n: int, seed: bytes, user: int) -> int:
     return r
 
 
-def cancelling_masks(*, n: int, count: int, name: str, seeds: Mapping[str, bytes], purpose: bytes) -> list[int]:
-    """What silo `name` adds, modulo n, to `count` numbers: uniform for who lacks one of its pairs' seeds, and zero in
-    the sum over all silos. seeds: by peer. The same purpose must never mask two different lists."""
+def cancelling_masks(
+    *, n: int, count: int, name: str, seeds: Mapping[str, bytes], purpose: bytes
+) -> list[int]:
+    """What silo `name` adds, modulo n, to `count` numbers: uniform for who lacks one of its pairs'
+    seeds, and zero in the sum over all silos.
+
+    seeds: by peer. The same purpose must never mask two different lists.
+    """
     sums = [0] * count
     for peer, seed in seeds.items():
         masks = shared_integers(n, count, seed=seed, purpose=purpose)

@@ -1,4 +1,6 @@
-"""What server and silos say to each other in private weighting, beside what all aggregations say."""
+"""What server and silos say to each other in private weighting, beside what all aggregations
+say.
+"""
 
 from __future__ import annotations
 

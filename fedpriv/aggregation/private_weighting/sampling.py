@@ -1,8 +1,10 @@
-"""Which users a query samples when nobody may know: the server orders ciphertexts, the silos choose a place.
+"""Which users a query samples when nobody may know: the server orders ciphertexts, the silos choose
+a place.
 
-For a rate a / b the server offers b ciphertexts for each user, a of them real, in a uniformly random order, and all
-silos take the one at the same uniformly random place. Server and silos each know half of what decides; a user is
-sampled with probability a / b, independently of other users and queries.
+For a rate a / b the server offers b ciphertexts for each user, a of them real, in a uniformly
+random order, and all silos take the one at the same uniformly random place. Server and silos each
+know half of what decides; a user is sampled with probability a / b, independently of other users
+and queries.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy as np
 from fedpriv.crypto.digest import digest
 from fedpriv.crypto.uniform_integers import shared_integers
 from fedpriv.errors import ConfigError
-from fedpriv.query import Query
+from fedpriv.rounds.query import Query
 
 MOST_OFFERED = 100
 
@@ -29,28 +31,36 @@ class Options:
 
 
 def as_options(rate: float) -> Options:
-    """The fraction that `rate` is. Raises ConfigError unless one with a denominator up to `MOST_OFFERED` is."""
+    """The fraction that `rate` is. Raises ConfigError unless one with a denominator up to
+    `MOST_OFFERED` is."""
     fraction = Fraction(rate).limit_denominator(MOST_OFFERED)
     if float(fraction) != rate:
-        allowed = f"with aggregation.oblivious=true a fraction a / b with b up to {MOST_OFFERED}, such as 0.25 or 0.3"
+        allowed = (
+            f"with aggregation.oblivious=true a fraction a / b with b up to {MOST_OFFERED}, such "
+            "as 0.25 or 0.3"
+        )
         raise ConfigError("algo.user_rate", rate, allowed)
     return Options(fraction.numerator, fraction.denominator)
 
 
 def options_to_hide(rate: float, oblivious: bool) -> Options | None:
-    """What the server offers a silo to choose from; None where it may know the sample, or where everybody is in it."""
+    """What the server offers a silo to choose from; None where it may know the sample, or where
+    everybody is in it."""
     return as_options(rate) if oblivious and rate < 1 else None
 
 
 def orders(options: Options, n_users: int, query: Query) -> np.ndarray:
     """The server's half: (n_users, offered) bool, `real` of every row true."""
-    drawn = query.streams.secret(query.stream("oblivious order"), query.round).random(n_users * options.offered)
+    drawn = query.streams.secret(query.stream("oblivious order"), query.round).random(
+        n_users * options.offered
+    )
     return np.argsort(drawn.reshape(n_users, options.offered), axis=1) < options.real
 
 
 def choices(options: Options, n_users: int, query: Query, *, seed: bytes) -> list[int]:
-    """The silos' half: a place 0..offered-1 for each user, the same in every silo, from the seed that they share. A
-    seeded simulation draws it from its own stream, so that the sample repeats."""
+    """The silos' half: a place 0..offered-1 for each user, the same in every silo, from the seed
+    that they share. A seeded simulation draws it from its own stream, so that the sample
+    repeats."""
     if query.streams.system:
         purpose = digest("private weighting choice", *query.serial)
         return shared_integers(options.offered, n_users, seed=seed, purpose=purpose)

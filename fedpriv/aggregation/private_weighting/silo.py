@@ -1,4 +1,5 @@
-"""A silo's part in private weighting: blinded counts once, and in every query its users' weighted sum, encrypted."""
+"""A silo's part in private weighting: blinded counts once, and in every query its users' weighted
+sum, encrypted."""
 
 from __future__ import annotations
 
@@ -14,7 +15,12 @@ from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, Respond, SiloPr
 from fedpriv.aggregation.private_weighting.counts import refuse_many
 from fedpriv.aggregation.private_weighting.integers import blind, cancelling_masks, slot_encoding
 from fedpriv.aggregation.private_weighting.phases import OFFERS, REQUESTS, SEALED_SEED, SEED
-from fedpriv.aggregation.private_weighting.sampling import Options, choices, options_to_hide, transfer_session
+from fedpriv.aggregation.private_weighting.sampling import (
+    Options,
+    choices,
+    options_to_hide,
+    transfer_session,
+)
 from fedpriv.aggregation.private_weighting.weighted_product import (
     add_and_rerandomise,
     raise_to_factors,
@@ -32,19 +38,25 @@ from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Hear, Post, at_fault, blaming
 from fedpriv.parties.schema import Maybe, Raw, Row, Series, Table
-from fedpriv.query import Contributions, Query, SetUp
+from fedpriv.rounds.query import Contributions, Query, SetUp
 
 
 @dataclass(repr=False)
 class PrivateWeightingSilo(SiloProtocol):
-    """silos: sorted; the first one leads the set-up. limit: most records of a user that count here. cut: counts above
-    it are cut to it; without, they are refused. key_bits, oblivious, workers: as in `PrivateWeighting`. sound: whether
-    to dither and re-randomise.
+    """silos: sorted; the first one leads the set-up.
+    limit: most records of a user that count here.
+    cut: counts above it are cut to it; without, they are refused.
+    key_bits, oblivious, workers: as in `PrivateWeighting`.
+    sound: whether to dither and re-randomise.
 
-    public: the server's key; None before the set-up. counts: records that count, (n_users,) int64. pair_seeds: for
-    masks, by the other silo. common_seed: R, which all silos have. spent: the last query whose masks are used up.
-    powers: the server's ciphertexts raised to r_u n_su C_LCM, by user; kept, because the server sends the same ones
-    for as long as all users take part. powers_of: stands for the ciphertexts that they were made from.
+    public: the server's key; None before the set-up.
+    counts: records that count, (n_users,) int64.
+    pair_seeds: for masks, by the other silo.
+    common_seed: R, which all silos have.
+    spent: the last query whose masks are used up.
+    powers: the server's ciphertexts raised to r_u n_su C_LCM, by user; kept, because the server
+        sends the same ones for as long as all users take part.
+    powers_of: stands for the ciphertexts that they were made from.
     """
 
     name: str
@@ -64,14 +76,16 @@ class PrivateWeightingSilo(SiloProtocol):
     powers_of: bytes = b""
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
-        """Steps 1a to 1e: agree on seeds with every other silo and on the common one, R; send blinded, masked counts.
+        """Steps 1a to 1e: agree on seeds with every other silo and on the common one, R; send
+        blinded, masked counts.
 
         Raises CountsRefusedError for a count above `limit`, before anything is sent.
         """
         counts = np.minimum(counts, self.limit) if self.cut else counts
         refuse_many(self.name, counts, self.limit)
         private = x25519.PrivateKey.generate()
-        post, own = task.post(self.name), private.public.raw
+        post = task.post(self.name)
+        own = private.public.raw
         answer = Row((Raw(-(-self.key_bits // 8)), Table(self.silos, Raw(x25519.KEY_BYTES))))
         heard = yield from post.exchange(KEY, {SERVER: own}, Hear(KEYS, answer, (SERVER,)))
         post.require_all([SERVER], heard)
@@ -81,31 +95,50 @@ class PrivateWeightingSilo(SiloProtocol):
             if keys[self.name] != own:
                 raise ValueError(f"it holds another key for {self.name}")
             peers = {peer: x25519.PublicKey(keys[peer]) for peer in self.silos if peer != self.name}
-            seeds = {peer: private.derive_shared_seed(key, self._pair("masks", peer)) for peer, key in peers.items()}
+            seeds = {
+                peer: private.derive_shared_seed(key, self._pair("masks", peer))
+                for peer, key in peers.items()
+            }
         common = yield from self._common_seed(post, private, peers)
-        self.public, self.counts, self.pair_seeds, self.common_seed = public, counts, seeds, common
-        self.spent, self.powers_of = (0, 0), b""  # no mask for a query is made of these seeds yet; rounds begin at 1
-        blinded = [blind(public.n, common, user) * count if count else 0 for user, count in enumerate(counts.tolist())]
+        self.public = public
+        self.counts = counts
+        self.pair_seeds = seeds
+        self.common_seed = common
+        self.spent, self.powers_of = (
+            (0, 0),
+            b"",
+        )  # no mask for a query is made of these seeds yet; rounds begin at 1
+        blinded = [
+            blind(public.n, common, user) * count if count else 0
+            for user, count in enumerate(counts.tolist())
+        ]
         masked = self._masked(public, blinded, digest("private weighting counts"))
         yield from post.tell(COUNTS, {SERVER: to_bytes(masked, public.n)})
 
     def _checked_key(self, n: int) -> PublicKey:
         """Raises ValueError for a modulus that is not `key_bits` long, or even."""
         if n.bit_length() != self.key_bits or n % 2 == 0:
-            raise ValueError(f"a modulus of {n.bit_length()} bits, not an odd one of {self.key_bits}")
+            raise ValueError(
+                f"a modulus of {n.bit_length()} bits, not an odd one of {self.key_bits}"
+            )
         return PublicKey(n)
 
     def query(self, query: Query, respond: Respond) -> Party:
-        """Step 2b: train, weigh under the server's encryption, add noise, dither and masks, re-randomise and send.
+        """Step 2b: train, weigh under the server's encryption, add noise, dither and masks,
+        re-randomise and send.
 
-        Raises OutOfRangeError for a contribution beyond the clip bound, RuntimeError for a query that leaves a silo
-        out, or whose masks are spent.
+        Raises OutOfRangeError for a contribution beyond the clip bound, RuntimeError for a query
+        that leaves a silo out, or whose masks are spent.
         """
-        public, encoding = self.public, slot_encoding(query)
+        public = self.public
+        encoding = slot_encoding(query)
         if public is None or len(query.invited) != len(self.silos):
-            raise RuntimeError("private weighting needs every silo in set-up and queries: masks would not cancel")
+            raise RuntimeError(
+                "private weighting needs every silo in set-up and queries: masks would not cancel"
+            )
         self._spend_masks(query)
-        post, options = query.post(self.name), options_to_hide(query.user_rate, self.oblivious)
+        post = query.post(self.name)
+        options = options_to_hide(query.user_rate, self.oblivious)
         size = len(self.counts) * public.ciphertext_bytes if options is None else ELEMENT_BYTES
         kind = Row((query.broadcast_kind, Raw(size)))
         heard = yield from post.hear(Hear(BROADCAST, kind, (SERVER,)))
@@ -114,7 +147,11 @@ class PrivateWeightingSilo(SiloProtocol):
         update = yield from trained(respond(broadcast))
         with at_fault(self.name):
             users, coefficients = _collect(update.blocks, encoding, query.size)
-        raw = said if options is None else (yield from self._choose(post, public, query, said, options=options))
+        raw = (
+            said
+            if options is None
+            else (yield from self._choose(post, public, query, said, options=options))
+        )
         with at_fault(self.name):
             self._raise_powers(public, raw, encoding)
             products = self._products(public, users, coefficients, encoding=encoding)
@@ -127,7 +164,8 @@ class PrivateWeightingSilo(SiloProtocol):
     def _common_seed(
         self, post: Post, private: x25519.PrivateKey, peers: dict[str, x25519.PublicKey]
     ) -> Generator[Mail, Mail, bytes]:
-        """R, which the first silo draws and sends to each other one under their own key, through the server."""
+        """R, which the first silo draws and sends to each other one under their own key, through
+        the server."""
         leader = self.silos[0]
         if self.name != leader:
             heard = yield from post.hear(Hear(SEED, Raw(SEALED_SEED), (SERVER,)))
@@ -136,7 +174,10 @@ class PrivateWeightingSilo(SiloProtocol):
                 channel = private.derive_shared_seed(peers[leader], self._pair("channel", leader))
                 return sealing.unseal(channel, heard[SERVER])
         seed = secrets.token_bytes(KEY_BYTES)
-        channels = {peer: private.derive_shared_seed(key, self._pair("channel", peer)) for peer, key in peers.items()}
+        channels = {
+            peer: private.derive_shared_seed(key, self._pair("channel", peer))
+            for peer, key in peers.items()
+        }
         sealed = {peer: sealing.seal(key, seed) for peer, key in channels.items()}
         # The server's answer only tells the leader that the others have theirs.
         yield from post.exchange(SEED, {SERVER: sealed}, Hear(SEED, Maybe(Raw(0)), (SERVER,)))
@@ -145,7 +186,8 @@ class PrivateWeightingSilo(SiloProtocol):
     def _choose(
         self, post: Post, public: PublicKey, query: Query, element: bytes, *, options: Options
     ) -> Generator[Mail, Mail, bytes]:
-        """The ciphertexts of all users, side by side, that this silo takes from those that the server offers."""
+        """The ciphertexts of all users, side by side, that this silo takes from those that the
+        server offers."""
         places = choices(options, len(self.counts), query, seed=self.common_seed)
         with blaming(SERVER):
             receiver = Receiver(transfer_session(self.name, query), element, places)
@@ -157,7 +199,8 @@ class PrivateWeightingSilo(SiloProtocol):
             return b"".join(receiver.unseal(heard[SERVER], public.ciphertext_bytes))
 
     def _raise_powers(self, public: PublicKey, raw: bytes, encoding: SlotEncoding) -> None:
-        """Raise the server's ciphertexts for every user with records here, unless they are those of the last query."""
+        """Raise the server's ciphertexts for every user with records here, unless they are those of
+        the last query."""
         stamp = digest("private weighting inverses", raw)
         if stamp == self.powers_of:
             return
@@ -165,21 +208,35 @@ class PrivateWeightingSilo(SiloProtocol):
             inverses = public.from_bytes(raw, len(self.counts))
         users = np.flatnonzero(self.counts).tolist()
         lcm = encoding.layout.lcm
-        factors = [blind(public.n, self.common_seed, user) * int(self.counts[user]) * lcm for user in users]
-        powers = raise_to_factors(public, [inverses[user] for user in users], factors, workers=self.workers)
-        self.powers, self.powers_of = dict(zip(users, powers)), stamp
+        factors = [
+            blind(public.n, self.common_seed, user) * int(self.counts[user]) * lcm for user in users
+        ]
+        powers = raise_to_factors(
+            public, [inverses[user] for user in users], factors, workers=self.workers
+        )
+        self.powers = dict(zip(users, powers))
+        self.powers_of = stamp
 
     def _products(
-        self, public: PublicKey, users: list[int], coefficients: np.ndarray, *, encoding: SlotEncoding
+        self,
+        public: PublicKey,
+        users: list[int],
+        coefficients: np.ndarray,
+        *,
+        encoding: SlotEncoding,
     ) -> list[mpz]:
-        """Enc(C_LCM sum_u n_su / N_u a_u), packed; of the number zero, and not yet hidden, where nobody contributes."""
+        """Enc(C_LCM sum_u n_su / N_u a_u), packed; of the number zero, and not yet hidden, where
+        nobody contributes."""
         if not users:
             return [mpz(1)] * encoding.layout.columns(coefficients.shape[1])
         powers = [self.powers[user] for user in users]
-        return weighted_product(public, powers, coefficients, layout=encoding.layout, workers=self.workers)
+        return weighted_product(
+            public, powers, coefficients, layout=encoding.layout, workers=self.workers
+        )
 
     def _dither(self, query: Query) -> Callable[[int], int]:
-        """Draws integers below a bound: from the operating system, or in a seeded simulation from a stream."""
+        """Draws integers below a bound: from the operating system, or in a seeded simulation from a
+        stream."""
         if not self.sound:
             return lambda bound: 0
         read = query.streams.secret(query.stream("dither"), query.round, self.name).bytes
@@ -187,12 +244,14 @@ class PrivateWeightingSilo(SiloProtocol):
 
     def _masked(self, public: PublicKey, numbers: list[int], purpose: bytes) -> list[int]:
         """The numbers modulo n under masks that cancel in the sum over all silos."""
-        masks = cancelling_masks(n=public.n, count=len(numbers), name=self.name, seeds=self.pair_seeds, purpose=purpose)
+        masks = cancelling_masks(
+            n=public.n, count=len(numbers), name=self.name, seeds=self.pair_seeds, purpose=purpose
+        )
         return [(number + mask) % public.n for number, mask in zip(numbers, masks)]
 
     def _spend_masks(self, query: Query) -> None:
-        """Raises RuntimeError when the query's masks, or a later one's, were used before: two messages under one mask
-        give their difference away."""
+        """Raises RuntimeError when the query's masks, or a later one's, were used before: two
+        messages under one mask give their difference away."""
         if query.serial <= self.spent:
             raise RuntimeError(f"{self.name} has used its masks of round {query.round} already")
         self.spent = query.serial
@@ -201,8 +260,11 @@ class PrivateWeightingSilo(SiloProtocol):
         return digest("private weighting", purpose, *sorted((self.name, peer)))
 
 
-def _collect(blocks: Iterator[Contributions], encoding: SlotEncoding, size: int) -> tuple[list[int], np.ndarray]:
-    """Users with a contribution, and their coordinates as integers, (k, size) int64. Trains as it goes."""
+def _collect(
+    blocks: Iterator[Contributions], encoding: SlotEncoding, size: int
+) -> tuple[list[int], np.ndarray]:
+    """Users with a contribution, and their coordinates as integers, (k, size) int64. Trains as it
+    goes."""
     users: list[int] = []
     rows = [np.empty((0, size), dtype=np.int64)]
     for block in blocks:
@@ -212,14 +274,17 @@ def _collect(blocks: Iterator[Contributions], encoding: SlotEncoding, size: int)
 
 
 class _ResidueSource:
-    """Fresh n-th residues, one by one until so many have been drawn that preparing tables would have paid."""
+    """Fresh n-th residues, one by one until so many have been drawn that preparing tables would
+    have paid."""
 
     def __init__(self, public: PublicKey) -> None:
-        self.public, self.drawn = public, 0
+        self.public = public
+        self.drawn = 0
         self.source: Residues = PublishedResidues(public)
 
     def draw(self, count: int) -> list[mpz]:
-        before, self.drawn = self.drawn, self.drawn + count
+        before = self.drawn
+        self.drawn = self.drawn + count
         if tables_pay(self.public.bits, self.drawn) and not tables_pay(self.public.bits, before):
             self.source = TableResidues(self.public)
         return self.source.draw(count)
@@ -227,5 +292,6 @@ class _ResidueSource:
 
 @lru_cache(maxsize=1)
 def _residues(public: PublicKey) -> _ResidueSource:
-    """One source for all silos of this process: residues are as good for who knows the tables, which are large."""
+    """One source for all silos of this process: residues are as good for who knows the tables,
+    which are large."""
     return _ResidueSource(public)

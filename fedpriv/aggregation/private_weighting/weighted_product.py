@@ -1,9 +1,11 @@
-"""Products of powers, prod_u E_u^(A[u, k]) modulo n^2, for all parameters k: the weighted sum under encryption.
+"""Products of powers, prod_u E_u^(A[u, k]) modulo n^2, for all parameters k: the weighted sum under
+encryption.
 
-Step 2(b) of Protocol 1 of Kato, Xiong, Takagi, Cao and Yoshikawa (Uldp-FL, PVLDB 17(11), 2024), where a silo raises
-every user's ciphertext Enc(B_inv(N_u)) to Encode(delta) * r_u n_su C_LCM for each parameter. Here that power is cut in
-two: `raise_to_factors` takes the part without delta, once a user, and `weighted_product` the short remainder for all
-parameters at once. The plaintexts are the same.
+Step 2(b) of Protocol 1 of Kato, Xiong, Takagi, Cao and Yoshikawa (Uldp-FL, PVLDB 17(11), 2024),
+where a silo raises every user's ciphertext Enc(B_inv(N_u)) to Encode(delta) * r_u n_su C_LCM for
+each parameter. Here that power is cut in two: `raise_to_factors` takes the part without delta, once
+a user, and `weighted_product` the short remainder for all parameters at once. The plaintexts are
+the same.
 """
 
 from __future__ import annotations
@@ -26,45 +28,77 @@ from fedpriv.encoding.slot_layout import SlotLayout
 def raise_to_factors(
     public: PublicKey, ciphertexts: Sequence[mpz], factors: Sequence[int], *, workers: int = 1
 ) -> list[mpz]:
-    """Every user's ciphertext raised to its factor modulo n, once a round. The factor is r_u n_su C_LCM, so that a
-    parameter's exponent is only the short fixed-point coordinate. The result does not depend on `workers`."""
+    """Every user's ciphertext raised to its factor modulo n, once a round. The factor is r_u n_su
+    C_LCM, so that a parameter's exponent is only the short fixed-point coordinate. The result does
+    not depend on `workers`."""
     jobs = list(zip(ciphertexts, factors, strict=True))
     parts = [jobs[part.start : part.stop] for part in even_ranges(len(jobs), workers)]
-    return [power for part in map_in_processes(partial(_powers, public), parts, workers) for power in part]
+    return [
+        power
+        for part in map_in_processes(partial(_powers, public), parts, workers)
+        for power in part
+    ]
 
 
 def weighted_product(
-    public: PublicKey, powers: Sequence[mpz], coefficients: np.ndarray, *, layout: SlotLayout, workers: int = 1
+    public: PublicKey,
+    powers: Sequence[mpz],
+    coefficients: np.ndarray,
+    *,
+    layout: SlotLayout,
+    workers: int = 1,
 ) -> list[mpz]:
-    """Packed ciphertexts, `layout.columns(d)` of them, whose slot for parameter k holds sum_u m_u a_uk.
+    """Packed ciphertexts, `layout.columns(d)` of them, whose slot for parameter k holds sum_u m_u
+    a_uk.
 
-    powers: one ciphertext of m_u for each of this silo's users, at least one, by `raise_to_factors`. coefficients:
-    (users, d) int64, truncated coordinates. The products are deterministic: they must go through `add_and_rerandomise`
-    before they leave the silo. The number of operations does not depend on the coefficients. Raises OutOfRangeError for
-    a coefficient beyond `layout.coordinate_bound`. `workers` processes share the columns; the result does not depend on
-    their number.
+    powers: one ciphertext of m_u for each of this silo's users, at least one, by
+        `raise_to_factors`.
+    coefficients: (users, d) int64, truncated coordinates. The products are deterministic: they must
+        go through `add_and_rerandomise` before they leave the silo. The number of operations does
+        not depend on the coefficients. Raises OutOfRangeError for a coefficient beyond
+        `layout.coordinate_bound`. `workers` processes share the columns; the result does not depend
+        on their number.
     """
     check_coefficients(coefficients, len(powers), layout)
     parts = even_ranges(layout.columns(coefficients.shape[1]), workers)
-    blocks = [coefficients[:, part.start * layout.slots : part.stop * layout.slots] for part in parts]
-    products = partial(_products, public, list(powers), layout=layout, memory=packed_tables.MEMORY // workers)
+    blocks = [
+        coefficients[:, part.start * layout.slots : part.stop * layout.slots] for part in parts
+    ]
+    products = partial(
+        _products, public, list(powers), layout=layout, memory=packed_tables.MEMORY // workers
+    )
     return [product for part in map_in_processes(products, blocks, workers) for product in part]
 
 
 def check_coefficients(coefficients: np.ndarray, users: int, layout: SlotLayout) -> None:
     """Raise unless the matrix is int64 (users, d), neither empty, within the layout's bound."""
-    if coefficients.ndim != 2 or len(coefficients) != users or not coefficients.size or coefficients.dtype != np.int64:
-        raise ValueError(f"coefficients {coefficients.dtype} {coefficients.shape} for {users} users")
+    if (
+        coefficients.ndim != 2
+        or len(coefficients) != users
+        or not coefficients.size
+        or coefficients.dtype != np.int64
+    ):
+        raise ValueError(
+            f"coefficients {coefficients.dtype} {coefficients.shape} for {users} users"
+        )
     limit = layout.coordinate_bound
     if (coefficients > limit).any() or (coefficients < -limit).any():
-        raise OutOfRangeError(f"a coordinate lies outside {limit} units of 2^-{layout.precision}; clip before encoding")
+        raise OutOfRangeError(
+            f"a coordinate lies outside {limit} units of 2^-{layout.precision}; clip before "
+            "encoding"
+        )
 
 
 def add_and_rerandomise(
-    public: PublicKey, products: Sequence[mpz], *, plaintexts: Sequence[int], residues: Sequence[mpz]
+    public: PublicKey,
+    products: Sequence[mpz],
+    *,
+    plaintexts: Sequence[int],
+    residues: Sequence[mpz],
 ) -> list[mpz]:
-    """What a silo sends: each product with a plaintext (noise and mask, modulo n) added and a fresh n-th residue
-    multiplied in. Without that residue the product tells the coefficients to whoever made the ciphertexts."""
+    """What a silo sends: each product with a plaintext (noise and mask, modulo n) added and a fresh
+    n-th residue multiplied in. Without that residue the product tells the coefficients to whoever
+    made the ciphertexts."""
     square = public.square
     return [
         public.add(product, plaintext) * residue % square
@@ -82,15 +116,23 @@ def multiply(public: PublicKey, messages: Sequence[Sequence[mpz]]) -> list[mpz]:
 
 def _powers(public: PublicKey, jobs: list[tuple[mpz, int]]) -> list[mpz]:
     n = public.modulus
-    return [pairs.join(pairs.power(pairs.split(c, n), factor % public.n, n), n) for c, factor in jobs]
+    return [
+        pairs.join(pairs.power(pairs.split(c, n), factor % public.n, n), n) for c, factor in jobs
+    ]
 
 
 def _products(
-    public: PublicKey, powers: list[mpz], coefficients: np.ndarray, *, layout: SlotLayout, memory: int
+    public: PublicKey,
+    powers: list[mpz],
+    coefficients: np.ndarray,
+    *,
+    layout: SlotLayout,
+    memory: int,
 ) -> list[mpz]:
     """The columns of `coefficients`, at least one, whose first parameter is in slot 0."""
     users, dimension = coefficients.shape
-    n, slots = public.modulus, packed_tables.used_slots(layout, dimension)
+    n = public.modulus
+    slots = packed_tables.used_slots(layout, dimension)
     plan = packed_tables.best_plan(layout, users, dimension, memory=memory)
     bases = [pairs.split(c, n) for c in powers]
     joint = _joint_tables(bases, plan, width=layout.width, n=n)
@@ -106,7 +148,9 @@ def _products(
 
 
 def _lifted_zero(public: PublicKey, powers: list[mpz], *, layout: SlotLayout, slots: int) -> mpz:
-    """What takes the offset off every coordinate of a column: prod_u E_u^(-offset) in every slot."""
+    """What takes the offset off every coordinate of a column: prod_u E_u^(-offset) in every
+    slot.
+    """
     product = mpz(1)
     for c in powers:
         product = product * c % public.square
@@ -115,19 +159,24 @@ def _lifted_zero(public: PublicKey, powers: list[mpz], *, layout: SlotLayout, sl
     return pairs.join(pairs.power(inverse, exponent, public.modulus), public.modulus)
 
 
-def _joint_tables(bases: list[pairs.Pair], plan: TablePlan, *, width: int, n: mpz) -> list[list[list[pairs.Pair]]]:
+def _joint_tables(
+    bases: list[pairs.Pair], plan: TablePlan, *, width: int, n: mpz
+) -> list[list[list[pairs.Pair]]]:
     """Subset products, for each copy and each group of users."""
     copies = []
     for copy in range(plan.copies):
         if copy:
             bases = [pairs.doublings(base, width * plan.chain, n) for base in bases]
         groups = even_ranges(len(bases), plan.groups)
-        copies.append([pairs.subset_products(bases[group.start : group.stop], n) for group in groups])
+        copies.append(
+            [pairs.subset_products(bases[group.start : group.stop], n) for group in groups]
+        )
     return copies
 
 
 def _indices(lifted: np.ndarray, plan: TablePlan, layout: SlotLayout) -> list[list[list[int]]]:
-    """Where to look in every group's table: for each slot, and each bit from the highest to the lowest.
+    """Where to look in every group's table: for each slot, and each bit from the highest to the
+    lowest.
 
     lifted: (users, slots) int64, zero or more.
     """
@@ -142,14 +191,23 @@ def _indices(lifted: np.ndarray, plan: TablePlan, layout: SlotLayout) -> list[li
 
 
 def _column(
-    joint: list[list[list[pairs.Pair]]], indices: list[list[list[int]]], plan: TablePlan, *, layout: SlotLayout, n: mpz
+    joint: list[list[list[pairs.Pair]]],
+    indices: list[list[list[int]]],
+    plan: TablePlan,
+    *,
+    layout: SlotLayout,
+    n: mpz,
 ) -> pairs.Pair:
     """One packed product of lifted coordinates, from the highest bit to the lowest."""
-    slots, low, high = len(indices), mpz(1), mpz(0)
+    slots = len(indices)
+    low = mpz(1)
+    high = mpz(0)
     for link in reversed(range(plan.chain)):
         if link < plan.chain - 1:
             low, high = pairs.doublings((low, high), layout.width - layout.coordinate_bits, n)
-        in_use = [(joint[copy], indices[slot]) for copy, slot in enumerate(range(link, slots, plan.chain))]
+        in_use = [
+            (joint[copy], indices[slot]) for copy, slot in enumerate(range(link, slots, plan.chain))
+        ]
         for bit in range(layout.coordinate_bits):
             low, high = pairs.doublings((low, high), 1, n)
             for groups, rows in in_use:

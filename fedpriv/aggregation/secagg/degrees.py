@@ -1,27 +1,34 @@
-"""How few neighbours are enough: degree and thresholds of a sparse graph from the probabilities that they fail.
+"""How few neighbours are enough: degree and thresholds of a sparse graph from the probabilities
+that they fail.
 
-After Bell et al. (see `graph`), section 3, with exact tails instead of bounds on them. The ring's order is uniformly
-random and independent of which silos collude (fixed before the query) and of which drop out. With n candidates, c of
-them colluding, k neighbours, t shares that reveal a secret, and at most l of k / 2 silos in a row left out:
+After Bell et al. (see `graph`), section 3, with exact tails instead of bounds on them. The ring's
+order is uniformly random and independent of which silos collude (fixed before the query) and of
+which drop out. With n candidates, c of them colluding, k neighbours, t shares that reveal a secret,
+and at most l of k / 2 silos in a row left out:
 
-- secrets: somebody has too many colluding neighbours. Their number is hypergeometric; those are added who are deceived
-  about the set that is summed (below). They must stay below t, so that no secret is revealed that should not be, and
-  below 2 t - (k + 1), so that two thresholds overlap in an honest silo.
-- connection: k / 2 - l of k / 2 silos in a row collude. Only then may the honest silos in the sum fall apart.
+- secrets: somebody has too many colluding neighbours. Their number is hypergeometric; those are
+  added who are deceived about the set that is summed (below). They must stay below t, so that no
+  secret is revealed that should not be, and below 2 t - (k + 1), so that two thresholds overlap in
+  an honest silo.
+- connection: k / 2 - l of k / 2 silos in a row collude. Only then may the honest silos in the sum
+  fall apart.
 - shares: of somebody's k neighbours fewer than t are left in the end; the sum is not had.
 - stretches: of k / 2 silos in a row more than l are left out; silos refuse the sum.
 
-The first two are failures of security, the others of correctness; each holds for all silos at once (union bound).
+The first two are failures of security, the others of correctness; each holds for all silos at once
+(union bound).
 
-Why a cheating server learns nothing but one sum then. Of all sets (with who had shared, U3) that silos sign, A is the
-one with most honest signers; any other has at most (n + c) / 2 valid signatures, and passes for one with `threshold` of
-them only with a silo whose `checked` random signatures all happen to be valid: the deceived, a binomial number. So for
-the honest silos P in A mask keys stay hidden, and for all other honest ones the own masks. A pair's mask depends on U3.
-(1) Who of P was told another U3 than A's sends a mask that no one else sends: for its own mask to be revealed t
-neighbours that signed A must have it as a neighbour, t must be in its U3, and an honest one is both. (2) Neighbours in
-P who were both told A's U3 have their common mask in the sum with opposite signs, and where one of them was not, the
-other sends a mask that no one else does. (3) P is connected. So a combination of messages without unknown masks has the
-same factor for all of P, and is a multiple of the sum.
+Why a cheating server learns nothing but one sum then. Of all sets (with who had shared, U3) that
+silos sign, A is the one with most honest signers; any other has at most (n + c) / 2 valid
+signatures, and passes for one with `threshold` of them only with a silo whose `checked` random
+signatures all happen to be valid: the deceived, a binomial number. So for the honest silos P in A
+mask keys stay hidden, and for all other honest ones the own masks. A pair's mask depends on U3. (1)
+Who of P was told another U3 than A's sends a mask that no one else sends: for its own mask to be
+revealed t neighbours that signed A must have it as a neighbour, t must be in its U3, and an honest
+one is both. (2) Neighbours in P who were both told A's U3 have their common mask in the sum with
+opposite signs, and where one of them was not, the other sends a mask that no one else does. (3) P
+is connected. So a combination of messages without unknown masks has the same factor for all of P,
+and is a multiple of the sum.
 """
 
 from __future__ import annotations
@@ -36,15 +43,20 @@ from fedpriv.aggregation.secagg.graph import Sparse
 from fedpriv.errors import require
 
 GRINDING = 64
-"""Binary logarithm of the orders of the ring that a cheating server may try while a query's keys are fresh."""
+"""Binary logarithm of the orders of the ring that a cheating server may try while a query's keys
+are fresh."""
 CHECKED = 32
 """Signatures under a set that a silo verifies on a sparse graph."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Probabilities, as binary logarithms. secrets, connection, shares, stretches: see the module. curious: of the
-    first two together for a server that keeps to the protocol; cheating: for one that does not."""
+    """Probabilities, as binary logarithms.
+
+    secrets, connection, shares, stretches: see the module.
+    curious: of the first two together for a server that keeps to the protocol;
+    cheating: for one that does not.
+    """
 
     secrets: float
     connection: float
@@ -66,8 +78,12 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Assumed:
-    """What a query's silos are reckoned to do. candidates, cohort, threshold: as in `SecAgg`. colluding: silos.
-    missing: candidates that are not in the sum, or silent in its last phases."""
+    """What a query's silos are reckoned to do.
+
+    candidates, cohort, threshold: as in `SecAgg`.
+    colluding: silos.
+    missing: candidates that are not in the sum, or silent in its last phases.
+    """
 
     candidates: int
     cohort: int
@@ -84,30 +100,41 @@ class Assumed:
         return Sparse(degree, max(degree - lost, 1), slack, CHECKED)
 
     def failure(self, graph: Sparse) -> Failure:
-        """What may happen on it. The candidates may be as few as the cohort and still hold all who collude."""
+        """What may happen on it. The candidates may be as few as the cohort and still hold all who
+        collude."""
         from scipy.stats import binom, hypergeom
 
-        n, degree, half = self.candidates, graph.degree, graph.degree // 2
+        n = self.candidates
+        degree = graph.degree
+        half = graph.degree // 2
         colluding = hypergeom.pmf(np.arange(degree + 1), self.cohort - 1, self.colluding, degree)
         deceived = binom.pmf(np.arange(degree + 2), degree + 1, self.deceived)
         against = np.convolve(colluding, deceived)
         enough = min(graph.share_threshold, 2 * graph.share_threshold - (degree + 1))
         return Failure(
             secrets=_log2(n * against[max(enough, 0) :].sum()) if enough > 0 else 0.0,
-            connection=_log2(n * hypergeom.sf(half - graph.slack - 1, self.cohort, self.colluding, half)),
-            shares=_log2(n * hypergeom.sf(degree - graph.share_threshold, n - 1, self.missing, degree)),
+            connection=_log2(
+                n * hypergeom.sf(half - graph.slack - 1, self.cohort, self.colluding, half)
+            ),
+            shares=_log2(
+                n * hypergeom.sf(degree - graph.share_threshold, n - 1, self.missing, degree)
+            ),
             stretches=_log2(n * hypergeom.sf(graph.slack, n, n - self.cohort, half)),
         )
 
     def required(self, degree: int, security_bits: int, correctness_bits: int) -> Sparse:
-        """The graph of this degree. Raises ConfigError when it is not safe, or hardly ever gives a sum."""
+        """The graph of this degree. Raises ConfigError when it is not safe, or hardly ever gives a
+        sum."""
         graph = self.sparse(degree, correctness_bits)
         failure = self.failure(graph)
         for wrong, bits, what in (
             (failure.cheating, security_bits, "a cheating server succeeds"),
             (failure.correctness, correctness_bits, "a sum fails"),
         ):
-            allowed = f"too few: {what} with a probability of {_told(wrong)} instead of 2^-{bits}; more, or auto"
+            allowed = (
+                f"too few: {what} with a probability of {_told(wrong)} instead of 2^-{bits}; "
+                "more, or auto"
+            )
             require(wrong <= -bits, "aggregation.neighbours", degree, allowed)
         return graph
 
@@ -115,17 +142,22 @@ class Assumed:
         """What a person should know of a sparse graph before a run."""
         failure = self.failure(graph)
         return [
-            f"secagg: {graph.degree} neighbours out of {self.candidates - 1}, {graph.share_threshold} shares reveal a "
-            f"secret, at most {graph.slack} of {graph.degree // 2} in a row left out; reckoned with {self.colluding} "
+            f"secagg: {graph.degree} neighbours out of {self.candidates - 1}, "
+            f"{graph.share_threshold} shares reveal a "
+            f"secret, at most {graph.slack} of {graph.degree // 2} in a row left out; reckoned "
+            f"with {self.colluding} "
             f"silos that collude and {self.missing} that drop out",
-            f"in each query the graph fails to protect with a probability of {_told(failure.cheating)} from a server "
-            f"that cheats, {_told(failure.curious)} from one that does not; it fails to give a sum with "
+            "in each query the graph fails to protect with a probability of "
+            f"{_told(failure.cheating)} from a server "
+            f"that cheats, {_told(failure.curious)} from one that does not; it fails to give a "
+            "sum with "
             f"{_told(failure.correctness)}",
         ]
 
     @property
     def deceived(self) -> float:
-        """Largest probability that a silo takes signatures for enough of which at most (n + c) / 2 are valid."""
+        """Largest probability that a silo takes signatures for enough of which at most (n + c) / 2
+        are valid."""
         valid = (self.candidates + self.colluding) // 2
         checked = min(CHECKED, self.threshold)
         if valid < checked:
@@ -134,17 +166,20 @@ class Assumed:
 
     @lru_cache(maxsize=16)  # noqa: B019 (a frozen value is its own key)
     def least(self, security_bits: int, correctness_bits: int) -> Sparse | None:
-        """The graph of least degree that is safe against a cheating server and correct but for probabilities of
-        2^-security_bits and 2^-correctness_bits; None where no degree below `cohort` is enough."""
+        """The graph of least degree that is safe against a cheating server and correct but for
+        probabilities of 2^-security_bits and 2^-correctness_bits; None where no degree below
+        `cohort` is enough."""
 
         def fits(half: int) -> bool:
             failure = self.failure(self.sparse(2 * half, correctness_bits))
             return failure.cheating <= -security_bits and failure.correctness <= -correctness_bits
 
         most = (self.cohort - 1) // 2
-        low, high = 0, 1
+        low = 0
+        high = 1
         while high < most and not fits(high):
-            low, high = high, 2 * high
+            low = high
+            high = 2 * high
         high = min(high, most)
         if high < 1 or not fits(high):
             return None
@@ -159,7 +194,8 @@ def _told(failure: float) -> str:
 
 
 def _quantile(probability: float, population: int, marked: int, drawn: int) -> int:
-    """The smallest number that the marked ones among those drawn exceed with at most this probability."""
+    """The smallest number that the marked ones among those drawn exceed with at most this
+    probability."""
     from scipy.stats import hypergeom
 
     tails = hypergeom.sf(np.arange(drawn + 1), population, marked, drawn)

@@ -1,4 +1,5 @@
-"""The server of a secure sum with exact noise: takes the surplus off the sum, and finds who lies about it."""
+"""The server of a secure sum with exact noise: takes the surplus off the sum, and finds who lies
+about it."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class ExactCollector(Collector):
-    """The server for one query. noise: of the query."""
+    """The server for one query.
+
+    noise: of the query.
+    """
 
     noise: RemovableNoise
 
@@ -34,7 +38,9 @@ class ExactCollector(Collector):
     def _chosen(self, delivered: list[str]) -> list[str]:
         return delivered
 
-    def _revealing(self, owners: Collection[str], chosen: list[str], *, whole: bool = True) -> Schema:
+    def _revealing(
+        self, owners: Collection[str], chosen: list[str], *, whole: bool = True
+    ) -> Schema:
         surplus = shares_kind(chosen, whole=False)
         return Row((shares_kind(owners, whole=whole), surplus, Maybe(Raw(SECRET_BYTES))))
 
@@ -46,7 +52,10 @@ class ExactCollector(Collector):
         masked: dict[str, np.ndarray],
         revealed: dict[str, Any],
     ) -> np.ndarray:
-        """As without, less the surplus. commitments: to the own mask and to the noise."""
+        """As without, less the surplus.
+
+        commitments: to the own mask and to the noise.
+        """
         total = super().unmask(
             roster=roster,
             commitments={name: both[:DIGEST_BYTES] for name, both in commitments.items()},
@@ -62,17 +71,24 @@ class ExactCollector(Collector):
         return total
 
     def _links(
-        self, place: dict[str, int], ends: dict[str, bytes], revealed: dict[str, Revelation], kept: int
+        self,
+        place: dict[str, int],
+        ends: dict[str, bytes],
+        revealed: dict[str, Revelation],
+        kept: int,
     ) -> list[bytes]:
-        """The secret of each silo's surplus, from itself or from the others' shares. Raises AggregationAbortedError
-        with the name of a silo that lies."""
+        """The secret of each silo's surplus, from itself or from the others' shares. Raises
+        AggregationAbortedError with the name of a silo that lies."""
         links = []
         for name, end in ends.items():
             if name in revealed:
                 link = revealed[name][2]
                 with blaming(name):
                     if link is None or not self.noise.leads_to(end, link, kept):
-                        raise ValueError("the secret of its surplus noise is not the one that it has committed to")
+                        raise ValueError(
+                            "the secret of its surplus noise is not the one that it has "
+                            "committed to"
+                        )
                 links.append(link)
                 continue
             shares = {}
@@ -85,11 +101,18 @@ class ExactCollector(Collector):
         return links
 
     def _rebuilt(
-        self, owner: str, place: dict[str, int], shares: dict[str, np.ndarray], end: bytes, kept: int
+        self,
+        owner: str,
+        place: dict[str, int],
+        shares: dict[str, np.ndarray],
+        end: bytes,
+        kept: int,
     ) -> bytes:
-        """The secret of a silo that has left, from shares (LIMBS,) by holder. Holders stand in a ring: as soon as so
-        many neighbours as are needed are honest, their secret fits the commitment, and shows who else lies."""
-        holders, needed = sorted(shares), self.terms.threshold
+        """The secret of a silo that has left, from shares (LIMBS,) by holder. Holders stand in a
+        ring: as soon as so many neighbours as are needed are honest, their secret fits the
+        commitment, and shows who else lies."""
+        holders = sorted(shares)
+        needed = self.terms.threshold
 
         def joined(names: list[str]) -> bytes | None:
             try:
@@ -100,7 +123,8 @@ class ExactCollector(Collector):
 
         for start in range(len(holders)):
             turned = holders[start:] + holders[:start]
-            honest, others = turned[:needed], turned[needed:]
+            honest = turned[:needed]
+            others = turned[needed:]
             link = joined(honest)
             if link is None or not self.noise.leads_to(end, link, kept):
                 continue

@@ -1,4 +1,5 @@
-"""A silo in a secure sum with exact noise: commits to the secrets of its noise, shares them, and lets go of surplus."""
+"""A silo in a secure sum with exact noise: commits to the secrets of its noise, shares them, and
+lets go of surplus."""
 
 from __future__ import annotations
 
@@ -12,13 +13,17 @@ from fedpriv.mechanisms.removable_noise import RemovableNoise
 from fedpriv.parties.schema import Names, Row, Schema
 
 Revelation = tuple[dict[str, np.ndarray], dict[str, np.ndarray], bytes | None]
-"""What a silo sends in Unmasking: shares of masks' secrets, shares of the secret of each silo's surplus noise, and the
-secret of its own; the last two are empty where nothing is surplus."""
+"""What a silo sends in Unmasking: shares of masks' secrets, shares of the secret of each silo's
+surplus noise, and the secret of its own; the last two are empty where nothing is surplus."""
 
 
 @dataclass(kw_only=True, repr=False)
 class ExactMember(Member):
-    """One silo for one query. noise: of the query. secret: the first of the chain that this silo's noise hangs on."""
+    """One silo for one query.
+
+    noise: of the query.
+    secret: the first of the chain that this silo's noise hangs on.
+    """
 
     noise: RemovableNoise
     secret: bytes
@@ -43,10 +48,15 @@ class ExactMember(Member):
 
     def reveal(self, signatures: dict[str, bytes]) -> Revelation:
         """As without, and what the surplus of everybody in U5 is made of."""
-        held, kept = self._held(signatures), self.noise.kept(len(self.chosen))
+        held = self._held(signatures)
+        kept = self.noise.kept(len(self.chosen))
         masks = self._of_masks(held)
         if kept == self.noise.parts:
             return masks, {}, None
         row = len(super().secrets) + kept
         shares = {peer: held[peer][row] for peer in self.chosen if peer != self.name}
-        return masks, shares, self.noise.chain(self.secret)[kept] if self.name in self.chosen else None
+        return (
+            masks,
+            shares,
+            self.noise.chain(self.secret)[kept] if self.name in self.chosen else None,
+        )

@@ -1,12 +1,14 @@
-"""Who shares secrets and masks with whom in a secure sum: everybody, or the neighbours on a random ring.
+"""Who shares secrets and masks with whom in a secure sum: everybody, or the neighbours on a random
+ring.
 
-The sparse graph is that of J. Bell, K. Bonawitz, A. Gascon, T. Lepoint, M. Raykova, Secure single-server aggregation
-with (poly)logarithmic overhead (CCS 2020), section 3: Harary's graph, in which everybody on a ring is joined to the
-degree / 2 nearest on either side, over the candidates in random order. The order is a function of the query's session,
-the digest of all candidates' fresh keys (`messages.session_of`), so that every silo works it out for itself and no
-message says what it is. Nobody chooses it, but who sees all honest silos' keys first, as the server does, can try
-several sets of candidates, or keys of silos that it has, and take the order that it likes best: `degrees` reckons with
-2^`GRINDING` tries.
+The sparse graph is that of J. Bell, K. Bonawitz, A. Gascon, T. Lepoint, M. Raykova, Secure
+single-server aggregation with (poly)logarithmic overhead (CCS 2020), section 3: Harary's graph, in
+which everybody on a ring is joined to the degree / 2 nearest on either side, over the candidates in
+random order. The order is a function of the query's session, the digest of all candidates' fresh
+keys (`messages.session_of`), so that every silo works it out for itself and no message says what it
+is. Nobody chooses it, but who sees all honest silos' keys first, as the server does, can try
+several sets of candidates, or keys of silos that it has, and take the order that it likes best:
+`degrees` reckons with 2^`GRINDING` tries.
 """
 
 from __future__ import annotations
@@ -24,13 +26,16 @@ from fedpriv.crypto.prg import add_masks
 
 @dataclass(frozen=True)
 class Graph(ABC):
-    """One query's candidates, in the order of their names, and who is whose neighbour; symmetric."""
+    """One query's candidates, in the order of their names, and who is whose neighbour;
+    symmetric.
+    """
 
     names: tuple[str, ...]
 
     @abstractmethod
     def around(self, name: str) -> tuple[str, ...]:
-        """The silo and its neighbours, in the order of their names; those who hold shares of its secrets."""
+        """The silo and its neighbours, in the order of their names; those who hold shares of its
+        secrets."""
 
     @abstractmethod
     def holds_together(self, chosen: Collection[str]) -> bool:
@@ -42,7 +47,8 @@ class Graph(ABC):
 
 
 class Topology(ABC):
-    """What is fixed of the graph before a query: how many shares reveal a secret, how the graph is drawn."""
+    """What is fixed of the graph before a query: how many shares reveal a secret, how the graph is
+    drawn."""
 
     @property
     @abstractmethod
@@ -77,7 +83,8 @@ class Complete(Topology):
 
 @dataclass(frozen=True)
 class CompleteGraph(Graph):
-    """All candidates are neighbours, so any set holds together; the chosen need no more help than others."""
+    """All candidates are neighbours, so any set holds together; the chosen need no more help than
+    others."""
 
     def around(self, name: str) -> tuple[str, ...]:
         return self.names
@@ -91,9 +98,11 @@ class CompleteGraph(Graph):
 
 @dataclass(frozen=True)
 class Sparse(Topology):
-    """degree: neighbours of a silo, even. share_threshold: shares that reveal a secret, of the degree + 1 that there
-    are. slack: most silos of degree / 2 in a row that may be left out of a sum. checked: signatures that a silo
-    verifies, drawn anew by each with randomness that nobody else sees.
+    """degree: neighbours of a silo, even.
+    share_threshold: shares that reveal a secret, of the degree + 1 that there are.
+    slack: most silos of degree / 2 in a row that may be left out of a sum.
+    checked: signatures that a silo verifies, drawn anew by each with randomness that nobody else
+        sees.
     """
 
     degree: int
@@ -122,9 +131,11 @@ class RingGraph(Graph):
 
     @cached_property
     def order(self) -> np.ndarray:
-        """Indices of names, (n,), in the order in which they stand on the ring: uniformly random as long as SHA-256 and
-        AES behave like random functions."""
-        numbers = add_masks(np.zeros(len(self.names), np.uint64), [self.session], purpose=b"secagg ring")
+        """Indices of names, (n,), in the order in which they stand on the ring: uniformly random as
+        long as SHA-256 and AES behave like random functions."""
+        numbers = add_masks(
+            np.zeros(len(self.names), np.uint64), [self.session], purpose=b"secagg ring"
+        )
         return np.argsort(numbers, kind="stable")
 
     @cached_property
@@ -137,13 +148,14 @@ class RingGraph(Graph):
         return tuple(self.names[index] for index in np.unique(indices).tolist())
 
     def holds_together(self, chosen: Collection[str]) -> bool:
-        """Whether no stretch of `half` silos misses more than `slack`. Two parts of the ring are only apart when whole
-        stretches between them are left out or collude."""
+        """Whether no stretch of `half` silos misses more than `slack`. Two parts of the ring are
+        only apart when whole stretches between them are left out or collude."""
         inside = set(chosen)
         missing = np.array([name not in inside for name in self.names])[self.order]
         counts = np.concatenate([[0], np.cumsum(np.concatenate([missing, missing[: self.half]]))])
         return bool((counts[self.half :] - counts[: -self.half] <= self.slack).all())
 
     def witnesses(self, delivered: set[str], chosen: set[str]) -> set[str]:
-        """The chosen alone: those left out, whose masks are known, would make it easier to part the ring."""
+        """The chosen alone: those left out, whose masks are known, would make it easier to part the
+        ring."""
         return chosen

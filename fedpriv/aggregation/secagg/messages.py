@@ -1,8 +1,8 @@
 """What silos and server of a secure sum say to each other, what they sign, and how shares travel.
 
-Every message is signed by its sender (`parties.post`). A digest of the query's serial and of all candidates' fresh
-public keys, the session, enters every signature of a set, every encryption and every mask, so nothing of one query
-means anything in another.
+Every message is signed by its sender (`parties.post`). A digest of the query's serial and of all
+candidates' fresh public keys, the session, enters every signature of a set, every encryption and
+every mask, so nothing of one query means anything in another.
 """
 
 from __future__ import annotations
@@ -35,10 +35,13 @@ ADVERT = Row((Raw(KEY_BYTES), Raw(KEY_BYTES), Raw(SIGNATURE_BYTES)))
 """The kind of an `Advert`."""
 
 Advert = tuple[bytes, bytes, bytes]
-"""A silo's public keys for this query, of the channel (c_u) and of the masks (s_u), and its signature on them."""
+"""A silo's public keys for this query, of the channel (c_u) and of the masks (s_u), and its
+signature on them."""
 
 Sharing = tuple[bytes, dict[str, bytes]]
-"""A silo's commitment to its own mask's seed, and its shares of both secrets, sealed, by receiver."""
+"""A silo's commitment to its own mask's seed, and its shares of both secrets, sealed, by
+receiver.
+"""
 
 
 def sealed_kind(secrets: int = 2) -> Raw:
@@ -53,7 +56,8 @@ def shares_kind(owners: Collection[str], *, whole: bool = True) -> Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The public numbers of one query: its serial, Th, E, E0, who shares with whom, and how sums are decoded."""
+    """The public numbers of one query: its serial, Th, E, E0, who shares with whom, and how sums
+    are decoded."""
 
     serial: tuple[int, int]
     threshold: int
@@ -77,13 +81,15 @@ class Envelope:
     receiver: str
 
     def seal(self, shares: bytes) -> bytes:
-        """Both names (as a digest) and the shares, encrypted for the receiver. Raises ValueError for a peer's key of
-        low order."""
+        """Both names (as a digest) and the shares, encrypted for the receiver. Raises ValueError
+        for a peer's key of low order."""
         return seal(self._key(), self._names() + shares)
 
     def unseal(self, sealed: bytes) -> bytes:
-        """The shares. Raises SealBrokenError for an altered message, ValueError for one that names others."""
-        opened, names = unseal(self._key(), sealed), self._names()
+        """The shares. Raises SealBrokenError for an altered message, ValueError for one that names
+        others."""
+        opened = unseal(self._key(), sealed)
+        names = self._names()
         if opened[: len(names)] != names:
             raise ValueError("it names others")
         return opened[len(names) :]
@@ -103,12 +109,16 @@ def keys_statement(serial: tuple[int, int], name: str, keys: tuple[bytes, bytes]
 
 
 def sharing_digest(session: bytes, sharing: Iterable[str]) -> bytes:
-    """What all masks of a query are made for: masks of silos that were told different sets U3 do not cancel."""
+    """What all masks of a query are made for: masks of silos that were told different sets U3 do
+    not cancel."""
     return digest("secagg sharing", session, *sorted(sharing))
 
 
 def set_statement(sharing: bytes, members: Iterable[str]) -> bytes:
-    """What a silo signs about the set whose sum is to be revealed. sharing: the `sharing_digest`."""
+    """What a silo signs about the set whose sum is to be revealed.
+
+    sharing: the `sharing_digest`.
+    """
     return digest("secagg set", sharing, *sorted(members))
 
 
@@ -124,10 +134,12 @@ def points(roster: Iterable[str]) -> dict[str, int]:
 
 
 def pair_seed(own: PrivateKey, peer: PublicKey, session: bytes) -> bytes:
-    """The seed of a pair's mask, the same for both. Raises ValueError for a peer's key of low order."""
+    """The seed of a pair's mask, the same for both. Raises ValueError for a peer's key of low
+    order."""
     return own.derive_shared_seed(peer, digest("secagg mask", session))
 
 
 def seed_commitment(session: bytes, name: str, seed: bytes) -> bytes:
-    """What shows later that a seed is the one this silo shared in this query; 256 random bits cannot be guessed."""
+    """What shows later that a seed is the one this silo shared in this query; 256 random bits
+    cannot be guessed."""
     return digest("secagg seed", session, name, seed)

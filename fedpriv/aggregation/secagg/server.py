@@ -35,12 +35,12 @@ from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.post import Hear, Post, blaming
 from fedpriv.parties.schema import Raw, Row, Schema, Table
-from fedpriv.query import Total
+from fedpriv.rounds.query import Total
 
 if TYPE_CHECKING:
     from fedpriv.parties.party import Mail, Party
-    from fedpriv.query import Broadcast
-    from fedpriv.streams import SystemGenerator
+    from fedpriv.rounds.query import Broadcast
+    from fedpriv.util.streams import SystemGenerator
 
 Revealed = dict[str, np.ndarray]
 
@@ -49,7 +49,8 @@ Revealed = dict[str, np.ndarray]
 class Collector:
     """The server for one query to the `invited` silos.
 
-    draws: for U2 and U5. Whoever could foretell them would know which silos to drop; a simulation's are seeded.
+    draws: for U2 and U5. Whoever could foretell them would know which silos to drop; a simulation's
+        are seeded.
     message: what a silo's masked vector looks like.
     """
 
@@ -63,13 +64,17 @@ class Collector:
         """The broadcast and the five phases; returns the Total over U5."""
         terms = self.terms
         said: Mail = dict.fromkeys(self.invited, broadcast)
-        adverts = yield from self._heard(BROADCAST, said, Hear(ADVERTISE, ADVERT, self.invited), least=terms.cohort)
+        adverts = yield from self._heard(
+            BROADCAST, said, Hear(ADVERTISE, ADVERT, self.invited), least=terms.cohort
+        )
         drawn = self._draw(adverts, min(terms.candidates, len(adverts)))
         roster = {name: adverts[name] for name in drawn}
         graph = terms.topology.graph(session_of(terms.serial, roster), roster)
 
         said = dict.fromkeys(roster, roster)
-        shared = yield from self._heard(ADVERTISE, said, Hear(SHARE, self._sharing(roster), roster), least=terms.cohort)
+        shared = yield from self._heard(
+            ADVERTISE, said, Hear(SHARE, self._sharing(roster), roster), least=terms.cohort
+        )
         commitments = {name: commitment for name, (commitment, _) in shared.items()}
         sealed = {name: letters for name, (_, letters) in shared.items()}
         for name, letters in sealed.items():
@@ -80,28 +85,43 @@ class Collector:
         for_each = {
             name: (
                 sharers,
-                {peer: sealed[peer][name] for peer in graph.around(name) if peer in sealed and peer != name},
+                {
+                    peer: sealed[peer][name]
+                    for peer in graph.around(name)
+                    if peer in sealed and peer != name
+                },
             )
             for name in sealed
         }
 
-        masked = yield from self._heard(SHARE, for_each, Hear(COLLECT, self.message, sealed), least=terms.cohort)
+        masked = yield from self._heard(
+            SHARE, for_each, Hear(COLLECT, self.message, sealed), least=terms.cohort
+        )
         delivered = sorted(masked)
         chosen = self._chosen(delivered)
-        self._demand(CHECK, graph.holds_together(chosen), "the silos left out are too close together")
+        self._demand(
+            CHECK, graph.holds_together(chosen), "the silos left out are too close together"
+        )
 
         witnesses = sorted(graph.witnesses(set(delivered), set(chosen)))
         said = dict.fromkeys(witnesses, (delivered, chosen))
         consent = Hear(CHECK, Raw(SIGNATURE_BYTES), witnesses)
         signatures = yield from self._heard(COLLECT, said, consent, least=terms.threshold)
 
-        said, any_shares = dict.fromkeys(signatures, signatures), self._revealing(sealed, chosen, whole=False)
-        revealed = yield from self._heard(CHECK, said, Hear(UNMASK, any_shares, signatures), least=terms.threshold)
+        said = dict.fromkeys(signatures, signatures)
+        any_shares = self._revealing(sealed, chosen, whole=False)
+        revealed = yield from self._heard(
+            CHECK, said, Hear(UNMASK, any_shares, signatures), least=terms.threshold
+        )
         for name, shares in revealed.items():
             with blaming(name):
-                self._revealing([peer for peer in graph.around(name) if peer in sealed], chosen).check(shares)
+                self._revealing(
+                    [peer for peer in graph.around(name) if peer in sealed], chosen
+                ).check(shares)
         summed = {name: masked[name] for name in chosen}
-        total = self.unmask(roster=roster, commitments=commitments, masked=summed, revealed=revealed)
+        total = self.unmask(
+            roster=roster, commitments=commitments, masked=summed, revealed=revealed
+        )
         return Total(terms.encoding.decode(total), tuple(chosen))
 
     def _sharing(self, roster: Collection[str]) -> Schema:
@@ -112,8 +132,13 @@ class Collector:
         """U5, out of U4."""
         return self._draw(delivered, self.terms.cohort)
 
-    def _revealing(self, owners: Collection[str], chosen: list[str], *, whole: bool = True) -> Schema:
-        """What a silo sends in Unmasking. owners: whose shares it sends, or, unless `whole`, may send."""
+    def _revealing(
+        self, owners: Collection[str], chosen: list[str], *, whole: bool = True
+    ) -> Schema:
+        """What a silo sends in Unmasking.
+
+        owners: whose shares it sends, or, unless `whole`, may send.
+        """
         return shares_kind(owners, whole=whole)
 
     def _draw(self, names: Iterable[str], size: int) -> list[str]:
@@ -121,12 +146,17 @@ class Collector:
         ordered = sorted(names)
         return [ordered[i] for i in np.sort(np.argsort(self.draws.random(len(ordered)))[:size])]
 
-    def _heard(self, phase: str, said: Mail, hear: Hear, *, least: int) -> Generator[Mail, Mail, Mail]:
-        """Send `said`, and wait for answers. Raises AggregationAbortedError when fewer than `least` come."""
+    def _heard(
+        self, phase: str, said: Mail, hear: Hear, *, least: int
+    ) -> Generator[Mail, Mail, Mail]:
+        """Send `said`, and wait for answers. Raises AggregationAbortedError when fewer than `least`
+        come."""
         heard = yield from self.post.exchange(phase, said, hear)
         if len(heard) < least:
             silent = self.post.nothing_from(sorted(set(hear.senders) - set(heard)))
-            raise AggregationAbortedError(f"{hear.phase}: {len(heard)} of at least {least} silos; {silent}")
+            raise AggregationAbortedError(
+                f"{hear.phase}: {len(heard)} of at least {least} silos; {silent}"
+            )
         return heard
 
     def unmask(
@@ -139,10 +169,13 @@ class Collector:
     ) -> np.ndarray:
         """The sum over U5 of what was under the masks, (d,) integers modulo R.
 
-        commitments: to the own masks' seeds, of U3. masked: messages of U5. revealed: what each silo of U7 has sent.
-        Raises AggregationAbortedError when they do not fit together.
+        commitments: to the own masks' seeds, of U3.
+        masked: messages of U5.
+        revealed: what each silo of U7 has sent. Raises AggregationAbortedError when they do not fit
+            together.
         """
-        chosen, left_out = sorted(masked), sorted(set(commitments) - set(masked))
+        chosen = sorted(masked)
+        left_out = sorted(set(commitments) - set(masked))
         vectors = list(masked.values())
         session = session_of(self.terms.serial, roster)
         graph = self.terms.topology.graph(session, roster)
@@ -160,27 +193,41 @@ class Collector:
             for name in graph.around(gone):
                 if name not in masked:
                     continue
-                # `name` has added the mask of the pair if its own name is the larger one, and subtracted it otherwise.
+                # `name` has added the mask of the pair if its own name is the larger one, and
+                # subtracted it otherwise.
                 with blaming(name):
-                    (minus if name > gone else plus).append(pair_seed(private, PublicKey(roster[name][1]), session))
+                    (minus if name > gone else plus).append(
+                        pair_seed(private, PublicKey(roster[name][1]), session)
+                    )
         total = np.zeros_like(vectors[0])
         for vector in vectors:
             total += vector
         return add_masks(total, plus, minus, purpose=sharing_digest(session, commitments))
 
-    def _secrets(self, graph: Graph, owners: list[str], revealed: dict[str, Revealed]) -> dict[str, bytes]:
-        """The owners' secrets; those whose shares lie at the same points are put together at once."""
-        least, secrets = self.terms.topology.shares, dict[str, bytes]()
+    def _secrets(
+        self, graph: Graph, owners: list[str], revealed: dict[str, Revealed]
+    ) -> dict[str, bytes]:
+        """The owners' secrets; those whose shares lie at the same points are put together at
+        once.
+        """
+        least = self.terms.topology.shares
+        secrets = dict[str, bytes]()
         at: dict[tuple[int, ...], dict[str, list[np.ndarray]]] = {}
         for owner in owners:
             place = points(graph.around(owner))
             answers = [name for name in place if name in revealed][:least]
-            self._demand(UNMASK, len(answers) == least, f"{len(answers)} of {least} shares of {owner}'s secrets")
+            self._demand(
+                UNMASK,
+                len(answers) == least,
+                f"{len(answers)} of {least} shares of {owner}'s secrets",
+            )
             rows = at.setdefault(tuple(place[name] for name in answers), {})
             rows[owner] = [revealed[name][owner] for name in answers]
         try:
             for where, rows in at.items():
-                secrets |= zip(rows, Reconstruction.at([*where]).secrets(np.array([*rows.values()])))
+                secrets |= zip(
+                    rows, Reconstruction.at([*where]).secrets(np.array([*rows.values()]))
+                )
         except BadSharesError as error:
             raise AggregationAbortedError(f"{UNMASK}: {error}") from error
         return secrets

@@ -1,4 +1,5 @@
-"""A silo in a secure sum: five questions to the server, and the checks that decide whether to go on."""
+"""A silo in a secure sum: five questions to the server, and the checks that decide whether to go
+on."""
 
 from __future__ import annotations
 
@@ -41,19 +42,23 @@ from fedpriv.parties.post import Hear, Post, blaming
 from fedpriv.parties.schema import Array, Names, Raw, Row, Schema, Table
 
 MASK_KEY, OWN_MASK = 0, 1
-"""Rows of what one silo holds of another, (secrets, LIMBS) uint32: its shares of the mask key and of the seed."""
+"""Rows of what one silo holds of another, (secrets, LIMBS) uint32: its shares of the mask key and
+of the seed."""
 
 
 @dataclass(kw_only=True, repr=False)
 class Member:
     """One silo for one query.
 
-    signer: of this silo. trained: what it yields before its message is asked for. vector: its message in the clear,
-    (size,) integers modulo R, asked for once. invited: who may be among the candidates. channel, masking, seed: this
-    query's secrets; nobody ever learns the first. The rest is filled from phase to phase: advert, its public keys;
-    roster, those of U2, with their session and graph; own, its shares of its own secrets; pairs, the seeds of its masks
-    with its neighbours; sharing, U3, and what all masks are made for then; sealed, what its neighbours in U3 have sent
-    it; delivered, U4; chosen, U5.
+    signer: of this silo.
+    trained: what it yields before its message is asked for.
+    vector: its message in the clear, (size,) integers modulo R, asked for once.
+    invited: who may be among the candidates.
+    channel, masking, seed: this query's secrets; nobody ever learns the first. The rest is filled
+        from phase to phase: advert, its public keys; roster, those of U2, with their session and
+        graph; own, its shares of its own secrets; pairs, the seeds of its masks with its
+        neighbours; sharing, U3, and what all masks are made for then; sealed, what its neighbours
+        in U3 have sent it; delivered, U4; chosen, U5.
     """
 
     post: Post
@@ -78,19 +83,26 @@ class Member:
     chosen: set[str] = field(init=False)
 
     def run(self) -> Party:
-        """The five phases. Ends early when the server has nothing to say: not drawn, or no longer there."""
+        """The five phases. Ends early when the server has nothing to say: not drawn, or no longer
+        there."""
         steps: tuple[tuple[str, Callable[[Any], Any], Callable[[], Schema]], ...] = (
             (ADVERTISE, self.advertise, lambda: Table(self.invited, ADVERT, whole=False)),
             (SHARE, self.share_keys, self._letters),
             (COLLECT, self.masked_input, self._sets),
-            (CHECK, self.consent, lambda: Table(self._witnesses(), Raw(SIGNATURE_BYTES), whole=False)),
+            (
+                CHECK,
+                self.consent,
+                lambda: Table(self._witnesses(), Raw(SIGNATURE_BYTES), whole=False),
+            ),
         )
         answer: Any = None
         for phase, step, kind in steps:
             if phase == COLLECT:
                 yield from self.trained()
             said = step(answer)
-            heard = yield from self.post.exchange(phase, {SERVER: said}, Hear(phase, kind(), (SERVER,)))
+            heard = yield from self.post.exchange(
+                phase, {SERVER: said}, Hear(phase, kind(), (SERVER,))
+            )
             if SERVER not in heard:
                 return
             answer = heard[SERVER]
@@ -112,7 +124,9 @@ class Member:
         return self.graph.witnesses(self.delivered, self.chosen)
 
     def _letters(self) -> Schema:
-        """Which of the candidates, in order, have shared, and what they have sealed for this silo."""
+        """Which of the candidates, in order, have shared, and what they have sealed for this
+        silo.
+        """
         sealed = Table(self._around() - {self.name}, sealed_kind(len(self.secrets)), whole=False)
         return Row((Array(np.bool_, (len(self.roster),)), sealed))
 
@@ -123,13 +137,18 @@ class Member:
     def advertise(self, _: None) -> Advert:
         """This query's public keys, signed."""
         keys = self.channel.public.raw, self.masking.public.raw
-        self.advert = *keys, self.signer.key.sign(keys_statement(self.terms.serial, self.name, keys))
+        self.advert = (
+            *keys,
+            self.signer.key.sign(keys_statement(self.terms.serial, self.name, keys)),
+        )
         return self.advert
 
     def share_keys(self, roster: dict[str, Advert]) -> Sharing:
-        """Check the candidates U2 and the neighbours' keys; shares of both secrets, sealed for each neighbour."""
+        """Check the candidates U2 and the neighbours' keys; shares of both secrets, sealed for each
+        neighbour."""
         self._check_candidates(roster)
-        self.roster, self.session = roster, session_of(self.terms.serial, roster)
+        self.roster = roster
+        self.session = session_of(self.terms.serial, roster)
         self.graph = self.terms.topology.graph(self.session, roster)
         around = self.graph.around(self.name)
         self._check_keys(around)
@@ -137,7 +156,8 @@ class Member:
         held = np.stack(shares, axis=1)  # (silos around, secrets, LIMBS)
         row = {name: point - 1 for name, point in points(around).items()}
         self.own = held[row[self.name]]
-        sealed, self.pairs = {}, {}
+        sealed = {}
+        self.pairs = {}
         for peer in sorted(self._around() - {self.name}):
             with blaming(peer):
                 sealed[peer] = self._envelope(self.name, peer).seal(held[row[peer]].tobytes())
@@ -152,7 +172,8 @@ class Member:
         self._demand(SHARE, len(set(keys)) == len(keys), "two keys are the same")
 
     def _check_keys(self, names: Iterable[str]) -> None:
-        """That they are their owners'. Somebody else's, which make no mask of this silo's, may be anything."""
+        """That they are their owners'. Somebody else's, which make no mask of this silo's, may be
+        anything."""
         for name in names:
             channel, masking, signature = self.roster[name]
             statement = keys_statement(self.terms.serial, name, (channel, masking))
@@ -162,52 +183,81 @@ class Member:
     def masked_input(self, letters: tuple[np.ndarray, dict[str, bytes]]) -> np.ndarray:
         """The vector under this silo's own mask and those with all neighbours in U3, (size,)."""
         shared, self.sealed = letters
-        self.sharing = {name for name, inside in zip(sorted(self.roster), shared.tolist()) if inside}
+        self.sharing = {
+            name for name, inside in zip(sorted(self.roster), shared.tolist()) if inside
+        }
         self.purpose = sharing_digest(self.session, self.sharing)
         around = self.sharing & self._around()
-        self._demand(COLLECT, around == {*self.sealed, self.name}, "shares do not come from those who have shared")
-        self._demand(COLLECT, len(around) >= self.terms.topology.shares, f"shares of {len(around)} silos")
+        self._demand(
+            COLLECT,
+            around == {*self.sealed, self.name},
+            "shares do not come from those who have shared",
+        )
+        self._demand(
+            COLLECT, len(around) >= self.terms.topology.shares, f"shares of {len(around)} silos"
+        )
         smaller = [self.pairs[peer] for peer in self.sealed if peer < self.name]
         larger = [self.pairs[peer] for peer in self.sealed if peer > self.name]
         return add_masks(self.vector(), [self.seed, *smaller], larger, purpose=self.purpose)
 
     def consent(self, sets: tuple[list[str], list[str]]) -> bytes:
-        """Sign the set U5 that the sum shall cover, out of those who delivered, U4. Once, and no other set."""
+        """Sign the set U5 that the sum shall cover, out of those who delivered, U4. Once, and no
+        other set."""
         delivered, chosen = sets
-        self.delivered, self.chosen = set(delivered), set(chosen)
+        self.delivered = set(delivered)
+        self.chosen = set(chosen)
         inside = self.chosen <= self.delivered and self.name in self.delivered
         self._demand(CHECK, inside, "the set holds silos that have not delivered")
-        self._demand(CHECK, self.graph.holds_together(self.chosen), "the set leaves out too many neighbours in a row")
+        self._demand(
+            CHECK,
+            self.graph.holds_together(self.chosen),
+            "the set leaves out too many neighbours in a row",
+        )
         self._demand(CHECK, self.name in self._witnesses(), "it is asked about a set without it")
         return self.signer.key.sign(set_statement(self.purpose, chosen))
 
     def reveal(self, signatures: dict[str, bytes]) -> Any:
-        """Shares of the own mask of every neighbour in U5, and of the mask key of every other in U3, (LIMBS,) each."""
+        """Shares of the own mask of every neighbour in U5, and of the mask key of every other in
+        U3, (LIMBS,) each."""
         return self._of_masks(self._held(signatures))
 
     def _of_masks(self, held: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {peer: shares[OWN_MASK if peer in self.chosen else MASK_KEY] for peer, shares in held.items()}
+        return {
+            peer: shares[OWN_MASK if peer in self.chosen else MASK_KEY]
+            for peer, shares in held.items()
+        }
 
     def _held(self, signatures: dict[str, bytes]) -> dict[str, np.ndarray]:
-        """This silo's shares of its neighbours' secrets and of its own, once enough have signed the same set."""
-        self._demand(UNMASK, len(signatures) >= self.terms.threshold, f"{len(signatures)} signatures")
+        """This silo's shares of its neighbours' secrets and of its own, once enough have signed the
+        same set."""
+        self._demand(
+            UNMASK, len(signatures) >= self.terms.threshold, f"{len(signatures)} signatures"
+        )
         statement = set_statement(self.purpose, self.chosen)
         for name in self.terms.topology.drawn(signatures):
             right = self.signer.registry[name].verifies(signatures[name], statement)
             self._demand(UNMASK, right, f"{name} signed another set")
-        return {peer: self._open(peer, sealed) for peer, sealed in self.sealed.items()} | {self.name: self.own}
+        return {peer: self._open(peer, sealed) for peer, sealed in self.sealed.items()} | {
+            self.name: self.own
+        }
 
     def _envelope(self, sender: str, receiver: str) -> Envelope:
         """Raises ValueError for a peer's key of a wrong length."""
         peer = PublicKey(self.roster[receiver if sender == self.name else sender][0])
-        return Envelope(own=self.channel, peer=peer, session=self.session, sender=sender, receiver=receiver)
+        return Envelope(
+            own=self.channel, peer=peer, session=self.session, sender=sender, receiver=receiver
+        )
 
     def _open(self, sender: str, sealed: bytes) -> np.ndarray:
         try:
-            opened = np.frombuffer(self._envelope(sender, self.name).unseal(sealed), dtype=np.uint32)
+            opened = np.frombuffer(
+                self._envelope(sender, self.name).unseal(sealed), dtype=np.uint32
+            )
         except ValueError:
             opened = np.empty(0, dtype=np.uint32)
-        self._demand(UNMASK, len(opened) == self.own.size, f"the shares from {sender} are not for it")
+        self._demand(
+            UNMASK, len(opened) == self.own.size, f"the shares from {sender} are not for it"
+        )
         return opened.reshape(self.own.shape)
 
     def _demand(self, phase: str, holds: bool, otherwise: str) -> None:

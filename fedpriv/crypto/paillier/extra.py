@@ -8,7 +8,8 @@ from fedpriv.errors import require
 
 
 def require_extra() -> None:
-    """Raise ConfigError, in one line that says what to install, unless gmpy2 and phe are there. Loads neither."""
+    """Raise ConfigError, in one line that says what to install, unless gmpy2 and phe are there.
+    Loads neither."""
     require(
         find_spec("gmpy2") is not None and find_spec("phe") is not None,
         "aggregation",

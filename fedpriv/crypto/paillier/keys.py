@@ -1,9 +1,10 @@
-"""Paillier's cryptosystem (P. Paillier, Public-key cryptosystems based on composite degree residuosity classes,
-EUROCRYPT 1999) with generator n + 1.
+"""Paillier's cryptosystem (P. Paillier, Public-key cryptosystems based on composite degree
+residuosity classes, EUROCRYPT 1999) with generator n + 1.
 
-The ciphertext of m is (1 + m n) r modulo n^2, where r is an n-th residue: a number s^n. Multiplying ciphertexts adds
-their messages modulo n, and raising one to k multiplies its message by k. Key pairs come from python-paillier, and
-ciphertexts of either library are good for the other. Arithmetic is not constant-time.
+The ciphertext of m is (1 + m n) r modulo n^2, where r is an n-th residue: a number s^n. Multiplying
+ciphertexts adds their messages modulo n, and raising one to k multiplies its message by k. Key
+pairs come from python-paillier, and ciphertexts of either library are good for the other.
+Arithmetic is not constant-time.
 """
 
 from __future__ import annotations
@@ -47,12 +48,13 @@ class PublicKey:
         return self.modulus**2
 
     def encrypt(self, message: int, residue: mpz) -> mpz:
-        """Ciphertext of `message` modulo n (a negative number counts from n downwards). `residue` must be a fresh n-th
-        residue that serves once, see `residues`."""
+        """Ciphertext of `message` modulo n (a negative number counts from n downwards). `residue`
+        must be a fresh n-th residue that serves once, see `residues`."""
         return self.add(residue, message)
 
     def add(self, ciphertext: mpz, message: int) -> mpz:
-        """Ciphertext of the old message plus `message` modulo n. The n-th residue stays what it was."""
+        """Ciphertext of the old message plus `message` modulo n. The n-th residue stays what it
+        was."""
         return ciphertext * (1 + (message % self.modulus) * self.modulus) % self.square
 
     def to_bytes(self, ciphertexts: Iterable[mpz]) -> bytes:
@@ -60,12 +62,14 @@ class PublicKey:
         return b"".join(int(c).to_bytes(self.ciphertext_bytes, "little") for c in ciphertexts)
 
     def from_bytes(self, raw: bytes, count: int) -> list[mpz]:
-        """The `count` ciphertexts in `raw`. Raises BadCiphertextError for a wrong length, and for a number that is out
-        of range or has a divisor in common with n."""
+        """The `count` ciphertexts in `raw`. Raises BadCiphertextError for a wrong length, and for a
+        number that is out of range or has a divisor in common with n."""
         size = self.ciphertext_bytes
         if len(raw) != count * size:
             raise BadCiphertextError(f"{len(raw)} bytes for {count} ciphertexts of {size}")
-        numbers = [mpz(int.from_bytes(raw[k * size : (k + 1) * size], "little")) for k in range(count)]
+        numbers = [
+            mpz(int.from_bytes(raw[k * size : (k + 1) * size], "little")) for k in range(count)
+        ]
         product = mpz(1)
         for number in numbers:
             product = product * number % self.modulus  # one gcd serves for all
@@ -93,16 +97,19 @@ class PrivateKey:
     def residue(self) -> mpz:
         """A uniform n-th residue modulo n^2, by the Chinese remainder theorem.
 
-        s -> s^p maps the units modulo p one to one onto the n-th residues modulo p^2 (there are p - 1 of either, and
-        n is prime to p - 1), so the exponents have half the length of n. Fresh from the operating system.
+        s -> s^p maps the units modulo p one to one onto the n-th residues modulo p^2 (there are p -
+        1 of either, and n is prime to p - 1), so the exponents have half the length of n. Fresh
+        from the operating system.
         """
-        p, q = mpz(self.p), mpz(self.q)
+        p = mpz(self.p)
+        q = mpz(self.q)
         halves = [powmod(1 + secrets.randbelow(int(r) - 1), r, r * r) for r in (p, q)]
         return _join(halves, (p * p, q * q), self._inverse_of_squares)
 
     def decrypt(self, ciphertext: mpz) -> int:
         """The message, 0..n-1, by the Chinese remainder theorem."""
-        p, q = mpz(self.p), mpz(self.q)
+        p = mpz(self.p)
+        q = mpz(self.q)
         halves = [
             (powmod(ciphertext, r - 1, r * r) - 1) // r * scale % r
             for r, scale in zip((p, q), self._scales, strict=True)
@@ -111,7 +118,8 @@ class PrivateKey:
 
     @cached_property
     def _scales(self) -> tuple[mpz, mpz]:
-        """Inverses of (p - 1) q modulo p and of (q - 1) p modulo q: what (n + 1)^(p-1) leaves beside the message."""
+        """Inverses of (p - 1) q modulo p and of (q - 1) p modulo q: what (n + 1)^(p-1) leaves
+        beside the message."""
         return invert(-self.q, self.p), invert(-self.p, self.q)
 
     @cached_property
@@ -124,8 +132,8 @@ class PrivateKey:
 
 
 def generate_key(bits: int) -> PrivateKey:
-    """A fresh key whose n has `bits` bits, by python-paillier from the operating system's randomness. 3072 bits for
-    real use; a few hundred only in tests."""
+    """A fresh key whose n has `bits` bits, by python-paillier from the operating system's
+    randomness. 3072 bits for real use; a few hundred only in tests."""
     from phe import generate_paillier_keypair
 
     _, private = generate_paillier_keypair(n_length=bits)

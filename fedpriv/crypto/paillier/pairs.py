@@ -1,9 +1,11 @@
-"""Numbers modulo n^2 as pairs (low, high), low + high n with both below n: about a quarter faster than n^2 itself.
+"""Numbers modulo n^2 as pairs (low, high), low + high n with both below n: about a quarter faster
+than n^2 itself.
 
     (a + b n)(c + d n) = r + (q + a d + b c) n  modulo n^2,  where a c = r + q n
 
-takes three products and two divisions of half the length; the product b d, which a full multiplication computes, falls
-away. Only a party without the primes needs this; with them, the Chinese remainder theorem is faster still.
+takes three products and two divisions of half the length; the product b d, which a full
+multiplication computes, falls away. Only a party without the primes needs this; with them, the
+Chinese remainder theorem is faster still.
 """
 
 from __future__ import annotations
@@ -72,8 +74,8 @@ def doublings(a: Pair, count: int, n: mpz) -> Pair:
 
 
 def power(a: Pair, exponent: int, n: mpz) -> Pair:
-    """a^exponent, by windows of equal length: the operations depend on the exponent's length alone. Not for negative
-    exponents."""
+    """a^exponent, by windows of equal length: the operations depend on the exponent's length alone.
+    Not for negative exponents."""
     small = subset_products([doublings(a, k, n) for k in range(WINDOW)], n)
     result = (mpz(1), mpz(0))
     for shift in reversed(range(0, exponent.bit_length(), WINDOW)):
@@ -82,7 +84,8 @@ def power(a: Pair, exponent: int, n: mpz) -> Pair:
 
 
 def subset_products(bases: Sequence[Pair], n: mpz) -> list[Pair]:
-    """Products of all 2^t subsets of t numbers; bit i of a product's index tells whether number i takes part."""
+    """Products of all 2^t subsets of t numbers; bit i of a product's index tells whether number i
+    takes part."""
     products = [(mpz(1), mpz(0))]
     for base in bases:
         products += [times(product, base, n) for product in products]

@@ -1,21 +1,26 @@
-"""Fresh n-th residues for a party that knows n alone. To multiply by one re-randomises a ciphertext.
+"""Fresh n-th residues for a party that knows n alone. To multiply by one re-randomises a
+ciphertext.
 
-Who must be kept from telling such a residue from a uniform one is the server, and it holds the primes. So no assumption
-that factoring, or deciding residues, is hard can help: the residue must be close to uniform in the statistical sense.
-The usual shortcut, h^x for one fixed n-th residue h, is not. Its powers are a proper subgroup, since the n-th residues
-are the product of two cyclic groups of even orders p - 1 and q - 1, and the coset of a product tells a linear function
-of the secret exponents. If h is a square, even the Jacobi symbol, which needs no primes, passes through unchanged.
+Who must be kept from telling such a residue from a uniform one is the server, and it holds the
+primes. So no assumption that factoring, or deciding residues, is hard can help: the residue must be
+close to uniform in the statistical sense. The usual shortcut, h^x for one fixed n-th residue h, is
+not. Its powers are a proper subgroup, since the n-th residues are the product of two cyclic groups
+of even orders p - 1 and q - 1, and the coset of a product tells a linear function of the secret
+exponents. If h is a square, even the Jacobi symbol, which needs no primes, passes through
+unchanged.
 
-`TableResidues` multiplies random powers of k independent uniform residues instead: h_1^x_1 ... h_k^x_k with every x_i
-uniform on 0..2^B - 1, kB >= bits(n) + 256. Its distance from uniform, on average over h, follows from characters. The
-residues have fewer than 2^bits(n) characters, and at most m^2 of them have order m. Under one of order m, h_i is a
-uniform m-th root of unity, so that the mean square of E[chi(h_i^x_i)] is c_m, the probability that two x are equal
-modulo m; for the whole product it is c_m^k. c_m = 2^-B for m >= 2^B, and about 1/m below. For m = 2^j <= 2^B the
-expectation is exactly zero unless chi(h_i) = 1 for all i, which happens for some such character with probability at
-most 3 * 2^-k.
-With Cauchy and Schwarz over all other characters, the distance is at most
+`TableResidues` multiplies random powers of k independent uniform residues instead: h_1^x_1 ...
+h_k^x_k with every x_i uniform on 0..2^B - 1, kB >= bits(n) + 256. Its distance from uniform, on
+average over h, follows from characters. The residues have fewer than 2^bits(n) characters, and at
+most m^2 of them have order m. Under one of order m, h_i is a uniform m-th root of unity, so that
+the mean square of E[chi(h_i^x_i)] is c_m, the probability that two x are equal modulo m; for the
+whole product it is c_m^k. c_m = 2^-B for m >= 2^B, and about 1/m below. For m = 2^j <= 2^B the
+expectation is exactly zero unless chi(h_i) = 1 for all i, which happens for some such character
+with probability at most 3 * 2^-k. With Cauchy and Schwarz over all other characters, the distance
+is at most
 
-    3 * 2^-k + sqrt(2^(bits(n) - kB) + 8 c_3^k + sum over m >= 5 of m^2 c_m^k) / 2  <  2^-128    for k = 168,
+    3 * 2^-k + sqrt(2^(bits(n) - kB) + 8 c_3^k + sum over m >= 5 of m^2 c_m^k) / 2  <  2^-128    for
+    k = 168,
 
 where the generators serve for any number of residues: distances add up.
 """
@@ -62,8 +67,8 @@ class PublishedResidues:
 
 
 class TableResidues:
-    """Products from precomputed tables, within 2^-128 of uniform; about seven times as fast, after a preparation
-    of `GENERATORS` long powers."""
+    """Products from precomputed tables, within 2^-128 of uniform; about seven times as fast, after
+    a preparation of `GENERATORS` long powers."""
 
     def __init__(self, public: PublicKey) -> None:
         self.public = public
@@ -74,7 +79,9 @@ class TableResidues:
             for _ in range(exponent_bits(public.bits)):
                 bases.append(base)
                 base = pairs.doublings(base, 1, n)
-        self.tables = [pairs.subset_products(bases[k : k + WINDOW], n) for k in range(0, len(bases), WINDOW)]
+        self.tables = [
+            pairs.subset_products(bases[k : k + WINDOW], n) for k in range(0, len(bases), WINDOW)
+        ]
 
     def draw(self, count: int) -> list[mpz]:
         """`count` residues, each from exponents drawn afresh from the operating system."""
@@ -82,7 +89,9 @@ class TableResidues:
         results = []
         for _ in range(count):
             result = (mpz(1), mpz(0))
-            for table, index in zip(self.tables, secrets.token_bytes(len(self.tables)), strict=True):
+            for table, index in zip(
+                self.tables, secrets.token_bytes(len(self.tables)), strict=True
+            ):
                 result = pairs.times(result, table[index], n)
             results.append(pairs.join(result, n))
         return results
@@ -100,7 +109,8 @@ class TableResidues:
 
 
 def fastest_source(public: PublicKey, expected: int) -> Residues:
-    """The source that takes the least time for `expected` residues in a run, preparation included. Both are sound."""
+    """The source that takes the least time for `expected` residues in a run, preparation included.
+    Both are sound."""
     return TableResidues(public) if tables_pay(public.bits, expected) else PublishedResidues(public)
 
 
@@ -116,7 +126,8 @@ def exponent_bits(bits: int) -> int:
 
 
 def uniform_residue(public: PublicKey) -> pairs.Pair:
-    """s^n for s uniform among the units modulo n; s -> s^n maps them one to one onto the n-th residues modulo n^2."""
+    """s^n for s uniform among the units modulo n; s -> s^n maps them one to one onto the n-th
+    residues modulo n^2."""
     while gcd(root := mpz(secrets.randbelow(public.n)), public.modulus) != 1:
         pass
     return pairs.power((root, mpz(0)), public.n, public.modulus)

@@ -1,4 +1,5 @@
-"""The contract of all ways to train a block of users, and what those that go step by step have in common."""
+"""The contract of all ways to train a block of users, and what those that go step by step have in
+common."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fedpriv.data.silo import SiloData
-from fedpriv.tasks import Task
+from fedpriv.models.tasks import Task
 from fedpriv.training.cost import ModelCost
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.schedule import Limits, Step, batches, cut
@@ -30,9 +31,13 @@ WORTH_THREADS = 2**26
 class LocalProblem:
     """What everybody who trains together shares.
 
-    model: a template that is never changed. cost: of `model`. shape: of one record's features.
-    start: (d,) float32 on the training device. correction: likewise, added to every gradient, or None.
-    dtype: of features. execution: which trainer is asked for.
+    model: a template that is never changed.
+    cost: of `model`.
+    shape: of one record's features.
+    start: (d,) float32 on the training device.
+    correction: likewise, added to every gradient, or None.
+    dtype: of features.
+    execution: which trainer is asked for.
     """
 
     model: nn.Module
@@ -52,7 +57,9 @@ class LocalProblem:
 
     @property
     def numbers_kept(self) -> int:
-        """Numbers that a step needs for each parameter of each user, beside those of a fused one."""
+        """Numbers that a step needs for each parameter of each user, beside those of a fused
+        one.
+        """
         return 0 if self.fused else 2 + self.recipe.optimizer.numbers_kept
 
 
@@ -60,7 +67,8 @@ class LocalProblem:
 class TrainerState:
     """Where a block's training has got to; `UserTrainer.step` moves it on, in place.
 
-    parameters: stacks (users, ...), in the pieces and the order of dimensions that the trainer works with.
+    parameters: stacks (users, ...), in the pieces and the order of dimensions that the trainer
+        works with.
     slots: what the optimiser remembers of them.
     """
 
@@ -70,10 +78,11 @@ class TrainerState:
 
 @dataclass(frozen=True)
 class Users:
-    """Those who train: at `positions` (k,) of data.users, by number of records, descending, in batches of `size`.
+    """Those who train: at `positions` (k,) of data.users, by number of records, descending, in
+    batches of `size`.
 
-    orders: (k,) uint64, keys of the orders of batches; None where every user's records fit in one. dropout: (k,)
-    uint64, keys of dropout. Both are the users' own.
+    orders: (k,) uint64, keys of the orders of batches; None where every user's records fit in one.
+    dropout: (k,) uint64, keys of dropout. Both are the users' own.
     """
 
     data: SiloData
@@ -91,29 +100,39 @@ class Users:
     def part(self, which: slice | np.ndarray) -> Users:
         """Some of them."""
         orders = None if self.orders is None else self.orders[which]
-        return replace(self, positions=self.positions[which], orders=orders, dropout=self.dropout[which])
+        return replace(
+            self, positions=self.positions[which], orders=orders, dropout=self.dropout[which]
+        )
 
 
 Result = tuple[Tensor, Mapping[str, Tensor]]
-"""Final minus starting parameters, (k, d) float32, and what the optimiser remembers of every user."""
+"""Final minus starting parameters, (k, d) float32, and what the optimiser remembers of every
+user.
+"""
 
 
 class BlockTrainer(ABC):
     """Trains users who all start from the same parameters."""
 
     def joins(self, rows: int) -> bool:
-        """Whether users of several silos, whose largest batches have so many rows, train faster together than one silo
-        after another."""
+        """Whether users of several silos, whose largest batches have so many rows, train faster
+        together than one silo after another."""
         return False
 
     @abstractmethod
     def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
-        """Which users train together, (first, past the last), within the trainer's memory. counts: their records, (k,)
-        int64, descending; size: of their batches."""
+        """Which users train together, (first, past the last), within the trainer's memory.
+
+        counts: their records, (k,) int64, descending;
+        size: of their batches.
+        """
 
     @abstractmethod
     def run(self, users: Users, memory: Mapping[str, np.ndarray] | None) -> Result:
-        """Train one block of users. memory: what their optimisers begin with, see `Training`."""
+        """Train one block of users.
+
+        memory: what their optimisers begin with, see `Training`.
+        """
 
 
 State = TypeVar("State", bound=TrainerState)
@@ -122,7 +141,8 @@ State = TypeVar("State", bound=TrainerState)
 class UserTrainer(BlockTrainer, Generic[State]):
     """Trains the users of one block one batch step at a time.
 
-    Everything that a block's training changes is in its state, but for caches. `limits` says how large a block may be.
+    Everything that a block's training changes is in its state, but for caches. `limits` says how
+    large a block may be.
     """
 
     limits: Limits
@@ -143,9 +163,18 @@ class UserTrainer(BlockTrainer, Generic[State]):
             state = self.train(users.dropout, steps, memory)
             return self.deltas(state), {} if memory is None else self.memory(state)
 
-    def train(self, keys: np.ndarray, steps: Iterable[Step], memory: Mapping[str, np.ndarray] | None = None) -> State:
-        """Where the users get to. keys: (k,) uint64, one a user: its dropout is a function of its key and of the step's
-        place in its training. memory: what their optimisers begin with, see `Training`."""
+    def train(
+        self,
+        keys: np.ndarray,
+        steps: Iterable[Step],
+        memory: Mapping[str, np.ndarray] | None = None,
+    ) -> State:
+        """Where the users get to.
+
+        keys: (k,) uint64, one a user: its dropout is a function of its key and of the step's place
+            in its training.
+        memory: what their optimisers begin with, see `Training`.
+        """
         state = self.init(keys)
         self._recall(state, memory or {})
         for step in steps:
@@ -166,7 +195,8 @@ class UserTrainer(BlockTrainer, Generic[State]):
 
     @abstractmethod
     def flat(self, stacks: Sequence[Tensor]) -> Tensor:
-        """Every user's numbers in the order of the flat vector, (users, d): what `arranged` cut and turned."""
+        """Every user's numbers in the order of the flat vector, (users, d): what `arranged` cut and
+        turned."""
 
     def deltas(self, state: State) -> Tensor:
         """Final minus starting parameters, (users, d), a tensor of its own."""
@@ -176,12 +206,15 @@ class UserTrainer(BlockTrainer, Generic[State]):
     def _recall(self, state: State, memory: Mapping[str, np.ndarray]) -> None:
         for name, vector in memory.items():
             kept = torch.from_numpy(vector).to(self.problem.start.device)
-            pieces = [kept] if name in self.problem.recipe.optimizer.counters else self.arranged(kept)
+            pieces = (
+                [kept] if name in self.problem.recipe.optimizer.counters else self.arranged(kept)
+            )
             for stack, piece in zip(state.slots[name], pieces, strict=True):
                 stack.copy_(piece)
 
     def memory(self, state: State) -> dict[str, Tensor]:
-        """What the optimiser remembers of every user, (users, d) or (users, 1) a slot, tensors of their own."""
+        """What the optimiser remembers of every user, (users, d) or (users, 1) a slot, tensors of
+        their own."""
         counters = self.problem.recipe.optimizer.counters
         return {
             name: (stacks[0].unsqueeze(1) if name in counters else self.flat(stacks)).clone()
@@ -191,34 +224,44 @@ class UserTrainer(BlockTrainer, Generic[State]):
     def _stacks(self, users: int) -> list[Tensor]:
         """The starting parameters of every user, contiguous."""
         contiguous = torch.contiguous_format
-        return [start.expand(users, *start.shape).clone(memory_format=contiguous) for start in self.starts]
+        return [
+            start.expand(users, *start.shape).clone(memory_format=contiguous)
+            for start in self.starts
+        ]
 
     def _descend(self, state: TrainerState, gradients: Sequence[Tensor]) -> None:
-        """The optimiser's step, given the loss's gradients (a, ...) of the first a users, which stay as they are."""
-        mu, recipe = self.problem.recipe.proximal, self.problem.recipe
+        """The optimiser's step, given the loss's gradients (a, ...) of the first a users, which
+        stay as they are."""
+        mu = self.problem.recipe.proximal
+        recipe = self.problem.recipe
         if mu:
             pairs = zip(gradients, state.parameters, self.starts)
             gradients = [g.add(stack[: len(g)] - start, alpha=mu) for g, stack, start in pairs]
         if self.corrections is not None:
-            gradients = [gradient + correction for gradient, correction in zip(gradients, self.corrections)]
+            gradients = [
+                gradient + correction for gradient, correction in zip(gradients, self.corrections)
+            ]
         recipe.optimizer.step(state.parameters, gradients, state.slots, lr=recipe.lr)
 
 
 def memory_budget(device: torch.device) -> int:
-    """Bytes of a block: on a processor near its outer cache, else a small share of an accelerator's memory.
+    """Bytes of a block: on a processor near its outer cache, else a small share of an accelerator's
+    memory.
 
-    Measured on one core: 32 MiB trains the MNIST CNN 20% faster than 16 MiB and as fast as 64; the MLP does not care
-    from 8 MiB on.
+    Measured on one core: 32 MiB trains the MNIST CNN 20% faster than 16 MiB and as fast as 64; the
+    MLP does not care from 8 MiB on.
     """
     return 2**30 if device.type == "cuda" else 2**25
 
 
 @contextmanager
 def _threads(work: int) -> Iterator[None]:
-    """One processor thread for batch steps of less than `WORTH_THREADS` multiply-adds; the caller's number comes back.
+    """One processor thread for batch steps of less than `WORTH_THREADS` multiply-adds; the caller's
+    number comes back.
 
-    A step is some sixty kernels. When each takes microseconds, waking a second thread costs more than it does, and on a
-    machine that is busy with something else each of them waits for it: eight times slower here.
+    A step is some sixty kernels. When each takes microseconds, waking a second thread costs more
+    than it does, and on a machine that is busy with something else each of them waits for it: eight
+    times slower here.
     """
     before = torch.get_num_threads()
     if work < WORTH_THREADS:

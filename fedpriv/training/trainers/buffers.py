@@ -1,4 +1,4 @@
-"""Memory that a stacked network reuses from step to step, and its random masks."""
+"""Memory that a batched network reuses from step to step, and its random masks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from fedpriv.training.random_words import random_words, row_counters, threshold
 
 
 class BufferPool:
-    """Named buffers that only grow. Allocating afresh in every step would cost more than the arithmetic."""
+    """Named buffers that only grow. Allocating afresh in every step would cost more than the
+    arithmetic."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._flat: dict[object, Tensor] = {}
         self._side = 0
 
-    def take(self, key: object, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
+    def take(
+        self, key: object, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
+    ) -> Tensor:
         """An uninitialised contiguous tensor; taking a key again reuses its memory."""
-        n, flat = math.prod(shape), self._flat.get(key)
+        n = math.prod(shape)
+        flat = self._flat.get(key)
         if flat is None or len(flat) < n:
             flat = self._flat[key] = torch.empty(n, dtype=dtype, device=self.device)
         return flat[:n].view(shape)
@@ -35,7 +39,8 @@ class BufferPool:
         return self.take(key, tuple(x.shape[dim] for dim in order), dtype).permute(back)
 
     def gradient_like(self, x: Tensor) -> Tensor:
-        """A buffer for the gradient of x: one of two in turn, since the gradient of one layer comes from the next's."""
+        """A buffer for the gradient of x: one of two in turn, since the gradient of one layer comes
+        from the next's."""
         self._side = 1 - self._side
         return self.like(("gradient", self._side), x)
 
@@ -46,8 +51,8 @@ class BufferPool:
 
 
 def epochs_a_word(layers: int) -> int:
-    """How many epochs share the words of layers of probability 1/2: the 32 bits of a word are independent coins, and
-    every layer takes one in every epoch."""
+    """How many epochs share the words of layers of probability 1/2: the 32 bits of a word are
+    independent coins, and every layer takes one in every epoch."""
     return max(1, 32 // max(1, layers))
 
 
@@ -64,15 +69,22 @@ def own_words(epoch: int, place: int, ordinal: int) -> tuple[int, ...]:
 class Masks:
     """The dropout masks of one block of users, as int32 words.
 
-    A unit's word depends on (its user's key, epoch, batch's place in the epoch, layer, row within the user's batch,
-    place within the layer's output) alone: neither on other users nor on how many rows a step is padded to.
+    A unit's word depends on (its user's key, epoch, batch's place in the epoch, layer, row within
+    the user's batch, place within the layer's output) alone: neither on other users nor on how many
+    rows a step is padded to.
 
-    keys: (k,) uint64, one a user. layers: indices of the dropout layers. budget: bytes of words that are kept. device:
-    where masks are.
+    keys: (k,) uint64, one a user.
+    layers: indices of the dropout layers.
+    budget: bytes of words that are kept.
+    device: where masks are.
     """
 
-    def __init__(self, keys: np.ndarray, *, layers: Sequence[int], budget: int, device: torch.device) -> None:
-        self._keys, self._budget, self._device = keys, budget, device
+    def __init__(
+        self, keys: np.ndarray, *, layers: Sequence[int], budget: int, device: torch.device
+    ) -> None:
+        self._keys = keys
+        self._budget = budget
+        self._device = device
         self._ordinals = {index: ordinal for ordinal, index in enumerate(layers)}
         self._epochs_a_word = epochs_a_word(len(layers))
         self._shifts = list(torch.arange(32, dtype=torch.int32, device=device))
@@ -81,18 +93,26 @@ class Masks:
         self.at(0, 0)
 
     def at(self, epoch: int, place: int, row: int = 0) -> None:
-        """What comes next are masks for the rows from `row` on of the batch at `place` in `epoch`."""
+        """What comes next are masks for the rows from `row` on of the batch at `place` in
+        `epoch`.
+        """
         group = epoch // self._epochs_a_word
         if self._kept and group != self._group:
-            self._kept, self._kept_bytes = {}, 0
-        self._epoch, self._place, self._row, self._group = epoch, place, row, group
+            self._kept = {}
+            self._kept_bytes = 0
+        self._epoch = epoch
+        self._place = place
+        self._row = row
+        self._group = group
 
     def draw(self, layer: int, words: Tensor, p: float, rows: int) -> int:
-        """Fill int32 `words`, whose dimension 0 are users and `rows` their rows, so that each is above the returned
-        threshold with probability 1 - p, 0 < p <= 1."""
+        """Fill int32 `words`, whose dimension 0 are users and `rows` their rows, so that each is
+        above the returned threshold with probability 1 - p, 0 < p <= 1."""
         ordinal = self._ordinals[layer]
         if p != 0.5:
-            words.copy_(self._words(own_words(self._epoch, self._place, ordinal), words.shape, rows))
+            words.copy_(
+                self._words(own_words(self._epoch, self._place, ordinal), words.shape, rows)
+            )
             return threshold(p)
         word, bit = divmod(self._epoch % self._epochs_a_word * len(self._ordinals) + ordinal, 32)
         path = shared_words(self._group, self._place, word)
@@ -107,7 +127,8 @@ class Masks:
         return -1
 
     def _words(self, path: tuple[int, ...], shape: torch.Size, rows: int) -> Tensor:
-        users, b = shape[0], shape[rows]
+        users = shape[0]
+        b = shape[rows]
         others = [size for dim, size in enumerate(shape) if dim not in (0, rows)]
         names = row_counters(path, self._row, b)
         words = random_words(self._keys[:users], names, math.prod(others), self._device)

@@ -1,4 +1,4 @@
-"""Which networks the stacked trainer knows: nn.Sequential chains, link by link."""
+"""Which networks the batched trainer knows: nn.Sequential chains, link by link."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ ON_IMAGES: Kinds = {**ELEMENTWISE, nn.Dropout2d: convolution.Dropout2d}
 
 @dataclass(frozen=True)
 class Link:
-    """A leaf of the network and the stacked layer that computes it. pool: as in `Context`."""
+    """A leaf of the network and the batched layer that computes it.
+
+    pool: as in `Context`.
+    """
 
     module: nn.Module
     kind: type[Layer[Any]]
@@ -38,22 +41,28 @@ class Link:
         return isinstance(self.module, nn.Dropout | nn.Dropout2d)
 
     def order(self, parameter: Tensor) -> tuple[int, ...]:
-        """In which order of dimensions the stacked layer keeps one user's `parameter`."""
+        """In which order of dimensions the batched layer keeps one user's `parameter`."""
         return self.kind.stored.get(parameter.dim(), tuple(range(parameter.dim())))
 
 
 def settings(layer: nn.Module) -> Hashable:
     """A layer's type and all that it was made with; its parameters come from outside."""
-    kept = {key: value for key, value in vars(layer).items() if not key.startswith("_") and key != "training"}
+    kept = {
+        key: value
+        for key, value in vars(layer).items()
+        if not key.startswith("_") and key != "training"
+    }
     return type(layer), *kept.items(), getattr(layer, "bias", None) is None
 
 
-_compiled: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], list[Link] | None]] = WeakKeyDictionary()
+_compiled: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], list[Link] | None]] = (
+    WeakKeyDictionary()
+)
 
 
 def compile_layers(module: nn.Module, shape: tuple[int, ...]) -> list[Link] | None:
-    """The chain that computes `module` on records of `shape`, or None if the stacked trainer does not know how. Kept
-    for the next call: the layers of a network stay as they are."""
+    """The chain that computes `module` on records of `shape`, or None if the batched trainer does
+    not know how. Kept for the next call: the layers of a network stay as they are."""
     if not any(module.children()):
         return _compile(module, shape)  # its own link would keep it alive
     known = _compiled.setdefault(module, {})
@@ -73,18 +82,23 @@ def _compile(module: nn.Module, shape: tuple[int, ...]) -> list[Link] | None:
     if len(shape) > 1:
         if not _flattens(leaves[0]):
             return None
-        head, leaves = [Link(leaves[0], dense.Flatten)], leaves[1:]
+        head = [Link(leaves[0], dense.Flatten)]
+        leaves = leaves[1:]
     if type(leaves[0]) is L2Projection:
-        head, leaves = [*head, Link(leaves[0], dense.L2Projection)], leaves[1:]
+        head = [*head, Link(leaves[0], dense.L2Projection)]
+        leaves = leaves[1:]
     tail = _feature_links(leaves)
     return None if tail is None else head + tail
 
 
 def _leaves(module: nn.Module) -> list[nn.Module]:
-    """The leaves of nested nn.Sequential in the order of their calls, without those that do nothing in training."""
+    """The leaves of nested nn.Sequential in the order of their calls, without those that do nothing
+    in training."""
     if type(module) is nn.Sequential:
         return [leaf for child in module for leaf in _leaves(child)]
-    idle = isinstance(module, nn.Identity) or (isinstance(module, nn.Dropout | nn.Dropout2d) and module.p == 0)
+    idle = isinstance(module, nn.Identity) or (
+        isinstance(module, nn.Dropout | nn.Dropout2d) and module.p == 0
+    )
     return [] if idle else [module]
 
 
@@ -131,8 +145,11 @@ def _window(leaves: list[nn.Module]) -> tuple[int, int]:
     """The window of the max-pooling that comes next, before anything but elementwise layers."""
     for leaf in leaves:
         if type(leaf) is nn.MaxPool2d:
-            kernel, stride = pair(leaf.kernel_size), pair(leaf.stride)
-            simple = kernel == stride and pair(leaf.padding) == (0, 0) and pair(leaf.dilation) == (1, 1)
+            kernel = pair(leaf.kernel_size)
+            stride = pair(leaf.stride)
+            simple = (
+                kernel == stride and pair(leaf.padding) == (0, 0) and pair(leaf.dilation) == (1, 1)
+            )
             return kernel if simple and not leaf.ceil_mode and not leaf.return_indices else (1, 1)
         if type(leaf) not in ON_IMAGES:
             break

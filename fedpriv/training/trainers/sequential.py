@@ -1,4 +1,5 @@
-"""One user after another by autograd, for networks so large that a single user fills the machine, and for any other."""
+"""One user after another by autograd, for networks so large that a single user fills the machine,
+and for any other."""
 
 from __future__ import annotations
 
@@ -10,17 +11,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedpriv.streams import branch
 from fedpriv.training.modes import seeded_dropout
 from fedpriv.training.schedule import Limits, Step
 from fedpriv.training.trainers.base import TrainerState, UserTrainer
 from fedpriv.training.vectors import load, unflatten
+from fedpriv.util.streams import branch
 
 
 @dataclass
 class SequentialState(TrainerState):
-    """module: the user's network, whose buffers (such as running statistics) are its own. leaves: its parameters,
-    which share their memory with the stacks. keys: (1,) uint64, the user's."""
+    """module: the user's network, whose buffers (such as running statistics) are its own.
+    leaves: its parameters, which share their memory with the stacks.
+    keys: (1,) uint64, the user's.
+    """
 
     module: nn.Module
     leaves: list[nn.Parameter]
@@ -41,10 +44,13 @@ class Sequential(UserTrainer[SequentialState]):
         load(module, self.problem.start)
         leaves = list(module.parameters())
         parameters = [leaf.detach().unsqueeze(0) for leaf in leaves]
-        return SequentialState(parameters, self.problem.recipe.optimizer.init(parameters), module, leaves, keys)
+        return SequentialState(
+            parameters, self.problem.recipe.optimizer.init(parameters), module, leaves, keys
+        )
 
     def step(self, state: SequentialState, step: Step) -> None:
-        batch, seed = step.batch, int(branch(branch(state.keys, step.epoch), step.place)[0])
+        batch = step.batch
+        seed = int(branch(branch(state.keys, step.epoch), step.place)[0])
         with seeded_dropout(batch.x.device, seed >> 1), torch.enable_grad():
             loss = self.problem.task.loss(state.module(batch.x[0]), batch.y[0], batch.weight[0])
             gradients = torch.autograd.grad(loss, state.leaves, materialize_grads=True)

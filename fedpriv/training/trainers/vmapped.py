@@ -1,5 +1,5 @@
-"""All users of a block at once by torch.func.vmap, for any module whose forward pass it can batch and that draws no
-random numbers: vmap would draw them by a user's place in the block."""
+"""All users of a block at once by torch.func.vmap, for any module whose forward pass it can batch
+and that draws no random numbers: vmap would draw them by a user's place in the block."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrain
 from fedpriv.training.vectors import unflatten
 
 STEP_TIME = 2e5
-"""Nanoseconds that one layer's kernels and transforms take in a step whatever their size; measured on one core."""
+"""Nanoseconds that one layer's kernels and transforms take in a step whatever their size; measured
+on one core."""
 COPIES = 5
 """How many times the activations of a row autograd holds at its peak; measured."""
 
 
 class Vmapped(UserTrainer[TrainerState]):
-    """Trains the users of a block in lockstep by transforming one user's gradient into that of all. The only stack is
-    that of the flat vectors."""
+    """Trains the users of a block in lockstep by transforming one user's gradient into that of all.
+    The only stack is that of the flat vectors."""
 
     def __init__(self, problem: LocalProblem) -> None:
         super().__init__(problem)
-        model, task, cost = problem.model, problem.task, problem.cost
+        model = problem.model
+        task = problem.task
+        cost = problem.cost
         self.limits = Limits(
             step_cost=STEP_TIME * cost.layers / cost.row_time,
             user_bytes=4 * (4 + problem.numbers_kept) * cost.parameters,

@@ -11,16 +11,20 @@ from fedpriv.aggregation.admm.aggregation import Admm
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.parties.traffic import Traffic
-from fedpriv.query import Contributions, Update
-from fedpriv.streams import Streams
-from fedpriv.weighting import OwnWeighting
+from fedpriv.rounds.query import Contributions, Update
+from fedpriv.rounds.weighting import OwnWeighting
+from fedpriv.util.streams import Streams
 
 SIZE = 4
 
 
 def admm(**settings) -> Admm:
     """Iterations at rho = 1, whatever they give away."""
-    plain = {} if "preset" in settings else {"preset": None, "iterations": settings.pop("iterations", 30)}
+    plain = (
+        {}
+        if "preset" in settings
+        else {"preset": None, "iterations": settings.pop("iterations", 30)}
+    )
     return Admm(**{"beyond_safe": True, **plain, **settings})
 
 
@@ -31,7 +35,7 @@ class Peers:
     aggregation: Admm
     n: int
     records: tuple[int, ...] = ()
-    streams: Streams = Streams(3)  # noqa: RUF009
+    streams: Streams = Streams(3)
     letters: list = field(default_factory=list)
 
     def __post_init__(self):

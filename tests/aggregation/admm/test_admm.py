@@ -1,4 +1,5 @@
-"""Averages by ADMM: the paper's lemmas about convergence, agreement with the mean, messages and their bytes."""
+"""Averages by ADMM: the paper's lemmas about convergence, agreement with the mean, messages and
+their bytes."""
 
 import math
 from dataclasses import replace
@@ -11,7 +12,6 @@ from peer_averages import SIZE, Peers, admm, vectors
 from fedpriv.aggregation.admm.aggregation import Admm
 from fedpriv.aggregation.admm.averaging import Averaging
 from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
-from fedpriv.deployment import Federation
 from fedpriv.encoding.levels import Levels
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import AggregationAbortedError, ConfigError, SilenceError
@@ -19,12 +19,14 @@ from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.parties.messages import size_of
 from fedpriv.parties.traffic import Traffic
+from fedpriv.rounds.plan import Federation
+from fedpriv.rounds.weighting import OwnWeighting
 from fedpriv.testing.faults import Faulty, alter, drop
-from fedpriv.weighting import OwnWeighting
 
 
 def z_of(w, duals, penalty, iterations):
-    """The recursion of Algorithm 1 for all peers in one array; yields z and the duals after each iteration."""
+    """The recursion of Algorithm 1 for all peers in one array; yields z and the duals after each
+    iteration."""
     peers = [Averaging(own, dual) for own, dual in zip(w, duals)]
     for iteration in range(1, iterations + 1):
         rho = penalty.at(iteration)
@@ -44,17 +46,22 @@ def test_golden_row_37(dual, expected):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("rho", "ratio"), [(0.5, 0.04), (1, 1 / 9), (2, 0.25), (3, 0.36), (10, 0.694444)])
+@pytest.mark.parametrize(
+    ("rho", "ratio"), [(0.5, 0.04), (1, 1 / 9), (2, 0.25), (3, 0.36), (10, 0.694444)]
+)
 def test_golden_row_38(rho, ratio):
     w, duals = vectors(9), np.random.default_rng(1).random((9, SIZE))
     errors = [np.mean((z - w.mean(0)) ** 2) for z, _ in z_of(w, duals, Penalty(rho), 5)]
     np.testing.assert_allclose(np.divide(errors[1:], errors[:-1]), ratio, atol=1e-6)
 
 
-@pytest.mark.parametrize("penalty", [Penalty(1.0), Penalty(3.0, 0.5, 1), Penalty(0.1, 0.9, 4)], ids=str)
+@pytest.mark.parametrize(
+    "penalty", [Penalty(1.0), Penalty(3.0, 0.5, 1), Penalty(0.1, 0.9, 4)], ids=str
+)
 def test_lemmas_ii_1_and_ii_2_hold_from_the_second_iteration_on(penalty):
-    """Lemma II.2's rate rests on a sum of zero, which the first iteration does not start with: its error also holds
-    the mean of lambda^0, 2 mean / (rho (2 + rho)), and is no rho / (2 + rho) of the one before."""
+    """Lemma II.2's rate rests on a sum of zero, which the first iteration does not start with: its
+    error also holds the mean of lambda^0, 2 mean / (rho (2 + rho)), and is no rho / (2 + rho) of
+    the one before."""
     w, duals = vectors(9), np.random.default_rng(1).random((9, SIZE))
     steps = list(z_of(w, duals, penalty, 8))
     for _, after in steps:
@@ -62,7 +69,9 @@ def test_lemmas_ii_1_and_ii_2_hold_from_the_second_iteration_on(penalty):
     errors = [z - w.mean(0) for z, _ in steps]
     for iteration in range(2, 9):
         rho = penalty.at(iteration)
-        np.testing.assert_allclose(errors[iteration - 1], rho / (rho + 2) * errors[iteration - 2], atol=1e-13)
+        np.testing.assert_allclose(
+            errors[iteration - 1], rho / (rho + 2) * errors[iteration - 2], atol=1e-13
+        )
     rho = penalty.at(1)
     first = 2 * w.mean(0) / (2 + rho) + 2 * duals.mean(0) / (rho * (2 + rho))
     np.testing.assert_allclose(steps[0][0], first, rtol=1e-12)
@@ -88,7 +97,8 @@ def test_below_1e_13_after_four_iterations_in_double_precision_only():
 
 
 def test_up_to_0_73_percent_is_relative():
-    """Table II of the paper, CIFAR-10 with 15 peers: 76.64 for federated averaging, 76.08 for SecureD-FL."""
+    """Table II of the paper, CIFAR-10 with 15 peers: 76.64 for federated averaging, 76.08 for
+    SecureD-FL."""
     assert pytest.approx(0.56) == 76.64 - 76.08
     assert pytest.approx(0.0073, abs=1e-4) == (76.64 - 76.08) / 76.64
 
@@ -115,28 +125,38 @@ def test_every_peer_ends_with_the_mean(n, settings):
 
 
 def test_a_tolerance_ends_early():
-    few, many = (len(Peers(admm(**own), 9).average(vectors(9))[1].transcript) for own in ({"tolerance": 1e-3}, {}))
+    few, many = (
+        len(Peers(admm(**own), 9).average(vectors(9))[1].transcript)
+        for own in ({"tolerance": 1e-3}, {})
+    )
     assert few < many / 3
 
 
 def test_weighted_by_records():
     w, records = vectors(9), (1, 2, 3, 4, 5, 6, 7, 8, 0)
     found, _ = Peers(admm(average="records"), 9, records).average(w)
-    np.testing.assert_allclose(found, np.average(w, axis=0, weights=records), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        found, np.average(w, axis=0, weights=records), rtol=1e-12, atol=1e-14
+    )
 
 
 def test_masks_leave_the_average():
     w = vectors(9)
     found, traffic = Peers(admm(masking=True), 9).average(w)
     np.testing.assert_allclose(found, w.mean(0), atol=1e-8)
-    shares = [letter.message.content for letter in traffic.transcript if letter.message.phase.startswith("share")]
+    shares = [
+        letter.message.content
+        for letter in traffic.transcript
+        if letter.message.phase.startswith("share")
+    ]
     high = np.concatenate(shares) >> np.uint64(63)
     assert high.mean() == pytest.approx(0.5, abs=0.03)
 
 
 @pytest.mark.parametrize(("n", "size"), [(9, 3), (16, 4)])
 def test_bytes_are_those_of_the_messages_that_the_paper_counts(n, size):
-    """A vector y to each other member, a partial sum from each group to each other one, and all of them passed on."""
+    """A vector y to each other member, a partial sum from each group to each other one, and all of
+    them passed on."""
     iterations, d = 2, 50
     found = Peers(admm(iterations=iterations, group_size=size), n)
     _, traffic = found.average(vectors(n, size=d))
@@ -154,18 +174,31 @@ def test_bytes_are_those_of_the_messages_that_the_paper_counts(n, size):
         phases = [phase for phase in first if phase.split()[0] == kind]
         assert len(phases) == (1 if kind == "done" else iterations)
         for phase in phases:
-            sizes = [size_of(letter.message) for letter in traffic.transcript if letter.message.phase == phase]
+            sizes = [
+                size_of(letter.message)
+                for letter in traffic.transcript
+                if letter.message.phase == phase
+            ]
             assert len(sizes) == count
             assert set(sizes) == {content + size_of(first[phase]) - _content(first[phase].content)}
     assert lists >= 0
     rows = traffic.rows(1, "update")
-    assert sum(row["bytes"] for row in rows) == sum(size_of(letter.message) for letter in traffic.transcript)
+    assert sum(row["bytes"] for row in rows) == sum(
+        size_of(letter.message) for letter in traffic.transcript
+    )
     leaders = {letter.sender for letter in traffic.transcript if letter.message.phase == "sum 1"}
     for step, kind in enumerate(["y 1", "sum 1", "relay 1", "check 1"]):
         for name in found.names:
             sent = [row["bytes"] for row in rows if (row["step"], row["party"]) == (step, name)]
-            receivers = {"y 1": size - 1, "sum 1": groups - 1, "relay 1": size - 1, "check 1": size - 1}[kind]
-            silent = (name in leaders) if kind == "check 1" else (kind != "y 1" and name not in leaders)
+            receivers = {
+                "y 1": size - 1,
+                "sum 1": groups - 1,
+                "relay 1": size - 1,
+                "check 1": size - 1,
+            }[kind]
+            silent = (
+                (name in leaders) if kind == "check 1" else (kind != "y 1" and name not in leaders)
+            )
             assert sent == ([] if silent else [receivers * size_of(first[kind])])
 
 
@@ -186,7 +219,9 @@ def test_missing_and_altered_messages_end_the_aggregation(phase, fault):
     w, steps = vectors(9), {"y 1": 0, "sum 1": 1, "relay 1": 2, "check 1": 3, "y 2": 4, "done": 8}
     _, traffic = peers.average(w)
     sender, receiver = next(
-        (letter.sender, letter.receiver) for letter in traffic.transcript if letter.message.phase == phase
+        (letter.sender, letter.receiver)
+        for letter in traffic.transcript
+        if letter.message.phase == phase
     )
     where = {"step": steps[phase], "sender": sender, "receiver": receiver}
 
@@ -204,7 +239,9 @@ def test_missing_and_altered_messages_end_the_aggregation(phase, fault):
     engine = Faulty(InProcess(), (drop(**where) if fault == "drop" else alter(change, **where),))
     with pytest.raises(AggregationAbortedError, match=sender if fault == "alter" else None):
         peers.average(w, (2, 0), engine)
-    assert max(letter.step for letter in peers.letters) <= steps[phase] + 1  # nothing further is released
+    assert (
+        max(letter.step for letter in peers.letters) <= steps[phase] + 1
+    )  # nothing further is released
 
 
 @pytest.mark.parametrize("step", [0, 1])
@@ -222,7 +259,11 @@ def test_a_masked_letter_that_is_missing_ends_the_aggregation(step):
     """First shares, then what they add up to."""
     peers = Peers(admm(masking=True, topology="all", iterations=2), 4)
     with pytest.raises(SilenceError, match=r"^no message from silo2$"):
-        peers.average(vectors(4), (2, 0), Faulty(InProcess(), (drop(step=step, sender="silo2", receiver="silo1"),)))
+        peers.average(
+            vectors(4),
+            (2, 0),
+            Faulty(InProcess(), (drop(step=step, sender="silo2", receiver="silo1"),)),
+        )
 
 
 @pytest.mark.parametrize("phase", ["check 1", "done"])
@@ -232,7 +273,9 @@ def test_peers_that_come_to_different_averages_say_so(phase):
     sender = next(letter.sender for letter in traffic.transcript if letter.message.phase == phase)
     parties = peers.parties(vectors(9), (2, 0))
     peers.protocols.says(parties, sender, phase, lambda sent: dict.fromkeys(sent, bytes(32)))
-    with pytest.raises(AggregationAbortedError, match=rf"^{sender} and silo\d have come to different averages$"):
+    with pytest.raises(
+        AggregationAbortedError, match=rf"^{sender} and silo\d have come to different averages$"
+    ):
         run(parties)
 
 
@@ -307,7 +350,9 @@ def test_weights_by_records_would_undo_a_bound():
     federation = Federation(n_users=9, n_silos=9, n_parameters=4)
     admm(average="records").encoding(9, 1.0, federation, NoMechanism())
     with pytest.raises(ConfigError, match=r"^aggregation\.average=records: equal where"):
-        admm(average="records").encoding(9, 1.0, federation, Gaussian(clip=1.0, noise_multiplier=1.0))
+        admm(average="records").encoding(
+            9, 1.0, federation, Gaussian(clip=1.0, noise_multiplier=1.0)
+        )
     with pytest.raises(ConfigError, match="needs every silo"):
         admm().encoding(8, 1.0, federation, NoMechanism())
 

@@ -12,9 +12,9 @@ from peer_averages import Peers, admm, vectors
 from fedpriv.aggregation.admm.knowledge import PRIME, Knowledge, first_leak, residue
 from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
 from fedpriv.aggregation.admm.transcript import Eavesdroppers
-from fedpriv.deployment import Federation
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import AggregationAbortedError
+from fedpriv.rounds.plan import Federation
 from fedpriv.testing.faults import Faulty, drop
 from fedpriv.topology.design import designed
 
@@ -26,7 +26,9 @@ def numbers(letters, colluders, n, model_of=None):
     shares = {f"silo{k}": 1 / n for k in range(n)}
     names = [f"silo{k}" for k in colluders]
     keep = {} if model_of is None else {"model_of": model_of}
-    return [len(step.determined) for step in Eavesdroppers(names, ONE, shares, **keep).steps(letters)]
+    return [
+        len(step.determined) for step in Eavesdroppers(names, ONE, shares, **keep).steps(letters)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,11 @@ def nine():
 @pytest.fixture(scope="module")
 def fifteen():
     """Five classes, as the paper's construction mostly finds."""
-    seed = next(seed for seed in range(20) if len(admm(groups="randomised", group_seed=seed).partitions(15)) == 5)
+    seed = next(
+        seed
+        for seed in range(20)
+        if len(admm(groups="randomised", group_seed=seed).partitions(15)) == 5
+    )
     peers = Peers(admm(iterations=7, groups="randomised", group_seed=seed), 15)
     peers.average(vectors(15))
     return peers
@@ -50,7 +56,9 @@ def test_the_table_for_nine_peers(nine):
     first = designed(9, 3)[0]
     assert numbers(nine.letters, [0], 9) == [0, 0, 0, 0, 2, 8, 8]
     assert numbers(nine.letters, first[0][:2], 9) == [0, 0, 2, 7, 7, 7, 7]
-    triples = [t for t in combinations(range(9), 3) if all(len(set(t) & set(g)) == 1 for g in first)]
+    triples = [
+        t for t in combinations(range(9), 3) if all(len(set(t) & set(g)) == 1 for g in first)
+    ]
     assert [0, 6, 6, 6, 6, 6, 6] in [numbers(nine.letters, t, 9) for t in triples]
 
 
@@ -65,7 +73,8 @@ def test_the_table_for_fifteen_peers(fifteen):
 
 
 def test_with_all_seven_classes_of_a_kirkman_system_the_sums_give_away_what_the_messages_do_not():
-    """No pair meets twice in 7 iterations, and all are determined after the sixth: t_g is no bound either."""
+    """No pair meets twice in 7 iterations, and all are determined after the sixth: t_g is no bound
+    either."""
     assert first_leak(designed(15, 3), ONE, 7) == 6
     assert first_leak(designed(9, 3), ONE, 7) == 5
 
@@ -79,7 +88,9 @@ def test_lemma_iii_1_all_to_all_is_determined_after_two_iterations():
 def test_the_determined_vectors_are_recovered(nine):
     w = vectors(9)
     spy = Eavesdroppers(["silo0"], ONE, dict.fromkeys(nine.names, 1 / 9))
-    until = [letter for letter in nine.letters if int(letter.message.phase.partition(" ")[2] or 9) <= 5]
+    until = [
+        letter for letter in nine.letters if int(letter.message.phase.partition(" ")[2] or 9) <= 5
+    ]
     found = spy.recovered(until)
     assert len(found) == 2
     for (_, name), vector in found.items():
@@ -89,8 +100,8 @@ def test_the_determined_vectors_are_recovered(nine):
 
 @pytest.mark.parametrize(("before", "after", "known"), [(1, 1, False), (2, 1, False), (2, 2, True)])
 def test_repeating_an_aborted_aggregation_without_a_peer_gives_it_away(before, after, known):
-    """ALGORITHMS.md JE-4: silo8 drops out after `before` iterations, the other eight repeat the same vectors. Peers
-    never do: here new ones get the old vectors."""
+    """ALGORITHMS.md JE-4: silo8 drops out after `before` iterations, the other eight repeat the
+    same vectors. Peers never do: here new ones get the old vectors."""
     w = vectors(9)
     peers = Peers(admm(iterations=4), 9)
     lost = Faulty(InProcess(), (drop(step=4 * before, sender="silo8"),))
@@ -103,7 +114,9 @@ def test_repeating_an_aborted_aggregation_without_a_peer_gives_it_away(before, a
     for curious in range(8):
         shares = dict.fromkeys(peers.names, 1 / 9)
         spy = Eavesdroppers([f"silo{curious}"], ONE, shares, model_of=lambda serial: "the same")
-        determined.append(("the same", "silo8") in spy.steps([*whole, *again.letters])[-1].determined)
+        determined.append(
+            ("the same", "silo8") in spy.steps([*whole, *again.letters])[-1].determined
+        )
     assert determined == [known] * 8
 
 
@@ -113,7 +126,9 @@ def test_masks_inside_fixed_groups_leave_sums_that_determine_nobody():
     first = designed(9, 3)[0]
     for colluders in ([0], [first[0][0], first[1][0]], [group[0] for group in first]):
         assert numbers(peers.letters, colluders, 9)[-1] == 0
-    assert numbers(peers.letters, first[0][:2], 9)[-1] == 1  # all of a group but one: its sum less their own
+    assert (
+        numbers(peers.letters, first[0][:2], 9)[-1] == 1
+    )  # all of a group but one: its sum less their own
 
 
 def test_masks_inside_changing_groups_would_not_do():
@@ -140,7 +155,9 @@ def test_later_messages_leave_less(nine):
     assert widths[3] < widths[0] / 8
     z, offset = np.zeros(4), np.zeros(4)
     for iteration in range(1, 5):
-        said = {x.sender: x.message.content for x in nine.letters if x.message.phase == f"y {iteration}"}
+        said = {
+            x.sender: x.message.content for x in nine.letters if x.message.phase == f"y {iteration}"
+        }
         a, b = (float(number) for number in ONE.coefficients(iteration)[-1])
         offset = (z + 2 * (offset - z)) / 3
         for name, y in said.items():
@@ -157,7 +174,11 @@ def test_fresh_dual_variables_average_out_over_rounds():
     for round in range(1, 41):
         peers.letters.clear()
         peers.average(w, (round, 0))
-        y = next(letter for letter in peers.letters if letter.sender == "silo1" and letter.message.phase == "y 1")
+        y = next(
+            letter
+            for letter in peers.letters
+            if letter.sender == "silo1" and letter.message.phase == "y 1"
+        )
         estimates.append(1.5 * y.message.content - 0.5)
     left = np.std(np.mean(estimates, axis=0) - w[1])
     assert left == pytest.approx(ONE.left_after_rounds(40), rel=0.3)
@@ -165,7 +186,8 @@ def test_fresh_dual_variables_average_out_over_rounds():
 
 
 def test_differences_of_averages_leave_a_dropped_peer_hidden_only_by_the_others_changes():
-    """Consecutive rounds, the second without silo8: n zbar - (n - 1) zbar' is its model less the others' changes."""
+    """Consecutive rounds, the second without silo8: n zbar - (n - 1) zbar' is its model less the
+    others' changes."""
     w, change = vectors(9), 1e-3 * vectors(8, seed=2)
     before = 9 * Peers(admm(), 9).average(w)[0]
     after = 8 * Peers(admm(), 8).average(w[:8] + change)[0]
@@ -181,7 +203,9 @@ def test_knowledge_agrees_with_rational_elimination(rows):
     for k in range(5):
         unit = [Fraction(int(k == other)) for other in range(5)]
         fractions = [[Fraction(value) for value in row] for row in rows]
-        assert known.determines(("vector", 0, str(k))) == (_rank([*fractions, unit]) == _rank(fractions))
+        assert known.determines(("vector", 0, str(k))) == (
+            _rank([*fractions, unit]) == _rank(fractions)
+        )
 
 
 def _rank(rows):
@@ -210,7 +234,7 @@ def test_what_the_presets_leave(name):
 
 
 def test_peers_are_certified_by_their_own_noise_alone():
-    peer = admm().trust().observers[1]
+    peer = admm().threat_model().observers[1]
     assert (peer.name, peer.sees_messages, peer.own_shares) == ("silo", True, 1)
     with pytest.raises(Exception, match="every silo"):
         admm().encoding(9, 1.0, Federation(10, 12, 5), None)

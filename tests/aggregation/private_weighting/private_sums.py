@@ -1,4 +1,5 @@
-"""Small federations under private weighting: the set-up, a query, everything that was said, and the exact sum."""
+"""Small federations under private weighting: the set-up, a query, everything that was said, and the
+exact sum."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from fedpriv.aggregation.private_weighting.aggregation import PrivateWeighting
 from fedpriv.crypto.uniform_integers import integers_below
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.parties.traffic import Traffic
-from fedpriv.query import Broadcast, Contributions, Update
-from fedpriv.streams import Streams
-from fedpriv.weighting import RecordWeighting
+from fedpriv.rounds.query import Broadcast, Contributions, Update
+from fedpriv.rounds.weighting import RecordWeighting
+from fedpriv.util.streams import Streams
 
 
 def small(**changes):
@@ -36,7 +37,9 @@ class World:
     streams: Streams = field(default_factory=lambda: Streams(0, system=True))
 
     def __post_init__(self):
-        self.protocols = Protocols(self.aggregation, tuple(range(len(self.counts))), RecordWeighting())
+        self.protocols = Protocols(
+            self.aggregation, tuple(range(len(self.counts))), RecordWeighting()
+        )
         self.silos = self.protocols.names
         self.said = Traffic(keep=True)
 
@@ -99,18 +102,24 @@ class World:
         return np.einsum("su,sud->d", weights, self.vectors) + self.noise.sum(0)
 
     def exact(self, round=1, users=None, dithered=True, purpose="dither"):
-        """Slot totals as plain integers: C_LCM times the weighted sum of truncated contributions and floored noise,
-        plus the dither, drawn again from the seeded stream."""
+        """Slot totals as plain integers: C_LCM times the weighted sum of truncated contributions
+        and floored noise, plus the dither, drawn again from the seeded stream."""
         layout = self.encoding.layout
         most = layout.coordinate_bound  # the last integer below clip * 2^f
-        rows = np.clip(np.trunc(np.ldexp(self.vectors, layout.precision)), -most, most).astype(np.int64).astype(object)
+        rows = (
+            np.clip(np.trunc(np.ldexp(self.vectors, layout.precision)), -most, most)
+            .astype(np.int64)
+            .astype(object)
+        )
         totals = self.counts.sum(axis=0)
         total = np.zeros(self.noise.shape[1], dtype=object)
         for s, name in enumerate(self.silos):
             for u in np.flatnonzero(self.counts[s]):
                 if users is None or users[u]:
                     total += layout.lcm * int(self.counts[s, u]) // int(totals[u]) * rows[s, u]
-            total += layout.lcm * np.floor(np.ldexp(self.noise[s], layout.precision)).astype(np.int64).astype(object)
+            total += layout.lcm * np.floor(np.ldexp(self.noise[s], layout.precision)).astype(
+                np.int64
+            ).astype(object)
             if dithered:
                 read = self.streams.secret(purpose, round, name).bytes
                 total += np.array(integers_below(layout.lcm, len(total), read), dtype=object)

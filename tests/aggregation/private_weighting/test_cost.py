@@ -7,7 +7,9 @@ from fedpriv.encoding.slot_layout import SlotLayout
 TIMINGS = Timings(multiplication=8e-6, squaring=5e-6, full_multiplication=8e-6, half_power=4e-3)
 
 
-def cost(users=100, dimension=4000, n_max=100, bits=3072, precision=24, workers=1, rounds=10, silos=3):
+def cost(
+    users=100, dimension=4000, n_max=100, bits=3072, precision=24, workers=1, rounds=10, silos=3
+):
     layout = SlotLayout(bits, n_max, precision, users=users, silos=silos, bound=1.0, noise=80.0)
     return predict(layout, users, dimension, timings=TIMINGS, workers=workers, rounds=rounds)
 
@@ -27,7 +29,9 @@ def test_a_larger_round_costs_a_silo_more(less, more):
 
 
 def test_the_server_pays_for_users_columns_and_silos():
-    assert cost().server < min(cost(users=200).server, cost(dimension=8000).server, cost(silos=30).server)
+    assert cost().server < min(
+        cost(users=200).server, cost(dimension=8000).server, cost(silos=30).server
+    )
 
 
 def test_bytes_are_those_of_the_ciphertexts():

@@ -20,8 +20,8 @@ from fedpriv.encoding.slot_layout import SlotOverflowError
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import AggregationAbortedError, ConfigError, SilenceError
 from fedpriv.parties.traffic import Traffic
-from fedpriv.streams import Streams
 from fedpriv.testing.faults import Faulty, drop
+from fedpriv.util.streams import Streams
 
 
 @st.composite
@@ -30,16 +30,28 @@ def worlds(draw):
     n_max = draw(st.sampled_from([10, 100]))
     clip = draw(st.sampled_from([0.1, 1.0, 3.0]))
     aggregation = small(n_max=n_max)
-    blank = World(aggregation, np.ones((silos, users), int), np.zeros((silos, users, 1)), np.zeros((silos, 1)), clip)
+    blank = World(
+        aggregation,
+        np.ones((silos, users), int),
+        np.zeros((silos, users, 1)),
+        np.zeros((silos, 1)),
+        clip,
+    )
     slots = blank.encoding.layout.slots
-    size = draw(st.sampled_from([1, slots - 1, slots, slots + 1, 2 * slots + 1]).filter(lambda size: size > 0))
+    size = draw(
+        st.sampled_from([1, slots - 1, slots, slots + 1, 2 * slots + 1]).filter(
+            lambda size: size > 0
+        )
+    )
     counts = draw(arrays(np.int64, (silos, users), elements=st.integers(0, n_max // silos)))
     counts[draw(st.integers(0, silos - 1)), counts.sum(axis=0) == 0] = 1
     bound = clip / np.sqrt(size)
     values = st.one_of(st.just(0.0), st.just(bound), st.just(-bound), st.floats(-bound, bound))
     vectors = draw(arrays(np.float64, (silos, users, size), elements=values))
     noise = draw(arrays(np.float64, (silos, size), elements=st.floats(-5 * clip, 5 * clip)))
-    return World(aggregation, counts, vectors, noise, clip, streams=Streams(draw(st.integers(0, 9))))
+    return World(
+        aggregation, counts, vectors, noise, clip, streams=Streams(draw(st.integers(0, 9)))
+    )
 
 
 @settings(max_examples=40)
@@ -56,15 +68,22 @@ def test_the_total_is_the_weighted_sum_exact_in_integers_and_near_in_reals(world
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_the_papers_cap_of_2000_records_with_a_long_key(size):
-    world = random_world(silos=2, users=2, size=size, most=999, n_max=2000, key_bits=3072, streams=Streams(1))
+    world = random_world(
+        silos=2, users=2, size=size, most=999, n_max=2000, key_bits=3072, streams=Streams(1)
+    )
     assert world.encoding.layout.lcm.bit_length() == 2878  # log2 lcm(1..2000) = 2877.385
     total = world.ready().run()
     assert total.vector.tolist() == world.encoding.layout.decode(world.exact()).tolist()
-    np.testing.assert_allclose(total.vector, world.weighted(), rtol=1e-12, atol=world.encoding.rounding)
+    np.testing.assert_allclose(
+        total.vector, world.weighted(), rtol=1e-12, atol=world.encoding.rounding
+    )
 
 
 def test_workers_change_nothing():
-    one, two = (random_world(size=40, workers=w, streams=Streams(5)).ready().run().vector.tolist() for w in (1, 2))
+    one, two = (
+        random_world(size=40, workers=w, streams=Streams(5)).ready().run().vector.tolist()
+        for w in (1, 2)
+    )
     assert one == two
 
 
@@ -95,7 +114,10 @@ def test_powers_serve_for_all_rounds_in_which_everybody_takes_part(monkeypatch):
     monkeypatch.setattr(silo_module, "raise_to_factors", counting)
     world = random_world(streams=Streams(6)).ready()
     for round in (1, 2, 3):
-        assert world.run(round).vector.tolist() == world.encoding.layout.decode(world.exact(round)).tolist()
+        assert (
+            world.run(round).vector.tolist()
+            == world.encoding.layout.decode(world.exact(round)).tolist()
+        )
     assert len(raised) == len(world.silos)
     # A sample has ciphertexts of its own, and so has what follows it.
     everybody = np.ones(world.counts.shape[1], dtype=bool)
@@ -107,9 +129,14 @@ def test_powers_serve_for_all_rounds_in_which_everybody_takes_part(monkeypatch):
 def test_users_outside_the_sample_count_nothing_and_silos_are_not_told():
     world = random_world(users=6, streams=Streams(2)).ready()
     sampled = np.array([True, False, True, False, False, True])
-    assert world.run(1, sampled, 0.5).vector.tolist() == world.encoding.layout.decode(world.exact(1, sampled)).tolist()
+    assert (
+        world.run(1, sampled, 0.5).vector.tolist()
+        == world.encoding.layout.decode(world.exact(1, sampled)).tolist()
+    )
     nobody = np.zeros(6, dtype=bool)
-    np.testing.assert_allclose(world.run(2, nobody, 0.5).vector, world.noise.sum(0), atol=world.encoding.rounding)
+    np.testing.assert_allclose(
+        world.run(2, nobody, 0.5).vector, world.noise.sum(0), atol=world.encoding.rounding
+    )
     broadcasts, inverses = zip(*[content for _, _, content in world.heard(BROADCAST)])
     assert len(broadcasts) == 6
     assert all(broadcast.sampled is None for broadcast in broadcasts)
@@ -120,9 +147,13 @@ def test_a_silo_without_users_and_one_silo_alone():
     world = random_world(users=3, streams=Streams(3))
     world.counts[1] = 0
     world.counts[0] = 2
-    assert world.ready().run().vector.tolist() == world.encoding.layout.decode(world.exact()).tolist()
+    assert (
+        world.ready().run().vector.tolist() == world.encoding.layout.decode(world.exact()).tolist()
+    )
     alone = random_world(silos=1, most=5)
-    np.testing.assert_allclose(alone.ready().run().vector, alone.weighted(), atol=alone.encoding.rounding)
+    np.testing.assert_allclose(
+        alone.ready().run().vector, alone.weighted(), atol=alone.encoding.rounding
+    )
 
 
 def test_a_seeded_run_repeats_to_the_bit_whatever_the_keys():
@@ -143,7 +174,9 @@ def test_too_many_records_are_refused_by_their_silo_before_it_sends_anything():
     # N_u > N_max would decode to garbage without bound.
     world = random_world(silos=2, n_max=20)
     world.counts[1, 2] = 11
-    with pytest.raises(CountsRefusedError, match=r"silo1 has a user with more than 10 records.*count_cap") as refusal:
+    with pytest.raises(
+        CountsRefusedError, match=r"silo1 has a user with more than 10 records.*count_cap"
+    ) as refusal:
         world.ready()
     assert "11" not in str(refusal.value)
     assert "silo1" not in {letter.sender for letter in world.said.transcript}
@@ -188,8 +221,8 @@ def test_a_silo_that_hears_nothing_ends_the_round():
 
 
 def letters(exchange):
-    """Step, sender and receiver of each letter that somebody counts on. The server's word to the leader that the others
-    have their seed is only a turn."""
+    """Step, sender and receiver of each letter that somebody counts on. The server's word to the
+    leader that the others have their seed is only a turn."""
     traffic = Traffic(keep=True)
     exchange(traffic, InProcess())
     return [
@@ -200,12 +233,15 @@ def letters(exchange):
 
 
 def each_ends(exchange):
-    """Whichever letter is lost: somebody says whom it waits for in vain, and nothing is made up in its place."""
+    """Whichever letter is lost: somebody says whom it waits for in vain, and nothing is made up in
+    its place."""
     found = letters(exchange)
     assert {sender for _, sender, _ in found} == {SERVER, "silo0", "silo1", "silo2"}
     for step, sender, receiver in found:
         with pytest.raises(SilenceError, match=r"^no message from "):
-            exchange(None, Faulty(InProcess(), (drop(step=step, sender=sender, receiver=receiver),)))
+            exchange(
+                None, Faulty(InProcess(), (drop(step=step, sender=sender, receiver=receiver),))
+            )
 
 
 def test_whichever_letter_of_a_set_up_is_lost_ends_it():
@@ -235,7 +271,9 @@ def test_silos_end_a_hidden_sample_without_its_server(steps):
 
 
 def test_what_is_not_installed_is_told_first(monkeypatch):
-    monkeypatch.setattr("fedpriv.crypto.paillier.extra.find_spec", lambda name: None if name == "phe" else name)
+    monkeypatch.setattr(
+        "fedpriv.crypto.paillier.extra.find_spec", lambda name: None if name == "phe" else name
+    )
     with pytest.raises(ConfigError, match=r"^aggregation=private_weighting: needs gmpy2 and phe"):
         small()
 
@@ -259,11 +297,14 @@ def test_the_queries_of_a_round_have_masks_and_dithers_of_their_own():
     for place in (1, 0):
         with pytest.raises(RuntimeError, match="already"):
             world.run(2, place=place)
-    alike = random_world(variant="paper").ready()  # without a dither the masks alone make two messages differ
+    alike = random_world(
+        variant="paper"
+    ).ready()  # without a dither the masks alone make two messages differ
     hidden = []
     for place in (0, 1):
         assert (
-            alike.run(place=place).vector.tolist() == alike.encoding.layout.decode(alike.exact(dithered=False)).tolist()
+            alike.run(place=place).vector.tolist()
+            == alike.encoding.layout.decode(alike.exact(dithered=False)).tolist()
         )
         hidden.append([alike.key.decrypt(c) for c in alike.messages()["silo0"]])
     assert all(one != other for one, other in zip(*hidden))
@@ -305,7 +346,11 @@ def test_an_altered_message_is_found():
 
     wrongs = (
         (other_bytes, SlotOverflowError, "slot"),
-        (too_short, AggregationAbortedError, r"a message of silo1 is refused: \d+ bytes instead of"),
+        (
+            too_short,
+            AggregationAbortedError,
+            r"a message of silo1 is refused: \d+ bytes instead of",
+        ),
         (too_large, AggregationAbortedError, "a message of silo1 is refused: "),
     )
     for change, error, why in wrongs:
@@ -326,7 +371,11 @@ def test_an_altered_set_up_ends_it():
     def too_short(sent):
         return {SERVER: sent[SERVER][:-1]}
 
-    for name, phase, change in (("silo0", SEED, flipped), ("silo2", COUNTS, too_large), ("silo0", COUNTS, too_short)):
+    for name, phase, change in (
+        ("silo0", SEED, flipped),
+        ("silo2", COUNTS, too_large),
+        ("silo0", COUNTS, too_short),
+    ):
         world = random_world()
         setup = world.setup()
         setup[name] = changed(setup[name], phase, change, name=name)
@@ -395,7 +444,9 @@ def test_a_clipped_coordinate_may_exceed_its_bound_by_the_error_of_clipping():
     world = random_world(clip=0.1)
     world.vectors[:] = 0
     world.vectors[:, :, 0] = np.nextafter(0.1, 1)
-    np.testing.assert_allclose(world.ready().run().vector, world.weighted(), atol=world.encoding.rounding)
+    np.testing.assert_allclose(
+        world.ready().run().vector, world.weighted(), atol=world.encoding.rounding
+    )
 
 
 def test_what_each_party_remembers():

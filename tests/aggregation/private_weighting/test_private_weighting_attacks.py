@@ -1,6 +1,6 @@
-"""What the protocol as published gives to its server, and this one does not: every attack here must succeed against
-variant=paper, so that its failure against variant=sound says something. The server uses what it has: the key, the
-silos' messages, and the total that it decrypts."""
+"""What the protocol as published gives to its server, and this one does not: every attack here must
+succeed against variant=paper, so that its failure against variant=sound says something. The server
+uses what it has: the key, the silos' messages, and the total that it decrypts."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,8 @@ def fractions(world, round=1):
 
 
 def membership_world(variant, records_elsewhere):
-    """One user with a record in silo 0, and so many more in silo 1; another user to keep them company."""
+    """One user with a record in silo 0, and so many more in silo 1; another user to keep them
+    company."""
     rng = np.random.default_rng(records_elsewhere)
     vectors = rng.uniform(-0.05, 0.05, (2, 2, SIZE))
     counts = np.array([[1, 1], [records_elsewhere, 0]])
@@ -76,7 +77,9 @@ def test_without_fresh_residues_noise_and_masks_do_not_touch_ciphertexts_modulo_
 
 def fix_broadcast(monkeypatch):
     """The same residue in every encryption of the server: a server may well choose so."""
-    monkeypatch.setattr(PrivateKey, "residue", lambda self: pow(7, self.p * self.q, (self.p * self.q) ** 2))
+    monkeypatch.setattr(
+        PrivateKey, "residue", lambda self: pow(7, self.p * self.q, (self.p * self.q) ** 2)
+    )
 
 
 @pytest.mark.parametrize(("variant", "visible"), [("paper", True), ("sound", False)])
@@ -109,5 +112,8 @@ def test_server_and_one_silo_together_learn_every_count():
     """The limit of the trust that is asked for, and a check that counts are there to be hidden."""
     world = random_world(users=5).ready()
     n, seed = world.key.public.n, world.protocols["silo1"].common_seed
-    totals = [pow(inverse * blind(n, seed, user), -1, n) for user, inverse in enumerate(world.server.inverses)]
+    totals = [
+        pow(inverse * blind(n, seed, user), -1, n)
+        for user, inverse in enumerate(world.server.inverses)
+    ]
     assert totals == world.counts.sum(axis=0).tolist()

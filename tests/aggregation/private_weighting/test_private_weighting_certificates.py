@@ -1,26 +1,34 @@
-"""What private weighting serves, what it refuses in one line, and what it certifies against whom."""
+"""What private weighting serves, what it refuses in one line, and what it certifies against
+whom.
+"""
 
 import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
 from private_sums import random_world, small
 
-from fedpriv.aggregation.deploy import Deployer
+from fedpriv.aggregation.planner import Planner
 from fedpriv.algorithms.uldp import UldpAvg
-from fedpriv.deployment import Federation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
-from fedpriv.streams import Streams
+from fedpriv.rounds.plan import Federation
+from fedpriv.rounds.weighting import UniformWeighting
 from fedpriv.training.optimizers import Sgd
-from fedpriv.weighting import UniformWeighting
+from fedpriv.util.streams import Streams
 
 FEDERATION = Federation(100, 5, 1000)
 
 
 def algorithm(**changes):
-    settings = {"clip": 1.0, "noise_multiplier": 5.0, "user_rate": 1.0, "weighting": "records", "global_lr": 10.0}
+    settings = {
+        "clip": 1.0,
+        "noise_multiplier": 5.0,
+        "user_rate": 1.0,
+        "weighting": "records",
+        "global_lr": 10.0,
+    }
     return UldpAvg(**(settings | {"local_epochs": 1, "batch_size": 4, "local_lr": 0.1} | changes))
 
 
@@ -50,15 +58,15 @@ def test_impossible_settings_are_refused_in_one_line(wrong, text):
 
 def check(aggregation, algo, mechanism):
     aggregation.check(algo)
-    deployed(aggregation, algo, mechanism)
+    make_plan(aggregation, algo, mechanism)
 
 
-def deployed(aggregation, algo, mechanism):
-    return Deployer(algo, aggregation, mechanism, Sgd(), Streams(0)).draft(FEDERATION)
+def make_plan(aggregation, algo, mechanism):
+    return Planner(algo, aggregation, mechanism, Sgd(), Streams(0)).draft(FEDERATION)
 
 
 def events(aggregation, algo, mechanism=Gaussian(1.0, 5.0)):  # noqa: B008
-    [query] = algo.queries(1, deployed(aggregation, algo, mechanism))
+    [query] = algo.queries(1, make_plan(aggregation, algo, mechanism))
     return {event.observer: event for event in query.events}
 
 
@@ -104,7 +112,9 @@ def test_events_charge_a_grid_step_in_every_coordinate(mechanism):
 
 def test_sub_sampling_amplifies_for_who_does_not_see_the_sample():
     algo = algorithm(user_rate=0.1)
-    known, hidden = (events(small(key_bits=2048, oblivious=oblivious), algo) for oblivious in (False, True))
+    known, hidden = (
+        events(small(key_bits=2048, oblivious=oblivious), algo) for oblivious in (False, True)
+    )
     for seen in (known, hidden):
         assert isinstance(seen["silo"].certified, PoissonSampledDpEvent)
         assert isinstance(seen["released model"].certified, PoissonSampledDpEvent)
@@ -118,7 +128,10 @@ def test_flaws_certify_nothing_and_say_why():
     paper = events(small(variant="paper", key_bits=2048), algorithm())
     short = events(small(key_bits=1024), algorithm())
     assert all(event.certified == NonPrivateDpEvent() for event in paper.values())
-    assert all(any(text.startswith("FAILS: aggregation.variant") for text in e.assumptions) for e in paper.values())
+    assert all(
+        any(text.startswith("FAILS: aggregation.variant") for text in e.assumptions)
+        for e in paper.values()
+    )
     assert short["silo"].certified == NonPrivateDpEvent()
     assert short["server"].certified != NonPrivateDpEvent()
 
@@ -134,5 +147,7 @@ def test_the_estimate_tells_sizes_and_seconds():
     assert " s " in second
     assert estimate.seconds > 0
     hidden = random_world(size=50, oblivious=True)
-    third = hidden.aggregation.estimate(hidden.query(rate=0.3), Federation(4, 3, 50), rounds=3).lines[2]
+    third = hidden.aggregation.estimate(
+        hidden.query(rate=0.3), Federation(4, 3, 50), rounds=3
+    ).lines[2]
     assert "encrypts 40 numbers" in third

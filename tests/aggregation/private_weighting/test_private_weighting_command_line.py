@@ -65,14 +65,25 @@ def test_discrete_noise_goes_with_it(tmp_path):
     ("words", "text"),
     [
         (
-            ["algo=uldp_avg_w", "mechanism=discrete_gaussian", "aggregation.key_bits=2048", "aggregation.precision=52"],
+            [
+                "algo=uldp_avg_w",
+                "mechanism=discrete_gaussian",
+                "aggregation.key_bits=2048",
+                "aggregation.precision=52",
+            ],
             "aggregation.precision=52: too many digits",
         ),
         (["algo=uldp_avg_w", "aggregation.n_max=6", "allocator.n_users=12"], "more than 2 records"),
         (["algo=uldp_avg"], "algo.weighting=records"),
         (["algo=fedavg"], "algo.weighting=records"),
-        (["algo=uldp_avg_w", "mechanism=none"], "aggregation=private_weighting: needs contributions of bounded norm"),
-        (["algo=uldp_avg_w", "aggregation.n_max=400"], "lower n_max or precision, or take a longer key"),
+        (
+            ["algo=uldp_avg_w", "mechanism=none"],
+            "aggregation=private_weighting: needs contributions of bounded norm",
+        ),
+        (
+            ["algo=uldp_avg_w", "aggregation.n_max=400"],
+            "lower n_max or precision, or take a longer key",
+        ),
     ],
 )
 def test_what_cannot_work_is_told_in_one_line(words, text, tmp_path):

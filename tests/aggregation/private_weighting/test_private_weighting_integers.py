@@ -8,7 +8,7 @@ from scipy.stats import chisquare
 
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.private_weighting.integers import blind, cancelling_masks, slot_encoding
-from fedpriv.streams import SystemGenerator
+from fedpriv.util.streams import SystemGenerator
 
 SEED = bytes(range(32))
 

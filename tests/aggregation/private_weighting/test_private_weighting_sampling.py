@@ -4,7 +4,7 @@ from private_sums import random_world, small
 from queries import SYSTEM, query_for
 from scipy.stats import binomtest, chisquare, fisher_exact, ks_2samp
 
-from fedpriv.aggregation.deploy import Deployer
+from fedpriv.aggregation.planner import Planner
 from fedpriv.aggregation.private_weighting.phases import REQUESTS
 from fedpriv.aggregation.private_weighting.sampling import (
     Options,
@@ -16,11 +16,11 @@ from fedpriv.aggregation.private_weighting.sampling import (
 )
 from fedpriv.algorithms.uldp import UldpSgd
 from fedpriv.crypto.uniform_integers import from_bytes
-from fedpriv.deployment import Federation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
-from fedpriv.streams import Streams
+from fedpriv.rounds.plan import Federation
 from fedpriv.training.optimizers import Sgd
+from fedpriv.util.streams import Streams
 
 SEED = bytes(range(32))
 SMALL_SAFE_PRIME = 2**255 + 196479
@@ -35,12 +35,15 @@ def samples(options, users, rounds, streams=SYSTEM):
     rows = []
     for round in range(1, rounds + 1):
         order = orders(options, users, query(round, streams))
-        rows.append(order[np.arange(users), choices(options, users, query(round, streams), seed=SEED)])
+        rows.append(
+            order[np.arange(users), choices(options, users, query(round, streams), seed=SEED)]
+        )
     return np.array(rows)
 
 
 @pytest.mark.parametrize(
-    ("rate", "fraction"), [(0.1, (1, 10)), (0.3, (3, 10)), (1 / 3, (1, 3)), (0.99, (99, 100)), (1.0, (1, 1))]
+    ("rate", "fraction"),
+    [(0.1, (1, 10)), (0.3, (3, 10)), (1 / 3, (1, 3)), (0.99, (99, 100)), (1.0, (1, 1))],
 )
 def test_rates_are_fractions(rate, fraction):
     assert as_options(rate) == Options(*fraction)
@@ -60,7 +63,10 @@ def test_every_user_is_sampled_at_the_rate_and_independently(streams):
     law = np.array([abs_law(k) for k in range(7)])
     assert chisquare(sizes, law * 500).pvalue > 1e-6
     first, second = sampled[:, 0], sampled[:, 1]
-    table = [[(first & second).sum(), (first & ~second).sum()], [(~first & second).sum(), (~first & ~second).sum()]]
+    table = [
+        [(first & second).sum(), (first & ~second).sum()],
+        [(~first & second).sum(), (~first & ~second).sum()],
+    ]
     assert fisher_exact(table).pvalue > 1e-6
 
 
@@ -77,7 +83,11 @@ def test_places_and_orders_are_uniform():
     order = np.concatenate([orders(Options(1, 4), 500, query(round)) for round in (1, 2)])
     assert (order.sum(axis=1) == 1).all()
     assert chisquare(order.sum(axis=0)).pvalue > 1e-6
-    places = [place for round in range(1, 5) for place in choices(Options(1, 4), 500, query(round), seed=SEED)]
+    places = [
+        place
+        for round in range(1, 5)
+        for place in choices(Options(1, 4), 500, query(round), seed=SEED)
+    ]
     assert chisquare(np.bincount(places, minlength=4)).pvalue > 1e-6
 
 
@@ -85,7 +95,9 @@ def test_a_seeded_sample_repeats_and_a_private_one_depends_on_the_silos_seed():
     options = Options(1, 2)
     assert np.array_equal(samples(options, 50, 3, Streams(5)), samples(options, 50, 3, Streams(5)))
     assert choices(options, 50, query(1), seed=SEED) == choices(options, 50, query(1), seed=SEED)
-    assert choices(options, 50, query(1), seed=SEED) != choices(options, 50, query(1), seed=bytes(32))
+    assert choices(options, 50, query(1), seed=SEED) != choices(
+        options, 50, query(1), seed=bytes(32)
+    )
     assert choices(options, 50, query(1), seed=SEED) != choices(options, 50, query(2), seed=SEED)
 
 
@@ -140,7 +152,8 @@ def test_all_silos_take_the_same_users_and_no_others(small_group):
 
 
 def test_what_the_server_sees_tells_nothing_about_the_sample(small_group):
-    # The server's own order fixes who would be sampled for each place; the requests must not tell the place.
+    # The server's own order fixes who would be sampled for each place; the requests must not tell
+    # the place.
     world, p = one_hot_world(users=8, streams=Streams(6, system=True)), SMALL_SAFE_PRIME
     parts, chosen = [], []
     for round in range(1, 26):
@@ -161,14 +174,19 @@ def test_a_rate_of_one_needs_no_transfer():
 
 
 def test_a_seeded_oblivious_run_repeats():
-    one, two = (one_hot_world(users=6, streams=Streams(8)).run(1, rate=0.5).vector.tolist() for _ in range(2))
+    one, two = (
+        one_hot_world(users=6, streams=Streams(8)).run(1, rate=0.5).vector.tolist()
+        for _ in range(2)
+    )
     assert one == two
 
 
 def test_the_query_of_an_oblivious_run_holds_no_sample():
-    algo = UldpSgd(clip=1.0, noise_multiplier=5.0, user_rate=0.5, weighting="records", global_lr=1.0)
+    algo = UldpSgd(
+        clip=1.0, noise_multiplier=5.0, user_rate=0.5, weighting="records", global_lr=1.0
+    )
     for oblivious in (False, True):
-        deployer = Deployer(algo, small(oblivious=oblivious), Gaussian(1.0, 5.0), Sgd(), Streams(0))
-        [made] = algo.queries(1, deployer.draft(Federation(9, 2, 3)))
+        planner = Planner(algo, small(oblivious=oblivious), Gaussian(1.0, 5.0), Sgd(), Streams(0))
+        [made] = algo.queries(1, planner.draft(Federation(9, 2, 3)))
         assert (made.sampled is None) == oblivious
         assert made.user_rate == 0.5

@@ -18,11 +18,13 @@ LIMIT = 5.5 / np.sqrt(TRIALS)
 
 @pytest.fixture(scope="module")
 def histories():
-    """For each trial: the counts, what the server saw, what silo 0 saw, all as fractions of their modulus."""
+    """For each trial: the counts, what the server saw, what silo 0 saw, all as fractions of their
+    modulus."""
     rng, rows = np.random.default_rng(0), []
     for _ in range(TRIALS):
         counts = rng.integers(1, 11, (SILOS, USERS))
-        # Each user's contributions are alike in all silos: the sum then does not depend on the weights.
+        # Each user's contributions are alike in all silos: the sum then does not depend on the
+        # weights.
         vectors = np.broadcast_to(np.full((USERS, SIZE), 0.5), (SILOS, USERS, SIZE))
         world = World(small(key_bits=256), counts, vectors, rng.normal(size=(SILOS, SIZE))).ready()
         world.run()
@@ -36,7 +38,9 @@ def server_sees(world):
     blinded = [from_bytes(content, n, USERS) for _, _, content in world.heard(COUNTS)]
     assert len(blinded) == SILOS
     messages = list(world.messages().values())
-    totals = layout.unpack([key.decrypt(a * b % key.public.square) for a, b in zip(*messages)], n, SIZE)
+    totals = layout.unpack(
+        [key.decrypt(a * b % key.public.square) for a, b in zip(*messages)], n, SIZE
+    )
     return [
         *(value / n for silo in blinded for value in silo),
         *(sum(column) % n / n for column in zip(*blinded)),
@@ -49,14 +53,22 @@ def server_sees(world):
 
 def silo_sees(world):
     public = world.key.public
-    [(_, said)] = [content for _, receiver, content in world.heard(BROADCAST) if receiver == "silo0"]
+    [(_, said)] = [
+        content for _, receiver, content in world.heard(BROADCAST) if receiver == "silo0"
+    ]
     heard = [x for x in world.said.transcript if (x.sender, x.receiver) == (SERVER, "silo1")]
-    assert [x.message.phase for x in heard] == [KEYS, SEED, BROADCAST]  # keys, the sealed seed, and `said`
+    assert [x.message.phase for x in heard] == [
+        KEYS,
+        SEED,
+        BROADCAST,
+    ]  # keys, the sealed seed, and `said`
     inverses = public.from_bytes(said, USERS)
     # Also after taking off the blinds, which a silo knows.
     factors = [blind(public.n, world.protocols["silo0"].common_seed, user) for user in range(USERS)]
     unblinded = [pow(c, f, public.square) for c, f in zip(inverses, factors)]
-    return [int(c) / public.n**2 for c in inverses + unblinded] + [int(c % public.n) / public.n for c in inverses]
+    return [int(c) / public.n**2 for c in inverses + unblinded] + [
+        int(c % public.n) / public.n for c in inverses
+    ]
 
 
 def with_a_silo(world):
@@ -68,7 +80,9 @@ def with_a_silo(world):
 def dependence(seen, counts):
     """The largest rank correlation of any column seen with any count, or total of a user."""
     secrets = np.column_stack([counts, counts.reshape(TRIALS, SILOS, USERS).sum(axis=1)])
-    return max(abs(spearmanr(column, secret).statistic) for column in seen.T for secret in secrets.T)
+    return max(
+        abs(spearmanr(column, secret).statistic) for column in seen.T for secret in secrets.T
+    )
 
 
 def test_a_dependence_would_be_seen(histories):
@@ -89,7 +103,10 @@ def test_nothing_that_a_silo_sees_depends_on_the_counts_of_others(histories):
     counts, _, silo, _ = histories
     others = np.column_stack([np.zeros((TRIALS, USERS)), counts[:, USERS:]])
     secrets = others[:, USERS:]
-    assert max(abs(spearmanr(column, secret).statistic) for column in silo.T for secret in secrets.T) < LIMIT
+    assert (
+        max(abs(spearmanr(column, secret).statistic) for column in silo.T for secret in secrets.T)
+        < LIMIT
+    )
     many = secrets.sum(axis=1) > np.median(secrets.sum(axis=1))
     for column in silo.T:
         assert ks_2samp(column[many], column[~many]).pvalue > 1e-7

@@ -22,7 +22,9 @@ PHE = PaillierPrivateKey(PaillierPublicKey(PUBLIC.n), KEY.p, KEY.q)
 
 
 def layout(users, bound=1.0, precision=20):
-    return SlotLayout(512, n_max=20, precision=precision, users=users, silos=2, bound=bound, noise=5.0)
+    return SlotLayout(
+        512, n_max=20, precision=precision, users=users, silos=2, bound=bound, noise=5.0
+    )
 
 
 def plain_totals(weights, coefficients):
@@ -34,10 +36,16 @@ def plain_totals(weights, coefficients):
 def cases(draw):
     users = draw(st.integers(1, 6))
     shape = layout(users)
-    dimension = draw(st.sampled_from([1, 2, shape.slots - 1, shape.slots, shape.slots + 1, 2 * shape.slots + 3]))
+    dimension = draw(
+        st.sampled_from([1, 2, shape.slots - 1, shape.slots, shape.slots + 1, 2 * shape.slots + 3])
+    )
     limit = shape.coordinate_bound
     values = st.one_of(st.sampled_from([0, 1, -1, limit, -limit]), st.integers(-limit, limit))
-    rows = draw(st.lists(st.lists(values, min_size=dimension, max_size=dimension), min_size=users, max_size=users))
+    rows = draw(
+        st.lists(
+            st.lists(values, min_size=dimension, max_size=dimension), min_size=users, max_size=users
+        )
+    )
     weights = draw(st.lists(st.integers(1, shape.lcm), min_size=users, max_size=users))
     return shape, weights, np.array(rows, dtype=np.int64)
 
@@ -46,7 +54,9 @@ def cases(draw):
 @given(cases())
 def test_slots_hold_the_plain_weighted_sums(case):
     shape, weights, coefficients = case
-    products = weighted_product(PUBLIC, [KEY.encrypt(w) for w in weights], coefficients, layout=shape)
+    products = weighted_product(
+        PUBLIC, [KEY.encrypt(w) for w in weights], coefficients, layout=shape
+    )
     dimension = coefficients.shape[1]
     totals = plain_totals(weights, coefficients)
     for decrypt in (KEY.decrypt, lambda c: PHE.raw_decrypt(int(c))):
@@ -62,7 +72,8 @@ def test_every_layout_of_the_tables_gives_the_same_ciphertexts(monkeypatch, grou
     coefficients = np.random.default_rng(1).integers(-limit, limit + 1, (5, dimension))
     bases = [KEY.encrypt(u + 1) for u in range(5)]
     expected = [
-        pow_product(bases, coefficients[:, k : k + shape.slots], shape) for k in range(0, dimension, shape.slots)
+        pow_product(bases, coefficients[:, k : k + shape.slots], shape)
+        for k in range(0, dimension, shape.slots)
     ]
     for chain in range(1, shape.slots + 1):
         plan = packed_tables.make_plan(shape, 5, dimension, groups=groups, chain=chain)
@@ -104,7 +115,9 @@ def test_the_best_plan_is_the_cheapest_that_fits_memory():
     tight = packed_tables.best_plan(shape, 100, 4000, memory=2**23)
     assert tight.table_entries * packed_tables.entry_bytes(3072) <= 2**23
     assert tight.work.size > best.work.size
-    assert packed_tables.best_plan(shape, 100, 4000, memory=0).table_entries == 200  # none, and each of 100 alone
+    assert (
+        packed_tables.best_plan(shape, 100, 4000, memory=0).table_entries == 200
+    )  # none, and each of 100 alone
 
 
 def test_a_round_of_two_silos_gives_the_exact_total():
@@ -124,7 +137,9 @@ def test_a_round_of_two_silos_gives_the_exact_total():
         powers = raise_to_factors(PUBLIC, [broadcast[u] for u in owned], factors)
         products = weighted_product(PUBLIC, powers, coefficients, layout=shape)
         fresh = PublishedResidues(PUBLIC).draw(len(products))
-        messages.append(add_and_rerandomise(PUBLIC, products, plaintexts=shape.pack(noise), residues=fresh))
+        messages.append(
+            add_and_rerandomise(PUBLIC, products, plaintexts=shape.pack(noise), residues=fresh)
+        )
         weights = [shape.lcm * int(counts[silo, u]) // int(counts[:, u].sum()) for u in owned]
         sums = plain_totals(weights, coefficients)
         exact = [e + s + z for e, s, z in zip(exact, sums, noise)]
@@ -144,7 +159,13 @@ def test_a_coefficient_beyond_the_bound_is_refused():
 
 @pytest.mark.parametrize(
     "coefficients",
-    [np.zeros(3, np.int64), np.zeros((2, 4), np.int64), np.zeros((3, 0), np.int64), np.zeros((3, 4)), np.int64(0)],
+    [
+        np.zeros(3, np.int64),
+        np.zeros((2, 4), np.int64),
+        np.zeros((3, 0), np.int64),
+        np.zeros((3, 4)),
+        np.int64(0),
+    ],
     ids=lambda coefficients: f"{coefficients.dtype} {coefficients.shape}",
 )
 def test_coefficients_of_another_form_are_refused(coefficients):

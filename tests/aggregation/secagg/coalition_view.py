@@ -1,11 +1,11 @@
 """What a server, and silos that collude with it, can work out from the messages of one secure sum.
 
-A message is the silo's input plus pads, each pad times 1 or -1. A pad whose secret the coalition does not know is a
-free variable: pads are pseudorandom, so to the coalition they are independent and uniform in the ring. Then its view
-is a linear system, and all that it tells about the honest inputs is the value of those combinations of messages in
-which every unknown pad cancels. They are found in the ring of integers modulo 2^bits itself: of any two of its
-elements one divides the other, so Gaussian elimination works as in a field when the pivot divides all others in its
-column.
+A message is the silo's input plus pads, each pad times 1 or -1. A pad whose secret the coalition
+does not know is a free variable: pads are pseudorandom, so to the coalition they are independent
+and uniform in the ring. Then its view is a linear system, and all that it tells about the honest
+inputs is the value of those combinations of messages in which every unknown pad cancels. They are
+found in the ring of integers modulo 2^bits itself: of any two of its elements one divides the
+other, so Gaussian elimination works as in a field when the pivot divides all others in its column.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Functional = dict[str, int]
 
 
 @dataclass
-class View:
-    """inputs, messages: by silo, (d,) ring elements each, of those who delivered. pads: every mask there is, by the one
-    silo or the two that know it."""
+class ObservedRelease:
+    """inputs, messages: by silo, (d,) ring elements each, of those who delivered. pads: every mask
+    there is, by the one silo or the two that know it."""
 
     bits: int
     inputs: dict[str, np.ndarray]
@@ -34,7 +34,8 @@ class View:
         self.found = {name: self._pads_of(name) for name in self.messages}
 
     def _pads_of(self, name: str) -> dict[frozenset[str], int]:
-        """Which pads stand between the silo's input and its message, with their signs; read off the numbers."""
+        """Which pads stand between the silo's input and its message, with their signs; read off the
+        numbers."""
         own = [pad for pad in self.pads if name in pad]
         signs, vectors = _signs(len(own)), np.array([self.pads[pad] for pad in own])
         difference = self.messages[name] - self.inputs[name]
@@ -42,12 +43,19 @@ class View:
         return {pad: sign for pad, sign in zip(own, signs[match].tolist()) if sign}
 
     def learned(self, colluding: set[str], known: set[frozenset[str]]) -> list[Functional]:
-        """Combinations of honest silos' inputs that a coalition can compute which knows some of the pads; all others
-        are combinations of these."""
+        """Combinations of honest silos' inputs that a coalition can compute which knows some of the
+        pads; all others are combinations of these."""
         honest = sorted(set(self.messages) - colluding)
         hidden = sorted(set(self.pads) - known, key=sorted)
-        rows = [[self.found[u].get(pad, 0) for pad in hidden] + [int(u == v) for v in honest] for u in honest]
-        return [dict(zip(honest, row)) for row in eliminated(rows, len(hidden), 2**self.bits) if any(row)]
+        rows = [
+            [self.found[u].get(pad, 0) for pad in hidden] + [int(u == v) for v in honest]
+            for u in honest
+        ]
+        return [
+            dict(zip(honest, row))
+            for row in eliminated(rows, len(hidden), 2**self.bits)
+            if any(row)
+        ]
 
 
 @lru_cache
@@ -56,8 +64,8 @@ def _signs(count: int) -> np.ndarray:
 
 
 def eliminated(rows: list[list[int]], columns: int, ring: int) -> list[list[int]]:
-    """Generators of all combinations of the rows that are zero in the first columns, without these columns; `ring` is
-    a power of two."""
+    """Generators of all combinations of the rows that are zero in the first columns, without these
+    columns; `ring` is a power of two."""
     left = [np.array(row, dtype=object) % ring for row in rows]
     for column in range(columns):
         left.sort(key=lambda row: _power_of_two(row[column], ring))
@@ -67,7 +75,9 @@ def eliminated(rows: list[list[int]], columns: int, ring: int) -> list[list[int]
         power = _power_of_two(pivot[column], ring)
         inverse = pow(pivot[column] // power, -1, ring)
         left = [(row - row[column] // power * inverse * pivot) % ring for row in left]
-        left.append(pivot * (ring // power) % ring)  # the pivot row's own multiples that are zero here
+        left.append(
+            pivot * (ring // power) % ring
+        )  # the pivot row's own multiples that are zero here
     return [row[columns:].tolist() for row in left]
 
 

@@ -7,7 +7,7 @@ from parties_of_generators import Protocols, dropping, run
 from queries import SYSTEM, query_for
 
 from fedpriv.aggregation.base import SERVER
-from fedpriv.query import Update
+from fedpriv.rounds.query import Update
 
 PHASES = ["AdvertiseKeys", "ShareKeys", "MaskedInputCollection", "ConsistencyCheck", "Unmasking"]
 
@@ -24,9 +24,14 @@ def ready(aggregation, silos):
 
 
 def parties(protocols, vectors, round=1, *, place=0, streams=SYSTEM):
-    updates = {name: Update(iter(()), np.asarray(vector, float)) for name, vector in zip(protocols.names, vectors)}
+    updates = {
+        name: Update(iter(()), np.asarray(vector, float))
+        for name, vector in zip(protocols.names, vectors)
+    }
     size = len(vectors[0])
-    query = query_for(protocols.aggregation, len(vectors), round, place=place, streams=streams, size=size)
+    query = query_for(
+        protocols.aggregation, len(vectors), round, place=place, streams=streams, size=size
+    )
     return protocols.query(query, updates)
 
 

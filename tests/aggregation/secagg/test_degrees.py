@@ -14,8 +14,8 @@ from scipy.sparse.csgraph import connected_components
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.degrees import CHECKED, GRINDING, Assumed
 from fedpriv.aggregation.secagg.graph import RingGraph, Sparse
-from fedpriv.deployment import Federation
 from fedpriv.errors import ConfigError
+from fedpriv.rounds.plan import Federation
 
 SMALL = Assumed(candidates=30, cohort=30, threshold=21, colluding=6, missing=6)
 LEFT = replace(SMALL, cohort=26)
@@ -23,13 +23,16 @@ TURNS = 4000
 
 
 def rings(marked, among, seed=0):
-    """Of many rings in random order: whether each place holds one of `marked` out of `among` silos, (turns, among)."""
+    """Of many rings in random order: whether each place holds one of `marked` out of `among` silos,
+    (turns, among)."""
     rng = np.random.default_rng(seed)
     return rng.permuted(np.tile(np.arange(among) < marked, (TURNS, 1)), axis=1)
 
 
 def in_a_row(flags, length):
-    """How many flags there are in the stretch of so many places from each place on, round the ring."""
+    """How many flags there are in the stretch of so many places from each place on, round the
+    ring.
+    """
     around = np.concatenate([flags, flags[:, :length]], axis=1)
     sums = np.cumsum(np.pad(around, ((0, 0), (1, 0))), axis=1)
     return sums[:, length:-1] - sums[:, : -length - 1]
@@ -42,8 +45,8 @@ def beside(flags, half):
 
 
 def agrees(logarithm, events):
-    """A union bound is the expected number of events, here those of each turn and place, scaled to all candidates; it
-    is at least as large as the frequency of any."""
+    """A union bound is the expected number of events, here those of each turn and place, scaled to
+    all candidates; it is at least as large as the frequency of any."""
     counts = events.sum(axis=1)
     expected, error = 2.0**logarithm, counts.std() / math.sqrt(TURNS)
     assert counts.mean() == pytest.approx(expected, abs=4 * error + 1e-9)
@@ -55,7 +58,8 @@ def agrees(logarithm, events):
 def test_shares_fail_as_often_as_simulated(degree, shares):
     graph = Sparse(degree, shares, 0, CHECKED)
     flags = rings(SMALL.missing, 30)
-    # Of the silos that are there, whose neighbours are drawn without them; the bound is over as many as there are.
+    # Of the silos that are there, whose neighbours are drawn without them; the bound is over as
+    # many as there are.
     events = (degree - beside(flags, degree // 2) < shares) & ~flags
     agrees(SMALL.failure(graph).shares, events * 30 / 24)
 
@@ -75,7 +79,9 @@ def test_connection_and_stretches_fail_as_often_as_simulated(degree, slack):
     few = replace(LEFT, candidates=26, cohort=26)  # the fewest candidates there may be
     colluding = rings(LEFT.colluding, 26)
     agrees(few.failure(graph).connection, in_a_row(colluding, half) >= half - slack)
-    assert LEFT.failure(graph).connection == pytest.approx(few.failure(graph).connection + math.log2(30 / 26))
+    assert LEFT.failure(graph).connection == pytest.approx(
+        few.failure(graph).connection + math.log2(30 / 26)
+    )
     left_out = rings(4, 30, seed=1)
     if slack < 4:
         agrees(LEFT.failure(graph).stretches, in_a_row(left_out, half) > slack)
@@ -94,7 +100,9 @@ def test_a_silo_is_deceived_as_often_as_simulated():
 
 
 def apart(order, half, inside):
-    """In how many parts those inside lie on a ring where each is joined to `half` on either side."""
+    """In how many parts those inside lie on a ring where each is joined to `half` on either
+    side.
+    """
     n = len(order)
     rows = np.repeat(np.arange(n), half)
     columns = (rows + np.tile(np.arange(1, half + 1), n)) % n
@@ -160,7 +168,10 @@ def test_the_numbers_are_told_before_a_run():
     assert "50 silos that collude and 50 that drop out" in lines[0]
     assert "2^-49.8 from a server that cheats, 2^-113.8 from one that does not" in lines[1]
     aggregation, _ = settled(20, corrupt=0.2)
-    assert "complete graph" in aggregation.estimate(query_for(aggregation, 20), Federation(1, 20, 1), 1).lines[0]
+    assert (
+        "complete graph"
+        in aggregation.estimate(query_for(aggregation, 20), Federation(1, 20, 1), 1).lines[0]
+    )
     aggregation = SecAgg()
     assert aggregation.estimate(query_for(aggregation, 20), Federation(1, 20, 1), 1) is None
 

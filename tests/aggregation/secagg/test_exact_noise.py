@@ -1,4 +1,5 @@
-"""Secure sums over everybody who delivers: exact sums, exact noise, and survivors that lie about it."""
+"""Secure sums over everybody who delivers: exact sums, exact noise, and survivors that lie about
+it."""
 
 import json
 from dataclasses import replace
@@ -22,21 +23,21 @@ from fedpriv.crypto.prg import SeededGenerator
 from fedpriv.crypto.secret_sharing import Reconstruction
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import AggregationAbortedError, ConfigError
-from fedpriv.loop import train
 from fedpriv.parties.messages import encode
-from fedpriv.query import Total, Update
-from fedpriv.simulation import prepare
-from fedpriv.stopwatch import Stopwatch
-from fedpriv.streams import Streams
+from fedpriv.rounds.query import Total, Update
+from fedpriv.runs.loop import train
+from fedpriv.runtime import prepare
 from fedpriv.testing.faults import Faulty, drop
+from fedpriv.util.stopwatch import Stopwatch
+from fedpriv.util.streams import Streams
 
 REVEAL = PHASES[4]
 FIVE = SecAggExactNoise(threshold=3, cohort=3)
 
 
 class Sum:
-    """One query over silos with whole numbers and real noise; what it should come to is known. sends: how many messages
-    each silo sends before it is never heard of again; five are all."""
+    """One query over silos with whole numbers and real noise; what it should come to is known.
+    sends: how many messages each silo sends before it is never heard of again; five are all."""
 
     def __init__(self, aggregation, sends, seed=0, streams=SYSTEM, size=6):
         self.names = names(len(sends))
@@ -47,10 +48,13 @@ class Sum:
         self.vectors = {name: rng.integers(-1000, 1001, size).astype(float) for name in self.names}
         self.secrets = {name: rng.bytes(32) for name in self.names}
         generator = streams.secret("noise", 1, "all")
-        self.noises = {name: self.noise.share(generator, secret) for name, secret in self.secrets.items()}
+        self.noises = {
+            name: self.noise.share(generator, secret) for name, secret in self.secrets.items()
+        }
         # The signal is told apart from the noise only here: both are whole grid steps.
         updates = {
-            name: Update(iter(()), self.vectors[name] + self.noises[name], self.secrets[name]) for name in self.names
+            name: Update(iter(()), self.vectors[name] + self.noises[name], self.secrets[name])
+            for name in self.names
         }
         self.cast = self.protocols.query(self.query, updates)
         self.sends = dict(zip(self.names, sends))
@@ -76,7 +80,10 @@ class Sum:
                 if silos < len(summed):
                     generator = SeededGenerator(links[most - 1 - silos], b"removable noise")
                     total -= self.query.mechanism.noise_share(
-                        self.query.size, silos * (silos + 1), generator, encoding=self.query.encoding
+                        self.query.size,
+                        silos * (silos + 1),
+                        generator,
+                        encoding=self.query.encoding,
                     )
         return total
 
@@ -87,7 +94,9 @@ def schedules(draw):
     silos = draw(st.integers(2, 6))
     threshold = draw(st.integers(silos // 2 + 1, silos))
     cohort = draw(st.integers(threshold, silos))
-    sends = draw(st.lists(st.sampled_from([5, 5, 5, 5, 4, 3, 2, 1, 0]), min_size=silos, max_size=silos))
+    sends = draw(
+        st.lists(st.sampled_from([5, 5, 5, 5, 4, 3, 2, 1, 0]), min_size=silos, max_size=silos)
+    )
     return SecAggExactNoise(threshold=threshold, cohort=cohort), sends, draw(st.integers(0, 2**20))
 
 
@@ -122,7 +131,8 @@ def test_a_thousand_dropout_schedules(schedule):
 @pytest.mark.parametrize("gone", [0, 1, 2])
 @pytest.mark.parametrize("sends", [2, 3, 4])
 def test_the_noise_of_a_sum_has_the_variance_that_is_certified(gone, sends):
-    """Silos that leave before they deliver are not in the sum; those that leave later are, and lose their surplus."""
+    """Silos that leave before they deliver are not in the sum; those that leave later are, and lose
+    their surplus."""
     sum_ = Sum(FIVE, [sends] * gone + [5] * (5 - gone), seed=gone, size=20_000)
     total = total_of(sum_.cast)
     assert len(total.silos) == (5 - gone if sends == 2 else 5)
@@ -131,14 +141,18 @@ def test_the_noise_of_a_sum_has_the_variance_that_is_certified(gone, sends):
 
 
 def test_without_it_the_same_silos_would_hold_more_noise():
-    """What honest noise costs otherwise: shares sized for the three that may be left, from all five."""
+    """What honest noise costs otherwise: shares sized for the three that may be left, from all
+    five."""
     sum_ = Sum(FIVE, [5] * 5, size=20_000)
     assert sum(sum_.noises.values()).var() / 20.0**2 == pytest.approx(5 / 3, rel=0.05)
 
 
 def test_noise_that_cannot_be_taken_out_is_refused():
     sum_, fixed = Sum(FIVE, [5] * 5), query_for(SecAgg(threshold=3, cohort=3), 5, streams=SYSTEM)
-    for query, secret, match in ((sum_.query, None, "without the secret"), (fixed, b"s" * 32, "can be taken out")):
+    for query, secret, match in (
+        (sum_.query, None, "without the secret"),
+        (fixed, b"s" * 32, "can be taken out"),
+    ):
         updates = {name: Update(iter(()), sum_.vectors[name], secret) for name in sum_.names}
         with pytest.raises(ValueError, match=match):
             run(ready(FIVE, 5).query(query, updates))
@@ -161,7 +175,9 @@ def test_survivors_let_go_of_surplus_alone(gone, kept):
             assert (shares, own) == ({}, None)
             continue
         assert own == links[kept]
-        rows = {name: messages[-1][SERVER][1][owner] for name, messages in seen.items() if name != owner}
+        rows = {
+            name: messages[-1][SERVER][1][owner] for name, messages in seen.items() if name != owner
+        }
         holders = sorted(rows)[:3]
         join = Reconstruction.at([place[name] for name in holders])
         assert join.secrets(np.stack([rows[name] for name in holders])[None]) == [links[kept]]
@@ -175,7 +191,7 @@ def test_a_colluding_silo_can_take_out_the_noise_that_stays_and_no_more():
         assert tap.known(sum_.query, silos).var() == pytest.approx(20.0**2 / silos, rel=0.05)
 
 
-# -- survivors that lie ------------------------------------------------------------------------------------------------
+# -- survivors that lie ----------------------------------------------------------------------------
 
 
 def altered(secret):
@@ -185,19 +201,28 @@ def altered(secret):
 @pytest.mark.parametrize("gone", [0, 1])
 def test_a_survivor_that_tells_another_secret_is_named(gone):
     sum_ = Sum(FIVE, [2] * gone + [5] * (5 - gone))
-    sum_.lies("silo3", lambda said: (*said[:2], altered(said[2]))).refused("a message of silo3 is refused: the secret")
+    sum_.lies("silo3", lambda said: (*said[:2], altered(said[2]))).refused(
+        "a message of silo3 is refused: the secret"
+    )
 
 
 def test_a_survivor_that_tells_a_later_or_an_earlier_secret_of_its_chain_is_named():
-    for place in (0, 2):  # two silos are gone, and nothing is surplus; one, and the secret is that after one other
+    for place in (
+        0,
+        2,
+    ):  # two silos are gone, and nothing is surplus; one, and the secret is that after one other
         sum_ = Sum(SecAggExactNoise(threshold=3, cohort=3), [2, 5, 5, 5, 5])
         link = sum_.noise.chain(sum_.secrets["silo4"])[place]
-        sum_.lies("silo4", lambda said, link=link: (*said[:2], link)).refused("a message of silo4 is refused")
+        sum_.lies("silo4", lambda said, link=link: (*said[:2], link)).refused(
+            "a message of silo4 is refused"
+        )
 
 
 def test_a_survivor_that_keeps_its_secret_is_named():
     sum_ = Sum(FIVE, [5] * 5)
-    sum_.lies("silo2", lambda said: (*said[:2], None)).refused("a message of silo2 is refused: the secret")
+    sum_.lies("silo2", lambda said: (*said[:2], None)).refused(
+        "a message of silo2 is refused: the secret"
+    )
 
 
 def test_a_survivor_that_commits_to_other_noise_than_it_lets_go_of_is_named():
@@ -212,7 +237,9 @@ def test_a_wrong_share_of_one_that_has_left_is_named_where_more_answer_than_are_
     def change(said):
         return said[0], said[1] | {"silo0": said[1]["silo0"] ^ np.uint32(1)}, said[2]
 
-    Sum(FIVE, [4, 5, 5, 5, 5]).lies(liar, change).refused(f"{liar} is refused: its share of silo0's surplus noise")
+    Sum(FIVE, [4, 5, 5, 5, 5]).lies(liar, change).refused(
+        f"{liar} is refused: its share of silo0's surplus noise"
+    )
 
 
 def test_a_wrong_share_is_found_where_no_more_answer_than_are_needed():
@@ -227,7 +254,9 @@ def test_a_share_that_is_held_back_is_named():
     def change(said):
         return said[0], {name: share for name, share in said[1].items() if name != "silo0"}, said[2]
 
-    Sum(FIVE, [4, 5, 5, 5, 5]).lies("silo2", change).refused("silo2 is refused: it holds back its share of silo0's")
+    Sum(FIVE, [4, 5, 5, 5, 5]).lies("silo2", change).refused(
+        "silo2 is refused: it holds back its share of silo0's"
+    )
 
 
 def test_silos_refuse_a_sum_over_fewer_than_they_noise_for():
@@ -241,22 +270,25 @@ def test_silos_refuse_a_sum_over_fewer_than_they_noise_for():
 
 
 def test_a_silo_that_adds_no_noise_is_not_found_and_its_share_is_missing():
-    """It lets go of parts all the same: what it never added comes in with a minus, which makes up for some of it."""
+    """It lets go of parts all the same: what it never added comes in with a minus, which makes up
+    for some of it."""
     sum_ = Sum(FIVE, [5] * 5, size=20_000)
-    updates = {name: Update(iter(()), sum_.noises[name].copy(), sum_.secrets[name]) for name in sum_.names}
+    updates = {
+        name: Update(iter(()), sum_.noises[name].copy(), sum_.secrets[name]) for name in sum_.names
+    }
     updates["silo0"] = Update(iter(()), np.zeros(20_000), sum_.secrets["silo0"])
     noise = total_of(sum_.protocols.query(sum_.query, updates)).vector
     honest = 20.0**2 * 4 / 5
     assert noise.var() == pytest.approx(honest + 20.0**2 * (1 / 3 - 1 / 5), rel=0.05)
 
 
-# -- what is certified, and for whom -----------------------------------------------------------------------------------
+# -- what is certified, and for whom ---------------------------------------------------------------
 
 
 def certified(*words):
     exp = experiment("rounds=1", "allocator.n_silos=5", "accountant=pld", *words)
-    with prepare(exp) as simulation:
-        (query,) = simulation.queries(1)
+    with prepare(exp) as prepared:
+        (query,) = prepared.queries(1)
     return {event.observer: event for event in query.events}
 
 
@@ -265,8 +297,13 @@ def test_the_noise_that_stays_is_what_is_certified():
     base = certified("algo=uldp_avg", "aggregation=secagg", "aggregation.cohort=4")
     for observer, event in own.items():
         # The grid is finer or coarser by a digit: rounding adds to the sensitivity.
-        assert event.certified.noise_multiplier == pytest.approx(base[observer].certified.noise_multiplier, rel=1e-9)
-        assert "nothing proves that a silo has added the noise that it has committed to" in event.assumptions
+        assert event.certified.noise_multiplier == pytest.approx(
+            base[observer].certified.noise_multiplier, rel=1e-9
+        )
+        assert (
+            "nothing proves that a silo has added the noise that it has committed to"
+            in event.assumptions
+        )
 
 
 @pytest.mark.parametrize("colluding", [1, 2])
@@ -278,14 +315,19 @@ def test_noise_of_colluding_silos_counts_for_nothing(colluding):
     assert events["released model"].certified.noise_multiplier == whole
     for observer in ("server", "silo"):
         unknown = (4 - colluding) / 4
-        assert events[observer].certified.noise_multiplier == pytest.approx(whole * np.sqrt(unknown))
+        assert events[observer].certified.noise_multiplier == pytest.approx(
+            whole * np.sqrt(unknown)
+        )
 
 
 @pytest.mark.parametrize(
     "algo", ["uldp_naive", "uldp_group_2", "fedavg", "fedprox", "scaffold", "cdp_fedavg", "dp_erm"]
 )
 def test_algorithms_that_need_a_fixed_number_of_silos_are_refused(algo):
-    with pytest.raises(ConfigError, match=r"aggregation=secagg_exact_noise: another one.*number of silos that varies"):
+    with pytest.raises(
+        ConfigError,
+        match=r"aggregation=secagg_exact_noise: another one.*number of silos that varies",
+    ):
         experiment(f"algo={algo}", "aggregation=secagg_exact_noise")
 
 
@@ -328,17 +370,21 @@ def test_a_query_whose_noise_lies_in_training_takes_no_range():
         replace(query_for(FIVE, 5), enforced=False)
 
 
-# -- whole runs --------------------------------------------------------------------------------------------------------
+# -- whole runs ------------------------------------------------------------------------------------
 
 
 def trained(folder, *words):
     train(experiment("rounds=2", "algo=uldp_avg", "allocator.n_silos=4", *words), "", folder)
     assert json.loads((folder / "status.json").read_text())["aborted_rounds"] == {}
-    return (folder / "model.safetensors").read_bytes(), pd.read_csv(folder / "metrics.csv")["loss"].to_numpy()
+    return (folder / "model.safetensors").read_bytes(), pd.read_csv(folder / "metrics.csv")[
+        "loss"
+    ].to_numpy()
 
 
 def test_a_run_without_noise_is_the_plain_run(tmp_path):
-    _, exact = trained(tmp_path / "exact", "aggregation=secagg_exact_noise", "algo.noise_multiplier=0")
+    _, exact = trained(
+        tmp_path / "exact", "aggregation=secagg_exact_noise", "algo.noise_multiplier=0"
+    )
     _, plain = trained(tmp_path / "plain", "aggregation=plain", "algo.noise_multiplier=0")
     np.testing.assert_allclose(exact, plain, rtol=1e-5)
 
@@ -352,14 +398,23 @@ def test_a_seeded_run_repeats_bit_for_bit_and_a_real_one_is_private(tmp_path):
 
 
 def test_a_round_in_which_a_silo_falls_silent_is_applied_over_the_others():
-    """Its message is lost, or it leaves before it reveals anything: then its surplus is taken out all the same."""
-    words = ["algo=uldp_avg", "allocator.n_silos=4", "aggregation=secagg_exact_noise", "aggregation.threshold=3"]
+    """Its message is lost, or it leaves before it reveals anything: then its surplus is taken out
+    all the same."""
+    words = [
+        "algo=uldp_avg",
+        "allocator.n_silos=4",
+        "aggregation=secagg_exact_noise",
+        "aggregation.threshold=3",
+    ]
     summed = {}
     for step in (5, 9):
-        exp = replace(experiment(*words), engine=Faulty(InProcess(), (drop(sender="silo1", exchange=1, step=step),)))
-        with prepare(exp) as simulation:
-            [query] = simulation.queries(1)
-            total, _ = simulation.exchange(query, simulation.state, watch=Stopwatch(), lines=[])
+        exp = replace(
+            experiment(*words),
+            engine=Faulty(InProcess(), (drop(sender="silo1", exchange=1, step=step),)),
+        )
+        with prepare(exp) as prepared:
+            [query] = prepared.queries(1)
+            total, _ = prepared.exchange(query, prepared.state, watch=Stopwatch(), lines=[])
         summed[step] = set(total.silos)
     assert summed == {5: {"silo0", "silo2", "silo3"}, 9: set(names(4))}
 

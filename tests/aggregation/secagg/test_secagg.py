@@ -19,22 +19,31 @@ from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.secret_sharing import Reconstruction
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import AggregationAbortedError, ConfigError
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 
 @st.composite
 def schedules(draw):
-    """Terms, who sends how many messages before dropping out, and the seed of the server's draws."""
+    """Terms, who sends how many messages before dropping out, and the seed of the server's
+    draws.
+    """
     silos = draw(st.integers(1, 6))
     candidates = draw(st.integers(1, silos))
     cohort = draw(st.integers(candidates // 2 + 1, candidates))
     threshold = draw(st.integers(candidates // 2 + 1, cohort))
-    sends = draw(st.lists(st.sampled_from([5, 5, 5, 5, 5, 4, 3, 2, 1, 0]), min_size=silos, max_size=silos))
-    return SecAgg(threshold=threshold, cohort=cohort, candidates=candidates), sends, draw(st.integers(0, 2**20))
+    sends = draw(
+        st.lists(st.sampled_from([5, 5, 5, 5, 5, 4, 3, 2, 1, 0]), min_size=silos, max_size=silos)
+    )
+    return (
+        SecAgg(threshold=threshold, cohort=cohort, candidates=candidates),
+        sends,
+        draw(st.integers(0, 2**20)),
+    )
 
 
 def expected(aggregation, sends, seed):
-    """The set in the sum, or the phase that has too few; the protocol's table, without any cryptography."""
+    """The set in the sum, or the phase that has too few; the protocol's table, without any
+    cryptography."""
     rng = Streams(seed).secret("silo sample", 1, SERVER)
     sent = dict(zip(names(len(sends)), sends))
     left = {name for name in sent if sent[name] > 0}
@@ -103,7 +112,8 @@ def test_one_dropout_in_each_phase(sends):
 
 
 def transcript(vectors, aggregation, gone):
-    """Everything that each party sent in a round in which `gone` shared its keys and then dropped out."""
+    """Everything that each party sent in a round in which `gone` shared its keys and then dropped
+    out."""
     cast = parties(ready(aggregation, len(vectors)), vectors)
     cast[gone] = leaving(cast[gone], 2)
     seen = {name: [] for name in cast}
@@ -125,12 +135,14 @@ def test_a_dropped_silo_and_one_that_was_not_drawn_stay_hidden():
     survivors = names(3)
     shares = np.array([[seen[name][4][SERVER][spared] for name in survivors]])
     (key,) = Reconstruction.at([place[name] for name in survivors]).secrets(shares)
-    # The server does get the mask key of the silo that was not drawn, takes off all its pairwise masks, and still sees
-    # nothing, because the silo's own mask is never revealed.
+    # The server does get the mask key of the silo that was not drawn, takes off all its pairwise
+    # masks, and still sees nothing, because the silo's own mask is never revealed.
     assert PrivateKey(key).public.raw == roster[spared][1]
     session = session_of((1, 0), roster)
     peers = [peer for peer in roster if peer != spared]
-    seeds = {peer: pair_seed(PrivateKey(key), PublicKey(roster[peer][1]), session) for peer in peers}
+    seeds = {
+        peer: pair_seed(PrivateKey(key), PublicKey(roster[peer][1]), session) for peer in peers
+    }
     remainder = seen[spared][2][SERVER].copy()
     add_masks(
         remainder,
@@ -175,10 +187,19 @@ def test_each_party_remembers_its_own_key_alone():
     assert len(set(keys.values())) == 4
     assert set(vars(protocols[SERVER])) == {"silos", "weighting", "aggregation", "signer"}
     for name in names(3):
-        assert set(vars(protocols[name])) == {"name", "silos", "weighting", "weights", "aggregation", "signer"}
+        assert set(vars(protocols[name])) == {
+            "name",
+            "silos",
+            "weighting",
+            "weights",
+            "aggregation",
+            "signer",
+        }
     for name in everybody:
         assert set(vars(protocols[name].signer)) == {"key", "registry"}
-        assert protocols[name].signer.registry == {peer: key.verification_key for peer, key in keys.items()}
+        assert protocols[name].signer.registry == {
+            peer: key.verification_key for peer, key in keys.items()
+        }
 
 
 @pytest.mark.parametrize(
@@ -200,7 +221,13 @@ def test_impossible_terms_end_before_data_are_loaded(settings, key):
 
 
 def fedpriv(folder, *words):
-    words = [*words, "rounds=1", "algo.local_epochs=1", "allocator.n_users=8", f"hydra.run.dir={folder}"]
+    words = [
+        *words,
+        "rounds=1",
+        "algo.local_epochs=1",
+        "allocator.n_users=8",
+        f"hydra.run.dir={folder}",
+    ]
     return command.run(*words, cwd=folder.parent)
 
 
@@ -215,20 +242,29 @@ def test_command_line_gives_what_plain_gives(tmp_path):
 
 
 def test_command_line_refuses_impossible_terms_before_it_looks_for_data(tmp_path):
-    done = fedpriv(tmp_path / "out", "aggregation=secagg", "aggregation.candidates=9", "data=creditcard")
+    done = fedpriv(
+        tmp_path / "out", "aggregation=secagg", "aggregation.candidates=9", "data=creditcard"
+    )
     assert done.returncode == 2
     assert done.stderr == "fedpriv: aggregation.candidates=9: at most the 5 silos\n"
 
 
 def test_command_line_repeats_a_run_over_part_of_the_silos(tmp_path):
-    words = ["aggregation=secagg", "aggregation.cohort=2", "aggregation.threshold=2", "aggregation.candidates=2"]
+    words = [
+        "aggregation=secagg",
+        "aggregation.cohort=2",
+        "aggregation.threshold=2",
+        "aggregation.candidates=2",
+    ]
     models = []
     for name in ("one", "two"):
         done = fedpriv(tmp_path / name, *words)
         assert done.returncode == 0, done.stderr
         models.append((tmp_path / name / "model.safetensors").read_bytes())
     assert models[0] == models[1]
-    epsilon = pd.read_csv(tmp_path / "one" / "epsilon.csv").set_index(["observer", "method"])["certified"]
+    epsilon = pd.read_csv(tmp_path / "one" / "epsilon.csv").set_index(["observer", "method"])[
+        "certified"
+    ]
     assert epsilon["released model", "pld"] == pytest.approx(0.72552, 1e-4)
     # One of the two shares that make up the noise is known to a silo.
     assert epsilon["silo", "pld"] == pytest.approx(gaussian_epsilon(np.sqrt(2) / 5, 1e-5), 1e-4)

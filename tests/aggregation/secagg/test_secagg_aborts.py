@@ -17,7 +17,7 @@ from fedpriv.crypto.sealing import seal
 from fedpriv.crypto.secret_sharing import PRIME, Reconstruction
 from fedpriv.crypto.x25519 import PrivateKey
 from fedpriv.errors import AggregationAbortedError
-from fedpriv.query import Broadcast
+from fedpriv.rounds.query import Broadcast
 
 VECTORS = np.ones((5, 4))
 FIRST, LATER = (1, 0), [(1, 1), (2, 0)]
@@ -49,8 +49,8 @@ SAID_BY_SERVER = [BROADCAST, *PHASES[:4]]
 
 
 def server_says(protocols, step, change, serial=FIRST):
-    """A query in which `change` edits the contents, by receiver, of the server's step-th message; the broadcast is its
-    first (0)."""
+    """A query in which `change` edits the contents, by receiver, of the server's step-th message;
+    the broadcast is its first (0)."""
 
     def edit(sent):
         return {name: change(name, content) for name, content in sent.items()}
@@ -86,7 +86,10 @@ def test_too_few_in_a_phase(protocols, sends):
 
 def test_everybody_gone(protocols):
     cast = parties(protocols, VECTORS)
-    refused({name: leaving(party, 1) if name != SERVER else party for name, party in cast.items()}, "ShareKeys: 0")
+    refused(
+        {name: leaving(party, 1) if name != SERVER else party for name, party in cast.items()},
+        "ShareKeys: 0",
+    )
 
 
 @pytest.mark.parametrize("position", [0, 1])
@@ -94,7 +97,10 @@ def test_a_key_twice(protocols, position):
     def copy(content):
         keys = [*content[:2]]
         keys[position] = keys[1 - position]
-        return (*keys, protocols["silo4"].signer.key.sign(keys_statement(FIRST, "silo4", tuple(keys))))
+        return (
+            *keys,
+            protocols["silo4"].signer.key.sign(keys_statement(FIRST, "silo4", tuple(keys))),
+        )
 
     refused(silo_says(protocols, "silo4", 0, copy), "ShareKeys: .*two keys are the same")
 
@@ -103,12 +109,17 @@ def test_an_unsigned_key(protocols):
     def swap(_, roster):
         return roster | {"silo3": (roster["silo3"][0], new_key(), roster["silo3"][2])}
 
-    refused(server_says(protocols, 1, swap), "ShareKeys: silo0 refuses: silo3 has not signed its keys")
+    refused(
+        server_says(protocols, 1, swap), "ShareKeys: silo0 refuses: silo3 has not signed its keys"
+    )
 
 
 def test_keys_signed_by_somebody_else(protocols):
     def forge(content):
-        return (*content[:2], protocols["silo1"].signer.key.sign(keys_statement(FIRST, "silo4", content[:2])))
+        return (
+            *content[:2],
+            protocols["silo1"].signer.key.sign(keys_statement(FIRST, "silo4", content[:2])),
+        )
 
     refused(silo_says(protocols, "silo4", 0, forge), "silo4 has not signed its keys")
 
@@ -117,9 +128,14 @@ def test_a_silo_that_nobody_knows(protocols):
     def invite(_, roster):
         keys = new_key(), new_key()
         stranger = (*keys, protocols["silo1"].signer.key.sign(keys_statement(FIRST, "silo9", keys)))
-        return {name: advert for name, advert in roster.items() if name != "silo4"} | {"silo9": stranger}
+        return {name: advert for name, advert in roster.items() if name != "silo4"} | {
+            "silo9": stranger
+        }
 
-    refused(server_says(protocols, 1, invite), "a message of server is refused: an entry for an unknown name")
+    refused(
+        server_says(protocols, 1, invite),
+        "a message of server is refused: an entry for an unknown name",
+    )
 
 
 @pytest.mark.parametrize("serial", LATER)
@@ -146,7 +162,9 @@ def test_shares_replayed_from_an_earlier_query(protocols, serial):
     def replay(name, said):
         return (said[0], said[1] | {"silo1": old[name]}) if name != "silo1" else said
 
-    refused(server_says(protocols, 2, replay, serial), "Unmasking: .*shares from silo1 are not for it")
+    refused(
+        server_says(protocols, 2, replay, serial), "Unmasking: .*shares from silo1 are not for it"
+    )
 
 
 @pytest.mark.parametrize("serial", LATER)
@@ -173,9 +191,16 @@ def test_shares_of_too_few(protocols):
 
 def test_shares_that_do_not_fit_the_silos_that_have_shared(protocols):
     fewer = server_says(protocols, 2, lambda name, said: (said[0], dict([*said[1].items()][1:])))
-    refused(fewer, "MaskedInputCollection: silo0 refuses: shares do not come from those who have shared")
-    others = server_says(protocols, 2, lambda name, said: (said[0] ^ (np.arange(5) == int(name[-1])), said[1]))
-    refused(others, "MaskedInputCollection: silo0 refuses: shares do not come from those who have shared")
+    refused(
+        fewer, "MaskedInputCollection: silo0 refuses: shares do not come from those who have shared"
+    )
+    others = server_says(
+        protocols, 2, lambda name, said: (said[0] ^ (np.arange(5) == int(name[-1])), said[1])
+    )
+    refused(
+        others,
+        "MaskedInputCollection: silo0 refuses: shares do not come from those who have shared",
+    )
 
 
 def test_shares_from_outside_the_candidates(protocols):
@@ -195,7 +220,10 @@ def test_ciphertexts_given_to_the_wrong_sender(protocols):
         swapped = {"silo3": letters["silo4"], "silo4": letters["silo3"]} if name == "silo0" else {}
         return shared, letters | swapped
 
-    refused(server_says(protocols, 2, swap), "Unmasking: silo0 refuses: the shares from silo3 are not for it")
+    refused(
+        server_says(protocols, 2, swap),
+        "Unmasking: silo0 refuses: the shares from silo3 are not for it",
+    )
 
 
 def test_a_ciphertext_with_swapped_names_inside(protocols, monkeypatch):
@@ -204,7 +232,10 @@ def test_a_ciphertext_with_swapped_names_inside(protocols, monkeypatch):
 
     one, other = PrivateKey.generate(), PrivateKey.generate()
     way = {"session": b"s", "sender": "silo0", "receiver": "silo1"}
-    there, here = Envelope(own=one, peer=other.public, **way), Envelope(own=other, peer=one.public, **way)
+    there, here = (
+        Envelope(own=one, peer=other.public, **way),
+        Envelope(own=other, peer=one.public, **way),
+    )
     assert here.unseal(there.seal(b"shares")) == b"shares"
     monkeypatch.setattr(Envelope, "seal", sealed_with_swapped_names)
     with pytest.raises(ValueError, match="names others"):
@@ -223,12 +254,15 @@ def test_a_ciphertext_with_swapped_names_inside(protocols, monkeypatch):
 )
 def test_a_wrong_set(protocols, change, why):
     refused(
-        server_says(protocols, 3, lambda _, sets: (sets[0], change(sets[1]))), f"of server is refused: part 1: {why}"
+        server_says(protocols, 3, lambda _, sets: (sets[0], change(sets[1]))),
+        f"of server is refused: part 1: {why}",
     )
 
 
 def test_a_set_with_a_silo_that_shared_no_secrets(protocols):
-    cast = server_says(protocols, 3, lambda _, sets: ([*sets[0], "silo4"], ["silo0", "silo1", "silo4"]))
+    cast = server_says(
+        protocols, 3, lambda _, sets: ([*sets[0], "silo4"], ["silo0", "silo1", "silo4"])
+    )
     cast["silo4"] = leaving(cast["silo4"], 1)
     refused(cast, "a message of server is refused: part 0: a name from outside")
 
@@ -241,13 +275,20 @@ def test_a_set_with_a_silo_that_has_not_delivered(protocols):
 
 def test_two_sets_cannot_both_be_unmasked(protocols):
     def two(name, sets):
-        return sets[0], ["silo0", "silo1", "silo2"] if name == "silo0" else ["silo1", "silo2", "silo3"]
+        return sets[0], ["silo0", "silo1", "silo2"] if name == "silo0" else [
+            "silo1",
+            "silo2",
+            "silo3",
+        ]
 
     refused(server_says(protocols, 3, two), "Unmasking: silo0 refuses: silo1 signed another set")
 
 
 def test_too_few_signatures_passed_on(protocols):
-    refused(server_says(protocols, 4, lambda _, signatures: dict([*signatures.items()][:2])), "2 signatures")
+    refused(
+        server_says(protocols, 4, lambda _, signatures: dict([*signatures.items()][:2])),
+        "2 signatures",
+    )
 
 
 def test_a_signature_of_a_silo_that_has_not_delivered(protocols):
@@ -302,12 +343,20 @@ def test_a_commitment_of_another_silo_or_an_earlier_query(everybody, serial):
     replayed = silo_says(everybody, "silo1", 1, lambda said: (old, said[1]), serial)
     refused(replayed, "the shares do not give silo1's own mask")
     seed = os.urandom(32)
-    stated = [(b"one", "silo1", seed), (b"two", "silo1", seed), (b"one", "silo2", seed), (b"one", "silo1", bytes(32))]
+    stated = [
+        (b"one", "silo1", seed),
+        (b"two", "silo1", seed),
+        (b"one", "silo2", seed),
+        (b"one", "silo1", bytes(32)),
+    ]
     assert len({seed_commitment(*statement) for statement in stated}) == 4
 
 
 def test_a_missing_share(protocols):
-    refused(silo_says(protocols, "silo0", 4, lambda _: {}), "a message of silo0 is refused: no entry for silo0, silo1")
+    refused(
+        silo_says(protocols, "silo0", 4, lambda _: {}),
+        "a message of silo0 is refused: no entry for silo0, silo1",
+    )
 
 
 @pytest.mark.parametrize("position", [0, 1])
@@ -316,7 +365,10 @@ def test_a_key_that_is_none(protocols, position, key):
     def swap(content):
         keys = [*content[:2]]
         keys[position] = key
-        return (*keys, protocols["silo4"].signer.key.sign(keys_statement(FIRST, "silo4", tuple(keys))))
+        return (
+            *keys,
+            protocols["silo4"].signer.key.sign(keys_statement(FIRST, "silo4", tuple(keys))),
+        )
 
     refused(silo_says(protocols, "silo4", 0, swap), "a message of silo4 is refused: ")
 
@@ -338,14 +390,18 @@ def test_a_silo_leaves_when_nobody_answers(protocols):
 
 def test_a_silo_refuses_what_has_no_stamp(protocols):
     silo, _ = at_its_first_answer(protocols)
-    with pytest.raises(AggregationAbortedError, match="a message of server is refused: Broadcast without a stamp"):
+    with pytest.raises(
+        AggregationAbortedError, match="a message of server is refused: Broadcast without a stamp"
+    ):
         silo.send({SERVER: Broadcast({})})
 
 
 def test_a_silo_goes_on_waiting_when_it_hears_what_belongs_to_another_phase(protocols):
     silo, query = at_its_first_answer(protocols)
     assert silo.send({SERVER: protocols.letter(query, PHASES[3], SERVER, "silo0", {})}) == {}
-    with pytest.raises(AggregationAbortedError, match="ShareKeys: silo0 refuses: own keys are missing"):
+    with pytest.raises(
+        AggregationAbortedError, match="ShareKeys: silo0 refuses: own keys are missing"
+    ):
         silo.send({SERVER: protocols.letter(query, PHASES[0], SERVER, "silo0", {})})
 
 
@@ -399,7 +455,11 @@ def test_one_silo_cannot_speak_in_the_name_of_another(protocols):
     """silo1, or whoever has its key, signs what arrives as silo2's."""
 
     def by_silo1(sent):
-        return {SERVER: protocols.letter(query_for(protocols.aggregation, 5), PHASES[0], "silo1", SERVER, None)}
+        return {
+            SERVER: protocols.letter(
+                query_for(protocols.aggregation, 5), PHASES[0], "silo1", SERVER, None
+            )
+        }
 
     cast = parties(protocols, VECTORS)
     cast["silo2"] = on_its_way(cast["silo2"], PHASES[0], by_silo1)
@@ -426,7 +486,10 @@ def test_shares_of_no_secret(protocols):
 
     def lie(revealed):
         return {
-            owner: (share.astype(np.uint64) * 12345 % PRIME).astype(share.dtype) for owner, share in revealed.items()
+            owner: (share.astype(np.uint64) * 12345 % PRIME).astype(share.dtype)
+            for owner, share in revealed.items()
         }
 
-    refused(silo_says(protocols, "silo0", 4, lie), "Unmasking: the shares do not come from one secret")
+    refused(
+        silo_says(protocols, "silo0", 4, lie), "Unmasking: the shares do not come from one secret"
+    )

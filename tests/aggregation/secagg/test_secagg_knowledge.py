@@ -1,8 +1,9 @@
-"""A coalition of the server and some silos learns the sum of the honest silos' inputs and nothing else.
+"""A coalition of the server and some silos learns the sum of the honest silos' inputs and nothing
+else.
 
-Letters and secrets are those of real rounds. Fewer than `threshold` shares of a secret tell nothing about it (Shamir),
-and what is neither a share nor a masked vector (public keys, commitments, signatures, names) does not depend on the
-inputs.
+Letters and secrets are those of real rounds. Fewer than `threshold` shares of a secret tell nothing
+about it (Shamir), and what is neither a share nor a masked vector (public keys, commitments,
+signatures, names) does not depend on the inputs.
 """
 
 from itertools import combinations
@@ -26,9 +27,13 @@ def check(round):
         learned, honest = round.learned(colluding), round.chosen - colluding
         assert not round.leaks(colluding), colluding
         if len(honest) > 1:
-            assert all(sum(factor != 0 for factor in functional.values()) > 1 for functional in learned)
+            assert all(
+                sum(factor != 0 for factor in functional.values()) > 1 for functional in learned
+            )
         # An odd multiple is the sum itself; others would tell some of its bits.
-        assert any(factor % 2 for f in learned for factor in f.values()) == round.revealed_to(colluding)
+        assert any(factor % 2 for f in learned for factor in f.values()) == round.revealed_to(
+            colluding
+        )
         assert bool(learned) == round.revealed_to(colluding)
         if round.summed is not None:
             assert round.summed == round.chosen
@@ -44,7 +49,10 @@ ROUNDS = {
     "a silo drops out after delivering": (SecAgg(threshold=3, cohort=4), [5, 5, 3, 5]),
     "a silo drops out after signing": (SecAgg(threshold=3, cohort=4), [4, 5, 5, 5]),
     "not everybody who delivered is chosen": (SecAgg(threshold=3, cohort=3), [5, 5, 5, 5, 5]),
-    "not everybody is a candidate": (SecAgg(threshold=3, cohort=3, candidates=5), [5, 5, 5, 5, 5, 5, 5]),
+    "not everybody is a candidate": (
+        SecAgg(threshold=3, cohort=3, candidates=5),
+        [5, 5, 5, 5, 5, 5, 5],
+    ),
     "one in each phase": (SecAgg(threshold=4, cohort=4), [0, 1, 5, 2, 5, 5, 5]),
     "two share and go": (SecAgg(threshold=4, cohort=4), [2, 2, 5, 5, 5, 5, 3]),
     "as many as possible": (SecAgg(threshold=4, cohort=5), [5, 4, 5, 3, 5, 5, 2]),
@@ -69,8 +77,14 @@ def schedules(draw):
     candidates = draw(st.integers(3, silos))
     cohort = draw(st.integers(candidates // 2 + 1, candidates))
     threshold = draw(st.integers(candidates // 2 + 1, cohort))
-    sends = draw(st.lists(st.sampled_from([5, 5, 5, 5, 4, 3, 2, 1, 0]), min_size=silos, max_size=silos))
-    return SecAgg(threshold=threshold, cohort=cohort, candidates=candidates), sends, draw(st.integers(0, 99))
+    sends = draw(
+        st.lists(st.sampled_from([5, 5, 5, 5, 4, 3, 2, 1, 0]), min_size=silos, max_size=silos)
+    )
+    return (
+        SecAgg(threshold=threshold, cohort=cohort, candidates=candidates),
+        sends,
+        draw(st.integers(0, 99)),
+    )
 
 
 @settings(max_examples=60)
@@ -114,7 +128,8 @@ def test_secrets_in_the_clear_are_a_leak():
 
 
 def masking(own, pairs, opposite=True):
-    """A silo that adds its own mask or not, those of some pairs, and perhaps with equal signs on both sides."""
+    """A silo that adds its own mask or not, those of some pairs, and perhaps with equal signs on
+    both sides."""
 
     class Differently(Member):
         def masked_input(self, letters):
@@ -128,7 +143,8 @@ def masking(own, pairs, opposite=True):
 
 
 def watch(member):
-    """Four silos deliver, three of them are chosen; whose mask keys are revealed is the fourth and the one gone."""
+    """Four silos deliver, three of them are chosen; whose mask keys are revealed is the fourth and
+    the one gone."""
     round = SecAggRound(SecAgg(threshold=3, cohort=3), [5, 5, 5, 5, 2], member=member)
     (spared,) = set(names(4)) - round.chosen
     return round, spared
@@ -146,7 +162,9 @@ def test_own_masks_left_out_are_a_leak():
 def test_pair_masks_left_out_are_a_leak():
     round, _ = watch(masking(own=True, pairs=lambda u, v: False))
     assert len(round.leaks(set())) == 3
-    groups = SecAggRound(SecAgg(), [5, 5, 5, 5], member=masking(True, lambda u, v: (u > "silo1") == (v > "silo1")))
+    groups = SecAggRound(
+        SecAgg(), [5, 5, 5, 5], member=masking(True, lambda u, v: (u > "silo1") == (v > "silo1"))
+    )
     assert {"silo0": 1, "silo1": 1, "silo2": 0, "silo3": 0} in groups.leaks(set())
 
 
@@ -161,7 +179,9 @@ def test_masked_tells_any_coalition_the_honest_sum_alone(silos):
     round = MaskedRound([1] * silos)
     assert round.summed == set(names(silos))
     for colluding in round.coalitions(silos - 2):
-        assert round.learned(colluding) == [{name: 1 for name in names(silos) if name not in colluding}]
+        assert round.learned(colluding) == [
+            {name: 1 for name in names(silos) if name not in colluding}
+        ]
 
 
 @pytest.mark.parametrize("missing", [{"silo1"}, {"silo1", "silo3"}])
@@ -170,7 +190,9 @@ def test_masked_tells_nothing_while_an_honest_silo_is_missing(missing):
     assert round.summed is None
     for colluding in round.coalitions(3):
         # Silos that collude can play dead, and still know all that they would have sent.
-        honest = [] if missing - colluding else [{name: 1 for name in names(5) if name not in colluding}]
+        honest = (
+            [] if missing - colluding else [{name: 1 for name in names(5) if name not in colluding}]
+        )
         assert round.learned(colluding) == honest
 
 

@@ -53,7 +53,9 @@ def test_a_ring_joins_each_to_the_nearest_on_either_side():
 
 
 def test_rings_are_in_uniformly_random_order():
-    graphs = (RingGraph(("a", "b", "c", "d"), bytes([i, j]), 1, 0) for i in range(40) for j in range(60))
+    graphs = (
+        RingGraph(("a", "b", "c", "d"), bytes([i, j]), 1, 0) for i in range(40) for j in range(60)
+    )
     orders = [graph.order.tolist() for graph in graphs]
     counts = np.unique(orders, axis=0, return_counts=True)[1]
     assert len(counts) == 24
@@ -67,15 +69,29 @@ def schedules(draw):
     cohort = draw(st.integers(silos // 2 + 1, silos))
     threshold = draw(st.integers(silos // 2 + 1, cohort))
     half = draw(st.integers(1, min(2, (cohort - 1) // 2)))
-    graph = Sparse(2 * half, draw(st.integers(1, 2 * half + 1)), draw(st.integers(0, half)), draw(st.integers(1, 9)))
+    graph = Sparse(
+        2 * half,
+        draw(st.integers(1, 2 * half + 1)),
+        draw(st.integers(0, half)),
+        draw(st.integers(1, 9)),
+    )
     sends = draw(st.lists(st.sampled_from([5] * 8 + [4, 3, 2, 1]), min_size=silos, max_size=silos))
-    return Given(threshold=threshold, cohort=cohort, sparse=graph), sends, draw(st.integers(0, 2**20))
+    return (
+        Given(threshold=threshold, cohort=cohort, sparse=graph),
+        sends,
+        draw(st.integers(0, 2**20)),
+    )
 
 
 def goes_wrong(round, sends):
-    """Why a round must end without a sum, if it must, from who sends how much and the graph alone."""
+    """Why a round must end without a sum, if it must, from who sends how much and the graph
+    alone.
+    """
     graph, terms = round.graph, round.aggregation
-    left = [{name for name, count in zip(names(len(sends)), sends) if count > phase} for phase in range(5)]
+    left = [
+        {name for name, count in zip(names(len(sends)), sends) if count > phase}
+        for phase in range(5)
+    ]
     if min(map(len, left[:3])) < terms.cohort:
         return "of at least"
     around = {name: set(graph.around(name)) for name in left[0]}
@@ -129,7 +145,9 @@ def test_one_dropout_in_each_phase_tells_any_one_colluding_silo_the_honest_sum_a
 
 
 @settings(max_examples=10)
-@given(st.lists(st.sampled_from([5] * 12 + [4, 3, 2, 1]), min_size=9, max_size=9), st.integers(0, 99))
+@given(
+    st.lists(st.sampled_from([5] * 12 + [4, 3, 2, 1]), min_size=9, max_size=9), st.integers(0, 99)
+)
 def test_so_it_is_for_any_dropouts(sends, seed):
     check(SecAggRound(SAFE, sends, seed), 1)
 
@@ -141,11 +159,15 @@ def test_two_colluding_silos_learn_the_honest_sum_alone():
 def test_all_around_a_silo_learn_its_input():
     round = SecAggRound(PAIR, [5] * 9)
     colluding = set(round.graph.around("silo4")) - {"silo4"}
-    assert any({name for name, factor in f.items() if factor} == {"silo4"} for f in round.leaks(colluding))
+    assert any(
+        {name for name, factor in f.items() if factor} == {"silo4"} for f in round.leaks(colluding)
+    )
 
 
 def test_a_part_of_the_ring_between_two_stretches_left_out_would_be_a_leak():
-    """What `holds_together` is for: with all slack, the sums of both parts of the ring are found."""
+    """What `holds_together` is for: with all slack, the sums of both parts of the ring are
+    found.
+    """
     for seed in range(200):
         round = SecAggRound(Given(threshold=5, cohort=6, sparse=Sparse(2, 1, 1, 9)), [5] * 8, seed)
         order = [round.graph.names[index] for index in round.graph.order]
@@ -195,9 +217,14 @@ def test_each_silo_shares_with_its_neighbours_alone_and_answers_for_them_alone()
 def test_a_neighbours_forged_key_is_found_and_makes_another_graph(protocols):
     def forge(sent):
         keys = PrivateKey.generate().public.raw, PrivateKey.generate().public.raw
-        return {name: roster | {"silo8": (*keys, roster["silo8"][2])} for name, roster in sent.items()}
+        return {
+            name: roster | {"silo8": (*keys, roster["silo8"][2])} for name, roster in sent.items()
+        }
 
-    refused(says(protocols, SERVER, "AdvertiseKeys", forge), "silo8 has not signed its keys|own keys are missing")
+    refused(
+        says(protocols, SERVER, "AdvertiseKeys", forge),
+        "silo8 has not signed its keys|own keys are missing",
+    )
 
 
 def test_shares_for_others_than_the_neighbours_are_refused(protocols):
@@ -208,13 +235,16 @@ def test_shares_for_others_than_the_neighbours_are_refused(protocols):
         return {SERVER: (commitment, dict(kept) | {stranger: letter})}
 
     refused(
-        says(protocols, "silo3", "ShareKeys", others), "a message of silo3 is refused: shares for some candidates only"
+        says(protocols, "silo3", "ShareKeys", others),
+        "a message of silo3 is refused: shares for some candidates only",
     )
 
 
 def test_a_set_that_leaves_out_two_neighbours_is_refused():
     protocols = ready(Given(threshold=5, cohort=7, sparse=Sparse(6, 4, 1, 32)), 9)
-    protocols[SERVER].aggregation = Given(threshold=5, cohort=7, sparse=Sparse(6, 4, 3, 32))  # lets its own draw pass
+    protocols[SERVER].aggregation = Given(
+        threshold=5, cohort=7, sparse=Sparse(6, 4, 3, 32)
+    )  # lets its own draw pass
     rosters = {}
 
     def note(sent):
@@ -233,7 +263,9 @@ def test_a_set_that_leaves_out_two_neighbours_is_refused():
 
 
 def test_a_server_refuses_a_draw_that_leaves_out_two_neighbours():
-    round = SecAggRound(Given(threshold=5, cohort=5, sparse=Sparse(6, 4, 1, 32)), [5] * 9)  # four out, one in a stretch
+    round = SecAggRound(
+        Given(threshold=5, cohort=5, sparse=Sparse(6, 4, 1, 32)), [5] * 9
+    )  # four out, one in a stretch
     assert round.summed is None
     assert round.aborted == "ConsistencyCheck: the silos left out are too close together"
 
@@ -244,11 +276,14 @@ def test_a_silo_left_out_does_not_answer_for_the_set(protocols):
         (spared,) = set(names(9)) - set(chosen)
         return dict(others) | {name: (delivered, sorted({*chosen, spared} - {name}))}
 
-    refused(says(protocols, SERVER, "MaskedInputCollection", swap), "it is asked about a set without it")
+    refused(
+        says(protocols, SERVER, "MaskedInputCollection", swap), "it is asked about a set without it"
+    )
 
 
 def test_masks_for_different_sharers_do_not_cancel(protocols):
-    """A server that tells one silo of another set of sharers gets nothing that it could use from that silo."""
+    """A server that tells one silo of another set of sharers gets nothing that it could use from
+    that silo."""
     members = {}
 
     class Told(Member):
@@ -261,13 +296,17 @@ def test_masks_for_different_sharers_do_not_cancel(protocols):
             return super().masked_input((shared, sealed))
 
     def first(collector, delivered):
-        return sorted(delivered)[: collector.terms.cohort]  # silo0 among them: else nobody asks for its signature
+        return sorted(delivered)[
+            : collector.terms.cohort
+        ]  # silo0 among them: else nobody asks for its signature
 
     with patch.object(secagg, "Member", Told), patch.object(Collector, "_chosen", first):
         refused(parties(protocols, VECTORS), "refuse")  # silo0 signs what the others do not
 
     def masks(name, peer):
-        return add_masks(np.zeros(4, np.uint64), [members[name].pairs[peer]], purpose=members[name].purpose)
+        return add_masks(
+            np.zeros(4, np.uint64), [members[name].pairs[peer]], purpose=members[name].purpose
+        )
 
     for peer in members["silo0"].pairs:
         assert (masks("silo0", peer) != masks(peer, "silo0")).all()
@@ -299,4 +338,6 @@ def test_a_thousand_silos():
         cast[f"silo{silo}"] = leaving(cast[f"silo{silo}"], silo)
     total = total_of(cast)
     assert len(total.silos) == 950
-    np.testing.assert_array_equal(total.vector, vectors[[int(name[4:]) for name in total.silos]].sum(0))
+    np.testing.assert_array_equal(
+        total.vector, vectors[[int(name[4:]) for name in total.silos]].sum(0)
+    )

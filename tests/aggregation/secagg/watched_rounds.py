@@ -1,4 +1,5 @@
-"""Real rounds of secure sums, everything that the server received in them, and who knows which secrets."""
+"""Real rounds of secure sums, everything that the server received in them, and who knows which
+secrets."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from itertools import combinations
 from unittest.mock import patch
 
 import numpy as np
-from coalition_view import Functional, View, is_multiple_of_sum
+from coalition_view import Functional, ObservedRelease, is_multiple_of_sum
 from parties_of_generators import noting
 from queries import query_for
 from secure_sums import leaving, names, parties, ready, total_of
@@ -22,7 +23,7 @@ from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.secret_sharing import LIMBS, Reconstruction
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import AggregationAbortedError
-from fedpriv.streams import Streams
+from fedpriv.util.streams import Streams
 
 D = 4
 KEY, SEED = "mask key", "seed of the own mask"
@@ -31,8 +32,8 @@ KEY, SEED = "mask key", "seed of the own mask"
 class Round:
     """A round in which each silo sends so many messages and then drops out.
 
-    letters: contents that the server received, by silo, in order. summed: silos in the sum, None if there is none.
-    total, aborted: the sum over them, or why there is none.
+    letters: contents that the server received, by silo, in order. summed: silos in the sum, None if
+    there is none. total, aborted: the sum over them, or why there is none.
     """
 
     def __init__(self, aggregation, sends, seed=0):
@@ -64,10 +65,12 @@ class MaskedRound(Round):
     def __init__(self, sends, aggregation=Masked()):  # noqa: B008
         super().__init__(aggregation, sends)
         purpose = digest("masked", *self.query.serial, *self.silos)
-        seeds = {frozenset([u, v]): self.protocols[u].seeds[v] for u, v in combinations(self.silos, 2)}
+        seeds = {
+            frozenset([u, v]): self.protocols[u].seeds[v] for u, v in combinations(self.silos, 2)
+        }
         pads = {pair: pad(seed, purpose) for pair, seed in seeds.items()}
         messages = {name: said[0] for name, said in self.letters.items() if said}
-        self.view = View(aggregation.bits, self.inputs, messages, pads)
+        self.view = ObservedRelease(aggregation.bits, self.inputs, messages, pads)
 
     def learned(self, colluding) -> list[Functional]:
         return self.view.learned(colluding, {pair for pair in self.view.pads if pair & colluding})
@@ -76,7 +79,8 @@ class MaskedRound(Round):
 class SecAggRound(Round):
     """Pads are known to who knows their secrets, and these to who holds enough shares.
 
-    chosen: U5 as the silos were told it, empty when they were not. member: what the silos are instead of `Member`.
+    chosen: U5 as the silos were told it, empty when they were not. member: what the silos are
+    instead of `Member`.
     """
 
     def __init__(self, aggregation, sends, seed=0, member=Member):
@@ -101,7 +105,7 @@ class SecAggRound(Round):
         sharing = [u for u, said in self.letters.items() if len(said) > 1]
         self.shares = {(u, v): self._shares(u, v) for u in sharing for v in self.graph.around(u)}
         messages = {name: said[2] for name, said in self.letters.items() if len(said) > 2}
-        self.view = View(aggregation.bits, self.inputs, messages, self._pads())
+        self.view = ObservedRelease(aggregation.bits, self.inputs, messages, self._pads())
 
     def _shares(self, owner, holder):
         """The holder's shares of the owner's secrets, by kind, from the sealed letter."""
@@ -122,7 +126,8 @@ class SecAggRound(Round):
         return pads
 
     def holders(self, owner, kind, colluding):
-        """Whose shares of the secret the coalition has: the colluding silos', and those that were sent in the clear."""
+        """Whose shares of the secret the coalition has: the colluding silos', and those that were
+        sent in the clear."""
         return {
             holder
             for holder in self.roster
@@ -131,11 +136,14 @@ class SecAggRound(Round):
         }
 
     def known(self, colluding):
-        """(owner, kind) of the secrets in the coalition's hands; those that are shared are put together to see."""
+        """(owner, kind) of the secrets in the coalition's hands; those that are shared are put
+        together to see."""
         return {
             (owner, kind)
             for (owner, kind), secret in self.secrets.items()
-            if owner in colluding or secret in self.in_clear or self._rebuilds(owner, kind, colluding)
+            if owner in colluding
+            or secret in self.in_clear
+            or self._rebuilds(owner, kind, colluding)
         }
 
     def _rebuilds(self, owner, kind, colluding):
@@ -152,17 +160,24 @@ class SecAggRound(Round):
     def learned(self, colluding) -> list[Functional]:
         known = self.known(colluding)
         own = {frozenset([u]) for u, kind in known if kind == SEED}
-        pairs = {pad for pad in self.view.pads if len(pad) == 2 and any((u, KEY) in known for u in pad)}
+        pairs = {
+            pad for pad in self.view.pads if len(pad) == 2 and any((u, KEY) in known for u in pad)
+        }
         return self.view.learned(colluding, own | pairs)
 
     def leaks(self, colluding) -> list[Functional]:
         """What the coalition learns beyond the sum of the honest silos that were chosen."""
-        return [f for f in self.learned(colluding) if not is_multiple_of_sum(f, self.chosen - colluding)]
+        return [
+            f for f in self.learned(colluding) if not is_multiple_of_sum(f, self.chosen - colluding)
+        ]
 
     def revealed_to(self, colluding):
-        """Whether the coalition holds enough shares to take the honest silos' own masks off the sum."""
+        """Whether the coalition holds enough shares to take the honest silos' own masks off the
+        sum."""
         honest = self.chosen - colluding
-        return bool(honest) and all(len(self.holders(u, SEED, colluding)) >= self.threshold for u in honest)
+        return bool(honest) and all(
+            len(self.holders(u, SEED, colluding)) >= self.threshold for u in honest
+        )
 
 
 def pad(seed, purpose):

@@ -57,6 +57,12 @@ def test_bytes_keep_ciphertexts_and_refuse_other_things():
     assert len(raw) == 3 * PUBLIC.ciphertext_bytes == 3 * 128
     assert PUBLIC.from_bytes(raw, 3) == ciphertexts
     assert PUBLIC.from_bytes(b"", 0) == []
-    for bad in (raw[:-1], raw + b"\0", bytes(len(raw)), b"\xff" * len(raw), PublicKey.to_bytes(PUBLIC, [KEY.p] * 3)):
+    for bad in (
+        raw[:-1],
+        raw + b"\0",
+        bytes(len(raw)),
+        b"\xff" * len(raw),
+        PublicKey.to_bytes(PUBLIC, [KEY.p] * 3),
+    ):
         with pytest.raises(BadCiphertextError):
             PUBLIC.from_bytes(bad, 3)

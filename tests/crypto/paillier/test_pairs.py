@@ -4,7 +4,16 @@ from gmpy2 import mpz
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpriv.crypto.paillier.pairs import Work, doublings, join, power, power_work, split, subset_products, times
+from fedpriv.crypto.paillier.pairs import (
+    Work,
+    doublings,
+    join,
+    power,
+    power_work,
+    split,
+    subset_products,
+    times,
+)
 
 N = mpz(10**40 + 1)
 numbers = st.integers(0, int(N) ** 2 - 1).map(mpz)
@@ -23,8 +32,12 @@ def test_powers_are_those_modulo_the_square(a, exponent, count):
 
 
 def test_subset_products_are_indexed_by_who_takes_part():
-    products = [join(pair, N) for pair in subset_products([split(mpz(p), N) for p in (2, 3, 5, 7)], N)]
-    assert products == [math.prod(p for bit, p in enumerate((2, 3, 5, 7)) if k >> bit & 1) for k in range(16)]
+    products = [
+        join(pair, N) for pair in subset_products([split(mpz(p), N) for p in (2, 3, 5, 7)], N)
+    ]
+    assert products == [
+        math.prod(p for bit, p in enumerate((2, 3, 5, 7)) if k >> bit & 1) for k in range(16)
+    ]
 
 
 def test_work_adds_up_and_a_power_of_windows_costs_what_it_says():

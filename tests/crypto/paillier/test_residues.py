@@ -5,7 +5,12 @@ from scipy.stats import chisquare
 
 from fedpriv.crypto.paillier import residues
 from fedpriv.crypto.paillier.keys import PublicKey, generate_key
-from fedpriv.crypto.paillier.residues import PublishedResidues, TableResidues, exponent_bits, tables_pay
+from fedpriv.crypto.paillier.residues import (
+    PublishedResidues,
+    TableResidues,
+    exponent_bits,
+    tables_pay,
+)
 
 P, Q = 7, 11
 TINY = PublicKey(P * Q)  # 60 residues: their distribution can be seen whole. 77 is prime to 60.
@@ -39,7 +44,8 @@ def test_residues_are_fresh_and_encrypt_zero(source):
 
 @pytest.mark.parametrize("bits", [512, 2048, 3072, 4096])
 def test_the_stated_distance_from_uniform(bits):
-    # The bound of the module's text, with the exact probabilities that two exponents agree modulo m.
+    # The bound of the module's text, with the exact probabilities that two exponents agree modulo
+    # m.
     k, width = residues.GENERATORS, exponent_bits(bits)
     size = 2**width
 
@@ -48,7 +54,9 @@ def test_the_stated_distance_from_uniform(bits):
         return (b * (a + 1) ** 2 + (m - b) * a**2) / size**2
 
     orders = [m for m in range(3, min(size, 4096)) if m & (m - 1)]
-    squares = [(8 if m == 3 else m**2) * agree(m) ** k for m in orders]  # beyond 4096: below 2^-1000 together
+    squares = [
+        (8 if m == 3 else m**2) * agree(m) ** k for m in orders
+    ]  # beyond 4096: below 2^-1000 together
     distance = 3 * 2.0**-k + math.sqrt(2.0 ** (bits - k * width) + sum(squares)) / 2
     assert distance < 2.0**-128
 

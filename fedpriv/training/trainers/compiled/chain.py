@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from torch import nn
 
-from fedpriv.tasks import BinaryClassification, Classification, Task
+from fedpriv.models.tasks import BinaryClassification, Classification, Task
 from fedpriv.training.random_words import name_of, threshold
 from fedpriv.training.trainers.buffers import epochs_a_word, own_words, shared_words
 from fedpriv.training.trainers.compile_layers import Link, compile_layers
@@ -40,15 +40,17 @@ class LayerSpec(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("kind", "flag", "number", "threshold")),
         ("real", ctypes.c_double),
-        *((name, ctypes.c_int64) for name in ("inputs", "outputs")),  # from here on, `Geometry` of planes.h
+        *(
+            (name, ctypes.c_int64) for name in ("inputs", "outputs")
+        ),  # from here on, `Geometry` of planes.h
         *((name, Sides) for name in ("sides", "kernel", "stride", "zeros", "window")),
     )
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a layer reads: `width` features, or channels of images with `sides`; and how many layers before it draw
-    random numbers."""
+    """What a layer reads: `width` features, or channels of images with `sides`; and how many layers
+    before it draw random numbers."""
 
     width: int
     sides: tuple[int, ...] = (1, 1)
@@ -56,7 +58,13 @@ class Place:
 
     def spec(self, kind: int, outputs: int | None = None, **others: Any) -> LayerSpec:
         """The layer that reads it."""
-        return LayerSpec(kind, inputs=self.width, outputs=outputs or self.width, sides=Sides(*self.sides), **others)
+        return LayerSpec(
+            kind,
+            inputs=self.width,
+            outputs=outputs or self.width,
+            sides=Sides(*self.sides),
+            **others,
+        )
 
 
 Made = tuple[list[LayerSpec], Place]
@@ -79,14 +87,15 @@ def _group_norm(link: Link, x: Place) -> Made:
 
 def _dropout(link: Link, x: Place) -> Made:
     leaf: Any = link.module
-    half, scale = leaf.p == 0.5, 1 / (1 - leaf.p) if leaf.p < 1 else 0.0
+    half = leaf.p == 0.5
+    scale = 1 / (1 - leaf.p) if leaf.p < 1 else 0.0
     limit = -1 if half else threshold(leaf.p)
     return [x.spec(DROPOUT, flag=half, number=x.drawing, threshold=limit, real=scale)], x
 
 
 def _convolution(link: Link, x: Place) -> Made:
-    """With the maxima that are taken of it: ReLU and dropout of whole channels between the two do the same after them,
-    since neither changes which number of a window is largest."""
+    """With the maxima that are taken of it: ReLU and dropout of whole channels between the two do
+    the same after them, since neither changes which number of a window is largest."""
     leaf: Any = link.module
     made = x.spec(
         CONVOLUTION,
@@ -111,7 +120,12 @@ def _flatten(_: Link, x: Place) -> Made:
 
 Kinds = dict[type[nn.Module], Callable[[Link, Place], Made]]
 
-ON_FEATURES: Kinds = {nn.Linear: _dense, nn.ReLU: _relu, nn.GroupNorm: _group_norm, nn.Dropout: _dropout}
+ON_FEATURES: Kinds = {
+    nn.Linear: _dense,
+    nn.ReLU: _relu,
+    nn.GroupNorm: _group_norm,
+    nn.Dropout: _dropout,
+}
 ON_IMAGES: Kinds = {
     nn.Conv2d: _convolution,
     nn.MaxPool2d: _max_pool,
@@ -133,7 +147,8 @@ _known: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], Chain | None]] = Weak
 
 
 def known_chain(model: nn.Module, shape: tuple[int, ...]) -> Chain | None:
-    """The layers of a network on records of `shape`, or None if one of them is not compiled; found once."""
+    """The layers of a network on records of `shape`, or None if one of them is not compiled; found
+    once."""
     known = _known.setdefault(model, {})
     if shape not in known:
         links = compile_layers(model, shape)
@@ -142,7 +157,8 @@ def known_chain(model: nn.Module, shape: tuple[int, ...]) -> Chain | None:
 
 
 def _chain(links: Sequence[Link], shape: tuple[int, ...]) -> Chain | None:
-    kinds, x = ON_IMAGES if len(shape) > 1 else ON_FEATURES, Place(shape[0], shape[1:] or (1, 1))
+    kinds = ON_IMAGES if len(shape) > 1 else ON_FEATURES
+    x = Place(shape[0], shape[1:] or (1, 1))
     specs: list[LayerSpec] = []
     for link in links:
         make = kinds.get(type(link.module))
@@ -159,13 +175,19 @@ def _chain(links: Sequence[Link], shape: tuple[int, ...]) -> Chain | None:
 
 
 @lru_cache(maxsize=64)
-def word_names(epochs: int, places: int, layers: int, shared: bool, own: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The names of all random words of up to `places` batches an epoch, as `Masks` draws them: (groups, places, words)
-    uint64 of layers of probability 1/2, and (epochs, places, layers) of others; empty where there are none."""
-    groups, words = -(-epochs // epochs_a_word(layers)), -(-layers // 32)
+def word_names(
+    epochs: int, places: int, layers: int, shared: bool, own: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The names of all random words of up to `places` batches an epoch, as `Masks` draws them:
+    (groups, places, words) uint64 of layers of probability 1/2, and (epochs, places, layers) of
+    others; empty where there are none."""
+    groups = -(-epochs // epochs_a_word(layers))
+    words = -(-layers // 32)
     paths = (
         [shared_words(*path) for path in np.ndindex(groups, places, words)] if shared else [],
         [own_words(*path) for path in np.ndindex(epochs, places, layers)] if own else [],
     )
-    first, second = (np.array([name_of(path)[0] for path in some], dtype=np.uint64) for some in paths)
+    first, second = (
+        np.array([name_of(path)[0] for path in some], dtype=np.uint64) for some in paths
+    )
     return first, second

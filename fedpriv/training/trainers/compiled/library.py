@@ -1,4 +1,5 @@
-"""The compiled library: built once for a source, a compiler and a processor, and kept in the user's cache.
+"""The compiled library: built once for a source, a compiler and a processor, and kept in the user's
+cache.
 
 A wheel holds the source alone, and no build step is needed at installation.
 """
@@ -21,7 +22,8 @@ from pathlib import Path
 LOGGER = logging.getLogger("fedpriv")
 SOURCE = "training.cpp"
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-shared")
-"""No flag may assume that there are no NaN or infinities: a user that diverges must arrive as it is."""
+"""No flag may assume that there are no NaN or infinities: a user that diverges must arrive as it
+is."""
 COMPILERS = ("c++", "g++", "clang++")
 PATIENCE = 120.0
 """Seconds that a compiler may take."""
@@ -42,7 +44,8 @@ def library() -> ctypes.CDLL | None:
 
 
 def compiler() -> list[str]:
-    """The command of the C++ compiler: $CXX, or else the first that is found. Raises CannotCompileError."""
+    """The command of the C++ compiler: $CXX, or else the first that is found. Raises
+    CannotCompileError."""
     chosen = os.environ.get("CXX")
     if chosen:
         return shlex.split(chosen)
@@ -59,12 +62,19 @@ def cache_dir() -> Path:
 
 
 def build(command: Sequence[str], folder: Path) -> Path:
-    """The library as `command` compiles it, in `folder`; made if it is not there yet. Raises CannotCompileError."""
+    """The library as `command` compiles it, in `folder`; made if it is not there yet. Raises
+    CannotCompileError."""
     source = files(__package__) / "source"
-    texts = {entry.name: entry.read_text() for entry in source.iterdir() if entry.name.endswith((".h", ".cpp"))}
+    texts = {
+        entry.name: entry.read_text()
+        for entry in source.iterdir()
+        if entry.name.endswith((".h", ".cpp"))
+    }
     # Its predefined macros tell the compiler, its version and the processor that it compiles for.
     target = _run([*command, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull])
-    name = hashlib.blake2b(repr((sorted(texts.items()), FLAGS, target)).encode(), digest_size=16).hexdigest()
+    name = hashlib.blake2b(
+        repr((sorted(texts.items()), FLAGS, target)).encode(), digest_size=16
+    ).hexdigest()
     built = folder / f"training-{name}.so"
     if built.exists():
         return built
@@ -80,7 +90,9 @@ def build(command: Sequence[str], folder: Path) -> Path:
 
 def _run(command: Sequence[str]) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotCompileError(f"{command[0]} does not run ({error})") from error
     if done.returncode:
@@ -95,7 +107,9 @@ def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.workspace.argtypes = [ctypes.c_void_p]
     loaded.train.restype = loaded.draw.restype = loaded.order.restype = None
     loaded.train.argtypes = [ctypes.c_void_p] * 3
-    key, number, address = ctypes.c_uint64, ctypes.c_int64, ctypes.c_void_p
+    key = ctypes.c_uint64
+    number = ctypes.c_int64
+    address = ctypes.c_void_p
     loaded.draw.argtypes = [key, key, number, number, number, address]
     loaded.order.argtypes = [key, number, address, address, address]
     return loaded

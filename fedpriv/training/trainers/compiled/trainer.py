@@ -1,4 +1,5 @@
-"""One user after another, each from its first step to its last in C++, with its parameters in the processor's cache."""
+"""One user after another, each from its first step to its last in C++, with its parameters in the
+processor's cache."""
 
 from __future__ import annotations
 
@@ -33,8 +34,9 @@ ACTIVATIONS_AT_ONCE = 2**18
 """And in smaller pieces, down to `FEW_ROWS`, where a record makes many numbers."""
 FEW_ROWS = 8
 BLOCK_BYTES = 2**21, 2**23
-"""Of a block's deltas, least and most: memory that stays in an outer cache, and is used again for the next block. What
-is done once a block finds the caches cold after long training: then larger blocks pay."""
+"""Of a block's deltas, least and most: memory that stays in an outer cache, and is used again for
+the next block. What is done once a block finds the caches cold after long training: then larger
+blocks pay."""
 BYTES_A_PRODUCT = 2**17
 """Of a block's deltas, for each multiply-add that one of their numbers takes; measured."""
 CACHE_LINE = 64
@@ -56,7 +58,17 @@ class ProblemSpec(ctypes.Structure):
         ("layers", ctypes.c_void_p),
         *(
             (name, ctypes.c_int64)
-            for name in ("n_layers", "features", "size", "outputs", "loss", "epochs", "batch", "rows", "most")
+            for name in (
+                "n_layers",
+                "features",
+                "size",
+                "outputs",
+                "loss",
+                "epochs",
+                "batch",
+                "rows",
+                "most",
+            )
         ),
         *((name, ctypes.c_double) for name in ("lr", "proximal")),
         *((name, ctypes.c_void_p) for name in ("start", "correction")),
@@ -77,8 +89,12 @@ class UsersSpec(ctypes.Structure):
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """What the blocks of a silo's users share. everyone: without what is a block's own. workspace: bytes that a thread
-    needs. alive: what the addresses point to."""
+    """What the blocks of a silo's users share.
+
+    everyone: without what is a block's own.
+    workspace: bytes that a thread needs.
+    alive: what the addresses point to.
+    """
 
     data: SiloData
     problem: ProblemSpec
@@ -92,14 +108,16 @@ class Prepared:
 
 
 class Compiled(BlockTrainer):
-    """Trains blocks of any users, on `execution.workers` threads, each of which takes the next user until none is left:
-    those with most records come first, so all end at about the same time."""
+    """Trains blocks of any users, on `execution.workers` threads, each of which takes the next user
+    until none is left: those with most records come first, so all end at about the same time."""
 
     def __init__(self, problem: LocalProblem, chain: Chain) -> None:
         loaded = library()
         assert loaded is not None
-        self.problem, self.loaded = problem, loaded
-        self.layers, self.outputs = chain.layers, chain.outputs
+        self.problem = problem
+        self.loaded = loaded
+        self.layers = chain.layers
+        self.outputs = chain.outputs
         self.loss, self.labels = LOSSES[type(problem.task)]
         self.start = np.ascontiguousarray(problem.start.numpy())
         correction = problem.correction
@@ -112,8 +130,11 @@ class Compiled(BlockTrainer):
         return self.problem.execution.workers > 1
 
     def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
-        k, cost = len(counts), self.problem.cost
-        work = self.problem.recipe.epochs * int(counts.sum()) * cost.products / (k * cost.parameters)
+        k = len(counts)
+        cost = self.problem.cost
+        work = (
+            self.problem.recipe.epochs * int(counts.sum()) * cost.products / (k * cost.parameters)
+        )
         wanted = min(max(int(BYTES_A_PRODUCT * work), BLOCK_BYTES[0]), BLOCK_BYTES[1])
         pieces = -(-k * 4 * cost.parameters // wanted)
         if min(k, pieces) == 1:
@@ -128,17 +149,28 @@ class Compiled(BlockTrainer):
         return torch.from_numpy(deltas), {}
 
     def _prepare(self, users: Users) -> Prepared:
-        """Raises IndexError for a class that the network does not have: it would be written beside the outputs."""
-        data, recipe, most = users.data, self.problem.recipe, int(users.counts[0])
+        """Raises IndexError for a class that the network does not have: it would be written beside
+        the outputs."""
+        data = users.data
+        recipe = self.problem.recipe
+        most = int(users.counts[0])
         x, y = (np.ascontiguousarray(t.numpy()) for t in (data.x, data.y))
         y = y.astype(self.labels, copy=False)
-        if self.loss == CROSS_ENTROPY and len(y) and not 0 <= int(y.min()) <= int(y.max()) < self.outputs:
-            raise IndexError(f"labels from {y.min()} to {y.max()} for a network of {self.outputs} outputs")
+        if (
+            self.loss == CROSS_ENTROPY
+            and len(y)
+            and not 0 <= int(y.min()) <= int(y.max()) < self.outputs
+        ):
+            raise IndexError(
+                f"labels from {y.min()} to {y.max()} for a network of {self.outputs} outputs"
+            )
         starts = np.ascontiguousarray(data.starts, dtype=np.int64)
         dropping = [layer for layer in self.layers if layer.kind == DROPOUT]
-        places, halves = -(-most // users.size), [bool(layer.flag) for layer in dropping]
+        places = -(-most // users.size)
+        halves = [bool(layer.flag) for layer in dropping]
         shared, own = word_names(recipe.epochs, places, len(dropping), any(halves), not all(halves))
-        words, epochs = -(-len(dropping) // 32), epochs_a_word(len(dropping))
+        words = -(-len(dropping) // 32)
+        epochs = epochs_a_word(len(dropping))
         problem = ProblemSpec(
             layers=ctypes.addressof(self.layers),
             n_layers=len(self.layers),
@@ -154,7 +186,9 @@ class Compiled(BlockTrainer):
             proximal=recipe.proximal,
             start=self.start.ctypes.data,
             correction=None if self.correction is None else self.correction.ctypes.data,
-            names=NamesSpec(shared.ctypes.data, own.ctypes.data, places, len(dropping), words, epochs),
+            names=NamesSpec(
+                shared.ctypes.data, own.ctypes.data, places, len(dropping), words, epochs
+            ),
         )
         workspace = self.loaded.workspace(ctypes.byref(problem)) + CACHE_LINE
         everyone = UsersSpec(x=x.ctypes.data, y=y.ctypes.data, starts=starts.ctypes.data)
@@ -162,13 +196,19 @@ class Compiled(BlockTrainer):
 
     def _train(self, users: Users, prepared: Prepared, deltas: np.ndarray) -> None:
         """Train `users` and write their deltas to (k, d). Lets other threads run."""
-        orders = users.dropout if users.orders is None else users.orders  # unused where there are none
+        orders = (
+            users.dropout if users.orders is None else users.orders
+        )  # unused where there are none
         positions = np.ascontiguousarray(users.positions, dtype=np.int64)
         orders, dropout = (np.ascontiguousarray(keys) for keys in (orders, users.dropout))
         taken = np.zeros(1, dtype=np.int64)
         work = UsersSpec.from_buffer_copy(prepared.everyone)
-        work.users, work.orders, work.dropout = (a.ctypes.data for a in (positions, orders, dropout))
-        work.k, work.deltas, work.next = len(deltas), deltas.ctypes.data, taken.ctypes.data
+        work.users, work.orders, work.dropout = (
+            a.ctypes.data for a in (positions, orders, dropout)
+        )
+        work.k = len(deltas)
+        work.deltas = deltas.ctypes.data
+        work.next = taken.ctypes.data
 
         def train(_: int) -> None:
             memory = np.empty(prepared.workspace, dtype=np.uint8)
@@ -188,8 +228,16 @@ class Compiled(BlockTrainer):
 
 def compiled(problem: LocalProblem) -> Compiled | None:
     """The trainer of the problem, or None where the problem or the machine is not one for it."""
-    known = type(problem.task) in LOSSES and problem.recipe.optimizer.plain and problem.dtype == torch.float32
-    chain = known_chain(problem.model, problem.shape) if known and problem.start.device.type == "cpu" else None
+    known = (
+        type(problem.task) in LOSSES
+        and problem.recipe.optimizer.plain
+        and problem.dtype == torch.float32
+    )
+    chain = (
+        known_chain(problem.model, problem.shape)
+        if known and problem.start.device.type == "cpu"
+        else None
+    )
     if chain is None or library() is None:
         return None
     margin = LOSSES[type(problem.task)][0] == LOGISTIC

@@ -1,1 +1,1 @@
-"""Layers of many users at once, for the stacked trainer."""
+"""Layers of many users at once, for the batched trainer."""

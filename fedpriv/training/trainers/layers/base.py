@@ -1,13 +1,13 @@
 """What every layer of many users at once has, with hand-written backward passes.
 
-A layer is bound to a step's shape: a users (a prefix of the block's k), b rows each, activations (a, b, features). Its
-views into the parameters and into reused buffers are made once; `forward` and `backward` then only run kernels, each
-of which is one operation for all users. `backward` adds a multiple of the gradients to the layer's targets. For plain
-SGD these are the parameters themselves and the multiple is -lr, so there is no gradient tensor: the outer product
-lands on the weights.
+A layer is bound to a step's shape: a users (a prefix of the block's k), b rows each, activations
+(a, b, features). Its views into the parameters and into reused buffers are made once; `forward` and
+`backward` then only run kernels, each of which is one operation for all users. `backward` adds a
+multiple of the gradients to the layer's targets. For plain SGD these are the parameters themselves
+and the multiple is -lr, so there is no gradient tensor: the outer product lands on the weights.
 
-No layer mixes users or rows. A padding row, whose loss gradient is zero, changes nothing, and a user that diverges
-stays alone.
+No layer mixes users or rows. A padding row, whose loss gradient is zero, changes nothing, and a
+user that diverges stays alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from fedpriv.training.trainers.buffers import BufferPool, Masks
 
 mask_where = torch.ops.aten.threshold_backward.grad_input
-"""mask_where(g, v, t, grad_input=out): out = g where v > t, else 0. The only masking kernel that is one fast pass."""
+"""mask_where(g, v, t, grad_input=out): out = g where v > t, else 0. The only masking kernel that is
+one fast pass."""
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -32,8 +33,9 @@ Module = TypeVar("Module", bound=nn.Module)
 class Context:
     """What a layer may use while it is bound, and what is known of its place.
 
-    in_place: whether x may be overwritten. first: whether nothing before this layer has parameters, so that nobody
-    needs x's gradient. pool: window of the max-pooling that follows a convolution, (1, 1) without one.
+    in_place: whether x may be overwritten.
+    first: whether nothing before this layer has parameters, so that nobody needs x's gradient.
+    pool: window of the max-pooling that follows a convolution, (1, 1) without one.
     """
 
     buffers: BufferPool
@@ -64,17 +66,29 @@ class Layer(ABC, Generic[Module]):
     """A layer bound to the activations `x` it reads; it writes `y`."""
 
     stored: ClassVar[dict[int, tuple[int, ...]]] = {}
-    """By number of dimensions, the order in which the dimensions of one user's parameters are kept in `parameters`."""
+    """By number of dimensions, the order in which the dimensions of one user's parameters are kept
+    in `parameters`."""
     keeps_output = False
-    """Whether `backward` needs y as `forward` left it, so that the next layer must not work in place."""
+    """Whether `backward` needs y as `forward` left it, so that the next layer must not work in
+    place."""
 
     def __init__(
-        self, module: Module, x: Tensor, *, parameters: Sequence[Tensor], targets: Sequence[Tensor], context: Context
+        self,
+        module: Module,
+        x: Tensor,
+        *,
+        parameters: Sequence[Tensor],
+        targets: Sequence[Tensor],
+        context: Context,
     ) -> None:
-        """parameters: of the a active users, (a, ...) each, contiguous, in the module's order. targets: shaped like
-        them, where gradients are added; they may be the parameters themselves."""
-        self.module, self.x, self.context = module, x, context
-        self.parameters, self.targets = parameters, targets
+        """parameters: of the a active users, (a, ...) each, contiguous, in the module's order.
+        targets: shaped like them, where gradients are added; they may be the parameters themselves.
+        """
+        self.module = module
+        self.x = x
+        self.context = context
+        self.parameters = parameters
+        self.targets = targets
         self.y = self.bind()
 
     @abstractmethod
@@ -95,4 +109,5 @@ class Layer(ABC, Generic[Module]):
 
     @abstractmethod
     def backward(self, scale: float) -> None:
-        """Add `scale` times the gradients of the parameters to the targets, and compute x's gradient."""
+        """Add `scale` times the gradients of the parameters to the targets, and compute x's
+        gradient."""

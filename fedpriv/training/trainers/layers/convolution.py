@@ -1,9 +1,10 @@
 """Convolutional layers of many users at once, as matrix products over unfolded patches.
 
-Images between these layers are logically (a, p, b, h, w, c): a users, b rows, c channels, and p the positions inside a
-window of the max-pooling that follows (1 without one), so that pooling takes maxima of whole tensors. Their strides
-are those of the product that made them. Convolutions of the input records put pixels in the columns of the product,
-which suits one or three channels; later ones put channels there, so that a row of a patch is copied as one run.
+Images between these layers are logically (a, p, b, h, w, c): a users, b rows, c channels, and p the
+positions inside a window of the max-pooling that follows (1 without one), so that pooling takes
+maxima of whole tensors. Their strides are those of the product that made them. Convolutions of the
+input records put pixels in the columns of the product, which suits one or three channels; later
+ones put channels there, so that a row of a patch is copied as one run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ TINY = -1.2e-38
 def output_sides(module: nn.Conv2d, sides: tuple[int, ...]) -> tuple[int, ...]:
     """Height and width of a convolution's output."""
     parts = zip(sides, paddings(module), module.kernel_size, module.stride)
-    return tuple((side + 2 * padding - kernel) // stride + 1 for side, padding, kernel, stride in parts)
+    return tuple(
+        (side + 2 * padding - kernel) // stride + 1 for side, padding, kernel, stride in parts
+    )
 
 
 def paddings(module: nn.Conv2d) -> tuple[int, ...]:
@@ -38,8 +41,11 @@ class Convolution(Layer[nn.Conv2d]):
     matrix_grad: Tensor
 
     def _bind_sizes(self, a: int, b: int, sides: tuple[int, ...]) -> None:
-        module, self.pool = self.module, self.context.pool
-        self.kernel, self.stride, self.padding = module.kernel_size, module.stride, paddings(module)
+        module = self.module
+        self.pool = self.context.pool
+        self.kernel = module.kernel_size
+        self.stride = module.stride
+        self.padding = paddings(module)
         self.out = output_sides(module, sides)
         self.cells = tuple(side // window for side, window in zip(self.out, self.pool))
         self.weight = self.parameters[0].flatten(2)
@@ -48,10 +54,15 @@ class Convolution(Layer[nn.Conv2d]):
         self.bias_grad = self.context.take("bias", (a, module.out_channels))
 
     def _windows(self, image: Tensor, dim: int) -> Tensor:
-        """Patches of an image with height and width at `dim`, `dim + 1`, as a view: these two become (rows of cells,
-        rows of a pooling window, columns of cells, columns of a pooling window), and (kh, kw) come last."""
-        view = image.unfold(dim, self.kernel[0], self.stride[0]).unfold(dim + 1, self.kernel[1], self.stride[1])
-        return torch.unflatten(torch.unflatten(view, dim + 1, (-1, self.pool[1])), dim, (-1, self.pool[0]))
+        """Patches of an image with height and width at `dim`, `dim + 1`, as a view: these two
+        become (rows of cells, rows of a pooling window, columns of cells, columns of a pooling
+        window), and (kh, kw) come last."""
+        view = image.unfold(dim, self.kernel[0], self.stride[0]).unfold(
+            dim + 1, self.kernel[1], self.stride[1]
+        )
+        return torch.unflatten(
+            torch.unflatten(view, dim + 1, (-1, self.pool[1])), dim, (-1, self.pool[0])
+        )
 
     def _inside(self, image: Tensor, dim: int) -> Tensor:
         """The image without its padding."""
@@ -67,7 +78,8 @@ class Convolution(Layer[nn.Conv2d]):
 
 
 class InputConv2d(Convolution):
-    """Convolution of the records (a, b, c, H, W): patches are taken once a batch, and no gradient goes below."""
+    """Convolution of the records (a, b, c, H, W): patches are taken once a batch, and no gradient
+    goes below."""
 
     def bind(self) -> Tensor:
         (a, b, c, *sides), take = self.x.shape, self.context.take
@@ -79,7 +91,9 @@ class InputConv2d(Convolution):
         pixels = math.prod(self.pool) * b * math.prod(self.cells)
         self.columns = self.patches.view(a, -1, pixels)
         self.matrix = take("y", (a, self.module.out_channels, pixels))
-        return self.matrix.view(a, -1, math.prod(self.pool), b, *self.cells).permute(0, 2, 3, 4, 5, 1)
+        return self.matrix.view(a, -1, math.prod(self.pool), b, *self.cells).permute(
+            0, 2, 3, 4, 5, 1
+        )
 
     def attach(self, grad: Tensor) -> Tensor:
         self.matrix_grad = grad.permute(0, 5, 1, 2, 3, 4).view_as(self.matrix)
@@ -122,7 +136,8 @@ class Conv2d(Convolution):
         return self.matrix.view(a, math.prod(self.pool), b, *self.cells, -1)
 
     def _fold(self, row: int, column: int) -> tuple[Tensor, Tensor]:
-        """Where row `row` of the patches in pixel column `column` lies in the image, and that row of the patches."""
+        """Where row `row` of the patches in pixel column `column` lies in the image, and that row
+        of the patches."""
         (down, right), pool = self.stride, self.pool
         target = self.image[:, :, row : row + down * (self.out[0] - 1) + 1 : down]
         target = torch.unflatten(target.narrow(3, column * right, self.kernel[1]), 2, (-1, pool[0]))
@@ -146,7 +161,9 @@ class Conv2d(Convolution):
 
     def backward(self, scale: float) -> None:
         torch.bmm(self.matrix_grad.transpose(1, 2), self.rows, out=self.weight_grad)
-        torch.bmm(self.matrix_grad, self.weight, out=self.rows)  # the patches are spent: their gradient
+        torch.bmm(
+            self.matrix_grad, self.weight, out=self.rows
+        )  # the patches are spent: their gradient
         self.image.zero_()
         for target, source in self.folds:
             target.add_(source)
@@ -155,7 +172,8 @@ class Conv2d(Convolution):
 
 
 class MaxPool2d(Layer[nn.MaxPool2d]):
-    """Maximum over the positions p of a window; of equal values the first one gets the gradient, as in torch."""
+    """Maximum over the positions p of a window; of equal values the first one gets the gradient, as
+    in torch."""
 
     keeps_output = True
 
@@ -187,9 +205,13 @@ class Dropout2d(Layer[nn.Dropout2d]):
 
     def bind(self) -> Tensor:
         a, _, b, _, _, c = self.x.shape
-        p, shape = self.module.p, (a, 1, b, 1, 1, c)
+        p = self.module.p
+        shape = (a, 1, b, 1, 1, c)
         self.words = self.context.take("words", shape, torch.int32)
-        self.kept, self.mask = self.context.take("kept", shape, torch.bool), self.context.take("mask", shape)
+        self.kept, self.mask = (
+            self.context.take("kept", shape, torch.bool),
+            self.context.take("mask", shape),
+        )
         self.scale = self.x.new_tensor(1 / (1 - p) if p < 1 else 0.0)
         return self.context.output_like(self.x)
 

@@ -23,7 +23,8 @@ class Linear(Layer[nn.Linear]):
         return self.context.take("y", (a, b, self.module.out_features))
 
     def attach(self, grad: Tensor) -> Tensor:
-        self.grad, self.grad_t = grad, grad.transpose(1, 2)
+        self.grad = grad
+        self.grad_t = grad.transpose(1, 2)
         self.below = grad if self.context.first else self.context.buffers.gradient_like(self.x)
         return self.below
 
@@ -56,33 +57,43 @@ class ReLU(Layer[nn.ReLU]):
 
 
 class GroupNorm(Layer[nn.GroupNorm]):
-    """GroupNorm with a single group on features: every row is centred, scaled to variance 1, then affine.
+    """GroupNorm with a single group on features: every row is centred, scaled to variance 1, then
+    affine.
 
     The fused layer-norm kernels take twice as long as these passes on rows as short as ours.
     """
 
     def bind(self) -> Tensor:
         (a, b, c), take = self.x.shape, self.context.take
-        self.normal, self.y = take("normal", self.x.shape), take("y", self.x.shape)
-        self.mean, self.mean_of_product, self.rstd = (take(name, (a, b, 1)) for name in ("mean", "product", "rstd"))
+        self.normal = take("normal", self.x.shape)
+        self.y = take("y", self.x.shape)
+        self.mean, self.mean_of_product, self.rstd = (
+            take(name, (a, b, 1)) for name in ("mean", "product", "rstd")
+        )
         self.x_rows, self.product_rows = self.x.view(-1, c), self.y.view(-1, c)
         self.means, self.means_of_product = self.mean.view(-1, 1), self.mean_of_product.view(-1, 1)
         self.epsilon = self.x.new_tensor(self.module.eps)
         self.one_over_c = self.x.new_full((c, 1), 1 / c)
         if self.module.affine:
-            self.gamma_rows, self.beta_rows = (parameter.unsqueeze(1) for parameter in self.parameters)
-            self.gamma_grad, self.beta_grad = take("gamma", (a, c)), take("beta", (a, c))
+            self.gamma_rows, self.beta_rows = (
+                parameter.unsqueeze(1) for parameter in self.parameters
+            )
+            self.gamma_grad = take("gamma", (a, c))
+            self.beta_grad = take("beta", (a, c))
         return self.y
 
     def attach(self, grad: Tensor) -> Tensor:
-        self.grad, self.grad_rows = grad, grad.view(self.x_rows.shape)
+        self.grad = grad
+        self.grad_rows = grad.view(self.x_rows.shape)
         return grad
 
     def forward(self) -> None:
         torch.mm(self.x_rows, self.one_over_c, out=self.means)
         torch.sub(self.x, self.mean, out=self.normal)
         torch.linalg.vector_norm(self.normal, dim=-1, keepdim=True, out=self.rstd)
-        torch.addcmul(self.epsilon, self.rstd, self.rstd, value=1 / self.x.shape[-1], out=self.rstd).rsqrt_()
+        torch.addcmul(
+            self.epsilon, self.rstd, self.rstd, value=1 / self.x.shape[-1], out=self.rstd
+        ).rsqrt_()
         self.normal.mul_(self.rstd)
         if self.module.affine:
             torch.addcmul(self.beta_rows, self.normal, self.gamma_rows, out=self.y)
@@ -90,7 +101,9 @@ class GroupNorm(Layer[nn.GroupNorm]):
             self.y.copy_(self.normal)
 
     def backward(self, scale: float) -> None:
-        grad, normal, product = self.grad, self.normal, self.y  # y is spent: use its memory
+        grad = self.grad  # y is spent: use its memory
+        normal = self.normal
+        product = self.y
         torch.mul(grad, normal, out=product)
         if self.module.affine:
             torch.sum(grad, 1, out=self.beta_grad)
@@ -109,14 +122,17 @@ class Dropout(Layer[nn.Dropout]):
     """On features (a, b, c) and on images (a, positions, b, h, w, c)."""
 
     def bind(self) -> Tensor:
-        p, y = self.module.p, self.context.output_like(self.x)
+        p = self.module.p
+        y = self.context.output_like(self.x)
         self.mask = self.context.like("mask", y, torch.int32)
         self.scale = self.x.new_tensor(1 / (1 - p) if p < 1 else 0.0)
-        self.x_words, self.y_words = self.x.view(torch.int32), y.view(torch.int32)
+        self.x_words = self.x.view(torch.int32)
+        self.y_words = y.view(torch.int32)
         return y
 
     def attach(self, grad: Tensor) -> Tensor:
-        self.grad, self.grad_words = grad, grad.view(torch.int32)
+        self.grad = grad
+        self.grad_words = grad.view(torch.int32)
         return grad
 
     def forward(self) -> None:
@@ -130,7 +146,8 @@ class Dropout(Layer[nn.Dropout]):
 
 
 class L2Projection(Layer[L2ProjectionModule]):
-    """Input records longer than the radius are scaled down to it; nothing before it needs a gradient."""
+    """Input records longer than the radius are scaled down to it; nothing before it needs a
+    gradient."""
 
     def bind(self) -> Tensor:
         self.norm = self.context.take("norm", (*self.x.shape[:2], 1))

@@ -1,0 +1,176 @@
+"""What is learned: a loss that trains many models at once, and the metrics of one model.
+
+Losses take any leading dimensions, so the same line serves a plain loop, `torch.func.vmap` and
+stacked models.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Task(ABC):
+    """A learning problem. The first entry of `metrics` is the one that figures and summaries
+    show.
+    """
+
+    @property
+    @abstractmethod
+    def metric(self) -> str:
+        """Name of the main metric; higher is better."""
+
+    @abstractmethod
+    def loss(self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """Weighted loss of each batch.
+
+        outputs: (..., b, c) raw model outputs.
+        y: (..., b) or (..., b, 2).
+        weight: (..., b) non-negative; a plain mean over b rows is weight 1/b, and a padding row has
+            weight 0 and must not influence the others. Returns (...).
+        """
+
+    def gradient(
+        self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor
+    ) -> torch.Tensor:
+        """Gradient of `loss` with respect to the outputs, (..., b, c). A closed form saves an
+        autograd pass a step."""
+        import torch
+
+        with torch.inference_mode(False), torch.enable_grad():
+            outputs = outputs.clone().requires_grad_()
+            return torch.autograd.grad(self.loss(outputs, y, weight).sum(), outputs)[0]
+
+    def curvature(self, outputs: int) -> float | None:
+        """Largest second derivative of one record's loss in its outputs, along any direction, if
+        that loss is convex and stays so when its gradient is clipped; None where it does not or
+        nobody has shown it.
+
+        A loss of one margin stays convex: clipping cuts its monotone derivative off, which leaves a
+        Huber-like loss.
+        """
+        return None
+
+    @abstractmethod
+    def metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        """Metrics of outputs (n, c) against labels (n, ...); NaN where a metric is undefined on
+        these records."""
+
+
+@dataclass(frozen=True)
+class Classification(Task):
+    """Cross-entropy over c classes; `main` chooses which metric leads: "accuracy" or
+    "balanced_accuracy".
+
+    Balanced accuracy is the mean recall over the classes present. With two classes it equals the
+    ROC-AUC of hard labels, (TPR + TNR) / 2, which the Uldp-FL experiments call accuracy on
+    creditcard.
+    """
+
+    main: str = "accuracy"
+
+    @property
+    def metric(self) -> str:
+        return self.main
+
+    def loss(self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        log_p = outputs.log_softmax(-1)
+        return -(log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1) * weight).sum(-1)
+
+    def gradient(
+        self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor
+    ) -> torch.Tensor:
+        index = y.unsqueeze(-1)
+        p = outputs.softmax(-1)
+        return p.scatter_add_(-1, index, p.new_full((), -1.0).expand(index.shape)).mul_(
+            weight.unsqueeze(-1)
+        )
+
+    def curvature(self, outputs: int) -> float | None:
+        # Two classes: the loss depends on the margin z_1 - z_0, with p (1 - p) <= 1/4 along it, and
+        # |(1, -1)|^2 = 2.
+        return 0.5 if outputs == 2 else None
+
+    def metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        hit = outputs.argmax(1) == y
+        records = np.bincount(y)
+        present = records > 0
+        accuracy = hit.mean()
+        recalls = np.bincount(y, weights=hit, minlength=len(records))[present] / records[present]
+        values = {
+            "accuracy": float(accuracy),
+            "balanced_accuracy": float(recalls.mean()),
+            "error": float(1 - accuracy),
+        }
+        return {self.main: values.pop(self.main), **values}
+
+
+@dataclass(frozen=True)
+class BinaryClassification(Task):
+    """Binary cross-entropy on one logit; labels are float 0 or 1. A logit and a loss that applies
+    the sigmoid compute the same function as a sigmoid output with BCE, without its saturation."""
+
+    @property
+    def metric(self) -> str:
+        return "accuracy"
+
+    def loss(self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        from torch.nn.functional import softplus
+
+        logits = outputs.squeeze(-1)
+        return ((softplus(logits) - y * logits) * weight).sum(-1)
+
+    def gradient(
+        self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor
+    ) -> torch.Tensor:
+        return (outputs.sigmoid() - y.unsqueeze(-1)).mul_(weight.unsqueeze(-1))
+
+    def curvature(self, outputs: int) -> float | None:
+        return 0.25
+
+    def metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        accuracy = float(((outputs[:, 0] > 0) == (y > 0.5)).mean())
+        return {"accuracy": accuracy, "error": 1 - accuracy}
+
+
+@dataclass(frozen=True)
+class CoxRegression(Task):
+    """Cox's partial likelihood within a batch, and Harrell's C-index with the score as risk.
+
+    Labels are (event, time). Sorted by time descending, record i has loss `event_i *
+    (logsumexp_{j<=i} s_j - s_i)`; a batch without an event has loss 0.
+    """
+
+    @property
+    def metric(self) -> str:
+        return "c_index"
+
+    def loss(self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        event = y[..., 0]
+        time = y[..., 1]
+        real = weight > 0
+        # Padding sorts last and never enters a risk set.
+        order = torch.where(real, -time, torch.inf).argsort(stable=True, dim=-1)
+        score = outputs.squeeze(-1).gather(-1, order)
+        real = real.gather(-1, order)
+        risk = torch.where(real, score, torch.finfo(score.dtype).min).logcumsumexp(-1)
+        hazard = (risk - score) * (event * weight).gather(-1, order)
+        return torch.where(real, hazard, 0.0).sum(-1)
+
+    def metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        from lifelines.utils import concordance_index
+
+        try:
+            # lifelines orders by predicted survival time, the opposite of risk.
+            return {"c_index": float(concordance_index(y[:, 1], -outputs[:, 0], y[:, 0]))}
+        except ZeroDivisionError:  # no comparable pair in these records
+            return {"c_index": float("nan")}

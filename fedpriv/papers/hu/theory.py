@@ -1,0 +1,176 @@
+"""What Hu, Guo, Gong prove about the utility of CDP-FedAvg, and regularised logistic regression
+that it can be held to.
+
+R. Hu, Y. Guo, Y. Gong: Concentrated differentially private and utility preserving federated
+learning, Theorem 2 and Lemma 6. Symbols: eta -> lr, L -> smoothness, lambda -> strong_convexity,
+beta^2 -> variance (bound on the variance of one record's gradient), gamma -> batch_size, d ->
+parameters, sigma -> noise, r -> cohort, tau -> local_steps, K -> iterations, f(theta^0) - f* ->
+gap. Gradients are not clipped.
+
+The printed bounds hold half of the terms in eta L (d sigma^2 / r + beta^2 / gamma) that the proof
+has, B_k in appendix D: the average of a constant over all iterations is not half of it. They fail
+for a quadratic with one device, where the mean of |grad f|^2 tends to eta L d sigma^2 / (2 - eta
+L). `printed=False` keeps the proof's terms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedpriv.papers.logistic import bounded, sigmoid
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """The quantities that both bounds are made of."""
+
+    lr: float
+    smoothness: float
+    strong_convexity: float
+    variance: float
+    batch_size: int
+    parameters: int
+    noise: float
+    cohort: int
+    local_steps: int
+    iterations: int
+    gap: float
+
+    @property
+    def applies(self) -> bool:
+        """Whether the step size is as small as the proofs need: 5 eta L + 3 tau^2 eta^2 L^2 <=
+        1.
+        """
+        step = self.lr * self.smoothness
+        return 5 * step + 3 * (self.local_steps * step) ** 2 <= 1
+
+    def _floor(self, printed: bool) -> float:
+        """What remains of the mean of |grad f|^2 after any number of iterations."""
+        step = self.lr * self.smoothness
+        drift = (self.local_steps - 1) * (2 * self.local_steps - 1)
+        sampling = self.variance / self.batch_size
+        noise = self.parameters * self.noise**2
+        averaged = step * (noise / self.cohort + sampling) / (2 if printed else 1)
+        return (
+            averaged
+            + drift * step**2 * (2 * sampling + noise * (self.cohort + 1) / self.cohort) / 3
+        )
+
+    def gradient_bound(self, printed: bool = True) -> float:
+        """Theorem 2: bound on the mean over all iterations of E |grad f|^2 at the devices' averaged
+        model."""
+        return 2 * self.gap / (self.lr * self.iterations) + self._floor(printed)
+
+    def gap_bound(self, printed: bool = True) -> float:
+        """Lemma 6: bound on the mean over all iterations of E f - f* at the devices' averaged
+        model."""
+        forgotten = (1 - self.lr * self.strong_convexity) / (
+            self.iterations * self.lr * self.strong_convexity
+        )
+        return forgotten * self.gap + self._floor(printed) / (2 * self.strong_convexity)
+
+
+@dataclass(frozen=True)
+class LogisticRisk:
+    """f, the mean over devices of f_i: logistic loss plus strong_convexity / 2 |theta|^2, on
+    equally many records.
+
+    x: (n, m, d), y: (n, m) labels -1 and 1.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    strong_convexity: float
+
+    @property
+    def smoothness(self) -> float:
+        """Of every f_i."""
+        hessians = np.einsum("imd,ime->ide", self.x, self.x) / (4 * self.x.shape[1])
+        return float(np.linalg.eigvalsh(hessians).max()) + self.strong_convexity
+
+    @property
+    def variance(self) -> float:
+        """Bound on the variance of a record's gradient, which moves by at most |x| around the
+        regulariser's."""
+        return float((self.x**2).sum(axis=2).mean(axis=1).max())
+
+    def value(self, theta: np.ndarray) -> np.ndarray:
+        """f at theta (..., d), (...)."""
+        margins = np.einsum("imd,...d->...im", self.x, theta) * self.y
+        loss = np.logaddexp(0, -margins).mean(axis=(-2, -1))
+        risk: np.ndarray = loss + self.strong_convexity / 2 * (theta**2).sum(axis=-1)
+        return risk
+
+    def gradient(self, theta: np.ndarray) -> np.ndarray:
+        """grad f at theta (..., d), (..., d)."""
+        margins = np.einsum("imd,...d->...im", self.x, theta) * self.y
+        pull = np.einsum("...im,imd->...d", -self.y * sigmoid(-margins), self.x)
+        gradient: np.ndarray = pull / self.y.size + self.strong_convexity * theta
+        return gradient
+
+    def minimum(self) -> tuple[np.ndarray, float]:
+        """Where f is smallest (d,), and its value there."""
+        from scipy.optimize import minimize
+
+        def risk(theta: np.ndarray) -> float:
+            return float(self.value(theta))
+
+        found = minimize(
+            risk,
+            np.zeros(self.x.shape[2]),
+            jac=self.gradient,
+            method="L-BFGS-B",
+            options={"ftol": 1e-15, "gtol": 1e-10},
+        )
+        return found.x, float(found.fun)
+
+
+def breast_cancer_risk(devices: int, strong_convexity: float) -> LogisticRisk:
+    """The embedded records, dealt out to `devices`."""
+    from fedpriv.data.breast_cancer import BreastCancer
+    from fedpriv.util.streams import Streams
+
+    records = BreastCancer().load(Streams(0)).train
+    x, y = bounded(records)
+    each = len(x) // devices
+    used = slice(0, each * devices)
+    shape = (devices, each)
+    return LogisticRisk(x[used].reshape(*shape, -1), y[used].reshape(shape), strong_convexity)
+
+
+def measured(
+    risk: LogisticRisk, setting: Convergence, copies: int, *, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Algorithm 1 without clipping, `copies` times from theta = 0: the means over all iterations of
+    f - f* and of |grad f|^2 at the averaged model, (copies,) each."""
+    devices, records, d = risk.x.shape
+    _, least = risk.minimum()
+    theta = np.zeros((copies, d))
+    gaps = np.zeros(copies)
+    squares = np.zeros(copies)
+    per_pass = records // setting.batch_size
+    for start in range(0, setting.iterations, setting.local_steps):
+        chosen = rng.random((copies, devices)).argsort(axis=1)[:, : setting.cohort]
+        models = np.repeat(theta[:, None], setting.cohort, axis=1)
+        for step in range(min(setting.local_steps, setting.iterations - start)):
+            average = models.mean(axis=1)
+            gaps += risk.value(average) - least
+            squares += (risk.gradient(average) ** 2).sum(axis=1)
+            if step % per_pass == 0:
+                order = rng.random((copies, setting.cohort, records)).argsort(axis=2)
+            part = step % per_pass * setting.batch_size
+            rows = order[..., part : part + setting.batch_size]
+            x = risk.x[chosen[..., None], rows]
+            y = risk.y[chosen[..., None], rows]
+            pull = -y * sigmoid(-y * np.einsum("crbd,crd->crb", x, models))
+            gradients = (
+                np.einsum("crb,crbd->crd", pull, x) / setting.batch_size
+                + risk.strong_convexity * models
+            )
+            models = models - setting.lr * (
+                gradients + setting.noise * rng.standard_normal(models.shape)
+            )
+        theta = models.mean(axis=1)
+    return gaps / setting.iterations, squares / setting.iterations

@@ -1,0 +1,216 @@
+"""What noise and clipping cost ULDP-AVG by Kato et al., Theorem 6, and what they cost a logistic
+regression.
+
+F. Kato, L. Xiong, S. Takagi, Y. Cao, M. Yoshikawa: Uldp-FL (PVLDB 2024), Theorem 6, Remarks 2 to 4
+and appendix C.6. Symbols: eta_g -> global_lr, eta_l -> local_lr, Q -> local_steps, C -> clip, sigma
+-> noise_multiplier, w_su -> weights, L -> smoothness, G -> gradient_bound, d -> parameters. One of
+the N = |S||U| pairs of a silo and a user moves the model by its delta times a factor a = w min(1, C
+/ |delta|); in a~ the expected delta takes the delta's place, and a_bar is the mean of a~ over all
+pairs.
+
+The theorem bounds the mean of |grad f|^2 over all rounds. Its first three terms are those of
+FedAVG; the others are
+
+    noise      L eta_g sigma^2 C^2 d / (eta_l Q N^2 a_bar)
+    sampling   2 G^2 / (N a_bar) * the sum over pairs of E |a - a~|
+    clipping   2 G^2 / (N a_bar) * the sum over pairs of |a~ - a_bar|
+
+The text at hand has lost its formulas: these follow from the steps that appendix C.6 tells
+(smoothness, the noise's variance, bounded gradients), with the constants of these steps. Nothing
+here is private.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedpriv.papers.logistic import bounded, sigmoid
+
+BATCH = 4
+
+
+@dataclass(frozen=True)
+class PairRisks:
+    """f, the mean over all pairs of a user and a silo of f_su, the logistic loss on the pair's
+    records.
+
+    x: (N, m, d), |x| <= 1, of which pair i has counts[i] >= 1.
+    y: (N, m) labels -1 and 1.
+    silos: how many there are.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    counts: np.ndarray
+    users: np.ndarray
+    silos: int
+
+    gradient_bound = 1.0
+    """G: a record's gradient is a number below 1 times x."""
+
+    @property
+    def smoothness(self) -> float:
+        """L, of every f_su."""
+        hessians = np.einsum("nmd,nme,nm->nde", self.x, self.x, self._shares()) / 4
+        return float(np.linalg.eigvalsh(hessians).max())
+
+    def weights(self, by_records: bool) -> np.ndarray:
+        """w_su, (N,): 1 / |S|, or a pair's share of its user's records; of a user they add up to
+        1.
+        """
+        if by_records:
+            shares: np.ndarray = self.counts / np.bincount(self.users, self.counts)[self.users]
+            return shares
+        return np.full(len(self.counts), 1 / self.silos)
+
+    def value(self, theta: np.ndarray) -> np.ndarray:
+        """f at theta (copies, d), (copies,)."""
+        margins = np.einsum("nmd,cd->cnm", self.x, theta) * self.y
+        risk: np.ndarray = np.einsum("cnm,nm->c", np.logaddexp(0, -margins), self._shares()) / len(
+            self.counts
+        )
+        return risk
+
+    def gradient(self, theta: np.ndarray) -> np.ndarray:
+        """grad f at theta (d,), (d,)."""
+        pulls = -self.y * sigmoid(-self.y * (self.x @ theta)) * self._shares()
+        gradient: np.ndarray = np.einsum("nm,nmd->d", pulls, self.x) / len(self.counts)
+        return gradient
+
+    def deltas(
+        self, theta: np.ndarray, setting: Setting, copies: int, rng: np.random.Generator
+    ) -> np.ndarray:
+        """What every pair's local training moves theta (d,) by, `copies` times, (copies, N, d):
+        steps on batches of records drawn with replacement, so that each step's gradient is
+        unbiased."""
+        pairs = np.arange(len(self.counts))[:, None]
+        moved = np.zeros((copies, len(self.counts), len(theta)))
+        for _ in range(setting.local_steps):
+            rows = rng.integers(self.counts[:, None], size=(copies, len(self.counts), BATCH))
+            x = self.x[pairs, rows]
+            y = self.y[pairs, rows]
+            pulls = -y * sigmoid(-y * np.einsum("cnbd,cnd->cnb", x, theta + moved))
+            moved -= setting.local_lr / BATCH * np.einsum("cnb,cnbd->cnd", pulls, x)
+        return moved
+
+    def _shares(self) -> np.ndarray:
+        """Of each of a pair's records in its mean loss, (N, m)."""
+        shares: np.ndarray = (np.arange(self.x.shape[1]) < self.counts[:, None]) / self.counts[
+            :, None
+        ]
+        return shares
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A run of ULDP-AVG."""
+
+    clip: float
+    noise_multiplier: float
+    by_records: bool
+    local_lr: float
+    local_steps: int
+    global_lr: float
+
+
+@dataclass(frozen=True)
+class Overheads:
+    """Noise's and the two biases' parts of a bound on |grad f|^2."""
+
+    noise: float
+    sampling: float
+    clipping: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """Means over all rounds: the theorem's terms, what they bound, and |grad f|^2 at the rounds'
+    models."""
+
+    terms: Overheads
+    measured: Overheads
+    gradient: float
+
+
+def run(
+    risks: PairRisks, setting: Setting, rounds: int, copies: int, *, rng: np.random.Generator
+) -> Run:
+    """ULDP-AVG (Algorithm 3) from theta = 0.
+
+    In each round expectations are means over `copies` of all local trainings and draws of the
+    noise; the run goes on with the first. What noise costs is how much it lifts f; what a bias
+    costs is how much less, or more, f would fall along its gradient if the bias were not there. All
+    in the theorem's unit: a round's descent of f over a_bar eta_g eta_l Q / 2.
+    """
+    pairs = len(risks.counts)
+    d = risks.x.shape[2]
+    weights = risks.weights(setting.by_records)
+    theta = np.zeros(d)
+    step = setting.global_lr / pairs
+    terms: list[np.ndarray] = []
+    costs: list[np.ndarray] = []
+    gradients: list[float] = []
+    for _ in range(rounds):
+        deltas = risks.deltas(theta, setting, copies, rng)
+        actual = weights * _factor(deltas, setting.clip)
+        expected = weights * _factor(deltas.mean(axis=0), setting.clip)
+        mean = expected.mean()
+        unit = mean * setting.global_lr * setting.local_lr * setting.local_steps / 2
+        gradient = risks.gradient(theta)
+        noise = rng.standard_normal((copies, d))
+        noise *= step * setting.noise_multiplier * setting.clip
+        terms.append(_terms(risks, setting, actual, expected))
+        moved = theta + step * np.einsum("cn,cnd->cd", actual, deltas)
+        lifted = (risks.value(moved + noise) + risks.value(moved - noise)) / 2 - risks.value(moved)
+        sampling = np.einsum("cn,cnd->d", actual - expected, deltas) / copies
+        clipping = (expected - mean) @ deltas.mean(axis=0)
+        biases = (abs(float(step * gradient @ bias)) for bias in (sampling, clipping))
+        costs.append(np.array([lifted.mean(), *biases]) / unit)
+        gradients.append(float(gradient @ gradient))
+        theta = moved[0] + noise[0]
+    bound, cost = (Overheads(*np.mean(rows, axis=0).tolist()) for rows in (terms, costs))
+    return Run(bound, cost, float(np.mean(gradients)))
+
+
+def _terms(
+    risks: PairRisks, setting: Setting, actual: np.ndarray, expected: np.ndarray
+) -> np.ndarray:
+    pairs = len(expected)
+    mean = float(expected.mean())
+    variance = (setting.noise_multiplier * setting.clip) ** 2 * risks.x.shape[2]
+    steps = setting.local_lr * setting.local_steps
+    noise = risks.smoothness * setting.global_lr * variance / (steps * pairs**2 * mean)
+    factor = 2 * risks.gradient_bound**2 / (pairs * mean)
+    sampling = np.abs(actual - expected).mean(axis=0).sum()
+    return np.array([noise, factor * sampling, factor * np.abs(expected - mean).sum()])
+
+
+def _factor(deltas: np.ndarray, clip: float) -> np.ndarray:
+    """min(1, C / |delta|) along the last axis."""
+    factor: np.ndarray = clip / np.maximum(np.linalg.norm(deltas, axis=-1), clip)
+    return factor
+
+
+def breast_cancer_pairs(users: int, silos: int) -> PairRisks:
+    """The embedded records, of users with few and with many by Zipf's law (exponent 1/2), and so in
+    their silos. Pairs without records are no participants."""
+    from fedpriv.data.allocate import Zipf
+    from fedpriv.data.breast_cancer import BreastCancer
+    from fedpriv.util.streams import Streams
+
+    data = BreastCancer()
+    records = data.load(Streams(0)).train
+    owned = Zipf(users, silos, alpha_silo=0.5, local_test=0.0).allocate(records, data, Streams(0))
+    counts = owned.counts()
+    assert counts.min() >= 1
+    x, y = bounded(records)
+    padded_x = np.zeros((silos * users, counts.max(), x.shape[1]))
+    padded_y = np.ones((silos * users, counts.max()))
+    for pair, (silo, user) in enumerate(np.ndindex(silos, users)):
+        own = np.flatnonzero((owned.silo == silo) & (owned.user == user))
+        padded_x[pair, : len(own)], padded_y[pair, : len(own)] = x[own], y[own]
+    return PairRisks(
+        padded_x, padded_y, counts.reshape(-1), np.tile(np.arange(users), silos), silos
+    )

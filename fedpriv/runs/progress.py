@@ -1,0 +1,180 @@
+"""What a person sees: a bar while a run goes on, a table when it is over. Everything goes to stderr
+but the table."""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.util.logs import LOGGER
+
+if TYPE_CHECKING:
+    from fedpriv.accountants.ledger import EpsilonRow
+    from fedpriv.aggregation.base import Estimate
+    from fedpriv.settings.experiment import Experiment
+
+
+PATIENCE = 15.0
+"""Seconds without a word after which a person wonders; then twice as long, and so on."""
+
+
+class _Patience:
+    """Calls `say` with the seconds since the last `heard`, when these grow long. A context that
+    ends it."""
+
+    def __init__(self, say: Callable[[float], None], patience: float = PATIENCE) -> None:
+        self._say = say
+        self._patience = patience
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.heard()
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *failure: object) -> None:
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def heard(self) -> None:
+        """Something was said."""
+        self._last = time.monotonic()
+        self._next = self._patience
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self._patience / 15):
+            silent = time.monotonic() - self._last
+            if silent > self._next:
+                self._next *= 2
+                self._say(silent)
+
+
+class Progress:
+    """A bar with loss, metric, epsilon and the time left; where there is no terminal, a line every
+    tenth of the run.
+
+    quiet: neither. What is shown is logged too.
+    """
+
+    def __init__(self, rounds: int, done: int, metric: str, *, quiet: bool = False) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        self.rounds = rounds
+        self.metric = metric
+        self.quiet = quiet
+        self.console = Console(stderr=True)
+        self.terminal = self.console.is_terminal
+        self.bar = Bar(
+            TextColumn("round"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=quiet or not self.terminal,
+        )
+        self.task = self.bar.add_task("", total=rounds, completed=done)
+        self.text = ""
+        self.number = done
+        self._patience = _Patience(
+            lambda seconds: self.say(f"round {self.number + 1}: {seconds:.0f} s so far")
+        )
+
+    def __enter__(self) -> Progress:
+        self.bar.start()
+        if not self.quiet:
+            self._patience.__enter__()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._patience.__exit__()
+        self.bar.stop()
+
+    def update(self, number: int, row: dict[str, Any], epsilon: float | None) -> None:
+        """Show round `number`; a round that is not evaluated keeps the text of the last one that
+        was."""
+        self.number = number
+        self._patience.heard()
+        if epsilon is not None:
+            self.text = (
+                f"loss {row['loss']:.4f}  {self.metric} {row[self.metric]:.4f}  "
+                f"epsilon {epsilon:.4g}"
+            )
+            LOGGER.info("round %d/%d  %s", number, self.rounds, self.text)
+        if self.quiet:
+            return
+        self.bar.update(self.task, completed=number, description=self.text)
+        if not self.terminal and (number == self.rounds or number % max(1, self.rounds // 10) == 0):
+            print(f"round {number}/{self.rounds}  {self.text}", file=sys.stderr, flush=True)
+
+    def expect(self, estimate: Estimate) -> None:
+        """Say what is to come; until the first round has shown its pace, the bar shows the
+        predicted time left."""
+        for line in estimate.lines:
+            self.say(line)
+        if estimate.seconds is None:
+            return
+        left = estimate.seconds * (self.rounds - self.bar.tasks[self.task].completed)
+        self.bar.update(
+            self.task, description=f"about {timedelta(seconds=math.ceil(left))} for the sums"
+        )
+
+    def say(self, text: str) -> None:
+        """A line that stays, above the bar."""
+        LOGGER.info(text)
+        if self.quiet:
+            return
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def summary(
+    folder: Path,
+    experiment: Experiment,
+    epsilons: list[EpsilonRow],
+    *,
+    ending: str | None,
+    repeated: int,
+) -> None:
+    """Print the run's result: first and last metrics, epsilon for each observer, where the files
+    are.
+
+    ending: why it ended early, if it did.
+    repeated: how many rounds are charged beside those that it has recorded.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from fedpriv.accountants.table import epsilon_table
+
+    console = Console()
+    with open(folder / "metrics.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    table = Table(title=f"{experiment.algo.label} on {type(experiment.data).__name__}")
+    table.add_column("")
+    for row in (rows[0], rows[-1]):
+        table.add_column(f"round {row['round']}", justify="right")
+    for name, start in rows[0].items():
+        if name != "round" and start:  # norms are empty in round 0
+            table.add_row(name, f"{float(start):.4f}", f"{float(rows[-1][name]):.4f}")
+    console.print(table)
+    console.print(epsilon_table(epsilons, experiment.accountant.delta))
+    if repeated:
+        console.print(f"{repeated} rounds were begun again after an interruption and are charged")
+    if ending:
+        console.print(f"Ended early: {ending}")
+    if experiment.options.randomness == "simulation":
+        console.print(
+            "Simulation: seeded noise hides nothing from who knows the seed (randomness=system "
+            "is private)."
+        )
+    console.print(f"Results: {folder}", soft_wrap=True)

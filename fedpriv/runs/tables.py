@@ -1,0 +1,163 @@
+"""A run's tables: CSV files that grow by whole lines, and are found as they were when a checkpoint
+was written.
+
+A checkpoint knows each table's length and digest at its round (`Tables.marks`), and is written once
+they are on disk. A resumed run cuts the tables back to those lengths; a table that no longer has
+those bytes is damaged.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedpriv.errors import FedprivError
+from fedpriv.util.durable_files import fsync_all, fsync_folder, replace_file
+
+METRICS = "metrics.csv"
+TIMINGS = "timings.csv"
+EPSILON = "epsilon.csv"
+TRAFFIC = "traffic.csv"
+TABLES = (METRICS, TIMINGS, EPSILON, TRAFFIC)
+MARKED = (METRICS, EPSILON, TRAFFIC)
+"""Those that equal runs have in common; times differ, and would make checkpoints differ."""
+
+
+class Tables:
+    """The tables of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._columns: dict[str, list[str]] = {}
+        self._named: set[str] = set()
+        self._written: dict[str, tuple[int, Any]] = {}
+
+    def append(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows to a table; the first row ever written names the columns, later ones must have
+        the same."""
+        if not rows:
+            return
+        path = self.folder / table
+        columns = list(rows[0])
+        first = table not in self._written
+        size, digest = self._state(table)
+        if table not in self._columns:
+            self._columns[table] = self._header(table) if size else columns
+        known = self._columns[table]
+        if first and known != columns:
+            raise FedprivError(f"{path} is damaged (its first line is not {','.join(columns)})")
+        if any(list(row) != known for row in rows):
+            raise ValueError(f"{table}: columns {columns} differ from {known}")
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if not size:
+            writer.writerow(columns)
+        writer.writerows([_cell(value) for value in row.values()] for row in rows)
+        content = text.getvalue().encode()
+        with open(path, "ab") as file:
+            file.write(content)
+        digest.update(content)
+        self._written[table] = (size + len(content), digest)
+
+    def rows(self, table: str) -> list[dict[str, str]]:
+        """A table's rows as text; none when nothing has been written to it. Raises FedprivError
+        when it is no table."""
+        path = self.folder / table
+        if not path.exists():
+            return []
+        try:
+            with open(path, newline="") as file:
+                return list(csv.DictReader(file))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise FedprivError(f"{path} is damaged ({error})") from error
+
+    def rounds(self, table: str) -> list[int]:
+        """The rounds of a table's whole lines. Raises FedprivError when a line has none."""
+        return [number for number, _ in self._lines(table)]
+
+    def marks(self) -> dict[str, tuple[int, str]]:
+        """Length and digest of each table of `MARKED` by now."""
+        states = {table: self._state(table) for table in MARKED}
+        return {table: (size, digest.hexdigest()) for table, (size, digest) in states.items()}
+
+    def fsync(self) -> None:
+        """Return when no crash can take back what has been written."""
+        there = {table for table in TABLES if (self.folder / table).exists()}
+        fsync_all(self.folder / table for table in sorted(there))
+        if there - self._named:
+            fsync_folder(self.folder)
+            self._named = there
+
+    def cut_to(self, table: str, mark: tuple[int, str]) -> bool:
+        """Cut a table back to what it was at a mark; False, and nothing is done, where it no longer
+        has that."""
+        path, (size, expected) = self.folder / table, mark
+        content = path.read_bytes() if path.exists() else b""
+        if hashlib.sha256(content[:size]).hexdigest() != expected:
+            return False
+        if not size:
+            self.remove(table)
+        elif len(content) > size:
+            replace_file(path, content[:size])
+        return True
+
+    def cut(self, table: str, round: int) -> None:
+        """Cut a table back to its whole lines of rounds up to `round`. Raises FedprivError when a
+        line has none."""
+        path = self.folder / table
+        if path.exists():
+            if not path.stat().st_size:
+                self.remove(table)
+                return
+            kept = [line for number, line in self._lines(table) if number <= round]
+            header = path.read_bytes().split(b"\n", 1)[0]
+            self._forget(table)
+            replace_file(path, b"".join([header + b"\n", *kept]))
+
+    def remove(self, table: str) -> None:
+        """Take it away."""
+        self._forget(table)
+        (self.folder / table).unlink(missing_ok=True)
+
+    def _lines(self, table: str) -> list[tuple[int, bytes]]:
+        """Round and bytes of each line that has its end."""
+        path = self.folder / table
+        header, *lines = path.read_bytes().splitlines(keepends=True) or [b""]
+        try:
+            if not header.startswith(b"round,"):
+                raise ValueError(f"its first line is {header[:20]!r}")
+            return [(int(line.split(b",", 1)[0]), line) for line in lines if line.endswith(b"\n")]
+        except ValueError as error:
+            raise FedprivError(f"{path} is damaged ({error})") from error
+
+    def _forget(self, table: str) -> None:
+        self._written.pop(table, None)
+        self._columns.pop(table, None)
+
+    def _state(self, table: str) -> tuple[int, Any]:
+        """Length so far, and the digest that goes on from there."""
+        if table not in self._written:
+            path = self.folder / table
+            content = path.read_bytes() if path.exists() else b""
+            self._written[table] = (len(content), hashlib.sha256(content))
+        return self._written[table]
+
+    def _header(self, table: str) -> list[str]:
+        with open(self.folder / table, newline="") as file:
+            return next(csv.reader(file), [])
+
+
+_FLOATS = (float, np.floating)
+
+
+def _cell(value: Any) -> Any:
+    """Floats as their shortest exact text; nothing for what is not there."""
+    if value is None:
+        return ""
+    return repr(float(value)) if isinstance(value, _FLOATS) else value

@@ -1,0 +1,227 @@
+"""From a checked experiment to a prepared run."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.algorithms.base import silo_name
+from fedpriv.data.allocation import Allocation
+from fedpriv.data.base import Corpus, Records
+from fedpriv.data.shared import load
+from fedpriv.errors import AggregationAbortedError, ConfigError
+from fedpriv.parties.party import PartySpec
+from fedpriv.rounds.plan import Federation, Plan
+from fedpriv.rounds.query import SiloState
+from fedpriv.rounds.state import State
+from fedpriv.runtime.evaluation import Evaluation, OnTraining
+from fedpriv.runtime.helper import HelperSpec
+from fedpriv.runtime.prepared_run import FAILED, SILO, PreparedRun
+from fedpriv.runtime.silo import SiloSpec
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from fedpriv.data.silo import SiloData
+    from fedpriv.settings.experiment import Experiment
+
+
+def resolve_device(device: str) -> str:
+    """`auto` is the first CUDA device if there is one. Raises ConfigError for a device this machine
+    lacks."""
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device.startswith("cuda"):
+        index = int(device.partition(":")[2] or 0)
+        if not torch.cuda.is_available() or index >= torch.cuda.device_count():
+            raise ConfigError(
+                "device", device, "this machine has no such CUDA device; allowed: auto, cpu"
+            )
+    return device
+
+
+def prepare(
+    exp: Experiment,
+    checkpoint: Mapping[str, np.ndarray] | None = None,
+    *,
+    revise: Callable[[Plan], Plan] = lambda plan: plan,
+) -> PreparedRun:
+    """Build the model, load and allocate the data, make the parties, and run the aggregation's
+    set-up.
+
+    checkpoint: what `PreparedRun.arrays` gave for an earlier round of the same run.
+    revise: what a check changes in the plan before the parties are made, such as taking the noise
+        away. Raises FedprivError for whatever the user can mend; nothing is written. The result is
+        a context that ends the parties.
+    """
+    from fedpriv.data.silo import split_by_silo
+
+    device = resolve_device(exp.options.device)
+    exp.engine.check(device)
+    model, params = _initial_model(exp)
+    _check_trainer(exp, model, params, device)
+    corpus, allocation, federation = allocate(exp)
+    plan = revise(exp.planner.plan(federation))
+    silo_data = split_by_silo(corpus.train, allocation, "cpu")
+    remembered = silo_states(checkpoint or {})
+    session = exp.engine.open(_specs(exp, plan, silo_data, model, device=device), remembered)
+    state = State.from_arrays(checkpoint) if checkpoint else exp.algo.init(params, plan)
+    failed = (checkpoint or {}).get(FAILED)
+    prepared = PreparedRun(
+        algo=exp.algo,
+        aggregation=exp.aggregation,
+        plan=plan,
+        session=session,
+        state=state,
+        model=model.to(device),
+        task=exp.data.task,
+        silo_data=silo_data,
+        evaluation=_evaluation(exp, corpus, allocation, silo_data, model=model, device=device),
+        device=device,
+        silo_states=remembered,
+        aborted=None if failed is None else (int(failed[0]), int(failed[1])),
+        failures=0 if failed is None else int(failed[2]),
+    )
+    try:
+        try:
+            prepared.set_up(0, prepared.setup)
+        except (
+            AggregationAbortedError
+        ) as abort:  # one lost or altered message is not the end; the same again is
+            warnings.warn(f"the set-up begins again: {abort}", RuntimeWarning, stacklevel=2)
+            prepared.set_up(0, prepared.setup)
+    except BaseException:
+        session.close()
+        raise
+    return prepared
+
+
+def _check_trainer(exp: Experiment, model: nn.Module, params: np.ndarray, device: str) -> None:
+    """Raise ConfigError where the trainer that is asked for cannot train the network on this
+    machine."""
+    if exp.options.execution.trainer == "auto":
+        return
+    import torch
+
+    from fedpriv.training.select import check_trainer
+
+    dtype = torch.int64 if exp.data.text else torch.float32
+    start = torch.from_numpy(params).to(device, torch.float32)
+    check_trainer(
+        exp.options.execution,
+        model.to(device),
+        start,
+        exp.data.shape,
+        exp.data.task,
+        exp.optimizer,
+        dtype,
+    )
+
+
+def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:
+    """Load the data, say who owns what, and let the algorithm choose what it trains on. Needs no
+    torch."""
+    corpus = load(exp.data, exp.streams)
+    allocation = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
+    allocation = exp.algo.training_records(allocation, exp.data)
+    sizes = tuple(int(count) for count in allocation.silo_sizes())
+    bound = allocation.records_per_user
+    return corpus, allocation, replace(exp.federation, silo_records=sizes, records_per_user=bound)
+
+
+def _specs(
+    exp: Experiment, plan: Plan, silo_data: list[SiloData], model: nn.Module, *, device: str
+) -> dict[str, PartySpec]:
+    """Every party by name. A silo's description holds its own records and nobody else's."""
+    silos = tuple(map(silo_name, range(len(silo_data))))
+    specs: dict[str, PartySpec] = {}
+    for index, data in enumerate(silo_data):
+        specs[silos[index]] = SiloSpec(
+            index=index,
+            data=data,
+            model=model,
+            task=exp.data.task,
+            algo=exp.algo,
+            aggregation=exp.aggregation,
+            plan=plan,
+            device=device,
+            silos=silos,
+            teller=exp.aggregation.helpers[:1],
+            execution=exp.options.execution,
+        )
+    for place, name in enumerate(exp.aggregation.helpers):
+        specs[name] = HelperSpec(
+            name, exp.aggregation, silos, exp.algo.unit_weighting, tells=place == 0
+        )
+    return specs
+
+
+def silo_states(checkpoint: Mapping[str, np.ndarray]) -> dict[str, SiloState]:
+    """What each silo remembers according to a checkpoint, by the silo's name."""
+    states: dict[str, dict[str, np.ndarray]] = {}
+    for place, value in checkpoint.items():
+        if place.startswith(SILO):
+            silo, _, key = place.removeprefix(SILO).partition("/")
+            states.setdefault(silo, {})[key] = value
+    return dict(states)
+
+
+def _evaluation(
+    exp: Experiment,
+    corpus: Corpus,
+    allocation: Allocation,
+    silo_data: list[SiloData],
+    *,
+    model: nn.Module,
+    device: str,
+) -> Evaluation:
+    held_out = None
+    if not allocation.trains.all():
+        rows = ~allocation.trains
+        held_out = Records(corpus.train.x[rows], corpus.train.y[rows], allocation.silo[rows])
+    options = exp.options
+    test = replace(corpus.test, silo=_silo_of(corpus.test, allocation))
+    training = (
+        OnTraining(silo_data, exp.algo, options.optimum) if options.evaluate_training else None
+    )
+    return Evaluation(model, exp.data.task, device, test, held_out, training)
+
+
+def _silo_of(test: Records, allocation: Allocation) -> np.ndarray | None:
+    """The silo of each central test record, (n,) int64, where each record's owner is known and
+    every owner is in one silo alone."""
+    if test.user is None:
+        return test.silo
+    home = np.full(allocation.n_users, -1)
+    home[allocation.user] = allocation.silo
+    return home[test.user] if (home[allocation.user] == allocation.silo).all() else None
+
+
+def _initial_model(exp: Experiment) -> tuple[nn.Module, np.ndarray]:
+    """The network with its seeded initial weights, always drawn on the CPU so that every device
+    starts alike.
+
+    Raises ConfigError unless it has as many parameters as its configuration says: noise and
+    rounding count on it.
+    """
+    import torch
+
+    from fedpriv.training.vectors import flatten
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(exp.streams.torch_seed("initial weights"))
+        model = exp.model.build(exp.data.shape, exp.data.outputs)
+    params = flatten(model).double().numpy()
+    stated = exp.federation.n_parameters
+    name = type(exp.model).__name__
+    if len(params) != stated:
+        raise ConfigError(
+            "model", name, f"size() says {stated} parameters, and build() makes {len(params)}"
+        )
+    return model, params

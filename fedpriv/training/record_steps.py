@@ -1,0 +1,225 @@
+"""Many local trainings at once, each of noisy steps of one record: every kernel computes a step of
+all of them.
+
+A batch of one record has one gradient, so the batched layers, which give each network a gradient of
+its own, give the per-record gradients that are clipped. Gradients are float32; they are clipped,
+noised and added up in float64. Trainings whose noise comes from equal generators, such as those of
+one seed in a sweep, have it drawn once.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpriv.models.tasks import Task
+from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.per_record import clip_factors, finite_norms
+from fedpriv.training.trainers.batched import Program
+from fedpriv.training.trainers.buffers import BufferPool, Masks
+from fedpriv.training.trainers.compile_layers import Link
+from fedpriv.util.work import Work
+
+NUMBERS_AT_ONCE = 2**17
+"""Parameters of the networks of a stack: the copies that a step works on stay in a processor's
+second cache."""
+STEPS_AT_ONCE = 32
+"""Steps whose records and noise are fetched together."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordSteps(Work[np.ndarray]):
+    """A training whose steps are each along one record's clipped gradient plus noise; its result is
+    the final minus the starting parameters, (d,) float64, without the last step's noise.
+
+    links: of a network that draws no random numbers.
+    theta: (d,) float64.
+    x, y: records.
+    rows: (steps,) positions of the records.
+    noise: draws (d,) for every step but the last, times `deviation`, and may be left in any state;
+        None for none. tally: counts gradients.
+    """
+
+    links: Sequence[Link]
+    task: Task
+    clip: float
+    lr: float
+    theta: np.ndarray
+    x: Tensor
+    y: Tensor
+    rows: np.ndarray
+    noise: np.random.Generator | None
+    deviation: float
+    stats: ContributionStats
+
+    @property
+    def nbytes(self) -> int:
+        return self.theta.nbytes
+
+    @property
+    def batch_key(self) -> Hashable:
+        alike = ((t.shape[1:], t.dtype, t.device) for t in (self.x, self.y))
+        return tuple(link.name for link in self.links), self.task, len(self.rows), *alike
+
+    def run(self) -> np.ndarray:
+        return self.run_batch([self])[0]
+
+    @classmethod
+    def run_batch(cls, works: Sequence[RecordSteps]) -> list[np.ndarray]:
+        states = [work.noise_state for work in works]
+        order = sorted(
+            range(len(works)), key=states.__getitem__
+        )  # whoever shares noise side by side
+        size = max(1, NUMBERS_AT_ONCE // len(works[0].theta))
+        found: dict[int, np.ndarray] = {}
+        for start in range(0, len(order), size):
+            places = order[start : start + size]
+            widths = [len(list(group)) for _, group in groupby(places, states.__getitem__)]
+            found |= zip(places, _Stack([works[place] for place in places], widths).changes())
+        return [found[place] for place in range(len(works))]
+
+    @property
+    def noise_state(self) -> bytes:
+        """Equal for works with the same noise, up to its deviation."""
+        return b"" if self.noise is None else pickle.dumps(self.noise.bit_generator.state)
+
+
+class _Stack:
+    """Networks that move side by side.
+
+    widths: how many in a row share their noise.
+
+    All of a kind of numbers are in one flat buffer, which holds the first parameters of all
+    networks, then the second: `theta`, `weights` (their float32), `gradients` and `exact` (their
+    float64) are views (k, ...) of such buffers.
+    """
+
+    def __init__(self, works: Sequence[RecordSteps], widths: Sequence[int]) -> None:
+        self.works = works
+        self.device = works[0].x.device
+        links = works[0].links
+        parameters = [(link, parameter) for link in links for parameter in link.module.parameters()]
+        self.shapes = [parameter.shape for _, parameter in parameters]
+        self.orders = [link.order(parameter) for link, parameter in parameters]
+        self.theta_flat, self.theta = self._buffer(torch.float64)
+        self.weights_flat, self.weights = self._buffer(torch.float32)
+        self.gradients_flat, self.gradients = self._buffer(torch.float32)
+        self.exact_flat, self.exact = self._buffer(torch.float64)
+        self.start = torch.from_numpy(np.stack([work.theta for work in works])).to(self.device)
+        for own, piece in zip(self.theta, self._pieces(self.start)):
+            own.copy_(piece)
+        self.clips, self.rates = (
+            self._column([getattr(work, name) for work in works]) for name in ("clip", "lr")
+        )
+        self.sharing = list(self._sharing(widths))
+        buffers = BufferPool(self.device)
+        self.program = Program(
+            links,
+            buffers.take("x", (len(works), 1, *works[0].x.shape[1:])),
+            parameters=self.weights,
+            targets=self.gradients,
+            buffers=buffers,
+            masks=Masks(np.zeros(len(works), np.uint64), layers=(), budget=0, device=self.device),
+        )
+        self.one_each = torch.ones((len(works), 1), device=self.device)
+
+    def _sharing(
+        self, widths: Sequence[int]
+    ) -> Iterator[tuple[np.random.Generator, list[Tensor], list[Tensor]]]:
+        """Generators; of the networks that share each, the parameters and how far noise moves
+        them.
+        """
+        ends = np.cumsum(widths).tolist()
+        for end, width in zip(ends, widths):
+            works = self.works[end - width : end]
+            noise = self.works[end - 1].noise
+            if noise is not None:
+                theta = [own[end - width : end] for own in self.theta]
+                far = self._column([work.lr * work.deviation for work in works])
+                yield noise, theta, [far.view(-1, *[1] * (own.dim() - 1)) for own in theta]
+
+    def _buffer(self, dtype: torch.dtype) -> tuple[Tensor, list[Tensor]]:
+        k = len(self.works)
+        sizes = [shape.numel() for shape in self.shapes]
+        flat = torch.empty(k * sum(sizes), dtype=dtype, device=self.device)
+        pieces = torch.split(flat, [k * size for size in sizes])
+        shapes = [[shape[dim] for dim in order] for shape, order in zip(self.shapes, self.orders)]
+        return flat, [piece.view(k, *shape) for piece, shape in zip(pieces, shapes)]
+
+    def _pieces(self, vectors: Tensor) -> list[Tensor]:
+        """Vectors (m, d) cut and turned as the layers keep parameters."""
+        cut = torch.split(vectors, [shape.numel() for shape in self.shapes], 1)
+        turned = zip(cut, self.shapes, self.orders)
+        return [
+            torch.unflatten(piece, 1, shape).permute(0, *(1 + dim for dim in order))
+            for piece, shape, order in turned
+        ]
+
+    def _column(self, numbers: Sequence[float]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.float64, device=self.device)
+
+    @torch.inference_mode()
+    def changes(self) -> list[np.ndarray]:
+        """Final minus starting parameters of each network, (d,) float64."""
+        norms = torch.stack([self._step(*given) for given in self._given()], 1)
+        for work, own in zip(self.works, norms):
+            finite_norms(own, work.clip, work.stats)
+        back = [sorted(range(len(order)), key=order.__getitem__) for order in self.orders]
+        pieces = [
+            own.permute(0, *(1 + dim for dim in dims)).flatten(1)
+            for own, dims in zip(self.theta, back)
+        ]
+        changes: np.ndarray = (torch.cat(pieces, 1) - self.start).cpu().numpy()
+        return list(changes)
+
+    def _given(self) -> Iterator[tuple[Tensor, Tensor, list[list[Tensor]]]]:
+        """Each step's records (k, 1, ...), labels (k, 1, ...), and noise: for each of `sharing`, by
+        parameters."""
+        steps = len(self.works[0].rows)
+        d = self.start.shape[1]
+        for begin in range(0, steps, STEPS_AT_ONCE):
+            here = min(STEPS_AT_ONCE, steps - begin)
+            rows = [
+                torch.from_numpy(work.rows[begin : begin + here]).to(self.device)
+                for work in self.works
+            ]
+            x = torch.stack([work.x[own] for work, own in zip(self.works, rows)], 1).unsqueeze(2)
+            y = torch.stack([work.y[own] for work, own in zip(self.works, rows)], 1).unsqueeze(2)
+            noisy = min(here, steps - 1 - begin)
+            noise = []
+            for generator, _, _ in self.sharing:
+                drawn = generator.standard_normal((noisy, d))
+                noise.append(self._pieces(torch.from_numpy(drawn).to(self.device)))
+            for step in range(here):
+                yield (
+                    x[step],
+                    y[step],
+                    [[p[step] for p in own] for own in noise] if step < noisy else [],
+                )
+
+    def _step(self, x: Tensor, y: Tensor, noise: list[list[Tensor]]) -> Tensor:
+        """Move all networks; the norms (k,) of their gradients."""
+        self.weights_flat.copy_(self.theta_flat)
+        self.gradients_flat.zero_()
+        self.program.load(x)
+        outputs = self.program.forward()
+        self.program.backward(self.works[0].task.gradient(outputs, y, self.one_each), 1.0)
+        self.exact_flat.copy_(self.gradients_flat)
+        parts = [torch.linalg.vector_norm(own.flatten(1), dim=1) for own in self.exact]
+        norms: Tensor = torch.linalg.vector_norm(torch.stack(parts), dim=0)
+        factors = clip_factors(norms, self.clips, None).mul_(self.rates)
+        if not bool(factors.all()):  # NaN and infinity times zero are not zero
+            for own in self.exact:
+                own[factors == 0] = 0.0
+        for theta, gradient in zip(self.theta, self.exact):
+            theta.addcmul_(gradient, factors.view(-1, *[1] * (theta.dim() - 1)), value=-1)
+        for (_, targets, deviations), pieces in zip(self.sharing, noise):
+            for theta, piece, deviation in zip(targets, pieces, deviations):
+                theta.addcmul_(piece, deviation, value=-1)
+        return norms

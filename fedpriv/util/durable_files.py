@@ -1,0 +1,68 @@
+"""Files that a crash or a full disk leaves whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from fedpriv.util.work import Work, run_work
+
+DISK_THREADS = 8
+
+
+def fsync(file: BinaryIO) -> None:
+    """Return when no end of the process or the machine can take back what was written to `file`."""
+    run_work(_Fsync(file))
+
+
+def fsync_all(paths: Iterable[Path]) -> None:
+    """The same of files that have been written and closed."""
+    for path in paths:
+        with open(path, "rb") as file:
+            fsync(file)
+
+
+def fsync_folder(folder: Path) -> None:
+    """The same of the names of a folder's files."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write `content` to `path` so that a reader, or a crash, sees the old file or the new one and
+    nothing between."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            fsync(file)
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)  # a full disk needs the room
+        raise
+
+
+@dataclass(frozen=True, eq=False)
+class _Fsync(Work[None]):
+    file: BinaryIO
+
+    @property
+    def batch_key(self) -> str:
+        return "kept"
+
+    def run(self) -> None:
+        self.file.flush()
+        os.fdatasync(self.file.fileno())  # of the metadata it writes the length
+
+    @classmethod
+    def run_batch(cls, works: Sequence[_Fsync]) -> list[None]:
+        """Side by side: the disk takes many files in little more time than one."""
+        with ThreadPoolExecutor(min(len(works), DISK_THREADS)) as pool:
+            return list(pool.map(_Fsync.run, works))

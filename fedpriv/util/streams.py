@@ -1,0 +1,195 @@
+"""Named random streams: one independent generator for each (seed, round, party, purpose).
+
+A simulation never shares a generator between two uses, so the order in which parties run, a resumed
+run, or a new consumer of randomness cannot shift anybody else's numbers. Streams are seedable and
+therefore public knowledge to whoever knows the seed: never draw a key, a mask or a share from one.
+
+What a unit of privacy (a user, a record) draws comes from a key of its own, `unit_keys`, and not
+from its place in a generator's output: there, removing one unit would shift the draws of all later
+ones, and the sensitivity of their sum would be that of all of them. Numbers below a key are named
+by counters, `branch`, and need no state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random.bit_generator import ISeedSequence
+
+SETUP = -1
+"""The round number of everything that happens before the first round."""
+GAMMA = 0x9E3779B97F4A7C15
+"""SplitMix64's step from one counter to the next."""
+FACTORS = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+"""SplitMix64's multipliers."""
+
+DIRECT_BYTES = 4096
+"""As many bytes come from the operating system itself; for more, a cipher is faster."""
+
+
+@dataclass(frozen=True)
+class Streams:
+    """All random streams of one run with integer `seed`.
+
+    system: draw what privacy rests on (`secret`) from the operating system instead; such a run
+    cannot be repeated.
+    """
+
+    seed: int
+    system: bool = False
+
+    def _digest(self, purpose: str, round: int, party: str) -> bytes:
+        name = f"fedpriv/{self.seed}/{round}/{party}/{purpose}".encode()
+        return hashlib.blake2b(name, digest_size=16).digest()
+
+    def _key(self, purpose: str, round: int, party: str) -> int:
+        return int.from_bytes(self._digest(purpose, round, party), "little")
+
+    def generator(self, purpose: str, round: int = SETUP, party: str = "") -> np.random.Generator:
+        """A fresh numpy generator (Philox, 128-bit key) for this name; the same name always starts
+        the same stream."""
+        key: Any = _Key(
+            self._digest(purpose, round, party)
+        )  # numpy's annotations know its own class alone
+        return np.random.Generator(np.random.Philox(key))
+
+    def torch_seed(self, purpose: str, round: int = SETUP, party: str = "") -> int:
+        """A 63-bit seed for a `torch.Generator`, for draws that must happen on the training
+        device.
+        """
+        return self._key(purpose, round, party) >> 65
+
+    def unit_keys(self, purpose: str, round: int, party: str, units: np.ndarray) -> np.ndarray:
+        """(k,) uint64: a key for each of `units` (k,) int64, the same whoever else is asked for;
+        distinct for distinct units. With `system`, what they are made of is read from the operating
+        system in every call.
+
+        SplitMix64 is no cipher: keys serve batch orders, dropout and simulated sampling, never
+        noise or masks.
+        """
+        base = (
+            int.from_bytes(os.urandom(16), "little")
+            if self.system
+            else self._key(purpose, round, party)
+        )
+        low = np.uint64(base % 2**64)
+        high = np.uint64(base >> 64)
+        return mix64(mix64(units.astype(np.uint64) + low) + high)
+
+    def unit_coins(
+        self, purpose: str, round: int, party: str, units: np.ndarray
+    ) -> Callable[[int], np.ndarray]:
+        """A function of the step's number that gives each of `units` (k,) int64 a uniform number
+        from [0, 1), (k,) float64. With `system` all of them are the operating system's; else each
+        is of (unit, step) alone."""
+        if self.system:
+            generator = SystemGenerator()
+            return lambda step: generator.random(len(units))
+        keys = self.unit_keys(purpose, round, party, units)
+
+        def coins(step: int) -> np.ndarray:
+            numbers: np.ndarray = (branch(keys, step) >> np.uint64(11)) * 2.0**-53
+            return numbers
+
+        return coins
+
+    def secret(
+        self, purpose: str, round: int, party: str = ""
+    ) -> np.random.Generator | SystemGenerator:
+        """The generator for draws that must stay unknown for privacy to hold: DP noise, the sample
+        of users."""
+        return SystemGenerator() if self.system else self.generator(purpose, round, party)
+
+
+class _Key(ISeedSequence):
+    """A key of 16 bytes as numpy wants it where it would otherwise first ask the operating system
+    for a seed."""
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> np.ndarray:
+        return np.frombuffer(self.key, dtype="<u8")
+
+
+def mix64(z: np.ndarray) -> np.ndarray:
+    """Each uint64 of `z` scrambled, one to one: the finaliser of SplitMix64 (Steele, Lea, Flood:
+    Fast splittable pseudorandom number generators, OOPSLA 2014; Stafford's variant 13)."""
+    mixed: np.ndarray = z ^ z >> np.uint64(30)
+    mixed *= np.uint64(FACTORS[0])
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= np.uint64(FACTORS[1])
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
+
+
+def branch(keys: np.ndarray, counters: np.ndarray | int) -> np.ndarray:
+    """The uint64 numbers that `counters` (integers from 0 on) name below `keys` (uint64), broadcast
+    against each other; each is a key in its turn."""
+    steps = np.atleast_1d(np.asarray(counters, dtype=np.uint64)) + np.uint64(1)
+    return mix64(keys + np.uint64(GAMMA) * steps)
+
+
+class SystemGenerator:
+    """Uniform numbers from the operating system's generator, with numpy's names for the methods;
+    `integers` are exact.
+
+    Many bytes at once are the key stream of AES-256 in counter mode under a key from the operating
+    system, made for them alone. There is no Gaussian: one in floating point has too few values to
+    hide anything (see `fedpriv.mechanisms.grid_noise`).
+    """
+
+    def bytes(self, length: int) -> bytes:
+        """`length` random bytes."""
+        if length <= DIRECT_BYTES:
+            return os.urandom(length)
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        # A key for every call: nothing to keep secret afterwards, and nothing that a forked process
+        # could repeat.
+        stream = Cipher(algorithms.AES256(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
+        return stream.update(bytes(length))
+
+    def random(self, size: int) -> np.ndarray:
+        """(size,) float64, uniform on the open interval (0, 1)."""
+        bits = np.frombuffer(self.bytes(8 * size), dtype=np.uint64) >> np.uint64(12)
+        return (bits.astype(np.float64) + 0.5) * 2.0**-52
+
+    def integers(
+        self,
+        low: int,
+        high: int | np.ndarray,
+        size: int,
+        dtype: type[np.int64] | type[np.uint64] = np.int64,
+    ) -> np.ndarray:
+        """(size,) integers, uniform from low to high - 1; high is one for all or (size,). Raises
+        ValueError unless every high is above low."""
+        if not np.all(np.asarray(high) > low):
+            raise ValueError(f"nothing lies from {low} to {high} - 1")
+        # In the ring of 64 bits last - low is right even where it is too large for int64.
+        widest = np.asarray(high - 1).astype(np.uint64) - np.uint64(low % 2**64)
+        widest, mask = (np.broadcast_to(bound, size) for bound in (widest, _all_ones(widest)))
+        drawn = self._words(size, mask)
+        rejected = np.flatnonzero(drawn > widest)
+        while len(rejected):
+            drawn[rejected] = self._words(len(rejected), mask[rejected])
+            rejected = rejected[drawn[rejected] > widest[rejected]]
+        return (drawn + np.uint64(low % 2**64)).astype(dtype)
+
+    def _words(self, size: int, mask: np.ndarray) -> np.ndarray:
+        """(size,) uint64: random bits where the mask has ones, of no more bytes than the largest
+        mask fills."""
+        width = next(width for width in (1, 2, 4, 8) if int(mask.max(initial=0)) < 2 ** (8 * width))
+        return np.asarray(np.frombuffer(self.bytes(width * size), dtype=f"u{width}") & mask)
+
+
+def _all_ones(numbers: np.ndarray) -> np.ndarray:
+    """Each uint64's next power of two less one: the smallest all-ones number that reaches it."""
+    for shift in (1, 2, 4, 8, 16, 32):
+        numbers = numbers | numbers >> np.uint64(shift)
+    return numbers

@@ -1,0 +1,190 @@
+import csv
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import yaml
+
+from fedpriv.papers import child_process
+from fedpriv.papers.lowy import error_tradeoff, method_choice
+from fedpriv.papers.lowy.error_tradeoff import Setting
+from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, SPIDER
+from fedpriv.papers.reproduce import FIGURES
+from fedpriv.reports.finished_runs import find_runs
+from fedpriv.runs.folder import RunFolder
+from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
+from fedpriv.settings.experiment import build
+from fedpriv.settings.help import conf_dir
+
+SETTING = Setting(
+    lambda root: f"records of {root}", {"quick": 2, "paper": 9}, {"quick": "1,2", "paper": "1"}
+)
+ONE = ["algo.epsilon=1", "preset.local_lr=0.1", "preset.silo_clip=1", "seed=0"]
+
+
+def fake_run(
+    path,
+    name,
+    error,
+    *,
+    loss,
+    seed=0,
+    epsilon=1.0,
+    calibration="certified",
+    certified=None,
+    lr=0.1,
+    **algo,
+):
+    folder = RunFolder(path)
+    keys = {
+        "_target_": f"fedpriv.algorithms.{name}",
+        "global_lr": lr,
+        "clip": 5,
+        "calibration": calibration,
+    }
+    config = {"seed": seed, "data": {"root": "here"}, "algo": keys | {"epsilon": epsilon} | algo}
+    folder.create(yaml.safe_dump(config))
+    measured = {"train_loss": loss, "mapping_norm": 2 * loss, "heterogeneity": 3 * loss}
+    rows = [
+        {"round": r, "accuracy": 1 - e, "error": e, **measured} for r, e in ((0, 0.5), (25, error))
+    ]
+    folder.append("metrics.csv", rows)
+    names = {
+        "round": 25,
+        "observer": "server",
+        "adjacency": "replace",
+        "unit": "record",
+        "method": "pld",
+    }
+    folder.append("epsilon.csv", [names | {"certified": certified or epsilon, "claimed": epsilon}])
+    folder.status(state="done", label=name, metric="accuracy", delta=1e-6, randomness="simulation")
+
+
+def results(root, errors, calibration="certified"):
+    """Runs of two seeds with an error and a loss of that size, by method and epsilon."""
+    for (name, epsilon), error in errors.items():
+        for seed in (0, 1):
+            place = root / f"{name}{epsilon}{calibration}{seed}"
+            fake_run(
+                place, name, error, loss=error, seed=seed, epsilon=epsilon, calibration=calibration
+            )
+
+
+def test_the_settings_with_the_least_training_loss_are_chosen(tmp_path):
+    for seed in (0, 1):
+        fake_run(
+            tmp_path / f"a{seed}",
+            "Spider",
+            0.3 + 0.1 * seed,
+            loss=0.5,
+            seed=seed,
+            variant="proximal",
+            phase=2,
+        )
+        fake_run(
+            tmp_path / f"b{seed}", "Spider", 0.1, loss=0.6, seed=seed, variant="alternate", phase=5
+        )
+        fake_run(tmp_path / f"c{seed}", "MinibatchSgd", 0.2, loss=0.1, seed=seed)
+    [minibatch, spider] = method_choice.choose(find_runs([tmp_path]))
+    assert (minibatch.method, spider.method) == (MINIBATCH, SPIDER)
+    assert (spider.error, spider.deviation, spider.splits) == (
+        pytest.approx(0.35),
+        pytest.approx(0.05 * 2**0.5),
+        2,
+    )
+    assert (spider.loss, spider.mapping, spider.heterogeneity) == (0.5, 1.0, 1.5)
+    assert spider.settings == "global_lr=0.1 clip=5 variant=proximal phase=2"
+
+
+def test_settings_that_a_split_diverged_with_are_not_chosen(tmp_path):
+    fake_run(tmp_path / "a", "MinibatchSgd", 0.1, loss=0.1, lr=1.0)
+    for seed in (0, 1):
+        fake_run(tmp_path / f"b{seed}", "MinibatchSgd", 0.2, loss=0.2, seed=seed)
+        fake_run(tmp_path / f"c{seed}", "MinibatchSgd", 0.3, loss=float("nan"), seed=seed, lr=0.5)
+    [choice] = method_choice.choose(find_runs([tmp_path]))
+    assert choice.error == pytest.approx(0.2)
+
+
+def test_gains_are_relative_and_losses_are_named(tmp_path):
+    results(tmp_path, {("Spider", 1): 0.2, ("MinibatchSgd", 1): 0.25, ("LocalSgd", 1): 0.4})
+    results(tmp_path, {("Spider", 3): 0.2, ("MinibatchSgd", 3): 0.16})
+    results(tmp_path, {("MinibatchSgd", 1): 0.01}, calibration="given")
+    gains = method_choice.gains(method_choice.choose(find_runs([tmp_path])))
+    assert [(gain.calibration, gain.over, gain.lost) for gain in gains] == [
+        ("certified", LOCAL, ()),
+        ("certified", MINIBATCH, (3.0,)),
+    ]
+    assert [gain.percent for gain in gains] == pytest.approx([50.0, (20 - 25) / 2])
+
+
+def test_tables_and_picture(tmp_path, monkeypatch):
+    errors = {
+        (name, e): 0.5 / e + 0.01 for name in ("Spider", "MinibatchSgd", "LocalSgd") for e in (1, 2)
+    }
+    for calibration in ("paper", "certified"):
+        results(tmp_path, errors, calibration)
+    results(tmp_path, {("MinibatchSgd", 1): 0.05}, "given")
+    seen, close = [], error_tradeoff.plt.close
+    monkeypatch.setattr(
+        error_tradeoff.plt, "close", lambda figure: (seen.append(figure), close(figure))
+    )
+    error_tradeoff.draw(tmp_path, title=SETTING.title)
+    with open(tmp_path / "choices.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 3 * 2 + 1
+    assert tuple(rows[0]) == method_choice.COLUMNS
+    assert len((tmp_path / "gains.csv").read_text().splitlines()) == 5
+    [figure] = seen
+    assert figure.get_suptitle() == "records of here"
+    assert "chosen by the training loss, which no epsilon covers" in figure.get_supxlabel()
+    paper, certified, companion = figure.axes
+    assert paper.get_xlabel() == "epsilon of the server, claimed"
+    assert certified.get_xlabel() == "epsilon of the server, certified"
+    assert len(certified.containers) == 3
+    np.testing.assert_allclose(companion.lines[-1].get_ydata(), [1, 2])
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
+def test_every_method_has_a_sweep_of_its_own_and_none_runs_twice(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        child_process.subprocess,
+        "run",
+        lambda words, check: asked.append(words[3:]) or SimpleNamespace(returncode=0),
+    )
+    monkeypatch.setattr(error_tradeoff, "draw", lambda folder, title: None)
+    (tmp_path / "spider").mkdir()
+    assert error_tradeoff.experiment("lowy/fig4", SETTING)(tmp_path, "quick")
+    assert len(asked) == 5
+    begun = ["experiment=lowy/fig4", "hydra/launcher=side_by_side", "profile=quick_grid"]
+    assert all(words[:3] == begun for words in asked)
+    assert not any("algo.phase=1,2" in words for words in asked)
+    assert sum("algo.calibration=given" in words for words in asked) == 2
+    assert sum("algo.local_steps=2" in words for words in asked) == 2
+
+
+def test_a_sweep_s_own_words_stand_in_place_of_the_profile_s(tmp_path, monkeypatch):
+    """The same key twice would make every run twice."""
+    asked = []
+    monkeypatch.setattr(error_tradeoff, "run_command", lambda *words: asked.append(words))
+    monkeypatch.setattr(error_tradeoff, "draw", lambda folder, title: None)
+    error_tradeoff.experiment("lowy/fig6", SETTING)(tmp_path, "quick")
+    epsilons = [[word for word in words if word.startswith("algo.epsilon=")] for words in asked]
+    assert epsilons == [["algo.epsilon=0.75,18"]] * 4 + [["algo.epsilon=1"]] * 2
+
+
+@pytest.mark.parametrize("sweep", SETTING.sweeps("quick"))
+def test_every_sweep_is_made_of_ordinary_jobs(sweep):
+    words = [*SETTING.sweeps("quick")[sweep], *(word for word in ONE if "epsilon" not in word)]
+    jobs = compose_jobs(
+        CommandLine.parse(["experiment=lowy/fig8", "profile=quick_grid", *words]), conf_dir()
+    )
+    kinds = {build(without_hydra(job)).algo.label for job in jobs}
+    assert len(jobs) == {"spider": 12}.get(sweep, 1 if sweep.endswith("not_private") else 6)
+    assert len(kinds) == 1
+
+
+def test_every_figure_of_the_paper_can_be_drawn():
+    assert {name for name in FIGURES if name.startswith("lowy/")} == {
+        f"lowy/fig{n}" for n in range(4, 11)
+    }

@@ -1,0 +1,208 @@
+import csv
+
+import pandas as pd
+import pytest
+from command import run
+from fake_runs import fake_run
+
+from fedpriv.errors import ConfigError, FedprivError
+from fedpriv.papers.uldp_fl import group_privacy
+from fedpriv.reports import privacy_utility
+from fedpriv.reports.finished_runs import find_runs, user_epsilons
+from fedpriv.reports.summary import mean_and_std
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    fake_run(tmp_path / "0", "DEFAULT", [0.1, 0.6, 0.9], (float("inf"), None))
+    fake_run(tmp_path / "1", "ULDP-AVG", [0.1, 0.4, 0.8], (1.0, 2.0))
+    fake_run(tmp_path / "2", "ULDP-AVG", [0.1, 0.5, 0.6], (1.0, 2.0), seed=1)
+    fake_run(tmp_path / "3", "ULDP-SGD", [0.1, 0.2, 0.3], (1.0, 2.0))
+    fake_run(tmp_path / "4", "ULDP-SGD", [0.1, 0.2, 0.3], (1.0, 2.0), seed=1, state="failed")
+    return tmp_path
+
+
+def test_finished_runs_are_found_and_others_named(sweep, capsys):
+    runs = find_runs([sweep])
+    assert [run.label for run in runs] == ["DEFAULT", "ULDP-AVG", "ULDP-AVG", "ULDP-SGD"]
+    assert "4 (failed)" in capsys.readouterr().err
+    with pytest.raises(FedprivError, match="no finished run"):
+        find_runs([sweep / "nowhere"])
+
+
+def test_mean_and_std_over_seeds(sweep):
+    curve = mean_and_std(
+        [run.metrics for run in find_runs([sweep]) if run.label == "ULDP-AVG"], "accuracy"
+    )
+    assert curve["mean"].tolist() == pytest.approx([0.1, 0.45, 0.7])
+    assert curve["std"].tolist() == pytest.approx([0, 0.05 * 2**0.5, 0.1 * 2**0.5])
+
+
+def test_users_come_first_and_the_smallest_certificate_is_taken(sweep):
+    epsilon = find_runs([sweep])[1].epsilon
+    assert user_epsilons(epsilon, "released model")["certified"].tolist() == [1.0, 2.0]
+    assert user_epsilons(epsilon, "released model", "rdp")["certified"].tolist() == pytest.approx(
+        [1.1, 2.2]
+    )
+    assert user_epsilons(epsilon, "released model")["unit"].unique().tolist() == ["user"]
+    with pytest.raises(ConfigError, match=r"--method=other: one of rdp, pld"):
+        user_epsilons(epsilon, "released model", "other")
+    with pytest.raises(ConfigError, match=r"--observer=nobody: one of released model"):
+        user_epsilons(epsilon, "nobody")
+
+
+def test_privacy_utility_draws_one_line_for_equal_epsilons(sweep, tmp_path, monkeypatch):
+    seen = {}
+    close = privacy_utility.plt.close
+
+    def spy(figure):
+        seen["left"], seen["right"] = figure.axes
+        close(figure)
+
+    monkeypatch.setattr(privacy_utility.plt, "close", spy)
+    out = tmp_path / "figure.png"
+    privacy_utility.draw(find_runs([sweep]), out)
+    assert out.stat().st_size > 10_000
+    assert [text.get_text() for text in seen["left"].get_legend().get_texts()] == [
+        "DEFAULT (1 seed)",
+        "ULDP-SGD (1 seed)",
+        "ULDP-AVG (2 seeds)",
+    ]
+    assert [text.get_text() for text in seen["right"].get_legend().get_texts()] == [
+        "certified: ULDP-SGD, ULDP-AVG",
+        "claimed: ULDP-SGD, ULDP-AVG",
+        "nothing certified: DEFAULT",
+    ]
+    styles = {line.get_label().split(":")[0]: line.get_linestyle() for line in seen["right"].lines}
+    assert styles == {"certified": "-", "claimed": "--"}
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What `draw` put into its figure: (title, labels of the left legend, colours of both panels)
+    of each row."""
+    rows = []
+    close = privacy_utility.plt.close
+
+    def spy(figure):
+        for left, right in zip(figure.axes[::2], figure.axes[1::2]):
+            labels = [text.get_text() for text in left.get_legend().get_texts()]
+            colors = [{line.get_color() for line in axis.lines} for axis in (left, right)]
+            rows.append((left.get_title(), labels, *colors))
+        close(figure)
+
+    monkeypatch.setattr(privacy_utility.plt, "close", spy)
+    return rows
+
+
+def test_settings_of_one_method_are_no_seeds(tmp_path, drawn):
+    """Three noise levels were once one curve of three seeds, with an epsilon that no run has."""
+    for place, noise in enumerate((1, 2, 5.0)):
+        for seed in (0, 1):
+            values = [0.1, 0.5 + seed / 10, 1 - noise / 10]
+            fake_run(
+                tmp_path / f"{place}_{seed}",
+                "ULDP-AVG",
+                values,
+                (4 / noise, None),
+                seed=seed,
+                noise_multiplier=noise,
+            )
+    fake_run(tmp_path / "plain", "DEFAULT", [0.1, 0.9, 0.9], (float("inf"), None))
+    privacy_utility.draw(find_runs([tmp_path]), tmp_path / "figure.pdf")
+    assert [title for title, *_ in drawn] == [f"noise_multiplier={noise}" for noise in (1, 2, 5)]
+    for _, labels, left, right in drawn:
+        assert labels == ["DEFAULT (1 seed)", "ULDP-AVG (2 seeds)"]
+        assert right < left
+    fonts = (tmp_path / "figure.pdf").read_bytes()
+    assert b"/CIDFontType2" in fonts  # Type 42's contents
+    assert b"/Type3" not in fonts
+    table = pd.read_csv(tmp_path / "figure.csv")
+    last = table[table["round"] == 2].set_index("group")
+    assert last["certified"].to_dict() == {
+        "DEFAULT": float("inf"),
+        "ULDP-AVG, noise_multiplier=1": 8.0,
+        "ULDP-AVG, noise_multiplier=2": 4.0,
+        "ULDP-AVG, noise_multiplier=5": 1.6,
+    }
+    assert last["n"].tolist() == [1, 2, 2, 2]
+
+
+def test_two_data_sets_are_no_curve(tmp_path):
+    fake_run(tmp_path / "0", "ULDP-AVG", [0.1, 0.4], (1.0, 2.0))
+    fake_run(tmp_path / "1", "ULDP-AVG", [0.1, 0.4], (1.0, 2.0), seed=1, data="Mnist")
+    with pytest.raises(FedprivError, match=r"different data.*data=Digits.*Mnist"):
+        privacy_utility.draw(find_runs([tmp_path]), tmp_path / "figure.png")
+
+
+def test_too_many_settings_are_refused(tmp_path):
+    for noise in range(1, 9):
+        fake_run(tmp_path / str(noise), "ULDP-AVG", [0.1, 0.4], (1.0, 2.0), noise_multiplier=noise)
+    with pytest.raises(FedprivError, match=r"8 settings are too many.*noise_multiplier"):
+        privacy_utility.draw(find_runs([tmp_path]), tmp_path / "figure.png")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--method", "foo"], "--method=foo: one of rdp, pld"),
+        (["--observer", "foo"], "--observer=foo: one of released model"),
+        (["--metric", "foo"], "--metric=foo: one of loss, accuracy"),
+        (["--out", "x.xyz"], "--out=x.xyz"),
+        (["--out", "nowhere/x.png"], "--out=nowhere/x.png"),
+        (["empty"], "no finished run at or below empty"),
+        (["--frame"], "--frame"),
+    ],
+)
+def test_what_runs_do_not_have_is_told_in_one_line(sweep, words, named):
+    (sweep / "empty").mkdir()
+    for command in ("figure", "table"):
+        done = run(command, ".", *words, cwd=sweep)
+        assert done.returncode == 2
+        complaint = [line for line in done.stderr.splitlines() if not line.startswith("left out")]
+        assert len(complaint) == 1
+        assert named in complaint[0]
+    assert not list(sweep.glob("*.png"))
+
+
+@pytest.mark.parametrize("name", ["status.json", "config.yaml", "metrics.csv", "epsilon.csv"])
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"{", b"round\n"])
+def test_a_damaged_run_is_named(sweep, name, content):
+    (sweep / "1" / name).write_bytes(content)
+    if name == "config.yaml" and content != b"{" and content != b"\xff\xfe\x00":
+        pytest.skip("still YAML")
+    with pytest.raises(FedprivError, match=rf"{sweep / '1'}: its files cannot be read"):
+        find_runs([sweep])
+
+
+def test_group_privacy_writes_what_it_draws(tmp_path, monkeypatch):
+    small = {
+        name: (rule, style, lambda profile: (1, 32))
+        for name, (rule, style, _) in group_privacy.CURVES.items()
+    }
+    monkeypatch.setattr(group_privacy, "CURVES", small)
+    assert group_privacy.draw(tmp_path).stat().st_size > 10_000
+    with open(tmp_path / "group_privacy.csv", newline="") as file:
+        rows = {
+            (row["curve"], row["group_size"]): float(row["epsilon"]) for row in csv.DictReader(file)
+        }
+    # ALGORITHMS 9, rows 7 and 10
+    assert rows["claimed (paper, RDP)", "1"] == pytest.approx(2.8492, abs=2e-3)
+    assert rows["claimed (paper, RDP)", "32"] == pytest.approx(2151.976, abs=0.1)
+    assert rows["valid RDP lemma", "32"] == pytest.approx(3266.97, abs=0.1)
+    assert rows["tight (mixture of Gaussians)", "32"] == pytest.approx(295.8, abs=0.1)
+
+
+@pytest.mark.parametrize(("calibration", "made_for"), [("paper", "CS,"), ("certified", "2CS,")])
+def test_the_figure_says_what_naive_s_noise_is_made_for(
+    tmp_path, monkeypatch, calibration, made_for
+):
+    seen = []
+    monkeypatch.setattr(
+        privacy_utility.plt, "close", lambda figure: seen.append(figure.get_supxlabel())
+    )
+    fake_run(
+        tmp_path / "naive", "ULDP-NAIVE", [0.1, 0.2, 0.3], (16.5, 10.7), calibration=calibration
+    )
+    privacy_utility.draw(find_runs([tmp_path]), tmp_path / "figure.png")
+    assert f"noise is for a sensitivity of {made_for}" in seen[0].replace("\n", " ")

@@ -1,0 +1,135 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from erm_world import ALGO, SECURE, prepared, rounds_of, silos_of
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import check_grad
+
+from fedpriv.accountants.pld import gaussian_epsilon
+from fedpriv.engines.inprocess import InProcess
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.mechanisms.huang import paper_noise
+from fedpriv.models.bounded_linear import BoundedLinear
+from fedpriv.models.tasks import Classification
+from fedpriv.papers.huang.theory import Theorem4, attained_epsilon, counterexamples, theorem4
+from fedpriv.papers.objective import Objective
+from fedpriv.testing.faults import Faulty, drop
+
+SIGMA = paper_noise(1000, 100, 1.0, 1e-5) / 1000  # G = 1, n = 1000
+EXAMPLE = Theorem4(1.0, 0.1, 1.0, 10, 100, 10, 5, 1000, SIGMA, 0.0, 1.0)
+
+
+def test_published_formulas():
+    """L = 1, lambda = 0.1, T = 1000, K = 5, E = 10, m = 100, G = 1, d = 10, n = 1000, epsilon = 1,
+    Gamma = 0, distance 1, in exact arithmetic: B = 128 + 10 sigma^2 + 90 / 99 * 10."""
+    assert EXAMPLE.offset == pytest.approx(79)
+    assert EXAMPLE.b == pytest.approx(137.0910012, abs=1e-7)
+    assert EXAMPLE.printed == pytest.approx(25.4478223, abs=1e-6)
+    assert EXAMPLE.bound == pytest.approx(0.5 * 4 * EXAMPLE.b / 0.01 / (79 + 1000))
+
+
+@given(
+    st.integers(1, 200), st.integers(1, 100), st.floats(0, 3), st.floats(0, 10), st.floats(0, 10)
+)
+def test_the_printed_form_is_the_looser_one_and_noise_in_the_drift_loosens_both(
+    steps, n_summed, noise, gap, distance
+):
+    bound = replace(
+        EXAMPLE,
+        local_steps=steps,
+        n_summed=n_summed,
+        noise=noise,
+        heterogeneity=gap,
+        distance=distance,
+    )
+    assert bound.bound <= bound.printed * (1 + 1e-12)
+    assert np.isinf(bound.printed) == (steps > 79)
+    assert bound.bound <= bound.with_noisy_drift().bound
+
+
+def test_it_grows_with_local_steps_and_falls_with_the_silos_in_a_sum():
+    assert all(np.diff([replace(EXAMPLE, local_steps=k).bound for k in (1, 2, 5, 10, 100)]) > 0)
+    assert all(np.diff([replace(EXAMPLE, n_summed=e).bound for e in (1, 2, 10, 50, 100)]) < 0)
+    assert replace(EXAMPLE, n_summed=100, local_steps=1, noise=0.0).b == 0
+
+
+def objective_of(silos, convexity=0.1):
+    return Objective(silos, BoundedLinear(bias=False).build((4,), 2), Classification(), convexity)
+
+
+def test_the_minimum_is_scikit_learns():
+    """Two classes under the regulariser of two weight vectors: half of it for their difference."""
+    from sklearn.linear_model import LogisticRegression
+
+    silos = silos_of([40, 40, 40])
+    optimum = objective_of(silos).optimum(np.zeros(8))
+    x = np.vstack([silo.x.numpy() for silo in silos]).astype(np.float64)
+    x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1)
+    y = np.concatenate([silo.y.numpy() for silo in silos])
+    fitted = LogisticRegression(C=2 / (0.1 * len(x)), fit_intercept=False, tol=1e-10).fit(x, y)
+    np.testing.assert_allclose(optimum.theta[4:] - optimum.theta[:4], fitted.coef_[0], atol=1e-5)
+    expected = (
+        -np.log(fitted.predict_proba(x)[np.arange(len(x)), y]).mean()
+        + 0.1 / 4 * (fitted.coef_**2).sum()
+    )
+    assert optimum.value == pytest.approx(expected, rel=1e-9)
+
+
+def test_silos_weigh_the_same_whatever_their_size():
+    silos = silos_of([10, 90])
+    objective, theta = objective_of(silos), np.linspace(-1, 1, 8)
+    alone = [objective_of([silo]).value(theta) for silo in silos]
+    assert objective.value(theta) == pytest.approx(np.mean(alone), rel=1e-9)
+    slope = lambda at: objective._value_and_gradient(at, silos)[1]  # noqa: E731
+    assert check_grad(objective.value, slope, theta) < 1e-6
+
+
+def test_heterogeneity():
+    same, [one] = silos_of([30]) * 3, silos_of([30], seed=1)
+    assert objective_of(same).optimum(np.zeros(8)).heterogeneity == pytest.approx(0, abs=1e-8)
+    assert objective_of([same[0], one]).optimum(np.zeros(8)).heterogeneity > 1e-4
+
+
+def test_counterexamples():
+    """Claims of epsilon 1, and what is certified of the same noise."""
+    found = counterexamples()
+    assert [example.claimed for example in found] == pytest.approx([1.0] * 6)
+    certified = [49.05, 305.1, 559, 22603, 4.04, 10.5]
+    assert [example.certified for example in found] == pytest.approx(certified, rel=2e-3)
+    for example in found[::2]:
+        assert 1.5 < example.attained < example.certified
+
+
+def test_with_everybody_in_the_sum_what_is_certified_is_attained():
+    gap = 2 / (paper_noise(50, 10, 1.0, 1e-5) * np.sqrt(10)) * np.sqrt(50)
+    assert attained_epsilon(10, 10, 50) == pytest.approx(gaussian_epsilon(gap, 1e-5), rel=1e-6)
+
+
+def test_a_hundred_silos_of_which_some_drop_out_stay_below_the_bound():
+    """E = 10 of 100 silos in a sum. Every sixth silo shares its keys and falls silent before it
+    sends its model."""
+    algo = replace(
+        ALGO, local_steps=5, calibration="certified", epsilon=8.0, broadcast_all=True, rounds=10
+    )
+    silos = silos_of([50] * 100)
+    lossy = Faulty(InProcess(), tuple(drop(sender=f"silo{s}", step=5) for s in range(0, 100, 6)))
+    excess, before, bounds, aborted = [], [], [], 0
+    for seed in range(2):
+        sim = prepared(algo, silos, SECURE, Gaussian(2.0, 0.0), seed, lossy)
+        objective, start = (
+            Objective(silos, sim.model, Classification(), algo.strong_convexity),
+            sim.state.params,
+        )
+        optimum = objective.optimum(start)
+        results = list(rounds_of(sim, algo.rounds))
+        aborted += sum(result.aborted is not None for *_, result in results)
+        excess.append(objective.value(results[-1][0]) - optimum.value)
+        before.append(objective.value(start) - optimum.value)
+        bounds.append(theorem4(algo, sim.plan, start=start, optimum=optimum))
+    assert aborted < algo.rounds
+    assert 0 < np.mean(excess) < min(before)
+    for bound in bounds:
+        assert np.mean(excess) < bound.bound < bound.printed
+        assert bound.noise > 0

@@ -1,0 +1,96 @@
+"""Huang's figures: what is run, what is measured, which lines are drawn."""
+
+import csv
+import json
+
+import pytest
+from runs import experiment
+
+from fedpriv.papers import child_process
+from fedpriv.papers.huang import claimed_noise, excess_risk
+from fedpriv.reports.finished_runs import find_runs
+from fedpriv.runs.loop import train
+
+
+@pytest.fixture
+def axes(monkeypatch):
+    """The axes of the figures that are closed."""
+    seen, close = [], excess_risk.plt.close
+    monkeypatch.setattr(
+        excess_risk.plt, "close", lambda figure: (seen.extend(figure.axes), close(figure))
+    )
+    return seen
+
+
+def finished(folder, *words):
+    """A run of the tiniest kind, with its resolved configuration."""
+    from omegaconf import OmegaConf
+
+    from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
+    from fedpriv.settings.help import conf_dir
+
+    few = [
+        "algo=dp_erm",
+        "model=bounded_linear",
+        "allocator=equal",
+        "allocator.n_silos=4",
+        "rounds=2",
+        *words,
+    ]
+    few += ["aggregation.cohort=3", "aggregation.threshold=3", "preset.silo_clip=2"]
+    [config] = compose_jobs(CommandLine.parse(few), conf_dir())
+    train(experiment(*few), OmegaConf.to_yaml(without_hydra(config), resolve=True), folder)
+
+
+def test_excess_risk_is_measured_and_bounded(tmp_path):
+    for calibration in ("certified", "given"):
+        words = [f"algo.calibration={calibration}", "algo.broadcast_all=true", "algo.epsilon=8"]
+        finished(tmp_path / calibration, *words)
+    optima = {}
+    found = excess_risk.measure(find_runs([tmp_path]), optima)
+    assert set(found) == set(excess_risk.CURVES)
+    assert list(optima) == [0]
+    assert 0 < found["given"][0] < found["bound"][0] < found["noisy drift"][0]
+    assert 0 < found["certified"][0] < found["bound"][0]
+    assert found["bound"][0] < found["printed"][0]
+    assert all(std != std for _, std in found.values())  # a single seed
+
+
+def test_excess_risk_runs_the_same_steps_at_every_point(tmp_path, monkeypatch, axes):
+    commands = []
+
+    def run(command, check):
+        commands.append(dict(word.split("=") for word in command[3:] if "=" in word))
+        (tmp_path / "out" / command[4].rpartition("/")[2]).mkdir(parents=True)
+        return type("Done", (), {"returncode": 0})
+
+    curves = dict.fromkeys(excess_risk.CURVES, (1.0, 0.1))
+    monkeypatch.setattr(child_process.subprocess, "run", run)
+    monkeypatch.setattr(excess_risk, "find_runs", list)
+    monkeypatch.setattr(excess_risk, "measure", lambda runs, optima: curves)
+    assert excess_risk.draw(tmp_path / "out")
+    steps = {int(words["rounds"]) * int(words["algo.local_steps"]) for words in commands}
+    assert steps == {excess_risk.STEPS["quick"]}
+    assert len(commands) == 5 + 4 - 1  # K = 5, E = 10 is in both panels
+    assert [words["aggregation"] for words in commands if "aggregation" in words] == ["masked"]
+    assert (tmp_path / "out" / "figure.png").stat().st_size > 10_000
+    with open(tmp_path / "out" / "excess_risk.csv", newline="") as file:
+        assert len(list(csv.DictReader(file))) == 9 * len(excess_risk.CURVES)
+    assert [len(axis.lines) for axis in axes] == [5, 5]
+
+
+def test_claims_have_a_line_for_each_noise_and_way_to_go_on(tmp_path, axes):
+    for calibration in ("paper", "certified"):
+        for everybody in ("false", "true"):
+            words = [
+                f"algo.calibration={calibration}",
+                f"algo.broadcast_all={everybody}",
+                "algo.epsilon=2",
+            ]
+            finished(tmp_path / f"{calibration}{everybody}", *words)
+    claimed_noise.draw(find_runs([tmp_path]), tmp_path / "figure.png")
+    certified = {line.get_label(): line.get_ydata()[0] for line in axes[1].lines}
+    assert certified["that epsilon, equation (2)'s claim"] == 2
+    assert certified["noise by the certificate, silos left out keep their models"] < 2
+    assert certified["equation (2), silos left out keep their models"] > 2.5
+    assert json.loads((tmp_path / "papertrue" / "status.json").read_text())["state"] == "done"

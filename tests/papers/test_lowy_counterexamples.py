@@ -1,0 +1,126 @@
+"""ALGORITHMS 8 (T9 to T11) and 9 (rows 28 to 32); numbers from 7.3."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedpriv.accountants.pld import gaussian_epsilon
+from fedpriv.accountants.zcdp import SmallEpsilonClaim
+from fedpriv.algorithms.batches import paper_batch
+from fedpriv.papers.lowy import counterexamples as lowy
+
+
+def test_golden_row_28():
+    assert [paper_batch(1238, rounds) for rounds in (25, 50)] == [606, 428]
+    assert [paper_batch(1000, rounds) for rounds in (50, 100)] == [346, 244]
+    assert pytest.approx(6.524672e-7, abs=1e-13) == lowy.DELTA
+
+
+def test_golden_row_29():
+    found = [
+        lowy.moments_noise(1, rounds=rounds, held=held) for held in (1, 2) for rounds in (25, 50)
+    ]
+    assert found == pytest.approx([0.04414753, 0.06243404, 0.08829507, 0.12486808], abs=1e-8)
+    assert lowy.theorem_noise(1, 25, held=2) == pytest.approx(0.12193617, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "noise", "flat", "per_tensor", "alternate"),
+    [
+        (0.75, 35.67, 0.567, 1.196, 0.812),
+        (1, 26.753, 0.773, 1.632, 1.108),
+        (12, 2.229, 12.55, 35.6, 18.6),
+        (18, 1.486, 22.0, 77.0, 32.1),
+    ],
+)
+def test_golden_row_30_and_the_table_of_lo_3(epsilon, noise, flat, per_tensor, alternate):
+    z, chances = lowy.multiplier(epsilon), lowy.drawn()
+    assert z == pytest.approx(noise, abs=5e-3)
+    # The table's grid has steps of 1e-4, rounded down in every release; the one here is finer, and
+    # so larger.
+    for factor, releases, bound in ((1, 25, flat), (0.5, 25, per_tensor), (1, 49, alternate)):
+        found = lowy.attained(z * factor, releases, chances)
+        assert bound * (1 - 2e-3) - 5e-4 < found < bound * (1 + 2e-3) + releases * 1e-4
+    assert lowy.attained(z, 25, chances) <= lowy.with_replacement(z, 25)
+
+
+def test_golden_row_32():
+    found = [lowy.doubled_budget_limit(delta) for delta in (1e-4, 1e-5, 1238**-2)]
+    assert found == pytest.approx([7.526, 7.968, 8.402], abs=1e-2)
+
+
+def test_the_lower_bound_is_exact_for_a_gaussian_and_never_above():
+    """With the record once in every batch the pair is two Gaussians."""
+    for noise, releases in ((26.0, 25), (3.0, 10), (1.0, 4)):
+        exact = gaussian_epsilon(2 * math.sqrt(releases) / noise, lowy.DELTA)
+        found = lowy.attained(noise, releases, (1e-300, 1.0))
+        assert exact - 0.003 * exact < found <= exact
+
+
+@pytest.mark.parametrize("noise", [26.753, 3.0, 1.486])
+def test_one_release_has_the_delta_that_is_computed(noise):
+    """By the integral of p - e^epsilon q where it is positive, at the epsilon found."""
+    chances = lowy.drawn()
+
+    def density(x, sign):
+        return sum(c * stats.norm.pdf(x, sign * m, noise) for m, c in enumerate(chances))
+
+    epsilon = lowy.attained(noise, 1, chances)
+    x = np.linspace(-20 - 12 * noise, 20 + 12 * noise, 100_001)
+    above = np.maximum(0, density(x, 1) - math.exp(epsilon) * density(x, -1)).sum() * (x[1] - x[0])
+    assert above == pytest.approx(lowy.DELTA, rel=0.01)
+
+
+def test_t9_the_claims_are_exceeded():
+    assert lowy.attained(lowy.multiplier(18), 25, lowy.drawn()) > 18
+    assert lowy.attained(lowy.multiplier(0.75) / 2, 25, lowy.drawn()) > 0.75
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "phase", "rounds", "exact"),
+    [(12, 5, 25, 12.08), (18, 5, 25, 19.99), (18, 25, 25, 21.1)],
+)
+def test_lo_2(epsilon, phase, rounds, exact):
+    gap = lowy.spider_gap(epsilon, phase=phase, rounds=rounds)
+    assert gap**2 / 2 == pytest.approx(
+        (2 - 1 / phase) * SmallEpsilonClaim.rho_for(epsilon, lowy.DELTA)
+    )
+    assert gaussian_epsilon(gap, lowy.DELTA) == pytest.approx(exact, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "phase", "rounds", "exact"),
+    [
+        (1, 5, 25, 1.41),
+        (1, 5, 50, 1.98),
+        (1, 1, 50, 4.62),
+        (18, 5, 25, 43.6),
+        (18, 5, 50, 67.9),
+        (18, 1, 50, 222.9),
+    ],
+)
+def test_lo_2_without_the_factor(epsilon, phase, rounds, exact):
+    gap = lowy.spider_gap(epsilon, phase=phase, rounds=rounds, without_factor=True)
+    assert gaussian_epsilon(gap, lowy.DELTA) == pytest.approx(exact, rel=5e-3)
+
+
+@pytest.mark.parametrize(("epsilon", "bound"), [(0.75, 22.9), (1, 37.3), (18, 12325)])
+def test_lo_4_without_the_factor(epsilon, bound):
+    z = lowy.multiplier(epsilon) / math.sqrt(lowy.SIZE)
+    assert lowy.attained(z, 25, lowy.drawn()) == pytest.approx(bound, rel=5e-3)
+
+
+def test_one_file_of_noise_for_two_runs_hides_nothing():
+    """Programs read the same normal draws for every epsilon and scale them."""
+    rng = np.random.default_rng(0)
+    noise, gradient = rng.standard_normal(50), rng.normal(size=50)
+    one, two = gradient + 3.0 * noise, gradient + 0.7 * noise
+    np.testing.assert_allclose((3.0 * two - 0.7 * one) / 2.3, gradient, atol=1e-12)
+
+
+def test_every_row_fails_by_its_number():
+    rows = lowy.counterexamples()
+    assert len(rows) == 11
+    assert all(row.fails == "number" and row.attained <= row.certified for row in rows)

@@ -1,0 +1,157 @@
+"""Figures of SecureD-FL: what the tables beside them hold, from real transcripts and from runs."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import yaml
+from test_figures import fake_run
+
+from fedpriv.aggregation.admm.peer import RELAY, SUM, Y
+from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
+from fedpriv.papers.secured_fl import (
+    averaging_error,
+    peer_accuracy,
+    peer_groups,
+    peer_leakage,
+    peer_tables,
+)
+from fedpriv.papers.secured_fl.peer_transcripts import transcript
+from fedpriv.reports.finished_runs import find_runs
+
+
+def table(path):
+    with open(path, newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_messages_of_an_iteration_are_those_that_the_paper_counts():
+    phases = [letter.message.phase for letter in transcript(9, 2)]
+    for iteration in (1, 2):
+        assert [phases.count(f"{phase} {iteration}") for phase in (Y, SUM, RELAY)] == [
+            9 * 2,
+            3 * 2,
+            3 * 2,
+        ]
+
+
+def test_pictures_of_groups_and_messages(tmp_path):
+    for name, draw in (("1", peer_groups.partitions), ("2", peer_groups.messages)):
+        assert draw(tmp_path / name, "quick")
+        assert (tmp_path / name / "figure.png").stat().st_size > 10_000
+
+
+def test_leakage_is_the_specifications_table_for_one_peer_of_nine():
+    one, two, three = peer_leakage.leakage(9, 500)
+    assert one.determined == (0, 0, 0, 0, 2, 8, 8)
+    assert one.claimed == 7
+    assert three.determined[1] == 6
+    assert two.determined[3:] == (7, 7, 7, 7)
+
+
+def test_the_table_of_partitions(tmp_path, monkeypatch):
+    monkeypatch.setattr(peer_groups, "NUMBERS", {3: range(9, 16, 6), 4: range(16, 17)})
+    assert peer_groups.how_many(tmp_path, "quick")
+    head, *rows = table(tmp_path / "partitions.csv")
+    assert head[:4] == ["group size", "peers", "bound", "designs"]
+    assert [row[:4] for row in rows] == [
+        ["3", "9", "4", "4"],
+        ["3", "15", "7", "7"],
+        ["4", "16", "5", "5"],
+    ]
+    assert all(float(row[5]) <= float(row[4]) <= float(row[3]) for row in rows)
+
+
+def test_claims_and_counts_are_tables_too(tmp_path, monkeypatch, small_root):
+    monkeypatch.setenv("FEDPRIV_DATA", small_root)
+    assert peer_tables.claims(tmp_path / "claims", "quick")
+    assert {row[0]: row[2] for row in table(tmp_path / "claims" / "claims.csv")}[
+        "Theorem III.2"
+    ] == "no"
+    assert peer_tables.counts(tmp_path / "counts", "quick")
+    rows = table(tmp_path / "counts" / "counts.csv")
+    assert rows[1] == ["FEMNIST digits", "12", "240", "120", "3,483 / 351,333 / 40,668"]
+    assert rows[2][1] == "absent"  # 620 writers would need more images
+
+
+def test_the_error_falls_with_tuned_iterations_and_is_the_formulas():
+    rng = np.random.default_rng(0)
+    models = rng.normal(0, 0.05, (9, 300))
+    found = [
+        averaging_error.mean_square(models, PRESETS[f"tuned_{i}"][1], i, rng=rng, dtype=np.float64)
+        for i in range(1, 5)
+    ]
+    assert found == sorted(found, reverse=True)
+    assert found[3] < 1e-13
+    assert (
+        averaging_error.mean_square(models, PRESETS["tuned_4"][1], 4, rng=rng, dtype=np.float32)
+        > 1e-13
+    )
+    ratio = [
+        averaging_error.mean_square(
+            models, Penalty(1.0), i, rng=np.random.default_rng(1), dtype=np.float64
+        )
+        for i in (2, 3)
+    ]
+    assert ratio[1] / ratio[0] == pytest.approx(1 / 9)
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    config = {
+        "data": {"_target_": "fedpriv.data.femnist.MnistWriters", "root": None, "images": 7000},
+        "algo": {"local_lr": 0.1},
+    }
+    for number, (label, n, values) in enumerate(
+        [
+            ("DEFAULT", 9, [0.1, 0.8, 0.7]),
+            ("DEFAULT", 9, [0.1, 0.6, 0.9]),
+            ("SecureD-FL", 9, [0.1, 0.5, 0.6]),
+            ("SecureD-FL", 15, [0.1, 0.5, 0.6]),
+            ("Local-only", 9, [0.1, 0.2, 0.3]),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        fake_run(folder, label, values, (float("inf"), None))
+        (folder / "config.yaml").write_text(yaml.safe_dump(config | {"allocator": {"n_silos": n}}))
+        assert json.loads((folder / "status.json").read_text())["state"] == "done"
+    return tmp_path
+
+
+def test_accuracies_are_means_over_seeds_of_the_last_and_the_best_round(sweep):
+    peer_accuracy.draw(find_runs([sweep]), sweep)
+    rows = table(sweep / "accuracies.csv")
+    title = "MNIST with writers made up, in FEMNIST's place"
+    assert rows[2][:9] == [
+        title,
+        "9",
+        "Local-only",
+        "1",
+        "2",
+        "0.30000",
+        "0.00000",
+        "0.30000",
+        "0.00000",
+    ]
+    assert rows[1][:9] == [
+        title,
+        "9",
+        "FedAvg",
+        "2",
+        "2",
+        "0.80000",
+        "0.10000",
+        "0.85000",
+        "0.05000",
+    ]
+    assert rows[1][9] == "data.images=7000 algo.local_lr=0.1"
+    assert len(rows) == 1 + 4
+    assert (sweep / "figure.png").exists()
+
+
+def test_own_and_shared_weights_are_told_apart(sweep):
+    run = next(run for run in find_runs([sweep]) if run.label == "SecureD-FL")
+    assert peer_accuracy.method(run) == "SecureD-FL"
+    run.config["algo"] = {"init_weights": "shared"}
+    assert peer_accuracy.method(run) == "SecureD-FL, shared weights"

@@ -1,0 +1,70 @@
+import pandas as pd
+import pytest
+
+from fedpriv.papers.uldp_fl import protocol_time
+from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
+from fedpriv.settings.experiment import build
+from fedpriv.settings.help import conf_dir
+
+
+def test_steps_are_added_up_by_phase():
+    setup = {
+        ("server", 0): 1.0,
+        ("silo0", 0): 2.0,
+        ("silo1", 2): 4.0,
+        ("silo0", 4): 8.0,
+        ("server", 5): 16.0,
+    }
+    steps = {
+        ("server", 0): 1.0,
+        ("silo0", 0): 2.0,
+        ("silo1", 1): 4.0,
+        ("silo0", 1): 6.0,
+        ("server", 2): 3.0,
+    }
+    query = protocol_time.Seconds(steps, training={"silo0": 5.0, "silo1": 1.0})
+    assert protocol_time.by_phase(protocol_time.Seconds(setup), [query] * 2) == {
+        protocol_time.KEYS: 4.0,
+        protocol_time.BLINDING: 20.0,
+        protocol_time.TRAINING: 3.0,
+        protocol_time.WEIGHTING: 3.0,
+        protocol_time.DECRYPTION: 4.0,
+    }
+
+
+@pytest.mark.parametrize("name", ["fig11", "fig12"])
+def test_a_small_job_takes_time_in_every_phase(name, small_root):
+    words = [
+        f"experiment=uldp_fl/{name}",
+        "seed=0",
+        "rounds=1",
+        "allocator.n_users=4",
+        "aggregation.key_bits=512",
+    ]
+    words += ["aggregation.n_max=150", "aggregation.count_cap=5", "algo.local_epochs=1"]
+    words += [f"data.root={small_root}"] if name == "fig11" else ["model.hidden=[2]"]
+    config = compose_jobs(CommandLine.parse(words), conf_dir())[0]
+    seconds = protocol_time.measure(build(without_hydra(config)))
+    assert list(seconds) == [*protocol_time.PHASES, *protocol_time.PHE]
+    assert all(spent > 0 for spent in seconds.values())
+
+
+@pytest.mark.parametrize("draw", [protocol_time.phases, protocol_time.growth])
+def test_drawings_are_made_of_the_table(draw, tmp_path):
+    rows = [
+        {
+            "data": "d",
+            "users": users,
+            "silos": 3,
+            "parameters": size,
+            "seed": seed,
+            "phase": phase,
+            "seconds": 0.1 + seed,
+        }
+        for users in (10, 20, 40)
+        for size in (16, 30)
+        for seed in (0, 1)
+        for phase in [*protocol_time.PHASES, *protocol_time.PHE]
+    ]
+    draw(pd.DataFrame(rows), tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 10_000

@@ -1,0 +1,61 @@
+import json
+import os
+
+from command import run, run_child
+
+from fedpriv.papers import reproduce
+from fedpriv.papers.quick_profiles import Quick, quick_profiles
+
+
+def test_a_figure_is_made_where_the_command_is_given(tmp_path):
+    done = run("reproduce", "claimed_certified", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    [picture] = (tmp_path / "outputs" / "claimed_certified").glob("*/figure.png")
+    assert str(picture.relative_to(tmp_path)) in done.stdout
+
+
+def test_a_figure_that_does_not_exist_is_told_in_one_line(tmp_path):
+    done = run("reproduce", "uldp_fl/fig44", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "uldp_fl/fig44: no such figure; did you mean uldp_fl/fig4?" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_figures_side_by_side_are_all_made_and_what_fails_is_named(tmp_path):
+    names = ("secured_fl/fig1", "uldp_fl/fig13", "secured_fl/fig2")
+    nowhere = {"FEDPRIV_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    done = run_child("reproduce", "--jobs", "2", *names, cwd=tmp_path, env=os.environ | nowhere)
+    assert done.returncode == 2
+    assert "not drawn: uldp_fl/fig13" in done.stderr
+    assert "3 of 3: " in done.stderr
+    made = {
+        json.loads(file.read_text())["name"]: file.parent for file in tmp_path.rglob("about.json")
+    }
+    assert set(made) == {"secured_fl/fig1", "secured_fl/fig2"}
+    for folder in made.values():
+        assert (folder / "figure.png").exists()
+        assert "figure.png" in (folder / "log.txt").read_text()
+    page = (tmp_path / "outputs" / "figures" / "index.html").read_text()
+    assert all(f'id="{name}"' in page for name in made)
+
+
+def test_no_jobs_are_told_in_one_line(tmp_path):
+    done = run("reproduce", "--jobs", "0", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--jobs" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_every_quick_profile_is_measured_and_all_of_them_fit_two_processors():
+    """Ninety minutes for all, thirty for those whose records are in the package, each with a
+    quarter to spare."""
+    profiles = quick_profiles()
+    assert set(profiles) == set(reproduce.FIGURES)
+    assert all(profile.seconds > 0 for profile in profiles.values())
+    longest = max(profile.seconds for profile in profiles.values())
+
+    def minutes(some: list[Quick]) -> float:
+        return max(sum(profile.seconds for profile in some) / 2, longest) / 60
+
+    assert minutes([*profiles.values()]) < 0.75 * 90
+    assert minutes([profiles[name] for name in reproduce.DEFAULT]) < 0.75 * 30

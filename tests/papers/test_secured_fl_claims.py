@@ -1,0 +1,25 @@
+import pytest
+
+from fedpriv.papers.secured_fl.claims import claims, safe_iterations
+
+
+def test_each_claim_is_a_row_with_its_numbers():
+    rows = {claim.place: claim for claim in claims()}
+    assert {place: claim.holds for place, claim in rows.items()} == {
+        "Lemma II.1": "yes",
+        "Lemma II.2": "not in the first",
+        "Lemma III.1": "yes",
+        "Theorem III.2": "no",
+        "Section VI": "in double precision",
+        "Abstract": "relatively",
+    }
+    assert rows["Theorem III.2"].found == "n = 9: 4, not 7; n = 15: 5, not 13"
+    assert rows["Lemma III.1"].found == "safe: 1"
+    assert rows["Lemma II.2"].found.endswith("0.333 in the second")
+
+
+@pytest.mark.parametrize(
+    ("n", "size", "expected"), [(9, 3, (7, 4)), (15, 3, (13, 5)), (9, None, (1, 1))]
+)
+def test_the_papers_bound_and_the_true_one(n, size, expected):
+    assert safe_iterations(n, size) == expected

@@ -1,0 +1,40 @@
+"""Plans without a run, and what an algorithm answers to a query at one silo of them."""
+
+from __future__ import annotations
+
+from fedpriv.aggregation.plain import Plain
+from fedpriv.aggregation.planner import Planner
+from fedpriv.runtime.silo import ahead, bounded, contributions
+from fedpriv.training.optimizers import Sgd
+from fedpriv.util.streams import Streams
+
+
+def make_plan(
+    algo, mechanism, aggregation=Plain(), *, federation, streams=Streams(0), optimizer=Sgd()
+):
+    """The plan with calibrated noise. Raises ConfigError for components that cannot work
+    together.
+    """
+    return Planner(algo, aggregation, mechanism, optimizer, streams).plan(federation)
+
+
+def only_query(algo, plan, round=1):
+    """The one query of a round."""
+    [query] = algo.queries(round, plan)
+    return query
+
+
+def answer(algo, silo, query, params):
+    """A silo's contributions, each within the bound if the query enforces it, and the noise share
+    (size,) if the algorithm draws it itself."""
+    asked = query.silo_query()
+    local = algo.local_update(silo, asked, {"params": params})
+    return list(
+        bounded(contributions(local, silo, ahead(local, silo, asked)), asked, local.stats)
+    ), local.noise
+
+
+def block_of(algo, silo, query, params):
+    """The vectors of the only block of contributions, (k, size) float64."""
+    [block], _ = answer(algo, silo, query, params)
+    return block.vectors.numpy()

@@ -1,0 +1,322 @@
+"""Everything that was begun is charged, whatever ends a run."""
+
+import json
+import multiprocessing
+import os
+import random
+import time
+
+import pytest
+from interrupted import (
+    WORDS,
+    Death,
+    certified,
+    child,
+    cost,
+    dies_in,
+    expected,
+    run_or_resume,
+    watched,
+)
+from runs import experiment
+
+from fedpriv.errors import FedprivError
+from fedpriv.runs.folder import RunFolder
+from fedpriv.runs.journal import Journal, attempts, held
+from fedpriv.runtime import DivergedError
+
+
+def status(folder):
+    return json.loads((folder / "status.json").read_text())
+
+
+def died(folder, *words, after):
+    """A run of 20 rounds that has died `after` so many; the rounds whose sums were seen."""
+    sums = []
+    with dies_in(after, sums=sums), pytest.raises(Death):
+        run_or_resume(folder, *words, "rounds=20")
+    return sums
+
+
+def test_rounds_that_are_begun_again_are_charged_again(tmp_path, capsys):
+    """12 of 20 rounds, none of them in a checkpoint; then all 20."""
+    words, folder = (*WORDS, "checkpoint_every=100"), tmp_path / "run"
+    sums = died(folder, *words, after=12)
+    with dies_in(0, sums=sums):
+        run_or_resume(folder, *words, "rounds=20", resume=True)
+    assert len(sums) == 32
+    rows = RunFolder(folder).rows("epsilon.csv")
+    exp = experiment(*words)
+    assert certified(rows) == expected(cost(exp, 32)) != expected(cost(exp, 20))
+    first = [row for row in rows if row["round"] == "1"]
+    assert certified(first) == expected(cost(exp, 13))
+    assert status(folder)["repeated_rounds"] == {str(number): 1 for number in range(1, 13)}
+    assert (
+        "12 rounds were begun again after an interruption and are charged"
+        in capsys.readouterr().out
+    )
+
+
+def test_every_interruption_is_charged(tmp_path):
+    """With a checkpoint after each round: one round more each time. Once it is over, another end
+    changes nothing."""
+    words, folder, sums = (*WORDS, "rounds=4"), tmp_path / "run", []
+    for number in (2, 2, 3):
+        with dies_in(number, sums=sums), pytest.raises(Death):
+            run_or_resume(folder, *words, resume=bool(sums))
+    for rounds in (4, 4, 5):
+        with dies_in(0, sums=sums):
+            run_or_resume(folder, *WORDS, f"rounds={rounds}", resume=True)
+        assert certified(RunFolder(folder).rows("epsilon.csv")) == expected(
+            cost(experiment(*WORDS), len(sums))
+        )
+        assert status(folder)["repeated_rounds"] == {"2": 2, "3": 1}
+    assert sums == [1, 2, 2, 2, 3, 3, 4, 5]
+
+
+def test_a_seeded_round_that_is_repeated_shows_nothing_new(tmp_path, capsys):
+    words = ("accountant=rdp", "preset.n_silos=2", "checkpoint_every=100")
+    died(tmp_path / "run", *words, after=3)
+    run_or_resume(tmp_path / "run", *words, "rounds=4", resume=True)
+    assert "begun again" not in capsys.readouterr().out
+    run_or_resume(tmp_path / "whole", *words, "rounds=4")
+    for name in ("epsilon.csv", "metrics.csv", "model.safetensors"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_repeated_rounds_are_on_the_budget(tmp_path):
+    """Room for 14 rounds: after 12 that were lost, two are left. A third try finds nothing left and
+    loses nothing."""
+    [budget] = {
+        row.certified for row in cost(experiment(*WORDS), 14) if row.observer == "released model"
+    }
+    words = (*WORDS, "checkpoint_every=100", "rounds=20", f"accountant.budget={budget}")
+    folder, table = tmp_path / "run", RunFolder(tmp_path / "run")
+    died(folder, *words, after=12)
+    for _ in range(2):
+        run_or_resume(folder, *words, resume=True)
+        assert certified(table.rows("epsilon.csv")) == expected(cost(experiment(*WORDS), 14))
+        assert status(folder)["reason"].startswith("round ")
+        assert [row["round"] for row in table.rows("timings.csv")] == ["1", "2"]
+
+
+def test_lost_rounds_are_in_the_table_even_if_no_other_fits(tmp_path):
+    [budget] = {
+        row.certified for row in cost(experiment(*WORDS), 3) if row.observer == "released model"
+    }
+    words = (*WORDS, "checkpoint_every=100", "rounds=20", f"accountant.budget={budget}")
+    died(tmp_path / "run", *words, after=3)
+    run_or_resume(tmp_path / "run", *words, resume=True)
+    rows = RunFolder(tmp_path / "run").rows("epsilon.csv")
+    assert {row["round"] for row in rows} == {"0"}
+    assert certified(rows) == expected(cost(experiment(*WORDS), 3))
+
+
+def test_a_round_that_fails_is_in_the_table(tmp_path):
+    def fails(number):
+        if number == 2:
+            raise DivergedError("too far")
+
+    with watched(fails, lambda number: None), pytest.raises(DivergedError):
+        run_or_resume(tmp_path / "run", *WORDS, "rounds=3", "evaluate_every=3")
+    rows = RunFolder(tmp_path / "run").rows("epsilon.csv")
+    assert certified(rows) == expected(cost(experiment(*WORDS), 2))
+    assert status(tmp_path / "run")["dp_valid"] is None
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory):
+    """A run that has died in its third round; its rounds_begun.csv is put back after each test."""
+    folder = tmp_path_factory.mktemp("three") / "run"
+    died(folder, *WORDS, after=3)
+    return folder
+
+
+@pytest.fixture
+def cut(three):
+    lines = (three / "rounds_begun.csv").read_bytes()
+    yield three
+    (three / "rounds_begun.csv").write_bytes(lines)
+
+
+def test_what_was_begun_cannot_be_cut(cut):
+    path = cut / "rounds_begun.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    assert [line.split(",")[0] for line in lines] == ["round", "1", "2", "3"]
+    for synced in (
+        lines[:2],
+        [*lines[:2], lines[3]],
+        ["1,\n", "2,\n"],
+        lines[:1],
+        ["round,time\n", "x\n"],
+    ):
+        path.write_text("".join(synced))
+        with pytest.raises(FedprivError, match=r"begun\.csv (was cut|is damaged)"):
+            run_or_resume(cut, *WORDS, "rounds=4", resume=True)
+    path.unlink()
+    with pytest.raises(FedprivError, match=r"begun\.csv is missing"):
+        run_or_resume(cut, *WORDS, "rounds=4", resume=True)
+
+
+def test_a_lost_checkpoint_does_not_begin_a_new_run(cut):
+    (cut / "checkpoint.safetensors").rename(cut / "elsewhere")
+    try:
+        with pytest.raises(FedprivError, match=r"checkpoint\.safetensors is missing"):
+            run_or_resume(cut, *WORDS, "rounds=4", resume=True)
+    finally:
+        (cut / "elsewhere").rename(cut / "checkpoint.safetensors")
+
+
+def test_one_process_at_a_time(cut):
+    with Journal(cut), pytest.raises(FedprivError, match="another process"):
+        run_or_resume(cut, *WORDS, "rounds=4", resume=True)
+
+
+def test_half_a_line_was_no_beginning(tmp_path):
+    with Journal(tmp_path) as begun:
+        begun.append(1)
+        begun.append(1)
+        assert begun.total == 2
+    with open(tmp_path / "rounds_begun.csv", "a") as file:
+        file.write("1")  # the machine went off
+    with Journal(tmp_path) as begun:
+        assert begun.attempts == {1: 2}
+        begun.append(2)
+    with Journal(tmp_path) as begun:
+        assert begun.attempts == {1: 2, 2: 1}
+
+
+def test_what_was_begun_can_be_read_while_a_process_writes_it(tmp_path):
+    assert attempts(tmp_path) == {}
+    assert not held(tmp_path)
+    with Journal(tmp_path) as begun:
+        assert held(tmp_path)
+        assert attempts(tmp_path) == {}
+        for number in (1, 1, 2):
+            begun.append(number)
+        with open(tmp_path / "rounds_begun.csv", "a") as file:
+            file.write("2")  # of which the end is on its way
+        assert attempts(tmp_path) == {1: 2, 2: 1}
+    assert not held(tmp_path)
+
+
+def test_what_was_begun_is_on_the_disk(tmp_path, monkeypatch):
+    """Before anything else happens: the folder's entry, the header, and each line."""
+    folders, synced = [], []
+    monkeypatch.setattr(os, "fsync", lambda handle: folders.append(os.listdir(handle)))
+    monkeypatch.setattr(os, "fdatasync", lambda handle: synced.append(os.pread(handle, 1000, 0)))
+    with Journal(tmp_path) as begun:
+        assert folders == [["rounds_begun.csv"]]
+        assert synced == [b"round,time\n"]
+        begun.append(1)
+        assert synced[1:] == [(tmp_path / "rounds_begun.csv").read_bytes()]
+        begun.append(2, synced=False)
+        assert len(synced) == 2
+        begun.fsync()
+        assert synced[2:] == [(tmp_path / "rounds_begun.csv").read_bytes()]
+    with Journal(tmp_path):
+        assert (len(folders), len(synced)) == (1, 3)
+
+
+@pytest.mark.parametrize(("randomness", "synced"), [("system", True), ("simulation", False)])
+def test_a_round_that_cannot_be_repeated_is_on_the_disk_before_its_messages(
+    tmp_path, monkeypatch, randomness, synced
+):
+    """And the lines of one that can are there before the checkpoint is."""
+    path, on_disk, known = tmp_path / "run" / "rounds_begun.csv", [b""], []
+    disk = os.fdatasync
+
+    def sync(handle):
+        if os.readlink(f"/proc/self/fd/{handle}") == str(path):
+            on_disk.append(os.pread(handle, 10_000, 0))
+        elif os.readlink(f"/proc/self/fd/{handle}").endswith("checkpoint.safetensors.tmp"):
+            known.append(on_disk[-1])
+        disk(handle)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    before = []
+    with watched(
+        lambda number: before.append(on_disk[-1] == path.read_bytes()), lambda number: None
+    ):
+        run_or_resume(
+            tmp_path / "run",
+            f"randomness={randomness}",
+            "accountant=rdp",
+            "preset.n_silos=2",
+            "rounds=3",
+        )
+    assert before == [synced] * 3
+    assert known[-1] == path.read_bytes()
+
+
+def test_a_seeded_run_goes_on_where_the_machine_has_lost_lines_after_the_checkpoint(tmp_path):
+    words = ("accountant=rdp", "preset.n_silos=2", "checkpoint_every=100")
+    died(tmp_path / "run", *words, after=3)
+    path = tmp_path / "run" / "rounds_begun.csv"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+    run_or_resume(tmp_path / "run", *words, "rounds=4", resume=True)
+    run_or_resume(tmp_path / "whole", *words, "rounds=4")
+    for name in ("epsilon.csv", "metrics.csv", "model.safetensors"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_damaged_file_is_not_kept_locked(tmp_path):
+    """The failure is still at hand when somebody has mended the file."""
+    path = tmp_path / "rounds_begun.csv"
+    path.write_text("round\n1,2026\n")
+    with pytest.raises(FedprivError, match=r"begun\.csv is damaged \(its first line is b'round"):
+        Journal(tmp_path)
+    failures = []
+    try:
+        Journal(tmp_path)
+    except FedprivError as failure:
+        failures.append(failure)
+    path.write_text("round,time\n1,2026\n")
+    with Journal(tmp_path) as begun:
+        assert begun.attempts == {1: 1}
+    assert failures
+
+
+def noted(log):
+    """How many events a run has written down."""
+    return log.read_bytes().count(b"\n") if log.exists() else 0
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.slow)])
+def test_killed_at_random_moments_nothing_that_was_seen_goes_uncharged(tmp_path, kills):
+    """Whatever moment the kills hit: no more rounds were seen to begin, and no more sums, than are
+    charged; no more than one for each kill is charged that was not seen; and the certificate is
+    that of all rounds that are charged."""
+    folder, log, words = (
+        tmp_path / "run",
+        tmp_path / "log",
+        (*WORDS, "checkpoint_every=3", "rounds=5000"),
+    )
+    context, moments = multiprocessing.get_context("forkserver"), random.Random(kills)
+    context.set_forkserver_preload(["torch", "fedpriv.testing.worlds", "fedpriv.runtime"])
+    for _ in range(kills):
+        resumes = (folder / "config.yaml").exists()
+        before = noted(log)
+        process = context.Process(target=child, args=(folder, log, words, resumes), daemon=True)
+        process.start()
+        lines = moments.randint(1, 30) + 2 * (
+            not resumes
+        )  # counted in what it does, as machines differ in speed
+        while process.is_alive() and noted(log) < before + lines:
+            time.sleep(0.002)
+        time.sleep(moments.uniform(0, 0.01))
+        assert process.is_alive(), "ended before it could be killed"
+        process.kill()
+        process.join()
+    saved = RunFolder(folder).load_checkpoint()
+    with Journal(folder) as begun:
+        killed = begun.total
+    lines = [line.split()[0] for line in log.read_text().splitlines()]
+    begins, sums = lines.count("begins"), lines.count("sum")
+    assert 0 < sums <= begins <= killed
+    assert killed - begins <= kills
+    assert killed - sums <= kills
+    run_or_resume(folder, *words[:-1], f"rounds={saved.round + 1}", resume=True)
+    assert certified(RunFolder(folder).rows("epsilon.csv")) == expected(
+        cost(experiment(*WORDS), killed + 1)
+    )

@@ -1,0 +1,87 @@
+"""Algorithms whose server or silos remember more than the model: whole commands, in one go and
+resumed."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from command import run
+from safetensors.numpy import load_file
+
+from fedpriv.runs.folder import RunFolder
+
+SILOS = ["silo0", "silo1", "silo2"]
+REMEMBERED = {
+    "fedprox": set(),
+    "fedopt": {"slot/momentum", "slot/second_moment"},
+    "scaffold": {"slot/control", *(f"silo/{silo}/control" for silo in SILOS)},
+    "spider": {"slot/estimate", "slot/previous", "slot/output"},
+    "prox_svrg": {"slot/anchor", "slot/anchor_gradient", "slot/output"},
+}
+GIVEN = [
+    "algo.calibration=given",
+    "algo.noise_multiplier=0.1",
+    "algo.batch_size=10",
+    "algo.rounds=2",
+    "algo.clip=9",
+]
+WORDS = {"spider": [*GIVEN, "algo.anchor_batch_size=20"], "prox_svrg": GIVEN}
+"""Of methods without local epochs; nothing may depend on the number of rounds, with which a run is
+resumed."""
+
+
+def train(*words, cwd):
+    done = run(*words, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module", params=REMEMBERED)
+def runs(request, tmp_path_factory):
+    """An algorithm, and a folder with two runs of it: `whole` has two rounds, `first` one."""
+    folder = tmp_path_factory.mktemp(request.param)
+    for name, rounds in (("whole", 2), ("first", 1)):
+        words = [f"algo={request.param}", "allocator.n_users=8", f"rounds={rounds}"]
+        words += WORDS.get(request.param, ["algo.local_epochs=2"])
+        train(*words, f"hydra.run.dir={name}", cwd=folder)
+    return request.param, folder
+
+
+@pytest.fixture
+def cut(runs, tmp_path):
+    """A copy of `first`, to go on from."""
+    return shutil.copytree(runs[1] / "first", tmp_path / "cut")
+
+
+def test_the_checkpoint_holds_all_that_is_remembered(runs):
+    algo, folder = runs
+    state = load_file(folder / "whole" / "checkpoint.safetensors")
+    assert set(state) == {"params"} | REMEMBERED[algo]
+    assert all(np.isfinite(array).all() and array.any() for array in state.values())
+
+
+def test_a_resumed_run_ends_with_the_same_bits(runs, cut):
+    train(f"resume={cut}", "rounds=2", cwd=cut.parent)
+    for name in (
+        "metrics.csv",
+        "epsilon.csv",
+        "traffic.csv",
+        "model.safetensors",
+        "checkpoint.safetensors",
+    ):
+        assert (cut / name).read_bytes() == (runs[1] / "whole" / name).read_bytes(), name
+    status = json.loads((cut / "status.json").read_text())
+    assert (status["state"], status["aborted_rounds"]) == ("done", {})
+
+
+def test_whatever_is_forgotten_changes_the_end(runs, cut):
+    """So a resumed run that ends with the same bits has brought all of it back."""
+    algo, folder = runs
+    checkpoint, whole = RunFolder(cut), (folder / "whole" / "model.safetensors").read_bytes()
+    saved = checkpoint.load_checkpoint()
+    for key in REMEMBERED[algo] - {"slot/output"}:  # the last iterate takes its place anyway
+        forgotten = {**saved.arrays, key: np.zeros_like(saved.arrays[key])}
+        checkpoint.save_checkpoint(replace(saved, arrays=forgotten))
+        train(f"resume={cut}", "rounds=2", cwd=cut.parent)
+        assert (cut / "model.safetensors").read_bytes() != whole, key

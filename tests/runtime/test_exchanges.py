@@ -1,0 +1,216 @@
+"""One exchange after the other: what the next one hangs on once one had no sum, and who is left to
+be asked."""
+
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from fedpriv.errors import AggregationAbortedError, MisfitError, SilenceError
+from fedpriv.rounds.query import Broadcast, SiloReport
+from fedpriv.runtime import DivergedError, PreparedRun, prepare
+from fedpriv.testing import experiment
+from fedpriv.testing.worlds import SMALL
+from fedpriv.util.stopwatch import Stopwatch
+
+ALL = frozenset({"silo0", "silo1", "silo2", "silo3"})
+PEERS = ("algo=fedavg", "preset.n_silos=9", "aggregation=admm")
+
+
+@dataclass
+class Scripted(PreparedRun):
+    """Four silos, of which two are enough, and set-ups that end as told: in silence of those named,
+    or well."""
+
+    tries: tuple = ()
+
+    def _set_up(self, round, lines, state):
+        first, *self.tries = self.tries
+        if first is not None:
+            raise SilenceError("silence", first)
+
+
+def scripted(*tries):
+    nothing = dict.fromkeys(
+        ("algo", "session", "state", "model", "task", "silo_data", "evaluation", "device")
+    )
+    federation = SimpleNamespace(federation=SimpleNamespace(n_silos=4))
+    aggregation = SimpleNamespace(goes_on_with=lambda left: left >= 2)
+    return Scripted(**nothing, aggregation=aggregation, plan=federation, tries=(*tries, None))
+
+
+def test_whoever_is_silent_in_two_tries_of_a_set_up_is_left_out():
+    prepared = scripted({"silo1"}, {"silo1"})
+    with pytest.warns(RuntimeWarning, match="round 3: goes on without silo1, who are silent"):
+        prepared.set_up(3, [])
+    assert prepared.absent == {"silo1"}
+    assert prepared.silos == ("silo0", "silo2", "silo3")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "tries", [[], [{"silo1"}], [{"silo1"}, {"silo2"}]], ids=["none", "once", "in turns"]
+)
+def test_one_silence_leaves_nobody_out(tries):
+    prepared = scripted(*tries)
+    prepared.set_up(3, [])
+    assert not prepared.absent
+    assert not prepared.tries
+
+
+@pytest.mark.parametrize(
+    "silent", [set(), {"server"}, {"silo1", "server"}, {"silo0", "silo1", "silo2"}, ALL], ids=len
+)
+def test_a_set_up_without_a_helper_or_with_too_few_silos_ends(silent):
+    prepared = scripted(silent)
+    with pytest.raises(SilenceError):
+        prepared.set_up(3, [])
+    assert list(prepared.tries) == [None]
+
+
+@pytest.fixture
+def plain():
+    with prepare(experiment(*SMALL, "algo=uldp_avg")) as prepared:
+        yield prepared
+
+
+def exchange(prepared, query=None, watch=None):
+    asked = query or prepared.queries(1)[0]
+    return prepared.exchange(asked, prepared.state, watch=watch or Stopwatch(), lines=[])
+
+
+def test_parties_are_closed_with_the_simulation():
+    with prepare(experiment(*SMALL, "algo=uldp_avg")) as prepared:
+        assert prepared.session.participants
+    assert not prepared.session.participants
+
+
+@pytest.mark.parametrize(
+    ("abort", "stateful", "ready"),
+    [
+        (AggregationAbortedError, False, True),
+        (AggregationAbortedError, True, False),  # silos go back
+        (MisfitError, False, False),  # keys may be wrong
+        (MisfitError, True, False),
+    ],
+)
+def test_what_follows_a_query_without_a_sum(plain, abort, stateful, ready, monkeypatch):
+    [query] = plain.queries(1)
+    asked = replace(query, stateful=stateful)
+    assert (plain.ready, plain.failures, plain.aborted) == (True, 0, None)
+
+    def ends(tasks, traffic):
+        raise abort("over")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(plain.session, "run", ends)
+        for failures in (1, 2):
+            plain.ready = True
+            with pytest.raises(abort):
+                exchange(plain, asked)
+            assert (plain.ready, plain.failures, plain.aborted) == (ready, failures, query.serial)
+    watch = Stopwatch()
+    _, reports = exchange(plain, watch=watch)
+    assert (plain.ready, plain.failures, plain.aborted) == (True, 0, None)
+    assert watch.seconds["local_training"] == pytest.approx(
+        sum(report.seconds for report in reports)
+    )
+
+
+def test_a_method_that_must_not_repeat_itself_is_told_how_often_it_failed(plain):
+    [query] = plain.queries(1)
+    plain.failures = 2
+    assert plain._addressed(query, Broadcast({})).again == 0
+    plain.aggregation = SimpleNamespace(never_repeats=True)
+    assert plain._addressed(query, Broadcast({})).again == 2
+
+
+def test_who_is_left_out_is_not_asked_and_the_others_owe_larger_shares(plain):
+    [query] = plain.queries(1)
+    query = replace(query, n_summed=1)
+    assert plain._addressed(query, Broadcast({})).n_summed == 1
+    plain.absent = frozenset({"silo1"})
+    addressed = plain._addressed(query, Broadcast({}))
+    assert (addressed.invited, addressed.n_summed) == ((0, 2), 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [(("algo=uldp_avg",), False), (PEERS, True)], ids=["server", "peers"]
+)
+def test_silos_know_beforehand_who_is_sampled_only_where_no_helper_tells(words, told, monkeypatch):
+    with prepare(experiment(*SMALL, *words)) as prepared:
+        [query] = prepared.queries(1)
+        seen = []
+
+        def watched(tasks, traffic):
+            seen.append(tasks["silo0"])
+            raise AggregationAbortedError("over")
+
+        monkeypatch.setattr(prepared.session, "run", watched)
+        with pytest.raises(AggregationAbortedError):
+            exchange(prepared, replace(query, sampled=np.array([True])))
+    assert (seen[0].sampled is not None) is told
+
+
+@pytest.mark.parametrize(("algo", "kept"), [("scaffold", True), ("uldp_avg", False)])
+def test_what_silos_remember_is_asked_for_where_they_remember(algo, kept):
+    with prepare(experiment(*SMALL, f"algo={algo}")) as prepared:
+        exchange(prepared)
+        assert bool(prepared.silo_states) is kept
+
+
+def test_peers_hold_the_state_that_the_run_goes_on_from(monkeypatch):
+    with prepare(experiment(*SMALL, *PEERS)) as prepared:
+        start = prepared.state
+        assert prepared.held == start.digest()
+        result = prepared.run_round(prepared.queries(1), start)
+        assert result.aborted is None
+        assert prepared.held == result.state.digest() != start.digest()
+        assert prepared._silos_hold(result.state)
+        assert not prepared._silos_hold(start)
+
+        participants = prepared.session.participants
+        monkeypatch.setattr(participants["silo3"], "_updated", lambda query, total: bytes(32))
+        with pytest.raises(RuntimeError, match="round 2: the parties hold different states"):
+            prepared.run_round(prepared.queries(2), result.state)
+        assert prepared.held is None
+
+
+def test_a_server_holds_the_state_alone(plain):
+    assert plain.held is None
+    exchange(plain)
+    assert plain.held is None
+    assert plain._silos_hold(plain.state)
+
+
+def test_one_part_of_the_state_that_is_no_number_ends_the_run(monkeypatch):
+    with prepare(experiment(*SMALL, "algo=scaffold")) as prepared:
+        update = type(prepared.algo).global_update
+
+        def spoiled(algo, *given):
+            state = update(algo, *given)
+            return replace(
+                state,
+                slots={name: np.full_like(slot, np.nan) for name, slot in state.slots.items()},
+            )
+
+        monkeypatch.setattr(type(prepared.algo), "global_update", spoiled)
+        with pytest.raises(DivergedError):
+            prepared.run_round(prepared.queries(1), prepared.state)
+
+
+def test_reports_of_different_states_are_held_by_nobody(plain, monkeypatch):
+    run = plain.session.run
+    states = iter([bytes(32), bytes(31) + b"\1", bytes(32)])
+
+    def told(tasks, traffic):
+        learned = run(tasks, traffic)
+        return {
+            name: replace(known, state=next(states)) if isinstance(known, SiloReport) else known
+            for name, known in learned.items()
+        }
+
+    monkeypatch.setattr(plain.session, "run", told)
+    exchange(plain)
+    assert plain.held is None

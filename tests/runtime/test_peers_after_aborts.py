@@ -1,0 +1,216 @@
+"""After an aggregation without a sum: newly trained models, what peers remember, and the peers that
+are left."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from fedpriv.algorithms.fedavg import FedAvg
+from fedpriv.engines.inprocess import InProcess
+from fedpriv.rounds.query import Broadcast
+from fedpriv.runtime import prepare
+from fedpriv.testing import experiment
+from fedpriv.testing.faults import Faulty, drop
+from fedpriv.testing.worlds import SMALL
+from fedpriv.topology.groups import group_sizes
+from fedpriv.util.stopwatch import Stopwatch
+
+NINE = (*SMALL, "preset.n_silos=9", "aggregation=admm")
+CONVERGED = ("aggregation.preset=null", "aggregation.iterations=32", "aggregation.beyond_safe=true")
+
+
+def rounds_of(exp, *faults, rounds=3):
+    """Results of the rounds; the first exchange is the set-up, the third is round 2."""
+    with prepare(replace(exp, engine=Faulty(InProcess(), faults))) as prepared:
+        state, results = prepared.state, []
+        for number in range(1, rounds + 1):
+            results.append(prepared.run_round(prepared.queries(number), state))
+            state = results[-1].state
+        return results, prepared
+
+
+def mean_after(exp, params, epochs, silos):
+    """The mean of what these silos make of `params` in so many epochs, without any exchange."""
+    words = ("aggregation=plain",)
+    algo = replace(exp.algo, local_epochs=epochs)
+    with prepare(
+        replace(exp, algo=algo, aggregation=experiment(*SMALL, *words).aggregation)
+    ) as prepared:
+        state, ends = prepared.state.with_params(params), []
+        for silo in silos:
+            [query] = prepared.queries(1)
+            query = replace(query, invited=(silo,), n_summed=1)
+            total, _ = prepared.exchange(query, state, watch=Stopwatch(), lines=[])
+            ends.append(params + total.vector)
+    return np.mean(ends, axis=0)
+
+
+@pytest.mark.parametrize("step", [0, 4, 8])
+def test_full_batches_train_an_epoch_longer_so_that_the_models_are_new(step):
+    """In the last step everybody may have had the sum."""
+    exp = experiment(*NINE, *CONVERGED, "algo=fedavg", "algo.local_epochs=2")
+    results, prepared = rounds_of(exp, drop(exchange=2, step=step, sender="silo3"))
+    assert [result.aborted is None for result in results] == [True, False, True]
+    np.testing.assert_array_equal(results[1].state.params, results[0].state.params)
+    expected = mean_after(exp, results[0].state.params, 3, range(9))
+    np.testing.assert_allclose(results[2].state.params, expected, rtol=1e-5, atol=1e-7)
+    assert prepared.failures == 0
+
+
+@dataclass(frozen=True)
+class Stubborn(FedAvg):
+    """It trains the same models again."""
+
+    def recipe(self, silo, query):
+        return super().recipe(silo, replace(query, again=0))
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_models_that_training_makes_again_are_refused(keep):
+    """Also where silos remember something, and go back to what they remembered before."""
+    algo = Stubborn(
+        local_epochs=2, batch_size=1000, local_lr=0.1, global_lr=1.0, keep_optimizer=keep
+    )
+    exp = experiment(*NINE, "optimizer=adam", algo=algo)
+    results, _ = rounds_of(exp, drop(exchange=2, step=4, sender="silo3"))
+    assert results[0].aborted is None
+    assert "silo3" in results[1].aborted
+    assert "aborted aggregation" in results[2].aborted
+
+
+@pytest.mark.parametrize("step", [4, 8])
+def test_what_silos_remember_of_a_query_without_a_sum_is_undone(step):
+    exp = experiment(*NINE, "algo=fedavg", "optimizer=adam", "algo.keep_optimizer=true")
+    faults = (drop(exchange=2, step=step, sender="silo3", receiver=None),)
+    with prepare(replace(exp, engine=Faulty(InProcess(), faults))) as prepared:
+        first = prepared.run_round(prepared.queries(1), prepared.state)
+        before = {name: dict(state) for name, state in prepared.silo_states.items()}
+        second = prepared.run_round(prepared.queries(2), first.state)
+        assert second.aborted
+        prepared.set_up(3, [], second.state)
+        for name, participant in prepared.session.participants.items():
+            for slot, value in participant.checkpoint().items():
+                np.testing.assert_array_equal(value, before[name][slot])
+        assert prepared.run_round(prepared.queries(3), second.state).aborted is None
+
+
+def test_scaffold_goes_on_as_well():
+    exp = experiment(*NINE, *CONVERGED, "algo=scaffold")
+    results, prepared = rounds_of(exp, drop(exchange=2, step=8, sender="silo3"), rounds=4)
+    assert [result.aborted is None for result in results] == [True, False, True, True]
+    controls = [prepared.silo_states[f"silo{k}"]["control"] for k in range(9)]
+    control = results[-1].state.slots["control"]
+    np.testing.assert_allclose(control, np.mean(controls, axis=0), rtol=1e-9, atol=1e-12)
+
+
+def test_a_checkpoint_after_an_aborted_round_knows_it():
+    exp = experiment(*NINE, *CONVERGED, "algo=fedavg")
+    whole, _ = rounds_of(exp, drop(exchange=2, step=4, sender="silo3"))
+    with prepare(
+        replace(exp, engine=Faulty(InProcess(), (drop(exchange=2, step=4, sender="silo3"),)))
+    ) as prepared:
+        state = prepared.state
+        for number in (1, 2):
+            state = prepared.run_round(prepared.queries(number), state).state
+        saved = prepared.arrays(state)
+    with prepare(exp, saved) as prepared:
+        result = prepared.run_round(prepared.queries(3), prepared.state)
+        np.testing.assert_array_equal(result.state.params, whole[2].state.params)
+        assert "failed" not in prepared.arrays(result.state)
+
+
+def silent_from(exchange, sender="silo3"):
+    return tuple(drop(exchange=number, sender=sender) for number in range(exchange, 40))
+
+
+@pytest.mark.filterwarnings("ignore:round 3")
+def test_training_goes_on_with_the_peers_that_are_left_in_groups_made_anew():
+    exp = experiment(*NINE, *CONVERGED, "algo=fedavg", "aggregation.least_peers=5")
+    results, prepared = rounds_of(exp, *silent_from(2), rounds=4)
+    assert [result.aborted is None for result in results] == [True, False, True, True]
+    assert prepared.absent == {"silo3"}
+    left = [k for k in range(9) if k != 3]
+    expected = mean_after(exp, results[1].state.params, exp.algo.local_epochs + 1, left)
+    np.testing.assert_allclose(results[2].state.params, expected, rtol=1e-5, atol=1e-7)
+    assert group_sizes(8, 3) == (4, 4)
+    asked = [row for row in results[3].traffic if row["step"] == 0]
+    assert {row["party"]: row["messages"] for row in asked} == {f"silo{k}": 3 for k in left}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("aggregation.iterations=32",), ("aggregation.iterations=32", "aggregation.least_peers=9")],
+    ids=["not asked to", "too few are left"],
+)
+def test_otherwise_every_later_round_ends_without_a_sum(words):
+    exp = experiment(*NINE, *CONVERGED, "algo=fedavg", *words)
+    results, prepared = rounds_of(exp, *silent_from(2))
+    assert [result.aborted is None for result in results] == [True, False, False]
+    assert "silo3" in results[2].aborted
+    assert not prepared.absent
+
+
+def test_peers_whose_groups_would_give_models_away_do_not_go_on():
+    """Eight peers fall into two groups of four, and have no second partition: two iterations would
+    determine models."""
+    exp = experiment(*NINE, "algo=fedavg", "aggregation.least_peers=5")
+    assert not exp.aggregation.goes_on_with(8)
+    assert exp.aggregation.goes_on_with(9)
+    results, _ = rounds_of(exp, *silent_from(2))
+    assert [result.aborted is None for result in results] == [True, False, False]
+
+
+def test_one_lost_message_of_a_set_up_leaves_nobody_out():
+    exp = experiment(*NINE, *CONVERGED, "algo=fedavg", "aggregation.least_peers=5")
+    faults = (
+        drop(exchange=2, step=4, sender="silo3"),
+        drop(exchange=3, step=0, sender="silo3", receiver="silo1"),
+    )
+    results, prepared = rounds_of(exp, *faults)
+    assert [result.aborted is None for result in results] == [True, False, True]
+    assert not prepared.absent
+
+
+@pytest.mark.filterwarnings("ignore:round 3")
+def test_peers_that_are_silent_in_turns_are_left_out_as_well():
+    exp = experiment(*NINE, *CONVERGED, "algo=fedavg", "aggregation.least_peers=5")
+    turns = [drop(exchange=number, sender=f"silo{3 + number % 2}") for number in range(2, 12)]
+    results, prepared = rounds_of(exp, *turns)
+    assert [result.aborted is None for result in results] == [True, False, True]
+    assert prepared.absent == {"silo3", "silo4"}
+
+
+@pytest.mark.filterwarnings("ignore:round 3")
+def test_with_fewer_peers_noise_shares_are_larger():
+    exp = experiment(*NINE, *CONVERGED, "algo=uldp_naive", "aggregation.least_peers=5")
+    with prepare(replace(exp, engine=Faulty(InProcess(), silent_from(2)))) as prepared:
+        state = prepared.state
+        for number in (1, 2, 3):
+            state = prepared.run_round(prepared.queries(number), state).state
+        [query] = prepared.queries(4)
+        addressed = prepared._addressed(query, Broadcast({}))
+        assert (query.n_summed, addressed.n_summed, len(addressed.invited)) == (9, 8, 8)
+
+
+@pytest.mark.filterwarnings("ignore:round 3")
+@pytest.mark.parametrize(
+    "words", [("algo=uldp_avg_w",), ("algo=fedavg", "aggregation.average=records")], ids=str
+)
+def test_weights_from_counts_are_those_of_the_peers_that_are_left(words):
+    exp = experiment(*NINE, *CONVERGED, *words, "aggregation.least_peers=5")
+    with prepare(replace(exp, engine=Faulty(InProcess(), silent_from(2)))) as prepared:
+        state = prepared.state
+        for number in (1, 2, 3):
+            result = prepared.run_round(prepared.queries(number), state)
+            state = result.state
+        assert result.aborted is None
+        protocols = {name: party.protocol for name, party in prepared.session.participants.items()}
+        left = [protocols[name] for name in prepared.silos]
+        assert len(left) == 8
+        assert all(set(protocol.shares) == set(prepared.silos) for protocol in left)
+        if words[0] == "algo=uldp_avg_w":
+            counts = np.stack([protocol.weights for protocol in left]).sum(axis=0)
+            np.testing.assert_allclose(counts[counts > 0], 1.0, rtol=1e-12)
+        else:
+            assert sum(left[0].shares.values()) == pytest.approx(1.0)

@@ -1,0 +1,197 @@
+"""What a run is made of before its first round: device, network, what a checkpoint brings back, and
+its end."""
+
+import importlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from runs import experiment
+
+from fedpriv.data.allocation import Allocation
+from fedpriv.data.base import Records
+from fedpriv.engines.inprocess import InProcess
+from fedpriv.errors import AggregationAbortedError, ConfigError
+from fedpriv.models.linear import Linear
+from fedpriv.runtime import prepare
+from fedpriv.runtime.prepare import _silo_of, resolve_device
+from fedpriv.testing.faults import Faulty, drop
+
+WORDS = ("algo=uldp_avg", "algo.noise_multiplier=1", "preset.n_silos=3", "preset.n_users=6")
+
+
+@pytest.mark.parametrize(
+    ("device", "present", "resolved"),
+    [
+        ("auto", 0, "cpu"),
+        ("auto", 1, "cuda"),
+        ("cpu", 1, "cpu"),
+        ("cuda", 0, None),
+        ("cuda", 1, "cuda"),
+        ("cuda:0", 1, "cuda:0"),
+        ("cuda:1", 1, None),
+        ("cuda:1", 2, "cuda:1"),
+    ],
+)
+def test_a_device_is_one_that_is_there(device, present, resolved, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: present > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: present)
+    if resolved is None:
+        with pytest.raises(
+            ConfigError, match=f"^device={device}: this machine has no such CUDA device"
+        ):
+            resolve_device(device)
+    else:
+        assert resolve_device(device) == resolved
+
+
+def test_an_engine_that_cannot_run_here_is_never_opened():
+    @dataclass(frozen=True)
+    class Elsewhere(InProcess):
+        def check(self, device):
+            raise ConfigError("engine", "elsewhere", f"not with device={device}")
+
+        def open(self, specs, memories):
+            pytest.fail("opened")
+
+    with pytest.raises(ConfigError, match="not with device=cpu"):
+        prepare(replace(experiment(*WORDS, "device=cpu"), engine=Elsewhere()))
+
+
+TEXT = (
+    "algo=local_only",
+    "data=shakespeare",
+    "model=char_gru",
+    "allocator=by_user",
+    "allocator.n_silos=3",
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "trainer", "fits"),
+    [
+        (WORDS, "batched", True),
+        (WORDS, "sequential", True),
+        (TEXT, "sequential", True),
+        (TEXT, "batched", False),
+        (TEXT, "compiled", False),
+    ],
+)
+def test_a_trainer_that_cannot_train_the_network_is_told_before_data_are_loaded(
+    words, trainer, fits, monkeypatch
+):
+    class LoadedError(Exception):
+        pass
+
+    def load(*_):
+        raise LoadedError
+
+    monkeypatch.setattr(importlib.import_module("fedpriv.runtime.prepare"), "load", load)
+    with pytest.raises(
+        LoadedError if fits else ConfigError, match=None if fits else f"^trainer={trainer}"
+    ):
+        prepare(experiment(*words, f"trainer={trainer}"))
+
+
+def test_first_weights_are_of_the_seed_alone():
+    def weights(*words):
+        with prepare(experiment(*WORDS, *words)) as prepared:
+            return prepared.state.params
+
+    torch.manual_seed(5)
+    first = weights()
+    torch.manual_seed(6)
+    assert np.array_equal(first, weights())
+    assert not np.array_equal(first, weights("seed=1"))
+    torch.manual_seed(7)
+    drawn = torch.rand(3)
+    torch.manual_seed(7)
+    weights()
+    assert torch.equal(torch.rand(3), drawn)  # nobody else's draws are moved
+
+
+def test_a_network_of_another_size_than_it_says_is_refused():
+    class Larger(Linear):
+        def size(self, shape, outputs):
+            return super().size(shape, outputs) - 1
+
+    exp = experiment(*WORDS)
+    with pytest.raises(
+        ConfigError, match=r"^model=Larger: size\(\) says \d+ parameters, and build\(\) makes \d+$"
+    ):
+        prepare(replace(exp, model=Larger()))
+
+
+def test_a_checkpoint_brings_back_what_silos_remember_and_the_last_query_without_a_sum():
+    words = ("algo=scaffold", "preset.n_silos=3")
+    with prepare(experiment(*words)) as prepared:
+        assert (prepared.aborted, prepared.failures) == (None, 0)
+        assert {(row["round"], row["query"]) for row in prepared.setup} <= {(0, "setup")}
+        state = prepared.run_round(prepared.queries(1), prepared.state).state
+        prepared.aborted, prepared.failures = (4, 1), 3
+        kept, remembered = prepared.arrays(state), prepared.silo_states
+    assert remembered
+    with prepare(experiment(*words), kept) as again:
+        assert (again.aborted, again.failures) == ((4, 1), 3)
+        assert again.silo_states.keys() == remembered.keys() == {"silo0", "silo1", "silo2"}
+        for silo, own in remembered.items():
+            assert again.silo_states[silo].keys() == own.keys()
+            for key, value in own.items():
+                np.testing.assert_array_equal(again.silo_states[silo][key], value)
+        np.testing.assert_array_equal(again.state.params, state.params)
+
+
+def test_a_set_up_that_is_repeated_is_still_before_the_first_round():
+    exp = experiment(*WORDS, "aggregation=masked")
+    first = replace(exp, engine=Faulty(InProcess(), (drop(exchange=0, sender="silo1"),)))
+    with pytest.warns(RuntimeWarning, match=r"the set-up begins again: .*silo1"):
+        prepared = prepare(first)
+    with prepared:
+        assert {(row["round"], row["query"]) for row in prepared.setup} == {(0, "setup")}
+        assert prepared.ready
+
+
+def test_a_set_up_that_fails_twice_ends_all_parties():
+    sessions = []
+
+    @dataclass(frozen=True)
+    class Watched(Faulty):
+        def open(self, specs, memories):
+            sessions.append(super().open(specs, memories))
+            close = sessions[0].close
+            sessions[0].close = lambda: (close(), sessions.append("closed"))
+            return sessions[0]
+
+    exp = experiment(*WORDS, "aggregation=masked")
+    with (
+        pytest.raises(AggregationAbortedError, match="silo1"),
+        pytest.warns(RuntimeWarning, match="the set-up begins again: .*silo1"),
+    ):
+        prepare(replace(exp, engine=Watched(InProcess(), (drop(sender="silo1"),))))
+    assert sessions[1:] == ["closed"]
+
+
+def test_test_records_are_at_home_where_all_their_owner_trains_on_is():
+    def homes(silo, user, owner):
+        n = len(user)
+        allocation = Allocation(
+            n_users=4,
+            n_silos=2,
+            user=np.array(user),
+            silo=np.array(silo),
+            trains=np.ones(n, dtype=bool),
+        )
+        owners = None if owner is None else np.array(owner)
+        found = _silo_of(
+            Records(np.zeros((2, 1)), np.zeros(2), silo=np.array([1, 0]), user=owners), allocation
+        )
+        return None if found is None else found.tolist()
+
+    assert homes([0, 1, 1], [0, 2, 2], [2, 0]) == [1, 0]
+    assert homes([0, 1, 1], [0, 2, 2], [1, 2]) == [
+        -1,
+        1,
+    ]  # whoever does not train is at home nowhere
+    assert homes([0, 1, 0], [0, 2, 2], [2, 0]) is None
+    assert homes([0, 1, 1], [0, 2, 2], None) == [1, 0]

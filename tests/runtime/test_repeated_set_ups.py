@@ -1,0 +1,144 @@
+"""Set-ups that are repeated: after an altered message, and not after mere silence."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from runs import experiment
+
+from fedpriv.aggregation.private_weighting import server
+from fedpriv.aggregation.private_weighting.counts import CountsRefusedError
+from fedpriv.engines.inprocess import InProcess
+from fedpriv.errors import AggregationAbortedError
+from fedpriv.runtime import prepare
+from fedpriv.testing.faults import Faulty, drop, forge
+
+COUNTED = ("algo=uldp_avg", "algo.weighting=records")
+PRIVATE = (
+    *COUNTED,
+    "aggregation=private_weighting",
+    "aggregation.key_bits=256",
+    "aggregation.precision=16",
+    "aggregation.count_cap=4",
+    "aggregation.n_max=12",
+)
+
+
+def faulty(words, *faults):
+    return replace(experiment(*words), engine=Faulty(InProcess(), faults))
+
+
+def set_ups(result):
+    return sum(
+        line["query"] == "setup" and line["step"] == 0 and line["party"] == "silo0"
+        for line in result.traffic
+    )
+
+
+def rounds(prepared, numbers, state):
+    return [prepared.run_round(prepared.queries(number), state) for number in numbers]
+
+
+def turned(raw):
+    """Another key of the same length."""
+    return raw[:-9] + bytes([raw[-9] ^ 1]) + raw[-8:]
+
+
+@pytest.mark.parametrize(
+    ("words", "change"),
+    [
+        ((*COUNTED, "aggregation=masked"), lambda keys: keys | {"silo2": turned(keys["silo2"])}),
+        (PRIVATE, lambda said: (said[0], said[1] | {"silo2": turned(said[1]["silo2"])})),
+    ],
+    ids=["masked", "private_weighting"],
+)
+def test_a_forged_key_costs_one_round(words, change):
+    """One silo's masks do not cancel; the next query begins with new keys, and its sum is as it
+    should be."""
+    fault = forge(change, exchange=0, phase="keys", receiver="silo1")
+    with prepare(faulty(words, fault)) as prepared:
+        start = prepared.state
+        results = rounds(prepared, (1, 2, 3), start)
+    with prepare(experiment(*words)) as healthy:
+        right = rounds(healthy, (2, 3), start)
+    assert "masks do not cancel" in results[0].aborted
+    assert [set_ups(result) for result in results] == [0, 1, 0]
+    for result, other in zip(results[1:], right):
+        np.testing.assert_array_equal(result.state.params, other.state.params)
+
+
+def test_silence_is_no_reason_for_another_set_up():
+    for fault, again in ((drop, 0), (lambda **where: forge(lambda _: b"", **where), 1)):
+        where = {"exchange": 1, "phase": "message", "sender": "silo1"}
+        with prepare(faulty((*COUNTED, "aggregation=masked"), fault(**where))) as prepared:
+            results = rounds(prepared, (1, 2), prepared.state)
+        assert "silo1" in results[0].aborted
+        assert not results[1].aborted
+        assert [set_ups(result) for result in results] == [0, again]
+
+
+@pytest.mark.parametrize("aggregation", ["masked", "secagg"])
+def test_a_run_begins_though_one_message_of_its_set_up_is_lost(aggregation):
+    words = (*COUNTED, f"aggregation={aggregation}")
+    with pytest.warns(RuntimeWarning, match="set-up begins again: no message from silo1"):
+        prepared = prepare(faulty(words, drop(exchange=0, sender="silo1")))
+    with prepared:
+        assert prepared.ready
+        assert not prepared.run_round(prepared.queries(1), prepared.state).aborted
+
+
+def test_a_run_ends_where_the_same_is_missing_again():
+    with (
+        pytest.warns(RuntimeWarning, match="set-up begins again"),
+        pytest.raises(AggregationAbortedError, match="no message from silo1"),
+    ):
+        prepare(faulty((*COUNTED, "aggregation=masked"), drop(sender="silo1")))
+
+
+def test_counts_that_are_refused_in_a_later_set_up_end_a_round_and_not_the_run(monkeypatch):
+    """Honest counts do not change, so that somebody lies."""
+
+    def refuse(totals):
+        raise CountsRefusedError("no silo has a record of user 3")
+
+    with prepare(experiment(*PRIVATE)) as prepared:
+        start = prepared.state
+        with monkeypatch.context() as patched:
+            patched.setattr(server, "refuse_none", refuse)
+            prepared.ready = False
+            [result] = rounds(prepared, (1,), start)
+        assert result.aborted == "no silo has a record of user 3"
+        [after] = rounds(prepared, (2,), start)
+        assert not after.aborted
+
+
+def test_counts_that_are_refused_at_the_start_end_the_run():
+    with (
+        pytest.warns(RuntimeWarning),
+        pytest.raises(CountsRefusedError, match="more than 4 records"),
+    ):
+        prepare(experiment(*PRIVATE, "aggregation.count_cap=null"))
+
+
+def test_every_set_up_begins_a_session_of_its_own():
+    """Messages of an earlier one are strays then, whoever sends them again."""
+    with prepare(experiment("aggregation=masked")) as prepared:
+        names = []
+        for number in (1, 2, 3):
+            prepared.set_up(number, [])
+            names.append(prepared.session_name)
+        assert {len(name) for name in names} == {16}
+        assert len(set(names)) == 3
+
+
+@pytest.mark.parametrize("known", [None, "a sum", 3.0], ids=str)
+def test_what_a_party_says_it_has_learned_is_checked(known, monkeypatch):
+    with prepare(experiment("aggregation=masked")) as prepared:
+        prepared.set_up(1, [])
+        run = prepared.session.run
+        monkeypatch.setattr(
+            prepared.session, "run", lambda *given: {**run(*given), "server": known}
+        )
+        result = prepared.run_round(prepared.queries(1), prepared.state)
+        assert "server" in result.aborted
+        assert result.state is prepared.state

@@ -1,0 +1,99 @@
+"""What ends a round, or a run, instead of a model: lost parties, sums that differ, parameters that
+are not numbers."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from runs import experiment
+
+from fedpriv.algorithms.uldp import UldpAvg
+from fedpriv.errors import AggregationAbortedError
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.rounds.query import Query, SiloReport, Total
+from fedpriv.runtime import DivergedError, PreparedRun, prepare
+from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.util.streams import Streams
+
+NAMES = ("silo0", "silo1")
+QUERY = Query("update", 3, (0, 1), 2, 2, Gaussian(1.0, 5.0), None, (), Streams(0))
+
+
+def agreed(learned, learners=NAMES):
+    """What `learners` have, or all silos where none are named."""
+    known = SimpleNamespace(plan=SimpleNamespace(threat_model=SimpleNamespace(learners=learners)))
+    return PreparedRun._agreed(known, QUERY, learned)
+
+
+def total(*numbers, silos=NAMES):
+    return Total(np.array(numbers), silos)
+
+
+def test_what_everybody_learned_alike_is_the_total():
+    same = {
+        "silo0": total(1.0, 2.0),
+        "silo1": SiloReport(total(1.0, 2.0), ContributionStats(), 0.0),
+    }
+    for learners in (NAMES, ()):
+        assert agreed(same, learners) is same["silo0"]
+
+
+@pytest.mark.parametrize(
+    "other", [total(1.0, 2.1), total(1.0, 2.0, silos=("silo1", "silo0")), total(1.0)]
+)
+def test_a_total_that_somebody_learned_otherwise_ends_the_run(other):
+    for learners in (NAMES, ()):
+        with pytest.raises(RuntimeError, match=r"round 3: .*different totals"):
+            agreed({"silo0": total(1.0, 2.0), "silo1": other}, learners)
+
+
+@pytest.mark.parametrize(
+    "missing", [{}, {"silo1": None}, {"silo1": SiloReport(None, ContributionStats(), 0.0)}]
+)
+def test_a_total_that_somebody_lacks_is_none(missing):
+    with pytest.raises(AggregationAbortedError, match="silo1 was lost"):
+        agreed({"silo0": total(1.0, 2.0)} | missing)
+
+
+def test_each_of_them_must_cover_the_noise_shares():
+    with pytest.raises(AggregationAbortedError, match="covers 1 silos instead of 2"):
+        agreed({"silo0": total(1.0, 2.0), "silo1": total(1.0, 2.0, silos=("silo1",))})
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_one_parameter_that_is_no_number_ends_the_run(value, monkeypatch):
+    def spoiled(self, state, query, total, plan):
+        params = state.params.copy()
+        params[-1] = value
+        return replace(state, params=params)
+
+    monkeypatch.setattr(UldpAvg, "global_update", spoiled)
+    with (
+        prepare(experiment("algo=uldp_avg")) as prepared,
+        pytest.raises(DivergedError, match="round 1: "),
+    ):
+        prepared.run_round(prepared.queries(1), prepared.state)
+
+
+def test_no_query_begins_before_a_set_up_that_everybody_has_ended():
+    """Some silos would have new keys, and some old ones."""
+    with prepare(experiment("algo=uldp_avg", "algo.weighting=records")) as prepared:
+        assert prepared.ready
+        session, asked = prepared.session, []
+        prepared.session = SimpleNamespace(
+            lost=frozenset({"silo1"}),
+            reopen=asked.append,
+            run=lambda tasks, traffic: asked.append(set(tasks)),
+        )
+        lines = []
+        with pytest.raises(AggregationAbortedError, match="the set-up has lost silo1"):
+            prepared.set_up(4, lines)
+        assert asked == [{"silo1": {}}, {"server", *prepared.silos}]
+        assert not prepared.ready
+        prepared.session = session
+        result = prepared.run_round(prepared.queries(5), prepared.state)
+        assert {line["query"] for line in result.traffic} == {"setup", "update"}
+        assert prepared.ready
+        again = prepared.run_round(prepared.queries(6), result.state)
+        assert {line["query"] for line in again.traffic} == {"update"}

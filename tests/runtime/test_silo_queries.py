@@ -1,0 +1,176 @@
+"""What a silo makes of a query, step by step: what it trains, reports, remembers, and undoes."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from fedpriv.algorithms.base import LocalUpdate
+from fedpriv.errors import AggregationAbortedError
+from fedpriv.parties.post import Hear, Post
+from fedpriv.rounds.query import SUMMED, Broadcast, Contributions, Query, SetUp, Summed
+from fedpriv.runtime import prepare
+from fedpriv.runtime.silo import _SumMembership, _Work, ahead, contributions
+from fedpriv.testing import experiment
+from fedpriv.testing.worlds import SMALL
+from fedpriv.training import users
+from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.util.streams import Streams
+
+SESSION = bytes(16)
+
+
+@pytest.fixture
+def scaffold():
+    """A run of a method whose silos remember something, and its first silo."""
+    with prepare(experiment(*SMALL, "algo=scaffold")) as prepared:
+        yield prepared, prepared.session.participants["silo0"]
+
+
+def set_up(prepared, aborted):
+    return SetUp(SESSION, prepared.algo.n_units(prepared.plan.federation), aborted=aborted)
+
+
+def remembered(silo):
+    return {name: value.tolist() for name, value in silo.checkpoint().items()}
+
+
+@pytest.mark.parametrize(
+    ("aborted", "undone"), [((2, 0), True), ((1, 0), False), ((2, 1), False), (None, False)]
+)
+def test_a_set_up_undoes_what_came_of_a_query_without_a_sum_and_nothing_else(
+    scaffold, aborted, undone
+):
+    """The silo may have been told of a sum that nobody else has."""
+    prepared, silo = scaffold
+    state, seen = prepared.state, []
+    for number in (1, 2):
+        state = prepared.run_round(prepared.queries(number), state).state
+        seen.append(remembered(silo))
+    assert seen[0] != seen[1]
+    assert list(silo.take_part(set_up(prepared, aborted))) == []
+    assert remembered(silo) == seen[0 if undone else 1]
+    list(
+        silo.take_part(set_up(prepared, (2, 0)))
+    )  # what was known of the time before has been dropped
+    assert remembered(silo) == seen[0 if undone else 1]
+
+
+def test_a_silo_that_nobody_asks_reports_nothing(scaffold):
+    prepared, silo = scaffold
+    [query] = prepared.queries(1)
+    party = silo.take_part(replace(query.silo_query(), session=SESSION))
+    assert next(party) == {}
+    with pytest.raises(StopIteration) as end:
+        party.send({})
+    report = end.value.value
+    assert (report.total, report.stats, report.seconds, report.state) == (
+        None,
+        ContributionStats(),
+        0.0,
+        None,
+    )
+
+
+class Watched:
+    """An algorithm that notes the queries it is given. tally: of its own bounding."""
+
+    def __init__(self):
+        self.asked, self.stats = [], ContributionStats(units=3)
+        self.block = Contributions(np.array([0]), torch.ones((1, 2)))
+
+    def local_update(self, silo, query, down):
+        self.asked.append(query)
+        return LocalUpdate(blocks=iter([self.block]), stats=self.stats)
+
+
+def work(**details):
+    algo = Watched()
+    silo = SimpleNamespace(streams=Streams(0), name="silo0")
+    watch = SimpleNamespace(timed=lambda name, items: items)
+    numbers = {
+        "n_summed": 2,
+        "size": 2,
+        "encoding": None,
+        "events": (),
+        "streams": Streams(0),
+        "enforced": False,
+    }
+    query = Query("update", 1, (0, 1), mechanism=None, **(numbers | details))
+    return algo, _Work(SimpleNamespace(algo=algo, silo=silo, watch=watch, execution=None), query)
+
+
+def test_a_silo_trains_the_users_that_it_is_told_are_sampled():
+    chosen = np.array([True, False])
+    for given, expected in ((chosen, chosen), (None, None)):
+        algo, own = work()
+        own.respond(Broadcast({}, given))
+        assert algo.asked[0].sampled is expected
+
+
+def test_a_method_that_bounds_by_itself_counts_by_itself():
+    algo, own = work()
+    update = own.respond(Broadcast({}))
+    assert list(update.blocks) == [algo.block]
+    assert own.stats is algo.stats
+
+
+def test_what_no_message_needed_is_computed_all_the_same():
+    """What a silo remembers may hang on it."""
+    computed = []
+    _, own = work()
+    own.blocks = (computed.append(number) for number in range(3))
+    own.finish()
+    assert computed == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("place", "prefix"), [(0, ""), (1, "update")])
+def test_later_queries_of_a_round_draw_from_streams_of_their_own(place, prefix, monkeypatch):
+    _, own = work(place=place)
+    seen = []
+    nothing = SimpleNamespace(blocks=lambda: iter(()))
+    monkeypatch.setattr(
+        users, "silo_training", lambda *given, prefix, **others: seen.append(prefix) or nothing
+    )
+    silo = SimpleNamespace(model=None, data=None, task=None, streams=None, name="silo0", index=0)
+    local = LocalUpdate(training=SimpleNamespace(pooled=True))
+    assert list(contributions(local, silo, ahead(local, silo, own.query))) == []
+    assert seen == [prefix]
+
+
+def told():
+    query = Query("update", 1, (0, 1), 2, 1, None, None, (), Streams(0))
+    server, silo = (Post(name, SESSION, (1, 0)) for name in ("server", "silo0"))
+    kind = query.summed_kind(("silo0", "silo1"))
+    letter = server.stamped(SUMMED, {"silo0": Summed(("silo0", "silo1"))})["silo0"]
+    return _SumMembership(silo, Hear(SUMMED, kind, ("server",))), letter
+
+
+def test_who_is_in_the_sum_may_be_heard_before_or_after():
+    for early in (True, False):
+        heard, letter = told()
+        party = heard.overhearing(iter_once())
+        next(party)
+        with pytest.raises(StopIteration) as end:
+            party.send({"server": letter} if early else {})
+        assert end.value.value == {}  # the protocol has seen nothing of it
+        waiting = heard.summed()
+        if not early:
+            assert next(waiting) == {}
+        with pytest.raises(StopIteration) as end:
+            waiting.send({"server": letter}) if not early else next(waiting)
+        assert end.value.value == ("silo0", "silo1")
+
+
+def iter_once():
+    return (yield {})
+
+
+def test_a_silo_that_is_never_told_ends_the_query():
+    heard, _ = told()
+    waiting = heard.summed()
+    assert next(waiting) == {}
+    with pytest.raises(AggregationAbortedError, match="silo0 has not been told who is in the sum"):
+        waiting.send({})

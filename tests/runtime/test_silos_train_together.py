@@ -1,0 +1,158 @@
+"""The silos of one process train in one stack, whatever the aggregation."""
+
+from dataclasses import replace
+from weakref import ref
+
+import numpy as np
+import pytest
+from runs import experiment
+
+from fedpriv.aggregation.secagg.messages import SHARE
+from fedpriv.runtime import prepare
+from fedpriv.runtime.silo import _Work
+from fedpriv.testing.faults import Faulty, drop
+from fedpriv.training.clipped import _Sum
+from fedpriv.training.record_steps import RecordSteps
+from fedpriv.training.silo_training import SiloTraining
+from fedpriv.util.stopwatch import Stopwatch
+from fedpriv.util.work import DeferredWork
+
+AGGREGATIONS = ["plain", "masked", "secagg", "private_weighting", "admm"]
+"""Under `shuffle` no algorithm describes its training."""
+OWN = {
+    "private_weighting": ["algo.weighting=records", "aggregation.key_bits=1024"],
+    "admm": ["aggregation.beyond_safe=true"],
+}
+
+
+ULDP = "algo=uldp_avg", "algo.noise_multiplier=0", "trainer=batched"
+
+
+def one_round(*words, faults=()):
+    """The parameters after a round, and what each silo reported."""
+    exp = experiment(*words)
+    with prepare(replace(exp, engine=Faulty(exp.engine, faults))) as prepared:
+        state, watch = prepared.state, Stopwatch()
+        [query] = prepared.queries(1)
+        total, reports = prepared.exchange(query, state, watch=watch, lines=[])
+        params = prepared.algo.global_update(state, query, total, prepared.plan).params
+    return params - state.params, reports, watch.seconds["local_training"]
+
+
+@pytest.fixture
+def stacks(monkeypatch):
+    """How many silos were trained together each time."""
+    seen, run_batch = [], SiloTraining.run_batch
+    spy = staticmethod(lambda works: seen.append(len(works)) or run_batch(works))
+    monkeypatch.setattr(SiloTraining, "run_batch", spy)
+    return seen
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+def test_a_round_of_silos_in_one_stack_is_that_of_silos_apart(aggregation, stacks, monkeypatch):
+    words = *ULDP, f"aggregation={aggregation}", *OWN.get(aggregation, ())
+    moved, _, seconds = one_round(*words)
+    assert stacks == [3]
+    assert seconds > 0
+    monkeypatch.setattr(DeferredWork, "waits", False)
+    apart, _, _ = one_round(*words)
+    assert stacks == [3]
+    assert np.linalg.norm(apart) > 1e-3
+    np.testing.assert_allclose(moved, apart, atol=1e-6 if aggregation != "admm" else 1e-5)
+
+
+def test_under_secure_aggregation_a_silo_trains_when_its_message_is_asked_for(stacks):
+    """Not before: what training comes to would lie in memory. silo1 is gone before it has shared
+    its keys."""
+    words = "aggregation=secagg", "preset.n_silos=5", "aggregation.cohort=4"
+    moved, _, _ = one_round(*ULDP, *words, faults=(drop(sender="silo1", phase=SHARE, exchange=1),))
+    assert stacks == [4]
+    assert np.linalg.norm(moved) > 1e-3
+
+
+@pytest.mark.parametrize("trainer", ["batched", "sequential"])
+@pytest.mark.parametrize("aggregation", ["plain", "secagg"])
+def test_a_silo_lets_go_of_its_training_before_the_next_one_begins(
+    aggregation, trainer, monkeypatch
+):
+    """Its buffers, in as many silos as there are, would fill the memory until the query ends."""
+    alive, blocks = [], SiloTraining.blocks
+
+    def noted(training):
+        alive.append(sum(own() is not None for own in seen))
+        seen.append(ref(training))
+        return blocks(training)
+
+    seen = []
+    monkeypatch.setattr(SiloTraining, "blocks", noted)
+    monkeypatch.setattr(SiloTraining, "batch_key", None)
+    one_round(*ULDP[:2], f"trainer={trainer}", f"aggregation={aggregation}")
+    assert alive == [0, 0, 0]
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked", "admm"])
+def test_a_silo_lets_go_of_its_noise_once_its_message_is_made(aggregation, monkeypatch):
+    """It would fill the memory as buffers would."""
+    alive, seen, drawn = [], [], _Work._noise
+
+    def noted(work, local, query):
+        alive.append(sum(own() is not None for own in seen))
+        share, secret = drawn(work, local, query)
+        seen.append(ref(share))
+        return share, secret
+
+    monkeypatch.setattr(_Work, "_noise", noted)
+    one_round(
+        ULDP[0], "trainer=sequential", f"aggregation={aggregation}", *OWN.get(aggregation, ())
+    )
+    assert alive == [0, 0, 0]
+
+
+def test_noisy_steps_of_all_silos_are_made_together_and_have_the_same_bits(monkeypatch):
+    seen, run_batch = [], RecordSteps.run_batch
+    spy = staticmethod(lambda works: seen.append(len(works)) or run_batch(works))
+    monkeypatch.setattr(RecordSteps, "run_batch", spy)
+    words = "algo=local_sgd", "algo.noise_multiplier=1", "algo.calibration=given"
+    moved, reports, _ = one_round(*words)
+    assert seen == [3]
+    assert all(report.seconds > 0 for report in reports)
+    assert [report.stats.units for report in reports] == [10] * 3
+    monkeypatch.setattr(DeferredWork, "waits", False)
+    apart, _, _ = one_round(*words)
+    assert seen == [3, 1, 1, 1]
+    assert np.linalg.norm(apart) > 1e-3
+    np.testing.assert_array_equal(moved, apart)
+
+
+EQUAL = "algo.noise_multiplier=1", "algo.calibration=given", "algo.batch_size=8"
+"""Else a silo's batches are larger the more records it has."""
+SPIDER = "algo=spider", "algo.anchor_batch_size=8"
+
+
+@pytest.mark.parametrize(("words", "points"), [(["algo=minibatch_sgd"], 1), (SPIDER, 2)])
+def test_clipped_gradients_of_all_silos_are_summed_together(words, points, monkeypatch):
+    """Spider's second query asks for them at two points."""
+    seen, run_batch = [], _Sum.run_batch
+    monkeypatch.setattr(
+        _Sum, "run_batch", staticmethod(lambda works: seen.append(len(works)) or run_batch(works))
+    )
+    found = []
+    for apart in (False, True):
+        if apart:
+            monkeypatch.setattr(DeferredWork, "waits", False)
+        with prepare(experiment(*words, *EQUAL)) as prepared:
+            *_, query = prepared.queries(2)
+            state = prepared.state
+            if points == 2:
+                state = state.with_params(state.params, previous=state.params + 0.1)
+            total, _ = prepared.exchange(query, state, watch=Stopwatch(), lines=[])
+            found.append(total.vector)
+    assert seen == [3 * points]
+    assert np.linalg.norm(found[1]) > 1e-3
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_training_counts_once_and_as_training():
+    _, reports, seconds = one_round(*ULDP)
+    assert all(report.seconds > 0 for report in reports)
+    assert seconds == pytest.approx(sum(report.seconds for report in reports))

@@ -1,0 +1,170 @@
+"""Sweeps with a random number of runs: what is drawn, that it stays, and what the choice of the
+best costs."""
+
+import json
+import shutil
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from command import run
+from interrupted import Death, dies_in
+
+import fedpriv
+from fedpriv.accountants.renyi import ORDERS, convert
+from fedpriv.accountants.selection import TruncatedNegativeBinomial
+from fedpriv.runs.epsilon_forecast import EpsilonForecast
+from fedpriv.sweeps.random_number import RandomNumber, SweepDraw
+from fedpriv.testing.worlds import experiment
+
+WORDS = ("rounds=2", "preset.local_epochs=1", "preset.n_users=8")
+GRID = ("preset.local_lr=0.01,0.1", "algo.noise_multiplier=3,5")
+SWEEP = ("-m", "hydra/sweeper=random_number", "hydra.sweeper.mean=4", *WORDS, *GRID)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """A finished sweep, and what the command has said."""
+    folder = tmp_path_factory.mktemp("trials")
+    done = run(*SWEEP, f"hydra.sweep.dir={folder / 'sweep'}", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "sweep", done.stdout
+
+
+def words(folder, number):
+    return set(yaml.safe_load((folder / str(number) / ".hydra/overrides.yaml").read_text()))
+
+
+def test_runs_are_those_that_were_drawn(swept):
+    folder, _ = swept
+    draw = SweepDraw.read(folder)
+    assert {path.name for path in folder.iterdir() if path.is_dir()} == {
+        str(n) for n in range(len(draw.chosen))
+    }
+    for number, own in enumerate(draw.words()):
+        assert words(folder, number) == set(own)
+        assert f"seed={number}" in own
+
+
+def test_the_table_says_what_the_best_costs(swept):
+    folder, said = swept
+    finals = [
+        pd.read_csv(folder / str(n) / "metrics.csv").accuracy.iloc[-1]
+        for n in range(len(SweepDraw.read(folder).chosen))
+    ]
+    cost = SweepDraw.read(folder).cost
+    note = " ".join(said.split()).partition("best of a random number of runs")[2]
+    assert f"sweep/{int(np.argmax(finals))} with accuracy {max(finals):.4f}" in note.replace(
+        " /", "/"
+    )
+    assert (
+        f"covered: epsilon {cost['certified']:.4g} (one run: {cost['one']:.4g}), unit user" in note
+    )
+    assert "not covered" not in note
+
+
+def test_the_cost_is_that_of_the_costliest_setting(swept):
+    cost = SweepDraw.read(swept[0]).cost
+    one = [
+        row.certified
+        for row in EpsilonForecast.of(experiment(*WORDS, "algo.noise_multiplier=3")).rows_at([2])
+        if (row.observer, row.method) == ("released model", "rdp")
+    ]
+    assert cost["one"] == pytest.approx(one[0])
+    assert cost["certified"] > cost["one"]
+
+
+def test_settings_of_which_neither_curve_is_the_larger_one_pay_for_both():
+    """Sampled and whole: which one costs more depends on the order."""
+    sampled = experiment(*WORDS, "algo.user_rate=0.1", "algo.noise_multiplier=1", "rounds=4")
+    whole = experiment(*WORDS, "algo.noise_multiplier=3")
+    sweeper = RandomNumber(4.0, 1.0)
+    both, each = sweeper.cost([sampled, whole]), [sweeper.cost([exp]) for exp in (sampled, whole)]
+    assert both["certified"] > max(one["certified"] for one in each)
+
+
+def test_a_sweep_that_died_keeps_its_draw(swept, tmp_path):
+    again = (*SWEEP, f"hydra.sweep.dir={tmp_path / 'sweep'}")
+    with dies_in(2, sums=[]), pytest.raises(Death):
+        run(*again, cwd=tmp_path)
+    before = (tmp_path / "sweep" / "trials.json").read_bytes()
+    done = run(*again, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (
+        (tmp_path / "sweep" / "trials.json").read_bytes()
+        == before
+        == (swept[0] / "trials.json").read_bytes()
+    )
+    assert (tmp_path / "sweep/0/metrics.csv").read_bytes() == (
+        swept[0] / "0/metrics.csv"
+    ).read_bytes()
+
+
+def test_another_sweep_is_refused_there(swept):
+    done = run(*SWEEP, "hydra.sweeper.shape=0", f"hydra.sweep.dir={swept[0]}", cwd=swept[0])
+    assert done.returncode == 2
+    assert "holds another sweep's draw" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        ({"state": "interrupted"}, "not covered"),
+        ({"rounds": 3}, "have other rounds than planned"),
+        ({"randomness": "system", "repeated_rounds": {"1": 1}}, "began rounds again"),
+    ],
+    ids=["missing", "longer", "repeated"],
+)
+def test_what_was_not_planned_is_not_covered(swept, tmp_path, edit, says):
+    folder = shutil.copytree(swept[0], tmp_path / "sweep")
+    status = folder / "0" / "status.json"
+    status.write_text(json.dumps(json.loads(status.read_text()) | edit))
+    [selection] = fedpriv.load(folder).report().selections
+    assert says in selection.cost
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (("hydra.sweeper.mean=1",), "hydra.sweeper.mean=1"),
+        (("hydra.sweeper.shape=-1",), "hydra.sweeper.shape=-1"),
+        (("seed=1,2",), "seed"),
+        (("hydra/launcher=joblib",), "hydra/launcher=joblib"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_one_line(tmp_path, more, says):
+    if "joblib" in more[0]:
+        pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    done = run(*SWEEP, *more, f"hydra.sweep.dir={tmp_path / 'sweep'}", cwd=tmp_path)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not list(tmp_path.glob("sweep/[0-9]*"))
+
+
+def test_with_real_randomness_every_draw_is_another(tmp_path):
+    exps = [
+        experiment(*WORDS, "randomness=system", f"preset.local_lr={rate}") for rate in (0.1, 0.2)
+    ]
+    sweeper = RandomNumber(50.0, 1.0)
+    draws = [tuple(sweeper.drawn(tmp_path / str(n), [["a"], ["b"]], exps).chosen) for n in range(4)]
+    assert len(set(draws)) > 1
+    counts = Counter(place for draw in draws for place in draw)
+    assert set(counts) == {0, 1}
+
+
+def test_from_python(tmp_path):
+    runs = fedpriv.sweep(
+        "hydra/sweeper=random_number",
+        "hydra.sweeper.mean=2",
+        *WORDS,
+        *GRID,
+        folder=tmp_path / "sweep",
+    )
+    assert len(runs.runs) == len(SweepDraw.read(tmp_path / "sweep").chosen)
+    number = TruncatedNegativeBinomial(2, 1)
+    assert (
+        convert(ORDERS, number.selected(np.array(ORDERS), np.zeros(len(ORDERS))), 1e-5) > 0
+    )  # a choice is never free

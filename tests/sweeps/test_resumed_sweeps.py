@@ -1,0 +1,176 @@
+"""A sweep that was stopped and is started again does what is left, and comes to the same."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from command import run, run_child
+from interrupted import Death, watched
+
+from fedpriv.runs.folder import RunFolder, read_status
+
+RUN = (
+    "rounds=2",
+    "allocator.n_users=6",
+    "allocator.n_silos=2",
+    "algo.local_epochs=1",
+    "accountant=rdp",
+)
+
+
+def sweep(settings, seeds):
+    return (
+        "-m",
+        *RUN,
+        f"algo.clip={','.join(map(str, settings))}",
+        f"seed={','.join(map(str, seeds))}",
+    )
+
+
+def begun(folder):
+    """How often rounds were begun in each run."""
+    return {
+        path.parent.name: len(path.read_text().splitlines()) - 1
+        for path in folder.glob("*/rounds_begun.csv")
+    }
+
+
+def dies_after(sums):
+    """The process dies once so many sums are known."""
+    seen = []
+
+    def after(number):
+        seen.append(number)
+        if len(seen) == sums:
+            raise Death
+
+    return watched(lambda number: None, after)
+
+
+def results(folder):
+    return run("table", str(folder), "--out", "t.csv", cwd=folder), pd.read_csv(folder / "t.csv")
+
+
+@pytest.mark.parametrize("size", [2, pytest.param(12, marks=pytest.mark.slow)])
+def test_what_is_done_is_not_run_again(size, tmp_path):
+    words = sweep(range(1, size + 1), (0, 1))
+    done = run(*words, f"hydra.sweep.dir={tmp_path / 'whole'}", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"{2 * size} done" in done.stdout
+    assert "±" in done.stdout
+    again = (*words, f"hydra.sweep.dir={tmp_path / 'broken'}")
+    with dies_after(2 * size + 1), pytest.raises(Death):
+        run(*again, cwd=tmp_path)
+    finished = {
+        name
+        for name in begun(tmp_path / "broken")
+        if read_status(tmp_path / "broken" / name)["state"] == "done"
+    }
+    assert len(finished) == size
+    assert run(*again, cwd=tmp_path).returncode == 0
+    times = begun(tmp_path / "broken")
+    assert {name: times[name] for name in finished} == dict.fromkeys(finished, 2)
+    assert sorted(times.values()) == [2] * (2 * size - 1) + [3]
+    for number in range(2 * size):
+        for name in ("metrics.csv", "epsilon.csv", "config.yaml", "model.safetensors"):
+            there = tmp_path / "whole" / str(number) / name
+            assert (tmp_path / "broken" / str(number) / name).read_bytes() == there.read_bytes()
+    assert results(tmp_path / "whole")[1].equals(results(tmp_path / "broken")[1])
+
+
+def test_a_failure_is_named_and_tried_again(tmp_path):
+    words = (
+        "-m",
+        *RUN,
+        "data=breast_cancer,mnist",
+        "data.root=data",
+        "hydra.sweep.dir=sweep",
+        "seed=0",
+    )
+    (tmp_path / "data").mkdir()
+    done = run(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "1 of 2 runs failed: sweep/1: data.root=data" in done.stderr
+    assert "1 done, 1 failed" in done.stdout
+    before = begun(tmp_path / "sweep")
+    assert run(*words, cwd=tmp_path).returncode == 2
+    assert begun(tmp_path / "sweep") == before == {"0": 2}
+
+
+def test_a_folder_of_other_settings_is_refused(tmp_path):
+    words = ("-m", *RUN, "hydra.sweep.dir=sweep", "seed=0")
+    assert run(*words, cwd=tmp_path).returncode == 0
+    done = run(*words, "algo.clip=7", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "other settings (algo, mechanism)" in done.stderr
+    assert run(*words, "rounds=3", cwd=tmp_path).returncode == 0  # more of the same
+    assert [row["round"] for row in RunFolder(tmp_path / "sweep" / "0").rows("timings.csv")] == [
+        "1",
+        "2",
+        "3",
+    ]
+
+
+def test_a_killed_run_is_called_so(tmp_path):
+    with dies_after(1), pytest.raises(Death):
+        run("-m", *RUN, "seed=0,1", "hydra.sweep.dir=sweep", cwd=tmp_path)
+    from rich.console import Console
+
+    from fedpriv.reports.sweep_states import print_sweep
+
+    [state] = print_sweep(tmp_path / "sweep", Console(quiet=True))
+    assert (state.state, json.loads((state.folder / "status.json").read_text())["state"]) == (
+        "killed",
+        "running",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("launcher", "plugin"),
+    [
+        (("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"), "hydra_joblib_launcher"),
+        (("hydra/launcher=submitit_local",), "hydra_submitit_launcher"),
+    ],
+)
+def test_the_same_with_other_launchers(launcher, plugin, tmp_path):
+    if importlib.util.find_spec(f"hydra_plugins.{plugin}") is None:
+        pytest.skip(f"needs {plugin}")
+    words = sweep((1, 2), (0, 1))
+    assert run(*words, "hydra.sweep.dir=alone", cwd=tmp_path).returncode == 0
+    done = run_child(*words, *launcher, "hydra.sweep.dir=launched", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for number in range(4):
+        here, there = (
+            Path(tmp_path / name / str(number) / "metrics.csv") for name in ("alone", "launched")
+        )
+        assert here.read_bytes() == there.read_bytes()
+    before = begun(tmp_path / "launched")
+    assert run_child(*words, *launcher, "hydra.sweep.dir=launched", cwd=tmp_path).returncode == 0
+    assert begun(tmp_path / "launched") == before
+
+
+def test_optuna_searches_by_the_metric_that_a_run_ends_with(tmp_path):
+    if importlib.util.find_spec("hydra_plugins.hydra_optuna_sweeper") is None:
+        pytest.skip("needs hydra_optuna_sweeper")
+    search = ("hydra/sweeper=optuna", "hydra.sweeper.n_trials=3", "hydra.sweeper.n_jobs=1")
+    chosen = (
+        "hydra.sweeper.direction=maximize",
+        "algo.clip=interval(0.1,1)",
+        "hydra.sweep.dir=search",
+    )
+    done = run_child("-m", *RUN, *search, *chosen, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    finals = [pd.read_csv(tmp_path / f"search/{n}/metrics.csv").accuracy.iloc[-1] for n in range(3)]
+    found = yaml.safe_load((tmp_path / "search/optimization_results.yaml").read_text())
+    assert found["best_value"] == pytest.approx(max(finals))
+    assert 0.1 <= found["best_params"]["algo.clip"] <= 1
+
+
+def test_the_last_job_of_a_search_cannot_be_listed_beforehand(tmp_path):
+    """A sweeper that searches gets its words as they are; one that cannot search says so."""
+    done = run("-m", *RUN, "algo.clip=interval(0.1,1)", "hydra.sweep.dir=sweep", cwd=tmp_path)
+    assert done.returncode != 0

@@ -1,0 +1,99 @@
+"""Runs side by side give what each gives alone."""
+
+import json
+
+import pytest
+from command import run
+from interrupted import Death, dies_in
+
+from fedpriv.runs.folder import RunFolder
+
+NETWORK = (
+    "data=breast_cancer",
+    "model=mlp",
+    "model.hidden=[5]",
+    "allocator=uniform",
+    "allocator.n_silos=2",
+)
+SWEEP = ("-m", *NETWORK, "rounds=3", "algo.clip=0.5,2")
+STACKED = "hydra/launcher=side_by_side"
+FILES = (
+    "metrics.csv",
+    "epsilon.csv",
+    "traffic.csv",
+    "config.yaml",
+    "model.safetensors",
+    "checkpoint.safetensors",
+)
+
+
+def files(folder, runs, names=FILES):
+    return {
+        (number, name): (folder / str(number) / name).read_bytes()
+        for number in range(runs)
+        for name in names
+    }
+
+
+def status(folder):
+    return json.loads((folder / "status.json").read_text())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("algo=minibatch_sgd,spider", "algo.global_lr=0.1,0.5"),
+        ("algo=local_sgd", "algo.local_lr=0.1,0.5", "algo.local_steps=4"),
+        ("algo=prox_svrg", "algo.batch_size=3,40", "algo.epsilon=1"),
+        ("algo=uldp_avg", "algo.global_lr=1,2", "preset.n_users=6", "preset.local_epochs=1"),
+    ],
+)
+def test_every_run_has_the_bits_of_a_single_one(tmp_path, words):
+    runs = 8 if words[0].endswith("spider") else 4
+    for name, launcher in (("alone", ()), ("side_by_side", (STACKED,))):
+        assert (
+            run(
+                *SWEEP, *words, *launcher, f"hydra.sweep.dir={tmp_path / name}", cwd=tmp_path
+            ).returncode
+            == 0
+        )
+    assert files(tmp_path / "alone", runs) == files(tmp_path / "side_by_side", runs)
+    for number in range(runs):
+        assert status(tmp_path / "side_by_side" / str(number))["state"] == "done"
+        overrides = ".hydra/overrides.yaml"
+        here, there = (
+            tmp_path / name / str(number) / overrides for name in ("side_by_side", "alone")
+        )
+        assert sorted(here.read_text().splitlines()) == sorted(there.read_text().splitlines())
+
+
+def test_a_sweep_that_died_goes_on(tmp_path):
+    words = (*SWEEP, STACKED, "algo=minibatch_sgd", "algo.global_lr=0.1,0.5")
+    assert run(*words, f"hydra.sweep.dir={tmp_path / 'whole'}", cwd=tmp_path).returncode == 0
+    again = (*words, f"hydra.sweep.dir={tmp_path / 'broken'}")
+    sums = []
+    with dies_in(2, sums=sums), pytest.raises(Death):
+        run(*again, cwd=tmp_path)
+    assert sums.count(2) == 4
+    assert not (tmp_path / "broken" / "0" / "model.safetensors").exists()
+    assert run(*again, cwd=tmp_path).returncode == 0
+    assert files(tmp_path / "whole", 4, FILES[:-1]) == files(tmp_path / "broken", 4, FILES[:-1])
+    rounds = [row["round"] for row in RunFolder(tmp_path / "broken" / "3").rows("rounds_begun.csv")]
+    assert rounds == ["1", "2", "2", "3"]
+    assert run(*again, cwd=tmp_path).returncode == 0  # nothing is left to do
+    assert files(tmp_path / "whole", 4, FILES[:-1]) == files(tmp_path / "broken", 4, FILES[:-1])
+
+
+def test_a_run_that_fails_is_named_and_the_others_end(tmp_path):
+    far = ("algo=minibatch_sgd", "algo.global_lr=1e308", "algo.epsilon=100,0.001")
+    done = run(*SWEEP, STACKED, *far, f"hydra.sweep.dir={tmp_path / 'sweep'}", cwd=tmp_path)
+    states = [status(tmp_path / "sweep" / str(number))["state"] for number in range(4)]
+    assert (done.returncode, states.count("failed")) == (2, 2)
+    assert "2 of 4 runs are done" in done.stdout
+    assert "2 of 4 runs failed" in done.stderr
+
+
+def test_wrong_numbers_of_runs_are_refused(tmp_path):
+    done = run(*SWEEP, STACKED, "algo=minibatch_sgd", "hydra.launcher.at_once=0", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "hydra.launcher.at_once=0" in done.stderr
