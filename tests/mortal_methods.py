@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedpriv.algorithms.base import LocalUpdate, Silo
+from fedpriv.algorithms.base import LocalUpdate
 from fedpriv.algorithms.scaffold import Scaffold
 from fedpriv.algorithms.uldp import UldpAvg
+from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.query import Query
 from fedpriv.runtime.silo import ahead, contributions
 

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from fedpriv.aggregation.base import Aggregation
-from fedpriv.algorithms.base import silo_name
 from fedpriv.engines.inprocess import InProcess
-from fedpriv.parties.party import Participant, Party, PartySpec
+from fedpriv.parties.party import Participant, Party, PartySpec, silo_name
 from fedpriv.parties.post import Post, contents
 from fedpriv.parties.signer import CHECKSUM
 from fedpriv.rounds.query import Broadcast, SetUp

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.algorithms.base import silo_name
-from fedpriv.parties.party import Mail, Party
+from fedpriv.parties.party import Mail, Party, silo_name
 from fedpriv.parties.post import Hear, Post
 from fedpriv.parties.signer import CHECKSUM, Signer
 from fedpriv.rounds.plan import ThreatModel

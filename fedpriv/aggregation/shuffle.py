@@ -64,7 +64,9 @@ class Shuffle(Aggregation):
     """The ones among the bits of all silos, each coordinate's for itself."""
 
     def serving(self, algo: Algorithm) -> Algorithm:
-        records = algo.of_records()
+        from fedpriv.algorithms.record_gradients import record_form
+
+        records = record_form(algo)
         if records is None:
             raise ConfigError(
                 "aggregation",

@@ -12,59 +12,37 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from fedpriv.accountants.events import RELEASED_MODEL
+from fedpriv.algorithms.proximal import Regulariser
+from fedpriv.certificates.derive import planned
+from fedpriv.certificates.request import Request, Target, View
 from fedpriv.errors import require
+from fedpriv.rounds.contributors import Contributors
+from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import UPDATE, Federation, Plan
-from fedpriv.rounds.query import Contributions, PendingState, Query, SiloState, Total
+from fedpriv.rounds.query import (
+    Contributions,
+    PendingState,
+    Query,
+    SiloState,
+    Total,
+)
 from fedpriv.rounds.state import State
-from fedpriv.rounds.weighting import Weighting
 from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.training.description import Block, Training
 from fedpriv.util.work import DeferredWork
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from dp_accounting import DpEvent
+    from torch import Tensor
 
     from fedpriv.data.allocation import Allocation
     from fedpriv.data.base import DataSet
-    from fedpriv.data.silo import SiloData
     from fedpriv.mechanisms.base import Mechanism
-    from fedpriv.models.tasks import Task
-    from fedpriv.util.streams import Streams
-
-
-@dataclass(frozen=True)
-class Silo:
-    """What an algorithm works with at one silo: its records, and a module that any weights are
-    loaded into.
-
-    state: what the algorithm has let it remember; empty in the first round.
-    """
-
-    index: int
-    data: SiloData
-    model: nn.Module
-    task: Task
-    plan: Plan
-    state: SiloState = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The silo's name as a party."""
-        return silo_name(self.index)
-
-    @property
-    def streams(self) -> Streams:
-        return self.plan.streams
-
-
-def silo_name(index: int) -> str:
-    """The name of a silo as a party."""
-    return f"silo{index}"
 
 
 def raw_deltas(block: Block) -> Tensor:
@@ -109,16 +87,12 @@ class Algorithm(ABC):
 
     @property
     @abstractmethod
-    def unit_weighting(self) -> Weighting:
-        """How much each unit's contribution in each silo counts."""
+    def contributors(self) -> Contributors:
+        """Whose vectors are bounded and summed: users, silos or records."""
 
     @abstractmethod
-    def n_units(self, federation: Federation) -> int:
-        """How many units there are that contribute: users or silos."""
-
-    @abstractmethod
-    def unit_counts(self, silo: int, data: SiloData, federation: Federation) -> np.ndarray:
-        """Records of each unit in this silo: (n_units,) int64."""
+    def targets(self, federation: Federation) -> tuple[Target, ...]:
+        """Whose data the certificates protect."""
 
     def check(self, plan: Plan) -> None:  # noqa: B027
         """Raise ConfigError for combinations that cannot work. Called before data are loaded, when
@@ -154,30 +128,12 @@ class Algorithm(ABC):
 
         n_summed: how many silos the sum covers.
         """
-        return math.inf
-
-    def of_records(self) -> Algorithm | None:
-        """The same method with a contribution of its own for each record; None where it has
-        none.
-        """
-        return None
-
-    @property
-    def sums_any_number(self) -> bool:
-        """Whether the framework noises the sum, and neither this noise nor what a unit can move the
-        sum by depends on how many of the silos are in it. Only then may surplus noise be taken out
-        of sums over a number that varies."""
-        return False
+        most = self.contributors.most_in_message(federation)
+        return most * mechanism.clip + mechanism.noise_bound(n_summed) if most < math.inf else most
 
     @property
     def queries_need_allocation(self) -> bool:
         """Whether queries, and so epsilons, need to know how many records each silo trains on."""
-        return False
-
-    @property
-    def pools_records(self) -> bool:
-        """Whether each silo trains on all of its records at once, so that they may influence each
-        other: what is bounded, if anything is, is the silo's whole update."""
         return False
 
     @property
@@ -192,11 +148,6 @@ class Algorithm(ABC):
         where the messages themselves are what is protected."""
         return RELEASED_MODEL
 
-    @property
-    def sampling_rate(self) -> float:
-        """Probability that a user takes part in a round."""
-        return 1.0
-
     def init(self, params: np.ndarray, plan: Plan) -> State:
         """The state before the first round, from the model's initial parameters (d,)."""
         return State(params)
@@ -204,8 +155,29 @@ class Algorithm(ABC):
     # -- a round -----------------------------------------------------------------------------------
 
     @abstractmethod
+    def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
+        """What is asked of the silos in this round; looks at no data."""
+
+    def claim(self, view: View) -> DpEvent | None:
+        """What the method's paper says that a view costs; None where it says nothing."""
+        return None
+
+    @final
     def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
-        """What will be asked in this round and what each observer will learn; looks at no data."""
+        """The round's queries with what each observer will learn; looks at no data.
+
+        The framework samples users and derives the events: a method can do neither.
+        """
+        targets = self.targets(plan.federation)
+        requests = self.requests(round, plan)
+        return planned(requests, plan, self.contributors, targets, round=round, claim=self.claim)
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        if "queries" in cls.__dict__:
+            raise TypeError(
+                f"{cls.__name__}.queries: the framework derives events; declare `requests` instead"
+            )
 
     def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
         """What silos need for the query, by name."""
@@ -232,16 +204,10 @@ class Algorithm(ABC):
 
     # -- what is measured, on demand and outside of every epsilon ----------------------------------
 
-    def penalty(self, params: np.ndarray) -> float:
-        """f1, what the method minimises besides the training loss f0, at params (d,)."""
-        return 0.0
-
-    def gradient_mapping(self, params: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """(d,): zero where f0 + f1 is stationary.
-
-        gradient: of f0 at params, (d,) each.
-        """
-        return gradient
+    @property
+    def regulariser(self) -> Regulariser | None:
+        """f1, what the method minimises besides the training loss f0; None for nothing."""
+        return None
 
     # -- the result --------------------------------------------------------------------------------
 

@@ -40,24 +40,32 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import OBSERVERS, Event
+from fedpriv.accountants.events import OBSERVERS
 from fedpriv.algorithms.base import (
+    Algorithm,
     LocalUpdate,
-    Silo,
     require_cohort,
     require_plain_sgd,
     require_target,
 )
-from fedpriv.algorithms.exposure import Exposure, drift_factor, touches
 from fedpriv.algorithms.participation import PARTICIPATION
-from fedpriv.algorithms.record_groups import bounded, record_views, require_records_per_user
-from fedpriv.algorithms.silo_unit import SiloAlgorithm, require_gradients_of_records
+from fedpriv.algorithms.record_targets import (
+    bounded,
+    record_targets,
+    require_gradients_of_records,
+    require_records_per_user,
+)
+from fedpriv.certificates.drift import convex_drift, touches
+from fedpriv.certificates.noise import StepNoise, Steps
+from fedpriv.certificates.request import Request, Target, View
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import gaussian_noise, zcdp_noise
-from fedpriv.rounds.plan import UPDATE, Federation, ObservedRelease, Observer, Plan
+from fedpriv.rounds.contributors import Contributors, Silos
+from fedpriv.rounds.local_job import Silo
+from fedpriv.rounds.plan import UPDATE, Federation, Plan
 from fedpriv.rounds.query import Contributions, Query, Total
 from fedpriv.rounds.state import State
 from fedpriv.training.contribution_stats import ContributionStats
@@ -69,7 +77,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CdpFedAvg(SiloAlgorithm):
+class CdpFedAvg(Algorithm):
     """Algorithm 1. A silo's message is the change of its model, which tells as much as the model.
 
     batch_size: None for floor(m / local_steps), one pass a round.
@@ -135,6 +143,13 @@ class CdpFedAvg(SiloAlgorithm):
         return f"CDP-FedAvg tau={self.local_steps}"
 
     @property
+    def contributors(self) -> Contributors:
+        return Silos()
+
+    def targets(self, federation: Federation) -> tuple[Target, ...]:
+        return record_targets(self.records_per_user)
+
+    @property
     def queries_need_allocation(self) -> bool:
         return True
 
@@ -187,64 +202,30 @@ class CdpFedAvg(SiloAlgorithm):
         draw = PARTICIPATION[self.participation]
         return draw(round, federation.n_silos, self.n_invited(federation), streams)
 
-    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
-        cohort = self.invited(round, plan.federation, plan.streams)
-        events = [event for silo in cohort for event in self._events(silo, plan)]
-        return (plan.query(round, events=tuple(events), invited=cohort, enforced=False),)
-
-    def _events(self, silo: int, plan: Plan) -> tuple[Event, ...]:
-        mechanism = plan.mechanism
-        federation = plan.federation
-        records = federation.silo_records[silo]
-        rounding = mechanism.rounding(plan.encoding, federation.n_parameters) / self.local_lr
-        claimed = self._claim(records, plan)
-
-        def see(observer: Observer) -> ObservedRelease:
-            exposed = self.exposure(observer, records, plan, rounding)
-            return ObservedRelease(
-                mechanism.event(sensitivity=exposed.moved, shares=exposed.hidden),
-                claimed,
-                exposed.why,
-            )
-
-        rests_on = (
-            "the number of a silo's records is public",
-            "who takes part when is public and does not depend on data",
-            *self._delta_warning(min(federation.silo_records)),
+    def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
+        smallest = min(plan.federation.silo_records)
+        return (
+            Request(
+                self.noise(plan),
+                invited=self.invited(round, plan.federation, plan.streams),
+                assumptions=self._delta_warning(smallest),
+            ),
         )
-        k = self.records_per_user
-        scope = f"silo{silo}"
-        return record_views(plan, see, k, assumptions=rests_on, scope=scope)
 
-    def exposure(
-        self, observer: Observer, records: int, plan: Plan, rounding: float = 0.0
-    ) -> Exposure:
-        """The better of the two bounds for a record of a silo of `records`; rounding adds to how
-        far it moves them."""
-        size = self._batch(records)
-        touched = touches(records, size, self.local_steps)
-        local = math.sqrt(touched) * (2 / size + rounding)
-        if observer.sees_messages:
-            return Exposure(local, 1, (f"the {observer.name} sees every silo's noised message",))
-        factor, reason = drift_factor(
+    def noise(self, plan: Plan) -> StepNoise:
+        """A mean gradient over a batch moves by 2G / gamma; a pass meets every record once."""
+        drift = convex_drift(
             self.local_steps,
             self.local_lr,
             loss=plan.federation.loss,
             feature_norm=self.feature_norm,
         )
-        # Who takes part knows its own noise; alone, the silo in question is the only one.
-        hidden = max(1, plan.n_summed - observer.own_shares)
-        curious = (
-            (f"one {observer.name} subtracts its own noise and does not collude",)
-            if observer.own_shares
-            else ()
-        )
-        why = (f"the last steps' noise of {hidden} silos hides the sum", reason, *curious)
-        whole = Exposure(factor * touched * 2 / size + rounding, hidden, why)
-        if whole.gap < local:
-            return whole
-        unknown = (f"no better bound for the sum: {reason}",) if math.isinf(factor) else ()
-        return Exposure(local, 1, ("only the silo's own noise counts", *unknown))
+        return StepNoise(self._met, drift)
+
+    def _met(self, records: int) -> Steps:
+        size = self._batch(records)
+        touched = touches(records, size, self.local_steps)
+        return Steps(touched, 2.0, size, 1 / self.local_lr)
 
     def _delta_warning(self, records: int) -> tuple[str, ...]:
         """Such a delta allows a mechanism that now and then publishes a record."""
@@ -266,15 +247,15 @@ class CdpFedAvg(SiloAlgorithm):
             / (records * batch_noise * (plan.n_summed if plan.hides_messages else 1))
         )
 
-    def _claim(self, records: int, plan: Plan) -> DpEvent | None:
-        if not plan.mechanism.clips:
+    def claim(self, view: View) -> DpEvent | None:
+        if view.target.unit != "record" or not view.mechanism.clips:
             return None
         from dp_accounting import NonPrivateDpEvent
 
-        noise = plan.mechanism.noise_multiplier
+        noise = view.mechanism.noise_multiplier
         if not noise:
             return NonPrivateDpEvent()
-        return self.claim_of(self.claimed_rho(records, noise, plan))
+        return self.claim_of(self.claimed_rho(view.records, noise, view.plan))
 
     def claim_of(self, rho: float) -> DpEvent:
         """The claim of one round, with the paper's conversion to epsilon."""
@@ -296,19 +277,33 @@ class CdpFedAvg(SiloAlgorithm):
             for t in range(self.rounds)
             for silo in self.invited(t + 1, federation, draft.streams)
         )
-        needed = []
-        for silo, rounds in taken.items():
-            records = federation.silo_records[silo]
-            if self.calibration == "paper":
-                rho = rounds * self.claimed_rho(records, 1.0, draft)
-                needed.append(self.paper_noise(rho))
-            else:
-                # Gaussian releases: k records are k times as far apart as one.
-                gap = (self.records_per_user or 1) * self.exposure(
-                    draft.observer(self.observer), records, draft
-                ).gap
-                needed.append(gaussian_noise(gap * math.sqrt(rounds), self.epsilon, self.delta))
+        if self.calibration == "paper":
+            needed = [
+                self.paper_noise(
+                    rounds * self.claimed_rho(federation.silo_records[silo], 1.0, draft)
+                )
+                for silo, rounds in taken.items()
+            ]
+        else:
+            # Gaussian releases: k records are k times as far apart as one.
+            k = self.records_per_user or 1
+            needed = [
+                gaussian_noise(
+                    k * self._gap(silo, draft) * math.sqrt(rounds), self.epsilon, self.delta
+                )
+                for silo, rounds in taken.items()
+            ]
         return {UPDATE: draft.mechanism.with_noise(max(needed))}
+
+    def _gap(self, silo: int, draft: Plan) -> float:
+        """How far a record of a silo is apart for `observer` after one round, in standard
+        deviations at noise multiplier 1."""
+        noise = self.noise(draft)
+        [target, *_] = self.targets(draft.federation)
+        observer = draft.observer(self.observer)
+        view = View(Request(noise), draft, self.contributors, target, observer, 1, silo)
+        release, _ = noise.bound(view, 0.0)
+        return release.gap
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         # The last step's noise is the message's noise share: it alone is certain to reach the sum

@@ -50,18 +50,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import Event
-from fedpriv.algorithms.base import LocalUpdate, Silo, require_plain_sgd, require_target
-from fedpriv.algorithms.exposure import Exposure
-from fedpriv.algorithms.record_groups import bounded, record_views, require_records_per_user
-from fedpriv.algorithms.silo_unit import SiloAlgorithm, require_gradients_of_records
+from fedpriv.algorithms.base import Algorithm, LocalUpdate, require_plain_sgd, require_target
+from fedpriv.algorithms.record_targets import (
+    bounded,
+    record_targets,
+    require_gradients_of_records,
+    require_records_per_user,
+)
+from fedpriv.certificates.drift import Drift
+from fedpriv.certificates.noise import StepNoise, Steps
+from fedpriv.certificates.request import Request, Target, View
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import zcdp_noise
 from fedpriv.mechanisms.huang import paper_noise
-from fedpriv.rounds.plan import UPDATE, Federation, ObservedRelease, Observer, Plan
+from fedpriv.rounds.contributors import Contributors, Silos
+from fedpriv.rounds.local_job import Silo
+from fedpriv.rounds.plan import UPDATE, Federation, Plan
 from fedpriv.rounds.query import Contributions, PendingState, Query, SiloState, Total
 from fedpriv.rounds.state import State
 from fedpriv.training.contribution_stats import ContributionStats
@@ -71,7 +78,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class DpErm(SiloAlgorithm):
+class DpErm(Algorithm):
     """Algorithm 1. A silo's message is its model.
 
     smoothness: L, of every silo's J_j, the regulariser included. It sets the rates; Theorem 4 needs
@@ -113,6 +120,13 @@ class DpErm(SiloAlgorithm):
     @property
     def label(self) -> str:
         return f"DP-ERM K={self.local_steps}"
+
+    @property
+    def contributors(self) -> Contributors:
+        return Silos()
+
+    def targets(self, federation: Federation) -> tuple[Target, ...]:
+        return record_targets(self.records_per_user)
 
     @property
     def queries_need_allocation(self) -> bool:
@@ -177,87 +191,39 @@ class DpErm(SiloAlgorithm):
         """Whether every silo goes on from the average after a round."""
         return self.broadcast_all or n_summed == silos
 
-    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
-        mechanism = plan.mechanism
+    def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
         federation = plan.federation
         slowest = self.rate(max(round, self.rounds) * self.local_steps)
-        rounding = mechanism.rounding(plan.encoding, federation.n_parameters) / slowest
-        silos = enumerate(federation.silo_records)
-        events = [
-            event
-            for silo, records in silos
-            for event in self._events(silo, records, plan, rounding)
-        ]
+
+        def met(records: int) -> Steps:
+            made_for = self.noised_for(records, federation)
+            return Steps(self.local_steps, 2.0 * made_for, records, made_for / slowest)
+
         alone = not self._synchronised(plan.n_summed, federation.n_silos)
-        return (plan.query(round, events=tuple(events), enforced=False, stateful=alone),)
+        return (Request(StepNoise(met, self._drift(plan)), stateful=alone),)
 
-    def _events(self, silo: int, records: int, plan: Plan, rounding: float) -> tuple[Event, ...]:
-        claimed = self._claim(records, plan)
-
-        def see(observer: Observer) -> ObservedRelease:
-            exposed = self._exposure(observer, records, plan, rounding)
-            release = plan.mechanism.event(sensitivity=exposed.moved, shares=exposed.hidden)
-            return ObservedRelease(release, claimed, exposed.why)
-
-        rests_on = ("the number of a silo's records is public",)
-        k = self.records_per_user
-        return record_views(plan, see, k, assumptions=rests_on, scope=f"silo{silo}")
-
-    def _exposure(self, observer: Observer, records: int, plan: Plan, rounding: float) -> Exposure:
-        """The better of the two bounds for a record of a silo of `records`, in units of what its
-        noise is made for."""
-        made_for = self.noised_for(records, plan.federation)
-        n_summed = plan.n_summed
-        step = 2 * made_for / records
-        rounded = rounding * made_for
-        local = math.sqrt(self.local_steps) * (step + rounded)
-        whole = self.local_steps * step + rounded
-        hidden = n_summed - observer.own_shares
-        lacking = self._what_the_sum_lacks(observer, plan)
-        if lacking:
-            return Exposure(local, 1, (f"only the silo's own noise counts: {lacking}",))
-        if whole >= local * math.sqrt(hidden):
-            return Exposure(
-                local, 1, ("only the silo's own noise counts, which hides more than the sum does",)
-            )
-        convex = (
-            ()
-            if self.local_steps == 1
-            else ("the clipped losses are convex and smooth for any record",)
-        )
-        alone = (
-            (f"one {observer.name} subtracts its own noise and does not collude",)
-            if observer.own_shares
-            else ()
-        )
-        return Exposure(
-            whole,
-            hidden,
-            (f"the last steps' noise of {hidden} silos hides the sum", *convex, *alone),
-        )
-
-    def _what_the_sum_lacks(self, observer: Observer, plan: Plan) -> str | None:
-        """Why the sum bound does not hold for this observer; None if it does."""
+    def _drift(self, plan: Plan) -> Drift:
+        """Later steps spread nothing, where the sum bound holds."""
         federation = plan.federation
-        if observer.sees_messages:
-            return f"the {observer.name} sees every silo's message"
         if not self._synchronised(plan.n_summed, federation.n_silos):
-            return "silos that are left out carry earlier steps into later sums"
+            return Drift(math.inf, "silos that are left out carry earlier steps into later sums")
         if self.local_steps == 1:
-            return None
+            return Drift(1.0, "one local step")
         if federation.loss is None:
-            return "the clipped loss is not known to be convex"
-        if not self.rate(1) <= 2 / (
-            federation.loss.smoothness(math.inf) + 2 * self.strong_convexity
-        ):
-            return "the steps are too long for the loss, or the features' norm has no public bound"
-        return None
+            return Drift(math.inf, "the clipped loss is not known to be convex")
+        smoothness = federation.loss.smoothness(math.inf)
+        if not self.rate(1) <= 2 / (smoothness + 2 * self.strong_convexity):
+            return Drift(
+                math.inf,
+                "the steps are too long for the loss, or the features' norm has no public bound",
+            )
+        return Drift(1.0, "the clipped losses are convex and smooth for any record")
 
-    def _claim(self, records: int, plan: Plan) -> DpEvent | None:
+    def claim(self, view: View) -> DpEvent | None:
         """Theorem 1 turned around: the epsilon for which equation (2) gives this silo's sigma."""
-        mechanism = plan.mechanism
-        federation = plan.federation
-        if not mechanism.clips:
+        mechanism = view.mechanism
+        federation = view.plan.federation
+        if view.target.unit != "record" or not mechanism.clips:
             return None
         from dp_accounting import NonPrivateDpEvent
 
@@ -265,9 +231,8 @@ class DpErm(SiloAlgorithm):
 
         if not mechanism.noise_multiplier:
             return NonPrivateDpEvent()
-        noise = (
-            mechanism.noise_multiplier * fewest(federation) / self.noised_for(records, federation)
-        )
+        made_for = self.noised_for(view.records, federation)
+        noise = mechanism.noise_multiplier * fewest(federation) / made_for
         return LeadingTermClaim(2 * self.local_steps / (federation.n_silos * noise) ** 2)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE
-from fedpriv.algorithms.base import LocalUpdate, Silo
-from fedpriv.algorithms.silo_unit import SiloAlgorithm
+from fedpriv.algorithms.base import Algorithm, LocalUpdate
+from fedpriv.certificates.noise import NoNoise
+from fedpriv.certificates.request import Request, Target
 from fedpriv.errors import require
-from fedpriv.rounds.plan import ObservedRelease, Observer, Plan
+from fedpriv.rounds.contributors import Contributors, Silos
+from fedpriv.rounds.local_job import Silo
+from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import PendingState, Query, SiloState, Total
 from fedpriv.rounds.state import State
 from fedpriv.training.description import Block, Recipe, Training
@@ -31,7 +34,7 @@ OPTIMIZER = "optimizer/"
 
 
 @dataclass(frozen=True)
-class WholeSilo(SiloAlgorithm):
+class WholeSilo(Algorithm):
     """Each silo trains on all of its records, and the server moves along the mean of the
     changes.
     """
@@ -48,6 +51,13 @@ class WholeSilo(SiloAlgorithm):
         require(self.batch_size >= 1, "algo.batch_size", self.batch_size, "a positive integer")
         require(0 < self.local_lr < np.inf, "algo.local_lr", self.local_lr, "a positive number")
         require(0 < self.global_lr < np.inf, "algo.global_lr", self.global_lr, "a positive number")
+
+    @property
+    def contributors(self) -> Contributors:
+        return Silos(whole=True)
+
+    def targets(self, federation: Federation) -> tuple[Target, ...]:
+        return (Target("user", ADD_REMOVE),)
 
     def recipe(self, silo: Silo, query: Query) -> Recipe:
         """How a silo's records change the model."""
@@ -78,10 +88,6 @@ class FedAvg(WholeSilo):
     def label(self) -> str:
         return "DEFAULT"
 
-    @property
-    def pools_records(self) -> bool:
-        return True
-
     def check(self, plan: Plan) -> None:
         name = type(plan.mechanism).__name__.lower()
         require(
@@ -98,14 +104,8 @@ class FedAvg(WholeSilo):
             "false with an optimiser that remembers nothing",
         )
 
-    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
-        def see(observer: Observer) -> ObservedRelease:
-            return ObservedRelease(plan.mechanism.event(), None)
-
-        events = plan.observed_events(
-            see, unit="user", adjacency=ADD_REMOVE, assumptions=("no noise is added",)
-        )
-        return (plan.query(round, events=events, stateful=self.keep_optimizer),)
+    def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
+        return (Request(NoNoise(), stateful=self.keep_optimizer),)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         local = super().local_update(silo, query, down)

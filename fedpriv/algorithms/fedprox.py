@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from fedpriv.algorithms.base import Silo
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.errors import require
+from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.query import Query
 from fedpriv.training.description import Recipe
 

@@ -1,5 +1,5 @@
-"""The methods of Lowy, Ghafelebashi and Razaviyayn, whoever adds the noise: batches, queries, steps
-at the server.
+"""The methods of Lowy, Ghafelebashi and Razaviyayn: batches, queries, noised means, steps at the
+server.
 
 Private non-convex federated learning without a trusted server (AISTATS 2023). Symbols: N ->
 Federation.n_silos, M -> cohort, n -> Federation.silo_records, K -> batch_size, R -> rounds, L ->
@@ -7,48 +7,68 @@ clip, eta -> global_lr, f1 -> prox.
 
 In a query each available silo draws a batch, whose records have a clipped gradient each, or the
 difference of two (at two points, each clipped over the whole vector before anything is averaged),
-and the server steps along their mean. In `noisy_gradients` a silo contributes its noised mean; in
-`record_gradients` every record's vector is a contribution.
+and the server steps along their mean. Without a trusted server each silo contributes the mean of
+its batch plus Gaussian noise of its own, of standard deviation noise_multiplier * clip / K, where K
+is the silo's public batch size. In `record_gradients` every record's vector is a contribution.
+
+Privacy: unit record, adjacency replace (add/remove with Poisson batches); a record lives in one
+silo, so silos are scopes. Who sees a silo's message sees it noised, so nobody needs to be trusted
+(inter-silo record-level DP). Against an observer of single messages a silo's own noise counts
+alone; against one of sums, that of the other silos in the sum as well. The model is sent to
+everybody after every query, so what is certified of it is no better than against an observer of
+sums; a run is known by its epsilon against `observer`, by default the server.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.accountants.events import REPLACE, Event
+from fedpriv.accountants.events import REPLACE
 from fedpriv.algorithms.base import (
     Algorithm,
+    LocalUpdate,
     require_cohort,
     require_plain_sgd,
     require_target,
-    silo_name,
 )
-from fedpriv.algorithms.batches import Batches
+from fedpriv.algorithms.gradient_queries import GRADIENT, GRADIENTS_PER_RECORD, noised_mean
 from fedpriv.algorithms.participation import uniform
-from fedpriv.algorithms.proximal import Proximal, gradient_mapping, proximal
-from fedpriv.algorithms.record_groups import bounded, require_records_per_user, user_assumptions
-from fedpriv.algorithms.silo_unit import require_gradients_of_records
+from fedpriv.algorithms.proximal import Proximal, Regulariser, proximal
+from fedpriv.algorithms.record_targets import (
+    bounded,
+    record_targets,
+    require_gradients_of_records,
+    require_records_per_user,
+)
+from fedpriv.certificates.calibrate import ReleaseCounts, certified_noise
+from fedpriv.certificates.noise import SiloNoise
+from fedpriv.certificates.request import Request, Target, View
+from fedpriv.certificates.sampling import Batches, Sampling
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
-from fedpriv.rounds.plan import Channel, Federation, ObservedRelease, Observer, Plan
+from fedpriv.mechanisms.calibration import noise_for_rho
+from fedpriv.rounds.contributors import Contributors, Silos
+from fedpriv.rounds.local_job import Silo
+from fedpriv.rounds.plan import Federation, Plan
+from fedpriv.rounds.query import Query
 from fedpriv.rounds.state import State
 from fedpriv.util.streams import Streams
 
 if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
     from fedpriv.accountants.zcdp import SmallEpsilonClaim
 
-GRADIENT = "gradient"
-DIFFERENCE = "difference"
-GRADIENTS_PER_RECORD = {GRADIENT: 1, DIFFERENCE: 2}
-"""How many clipped gradients of a record are in its part of a message, by the query's name."""
+RECORD = Target("record", REPLACE)
 RELEASED: dict[str, Callable[[int, float], bool]] = {
     "last": lambda seen, coin: True,
     "uniform": lambda seen, coin: coin * seen < 1,
@@ -125,16 +145,12 @@ class GradientMethod(Algorithm, ABC):
         """How silos draw."""
 
     @abstractmethod
-    def kinds(self, round: int) -> tuple[str, ...]:
+    def query_names(self, round: int) -> tuple[str, ...]:
         """The names of a round's queries, in their order."""
 
     @abstractmethod
     def size(self, name: str, records: int) -> int:
         """K of a query in a silo of `records`."""
-
-    def scope(self, silo: int, round: int) -> str:
-        """The disjoint part of the data that a silo's message of a round is made of."""
-        return silo_name(silo)
 
     @property
     def claims(self) -> type[SmallEpsilonClaim] | None:
@@ -169,6 +185,10 @@ class GradientMethod(Algorithm, ABC):
     # -- before the first round --------------------------------------------------------------------
 
     @property
+    def contributors(self) -> Contributors:
+        return Silos()
+
+    @property
     def queries_need_allocation(self) -> bool:
         return True
 
@@ -182,6 +202,24 @@ class GradientMethod(Algorithm, ABC):
         return proximal(self.prox, self.prox_size, self.prox_group)
 
     def check(self, plan: Plan) -> None:
+        self.check_settings(plan)
+        known = self.calibration != "paper" or self.claims is not None
+        require(
+            known,
+            "algo.calibration",
+            self.calibration,
+            "certified or given: the paper's constants are not known",
+        )
+        for name, channel in plan.channels.items():
+            fixed = self.least_cohort is None or channel.n_summed == channel.n_invited
+            allowed = "null: this aggregation's sums cover a fixed number of silos"
+            require(fixed, "algo.least_cohort", self.least_cohort, allowed)
+            sizes = plan.federation.silo_records
+            finest = 1 / max((self.size(name, records) for records in sizes), default=1)
+            channel.mechanism.check_encoding(1, channel.encoding, finest)
+
+    def check_settings(self, plan: Plan) -> None:
+        """Raise ConfigError for settings that do not fit, whoever adds the noise."""
         silos = plan.federation.n_silos
         fits = self.cohort is None or self.cohort <= silos
         require(fits, "algo.cohort", self.cohort, f"at most {silos}, the number of silos")
@@ -227,6 +265,68 @@ class GradientMethod(Algorithm, ABC):
         )
         return allocation
 
+    def message_bound(
+        self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation
+    ) -> float:
+        sizes = [(self.size(name, records), records) for records in federation.silo_records] or [
+            (1, 1)
+        ]
+        largest = max(self.batches.most(size, records) / size for size, records in sizes)
+        least = min(size for size, _ in sizes)
+        return GRADIENTS_PER_RECORD[name] * largest * mechanism.clip + mechanism.noise_bound(
+            1, 1 / least
+        )
+
+    def calibrated(self, draft: Plan) -> Mapping[str, Mechanism]:
+        if self.calibration == "given":
+            return super().calibrated(draft)
+        noise = (
+            self._claimed_noise(draft)
+            if self.calibration == "paper"
+            else self._certified_noise(draft)
+        )
+        return {
+            name: channel.mechanism.with_noise(noise[name])
+            for name, channel in draft.channels.items()
+        }
+
+    def _claimed_noise(self, draft: Plan) -> dict[str, float]:
+        """Every kind by its own formula, as if it was alone."""
+        claims = self.claims
+        assert claims is not None  # methods without constants refuse calibration=paper
+        rho = claims.rho_for(self.epsilon, self.delta)
+        sizes = draft.federation.silo_records
+        return {
+            name: noise_for_rho(
+                self.counted(name) * max(self.claimed_rho(name, n, 1.0) for n in sizes), rho
+            )
+            for name in draft.channels
+        }
+
+    def _certified_noise(self, draft: Plan) -> dict[str, float]:
+        """One budget for all releases that a record meets, exactly spent where batches are not
+        amplified."""
+        observer = draft.observer(self.observer)
+        met: dict[str, ReleaseCounts] = {}
+        for round in range(1, self.rounds + 1):
+            for request in self.requests(round, draft):
+                noise = request.noise
+                assert isinstance(noise, SiloNoise)
+                for silo in request.silos(draft):
+                    view = View(request, draft, self.contributors, RECORD, observer, round, silo)
+                    release, _, _ = noise.seen(view)
+                    counts = met.setdefault(view.scope, ReleaseCounts())
+                    counts[release.of(self.protected)] += 1
+        return certified_noise(
+            met.values(),
+            {name: self.share(name) for name in draft.channels},
+            {name: channel.mechanism for name, channel in draft.channels.items()},
+            sampling=self.grouped,
+            adjacency=self.batches.adjacency,
+            epsilon=self.epsilon,
+            delta=self.delta,
+        )
+
     # -- a round -----------------------------------------------------------------------------------
 
     def invited(self, round: int, federation: Federation, streams: Streams) -> tuple[int, ...]:
@@ -238,46 +338,50 @@ class GradientMethod(Algorithm, ABC):
             )
         return uniform(round, federation.n_silos, most, streams)
 
-    def charged(
-        self,
-        plan: Plan,
-        channel: Channel,
-        see: Callable[[Observer, Batches], ObservedRelease],
-        *,
-        assumptions: tuple[str, ...],
-        scope: str,
-    ) -> tuple[Event, ...]:
-        """The events of one scope of a query: of records, and of users where a bound on their
-        records is known.
+    def targets(self, federation: Federation) -> tuple[Target, ...]:
+        return record_targets(self.records_per_user, self.batches.adjacency)
 
-        see: what an observer is shown of one record, by what is proved of the batches.
-        """
-        rests_on = (*assumptions, self.batches.note)
-        adjacency = self.batches.adjacency
-        k = self.records_per_user
-
-        def observed_events(
-            batches: Batches, unit: str, *why: str, group_size: int = 1
-        ) -> tuple[Event, ...]:
-            return plan.observed_events(
-                lambda observer: see(observer, batches),
-                unit=unit,
-                adjacency=adjacency,
-                channel=channel,
-                assumptions=(*rests_on, *why),
-                scope=scope,
-                group_size=group_size,
+    def asked(self, round: int, plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The name of each query, and what a request says of its silos and batches."""
+        invited = self.invited(round, plan.federation, plan.streams)
+        for name in self.query_names(round):
+            yield (
+                name,
+                {
+                    "invited": invited,
+                    "batches": self.batches,
+                    "batch_size": partial(self.size, name),
+                },
             )
 
-        of_records = observed_events(self.batches, "record")
-        if k is None:
-            return of_records
-        return of_records + observed_events(
-            self.grouped, "user", *user_assumptions(k, adjacency), group_size=k
-        )
+    def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
+        requests = []
+        for name, drawn in self.asked(round, plan):
+            channel = plan.channels[name]
+            # Every silo's noise is enough for itself: a sum over fewer is no less private.
+            n_summed = channel.n_summed - (channel.n_invited - len(drawn["invited"]))
+            noise = SiloNoise(GRADIENTS_PER_RECORD[name])
+            requests.append(Request(noise, name=name, n_summed=n_summed, **drawn))
+        return tuple(requests)
+
+    def claim(self, view: View) -> DpEvent | None:
+        name = view.request.name
+        mechanism = view.mechanism
+        if self.claims is None or not mechanism.clips:
+            return None
+        from dp_accounting import NonPrivateDpEvent
+
+        if not mechanism.noise_multiplier:
+            return NonPrivateDpEvent()
+        rho = self.claimed_rho(name, view.records, mechanism.noise_multiplier)
+        return self.claims(self.overcounted(name) * rho)
+
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+        size = self.size(query.name, len(silo.data.x))
+        return noised_mean(silo, query, down, batches=self.batches, size=size)
 
     @property
-    def grouped(self) -> Batches:
+    def grouped(self) -> Sampling:
         """What is proved of the batches for whoever `epsilon` speaks of."""
         return self.batches if self.records_per_user in (None, 1) else self.batches.of_groups
 
@@ -286,11 +390,9 @@ class GradientMethod(Algorithm, ABC):
         """Records of whoever `epsilon` speaks of."""
         return self.records_per_user or 1
 
-    def penalty(self, params: np.ndarray) -> float:
-        return self.operator.value(params)
-
-    def gradient_mapping(self, params: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        return gradient_mapping(params, gradient, self.global_lr, self.operator)
+    @property
+    def regulariser(self) -> Regulariser:
+        return Regulariser(self.operator, self.global_lr)
 
     def init(self, params: np.ndarray, plan: Plan) -> State:
         return State(params, {"output": params})

@@ -14,13 +14,17 @@ Privacy: none is claimed; what protects the records is that nothing is sent.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.algorithms.base import LocalUpdate, Silo, silo_name
+from fedpriv.algorithms.base import LocalUpdate
 from fedpriv.algorithms.fedavg import FedAvg, remembering
+from fedpriv.certificates.noise import NoNoise
+from fedpriv.certificates.request import Request
+from fedpriv.parties.party import silo_name
+from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import PendingState, Query, SiloState, Total
 from fedpriv.rounds.state import State
@@ -40,9 +44,8 @@ class LocalOnly(FedAvg):
     def label(self) -> str:
         return "Local-only"
 
-    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
-        (query,) = super().queries(round, plan)
-        return (replace(query, size=0, stateful=True),)
+    def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
+        return (Request(NoNoise(), size=0, stateful=True),)
 
     def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
         return {}

@@ -19,10 +19,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedpriv.algorithms.base import silo_name
-from fedpriv.algorithms.batches import Batches, OnePass
-from fedpriv.algorithms.gradient_method import GRADIENT
-from fedpriv.algorithms.noisy_gradients import NoisyGradients, SampledGradients
+from fedpriv.algorithms.gradient_method import GradientMethod
+from fedpriv.algorithms.gradient_queries import GRADIENT
+from fedpriv.algorithms.sampled_method import SampledMethod
+from fedpriv.certificates.sampling import Batches, OnePass
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.errors import require
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from fedpriv.accountants.zcdp import SmallEpsilonClaim
 
 
-class OneGradient(NoisyGradients):
+class OneGradient(GradientMethod):
     """A round is one step along the mean gradient."""
 
-    def kinds(self, round: int) -> tuple[str, ...]:
+    def query_names(self, round: int) -> tuple[str, ...]:
         return (GRADIENT,)
 
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
@@ -64,9 +64,6 @@ class ProxSgd(OneGradient):
     def size(self, name: str, records: int) -> int:
         return self.batch_size or max(1, records // self.rounds)
 
-    def scope(self, silo: int, round: int) -> str:
-        return f"{silo_name(silo)}/batch{round}"
-
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         smallest = int(allocation.silo_sizes().min())
         most = smallest // (self.batch_size or 1)
@@ -82,7 +79,7 @@ class ProxSgd(OneGradient):
 
 
 @dataclass(frozen=True)
-class MinibatchSgd(SampledGradients, OneGradient):
+class MinibatchSgd(SampledMethod, OneGradient):
     """MB-SGD. batch_size: None for floor(n sqrt(24) / (2 sqrt(rounds)))."""
 
     @property

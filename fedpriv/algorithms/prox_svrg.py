@@ -15,17 +15,14 @@ budget. The constants of the paper's noise are not known, so it claims nothing h
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.algorithms.gradient_method import DIFFERENCE, GRADIENT
-from fedpriv.algorithms.noisy_gradients import SampledGradients
+from fedpriv.algorithms.gradient_queries import DIFFERENCE, GRADIENT
+from fedpriv.algorithms.sampled_method import DifferenceMethod
 from fedpriv.errors import require
-from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.state import State
@@ -35,52 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class GradientsAndDifferences(SampledGradients):
-    """Methods with two kinds of release.
-
-    difference_noise: noise multiplier of differences over that of gradients, for calibration=given.
-    gradient_share: the part of the certified budget, in zCDP, that gradients spend; differences
-        spend the remainder.
-    """
-
-    difference_noise: float
-    gradient_share: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(
-            self.difference_noise > 0,
-            "algo.difference_noise",
-            self.difference_noise,
-            "a positive factor",
-        )
-        share = self.gradient_share
-        require(
-            0 < share < 1, "algo.gradient_share", share, "a number between 0 and 1, excluding both"
-        )
-
-    @property
-    def rounds_alike(self) -> bool:
-        return False
-
-    def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
-        noise = mechanism.noise_multiplier * self.difference_noise
-        return {
-            GRADIENT: mechanism,
-            DIFFERENCE: mechanism.with_noise(noise) if noise else mechanism,
-        }
-
-    def share(self, name: str) -> float:
-        return {GRADIENT: self.gradient_share, DIFFERENCE: 1 - self.gradient_share}[name]
-
-    def overcounted(self, name: str) -> float:
-        # Each kind is claimed to cost the whole of epsilon, and so are all of them together.
-        asked = Counter(name for round in range(1, self.rounds + 1) for name in self.kinds(round))
-        return self.counted(name) / (asked[name] * len(asked))
-
-
-@dataclass(frozen=True)
-class ProxSvrg(GradientsAndDifferences):
+class ProxSvrg(DifferenceMethod):
     """Algorithm 1, for as many epochs as the rounds are."""
 
     inner_steps: int
@@ -97,7 +49,7 @@ class ProxSvrg(GradientsAndDifferences):
     def claims(self) -> type[SmallEpsilonClaim] | None:
         return None
 
-    def kinds(self, round: int) -> tuple[str, ...]:
+    def query_names(self, round: int) -> tuple[str, ...]:
         return (GRADIENT, DIFFERENCE) if (round - 1) % self.inner_steps == 0 else (DIFFERENCE,)
 
     def counted(self, name: str) -> float:

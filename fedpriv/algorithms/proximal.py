@@ -137,3 +137,26 @@ def gradient_mapping(
     and the gradient itself where f1 = 0. Its norm is the paper's measure of utility (Section 3)."""
     mapping: np.ndarray = (point - operator(point - step * gradient, step)) / step
     return mapping
+
+
+@dataclass(frozen=True)
+class Regulariser:
+    """f1 beside the training loss f0.
+
+    operator: of f1.
+    step: the server's step, along which stationarity is measured.
+    """
+
+    operator: Proximal
+    step: float
+
+    def value(self, params: np.ndarray) -> float:
+        """f1 at params (d,)."""
+        return self.operator.value(params)
+
+    def mapping(self, params: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """The gradient mapping (d,) of f0 + f1.
+
+        gradient: of f0 at params, (d,) each.
+        """
+        return gradient_mapping(params, gradient, self.step, self.operator)

@@ -27,23 +27,29 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import Event
-from fedpriv.algorithms.base import LocalUpdate, Silo
-from fedpriv.algorithms.batches import Batches
-from fedpriv.algorithms.gradient_method import GRADIENTS_PER_RECORD, GradientMethod
-from fedpriv.algorithms.record_unit import RecordAlgorithm
-from fedpriv.algorithms.releases import Release, ReleaseCounts, certified_noise
+from fedpriv.algorithms.base import Algorithm, LocalUpdate
+from fedpriv.algorithms.gradient_method import GradientMethod
+from fedpriv.algorithms.gradient_queries import GRADIENTS_PER_RECORD
+from fedpriv.algorithms.proximal import Regulariser
+from fedpriv.certificates.calibrate import ReleaseCounts, certified_noise
+from fedpriv.certificates.noise import SumNoise
+from fedpriv.certificates.release import Release
+from fedpriv.certificates.request import Request, Target, View
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.lowy import ShuffleBudget
-from fedpriv.rounds.plan import Federation, ObservedRelease, Observer, Plan
+from fedpriv.parties.party import silo_name
+from fedpriv.rounds.contributors import Contributors, RecordVectors
+from fedpriv.rounds.local_job import Silo
+from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import Contributions, Query, Total
 from fedpriv.rounds.state import State
 
@@ -52,7 +58,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RecordGradients(RecordAlgorithm):
+class RecordGradients(Algorithm):
     """`method` decides everything but who adds the noise."""
 
     method: GradientMethod
@@ -64,6 +70,17 @@ class RecordGradients(RecordAlgorithm):
     # -- before the first round --------------------------------------------------------------------
 
     @property
+    def contributors(self) -> Contributors:
+        return RecordVectors()
+
+    def targets(self, federation: Federation) -> tuple[Target, ...]:
+        return self.method.targets(federation)
+
+    @property
+    def queries_need_allocation(self) -> bool:
+        return True
+
+    @property
     def rounds_alike(self) -> bool:
         return self.method.rounds_alike
 
@@ -73,7 +90,7 @@ class RecordGradients(RecordAlgorithm):
 
     def check(self, plan: Plan) -> None:
         method = self.method
-        GradientMethod.check(method, plan)
+        method.check_settings(plan)
         allowed = "null: all silos of a sum share its noise, and so their number is fixed"
         require(method.least_cohort is None, "algo.least_cohort", method.least_cohort, allowed)
         once = not method.batches.repeats
@@ -109,28 +126,34 @@ class RecordGradients(RecordAlgorithm):
         """One budget for all releases that a record meets. It is spent on Gaussian releases first,
         and counts get the noise that hides as much."""
         method = self.method
-        kinds = draft.channels
+        names = draft.channels
+        sizes = draft.federation.silo_records
+        moved = method.batches.moved(1)
         met = dict[str, ReleaseCounts]()
         for round in range(1, method.rounds + 1):
-            for name in method.kinds(round):
-                for scope, release in self._releases(round, name, draft):
+            for request in self.requests(round, draft):
+                for silo in request.silos(draft):
+                    size = request.batch_size(sizes[silo])
+                    release = Release(request.name, moved, 1.0, size, sizes[silo])
+                    scope = method.batches.scope(silo_name(silo), round)
                     met.setdefault(scope, ReleaseCounts())[release.of(method.protected)] += 1
         gaussian = certified_noise(
             met.values(),
-            {name: method.share(name) for name in kinds},
-            {name: Gaussian(1.0, 0.0) for name in kinds},
-            batches=method.grouped,
+            {name: method.share(name) for name in names},
+            {name: Gaussian(1.0, 0.0) for name in names},
+            sampling=method.grouped,
+            adjacency=method.batches.adjacency,
             epsilon=method.epsilon,
             delta=method.delta,
         )
         observer = draft.observer(method.observer)
         size = draft.federation.n_parameters
-        moved = method.batches.moved(1)
         found = {}
-        for name, channel in kinds.items():
-            hidden = self._hiding(observer, channel.n_summed) / channel.n_summed
+        for name, channel in names.items():
+            n_summed = channel.n_summed
+            silos = 1 if observer.sees_messages else max(1, n_summed - observer.own_shares)
             found[name] = channel.mechanism.hiding(
-                gaussian[name] / moved, size, sensitivity=moved, shares=hidden
+                gaussian[name] / moved, size, sensitivity=moved, shares=silos / n_summed
             )
         return found
 
@@ -155,74 +178,19 @@ class RecordGradients(RecordAlgorithm):
 
     # -- a round -----------------------------------------------------------------------------------
 
-    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
-        cohort = self.method.invited(round, plan.federation, plan.streams)
-        return tuple(
-            plan.query(
-                round,
-                name=name,
-                place=place,
-                events=self._events(round, name, plan),
-                invited=cohort,
-            )
-            for place, name in enumerate(self.method.kinds(round))
-        )
+    def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
+        asked = self.method.asked(round, plan)
+        return tuple(Request(SumNoise(), name=name, **drawn) for name, drawn in asked)
 
-    def _releases(self, round: int, name: str, plan: Plan) -> Iterator[tuple[str, Release]]:
-        """Scope and release of each silo's records in a query, in units of the bound on a
-        contribution."""
-        method = self.method
-        federation = plan.federation
-        for silo in method.invited(round, federation, plan.streams):
-            records = federation.silo_records[silo]
-            size = method.size(name, records)
-            yield (
-                method.scope(silo, round),
-                Release(name, method.batches.moved(1), 1.0, size, records),
-            )
-
-    def _hiding(self, observer: Observer, n_summed: int) -> int:
-        """Silos whose noise an observer does not know: the record's own tells nobody."""
-        return 1 if observer.sees_messages else max(1, n_summed - observer.own_shares)
-
-    def _events(self, round: int, name: str, plan: Plan) -> tuple[Event, ...]:
-        method = self.method
-        channel = plan.channels[name]
-        size = plan.federation.n_parameters
-        mechanism = channel.mechanism
-        claimed = self._claim(name, plan)
-        rounding = mechanism.rounding(channel.encoding, size)
-        rests_on = (
-            "the number of a silo's records is public",
-            "who takes part when is public and does not depend on data",
-        )
-        events: list[Event] = []
-        for scope, release in self._releases(round, name, plan):
-
-            def see(
-                observer: Observer, batches: Batches, release: Release = release
-            ) -> ObservedRelease:
-                silos = self._hiding(observer, channel.n_summed)
-                moved = replace(
-                    release, moved=release.moved + rounding, hidden=silos / channel.n_summed
-                )
-                if observer.sees_messages:
-                    why = f"the {observer.name} sees every silo's sum: its own noise counts alone"
-                    return ObservedRelease(moved.event(mechanism, batches), None, (why,))
-                why = f"the noise of {silos} silos hides the sum"
-                said = None if observer.own_shares else claimed
-                return ObservedRelease(
-                    moved.event(mechanism, batches), said, (why, *observer.subtracts)
-                )
-
-            events += method.charged(plan, channel, see, assumptions=rests_on, scope=scope)
-        return tuple(events)
-
-    def _claim(self, name: str, plan: Plan) -> DpEvent | None:
+    def claim(self, view: View) -> DpEvent | None:
         from fedpriv.accountants.zcdp import AdvancedClaim
 
+        if view.observer.sees_messages or view.observer.own_shares:
+            return None
         method = self.method
-        noise = plan.channels[name].mechanism.noise_multiplier
+        plan = view.plan
+        name = view.request.name
+        noise = view.mechanism.noise_multiplier
         claimed = self._budget(name, plan).epsilon(noise, plan.federation.n_parameters)
         if claimed is None:
             return None
@@ -278,6 +246,10 @@ class RecordGradients(RecordAlgorithm):
 
     # -- the method's own --------------------------------------------------------------------------
 
+    @property
+    def regulariser(self) -> Regulariser | None:
+        return self.method.regulariser
+
     def init(self, params: np.ndarray, plan: Plan) -> State:
         return self.method.init(params, plan)
 
@@ -293,3 +265,15 @@ class RecordGradients(RecordAlgorithm):
 
     def output(self, state: State) -> np.ndarray:
         return self.method.output(state)
+
+
+@singledispatch
+def record_form(algo: Algorithm) -> Algorithm | None:
+    """The same method with a contribution of its own for each record; None where it has none.
+    Other families register theirs."""
+    return algo if algo.contributors.one_silo else None
+
+
+@record_form.register
+def _(algo: GradientMethod) -> Algorithm:
+    return RecordGradients(algo)

@@ -15,13 +15,16 @@ Privacy: none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.algorithms.base import LocalUpdate, Silo, require_plain_sgd
+from fedpriv.algorithms.base import LocalUpdate, require_plain_sgd
 from fedpriv.algorithms.fedavg import FedAvg
+from fedpriv.certificates.noise import NoNoise
+from fedpriv.certificates.request import Request
+from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import PendingState, Query, SiloState, Total
 from fedpriv.rounds.state import State
@@ -46,9 +49,9 @@ class Scaffold(FedAvg):
     def init(self, params: np.ndarray, plan: Plan) -> State:
         return State(params, {"control": np.zeros_like(params)})
 
-    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
-        (query,) = super().queries(round, plan)
-        return (replace(query, size=2 * query.size, stateful=True),)
+    def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
+        size = 2 * plan.federation.n_parameters
+        return (Request(NoNoise(), size=size, stateful=True),)
 
     def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
         return {"params": state.params, "control": state.slots["control"]}

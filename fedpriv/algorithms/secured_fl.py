@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import ADD_REMOVE
-from fedpriv.algorithms.base import LocalUpdate, Silo
+from fedpriv.algorithms.base import LocalUpdate
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.algorithms.local_only import own_weights
+from fedpriv.certificates.noise import NoNoise
+from fedpriv.certificates.request import Request
 from fedpriv.errors import require
-from fedpriv.rounds.plan import UPDATE, ObservedRelease, Observer, Plan
+from fedpriv.rounds.local_job import Silo
+from fedpriv.rounds.plan import UPDATE, Plan
 from fedpriv.rounds.query import Contributions, Query, Total
 from fedpriv.rounds.state import State
 
@@ -61,19 +63,11 @@ class SecuredFl(FedAvg):
             "none: SecuredFl is not private",
         )
 
-    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
-        def see(observer: Observer) -> ObservedRelease:
-            return ObservedRelease(plan.channels[UPDATE].mechanism.event(), None)
-
-        channel = plan.channels[UPDATE]
-        assumptions = ("no noise is added",)
-        events = plan.observed_events(
-            see, unit="user", adjacency=ADD_REMOVE, channel=channel, assumptions=assumptions
-        )
+    def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
+        update = super().requests(round, plan)
         if round > 1 or self.init_weights == "shared":
-            return (plan.query(round, events=events, stateful=self.keep_optimizer),)
-        initial = plan.query(round, name=INITIAL, events=events)
-        return initial, plan.query(round, events=events, place=1, stateful=self.keep_optimizer)
+            return update
+        return Request(NoNoise(), name=INITIAL), *update
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         if query.name != INITIAL:

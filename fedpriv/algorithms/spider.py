@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.algorithms.batches import paper_batch
-from fedpriv.algorithms.gradient_method import DIFFERENCE, GRADIENT
-from fedpriv.algorithms.prox_svrg import GradientsAndDifferences
+from fedpriv.algorithms.gradient_queries import DIFFERENCE, GRADIENT
 from fedpriv.algorithms.proximal import PROXIMAL
+from fedpriv.algorithms.sampled_method import DifferenceMethod
+from fedpriv.certificates.sampling import paper_batch
 from fedpriv.errors import require
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query, Total
@@ -51,8 +51,8 @@ class Variant(ABC):
     operators: tuple[str, ...] = tuple(PROXIMAL)
 
     @abstractmethod
-    def kinds(self, algo: Spider, round: int) -> tuple[str, ...]:
-        """See `GradientMethod.kinds`."""
+    def query_names(self, algo: Spider, round: int) -> tuple[str, ...]:
+        """See `GradientMethod.query_names`."""
 
     @abstractmethod
     def anchor_factor(self, algo: Spider) -> float:
@@ -80,7 +80,7 @@ class Variant(ABC):
 class Proximal(Variant):
     """Algorithm 3."""
 
-    def kinds(self, algo: Spider, round: int) -> tuple[str, ...]:
+    def query_names(self, algo: Spider, round: int) -> tuple[str, ...]:
         return (GRADIENT,) if (round - 1) % algo.phase == 0 else (DIFFERENCE,)
 
     def anchor_factor(self, algo: Spider) -> float:
@@ -112,7 +112,7 @@ class Alternate(Variant):
 
     operators = ("none",)
 
-    def kinds(self, algo: Spider, round: int) -> tuple[str, ...]:
+    def query_names(self, algo: Spider, round: int) -> tuple[str, ...]:
         return GRADIENT, DIFFERENCE
 
     def anchor_factor(self, algo: Spider) -> float:
@@ -143,7 +143,7 @@ VARIANTS: dict[str, Variant] = {"proximal": Proximal(), "alternate": Alternate()
 
 
 @dataclass(frozen=True)
-class Spider(GradientsAndDifferences):
+class Spider(DifferenceMethod):
     """anchor_batch_size, batch_size: None for the paper's K1 = floor(n sqrt(24) / 2 * min(1,
     sqrt(phase / rounds))), at most n, and K2 = floor(n sqrt(24) / (2 sqrt(rounds))); K2 for both
     with variant=alternate."""
@@ -180,8 +180,8 @@ class Spider(GradientsAndDifferences):
     def claims(self) -> type[SmallEpsilonClaim] | None:
         return self._variant.claims()
 
-    def kinds(self, round: int) -> tuple[str, ...]:
-        return self._variant.kinds(self, round)
+    def query_names(self, round: int) -> tuple[str, ...]:
+        return self._variant.query_names(self, round)
 
     def size(self, name: str, records: int) -> int:
         if name == DIFFERENCE:

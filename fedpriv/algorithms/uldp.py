@@ -4,9 +4,9 @@ Kato, Xiong, Takagi, Cao, Yoshikawa: Uldp-FL: Federated learning with across-sil
 differential privacy, PVLDB 2024, Algorithm 3; weighting="records" is the enhanced weighting of
 section 4.1 (ULDP-AVG-w), user_rate < 1 the user-level sub-sampling of Algorithm 4.
 
-Symbols: C -> clip, sigma -> noise_multiplier, q -> user_rate, w_su -> unit_weighting, eta_l ->
-local_lr, eta_g -> global_lr, Q -> local_epochs, B -> batch_size, S -> Federation.n_silos, U ->
-Federation.n_users, n_su -> counts[s, u].
+Symbols: C -> clip, sigma -> noise_multiplier, q -> user_rate, w_su -> contributors.weighting,
+eta_l -> local_lr, eta_g -> global_lr, Q -> local_epochs, B -> batch_size, S ->
+Federation.n_silos, U -> Federation.n_users, n_su -> counts[s, u].
 
 Privacy: unit user, adjacency add/remove of all of one user's records in all silos. The sum over
 silos has sensitivity C (the weights of a user add up to at most 1) and noise N(0, sigma^2 C^2 I),
@@ -23,27 +23,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL, SERVER, Event
-from fedpriv.algorithms.base import Algorithm, LocalUpdate, Silo, require_plain_sgd
+from fedpriv.accountants.events import ADD_REMOVE, SERVER
+from fedpriv.algorithms.base import Algorithm, LocalUpdate, require_plain_sgd
+from fedpriv.certificates.noise import SumNoise
+from fedpriv.certificates.request import Request, Target, View
+from fedpriv.certificates.sampling import Coins
 from fedpriv.errors import require
-from fedpriv.mechanisms.base import Mechanism
-from fedpriv.rounds.plan import Federation, ObservedRelease, Observer, Plan
+from fedpriv.rounds.contributors import Users
+from fedpriv.rounds.local_job import Silo
+from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.state import State
-from fedpriv.rounds.weighting import WEIGHTINGS, Weighting
+from fedpriv.rounds.weighting import WEIGHTINGS
 from fedpriv.training.description import Recipe, Training
 from fedpriv.training.optimizers import Sgd
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-    from fedpriv.data.silo import SiloData
-
 
 @dataclass(frozen=True)
 class UldpBase(Algorithm):
     """What ULDP-AVG and ULDP-SGD share: clipping per user and silo, weights, noise shares,
-    denominators, events."""
+    denominators."""
 
     clip: float
     noise_multiplier: float
@@ -79,47 +81,30 @@ class UldpBase(Algorithm):
 
     @property
     def label(self) -> str:
-        letters = ("w" if self.unit_weighting.needs_counts else "") + (
+        letters = ("w" if self.contributors.weighting.needs_counts else "") + (
             "s" if self.user_rate < 1 else ""
         )
         rate = f" q={self.user_rate:g}" if self.user_rate < 1 else ""
         return f"{self.family}-{letters}{rate}" if letters else self.family
 
     @property
-    def sampling_rate(self) -> float:
-        return self.user_rate
+    def contributors(self) -> Users:
+        return Users(WEIGHTINGS[self.weighting], self.user_rate)
 
-    @property
-    def sums_any_number(self) -> bool:
-        # A user's weights over all silos add up to at most 1, so those over some of them do.
-        return True
+    def targets(self, federation: Federation) -> tuple[Target, ...]:
+        return (Target("user", ADD_REMOVE),)
 
-    @property
-    def unit_weighting(self) -> Weighting:
-        return WEIGHTINGS[self.weighting]
+    def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
+        return (Request(SumNoise()),)
 
-    def n_units(self, federation: Federation) -> int:
-        return federation.n_users
-
-    def unit_counts(self, silo: int, data: SiloData, federation: Federation) -> np.ndarray:
-        counts = np.zeros(federation.n_users, dtype=np.int64)
-        counts[data.users] = data.counts
-        return counts
-
-    def message_bound(
-        self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation
-    ) -> float:
-        # Weights that depend on counts may give all users to one silo.
-        silos = 1 if self.unit_weighting.needs_counts else federation.n_silos
-        return federation.n_users / silos * mechanism.clip + mechanism.noise_bound(n_summed)
-
-    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
-        sampled = None
-        if self.user_rate < 1 and not plan.hides_sample:
-            drawn = plan.streams.secret("user sample", round).random(plan.federation.n_users)
-            sampled = drawn < self.user_rate
-        events = self.events(plan)
-        return (plan.query(round, events=events, sampled=sampled, user_rate=self.user_rate),)
+    def claim(self, view: View) -> DpEvent | None:
+        """The released model's epsilon for everybody; with sub-sampling the paper leaves the server
+        out, unless the sample is hidden from it."""
+        observer = view.observer
+        left_out = observer.name == SERVER and observer.sees_sample and self.user_rate < 1
+        if left_out or not view.mechanism.clips:
+            return None
+        return Coins(self.user_rate).event(view.mechanism.event(), 1, 1)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         users = (
@@ -131,57 +116,6 @@ class UldpBase(Algorithm):
         # A sum over E of the S silos stands for S / E times as much: n_users * S divided by S / E.
         expected = self.user_rate * plan.federation.n_users * len(total.silos)
         return state.with_params(state.params + self.global_lr / expected * total.vector)
-
-    def events(self, plan: Plan) -> tuple[Event, ...]:
-        """What one round shows to whom.
-
-        The released model hides the sample, so sub-sampling amplifies. For who sees the sample, as
-        the server that draws it and the silos that train its users, a user counts as present in
-        every round. A silo also knows its own noise share. The paper claims the released model's
-        epsilon for everybody, and with sub-sampling leaves the server out, unless the sample is
-        hidden from it.
-        """
-        mechanism = plan.mechanism
-        n_summed = plan.n_summed
-        moved = 1 + mechanism.rounding(plan.encoding, plan.federation.n_parameters)
-        claimed = self._sampled(mechanism.event()) if mechanism.clips else None
-
-        def see(observer: Observer) -> ObservedRelease:
-            unknown = (n_summed - observer.own_shares) / n_summed
-            release = mechanism.event(sensitivity=moved, shares=unknown)
-            certified = release if observer.sees_sample else self._sampled(release)
-            left_out = observer.name == SERVER and observer.sees_sample and self.user_rate < 1
-            return ObservedRelease(
-                certified, None if left_out else claimed, observer.subtracts or _seen_by(observer)
-            )
-
-        rests_on = (
-            "the weights of a user add up to at most 1",
-            "all noise shares are present",
-            "semi-honest parties",
-        )
-        from_counts = self.unit_weighting.needs_counts
-        return plan.observed_events(
-            see,
-            unit="user",
-            adjacency=ADD_REMOVE,
-            assumptions=rests_on,
-            weights_from_counts=from_counts,
-        )
-
-    def _sampled(self, event: DpEvent) -> DpEvent:
-        from dp_accounting import PoissonSampledDpEvent
-
-        return PoissonSampledDpEvent(self.user_rate, event) if self.user_rate < 1 else event
-
-
-def _seen_by(observer: Observer) -> tuple[str, ...]:
-    if observer.name == RELEASED_MODEL:
-        return ()
-    # The silos' messages one by one: contributions of at most C / S under noise of variance sigma^2
-    # C^2 / S each carry together as much information as their sum.
-    seen = "sees every silo's noised message" if observer.sees_messages else "sees only the sum"
-    return (f"the {observer.name} {seen}",)
 
 
 @dataclass(frozen=True)

@@ -14,19 +14,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import ADD_REMOVE, Event
-from fedpriv.algorithms.base import LocalUpdate, Silo, require_plain_sgd
+from fedpriv.accountants.events import ADD_REMOVE
+from fedpriv.algorithms.base import LocalUpdate, require_plain_sgd
 from fedpriv.algorithms.fedavg import WholeSilo
+from fedpriv.algorithms.record_targets import TRUNCATED
+from fedpriv.certificates.noise import DpSgdNoise
+from fedpriv.certificates.request import Request, Target, View
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.data.flags import flags, group_size, select
 from fedpriv.errors import require
-from fedpriv.rounds.plan import ObservedRelease, Observer, Plan
+from fedpriv.rounds.contributors import Contributors, Silos
+from fedpriv.rounds.local_job import Silo
+from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import Contributions, Query
 from fedpriv.training.contribution_stats import ContributionStats
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 LOOKING_RULES = ("max", "median")
 """Rules for the group size that look at how many records users own."""
@@ -53,6 +62,10 @@ class UldpGroup(WholeSilo):
         return f"ULDP-GROUP-{self.group_size}"
 
     @property
+    def contributors(self) -> Contributors:
+        return Silos()
+
+    @property
     def queries_need_allocation(self) -> bool:
         return True
 
@@ -73,60 +86,32 @@ class UldpGroup(WholeSilo):
         batches = math.ceil(records / self.batch_size)
         return self.local_epochs * batches, 1 / batches if batches else 0.0
 
-    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
-        events = [
-            event
-            for silo, records in enumerate(plan.federation.silo_records)
-            for event in self._events(silo, records, plan)
-        ]
-        return (plan.query(round, events=tuple(events), enforced=False),)
-
-    def _events(self, silo: int, records: int, plan: Plan) -> Iterator[Event]:
-        """What one round shows of a silo: its DP-SGD, the same to everybody, because each silo adds
-        all of its noise itself and keeps its batches to itself."""
-        from dp_accounting import NonPrivateDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
-
-        mechanism = plan.mechanism
-        federation = plan.federation
-        steps, rate = self._steps(records)
-        if not steps:
-            return
-        event = SelfComposedDpEvent(PoissonSampledDpEvent(rate, mechanism.event()), steps)
-        claimed = event if mechanism.clips else None
-        looked = self.group_size in LOOKING_RULES
-        k = federation.records_per_user
-        assert k is not None  # `training_records` bounds it
-        why = (
-            (f"FAILS: group_size={k} is the {self.group_size} of private record counts",)
-            if looked
-            else ()
-        )
-
-        def of_record(observer: Observer) -> ObservedRelease:
-            return ObservedRelease(event, claimed)
-
-        def of_user(observer: Observer) -> ObservedRelease:
-            return ObservedRelease(NonPrivateDpEvent() if looked else event, claimed, why)
-
+    def targets(self, federation: Federation) -> tuple[Target, ...]:
         group = federation.records_per_draw
-        rests_on = ("a silo's number of training records is public",)
-        per_record = plan.observed_events(
-            of_record,
-            unit="record" if group == 1 else f"{group} records of a user",
-            adjacency=ADD_REMOVE,
-            assumptions=rests_on,
-            scope=f"silo{silo}",
+        k = federation.records_per_user
+        fails = None
+        if self.group_size in LOOKING_RULES:
+            fails = f"group_size={k} is the {self.group_size} of private record counts"
+        record = "record" if group == 1 else f"{group} records of a user"
+        return (
+            Target(record, ADD_REMOVE, fails=fails or TRUNCATED),
+            Target(
+                "user",
+                ADD_REMOVE,
+                max(1, (k or 1) // group),
+                ("a user keeps at most group_size records",),
+                fails,
+            ),
         )
-        per_user = plan.observed_events(
-            of_user,
-            unit="user",
-            adjacency=ADD_REMOVE,
-            assumptions=(*rests_on, "a user keeps at most group_size records"),
-            scope=f"silo{silo}",
-            group_size=max(1, k // group),
-        )
-        for pair in zip(per_record, per_user):
-            yield from pair
+
+    def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
+        return (Request(DpSgdNoise(self._steps)),)
+
+    def claim(self, view: View) -> DpEvent | None:
+        if not view.mechanism.clips:
+            return None
+        event, _ = view.request.noise.event(view)
+        return event
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         stats = ContributionStats()

@@ -14,13 +14,17 @@ Privacy: unit user, adjacency add/remove.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.algorithms.fedavg import WholeSilo
+from fedpriv.certificates.noise import SumNoise
+from fedpriv.certificates.request import Request, View
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
-from fedpriv.rounds.plan import Federation, ObservedRelease, Observer, Plan
-from fedpriv.rounds.query import Query
+from fedpriv.rounds.plan import Federation, Plan
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 PER_SILO = {"paper": 1.0, "certified": 2.0}
 """Change of one silo's clipped update that the noise is made for, in units of C."""
@@ -45,10 +49,6 @@ class UldpNaive(WholeSilo):
         )
 
     @property
-    def pools_records(self) -> bool:
-        return True
-
-    @property
     def label(self) -> str:
         return "ULDP-NAIVE"
 
@@ -62,26 +62,9 @@ class UldpNaive(WholeSilo):
             n_summed, PER_SILO[self.calibration] * n_summed
         )
 
-    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
-        """The silos' single messages together tell as much as their sum: each may move by 2C under
-        1/S of the variance."""
-        mechanism = plan.mechanism
-        n_summed = plan.n_summed
-        rounding = mechanism.rounding(plan.encoding, plan.federation.n_parameters)
-        made_for = PER_SILO[self.calibration] * n_summed
-        moved = (PER_SILO["certified"] * n_summed + rounding) / made_for
-        claimed = mechanism.event() if mechanism.clips else None
+    def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
+        per_silo = PER_SILO[self.calibration]
+        return (Request(SumNoise(lambda n_summed: per_silo * n_summed)),)
 
-        def see(observer: Observer) -> ObservedRelease:
-            unknown = (n_summed - observer.own_shares) / n_summed
-            return ObservedRelease(
-                mechanism.event(sensitivity=moved, shares=unknown), claimed, observer.subtracts
-            )
-
-        rests_on = (
-            "a user can move every silo's update by 2 * clip",
-            "all noise shares are present",
-            "semi-honest parties",
-        )
-        events = plan.observed_events(see, unit="user", adjacency=ADD_REMOVE, assumptions=rests_on)
-        return (plan.query(round, events=events, sensitivity=made_for),)
+    def claim(self, view: View) -> DpEvent | None:
+        return view.mechanism.event() if view.mechanism.clips else None

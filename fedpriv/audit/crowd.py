@@ -66,7 +66,7 @@ def crowd(exp: Experiment, unit: str, adjacency: str, *, wanted: int, colluding:
             user, silo, np.ones(len(user), dtype=bool), wanted + ORDINARY, silos
         )
         owner = np.where(user < wanted, user, -1)
-        leaves = not exp.algo.unit_weighting.needs_counts
+        leaves = not exp.algo.contributors.weighting.needs_counts
     count = int(owner.max()) + 1
     own = owner >= 0
     rng = exp.streams.generator("one-run audit: directions")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.accountants.pld import gaussian_epsilon
-from fedpriv.algorithms.base import silo_name
+from fedpriv.parties.party import silo_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -223,8 +223,8 @@ class Watched(AbstractContextManager["Watched"]):
         need not know."""
         algo = self.prepared.algo
         federation = self.prepared.plan.federation
-        table = np.zeros((federation.n_silos, algo.n_units(federation)), dtype=np.int64)
-        weighting = algo.unit_weighting
+        table = np.zeros((federation.n_silos, algo.contributors.number(federation)), dtype=np.int64)
+        weighting = algo.contributors.weighting
         return np.ones(table.shape) if weighting.needs_counts else weighting.weights(table)
 
     def exchange(self, query: Query, state: State) -> tuple[Total, Seen]:

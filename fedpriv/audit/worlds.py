@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.algorithms.base import silo_name
 from fedpriv.audit.canary import FEATURES, Canaries, features
 from fedpriv.data.allocation import Allocation
+from fedpriv.parties.party import silo_name
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.weighting import OwnWeighting
 from fedpriv.runtime import allocate
@@ -75,7 +75,7 @@ class Bounds:
 def pools(exp: Experiment, plan: Plan) -> bool:
     """Whether several units share one bound: a silo's whole update is bounded."""
     enforced = any(query.enforced for query in exp.algo.queries(1, plan))
-    return enforced and exp.algo.unit_weighting == OwnWeighting()
+    return enforced and exp.algo.contributors.weighting == OwnWeighting()
 
 
 def stands_alone(exp: Experiment, plan: Plan) -> bool:
@@ -175,7 +175,7 @@ def _present_or_not(
     users = np.array([user[owner == k][0] for k in range(owner.max() + 1)])
     # Weights from counts may divide by a canary's count: then it stays, with records that have no
     # gradient.
-    leaves = not exp.algo.unit_weighting.needs_counts
+    leaves = not exp.algo.contributors.weighting.needs_counts
     return Canaries(exp, allocation, x, absent, present, owner, users, silo=None, leaves=leaves)
 
 

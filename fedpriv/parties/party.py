@@ -38,6 +38,11 @@ PATIENCE = 256
 within a few."""
 
 
+def silo_name(index: int) -> str:
+    """The name of a silo as a party."""
+    return f"silo{index}"
+
+
 class Participant(ABC):
     """A party for as long as the run."""
 

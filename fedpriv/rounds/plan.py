@@ -1,23 +1,18 @@
 """Everything that is public and fixed once data are allocated and noise is calibrated.
 
-Planning takes a round and a `Plan`, nothing else. Who may look, and what the aggregation lets each
-of them see, enters every algorithm's events in one place, `Plan.observed_events`.
+Planning takes a round and a `Plan`, nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fedpriv.accountants.events import ADD_REMOVE, Event
 from fedpriv.errors import require
-from fedpriv.rounds.query import Query
 from fedpriv.training.optimizers import LocalOptimizer, Sgd
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent
-
     from fedpriv.encoding.base import Encoding
     from fedpriv.mechanisms.base import Mechanism
     from fedpriv.models.convexity import ConvexLoss
@@ -25,9 +20,6 @@ if TYPE_CHECKING:
 
 UPDATE = "update"
 """The name of the query that most algorithms make, once a round."""
-ROUNDED_ALIKE = "float32 training rounds a unit's contribution alike whoever else is there"
-"""Kernels may add in another order for another number of rows; where one is replaced, the number
-stays."""
 
 
 @dataclass(frozen=True)
@@ -130,18 +122,6 @@ class Channel:
 
 
 @dataclass(frozen=True)
-class ObservedRelease:
-    """What one observer sees of a query, before the aggregation's own flaws: see `Event`.
-
-    why: what it rests on.
-    """
-
-    certified: DpEvent
-    claimed: DpEvent | None
-    why: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Plan:
     """channels: one for each kind of query that the algorithm makes, by its name.
     optimizer: of local training.
@@ -194,76 +174,3 @@ class Plan:
         """Whether nobody sees which users are sampled, so that the parties draw them in the
         exchange."""
         return not any(observer.sees_sample for observer in self.threat_model.observers)
-
-    def query(
-        self, round: int, *, events: tuple[Event, ...], name: str = UPDATE, **details: Any
-    ) -> Query:
-        """A query of kind `name` to all silos, with messages as long as the model. details: what
-        differs (`Query`)."""
-        channel = self.channels[name]
-        numbers: dict[str, Any] = {
-            "invited": tuple(range(self.federation.n_silos)),
-            "n_summed": channel.n_summed,
-            "n_most": channel.n_most,
-            "size": self.federation.n_parameters,
-            "mechanism": channel.mechanism,
-            "encoding": channel.encoding,
-            "streams": self.streams,
-            "checked": self.checked,
-        }
-        return Query(name=name, round=round, events=events, **(numbers | details))
-
-    def observed_events(
-        self,
-        see: Callable[[Observer], ObservedRelease],
-        *,
-        unit: str,
-        adjacency: str,
-        channel: Channel | None = None,
-        assumptions: tuple[str, ...] = (),
-        scope: str = "",
-        group_size: int = 1,
-        weights_from_counts: bool = False,
-    ) -> tuple[Event, ...]:
-        """The events of one query, one for each observer.
-
-        see: what the algorithm shows to an observer whose aggregation keeps its promises.
-        assumptions: what all of them rest on.
-        channel: None for the only one.
-        weights_from_counts: whether the sum's weights depend on record counts, which then must
-            reach no observer. The rest as in `Event`.
-        """
-        channel = channel or self.channel
-        noise = channel.mechanism.assumptions(channel.encoding, real=self.streams.system)
-        rounded = (ROUNDED_ALIKE,) if adjacency == ADD_REMOVE else ()
-        base = (*noise, *rounded, *self.threat_model.assumptions, *assumptions)
-        events = []
-        for observer in self.threat_model.observers:
-            view = see(observer)
-            certified = view.certified
-            why = view.why
-            if weights_from_counts and observer.sees_counts:
-                certified = _non_private()
-                why = (f"FAILS: {observer.sees_counts}",)
-            if observer.why_uncertified:
-                certified = _non_private()
-                why = (f"FAILS: {observer.why_uncertified}",)
-            events.append(
-                Event(
-                    observer.name,
-                    unit,
-                    adjacency,
-                    certified,
-                    view.claimed,
-                    scope,
-                    (*base, *why),
-                    group_size,
-                )
-            )
-        return tuple(events)
-
-
-def _non_private() -> DpEvent:
-    from dp_accounting import NonPrivateDpEvent
-
-    return NonPrivateDpEvent()

@@ -32,6 +32,13 @@ class Weighting(ABC):
         """(n_silos, n_units) float64 from record counts of that shape. Columns sum to at most 1
         unless `own_units`; where `needs_counts` is False only the shape of `counts` is used."""
 
+    @abstractmethod
+    def spread(self, n_silos: int) -> float:
+        """The largest n times the sum of a unit's squared weights over n silos: how much more the
+        silos' single messages tell than their sum. 1 for equal weights, n for a unit in one silo
+        only.
+        """
+
     def own_weights(self, silo: int, shape: tuple[int, int]) -> np.ndarray:
         """Row `silo` of the weights for counts of `shape`, (n_units,) float64, where they need no
         counts: a silo then believes nobody. Raises ValueError for weights beyond the sensitivity
@@ -72,6 +79,9 @@ def bounded_weights(weights: np.ndarray) -> np.ndarray:
 class UniformWeighting(Weighting):
     """1 / S for every pair of a unit and a silo, also where the unit has no records."""
 
+    def spread(self, n_silos: int) -> float:
+        return 1.0
+
     def weights(self, counts: np.ndarray) -> np.ndarray:
         return np.full(counts.shape, 1.0 / len(counts))
 
@@ -86,6 +96,9 @@ class RecordWeighting(Weighting):
     """n_su / N_u, and 0 for a unit without records (Kato et al., Uldp-FL, PVLDB 2024, equation
     4).
     """
+
+    def spread(self, n_silos: int) -> float:
+        return float(n_silos)
 
     @property
     def needs_counts(self) -> bool:
@@ -105,6 +118,9 @@ class RecordWeighting(Weighting):
 class OwnWeighting(Weighting):
     """The unit is the silo itself, which counts in full."""
 
+    def spread(self, n_silos: int) -> float:
+        return float(n_silos)
+
     def weights(self, counts: np.ndarray) -> np.ndarray:
         return np.eye(len(counts))
 
@@ -117,6 +133,9 @@ class OwnWeighting(Weighting):
 @dataclass(frozen=True)
 class RecordsInFull(Weighting):
     """The units are each silo's own records, which count in full."""
+
+    def spread(self, n_silos: int) -> float:
+        return float(n_silos)
 
     @property
     def own_units(self) -> bool:

@@ -45,14 +45,17 @@ class OnTraining:
         records = [(silo.x.to(device), silo.y.to(device)) for silo in self.silos if len(silo.x)]
         found = training_loss(model, theta, silos=records, task=task)
         params, gradient = (vector.double().cpu().numpy() for vector in (theta, found.gradient))
+        regulariser = self.algo.regulariser
+        mapping = gradient if regulariser is None else regulariser.mapping(params, gradient)
         row = {
             "train_loss": found.loss,
             "gradient_norm": float(np.linalg.norm(gradient)),
-            "mapping_norm": float(np.linalg.norm(self.algo.gradient_mapping(params, gradient))),
+            "mapping_norm": float(np.linalg.norm(mapping)),
             "heterogeneity": found.heterogeneity,
         }
         if self.optimum is not None:
-            row["excess_risk"] = found.loss + self.algo.penalty(params) - self.optimum
+            penalty = 0.0 if regulariser is None else regulariser.value(params)
+            row["excess_risk"] = found.loss + penalty - self.optimum
         return row
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedpriv.aggregation.base import Aggregation
-from fedpriv.algorithms.base import silo_name
-from fedpriv.parties.party import Memory, Party, PartySpec, WorkingParticipant
+from fedpriv.parties.party import Memory, Party, PartySpec, WorkingParticipant, silo_name
 from fedpriv.rounds.query import SUMMED, Broadcast, Query, SetUp, Summed
 from fedpriv.rounds.weighting import Weighting
 

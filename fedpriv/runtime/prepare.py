@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.algorithms.base import silo_name
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, Records
 from fedpriv.data.shared import load
 from fedpriv.errors import AggregationAbortedError, ConfigError
-from fedpriv.parties.party import PartySpec
+from fedpriv.parties.party import PartySpec, silo_name
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import SiloState
 from fedpriv.rounds.state import State
@@ -157,7 +156,7 @@ def _specs(
         )
     for place, name in enumerate(exp.aggregation.helpers):
         specs[name] = HelperSpec(
-            name, exp.aggregation, silos, exp.algo.unit_weighting, tells=place == 0
+            name, exp.aggregation, silos, exp.algo.contributors.weighting, tells=place == 0
         )
     return specs
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.aggregation.base import Aggregation, Estimate
-from fedpriv.algorithms.base import Algorithm, silo_name
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.engines.base import Session
 from fedpriv.errors import AggregationAbortedError, FedprivError, MisfitError, SilenceError
+from fedpriv.parties.party import silo_name
 from fedpriv.parties.post import Serial, blaming
 from fedpriv.parties.traffic import Traffic
 from fedpriv.rounds.plan import Plan
@@ -144,7 +145,11 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         state = state or self.state
         held = state.arrays() if self.peers else None
         task = SetUp(
-            self.session_name, self.algo.n_units(federation), held, self.aborted, self.silos
+            self.session_name,
+            self.algo.contributors.number(federation),
+            held,
+            self.aborted,
+            self.silos,
         )
         lost = self.session.lost - self.absent
         self.session.reopen({name: self.silo_states.get(name, {}) for name in lost})
@@ -244,7 +249,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     def _addressed(self, query: Query, broadcast: Broadcast) -> Query:
         """The query with what its messages are checked by."""
         down = tuple((name, vector.shape) for name, vector in broadcast.vectors.items())
-        n_units = self.algo.n_units(self.plan.federation)
+        n_units = self.algo.contributors.number(self.plan.federation)
         if (
             self.absent
         ):  # noise shares are then larger, so that the sum's noise stays what is charged

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.aggregation.base import Aggregation, Respond
-from fedpriv.algorithms.base import Algorithm, LocalUpdate, Silo
+from fedpriv.algorithms.base import Algorithm, LocalUpdate
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.party import Mail, Memory, Party, PartySpec, WorkingParticipant
 from fedpriv.parties.post import Hear, Post, Serial, claims
+from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import (
     SUMMED,
@@ -80,7 +81,9 @@ class SiloParticipant(WorkingParticipant):
         self.silo = Silo(spec.index, data, model, spec.task, spec.plan, dict(memory))
         self.algo = spec.algo
         self.execution = spec.execution
-        self.protocol = spec.aggregation.silo(self.silo.name, spec.silos, spec.algo.unit_weighting)
+        self.protocol = spec.aggregation.silo(
+            self.silo.name, spec.silos, spec.algo.contributors.weighting
+        )
         self.teller = spec.teller
         self.silos = spec.silos
         self.state: State | None = None  # held by a helper
@@ -98,7 +101,9 @@ class SiloParticipant(WorkingParticipant):
         self._go_back(task)
         # Here, where the silo's turn has come: those of all silos at once are a table of silos
         # times units.
-        counts = self.algo.unit_counts(self.silo.index, self.silo.data, self.silo.plan.federation)
+        counts = self.algo.contributors.counts(
+            self.silo.index, self.silo.data, self.silo.plan.federation
+        )
         return (yield from self.protocol.setup(task, counts))
 
     def _go_back(self, task: SetUp) -> None:

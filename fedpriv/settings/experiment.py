@@ -162,7 +162,7 @@ class Experiment:
             network,
             f"a network that reads {features}",
         )
-        alone = not self.model.mixes_records or self.algo.pools_records
+        alone = not self.model.mixes_records or self.algo.contributors.pooled
         one_by_one = (
             f"a network that takes records one by one: {type(self.algo).__name__} bounds users "
             "or records"

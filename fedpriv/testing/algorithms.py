@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL, Event
-from fedpriv.algorithms.base import Algorithm, silo_name
+from fedpriv.algorithms.base import Algorithm
+from fedpriv.parties.party import silo_name
 from fedpriv.parties.post import Stamped
 from fedpriv.rounds.conformance_record import cached, note_passed
 from fedpriv.rounds.plan import Plan
@@ -148,7 +149,7 @@ def _is_configuration(exp: Experiment) -> None:
 
 def _weights(exp: Experiment) -> None:
     """The weights of a unit add up to at most 1 and are never negative."""
-    weighting = exp.algo.unit_weighting
+    weighting = exp.algo.contributors.weighting
     rng = np.random.default_rng(0)
     for most in (1, 5, 2000):
         counts = rng.integers(0, most + 1, (4, 4))
@@ -228,11 +229,25 @@ def _declarations(exp: Experiment) -> Iterator[tuple[Query, Event, str | None]]:
         seen: dict[tuple[str, str, bool], tuple[Query, Event, str | None]] = {}
         for event in query.events if query.name not in named else ():
             alone = plan.observer(event.observer).sees_messages and bool(event.scope)
+            if event.unit == "record" and noise_multiplier(event) == math.inf:
+                continue
             if alone or event.observer == RELEASED_MODEL:
-                found = query, event, _silo_of(event) if alone else None
-                seen.setdefault((event.unit, event.adjacency, alone), found)
+                silo = _silo_of(event) if alone else None
+                for part in (event, *_of_one_record(event, query)):
+                    key = part.unit, part.adjacency, alone
+                    seen.setdefault(key, (query, part, silo))
         named.add(query.name)
         yield from seen.values()
+
+
+def _of_one_record(event: Event, query: Query) -> tuple[Event, ...]:
+    """What a user's event says of one record, where records have no certificate of their own."""
+    own = any(
+        other.unit == "record" and noise_multiplier(other) != math.inf for other in query.events
+    )
+    if event.group_size == 1 or own:
+        return ()
+    return (replace(event, unit="record", group_size=1),)
 
 
 def _silo_of(event: Event) -> str:

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedpriv.accountants.events import REPLACE
-from fedpriv.algorithms.base import LocalUpdate, Silo
-from fedpriv.algorithms.record_unit import RecordAlgorithm
-from fedpriv.rounds.plan import ObservedRelease, Observer, Plan
+from fedpriv.algorithms.base import Algorithm, LocalUpdate
+from fedpriv.certificates.noise import SumNoise
+from fedpriv.certificates.request import Request, Target
+from fedpriv.rounds.contributors import Contributors, RecordVectors
+from fedpriv.rounds.local_job import Silo
+from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import Contributions, Query, Total
 from fedpriv.rounds.state import State
 
@@ -19,7 +22,7 @@ BLOCK = 7
 
 
 @dataclass(frozen=True)
-class RecordSgd(RecordAlgorithm):
+class RecordSgd(Algorithm):
     """Gradient descent on all records of all silos. Certified: replacement of one record."""
 
     clip: float = 0.5
@@ -30,21 +33,22 @@ class RecordSgd(RecordAlgorithm):
     def label(self) -> str:
         return "RECORD-SGD"
 
+    @property
+    def contributors(self) -> Contributors:
+        return RecordVectors()
+
+    def targets(self, federation: Federation) -> tuple[Target, ...]:
+        return (Target("record", REPLACE),)
+
+    @property
+    def queries_need_allocation(self) -> bool:
+        return True
+
     def check(self, plan: Plan) -> None:
         plan.mechanism.check_encoding(plan.n_summed, plan.encoding)
 
-    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
-        channel = plan.channel
-        moved = 2 + channel.mechanism.rounding(channel.encoding, plan.federation.n_parameters)
-
-        def see(observer: Observer) -> ObservedRelease:
-            unknown = 1 if observer.sees_messages else channel.n_summed - observer.own_shares
-            return ObservedRelease(
-                channel.mechanism.event(sensitivity=moved, shares=unknown / channel.n_summed), None
-            )
-
-        events = plan.observed_events(see, unit="record", adjacency=REPLACE)
-        return (plan.query(round, events=events),)
+    def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
+        return (Request(SumNoise()),)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         return LocalUpdate(blocks=self._gradients(silo, down["params"]))

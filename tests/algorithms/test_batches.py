@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lowy_world import MINIBATCH, ONE_PASS
 
-from fedpriv.algorithms.base import Silo
-from fedpriv.algorithms.batches import SAMPLING, OnePass, paper_batch
+from fedpriv.certificates.sampling import SAMPLING, OnePass, paper_batch
 from fedpriv.data.silo import SiloData
+from fedpriv.rounds.local_job import Silo
 from fedpriv.util.streams import Streams
 
 [RECORDS] = silos_of([30])

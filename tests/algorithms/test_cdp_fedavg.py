@@ -16,9 +16,8 @@ from fedpriv.accountants.zcdp import zcdp_epsilon
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.secagg.aggregation import SecAgg
-from fedpriv.algorithms import exposure
-from fedpriv.algorithms.base import Silo
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg, DistributedDpSgd
+from fedpriv.certificates import drift
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.data.silo import SiloData
@@ -32,6 +31,7 @@ from fedpriv.models.convexity import convex_loss
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
+from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import UPDATE, Federation
 from fedpriv.rounds.query import Total
 from fedpriv.rounds.state import State
@@ -198,7 +198,7 @@ def test_a_record_is_touched_once_a_pass(records, size, steps, touches):
     * 4 / 11 < 2)."""
     from fedpriv.training.noisy_sgd import partition_batches
 
-    assert exposure.touches(records, size, steps) == touches
+    assert drift.touches(records, size, steps) == touches
     most = 0
     for seed in range(200):
         seen = Counter(

@@ -7,12 +7,12 @@ from erm_world import ALGO, FEATURES, flipped, kept, prepared, rounds_of, silos_
 from plans import block_of, make_plan
 
 from fedpriv.aggregation.secagg.aggregation import SecAgg
-from fedpriv.algorithms.base import Silo
 from fedpriv.data.tcga_brca import TcgaBrca
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Federation
 from fedpriv.rounds.state import State
 from fedpriv.testing.faults import Faulty, drop

@@ -18,12 +18,12 @@ from fedpriv.accountants.zcdp import SmallEpsilonClaim
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.secagg.aggregation import SecAgg
-from fedpriv.algorithms.base import Silo
 from fedpriv.algorithms.local_sgd import LocalSgd
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Federation
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.testing import experiment

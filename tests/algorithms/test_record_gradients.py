@@ -25,9 +25,10 @@ from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import Pld
 from fedpriv.accountants.shifted_binomial import epsilon_of_one
 from fedpriv.aggregation.shuffle import Shuffle
-from fedpriv.algorithms.base import Silo
+from fedpriv.algorithms.record_gradients import record_form
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.binomial import Binomial
+from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Federation
 from fedpriv.runtime.silo import bounded
 from fedpriv.testing import check_algorithm, experiment
@@ -45,7 +46,7 @@ def named(algo):
 
 def rows_of(algo, mechanism=None, federation=FEDERATION, rounds=None):
     """PLD rows by observer after all rounds."""
-    records = algo.of_records()
+    records = record_form(algo)
     plan = make_plan(records, mechanism or Binomial(1.0, 0.0), Shuffle(), federation=federation)
     ledger = Ledger(Pld(algo.delta))
     for number in range(1, (rounds or algo.rounds) + 1):
@@ -245,4 +246,4 @@ def test_what_shuffling_cannot_serve_is_refused(words, why):
 
 
 def test_the_common_settings_are_those_of_the_plain_methods():
-    assert replace(ONE_PASS, **COMMON | {"batch_size": None}).of_records().label == "SDP Prox-SGD"
+    assert record_form(replace(ONE_PASS, **COMMON | {"batch_size": None})).label == "SDP Prox-SGD"

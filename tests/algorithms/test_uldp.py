@@ -51,7 +51,7 @@ def test_worked_example(weighting, total, step):
     # ALGORITHMS 2.5, golden row 41: S = 2, U = 2, d = 2, C = 1, sigma = 0, eta_g = 10
     algo, mechanism = avg(weighting=weighting), Gaussian(1.0, 0.0)
     deltas = {"silo0": ([0, 1], [[3.0, 4.0], [-1.0, 0.0]]), "silo1": ([0], [[0.0, 0.5]])}
-    protocols = Protocols(Plain(), (0, 1), algo.unit_weighting)
+    protocols = Protocols(Plain(), (0, 1), algo.contributors.weighting)
     run(protocols.setup(np.array([[3, 1], [2, 0]])))
     updates = {
         name: Update(

@@ -195,7 +195,7 @@ def test_a_diverging_user_is_recorded_and_harms_nobody(algo):
         result = sick.run_round(sick.queries(1), sick.state)
     assert np.isfinite(result.state.params).all()
     assert result.stats.nonfinite == sum(3 in users for users in owned) > 0
-    if not exp.algo.unit_weighting.needs_counts:
+    if not exp.algo.contributors.weighting.needs_counts:
         with prepare(without_user(exp, 3)) as healthy:
             other = healthy.run_round(healthy.queries(1), healthy.state)
         np.testing.assert_allclose(result.state.params, other.state.params, atol=1e-9)

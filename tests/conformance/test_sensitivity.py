@@ -11,10 +11,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from fedpriv.algorithms.base import Silo
-from fedpriv.algorithms.batches import Poisson, _coins
 from fedpriv.algorithms.uldp import UldpBase
 from fedpriv.algorithms.uldp_group import UldpGroup
+from fedpriv.certificates.sampling import Poisson, _coins
+from fedpriv.rounds.local_job import Silo
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.algorithms import total

@@ -8,7 +8,7 @@ from scipy import stats
 
 from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.accountants.zcdp import SmallEpsilonClaim
-from fedpriv.algorithms.batches import paper_batch
+from fedpriv.certificates.sampling import paper_batch
 from fedpriv.papers.lowy import counterexamples as lowy
 
 

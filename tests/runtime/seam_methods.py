@@ -15,13 +15,16 @@ from fedpriv.aggregation.base import (
     SiloProtocol,
     invited_silos,
 )
-from fedpriv.algorithms.base import LocalUpdate, Silo
+from fedpriv.algorithms.base import Algorithm, LocalUpdate
 from fedpriv.algorithms.fedavg import FedAvg
-from fedpriv.algorithms.silo_unit import SiloAlgorithm
+from fedpriv.certificates.noise import SumNoise
+from fedpriv.certificates.request import Request, Target
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.parties.post import Hear
 from fedpriv.parties.schema import Array
-from fedpriv.rounds.plan import ObservedRelease, Observer, Plan, ThreatModel
+from fedpriv.rounds.contributors import Silos
+from fedpriv.rounds.local_job import Silo
+from fedpriv.rounds.plan import Federation, Observer, Plan, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SiloState, Total
 from fedpriv.rounds.state import State
 from fedpriv.training.description import Recipe, Training
@@ -30,7 +33,7 @@ ANCHOR, DIFFERENCE = "anchor", "difference"
 
 
 @dataclass(frozen=True)
-class Anchored(SiloAlgorithm):
+class Anchored(Algorithm):
     """Two queries a round with mechanisms of their own: a step from the parameters, then one from
     where it leads.
 
@@ -54,22 +57,16 @@ class Anchored(SiloAlgorithm):
     def init(self, params: np.ndarray, plan: Plan) -> State:
         return State(params, {ANCHOR: np.zeros_like(params)})
 
-    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
-        made = []
-        for place, name in enumerate((ANCHOR, DIFFERENCE)):
-            channel = plan.channels[name]
+    @property
+    def contributors(self) -> Silos:
+        return Silos(whole=True)
 
-            def see(observer: Observer, channel=channel) -> ObservedRelease:
-                shares = (channel.n_summed - observer.own_shares) / channel.n_summed
-                return ObservedRelease(channel.mechanism.event(shares=shares), None)
+    def targets(self, federation: Federation) -> tuple[Target, ...]:
+        return (Target("silo", ADD_REMOVE),)
 
-            events = plan.observed_events(see, unit="silo", adjacency=ADD_REMOVE, channel=channel)
-            made.append(
-                plan.query(
-                    round, name=name, events=events, place=place, sensitivity=2.0 * channel.n_summed
-                )
-            )
-        return tuple(made)
+    def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
+        noise = SumNoise(lambda n_summed: 2.0 * n_summed)
+        return Request(noise, name=ANCHOR), Request(noise, name=DIFFERENCE)
 
     def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
         down = {"params": state.params}

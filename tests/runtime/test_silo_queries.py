@@ -30,7 +30,9 @@ def scaffold():
 
 
 def set_up(prepared, aborted):
-    return SetUp(SESSION, prepared.algo.n_units(prepared.plan.federation), aborted=aborted)
+    return SetUp(
+        SESSION, prepared.algo.contributors.number(prepared.plan.federation), aborted=aborted
+    )
 
 
 def remembered(silo):

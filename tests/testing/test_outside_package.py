@@ -22,10 +22,12 @@ import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.algorithms.base import Algorithm, LocalUpdate
-from fedpriv.rounds.plan import ObservedRelease
+from fedpriv.certificates.noise import OwnNoise, SumNoise
+from fedpriv.certificates.request import Request, Target
+from fedpriv.rounds.contributors import Users
 from fedpriv.rounds.query import Contributions
 from fedpriv.training.description import Recipe, Training
-from fedpriv.rounds.weighting import UniformWeighting, Weighting
+from fedpriv.rounds.weighting import Weighting
 
 
 @dataclass(frozen=True)
@@ -39,33 +41,16 @@ class Mine(Algorithm):
         return "MINE"
 
     @property
-    def unit_weighting(self):
-        return UniformWeighting()
+    def contributors(self):
+        return Users()
 
-    def n_units(self, federation):
-        return federation.n_users
+    def targets(self, federation):
+        return (Target("user", ADD_REMOVE),)
 
-    def unit_counts(self, silo, data, federation):
-        counts = np.zeros(federation.n_users, dtype=np.int64)
-        counts[data.users] = data.counts
-        return counts
+    noise = SumNoise()
 
-    def message_bound(self, name, mechanism, n_summed, federation):
-        return federation.n_users * mechanism.clip + mechanism.noise_bound(n_summed)
-
-    def queries(self, round, plan):
-        mechanism, n = plan.mechanism, plan.n_summed
-        moved = 1 + mechanism.rounding(plan.encoding, plan.federation.n_parameters)
-
-        def see(observer):
-            shares = (n - observer.own_shares) / n
-            return ObservedRelease(mechanism.event(sensitivity=moved, shares=shares), None)
-
-        events = plan.observed_events(see, unit="user", adjacency=ADD_REMOVE)
-        return (plan.query(round, events=events, **self.details()),)
-
-    def details(self):
-        return {}
+    def requests(self, round, plan):
+        return (Request(self.noise),)
 
     def local_update(self, silo, query, down):
         return LocalUpdate(Training(Recipe(3, 1000, 0.3), down["params"]))
@@ -80,8 +65,7 @@ class Itself(Mine):
 
     times = 1
 
-    def details(self):
-        return {"enforced": False}
+    noise = OwnNoise()
 
     def local_update(self, silo, query, down):
         update = super().local_update(silo, query, down)
@@ -107,8 +91,7 @@ class HundredTimes(Itself):
 class Silent(Mine):
     """Claims noise, and adds none."""
 
-    def details(self):
-        return {"enforced": False}
+    noise = OwnNoise()
 
     def local_update(self, silo, query, down):
         update = super().local_update(silo, query, down)
@@ -120,14 +103,17 @@ class Twice(Weighting):
     def weights(self, counts):
         return np.full(counts.shape, 2 / len(counts))
 
+    def spread(self, n_silos):
+        return 4.0
+
 
 @dataclass(frozen=True)
 class Heavy(Mine):
     """Weights that add up to two."""
 
     @property
-    def unit_weighting(self):
-        return Twice()
+    def contributors(self):
+        return Users(Twice())
 '''
 REST = '''
 from dataclasses import dataclass

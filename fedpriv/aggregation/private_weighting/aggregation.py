@@ -145,10 +145,13 @@ class PrivateWeighting(Aggregation):
     def check(self, algo: Algorithm) -> None:
         allowed = "private_weighting serves weights n_su / N_u alone (algo.weighting=records)"
         require(
-            algo.unit_weighting == RecordWeighting(), "aggregation", "private_weighting", allowed
+            algo.contributors.weighting == RecordWeighting(),
+            "aggregation",
+            "private_weighting",
+            allowed,
         )
         if self.oblivious:
-            as_options(algo.sampling_rate)
+            as_options(algo.contributors.rate)
 
     def count_limit(self, n_silos: int) -> int:
         """Most records of a user that count in one silo."""

@@ -80,7 +80,7 @@ class SecAggExactNoise(SecAgg):
             f"{algo.label} needs it fixed "
             "or noises inside local training"
         )
-        require(algo.sums_any_number, "aggregation", "secagg_exact_noise", allowed)
+        require(algo.contributors.any_number, "aggregation", "secagg_exact_noise", allowed)
 
     def n_most(self, n_invited: int) -> int:
         return self._numbers(n_invited)[2]

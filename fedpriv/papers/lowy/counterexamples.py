@@ -20,7 +20,7 @@ import numpy as np
 
 from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.accountants.zcdp import MomentsClaim, SmallEpsilonClaim
-from fedpriv.algorithms.batches import paper_batch
+from fedpriv.certificates.sampling import paper_batch
 from fedpriv.papers.counterexample import Counterexample
 
 RECORDS = 1238

@@ -1,4 +1,4 @@
-"""How a silo draws the batch of a query, and what that does to the privacy of one record.
+"""How units are sampled, and what that does to the privacy of one of them.
 
 Lowy, Ghafelebashi, Razaviyayn draw with replacement and account as if a record came at most once;
 here the default is without replacement. A batch is drawn by numbers of the records themselves,
@@ -19,7 +19,7 @@ from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-    from fedpriv.algorithms.base import Silo
+    from fedpriv.rounds.local_job import Silo
     from fedpriv.rounds.query import Query
 
 AMPLIFIED_UP_TO = 0.25
@@ -36,17 +36,51 @@ def paper_batch(records: int, rounds: int, factor: float = 1.0) -> int:
     )
 
 
-class Batches(ABC):
-    """One way of drawing.
+class Sampling:
+    """Who takes part in a release. As it stands: every unit, always."""
 
-    adjacency: what is hidden, and so how neighbouring data differ.
-    note: what that rests on.
+    @property
+    def of_groups(self) -> Sampling:
+        """The same as far as it is proved of several records together."""
+        return self
+
+    def event(self, release: DpEvent, size: int, records: int) -> DpEvent:
+        """What a release costs for a unit that takes part only if it is drawn.
+
+        release: if the unit always took part.
+        size: of a batch, or what it is on average.
+        records: those that a batch is drawn from.
+        """
+        return release
+
+
+@dataclass(frozen=True)
+class Coins(Sampling):
+    """Each unit takes part with probability `rate`, on its own."""
+
+    rate: float
+
+    def event(self, release: DpEvent, size: int, records: int) -> DpEvent:
+        from dp_accounting import PoissonSampledDpEvent
+
+        return PoissonSampledDpEvent(self.rate, release) if self.rate < 1 else release
+
+
+class Batches(Sampling, ABC):
+    """How a silo draws the batch of a query.
+
+    adjacency: how neighbouring data differ.
+    note: what the certificate rests on.
     repeats: whether a record may come several times.
     """
 
     adjacency: str = REPLACE
     repeats: bool = False
     note: str = "batches are drawn afresh and stay in the silo"
+
+    def scope(self, party: str, round: int) -> str:
+        """The disjoint part of the data that a party's message of a round is made of."""
+        return party
 
     @abstractmethod
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:
@@ -61,21 +95,9 @@ class Batches(ABC):
         summand.
         """
 
-    @property
-    def of_groups(self) -> Batches:
-        """The same as far as it is proved of several records together."""
-        return self
-
     def most(self, size: int, records: int) -> int:
         """The largest possible batch."""
         return size
-
-    def event(self, release: DpEvent, size: int, records: int) -> DpEvent:
-        """What the release of a noised sum over the batch costs.
-
-        release: if the record was in every batch.
-        """
-        return release
 
 
 @dataclass(frozen=True)
@@ -163,6 +185,9 @@ class OnePass(Batches):
     a checkpoint has the same one."""
 
     note = "every record is in one batch of the run"
+
+    def scope(self, party: str, round: int) -> str:
+        return f"{party}/batch{round}"
 
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:
         shuffled = silo.streams.generator("pass", party=silo.name).permutation(len(silo.data.x))

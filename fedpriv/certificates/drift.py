@@ -1,5 +1,4 @@
-"""How far a record moves what an observer sees of a round of noisy local steps, and whose noise
-hides that."""
+"""How often a record meets local steps, and how far later steps spread what it has moved."""
 
 from __future__ import annotations
 
@@ -10,21 +9,13 @@ from fedpriv.models.convexity import ConvexLoss
 
 
 @dataclass(frozen=True)
-class Exposure:
-    """A Gaussian release: `moved` by a record, in units of clip, under the noise of `hidden` silos'
-    single steps.
-
-    why: what that rests on.
+class Drift:
+    """factor: by which the steps after the first can spread two models apart at most; inf: unknown.
+    reason: why.
     """
 
-    moved: float
-    hidden: float
-    why: tuple[str, ...]
-
-    @property
-    def gap(self) -> float:
-        """Distance of the means in standard deviations, for noise of standard deviation clip."""
-        return self.moved / math.sqrt(self.hidden)
+    factor: float
+    reason: str
 
 
 def touches(records: int, batch_size: int, steps: int) -> int:
@@ -33,25 +24,24 @@ def touches(records: int, batch_size: int, steps: int) -> int:
     return math.ceil(steps / (records // batch_size))
 
 
-def drift_factor(
+def convex_drift(
     steps: int, lr: float, *, loss: ConvexLoss | None, feature_norm: float | None
-) -> tuple[float, str]:
-    """By which factor the steps after the first can spread two models apart, inf for unknown; and
-    why.
+) -> Drift:
+    """That of `steps` steps of rate `lr`.
 
     A gradient step on a convex beta-smooth loss moves two models apart by max(1, lr * beta - 1) at
     most.
     """
     if steps == 1:
-        return 1.0, "one local step"
+        return Drift(1.0, "one local step")
     if loss is None:
-        return math.inf, "the clipped loss is not known to be convex"
+        return Drift(math.inf, "the clipped loss is not known to be convex")
     if feature_norm is None:
-        return math.inf, "the features' norm has no public bound (algo.feature_norm)"
+        return Drift(math.inf, "the features' norm has no public bound (algo.feature_norm)")
     smoothness = loss.smoothness(feature_norm)
     growth = (steps - 1) * math.log(max(1.0, lr * smoothness - 1))
     factor = math.exp(growth) if growth < 700 else math.inf
-    return (
+    return Drift(
         factor,
         f"convex {smoothness:g}-smooth clipped losses spread models at most {factor:g}-fold",
     )

@@ -6,42 +6,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from fedpriv.algorithms.batches import Batches
+from fedpriv.certificates.release import Release
+from fedpriv.certificates.sampling import Sampling
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import composed_noise
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-
-
-@dataclass(frozen=True)
-class Release:
-    """One silo's part of a query, in units of clip / size, which its noise is made for.
-
-    name: of the query.
-    moved: how far a record moves it.
-    hidden: variance of the noise that an observer does not know, over the silo's own.
-    size: of the batch, from `records`.
-    """
-
-    name: str
-    moved: float
-    hidden: float
-    size: int
-    records: int
-
-    def of(self, records: int) -> Release:
-        """The same for so many records together."""
-        return replace(self, moved=self.moved * records)
-
-    def event(self, mechanism: Mechanism, batches: Batches) -> DpEvent:
-        """What it costs."""
-        whole = mechanism.event(sensitivity=self.moved, shares=self.hidden)
-        return batches.event(whole, self.size, self.records)
 
 
 ReleaseCounts = Counter[Release]
@@ -53,7 +27,8 @@ def certified_noise(
     shares: Mapping[str, float],
     mechanisms: Mapping[str, Mechanism],
     *,
-    batches: Batches,
+    sampling: Sampling,
+    adjacency: str,
     epsilon: float,
     delta: float,
 ) -> dict[str, float]:
@@ -79,7 +54,7 @@ def certified_noise(
     noisy = tuple(
         (name, mechanism.with_noise(ratio[name])) for name, mechanism in mechanisms.items()
     )
-    factor = _factor(distinct, noisy, batches, epsilon, delta)
+    factor = _factor(distinct, noisy, sampling, adjacency, epsilon, delta)
     return {name: one * factor for name, one in ratio.items()}
 
 
@@ -87,7 +62,8 @@ def certified_noise(
 def _factor(
     distinct: frozenset[frozenset[tuple[Release, int]]],
     noisy: tuple[tuple[str, Mechanism], ...],
-    batches: Batches,
+    sampling: Sampling,
+    adjacency: str,
     epsilon: float,
     delta: float,
 ) -> float:
@@ -102,10 +78,10 @@ def _factor(
         }
         return [
             [
-                (release.event(now[release.name], batches), count)
+                (release.event(now[release.name], sampling), count)
                 for release, count in sorted(releases, key=repr)
             ]
             for releases in distinct
         ]
 
-    return composed_noise(runs, batches.adjacency, epsilon, delta)
+    return composed_noise(runs, adjacency, epsilon, delta)

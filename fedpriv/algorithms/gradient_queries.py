@@ -1,0 +1,76 @@
+"""A silo's answer to a query of `fedpriv.algorithms.gradient_method`: the noised mean of a batch's
+clipped gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.algorithms.base import LocalUpdate
+from fedpriv.certificates.sampling import Batches
+from fedpriv.rounds.local_job import Silo
+from fedpriv.rounds.query import Contributions, Query
+from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.util.work import DeferredWork, Work, WorkList
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+GRADIENT = "gradient"
+DIFFERENCE = "difference"
+GRADIENTS_PER_RECORD = {GRADIENT: 1, DIFFERENCE: 2}
+"""How many clipped gradients of a record are in its part of a message, by the query's name."""
+
+
+def noised_mean(
+    silo: Silo, query: Query, down: Mapping[str, np.ndarray], *, batches: Batches, size: int
+) -> LocalUpdate:
+    """The mean clipped gradient of a batch at "params", less that at "previous" where it is sent
+    down, and a noise share of the silo's own."""
+    stats = ContributionStats()
+    rng = silo.streams.secret(query.stream("noise"), query.round, silo.name)
+    noise = query.mechanism.noise_share(
+        query.size, 1, rng, sensitivity=1 / size, encoding=query.encoding
+    )
+    ahead = DeferredWork(partial(_sums, silo, query, down, batches=batches, size=size, stats=stats))
+    return LocalUpdate(blocks=_mean(silo, ahead, size), ahead=ahead, noise=noise, stats=stats)
+
+
+def _sums(
+    silo: Silo,
+    query: Query,
+    down: Mapping[str, np.ndarray],
+    *,
+    batches: Batches,
+    size: int,
+    stats: ContributionStats,
+) -> Work[list[Tensor]]:
+    """The sums of clipped gradients at "params", and at "previous" where it is sent down: of
+    the same records, with the same dropout."""
+    import torch
+
+    from fedpriv.training.batch_sums import BatchSums
+
+    data = silo.data
+    clip = query.mechanism.clip
+    rows = batches.rows(silo, query, size)
+
+    def keys() -> np.ndarray:
+        return silo.streams.unit_keys(query.stream("dropout"), query.round, silo.name, data.records)
+
+    sums = BatchSums(
+        clip, silo.model, silo.task, data.x.unsqueeze(1), data.y.unsqueeze(1), keys, stats
+    )
+    points = (torch.from_numpy(down[name]) for name in ("params", "previous") if name in down)
+    return WorkList([sums.asked(point.to(data.x.device, torch.float32), rows) for point in points])
+
+
+def _mean(silo: Silo, sums: DeferredWork[list[Tensor]], size: int) -> Iterator[Contributions]:
+    """The mean clipped gradient, less that at the previous point if there is one."""
+    mean, *previous = (total / size for total in sums.result())
+    for other in previous:
+        mean = mean - other
+    yield Contributions(np.array([silo.index]), mean.unsqueeze(0))

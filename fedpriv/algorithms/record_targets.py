@@ -1,0 +1,55 @@
+"""Records as protected units, and users of at most k records.
+
+k is fixed without a look at the data; further records of a user do not train. What k records move
+is certified for a user.
+"""
+
+from __future__ import annotations
+
+from fedpriv.accountants.events import REPLACE
+from fedpriv.certificates.request import Target
+from fedpriv.data.allocation import Allocation
+from fedpriv.data.base import DataSet
+from fedpriv.data.flags import flags, select
+from fedpriv.errors import require
+
+KEY = "algo.records_per_user"
+TRUNCATED = "without one record another of its user's trains in its place"
+"""Why a record that is added or removed has no certificate where users keep at most k records: one
+goes and another comes, and nothing is proved of that with sampled batches."""
+
+
+def require_records_per_user(k: int | None) -> None:
+    """Raise ConfigError for a number of records that no user could have."""
+    require(k is None or k >= 1, KEY, k, "a positive integer, or null for no user's guarantee")
+
+
+def require_gradients_of_records(data: DataSet) -> None:
+    """Raise ConfigError for data whose loss compares records, so that one record has no gradient to
+    clip."""
+    allowed = (
+        "another data set: its loss compares records, so that one record has no gradient of its own"
+    )
+    require(data.records_per_draw == 1, "data", type(data).__name__.lower(), allowed)
+
+
+def bounded(allocation: Allocation, k: int | None) -> Allocation:
+    """The allocation in which each user trains on at most k records, over all silos; None: on
+    all.
+    """
+    return allocation if k is None else select(allocation, flags(allocation.counts(), k), k)
+
+
+def record_targets(k: int | None, adjacency: str = REPLACE) -> tuple[Target, ...]:
+    """A record, and a user of at most k records unless k is None."""
+    if k is None:
+        return (Target("record", adjacency),)
+    how = "are replaced by as many" if adjacency == REPLACE else "are all removed, or added"
+    rests_on = (
+        f"at most {k} records of a user train, over all silos",
+        f"a user's records {how}",
+    )
+    kept = ("a replaced record keeps its owner and its silo",) if adjacency == REPLACE else ()
+    fails = None if adjacency == REPLACE else TRUNCATED
+    record = Target("record", adjacency, assumptions=kept, fails=fails)
+    return record, Target("user", adjacency, k, rests_on)

@@ -1,0 +1,83 @@
+"""Gradient methods that draw a fresh batch for each query."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fedpriv.algorithms.gradient_method import GradientMethod
+from fedpriv.algorithms.gradient_queries import DIFFERENCE, GRADIENT
+from fedpriv.certificates.sampling import SAMPLING, Batches, paper_batch
+from fedpriv.errors import require
+from fedpriv.mechanisms.base import Mechanism
+
+
+@dataclass(frozen=True)
+class SampledMethod(GradientMethod, ABC):
+    """Methods that draw a batch a query.
+
+    sampling: without_replacement, poisson (records are then added or removed), or with_replacement,
+    as in the paper's programs, which is hardly private.
+    """
+
+    sampling: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.sampling in SAMPLING, "algo.sampling", self.sampling, ", ".join(SAMPLING))
+
+    @property
+    def batches(self) -> Batches:
+        return SAMPLING[self.sampling]
+
+    def size(self, name: str, records: int) -> int:
+        return min(records, self.batch_size or paper_batch(records, self.rounds))
+
+
+@dataclass(frozen=True)
+class DifferenceMethod(SampledMethod, ABC):
+    """Methods with two kinds of release.
+
+    difference_noise: noise multiplier of differences over that of gradients, for calibration=given.
+    gradient_share: the part of the certified budget, in zCDP, that gradients spend; differences
+        spend the remainder.
+    """
+
+    difference_noise: float
+    gradient_share: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            self.difference_noise > 0,
+            "algo.difference_noise",
+            self.difference_noise,
+            "a positive factor",
+        )
+        share = self.gradient_share
+        require(
+            0 < share < 1, "algo.gradient_share", share, "a number between 0 and 1, excluding both"
+        )
+
+    @property
+    def rounds_alike(self) -> bool:
+        return False
+
+    def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
+        noise = mechanism.noise_multiplier * self.difference_noise
+        return {
+            GRADIENT: mechanism,
+            DIFFERENCE: mechanism.with_noise(noise) if noise else mechanism,
+        }
+
+    def share(self, name: str) -> float:
+        return {GRADIENT: self.gradient_share, DIFFERENCE: 1 - self.gradient_share}[name]
+
+    def overcounted(self, name: str) -> float:
+        # Each kind is claimed to cost the whole of epsilon, and so are all of them together.
+        asked = Counter(
+            name for round in range(1, self.rounds + 1) for name in self.query_names(round)
+        )
+        return self.counted(name) / (asked[name] * len(asked))

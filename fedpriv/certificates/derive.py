@@ -1,0 +1,145 @@
+"""Every observer's certified event, from what a method asks for.
+
+The framework bounds, samples, sums and noises, so it knows what each observer sees. One formula
+stands here for all methods; a method adds its paper's claim, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from fedpriv.accountants.events import ADD_REMOVE, Event
+from fedpriv.certificates.request import Request, Target, View
+from fedpriv.rounds.contributors import Contributors
+from fedpriv.rounds.plan import Plan
+from fedpriv.rounds.query import Query
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+ROUNDED_ALIKE = "float32 training rounds a unit's contribution alike whoever else is there"
+"""Kernels may add in another order for another number of rows; where one unit is replaced, the
+number stays."""
+
+
+def planned(
+    requests: Iterable[Request],
+    plan: Plan,
+    contributors: Contributors,
+    targets: Iterable[Target],
+    *,
+    round: int,
+    claim: Callable[[View], DpEvent | None],
+) -> tuple[Query, ...]:
+    """A round's queries, with what each observer will have seen once they are over.
+
+    Users are sampled here, unless nobody may know who is.
+    claim: what the method's paper says that a view costs.
+    """
+    sampled = None
+    rate = contributors.rate
+    if rate < 1 and not plan.hides_sample:
+        drawn = plan.streams.secret("user sample", round).random(plan.federation.n_users)
+        sampled = drawn < rate
+    targets = tuple(targets)
+    queries = []
+    for place, request in enumerate(requests):
+        channel = plan.channels[request.name]
+        n_summed = request.sum_of(plan)
+        query = Query(
+            name=request.name,
+            round=round,
+            place=place,
+            invited=request.silos(plan),
+            n_summed=n_summed,
+            n_most=channel.n_most,
+            size=request.length(plan),
+            mechanism=channel.mechanism,
+            encoding=channel.encoding,
+            events=derive(request, plan, contributors, targets, round, claim),
+            streams=plan.streams,
+            sampled=sampled,
+            user_rate=rate,
+            enforced=request.noise.enforced,
+            checked=plan.checked,
+            sensitivity=request.noise.made_for(n_summed),
+            stateful=request.stateful,
+        )
+        queries.append(query)
+    return tuple(queries)
+
+
+def views(
+    request: Request,
+    plan: Plan,
+    contributors: Contributors,
+    targets: Iterable[Target],
+    round: int,
+) -> Iterator[View]:
+    """What there is to see of a query: by part of the data, protected unit and observer. A silo
+    without records has no part."""
+    parts: Iterable[int | None] = (None,)
+    if request.noise.by_silo or contributors.one_silo:
+        sizes = plan.federation.silo_records
+        parts = [silo for silo in request.silos(plan) if sizes[silo]]
+    targets = tuple(targets)
+    for silo in parts:
+        for target in targets:
+            for observer in plan.threat_model.observers:
+                yield View(request, plan, contributors, target, observer, round, silo)
+
+
+def derive(
+    request: Request,
+    plan: Plan,
+    contributors: Contributors,
+    targets: Iterable[Target],
+    round: int,
+    claim: Callable[[View], DpEvent | None],
+) -> tuple[Event, ...]:
+    """The events of one query."""
+    return tuple(
+        _event(view, claim(view)) for view in views(request, plan, contributors, targets, round)
+    )
+
+
+def _event(view: View, claimed: DpEvent | None) -> Event:
+    request = view.request
+    plan = view.plan
+    target = view.target
+    certified, why = request.noise.event(view)
+    fails = _failure(view)
+    if fails is not None:
+        from dp_accounting import NonPrivateDpEvent
+
+        certified, why = NonPrivateDpEvent(), (f"FAILS: {fails}",)
+    noise = view.mechanism.assumptions(view.channel.encoding, real=plan.streams.system)
+    return Event(
+        view.observer.name,
+        target.unit,
+        target.adjacency,
+        certified,
+        claimed,
+        view.scope,
+        (
+            *noise,
+            *((ROUNDED_ALIKE,) if target.adjacency == ADD_REMOVE else ()),
+            *plan.threat_model.assumptions,
+            *request.noise.assumptions(view),
+            *request.assumptions,
+            *target.assumptions,
+            *why,
+        ),
+        target.records,
+    )
+
+
+def _failure(view: View) -> str | None:
+    """Why this observer learns what nothing certified covers; None if it does not."""
+    observer = view.observer
+    if observer.why_uncertified:
+        return observer.why_uncertified
+    if view.contributors.weighting.needs_counts and observer.sees_counts:
+        return observer.sees_counts
+    return view.target.fails

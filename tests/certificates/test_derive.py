@@ -1,0 +1,292 @@
+"""Every observer's event, from what a method asks for."""
+
+import ast
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from dp_accounting import (
+    GaussianDpEvent,
+    NonPrivateDpEvent,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+)
+
+import fedpriv.algorithms
+from fedpriv.accountants.events import ADD_REMOVE, REPLACE
+from fedpriv.algorithms.base import Algorithm
+from fedpriv.certificates.derive import ROUNDED_ALIKE, planned
+from fedpriv.certificates.drift import Drift
+from fedpriv.certificates.noise import (
+    DpSgdNoise,
+    NoNoise,
+    OwnNoise,
+    SiloNoise,
+    StepNoise,
+    Steps,
+    SumNoise,
+)
+from fedpriv.certificates.request import Request, Target
+from fedpriv.certificates.sampling import OnePass, Poisson, WithoutReplacement
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.rounds.contributors import RecordVectors, Silos, Users
+from fedpriv.rounds.plan import Channel, Federation, Observer, Plan, ThreatModel
+from fedpriv.rounds.weighting import RecordWeighting, UniformWeighting, Weighting
+from fedpriv.util.streams import Streams
+
+NOISE = 5.0
+MODEL = Observer("released model", sees_sample=False)
+OPEN = Observer("server", sees_messages=True)
+BLIND = Observer("server", sees_counts="counts are shown")
+SILO = Observer("silo", own_shares=1)
+USER = Target("user", ADD_REMOVE)
+
+
+def plan(*observers, mechanism=None, system=False):
+    channel = Channel(mechanism or Gaussian(1.0, NOISE), 4, 4, None)
+    threat_model = ThreatModel(observers or (MODEL, BLIND, SILO), ("server",), ("nobody colludes",))
+    federation = Federation(10, 4, 5, silo_records=(100, 50, 40, 0))
+    return Plan(federation, {"update": channel}, threat_model, Streams(0, system=system))
+
+
+def claimed(view):
+    return GaussianDpEvent(7.0)
+
+
+def queries(made, request, contributors, *targets, round=1):
+    return planned([request], made, contributors, targets, round=round, claim=claimed)
+
+
+def events(made, request, contributors, *targets):
+    [query] = queries(made, request, contributors, *targets)
+    return {(event.observer, event.unit, event.scope): event for event in query.events}
+
+
+def multipliers(found):
+    return {key[0]: event.certified.noise_multiplier for key, event in found.items()}
+
+
+def test_a_users_sum_costs_what_the_unknown_shares_leave():
+    found = events(plan(), Request(SumNoise()), Users(), USER)
+    assert multipliers(found) == {
+        "released model": NOISE,
+        "server": NOISE,
+        "silo": pytest.approx(NOISE * math.sqrt(3 / 4)),
+    }
+
+
+@dataclass(frozen=True)
+class Unequal(Weighting):
+    """0.7 in the first silo, 0.1 in the others."""
+
+    def weights(self, counts):
+        raise NotImplementedError
+
+    def spread(self, n_silos):
+        return n_silos * (0.7**2 + 3 * 0.1**2)
+
+
+def test_single_messages_tell_more_than_their_sum_where_public_weights_differ():
+    """Message s moves by w_s under a quarter of the variance: sum of w_s^2 * 4 over sigma^2."""
+    found = events(plan(MODEL, OPEN), Request(SumNoise()), Users(Unequal()), USER)
+    assert multipliers(found) == {
+        "released model": NOISE,
+        "server": pytest.approx(NOISE / math.sqrt(4 * 0.52)),
+    }
+    equal = events(plan(MODEL, OPEN), Request(SumNoise()), Users(UniformWeighting()), USER)
+    assert set(multipliers(equal).values()) == {NOISE}
+
+
+def test_counts_that_reach_an_observer_end_its_certificate_only_where_weights_depend_on_them():
+    weighted = events(plan(), Request(SumNoise()), Users(RecordWeighting()), USER)
+    assert weighted["server", "user", ""].certified == NonPrivateDpEvent()
+    assert weighted["server", "user", ""].assumptions[-1] == "FAILS: counts are shown"
+    assert weighted["released model", "user", ""].certified == GaussianDpEvent(NOISE)
+    uniform = events(plan(), Request(SumNoise()), Users(), USER)
+    assert uniform["server", "user", ""].certified == GaussianDpEvent(NOISE)
+
+
+def test_sampled_users_are_hidden_from_who_does_not_see_the_sample():
+    [query] = queries(plan(MODEL, OPEN), Request(SumNoise()), Users(sampled=0.3), USER)
+    certified = {event.observer: event.certified for event in query.events}
+    assert certified["released model"] == PoissonSampledDpEvent(0.3, GaussianDpEvent(NOISE))
+    assert certified["server"] == GaussianDpEvent(NOISE)
+    assert query.user_rate == 0.3
+    assert query.sampled.shape == (10,)
+    [hidden] = queries(plan(MODEL), Request(SumNoise()), Users(sampled=0.3), USER)
+    assert hidden.sampled is None  # the parties draw
+
+
+def test_a_silos_vector_moves_by_two_bounds_in_every_silo():
+    found = events(plan(MODEL), Request(SumNoise()), Silos(), USER)
+    assert multipliers(found) == {"released model": NOISE / 8}
+    scaled = Request(SumNoise(lambda n_summed: 2.0 * n_summed))
+    assert multipliers(events(plan(MODEL), scaled, Silos(), USER)) == {"released model": NOISE}
+    [query] = queries(plan(MODEL), scaled, Silos(), USER)
+    assert query.sensitivity == 8
+
+
+def test_replacing_moves_twice_as_far_as_removing():
+    replaced = events(plan(MODEL), Request(SumNoise()), Users(), Target("user", REPLACE))
+    assert multipliers(replaced) == {"released model": NOISE / 2}
+    of_records = events(
+        plan(MODEL), Request(SumNoise()), RecordVectors(), Target("record", REPLACE)
+    )
+    assert multipliers(of_records) == {"released model": NOISE / 2}
+
+
+def test_a_record_is_in_one_silo_and_silos_without_records_have_no_event():
+    found = events(plan(MODEL), Request(SumNoise()), RecordVectors(), Target("record", ADD_REMOVE))
+    assert [scope for _, _, scope in found] == ["silo0", "silo1", "silo2"]
+
+
+def test_a_batch_of_a_record_is_sampled_and_a_group_of_a_fixed_size_batch_is_not():
+    def size(records):
+        return records // 5
+
+    k = Target("user", REPLACE, 3)
+    drawn = Request(SumNoise(), batches=WithoutReplacement(), batch_size=size)
+    found = events(plan(MODEL), drawn, RecordVectors(), Target("record", REPLACE), k)
+    record = found["released model", "record", "silo0"].certified
+    assert (record.source_dataset_size, record.sample_size) == (100, 20)
+    assert record.event == GaussianDpEvent(NOISE / 2)
+    user = found["released model", "user", "silo0"]
+    assert user.certified == GaussianDpEvent(NOISE / 2)
+    assert user.group_size == 3
+    coins = Request(SumNoise(), batches=Poisson(), batch_size=size)
+    poisson = events(plan(MODEL), coins, RecordVectors(), Target("record", ADD_REMOVE))
+    assert poisson["released model", "record", "silo0"].certified == PoissonSampledDpEvent(
+        0.2, GaussianDpEvent(NOISE)
+    )
+
+
+def test_one_pass_has_a_scope_for_each_batch():
+    request = Request(SiloNoise(), batches=OnePass(), batch_size=lambda records: 10)
+    [query] = queries(plan(MODEL), request, Silos(), Target("record", REPLACE), round=3)
+    assert {event.scope for event in query.events} == {f"silo{i}/batch3" for i in range(3)}
+
+
+def test_single_messages_meet_one_silos_noise_and_sums_the_least_of_the_others():
+    request = Request(SiloNoise(), batches=WithoutReplacement(), batch_size=lambda records: records)
+    whole = 1 + (50 / 100) ** 2
+    request = replace(request, invited=(0, 1), n_summed=2)
+    found = events(plan(MODEL, OPEN, SILO), request, Silos(), Target("record", REPLACE))
+    small = {key[0]: e for key, e in found.items() if key[2] == "silo1"}
+    assert small["server"].certified == GaussianDpEvent(NOISE / 2)
+    assert small["silo"].certified == GaussianDpEvent(NOISE / 2)
+    large = {key[0]: e for key, e in found.items() if key[2] == "silo0"}
+    assert large["released model"].certified.noise_multiplier == pytest.approx(
+        NOISE * math.sqrt(1 + (100 / 50) ** 2) / 2
+    )
+    assert small["released model"].certified.noise_multiplier == pytest.approx(
+        NOISE * math.sqrt(whole) / 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("factor", "observer", "expected"),
+    [
+        (1.0, MODEL, 4 * 2 / 10 / 2),  # four steps under the last noise of four silos
+        (1.0, OPEN, 2 * 2 / 10),  # the root of four noisy steps
+        (math.inf, MODEL, 2 * 2 / 10),
+        (1.5, SILO, 2 * 2 / 10),  # 1.5 * 0.8 / sqrt(3) > 0.4
+    ],
+)
+def test_noisy_steps_take_the_better_of_two_bounds(factor, observer, expected):
+    noise = StepNoise(lambda records: Steps(4, 2.0, 10, 1.0), Drift(factor, "because"))
+    found = events(plan(observer), Request(noise), Silos(), Target("record", REPLACE))
+    assert len(found) == 3
+    for event in found.values():
+        assert event.certified.noise_multiplier == pytest.approx(NOISE / expected)
+
+
+def test_dp_sgd_shows_everybody_the_same():
+    noise = DpSgdNoise(lambda records: (records // 10, 0.1))
+    found = events(plan(OPEN, SILO), Request(noise), Silos(), Target("user", ADD_REMOVE, 8))
+    step = PoissonSampledDpEvent(0.1, GaussianDpEvent(NOISE))
+    for observer in ("server", "silo"):
+        event = found[observer, "user", "silo1"]
+        assert event.certified == SelfComposedDpEvent(step, 5)
+        assert event.group_size == 8
+
+
+def test_what_fails_is_said_and_certifies_nothing():
+    broken = replace(SILO, why_uncertified="its key is short")
+    found = events(plan(MODEL, broken), Request(SumNoise()), Users(), USER)
+    assert found["silo", "user", ""].certified == NonPrivateDpEvent()
+    assert found["silo", "user", ""].assumptions[-1] == "FAILS: its key is short"
+    unit = replace(USER, fails="k is private")
+    [event] = events(plan(MODEL), Request(SumNoise()), Users(), unit).values()
+    assert event.certified == NonPrivateDpEvent()
+    assert event.assumptions[-1] == "FAILS: k is private"
+    [quiet] = events(
+        plan(MODEL, mechanism=NoMechanism()), Request(NoNoise()), Silos(), USER
+    ).values()
+    assert quiet.certified == NonPrivateDpEvent()
+
+
+def test_assumptions_of_all_who_have_some_are_in_every_event():
+    request = Request(SumNoise(), assumptions=("asked",))
+    unit = replace(USER, assumptions=("of the unit",))
+    for event in events(plan(), request, Users(), unit).values():
+        assert event.assumptions[:3] == (
+            "Gaussian noise drawn in floating point",
+            ROUNDED_ALIKE,
+            "nobody colludes",
+        )
+        assert {"asked", "of the unit"} <= set(event.assumptions)
+        assert event.claimed == GaussianDpEvent(7.0)
+    system = events(plan(system=True), request, Users(), unit)
+    assert all(e.assumptions[0] == "integer noise, exactly sampled" for e in system.values())
+
+
+@pytest.mark.parametrize(
+    ("noise", "statuses"),
+    [
+        (SumNoise(), ("enforced", "enforced")),
+        (NoNoise(), ("enforced", "enforced")),
+        (OwnNoise(), ("declared", "checked")),
+    ],
+)
+def test_the_status_says_who_bounds_and_noises(noise, statuses):
+    for checked, status in zip((False, True), statuses):
+        made = replace(plan(), checked=checked)
+        [query] = queries(made, Request(noise), Users(), USER)
+        assert {event.status for event in query.events} == {status}
+        later = replace(query, enforced=False)
+        assert {event.status for event in later.events} <= {"declared", "checked"}
+        again = replace(later, enforced=True)  # a label is not raised by a copy
+        assert {event.status for event in again.events} <= {"declared", "checked"}
+
+
+def test_a_query_takes_the_numbers_of_its_channel():
+    [query] = queries(plan(), Request(SumNoise()), Users(), USER, round=4)
+    assert (query.round, query.invited, query.n_summed, query.size) == (4, (0, 1, 2, 3), 4, 5)
+    assert query.stream("noise") == "noise"
+    two = [Request(SumNoise()), Request(SumNoise())]
+    first, second = planned(two, plan(), Users(), [USER], round=4, claim=claimed)
+    assert second.stream("noise") == "update noise"
+    assert first.serial < second.serial
+    assert (query.user_rate, query.place, query.stateful, query.sampled) == (1.0, 0, False, None)
+
+
+def test_a_method_cannot_write_its_own_events():
+    with pytest.raises(TypeError, match="the framework derives events"):
+
+        class Forger(Algorithm):
+            def queries(self, round, plan):
+                return ()
+
+
+def test_no_algorithm_names_the_class_of_events():
+    """They may name units, adjacencies and observers, and claims of papers."""
+    for file in Path(fedpriv.algorithms.__file__).parent.glob("*.py"):
+        named = {
+            name.name
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.ImportFrom) and node.module == "fedpriv.accountants.events"
+            for name in node.names
+        }
+        assert not named & {"Event", "Ledger"}, file.name
