@@ -32,12 +32,12 @@ class Weighting(ABC):
         """(n_silos, n_units) float64 from record counts of that shape. Columns sum to at most 1
         unless `own_units`; where `needs_counts` is False only the shape of `counts` is used."""
 
-    @abstractmethod
     def spread(self, n_silos: int) -> float:
         """The largest n times the sum of a unit's squared weights over n silos: how much more the
-        silos' single messages tell than their sum. 1 for equal weights, n for a unit in one silo
-        only.
+        silos' single messages tell than their sum. 1 for equal weights; n, the worst, for a unit
+        that may be in one silo only.
         """
+        return float(n_silos)
 
     def own_weights(self, silo: int, shape: tuple[int, int]) -> np.ndarray:
         """Row `silo` of the weights for counts of `shape`, (n_units,) float64, where they need no
@@ -97,9 +97,6 @@ class RecordWeighting(Weighting):
     4).
     """
 
-    def spread(self, n_silos: int) -> float:
-        return float(n_silos)
-
     @property
     def needs_counts(self) -> bool:
         return True
@@ -118,9 +115,6 @@ class RecordWeighting(Weighting):
 class OwnWeighting(Weighting):
     """The unit is the silo itself, which counts in full."""
 
-    def spread(self, n_silos: int) -> float:
-        return float(n_silos)
-
     def weights(self, counts: np.ndarray) -> np.ndarray:
         return np.eye(len(counts))
 
@@ -133,9 +127,6 @@ class OwnWeighting(Weighting):
 @dataclass(frozen=True)
 class RecordsInFull(Weighting):
     """The units are each silo's own records, which count in full."""
-
-    def spread(self, n_silos: int) -> float:
-        return float(n_silos)
 
     @property
     def own_units(self) -> bool:

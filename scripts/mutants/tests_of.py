@@ -10,9 +10,11 @@ SOURCES = (
     "fedpriv/mechanisms",
     "fedpriv/accountants",
     "fedpriv/encoding",
+    "fedpriv/certificates",
     "fedpriv/runtime",
     "fedpriv/runs/journal.py",
     "fedpriv/runs/checkpoint.py",
+    "fedpriv/rounds/contributors.py",
     "fedpriv/rounds/plan.py",
     "fedpriv/rounds/query.py",
     "fedpriv/rounds/weighting.py",
@@ -88,6 +90,17 @@ FURTHER = (
         "fedpriv/parties/*",
         "parties aggregation/secagg/test_secagg_aborts.py conformance/test_aggregations.py",
     ),
+    (
+        "fedpriv/certificates/sampling.py",
+        "certificates/test_sampling.py certificates/test_derive.py conformance/test_sensitivity.py",
+    ),
+    (
+        "fedpriv/certificates/*",
+        "certificates/test_derive.py algorithms/test_dp_erm_privacy.py "
+        "algorithms/test_cdp_fedavg.py algorithms/test_noisy_gradients.py "
+        "algorithms/test_uldp_group.py",
+    ),
+    ("fedpriv/rounds/contributors.py", "certificates/test_derive.py algorithms/test_uldp.py"),
     ("fedpriv/rounds/weighting.py", "algorithms/test_uldp.py conformance/test_aggregations.py"),
     ("fedpriv/runs/journal.py", "runs/test_resumed_state.py"),
     ("fedpriv/runs/checkpoint.py", "runs/test_resumed_state.py"),

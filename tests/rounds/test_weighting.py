@@ -49,9 +49,6 @@ class Doubled(Weighting):
     def weights(self, counts):
         return np.full(counts.shape, 2.0 / len(counts))
 
-    def spread(self, n_silos):
-        return 4.0
-
 
 def test_weights_beyond_the_sensitivity_bound_are_refused():
     """Noise is made for a sum of one: more, or a negative weight beside a larger one, moves the sum

@@ -103,9 +103,6 @@ class Twice(Weighting):
     def weights(self, counts):
         return np.full(counts.shape, 2 / len(counts))
 
-    def spread(self, n_silos):
-        return 4.0
-
 
 @dataclass(frozen=True)
 class Heavy(Mine):
