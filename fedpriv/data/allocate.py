@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.data import dealing, fixed_silos
+from fedpriv.data import dealing, fixed_silos, known_users
 from fedpriv.data.allocation import Allocation
 from fedpriv.errors import ConfigError, require
 
@@ -49,6 +49,16 @@ class Allocator(ABC):
         own = data.natural_silos
         allowed = f"{own}, the number of silos that {type(data).__name__} carries"
         require(own in (None, self.n_silos), "allocator.n_silos", self.n_silos, allowed)
+
+    @property
+    def invents_users(self) -> bool:
+        """Whether users are drawn although the data set may name its own."""
+        return False
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What this allocation does that no epsilon covers."""
+        return (known_users.INVENTED,) if self.invents_users else ()
 
     @abstractmethod
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
@@ -84,10 +94,13 @@ class Drawn(Allocator):
 
     local_test, local_test_from: a silo with more than `local_test_from` records keeps a stratified
     share `local_test` of them (rounded up) as its local test split, which never trains.
+    invent_users: draw users although the data set names its own; then no epsilon of a user covers a
+        real one.
     """
 
     local_test: float = 0.1
     local_test_from: int = 500
+    invent_users: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,6 +116,14 @@ class Drawn(Allocator):
             self.local_test_from,
             "a positive number",
         )
+
+    @property
+    def invents_users(self) -> bool:
+        return self.invent_users
+
+    def check(self, data: DataSet) -> None:
+        super().check(data)
+        known_users.require_consent(self.invent_users, data)
 
     @abstractmethod
     def _owners(self, silo: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
@@ -120,6 +141,7 @@ class Drawn(Allocator):
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         self.check(data)
+        known_users.require_consent(self.invent_users, data, records)
         n = len(records)
         group = data.records_per_draw
         if records.silo is None:
@@ -406,6 +428,8 @@ class ByUser(Allocator):
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         self.check(data)
+        named = records.silo is None
+        require(named, "allocator", "by_user", _sit_in_silos(type(data).__name__))
         user = self._known_users(records, data)
         home = dealing.deal_equally(self.n_users, self.n_silos, streams.generator("silos of users"))
         trains = dealing.hold_out_of_each(

@@ -195,15 +195,16 @@ class _Run:
 
     def is_private(self, rows: list[EpsilonRow]) -> bool:
         """Whether the released model has a certificate at all: real noise on bounded contributions,
-        a finite epsilon.
+        a finite epsilon, and no invented users where it speaks of users.
 
         rows: those of the last round.
         """
         clips = all(channel.mechanism.clips for channel in self.prepared.plan.channels.values())
-        finite = any(
-            row.observer == RELEASED_MODEL and math.isfinite(row.certified) for row in rows
-        )
-        return self.options.system and clips and finite
+        released = [row for row in rows if row.observer == RELEASED_MODEL]
+        finite = any(math.isfinite(row.certified) for row in released)
+        invented = self.experiment.allocator.invents_users
+        real = not invented or all(row.unit != "user" for row in released)
+        return self.options.system and clips and finite and real
 
     def loop(self) -> tuple[list[EpsilonRow], str | None]:
         """Rounds until the last one, or until the next would break the budget. Returns the last
@@ -369,7 +370,7 @@ class _Run:
             "seeded noise and sampling: whoever knows the seed can subtract them; "
             "randomness=system draws real ones"
         )
-        not_covered = [*ALWAYS_UNCOVERED, *exp.data.not_covered]
+        not_covered = [*ALWAYS_UNCOVERED, *exp.data.not_covered, *exp.allocator.not_covered]
         not_covered += [] if self.options.system else [seeded]
         self.folder.status(
             state="running",

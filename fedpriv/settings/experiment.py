@@ -52,6 +52,7 @@ class Preset:
     silo_clip: float
     silo_global_lr: float
     silo_epochs: int
+    invent_users: bool = False
 
 
 @dataclass(frozen=True)
