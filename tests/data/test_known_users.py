@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from runs import experiment
 
 from fedpriv import api
-from fedpriv.data.allocate import ByUser, Dirichlet, Equal, Natural, Uniform, Zipf
+from fedpriv.data.allocate import Allocator, ByUser, Dirichlet, Equal, Natural, Uniform, Zipf
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.creditcard import CreditCard
@@ -16,6 +17,7 @@ from fedpriv.data.heart_disease import HeartDisease
 from fedpriv.data.known_users import INVENTED, require_kept
 from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
+from fedpriv.runtime.prepare import allocate
 from fedpriv.util.streams import Streams
 
 PATIENTS, HOSPITALS = 60, 3
@@ -57,6 +59,16 @@ class Writers(Hospitals):
     def load(self, streams):
         corpus = super().load(streams)
         return replace(corpus, train=replace(corpus.train, silo=None))
+
+
+@dataclass(frozen=True)
+class Careless(Allocator):
+    """An author's allocator that never looks at the users of the records."""
+
+    def allocate(self, records, data, streams):
+        user = np.arange(len(records)) % self.n_users
+        silo = np.arange(len(records)) % self.n_silos if records.silo is None else records.silo
+        return Allocation(user, silo, np.ones(len(user), bool), self.n_users, self.n_silos)
 
 
 def spread(owner, user):
@@ -134,6 +146,13 @@ def test_by_user_does_not_move_records_out_of_known_silos():
     records = data.load(Streams(0)).train
     with pytest.raises(ConfigError, match="already sit in silos"):
         ByUser(PATIENTS, HOSPITALS).allocate(records, data, Streams(0))
+
+
+@pytest.mark.parametrize("data", [Hospitals(), KnownHospitals(), Writers()])
+def test_an_authors_allocator_is_refused_too(data):
+    exp = replace(experiment(), data=data, allocator=Careless(20, 3))
+    with pytest.raises(ConfigError, match="invent_users"):
+        allocate(exp)
 
 
 @pytest.mark.parametrize("merged", [False, True])
