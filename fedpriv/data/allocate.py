@@ -17,6 +17,19 @@ import numpy as np
 
 from fedpriv.data import dealing, fixed_silos, known_users
 from fedpriv.data.allocation import Allocation
+from fedpriv.data.stability import (
+    DRAWN,
+    DRAWN_BY_LABEL,
+    DRAWN_BY_PLACE,
+    LOADED,
+    OF_EACH_USER,
+    OWN_COINS,
+    OWN_USERS,
+    READING,
+    UNSTATED,
+    Stability,
+    Stage,
+)
 from fedpriv.errors import ConfigError, require
 
 if TYPE_CHECKING:
@@ -64,6 +77,18 @@ class Allocator(ABC):
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         """Assign every training record; deterministic in the streams' seed. Raises ConfigError when
         it cannot."""
+
+    def stability(self, data: DataSet) -> Stability:
+        """How far apart neighbouring files are behind this allocation; known before data are read.
+        An allocator that does not say gets no certificate."""
+        return UNSTATED
+
+    def _allocation(
+        self, user: np.ndarray, silo: np.ndarray, trains: np.ndarray, data: DataSet
+    ) -> Allocation:
+        """The allocation with its stability."""
+        stability = self.stability(data)
+        return Allocation(user, silo, trains, self.n_users, self.n_silos, stability=stability)
 
     def _filled(self, allocation: Allocation) -> Allocation:
         """`allocation` itself, if every silo can train. Raises ConfigError."""
@@ -121,6 +146,16 @@ class Drawn(Allocator):
     def invents_users(self) -> bool:
         return self.invent_users
 
+    def stability(self, data: DataSet) -> Stability:
+        """Users and silos are drawn by places or labels, so that neighbours are only defined behind
+        the draw: a unit is absent, and everybody else's owner stays."""
+        return Stability(DRAWN, before=(READING, self._draw)).then(OWN_COINS)
+
+    @property
+    def _draw(self) -> Stage:
+        """The stability of the draw itself."""
+        return DRAWN_BY_PLACE
+
     def check(self, data: DataSet) -> None:
         super().check(data)
         known_users.require_consent(self.invent_users, data)
@@ -152,8 +187,8 @@ class Drawn(Allocator):
         else:
             silo = records.silo
             user = self._owned(silo, group, streams)
-        trains = self._trains(records.y, silo, group, streams=streams)
-        return self._filled(Allocation(user, silo, trains, self.n_users, self.n_silos))
+        trains = self._trains(silo, group, streams)
+        return self._filled(self._allocation(user, silo, trains, data))
 
     def _owned(self, silo: np.ndarray, group: int, streams: Streams) -> np.ndarray:
         """Owner of each record, (n,) int64, given its silo."""
@@ -164,9 +199,7 @@ class Drawn(Allocator):
         require(self.n_users <= most, "allocator.n_users", self.n_users, allowed)
         return self._owners(silo, group, streams.generator("users of records"))
 
-    def _trains(
-        self, y: np.ndarray, silo: np.ndarray, group: int, *, streams: Streams
-    ) -> np.ndarray:
+    def _trains(self, silo: np.ndarray, group: int, streams: Streams) -> np.ndarray:
         largest = int(np.bincount(silo).max())
         if group > 1 and self.local_test > 0:
             allowed = (
@@ -179,8 +212,13 @@ class Drawn(Allocator):
                 self.local_test_from,
                 allowed,
             )
-        rng = streams.generator("local test")
-        return dealing.hold_out(y, silo, test=self.local_test, above=self.local_test_from, rng=rng)
+        coins = streams.generator("local test").random(len(silo))
+        trains = dealing.hold_out(silo, coins, test=self.local_test, above=self.local_test_from)
+        emptied = np.setdiff1d(silo, silo[trains])
+        if len(emptied):
+            smaller = f"smaller, because silo {emptied[0]} would hold no training record"
+            raise ConfigError("allocator.local_test", self.local_test, smaller)
+        return trains
 
 
 @dataclass(frozen=True)
@@ -192,6 +230,10 @@ class UsersFirst(Drawn):
     """
 
     labels_per_user: int | None = None
+
+    @property
+    def _draw(self) -> Stage:
+        return DRAWN_BY_PLACE if self.labels_per_user is None else DRAWN_BY_LABEL
 
     @abstractmethod
     def _users(self, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -338,6 +380,10 @@ class Dirichlet(Drawn):
         require(self.users in self._rules, "allocator.users", self.users, " or ".join(self._rules))
 
     @property
+    def _draw(self) -> Stage:
+        return DRAWN_BY_LABEL
+
+    @property
     def _rules(self) -> dict[str, UsersFirst]:
         """Allocators whose rule for records that already sit in silos finds the owners."""
         sizes = self.n_users, self.n_silos
@@ -386,12 +432,15 @@ class Natural(Allocator):
         )
         _require_single_records("natural", data)
 
+    def stability(self, data: DataSet) -> Stability:
+        return Stability(LOADED, before=(READING,)).then(OWN_USERS)
+
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         self.check(data)
         assert records.silo is not None
         user = self._known_users(records, data)
         trains = np.ones(len(records), dtype=bool)
-        return self._filled(Allocation(user, records.silo, trains, self.n_users, self.n_silos))
+        return self._filled(self._allocation(user, records.silo, trains, data))
 
 
 @dataclass(frozen=True)
@@ -426,6 +475,10 @@ class ByUser(Allocator):
         require(data.natural_users, "allocator", "by_user", unknown)
         _require_single_records("by_user", data)
 
+    def stability(self, data: DataSet) -> Stability:
+        chain = Stability(LOADED, before=(READING,)).then(OWN_USERS)
+        return chain.then(OF_EACH_USER) if self.local_test > 0 else chain
+
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         self.check(data)
         named = records.silo is None
@@ -435,7 +488,7 @@ class ByUser(Allocator):
         trains = dealing.hold_out_of_each(
             user, self.local_test, lambda u: streams.generator("local test", party=f"user{u}")
         )
-        return self._filled(Allocation(user, home[user], trains, self.n_users, self.n_silos))
+        return self._filled(self._allocation(user, home[user], trains, data))
 
 
 def _sit_in_silos(name: str) -> str:

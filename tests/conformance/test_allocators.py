@@ -14,6 +14,7 @@ from fedpriv.data.creditcard import CreditCard
 from fedpriv.data.digits import Digits
 from fedpriv.data.heart_disease import HeartDisease
 from fedpriv.data.mnist import Mnist
+from fedpriv.data.stability import ADD_REMOVE
 from fedpriv.data.tcga_brca import TcgaBrca
 from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
@@ -169,19 +170,20 @@ def test_the_label_bound_holds_for_every_user(case):
     )
 
 
-def test_local_test_splits_are_of_large_silos_and_stratified(case):
-    name, _, records, allocator, allocation = case
+def test_local_test_splits_are_of_large_silos_by_the_coins_of_records(case):
+    name, _, _, allocator, allocation = case
     if name == "by user":
         pytest.skip("holds out records of each user")
     share, above = getattr(allocator, "local_test", 0.0), getattr(allocator, "local_test_from", 0)
-    for silo in range(allocation.n_silos):
-        here = allocation.silo == silo
-        held = here & ~allocation.trains
-        assert held.sum() == (np.ceil(round(share * here.sum(), 9)) if here.sum() > above else 0)
-        if held.any():
-            for label in np.unique(records.y):
-                expected = held.sum() * np.mean(records.y[here] == label)
-                assert abs((records.y[held] == label).sum() - expected) < 1 + 1e-9
+    coins = Streams(0).generator("local test").random(len(allocation.silo))
+    large = np.bincount(allocation.silo, minlength=allocation.n_silos) > above
+    np.testing.assert_array_equal(~allocation.trains, large[allocation.silo] & (coins < share))
+
+
+def test_it_states_its_stability_before_data_are_read(case):
+    _, data, _, allocator, allocation = case
+    assert allocation.stability == allocator.stability(data)
+    assert allocation.stability.of("user", ADD_REMOVE).users == 1
 
 
 def test_it_is_configuration_that_pickles_and_accepts_what_it_allocates(case):
