@@ -66,7 +66,7 @@ class UldpGroup(WholeSilo):
         k = group_size(
             self.group_size if self.group_size in LOOKING_RULES else int(self.group_size), counts
         )
-        return select(allocation, flags(counts, k, group), k, group)
+        return select(allocation, flags(counts, k, group), k, group, self.group_size)
 
     def _steps(self, records: int) -> tuple[int, float]:
         """DP-SGD steps of a silo in a round, and the rate at which a draw enters each."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
+from fedpriv.data.stability import UNSTATED, Stability
 from fedpriv.errors import require
 from fedpriv.rounds.query import Query
 from fedpriv.training.optimizers import LocalOptimizer, Sgd
@@ -42,6 +43,7 @@ class Federation:
     records_per_user: most records of a user that train, over all silos; None where nothing bounds
         them.
     loss: what is known to be convex about the training, None for nothing.
+    stability: how far apart neighbouring files are when the first event happens.
     """
 
     n_users: int
@@ -51,6 +53,7 @@ class Federation:
     records_per_draw: int = 1
     records_per_user: int | None = None
     loss: ConvexLoss | None = None
+    stability: Stability = UNSTATED
 
 
 @dataclass(frozen=True)

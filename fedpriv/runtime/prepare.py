@@ -134,7 +134,13 @@ def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:
     allocation = exp.algo.training_records(allocation, exp.data)
     sizes = tuple(int(count) for count in allocation.silo_sizes())
     bound = allocation.records_per_user
-    return corpus, allocation, replace(exp.federation, silo_records=sizes, records_per_user=bound)
+    federation = replace(
+        exp.federation,
+        silo_records=sizes,
+        records_per_user=bound,
+        stability=allocation.stability,
+    )
+    return corpus, allocation, federation
 
 
 def _specs(

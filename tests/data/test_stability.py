@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from runs import experiment
 
 from fedpriv.accountants import events
 from fedpriv.data import stability
@@ -36,6 +37,7 @@ from fedpriv.data.stability import (
     truncation,
 )
 from fedpriv.models.tasks import Classification
+from fedpriv.runtime.prepare import allocate
 from fedpriv.util.streams import Streams
 
 N, USERS_OF_TABLE, SILOS = 240, 24, 3
@@ -431,3 +433,19 @@ def test_the_example_runs():
     assert doctest.testmod(stability).failed == 0
     assert OF_EACH_USER.rows.why
     assert hold_out_of_each(np.zeros(3, int), 0.3, np.random.default_rng).sum() == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "user", "record"),
+    [
+        (("algo=uldp_avg",), math.inf, 1),
+        (("algo=uldp_group_8",), 8, 2),
+        (("algo=uldp_group_median",), math.inf, math.inf),
+    ],
+)
+def test_a_federation_knows_the_distance(words, user, record):
+    exp = experiment(*words)
+    assert exp.federation.stability == exp.allocator.stability(exp.data)
+    _, _, federation = allocate(exp)
+    assert federation.stability.of("user", ADD_REMOVE).rows == user
+    assert federation.stability.of("record", ADD_REMOVE).rows == record
