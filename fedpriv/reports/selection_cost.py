@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedpriv.data.known_users import INVENTED
 from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.summary import lower_is_better
 from fedpriv.runs.folder import read_status
@@ -43,6 +44,8 @@ class Selection:
         if others := self._others:
             return f"not covered: {others}"
         states = [read_status(self.folder / str(number)) for number in range(len(self.draw.chosen))]
+        if any(INVENTED in state.get("not_covered", []) for state in states):
+            return "not covered: users are drawn over those that the data set names"
         planned = [self.draw.rounds[place] for place in self.draw.chosen]
         if missing := _places(state.get("state") != "done" for state in states):
             return f"not covered: of the runs drawn {missing} are not done"

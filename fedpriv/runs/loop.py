@@ -135,12 +135,22 @@ def _trained(
             with BackgroundWriter(shared_writers, every=pause) as writer:
                 known = str(read_status(folder.path).get("tracker", ""))
                 done = saved.round if saved else 0
-                shown = _with_labels(config_yaml, _labels(experiment, prepared))
+                labels = _labels(experiment, prepared)
+                shown = _with_labels(config_yaml, labels)
                 with tracked(
                     experiment.tracker, folder.path, shown, known=known, after=done
                 ) as log:
                     run = _Run(
-                        experiment, prepared, folder, origin, begun, writer, log, saved, quiet
+                        experiment,
+                        prepared,
+                        folder,
+                        origin,
+                        begun,
+                        writer,
+                        log,
+                        saved,
+                        quiet,
+                        labels,
                     )
                     rows, ending = run.loop()
             folder.status(state="done", reason=ending, dp_valid=run.is_private(rows))
@@ -163,6 +173,7 @@ class _Run:
 
     log: shows its numbers elsewhere.
     saved: the checkpoint that it goes on from.
+    labels: of everything that it writes.
     """
 
     experiment: Experiment
@@ -174,6 +185,7 @@ class _Run:
     log: Log
     saved: Checkpoint | None
     quiet: bool
+    labels: Labels
 
     @property
     def options(self) -> RunOptions:
@@ -385,7 +397,7 @@ class _Run:
             randomness=self.options.randomness,
             dp_valid=None,
             not_covered=not_covered,
-            labels=_labels(exp, prepared),
+            labels=self.labels,
             repeated_rounds=self.repeated,
             device=prepared.device,
             parameters=prepared.plan.federation.n_parameters,

@@ -13,6 +13,7 @@ from runs import experiment
 import fedpriv
 from fedpriv.data.allocate import ByUser
 from fedpriv.data.base import Corpus, DataSet, Records
+from fedpriv.data.known_users import INVENTED
 from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
 from fedpriv.runs.labels import metric_label
@@ -155,6 +156,15 @@ def test_a_folder_that_does_not_say_is_not_covered(swept, tmp_path):
     del status["labels"]
     path.write_text(json.dumps(status))
     assert "diagnostic of unknown records" in selection(folder).cost
+
+
+def test_invented_users_are_not_covered(swept, tmp_path):
+    folder = copied(swept, tmp_path)
+    path = folder / "0" / "status.json"
+    status = json.loads(path.read_text())
+    status["not_covered"].append(INVENTED)
+    path.write_text(json.dumps(status))
+    assert "users are drawn over those" in selection(folder).cost
 
 
 def test_a_run_that_was_not_drawn_is_not_covered(swept, tmp_path):
