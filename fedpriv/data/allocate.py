@@ -21,6 +21,7 @@ from fedpriv.data.stability import (
     DRAWN,
     DRAWN_BY_LABEL,
     DRAWN_BY_PLACE,
+    INVENTED_START,
     LOADED,
     OF_EACH_USER,
     OWN_COINS,
@@ -149,7 +150,8 @@ class Drawn(Allocator):
     def stability(self, data: DataSet) -> Stability:
         """Users and silos are drawn by places or labels, so that neighbours are only defined behind
         the draw: a unit is absent, and everybody else's owner stays."""
-        return Stability(DRAWN, before=(READING, self._draw)).then(OWN_COINS)
+        start = INVENTED_START if self.invent_users else DRAWN
+        return Stability(start, before=(READING, self._draw)).then(OWN_COINS)
 
     @property
     def _draw(self) -> Stage:

@@ -187,6 +187,7 @@ OF_EACH_USER = Stage(
 
 LOADED = "the loaded records"
 DRAWN = "the records of drawn users: everybody else's records keep their places, owners and silos"
+INVENTED_START = f"{DRAWN}; the data set names other users, whom no distance is about"
 """Where neighbours are defined: `Stability.start`."""
 
 UNSTATED = Stability(

@@ -404,6 +404,7 @@ def test_an_allocation_carries_its_chain():
     assert kept.stability.of("user", ADD_REMOVE) == Distance(1, 3)
     drawn = Zipf(10, SILOS, invent_users=True).allocate(records, data, Streams(0))
     assert drawn.stability.of("user", ADD_REMOVE).users == 1
+    assert "names other users" in drawn.stability.assumptions[0]
 
 
 def test_an_allocator_that_says_nothing_has_no_distance():
