@@ -38,6 +38,7 @@ from fedpriv.data.stability import (
 )
 from fedpriv.models.tasks import Classification
 from fedpriv.runtime.prepare import allocate
+from fedpriv.testing import worlds
 from fedpriv.util.streams import Streams
 
 N, USERS_OF_TABLE, SILOS = 240, 24, 3
@@ -450,3 +451,22 @@ def test_a_federation_knows_the_distance(words, user, record):
     _, _, federation = allocate(exp)
     assert federation.stability.of("user", ADD_REMOVE).rows == user
     assert federation.stability.of("record", ADD_REMOVE).rows == record
+
+
+def test_uldp_group_8_on_the_default_data():
+    """Of 455 records, 122 change nothing if they are absent, 157 change one training record, and
+    176 two: truncation lets another record of the same user in."""
+    exp = worlds.experiment("algo=uldp_group_8")
+    records = exp.data.load(exp.streams).train
+    whole = exp.allocator.allocate(records, exp.data, exp.streams)
+    before = exp.algo.training_records(whole, exp.data)
+    moved = []
+    for record in np.flatnonzero(whole.trains):
+        left = whole.trains.copy()
+        left[record] = False
+        after = exp.algo.training_records(replace(whole, trains=left), exp.data)
+        differ = np.flatnonzero(after.trains != before.trains)
+        assert set(whole.user[differ]) <= {whole.user[record]}
+        moved.append(len(differ))
+    assert np.bincount(moved).tolist() == [122, 157, 176]
+    assert before.stability.of("record", ADD_REMOVE).rows == max(moved)
