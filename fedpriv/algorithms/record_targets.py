@@ -7,16 +7,13 @@ is certified for a user.
 from __future__ import annotations
 
 from fedpriv.accountants.events import REPLACE
-from fedpriv.certificates.request import Target
+from fedpriv.certificates.request import TRUNCATED, Target
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.data.flags import flags, select
 from fedpriv.errors import require
 
 KEY = "algo.records_per_user"
-TRUNCATED = "without one record another of its user's trains in its place"
-"""Why a record that is added or removed has no certificate where users keep at most k records: one
-goes and another comes, and nothing is proved of that with sampled batches."""
 
 
 def require_records_per_user(k: int | None) -> None:

@@ -21,9 +21,8 @@ import numpy as np
 from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.algorithms.base import LocalUpdate, require_plain_sgd
 from fedpriv.algorithms.fedavg import WholeSilo
-from fedpriv.algorithms.record_targets import TRUNCATED
 from fedpriv.certificates.noise import DpSgdNoise
-from fedpriv.certificates.request import Request, Target, View
+from fedpriv.certificates.request import TRUNCATED, Request, Target, View
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.data.flags import flags, group_size, select
@@ -79,7 +78,7 @@ class UldpGroup(WholeSilo):
         k = group_size(
             self.group_size if self.group_size in LOOKING_RULES else int(self.group_size), counts
         )
-        return select(allocation, flags(counts, k, group), k, group)
+        return select(allocation, flags(counts, k, group), k, group, self.group_size)
 
     def _steps(self, records: int) -> tuple[int, float]:
         """DP-SGD steps of a silo in a round, and the rate at which a draw enters each."""

@@ -6,11 +6,13 @@ stands here for all methods; a method adds its paper's claim, nothing else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
-from fedpriv.certificates.request import Request, Target, View
+from fedpriv.certificates.request import TRUNCATED, Request, Target, View
+from fedpriv.data.stability import Distance
 from fedpriv.rounds.contributors import Contributors
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
@@ -129,9 +131,10 @@ def _event(view: View, claimed: DpEvent | None) -> Event:
             *request.noise.assumptions(view),
             *request.assumptions,
             *target.assumptions,
+            *plan.federation.stability.assumptions,
             *why,
         ),
-        target.records,
+        _group(view),
     )
 
 
@@ -142,4 +145,29 @@ def _failure(view: View) -> str | None:
         return observer.why_uncertified
     if view.contributors.weighting.needs_counts and observer.sees_counts:
         return observer.sees_counts
-    return view.target.fails
+    return view.target.fails or _too_far(view.target, _distance(view))
+
+
+def _group(view: View) -> int:
+    """How many records may differ where a release is described by what one record moves."""
+    rows = _distance(view).rows
+    records = view.target.records
+    return records if records == 1 or math.isinf(rows) else max(records, int(rows))
+
+
+def _distance(view: View) -> Distance:
+    """How far apart neighbours are when the first event happens."""
+    target = view.target
+    unit = "user" if target.unit == "user" else "record"
+    return view.plan.federation.stability.of(unit, target.adjacency)
+
+
+def _too_far(target: Target, distance: Distance) -> str | None:
+    """Why nothing is certified for neighbours at this distance; None if something is."""
+    if math.isinf(distance.users):
+        return distance.why
+    if target.unit == "user":
+        return None  # whatever the number of its records, one user differs
+    if distance.swaps:
+        return TRUNCATED
+    return None if distance.rows <= 1 else distance.why or f"{distance.rows:g} records differ"

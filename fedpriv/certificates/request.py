@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from fedpriv.mechanisms.base import Mechanism
 
 
+TRUNCATED = "without one record another of its user's trains in its place"
+"""Why a record that is added or removed has no certificate where users keep at most k records: one
+goes and another comes, and nothing is proved of that with sampled batches."""
+
+
 @dataclass(frozen=True)
 class Target:
     """Whose data a certificate protects.

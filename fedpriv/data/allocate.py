@@ -15,8 +15,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.data import dealing, fixed_silos
+from fedpriv.data import dealing, fixed_silos, known_users
 from fedpriv.data.allocation import Allocation
+from fedpriv.data.stability import (
+    DRAWN,
+    DRAWN_BY_LABEL,
+    DRAWN_BY_PLACE,
+    INVENTED_START,
+    LOADED,
+    OF_EACH_USER,
+    OWN_COINS,
+    OWN_USERS,
+    READING,
+    UNSTATED,
+    Stability,
+    Stage,
+)
 from fedpriv.errors import ConfigError, require
 
 if TYPE_CHECKING:
@@ -50,10 +64,32 @@ class Allocator(ABC):
         allowed = f"{own}, the number of silos that {type(data).__name__} carries"
         require(own in (None, self.n_silos), "allocator.n_silos", self.n_silos, allowed)
 
+    @property
+    def invents_users(self) -> bool:
+        """Whether users are drawn although the data set may name its own."""
+        return False
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What this allocation does that no epsilon covers."""
+        return (known_users.INVENTED,) if self.invents_users else ()
+
     @abstractmethod
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         """Assign every training record; deterministic in the streams' seed. Raises ConfigError when
         it cannot."""
+
+    def stability(self, data: DataSet) -> Stability:
+        """How far apart neighbouring files are behind this allocation; known before data are read.
+        An allocator that does not say gets no certificate."""
+        return UNSTATED
+
+    def _allocation(
+        self, user: np.ndarray, silo: np.ndarray, trains: np.ndarray, data: DataSet
+    ) -> Allocation:
+        """The allocation with its stability."""
+        stability = self.stability(data)
+        return Allocation(user, silo, trains, self.n_users, self.n_silos, stability=stability)
 
     def _filled(self, allocation: Allocation) -> Allocation:
         """`allocation` itself, if every silo can train. Raises ConfigError."""
@@ -84,10 +120,13 @@ class Drawn(Allocator):
 
     local_test, local_test_from: a silo with more than `local_test_from` records keeps a stratified
     share `local_test` of them (rounded up) as its local test split, which never trains.
+    invent_users: draw users although the data set names its own; then no epsilon of a user covers a
+        real one.
     """
 
     local_test: float = 0.1
     local_test_from: int = 500
+    invent_users: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,6 +142,25 @@ class Drawn(Allocator):
             self.local_test_from,
             "a positive number",
         )
+
+    @property
+    def invents_users(self) -> bool:
+        return self.invent_users
+
+    def stability(self, data: DataSet) -> Stability:
+        """Users and silos are drawn by places or labels, so that neighbours are only defined behind
+        the draw: a unit is absent, and everybody else's owner stays."""
+        start = INVENTED_START if self.invent_users else DRAWN
+        return Stability(start, before=(READING, self._draw)).then(OWN_COINS)
+
+    @property
+    def _draw(self) -> Stage:
+        """The stability of the draw itself."""
+        return DRAWN_BY_PLACE
+
+    def check(self, data: DataSet) -> None:
+        super().check(data)
+        known_users.require_consent(self.invent_users, data)
 
     @abstractmethod
     def _owners(self, silo: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
@@ -120,6 +178,7 @@ class Drawn(Allocator):
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         self.check(data)
+        known_users.require_consent(self.invent_users, data, records)
         n = len(records)
         group = data.records_per_draw
         if records.silo is None:
@@ -130,8 +189,8 @@ class Drawn(Allocator):
         else:
             silo = records.silo
             user = self._owned(silo, group, streams)
-        trains = self._trains(records.y, silo, group, streams=streams)
-        return self._filled(Allocation(user, silo, trains, self.n_users, self.n_silos))
+        trains = self._trains(silo, group, streams)
+        return self._filled(self._allocation(user, silo, trains, data))
 
     def _owned(self, silo: np.ndarray, group: int, streams: Streams) -> np.ndarray:
         """Owner of each record, (n,) int64, given its silo."""
@@ -142,9 +201,7 @@ class Drawn(Allocator):
         require(self.n_users <= most, "allocator.n_users", self.n_users, allowed)
         return self._owners(silo, group, streams.generator("users of records"))
 
-    def _trains(
-        self, y: np.ndarray, silo: np.ndarray, group: int, *, streams: Streams
-    ) -> np.ndarray:
+    def _trains(self, silo: np.ndarray, group: int, streams: Streams) -> np.ndarray:
         largest = int(np.bincount(silo).max())
         if group > 1 and self.local_test > 0:
             allowed = (
@@ -157,8 +214,13 @@ class Drawn(Allocator):
                 self.local_test_from,
                 allowed,
             )
-        rng = streams.generator("local test")
-        return dealing.hold_out(y, silo, test=self.local_test, above=self.local_test_from, rng=rng)
+        coins = streams.generator("local test").random(len(silo))
+        trains = dealing.hold_out(silo, coins, test=self.local_test, above=self.local_test_from)
+        emptied = np.setdiff1d(silo, silo[trains])
+        if len(emptied):
+            smaller = f"smaller, because silo {emptied[0]} would hold no training record"
+            raise ConfigError("allocator.local_test", self.local_test, smaller)
+        return trains
 
 
 @dataclass(frozen=True)
@@ -170,6 +232,10 @@ class UsersFirst(Drawn):
     """
 
     labels_per_user: int | None = None
+
+    @property
+    def _draw(self) -> Stage:
+        return DRAWN_BY_PLACE if self.labels_per_user is None else DRAWN_BY_LABEL
 
     @abstractmethod
     def _users(self, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -316,6 +382,10 @@ class Dirichlet(Drawn):
         require(self.users in self._rules, "allocator.users", self.users, " or ".join(self._rules))
 
     @property
+    def _draw(self) -> Stage:
+        return DRAWN_BY_LABEL
+
+    @property
     def _rules(self) -> dict[str, UsersFirst]:
         """Allocators whose rule for records that already sit in silos finds the owners."""
         sizes = self.n_users, self.n_silos
@@ -364,12 +434,15 @@ class Natural(Allocator):
         )
         _require_single_records("natural", data)
 
+    def stability(self, data: DataSet) -> Stability:
+        return Stability(LOADED, before=(READING,)).then(OWN_USERS)
+
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         self.check(data)
         assert records.silo is not None
         user = self._known_users(records, data)
         trains = np.ones(len(records), dtype=bool)
-        return self._filled(Allocation(user, records.silo, trains, self.n_users, self.n_silos))
+        return self._filled(self._allocation(user, records.silo, trains, data))
 
 
 @dataclass(frozen=True)
@@ -404,14 +477,20 @@ class ByUser(Allocator):
         require(data.natural_users, "allocator", "by_user", unknown)
         _require_single_records("by_user", data)
 
+    def stability(self, data: DataSet) -> Stability:
+        chain = Stability(LOADED, before=(READING,)).then(OWN_USERS)
+        return chain.then(OF_EACH_USER) if self.local_test > 0 else chain
+
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         self.check(data)
+        named = records.silo is None
+        require(named, "allocator", "by_user", _sit_in_silos(type(data).__name__))
         user = self._known_users(records, data)
         home = dealing.deal_equally(self.n_users, self.n_silos, streams.generator("silos of users"))
         trains = dealing.hold_out_of_each(
             user, self.local_test, lambda u: streams.generator("local test", party=f"user{u}")
         )
-        return self._filled(Allocation(user, home[user], trains, self.n_users, self.n_silos))
+        return self._filled(self._allocation(user, home[user], trains, data))
 
 
 def _sit_in_silos(name: str) -> str:

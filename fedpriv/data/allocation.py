@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedpriv.data.stability import UNSTATED, Stability
+
 
 @dataclass(frozen=True)
 class Allocation:
@@ -15,6 +17,7 @@ class Allocation:
     silo: (n,) int64 in [0, n_silos).
     trains: (n,) bool, False for records that a silo keeps as its local test split.
     records_per_user: most records of a user that train, over all silos, where a rule bounds them.
+    stability: how far apart neighbours are behind all of this, by the stages so far.
     """
 
     user: np.ndarray
@@ -23,6 +26,7 @@ class Allocation:
     n_users: int
     n_silos: int
     records_per_user: int | None = None
+    stability: Stability = UNSTATED
 
     def silo_sizes(self) -> np.ndarray:
         """Training records of each silo, (n_silos,) int64."""

@@ -84,6 +84,12 @@ class DataSet(ABC):
         """
         return ()
 
+    @property
+    def disjoint_test(self) -> bool:
+        """Whether no test record belongs to a user who trains. Where users are known, the data set
+        has to say so."""
+        return not self.natural_users
+
     @abstractmethod
     def load(self, streams: Streams) -> Corpus:
         """Read, check, split and preprocess. Raises DataError with one line that names the file."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedpriv.data.split import share, stratified
+from fedpriv.data.split import share
 
 LEAST_LABEL_SHARE = 0.8
 """A label queue with this share of what a user needs is used up; with less, another label serves
@@ -114,16 +114,22 @@ def dirichlet_silos(
 
 
 def hold_out(
-    y: np.ndarray, silo: np.ndarray, *, test: float, above: int, rng: np.random.Generator
+    silo: np.ndarray,
+    coins: np.ndarray,
+    *,
+    test: float,
+    above: int,
+    sizes: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Which records train, (n,) bool: a silo with more than `above` records holds out a stratified
-    share `test`."""
-    trains = np.ones(len(silo), dtype=bool)
-    for s in np.flatnonzero(np.bincount(silo) > above) if test > 0 else ():
-        rows = np.flatnonzero(silo == s)
-        _, held = stratified(y[rows], min(share(len(rows), test), len(rows) - 1), rng)
-        trains[rows[held]] = False
-    return trains
+    """Which records train, (n,) bool: a silo with more than `above` records holds out a share
+    `test` of them on average.
+
+    coins: (n,) from 0 to below 1, each record's own. A record is held out if its coin is below
+        `test`, whatever other records there are, so that one absent moves no other.
+    sizes: number of records of each silo, which is public; None: as counted here.
+    """
+    sizes = np.bincount(silo) if sizes is None else sizes
+    return np.asarray((sizes[silo] <= above) | (coins >= test))
 
 
 def hold_out_of_each(

@@ -16,6 +16,7 @@ import dataclasses
 import numpy as np
 
 from fedpriv.data.allocation import Allocation
+from fedpriv.data.stability import truncation
 from fedpriv.errors import DataError, require
 
 KEY = "algo.group_size"
@@ -74,7 +75,13 @@ def flags(counts: np.ndarray, k: int, group: int = 1) -> np.ndarray:
     return np.asarray((full + last) * group, dtype=np.int64)
 
 
-def select(allocation: Allocation, flags: np.ndarray, k: int, group: int = 1) -> Allocation:
+def select(
+    allocation: Allocation,
+    flags: np.ndarray,
+    k: int,
+    group: int = 1,
+    rule: str | int | None = None,
+) -> Allocation:
     """The allocation in which silo s trains on the first flags[s, u] records of user u, in data-set
     order.
 
@@ -84,6 +91,7 @@ def select(allocation: Allocation, flags: np.ndarray, k: int, group: int = 1) ->
     group: as in `flags`; all numbers must be multiples of it, so that in `SiloData` rows 0..group -
         1, group..2 group - 1, ... each belong to one user. Raises ValueError otherwise, for a user
         with more than k flags, and for more flags than records.
+    rule: what k was found by (`group_size`); None: it is fixed without a look at the data.
     """
     if (flags % group).any():
         raise ValueError(f"flags must come in groups of {group} records")
@@ -105,4 +113,5 @@ def select(allocation: Allocation, flags: np.ndarray, k: int, group: int = 1) ->
     user = user[order]
     trains = np.zeros_like(allocation.trains)
     trains[rows[rank < flags[silo, user]]] = True
-    return dataclasses.replace(allocation, trains=trains, records_per_user=k)
+    stability = allocation.stability.then(truncation(k if rule is None else rule, group))
+    return dataclasses.replace(allocation, trains=trains, records_per_user=k, stability=stability)

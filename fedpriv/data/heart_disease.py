@@ -77,6 +77,10 @@ class HeartDisease(DataSet):
     def task(self) -> Task:
         return BinaryClassification()
 
+    @property
+    def disjoint_test(self) -> bool:
+        return True  # one record is one patient
+
     def load(self, streams: Streams) -> Corpus:
         centres = [self._centre(centre) for centre in FILES]
         silo = [np.full(len(train.y), k, dtype=np.int64) for k, (train, _) in enumerate(centres)]

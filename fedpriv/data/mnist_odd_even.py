@@ -62,6 +62,10 @@ class MnistOddEven(DataSet):
         )
         return (fitted, rows) if self.replacement else (fitted,)
 
+    @property
+    def disjoint_test(self) -> bool:
+        return not self.replacement
+
     def load(self, streams: Streams) -> Corpus:
         features, digits = projected(self.root, self.standardise)
         rng = streams.generator("images of silos")

@@ -57,6 +57,10 @@ class TcgaBrca(DataSet):
     def task(self) -> Task:
         return CoxRegression()
 
+    @property
+    def disjoint_test(self) -> bool:
+        return True  # one record is one patient
+
     def load(self, streams: Streams) -> Corpus:
         path = locate(PATIENTS, self.root)
         split_path = locate(SPLIT, self.root)

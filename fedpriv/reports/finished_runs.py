@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import yaml
 
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.errors import FedprivError, require
+from fedpriv.runs.labels import UNKNOWN
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError)
 """What reading a damaged file of a run may raise; pandas' errors are ValueErrors."""
@@ -25,6 +26,8 @@ class Run:
 
     observer: whose epsilon it is known by.
     records: how many train; None in folders of earlier versions.
+    metric_labels: the label of each column of its metrics (`fedpriv.runs.labels`); empty in folders
+        of earlier versions.
     """
 
     folder: Path
@@ -37,6 +40,11 @@ class Run:
     config: dict[str, Any] = field(default_factory=dict)
     observer: str = RELEASED_MODEL
     records: int | None = None
+    metric_labels: Mapping[str, str] = field(default_factory=dict)
+
+    def metric_label(self, metric: str) -> str:
+        """What a column of its metrics is made of: `released`, or a diagnostic of something."""
+        return self.metric_labels.get(metric, str(UNKNOWN))
 
     @property
     def seed(self) -> int:
@@ -107,6 +115,7 @@ def read_run(folder: Path, say: Callable[[str], None] = on_stderr) -> Run | None
             f"{folder}: its files cannot be read ({' '.join(str(error).split()) or error!r})"
         ) from error
     records = status.get("records")
+    labels = status.get("labels", {}).get("metrics.csv", {})
     return Run(
         folder,
         **described,
@@ -115,6 +124,7 @@ def read_run(folder: Path, say: Callable[[str], None] = on_stderr) -> Run | None
         config=config,
         observer=observer,
         records=records,
+        metric_labels=labels,
     )
 
 

@@ -39,6 +39,7 @@ from fedpriv.reports.groups import Group, grouped, short
 from fedpriv.reports.number_table import write_table
 from fedpriv.reports.summary import Line, mean_and_std, summarised
 from fedpriv.reports.table_command import Parser
+from fedpriv.runs.labels import RELEASED
 
 NAIVE = "ULDP-NAIVE"
 ORDER = ("DEFAULT", NAIVE, "ULDP-GROUP", "ULDP-SGD", "ULDP-AVG")
@@ -48,7 +49,7 @@ BELOW = 28
 WIDTH, HEIGHT, ENTRY, FEW = 7.0, 3.6, 0.14, 6
 """Inches: two columns of a paper, one row of panels, and what it grows by for each entry of a
 legend beyond a few."""
-COLUMNS = ("group", "round", "metric", "mean", "sd", "n", "certified", "claimed")
+COLUMNS = ("group", "round", "metric", "label", "mean", "sd", "n", "certified", "claimed")
 
 
 def main(words: list[str]) -> None:
@@ -239,7 +240,9 @@ def _utility_panel(axis: Axes, curves: Sequence[_Curves]) -> None:
         high = utility["mean"] + utility["std"]
         axis.fill_between(utility.index, low, high, color=curve.color, alpha=0.2, lw=0)
     axis.set_xlabel("round", fontsize=8)
-    axis.set_ylabel(curves[0].line.metric.replace("_", " "), fontsize=8)
+    private = all(curve.line.label != RELEASED for curve in curves)
+    name = curves[0].line.metric.replace("_", " ") + (" (diagnostic)" if private else "")
+    axis.set_ylabel(name, fontsize=8)
     _legend(axis, *axis.get_legend_handles_labels(), ncol=2)
     axis.grid(alpha=0.3)
     _ticks(axis)
@@ -353,6 +356,7 @@ def _write(curves: Sequence[_Curves], path: Path) -> None:
                     curve.group.name,
                     number,
                     curve.line.metric,
+                    curve.line.label,
                     *("" if v != v else v for v in values),
                 ]
             )

@@ -14,6 +14,7 @@ from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.groups import Group, grouped, short
 from fedpriv.reports.selection_cost import Selection, selections
 from fedpriv.reports.summary import Choice, Line, best, summarised
+from fedpriv.runs.labels import RELEASED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,6 +66,7 @@ class Report:
                 "method": line.group.method,
                 **{names[key]: line.group.settings.get(key) for key in keys},
                 "metric": line.metric,
+                "label": line.label,
                 "mean": line.mean,
                 "sd": line.sd,
                 "n": line.n,
@@ -98,7 +100,9 @@ class Report:
         for kind in ("certified", "claimed"):
             frame[kind] = ["" if pd.isna(value) else f"{value:.4g}" for value in frame[kind]]
         shared_writers = [
-            name for name in ("observer", "unit", "adjacency") if frame[name].nunique() == 1
+            name
+            for name in ("label", "observer", "unit", "adjacency")
+            if frame[name].nunique() == 1
         ]
         drop = ["mean", "sd", *shared_writers, *(["metric"] if metric != "metric" else [])]
         return frame.drop(columns=drop).astype(str)
@@ -117,6 +121,8 @@ class Report:
             "mean ± standard deviation (n - 1) over n seeds, after the last round; "
             f"epsilon{whose}, delta = {deltas}, the largest over seeds"
         ]
+        labels = sorted({(line.metric, line.label) for line in self.lines})
+        notes += [f"{metric} is {_article(label)}" for metric, label in labels]
         if self.simulated:
             notes.append(
                 "simulation: noise is seeded, the epsilons are those of the same runs with real "
@@ -197,6 +203,7 @@ FORMATS: dict[str, Callable[[Report], str]] = {
 COLUMNS = (
     "method",
     "metric",
+    "label",
     "mean",
     "sd",
     "n",
@@ -217,6 +224,10 @@ def _names(keys: Sequence[str]) -> dict[str, str]:
         key: key if parts.count(part) > 1 or part in COLUMNS else part
         for key, part in zip(keys, parts)
     }
+
+
+def _article(label: str) -> str:
+    return label if label == RELEASED else f"a {label}, which no epsilon covers"
 
 
 def _text(value: object) -> str:

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedpriv.data.known_users import INVENTED
 from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.summary import lower_is_better
 from fedpriv.runs.folder import read_status
+from fedpriv.runs.labels import RELEASED
 from fedpriv.sweeps.random_number import NAME, SweepDraw
 
 
@@ -18,6 +20,7 @@ from fedpriv.sweeps.random_number import NAME, SweepDraw
 class Selection:
     """The best run of such a sweep by `metric`.
 
+    runs: those that it is the best of.
     cost: what is certified for its model, or why nothing is.
     """
 
@@ -25,12 +28,24 @@ class Selection:
     draw: SweepDraw
     best: Run
     metric: str
+    runs: Sequence[Run]
 
     @property
     def cost(self) -> str:
-        """Fewer runs than those drawn are another choice; longer ones, or rounds begun again with
-        new noise, cost more than was planned."""
+        """A metric is free if it is one of the released model on records of nobody who trains, and
+        if the draw fixed it. Other runs than those drawn are another choice; longer ones, or rounds
+        begun again with new noise, cost more than was planned."""
+        labels = {run.metric_label(self.metric) for run in self.runs} - {RELEASED}
+        if labels:
+            return f"not covered ({self.metric} is a {min(labels)})"
+        fixed = self.draw.asked.get("metric")
+        if fixed != self.metric:
+            return f"not covered: the number of runs was drawn for a choice by {fixed}"
+        if others := self._others:
+            return f"not covered: {others}"
         states = [read_status(self.folder / str(number)) for number in range(len(self.draw.chosen))]
+        if any(INVENTED in state.get("not_covered", []) for state in states):
+            return "not covered: users are drawn over those that the data set names"
         planned = [self.draw.rounds[place] for place in self.draw.chosen]
         if missing := _places(state.get("state") != "done" for state in states):
             return f"not covered: of the runs drawn {missing} are not done"
@@ -43,11 +58,31 @@ class Selection:
         ):
             return f"not covered: {again} began rounds again after an interruption"
         cost = self.draw.cost
+        if not math.isfinite(cost["certified"]):
+            return "not covered: no run has a certificate"
         return (
             f"covered: epsilon {cost['certified']:.4g} (one run: {cost['one']:.4g}), unit "
             f"{cost['unit']}, adjacency "
             f"{cost['adjacency']}, delta = {cost['delta']:g}, if only this model is released"
         )
+
+    @property
+    def _others(self) -> str:
+        """How the runs differ from those that were drawn, by folder and seed; empty if they do
+        not."""
+        seeds = {str(number): self.draw.asked["seed"] + number for number in self._drawn}
+        found = {run.folder.name: run.seed for run in self.runs}
+        if extra := sorted(found.keys() - seeds.keys()):
+            return f"{', '.join(extra)} were not drawn"
+        if missing := sorted(seeds.keys() - found.keys(), key=int):
+            return f"of the runs drawn {', '.join(missing)} are not done, or not looked at"
+        if changed := [name for name in found if found[name] != seeds[name]]:
+            return f"{', '.join(changed)} have other seeds than drawn"
+        return ""
+
+    @property
+    def _drawn(self) -> range:
+        return range(len(self.draw.chosen))
 
     def among(self, runs: Sequence[Run]) -> int:
         """How many of `runs` are its sweep's."""
@@ -83,5 +118,5 @@ def selections(runs: Sequence[Run], metric: str | None) -> list[Selection]:
         finite = [run for run in members if math.isfinite(run.final(name))]
         if finite:
             best = max(finite, key=lambda run: sign * run.final(name))
-            found.append(Selection(folder, SweepDraw.read(folder), best, name))
+            found.append(Selection(folder, SweepDraw.read(folder), best, name, members))
     return found

@@ -24,6 +24,7 @@ class Line:
     mean, sd: of the metric over seeds, sd with n - 1 (NaN of a single seed).
     certified, claimed: the largest epsilon of `observer` over seeds, about `unit` under
         `adjacency`; claimed is NaN where the paper claims nothing.
+    label: of the metric: `released`, or a diagnostic of something in one of the runs.
     """
 
     group: Group
@@ -36,6 +37,7 @@ class Line:
     adjacency: str
     certified: float
     claimed: float
+    label: str
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ def _line(group: Group, metric: str, observer: str | None, method: str | None) -
         adjacency=str(last[0]["adjacency"]),
         certified=max(float(row["certified"]) for row in last),
         claimed=_largest([float(row["claimed"]) for row in last]),
+        # "diagnostic of ..." sorts before "released": one diagnostic makes the line one.
+        label=min(run.metric_label(metric) for run in runs),
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedpriv.data.stability import NO_STAGES, Stability
 from fedpriv.errors import require
 from fedpriv.training.optimizers import LocalOptimizer, Sgd
 
@@ -34,6 +35,7 @@ class Federation:
     records_per_user: most records of a user that train, over all silos; None where nothing bounds
         them.
     loss: what is known to be convex about the training, None for nothing.
+    stability: how far apart neighbouring files are when the first event happens.
     """
 
     n_users: int
@@ -43,6 +45,7 @@ class Federation:
     records_per_draw: int = 1
     records_per_user: int | None = None
     loss: ConvexLoss | None = None
+    stability: Stability = NO_STAGES
 
 
 @dataclass(frozen=True)

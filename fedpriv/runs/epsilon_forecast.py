@@ -168,5 +168,7 @@ def show(args: list[str]) -> None:
             f"{row.observer}, {row.unit}": row.assumptions for row in rows
         }.items():
             console.print(f"{about}: {'; '.join(texts)}")
+        for text in exp.allocator.not_covered:
+            console.print(f"not covered: {text}")
         if exp.accountant.budget is not None:
             console.print("\n".join(calibrations(planned, exp.accountant.budget)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import traceback
 from dataclasses import dataclass
@@ -11,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.accountants.events import RELEASED_MODEL
+from fedpriv.accountants.events import RELEASED_MODEL, leaves
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.errors import AggregationAbortedError, FedprivError, require
 from fedpriv.runs.background_writer import BackgroundWriter, SharedWriters
 from fedpriv.runs.checkpoint import Checkpoint, Origin
 from fedpriv.runs.folder import CONFIG, RunFolder, read_status
 from fedpriv.runs.journal import Journal, repeated
+from fedpriv.runs.labels import Labels, run_labels
 from fedpriv.runs.progress import Progress, summary
 from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, TRAFFIC
 from fedpriv.trackers.base import numbers, tracked
@@ -44,7 +46,7 @@ ALWAYS_UNCOVERED = (
     "hyper-parameters chosen on private data are not accounted",
     "splits, scaling and sub-sampling of the data set are not accounted",
     "choosing a round or a run by its metrics is not accounted",
-    "metrics.csv and the number of records in status.json are non-private diagnostics",
+    "diagnostics are not private: see labels, for the columns of metrics.csv among others",
 )
 
 
@@ -133,11 +135,22 @@ def _trained(
             with BackgroundWriter(shared_writers, every=pause) as writer:
                 known = str(read_status(folder.path).get("tracker", ""))
                 done = saved.round if saved else 0
+                labels = _labels(experiment, prepared)
+                shown = _with_labels(config_yaml, labels)
                 with tracked(
-                    experiment.tracker, folder.path, config_yaml, known=known, after=done
+                    experiment.tracker, folder.path, shown, known=known, after=done
                 ) as log:
                     run = _Run(
-                        experiment, prepared, folder, origin, begun, writer, log, saved, quiet
+                        experiment,
+                        prepared,
+                        folder,
+                        origin,
+                        begun,
+                        writer,
+                        log,
+                        saved,
+                        quiet,
+                        labels,
                     )
                     rows, ending = run.loop()
             folder.status(state="done", reason=ending, dp_valid=run.is_private(rows))
@@ -160,6 +173,7 @@ class _Run:
 
     log: shows its numbers elsewhere.
     saved: the checkpoint that it goes on from.
+    labels: of everything that it writes.
     """
 
     experiment: Experiment
@@ -171,6 +185,7 @@ class _Run:
     log: Log
     saved: Checkpoint | None
     quiet: bool
+    labels: Labels
 
     @property
     def options(self) -> RunOptions:
@@ -195,15 +210,16 @@ class _Run:
 
     def is_private(self, rows: list[EpsilonRow]) -> bool:
         """Whether the released model has a certificate at all: real noise on bounded contributions,
-        a finite epsilon.
+        a finite epsilon, and no invented users where it speaks of users.
 
         rows: those of the last round.
         """
         clips = all(channel.mechanism.clips for channel in self.prepared.plan.channels.values())
-        finite = any(
-            row.observer == RELEASED_MODEL and math.isfinite(row.certified) for row in rows
-        )
-        return self.options.system and clips and finite
+        released = [row for row in rows if row.observer == RELEASED_MODEL]
+        finite = any(math.isfinite(row.certified) for row in released)
+        invented = self.experiment.allocator.invents_users
+        real = not invented or all(row.unit != "user" for row in released)
+        return self.options.system and clips and finite and real
 
     def loop(self) -> tuple[list[EpsilonRow], str | None]:
         """Rounds until the last one, or until the next would break the budget. Returns the last
@@ -369,7 +385,7 @@ class _Run:
             "seeded noise and sampling: whoever knows the seed can subtract them; "
             "randomness=system draws real ones"
         )
-        not_covered = [*ALWAYS_UNCOVERED, *exp.data.not_covered]
+        not_covered = [*ALWAYS_UNCOVERED, *exp.data.not_covered, *exp.allocator.not_covered]
         not_covered += [] if self.options.system else [seeded]
         self.folder.status(
             state="running",
@@ -381,6 +397,7 @@ class _Run:
             randomness=self.options.randomness,
             dp_valid=None,
             not_covered=not_covered,
+            labels=self.labels,
             repeated_rounds=self.repeated,
             device=prepared.device,
             parameters=prepared.plan.federation.n_parameters,
@@ -391,6 +408,21 @@ class _Run:
             reason=None,
             traceback=None,
         )
+
+
+def _labels(experiment: Experiment, prepared: PreparedRun) -> Labels:
+    """The label of everything that a run writes."""
+    released = [e for e in events_of(prepared.queries(1)) if e.observer == RELEASED_MODEL]
+    return run_labels(
+        main=prepared.task.metric,
+        disjoint=experiment.data.disjoint_test and prepared.evaluation.test.user is None,
+        certified=any(leaves([(event.certified, 1)]) is not None for event in released),
+    )
+
+
+def _with_labels(config_yaml: str, labels: Labels) -> str:
+    """The configuration as a tracker shows it: with the label of each metric."""
+    return config_yaml.rstrip("\n") + f"\nlabels: {json.dumps(labels[METRICS])}\n"
 
 
 def events_of(queries: tuple[Query, ...]) -> list[Event]:

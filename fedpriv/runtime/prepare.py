@@ -11,6 +11,7 @@ import numpy as np
 
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, Records
+from fedpriv.data.known_users import require_kept
 from fedpriv.data.shared import load
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.parties.party import PartySpec, silo_name
@@ -128,10 +129,17 @@ def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:
     torch."""
     corpus = load(exp.data, exp.streams)
     allocation = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
+    require_kept(allocation, corpus.train, exp.data, exp.allocator.invents_users)
     allocation = exp.algo.training_records(allocation, exp.data)
     sizes = tuple(int(count) for count in allocation.silo_sizes())
     bound = allocation.records_per_user
-    return corpus, allocation, replace(exp.federation, silo_records=sizes, records_per_user=bound)
+    federation = replace(
+        exp.federation,
+        silo_records=sizes,
+        records_per_user=bound,
+        stability=allocation.stability,
+    )
+    return corpus, allocation, federation
 
 
 def _specs(

@@ -52,6 +52,7 @@ class Preset:
     silo_clip: float
     silo_global_lr: float
     silo_epochs: int
+    invent_users: bool = False
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,12 @@ class Experiment:
         users = self.allocator.n_users
         silos = self.allocator.n_silos
         return Federation(
-            users, silos, size, records_per_draw=self.data.records_per_draw, loss=loss
+            users,
+            silos,
+            size,
+            records_per_draw=self.data.records_per_draw,
+            loss=loss,
+            stability=self.allocator.stability(self.data),
         )
 
     @property

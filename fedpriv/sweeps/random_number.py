@@ -2,8 +2,9 @@
 
 Choosing the best of some runs looks at the data once more. If there is a random number of them,
 each with settings drawn from those listed, the cost of the choice is known
-(`fedpriv.accountants.selection`). It covers one model that is released, the best by a metric that
-looks at no training records; whoever sees other runs, or how many there were, is not covered.
+(`fedpriv.accountants.selection`). It covers one model that is released, the best by a metric of the
+released model on records of nobody who trains (`fedpriv.runs.labels`). The metric is fixed with the
+draw. Whoever sees other runs, or how many there were, is not covered.
 
 The draw is kept in the sweep's folder, since to draw again after an interruption would be another
 choice.
@@ -23,6 +24,7 @@ from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.renyi import ORDERS, convert, rdp_curve
 from fedpriv.accountants.selection import TruncatedNegativeBinomial
 from fedpriv.errors import ConfigError, FedprivError, require
+from fedpriv.runs.labels import RELEASED, metric_label
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.streams import SETUP
 
@@ -38,10 +40,13 @@ GREATEST = 10**4
 class RandomNumber:
     """mean: runs on average.
     shape: of their distribution; 1: geometric, 0: logarithmic.
+    metric: column of metrics.csv that chooses the best run, fixed with the draw; None: the main
+        metric of the data set.
     """
 
     mean: float
     shape: float
+    metric: str | None = None
 
     def __post_init__(self) -> None:
         require(
@@ -83,6 +88,7 @@ class RandomNumber:
             )
         asked = {
             **asdict(self),
+            "metric": self._chosen_by(experiments),
             "seed": first.options.seed,
             "settings": [list(words) for words in settings],
         }
@@ -102,6 +108,18 @@ class RandomNumber:
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(folder / NAME, (json.dumps(asdict(drawn), indent=2) + "\n").encode())
         return drawn
+
+    def _chosen_by(self, experiments: Sequence[Experiment]) -> str:
+        """The metric that chooses. Raises ConfigError for one that looks at private records."""
+        main = experiments[0].data.task.metric
+        same = all(exp.data.task.metric == main for exp in experiments)
+        key = "hydra.sweeper.metric"
+        require(same or self.metric is not None, key, "null", "a metric that all settings have")
+        metric = self.metric or main
+        label = metric_label(metric, main=main, disjoint=True, certified=True)
+        allowed = f"a metric of the released model on test records, such as {main}"
+        require(label.name == RELEASED, key, metric, allowed)
+        return metric
 
     def cost(self, experiments: Sequence[Experiment]) -> dict[str, Any]:
         """What the release of the best costs, whichever settings it has: certified epsilon, that of

@@ -1,7 +1,7 @@
 """What every allocator must do, on every data set it accepts. Add a new one to ALLOCATORS."""
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from fedpriv.data.creditcard import CreditCard
 from fedpriv.data.digits import Digits
 from fedpriv.data.heart_disease import HeartDisease
 from fedpriv.data.mnist import Mnist
+from fedpriv.data.stability import ADD_REMOVE
 from fedpriv.data.tcga_brca import TcgaBrca
 from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
@@ -53,6 +54,14 @@ ALLOCATORS = {
     "by user": lambda users, silos: ByUser(users, min(users, silos), local_test=0.2),
 }
 OWN_USERS = ["natural", "by user"]
+
+
+def make(name, users, silos):
+    """An allocator of ALLOCATORS; users are drawn over those that a data set names."""
+    allocator = ALLOCATORS[name](users, silos)
+    return allocator if name in OWN_USERS else replace(allocator, invent_users=True)
+
+
 DATA = [BreastCancer, Digits, CreditCard, Mnist, HeartDisease, TcgaBrca, Adult, Writers]
 
 
@@ -60,10 +69,10 @@ def accepted():
     """Data set, name of an allocator and number of users, for all that pass the check before data
     are loaded."""
     for cls in DATA:
-        for name, make in ALLOCATORS.items():
+        for name in ALLOCATORS:
             for n_users in (10, 40) if name not in OWN_USERS else (None,):
                 try:
-                    make(n_users or 40, cls.natural_silos or 3).check(cls())
+                    make(name, n_users or 40, cls.natural_silos or 3).check(cls())
                 except ConfigError:
                     continue
                 yield pytest.param(
@@ -85,7 +94,7 @@ def case(request, loaded):
     cls, name, n_users = request.param
     records = loaded[cls]
     known = len(records) if records.user is None else int(records.user.max()) + 1
-    allocator = ALLOCATORS[name](n_users or known, cls.natural_silos or 3)
+    allocator = make(name, n_users or known, cls.natural_silos or 3)
     return name, cls(), records, allocator, allocator.allocate(records, cls(), Streams(0))
 
 
@@ -161,19 +170,20 @@ def test_the_label_bound_holds_for_every_user(case):
     )
 
 
-def test_local_test_splits_are_of_large_silos_and_stratified(case):
-    name, _, records, allocator, allocation = case
+def test_local_test_splits_are_of_large_silos_by_the_coins_of_records(case):
+    name, _, _, allocator, allocation = case
     if name == "by user":
         pytest.skip("holds out records of each user")
     share, above = getattr(allocator, "local_test", 0.0), getattr(allocator, "local_test_from", 0)
-    for silo in range(allocation.n_silos):
-        here = allocation.silo == silo
-        held = here & ~allocation.trains
-        assert held.sum() == (np.ceil(round(share * here.sum(), 9)) if here.sum() > above else 0)
-        if held.any():
-            for label in np.unique(records.y):
-                expected = held.sum() * np.mean(records.y[here] == label)
-                assert abs((records.y[held] == label).sum() - expected) < 1 + 1e-9
+    coins = Streams(0).generator("local test").random(len(allocation.silo))
+    large = np.bincount(allocation.silo, minlength=allocation.n_silos) > above
+    np.testing.assert_array_equal(~allocation.trains, large[allocation.silo] & (coins < share))
+
+
+def test_it_states_its_stability_before_data_are_read(case):
+    _, data, _, allocator, allocation = case
+    assert allocation.stability == allocator.stability(data)
+    assert allocation.stability.of("user", ADD_REMOVE).users == 1
 
 
 def test_it_is_configuration_that_pickles_and_accepts_what_it_allocates(case):

@@ -105,7 +105,7 @@ def test_impossible_values_of_the_others(make, message):
             HeartDisease(),
             "allocator.n_silos=3: 4, the number of silos that HeartDisease carries",
         ),
-        (Uniform(50, 5), TcgaBrca(), "allocator.n_silos=5: 6"),
+        (Uniform(50, 5, invent_users=True), TcgaBrca(), "allocator.n_silos=5: 6"),
         (Natural(486, 5), HeartDisease(), "allocator.n_silos=5: 4"),
         (Uniform(50, 3, labels_per_user=11), Digits(), "allocator.labels_per_user=11: 1 to 10"),
         (Uniform(50, 3, labels_per_user=0), Digits(), "allocator.labels_per_user=0: 1 to 10"),
@@ -115,11 +115,15 @@ def test_impossible_values_of_the_others(make, message):
             "allocator.labels_per_user=2: 3 or more, so that 4 users",
         ),
         (
-            Uniform(50, 4, labels_per_user=1),
+            Uniform(50, 4, labels_per_user=1, invent_users=True),
             HeartDisease(),
             "allocator.labels_per_user=1: null, because the records",
         ),
-        (Uniform(50, 6, labels_per_user=1), TcgaBrca(), "allocator.labels_per_user=1: null"),
+        (
+            Uniform(50, 6, labels_per_user=1, invent_users=True),
+            TcgaBrca(),
+            "allocator.labels_per_user=1: null",
+        ),
         (
             Natural(50, 3),
             BreastCancer(),
@@ -127,7 +131,7 @@ def test_impossible_values_of_the_others(make, message):
         ),
         (Natural(50, 5), CreditCard(), "allocator=natural"),
         (
-            Equal(4, 4),
+            Equal(4, 4, invent_users=True),
             HeartDisease(),
             "allocator=equal: natural, uniform or zipf, because the records of HeartDisease",
         ),
@@ -138,7 +142,7 @@ def test_impossible_values_of_the_others(make, message):
             "allocator=natural: uniform or zipf, because training on TcgaBrca needs 2",
         ),
         (
-            Dirichlet(50, 4),
+            Dirichlet(50, 4, invent_users=True),
             HeartDisease(),
             "allocator=dirichlet: natural, uniform or zipf, because the records of",
         ),
@@ -166,7 +170,7 @@ def test_what_can_never_work_is_refused_without_data(allocator, data, message):
     ("allocator", "data"),
     [
         (Zipf(50, 3), BreastCancer()),
-        (Zipf(50, 4), HeartDisease()),
+        (Zipf(50, 4, invent_users=True), HeartDisease()),
         (Uniform(5, 3, labels_per_user=2), Mnist()),
         (Natural(486, 4), HeartDisease()),
         (Dirichlet(50, 3), Digits()),
@@ -205,16 +209,20 @@ def test_too_many_users_for_fixed_silos(allocator):
     tcga = Records(
         np.zeros((31, 39)), np.ones((31, 2)), np.repeat(np.arange(6), [7, 6, 5, 5, 5, 3])
     )
-    assert allocator(13, 6).allocate(tcga, TcgaBrca(), Streams(0)).n_users == 13
+    assert allocator(13, 6, invent_users=True).allocate(tcga, TcgaBrca(), Streams(0)).n_users == 13
     with pytest.raises(
         ConfigError, match=r"allocator\.n_users=14: at most 13, so that each user can have 2"
     ):
-        allocator(14, 6).allocate(tcga, TcgaBrca(), Streams(0))
+        allocator(14, 6, invent_users=True).allocate(tcga, TcgaBrca(), Streams(0))
 
 
 def test_a_natural_silo_without_training_records():
     heart = Records(np.zeros((30, 13)), np.ones(30), np.repeat([0, 1, 3], 10))
-    for allocator in (Uniform(10, 4), Zipf(10, 4), Natural(30, 4)):
+    for allocator in (
+        Uniform(10, 4, invent_users=True),
+        Zipf(10, 4, invent_users=True),
+        Natural(30, 4),
+    ):
         with pytest.raises(
             ConfigError, match=r"allocator\.n_silos=4: .* silo 2 would hold no training record"
         ):
@@ -224,9 +232,9 @@ def test_a_natural_silo_without_training_records():
 def test_a_local_test_split_never_breaks_pairs():
     tcga = Records(np.zeros((60, 39)), np.ones((60, 2)), np.repeat(np.arange(6), 10))
     with pytest.raises(ConfigError, match=r"allocator\.local_test_from=5: 10 or more"):
-        Zipf(10, 6, local_test_from=5).allocate(tcga, TcgaBrca(), Streams(0))
+        Zipf(10, 6, local_test_from=5, invent_users=True).allocate(tcga, TcgaBrca(), Streams(0))
     assert (
-        Zipf(10, 6, local_test=0.0, local_test_from=5)
+        Zipf(10, 6, local_test=0.0, local_test_from=5, invent_users=True)
         .allocate(tcga, TcgaBrca(), Streams(0))
         .trains.all()
     )
@@ -235,11 +243,18 @@ def test_a_local_test_split_never_breaks_pairs():
 def test_fixed_silos_can_hold_out_a_local_test():
     heart = Records(np.zeros((120, 13)), np.tile([0.0, 1.0], 60), np.repeat(np.arange(4), 30))
     trains = (
-        Uniform(10, 4, local_test=0.2, local_test_from=29)
+        Uniform(10, 4, local_test=0.2, local_test_from=29, invent_users=True)
         .allocate(heart, HeartDisease(), Streams(0))
         .trains
     )
-    assert np.bincount(heart.silo[~trains]).tolist() == [6, 6, 6, 6]
+    assert all(0 < held < 15 for held in np.bincount(heart.silo[~trains], minlength=4))
+
+
+def test_a_local_test_leaves_something_to_train_on():
+    with pytest.raises(ConfigError, match=r"allocator\.local_test=0\.99: smaller, because silo"):
+        Uniform(5, 5, local_test=0.99, local_test_from=1).allocate(
+            records(20), Digits(), Streams(0)
+        )
 
 
 def test_natural_users_are_the_data_sets_own():

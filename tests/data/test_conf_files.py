@@ -29,6 +29,7 @@ def test_data_keys(file):
         "silo_clip",
         "silo_global_lr",
         "silo_epochs",
+        "invent_users",
     }  # the others have defaults
     assert cls.natural_silos in (None, config.preset.n_silos)
     assert config.rounds >= 1
@@ -49,7 +50,10 @@ def test_allocator_keys_and_defaults(file):
     cls, arguments = component(node)
     assert set(arguments) == {field.name for field in fields(cls)}
     for field in fields(cls)[2:]:
-        assert arguments[field.name] == field.default
+        if field.name == "invent_users":
+            assert arguments[field.name] == "${preset.invent_users}"
+        else:
+            assert arguments[field.name] == field.default
 
 
 @pytest.mark.parametrize(

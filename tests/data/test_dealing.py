@@ -110,22 +110,17 @@ def test_sixty_thousand_records_of_ten_thousand_users_take_about_a_second():
     y = np.random.default_rng(0).integers(0, 10, 60_000)
     start = time.perf_counter()
     user = limit_labels(Zipf(10_000, 5)._users(len(y), rng()), y, 10_000, k=2, rng=rng())
-    hold_out(y, zipf_silos(user, 10_000, 5, alpha=2.0, rng=rng()), test=0.1, above=500, rng=rng())
+    silo = zipf_silos(user, 10_000, 5, alpha=2.0, rng=rng())
+    hold_out(silo, rng().random(len(silo)), test=0.1, above=500)
     assert time.perf_counter() - start < 5  # half a second on one idle core
 
 
-@pytest.mark.parametrize(("size", "held"), [(500, 0), (501, 51), (1000, 100)])
+@pytest.mark.parametrize(("size", "held"), [(500, 0), (501, 50), (10_000, 1000)])
 def test_only_a_silo_with_more_than_500_records_holds_out_a_tenth(size, held):
-    y, silo = np.arange(size + 100) % 10, np.repeat([0, 1], [size, 100])
-    trains = hold_out(y, silo, test=0.1, above=500, rng=rng())
-    assert (~trains[silo == 0]).sum() == held
+    silo = np.repeat([0, 1], [size, 100])
+    trains = hold_out(silo, rng().random(len(silo)), test=0.1, above=500)
+    assert abs((~trains[silo == 0]).sum() - held) <= 5 * np.sqrt(held * 0.9)
     assert trains[silo == 1].all()
-    if held == 100:
-        assert (np.bincount(y[~trains]) == 10).all()
-
-
-def test_a_silo_never_holds_out_everything():
-    assert hold_out(np.zeros(3), np.zeros(3, dtype=int), test=0.9, above=1, rng=rng()).sum() == 1
 
 
 def test_uniform_has_no_exponents():

@@ -9,6 +9,8 @@ from command import run
 from page_blocks import ROOT
 
 from fedpriv.accountants.events import STATUSES
+from fedpriv.runs.labels import FILES, LABELS, metric_label
+from fedpriv.runs.labels import TABLES as TABLES_WITH_LABELS
 from fedpriv.runs.loop import PHASES
 from fedpriv.runs.tables import TABLES
 
@@ -64,6 +66,39 @@ def first_table():
     return set(re.findall(r"^\| `([\w.]+)` \|", top, re.MULTILINE))
 
 
+def labels(name):
+    """The labels of a section's table by the names in its first column."""
+    text = section(name) if name else PAGE.split("\n## ")[0]
+    cells = re.findall(r"^\| (`[^|]+`)[^|]*\| ([\w ]+) \|", text, re.MULTILINE)
+    return {word: label for cell, label in cells for word in re.findall(r"`([\w.]+)`", cell)}
+
+
+@pytest.mark.parametrize("table", TABLES_WITH_LABELS)
+def test_labels_are_those_of_the_code(table):
+    assert labels(table) == {name: label.name for name, label in TABLES_WITH_LABELS[table].items()}
+
+
+def test_labels_of_metrics_and_files_are_those_of_the_code():
+    for name, label in labels("metrics.csv").items():
+        known = metric_label(name, main="accuracy", disjoint=True, certified=True)
+        assert label == known.name, name
+    files = {name: label for name, label in labels("").items() if "by " not in label}
+    assert files == {name: label.name for name, label in FILES.items()}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_published_column_has_a_label(folders, name):
+    """Also those that no table of labels names: these are diagnostics."""
+    status = json.loads((folders / name / "status.json").read_text())
+    for file in first_table():
+        assert file in status["labels"]
+    for table in ("metrics.csv", *TABLES_WITH_LABELS):
+        known = status["labels"][table]
+        found = status if table == "status.json" else columns(folders / name, table)
+        assert set(found) <= set(known) | {"left_out"}, table
+        assert {label.split()[0] for label in known.values()} <= set(LABELS)
+
+
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize("table", ["epsilon.csv", "timings.csv", "traffic.csv", "rounds_begun.csv"])
 def test_columns_are_those_of_the_page(folders, name, table):
@@ -86,9 +121,11 @@ def test_status_is_that_of_the_page(folders):
 def test_values_that_are_listed_are_those_of_the_code(folders):
     assert {*TABLES, "rounds_begun.csv", "status.json"} <= first_table()
     assert set(PHASES) < documented("timings.csv")
-    row = re.search(r"^\| `status` \| (.+) \|$", section("epsilon.csv"), re.MULTILINE)
+    row = re.search(r"^\| `status` \| \w+ \| (.+) \|$", section("epsilon.csv"), re.MULTILINE)
     assert {word.strip("` ") for word in row[1].split(",")} == set(STATUSES)
-    observers = re.search(r"^\| `observer` \| (.+) \|$", section("epsilon.csv"), re.MULTILINE)
+    observers = re.search(
+        r"^\| `observer` \| \w+ \| (.+) \|$", section("epsilon.csv"), re.MULTILINE
+    )
     with open(folders / "shuffled" / "epsilon.csv", newline="") as file:
         assert {row["observer"] for row in csv.DictReader(file)} == set(
             re.findall("`([^`]+)`", observers[1])

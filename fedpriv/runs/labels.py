@@ -1,0 +1,142 @@
+"""The label of every published value: what it may be used for.
+
+`charged`: made with noise that an epsilon of the run pays for.
+`released`: computed from charged values, settings and public records. It costs nothing more.
+`diagnostic`: computed from private records without noise. No epsilon covers it, nor a choice by it.
+
+A column that no table here names is a diagnostic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RELEASED, CHARGED, DIAGNOSTIC = LABELS = ("released", "charged", "diagnostic")
+
+
+@dataclass(frozen=True)
+class Label:
+    """A label, and for a diagnostic what it is made of."""
+
+    name: str
+    source: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.source}" if self.source else self.name
+
+
+FREE = Label(RELEASED)
+PAID = Label(CHARGED)
+TRAINING = Label(DIAGNOSTIC, "training records")
+HELD_BACK = Label(DIAGNOSTIC, "records that are held back from users who train")
+UNCERTIFIED = Label(DIAGNOSTIC, "a model without a certificate")
+CLOCK = Label(DIAGNOSTIC, "times and failures of the parties")
+UNKNOWN = Label(DIAGNOSTIC, "unknown records")
+
+TEST_METRICS = ("loss", "accuracy", "balanced_accuracy", "error", "c_index")
+"""Metrics of the released model on the central test records."""
+LOCAL = "local_"
+"""Metrics on records that silos hold back begin so."""
+
+ON_TRAINING = (
+    *("train_loss", "gradient_norm", "mapping_norm", "heterogeneity", "excess_risk"),
+    *("update_norm", "contribution_norm", "clipped", "contributions", "nonfinite"),
+)
+"""Columns of metrics.csv that look at training records, at contributions before the noise, or at
+the state between two rounds."""
+
+
+def metric_label(name: str, *, main: str, disjoint: bool, certified: bool) -> Label:
+    """The label of a column of metrics.csv.
+
+    main: the main metric of the task, which is one of the released model on test records.
+    disjoint: whether the test records belong to nobody who trains.
+    certified: whether the released model has a certificate.
+    """
+    if name == "round":
+        return FREE
+    if name.startswith(LOCAL):
+        return HELD_BACK
+    if name in ON_TRAINING:
+        return TRAINING
+    if name not in (*TEST_METRICS, main):
+        return UNKNOWN
+    if not certified:
+        return UNCERTIFIED
+    return FREE if disjoint else HELD_BACK
+
+
+TABLES: dict[str, dict[str, Label]] = {
+    "epsilon.csv": dict.fromkeys(
+        (
+            *("round", "observer", "unit", "adjacency", "method"),
+            *("certified", "claimed", "assumptions", "status"),
+        ),
+        FREE,
+    ),
+    "timings.csv": {
+        "round": FREE,
+        **dict.fromkeys(
+            (
+                *("plan", "accounting", "local_training", "aggregation"),
+                *("global_update", "evaluation", "aborted"),
+            ),
+            CLOCK,
+        ),
+    },
+    "traffic.csv": {
+        **dict.fromkeys(("round", "query", "step", "party"), FREE),
+        **dict.fromkeys(("messages", "bytes"), CLOCK),
+    },
+    "rounds_begun.csv": {"round": FREE, "time": CLOCK},
+    "status.json": {
+        **dict.fromkeys(
+            (
+                *("rounds", "label", "metric", "observer", "delta", "randomness", "dp_valid"),
+                *("not_covered", "labels", "device", "parameters", "versions", "warnings"),
+                "tracker",
+            ),
+            FREE,
+        ),
+        "records": TRAINING,
+        **dict.fromkeys(
+            (
+                *("updated", "state", "repeated_rounds", "reason", "traceback"),
+                *("aborted_rounds", "left_out"),
+            ),
+            CLOCK,
+        ),
+    },
+}
+"""Columns and keys of the other tables of a run."""
+
+FILES: dict[str, Label] = {
+    "config.yaml": FREE,
+    "model.safetensors": PAID,
+    "run.log": CLOCK,
+    "checkpoint.safetensors": Label(DIAGNOSTIC, "the parties' memories"),
+}
+"""Files that are no tables."""
+
+
+Labels = dict[str, str | dict[str, str]]
+"""Labels by file, and by column or key where the file has some."""
+
+
+def run_labels(*, main: str, disjoint: bool, certified: bool) -> Labels:
+    """The label of every file of a run, and of every column and key of its tables, as status.json
+    has them. The arguments are those of `metric_label`."""
+    metrics = ("round", *dict.fromkeys((main, *TEST_METRICS)), f"{LOCAL}{main}", *ON_TRAINING)
+    labels: Labels = {
+        "metrics.csv": {
+            name: str(metric_label(name, main=main, disjoint=disjoint, certified=certified))
+            for name in metrics
+        }
+    }
+    for table, columns in TABLES.items():
+        labels[table] = {name: str(label) for name, label in columns.items()}
+    for file, label in FILES.items():
+        labels[file] = str(label)
+    if not certified:
+        labels["model.safetensors"] = str(UNCERTIFIED)
+    return labels

@@ -1,0 +1,195 @@
+"""Known users stay users: patients of a table are never spread over drawn users unasked."""
+
+import json
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from runs import experiment
+
+from fedpriv import api
+from fedpriv.data.allocate import Allocator, ByUser, Dirichlet, Equal, Natural, Uniform, Zipf
+from fedpriv.data.allocation import Allocation
+from fedpriv.data.base import Corpus, DataSet, Records
+from fedpriv.data.creditcard import CreditCard
+from fedpriv.data.femnist import Femnist
+from fedpriv.data.heart_disease import HeartDisease
+from fedpriv.data.known_users import INVENTED, require_kept
+from fedpriv.errors import ConfigError
+from fedpriv.models.tasks import Classification
+from fedpriv.runtime.prepare import allocate
+from fedpriv.util.streams import Streams
+
+PATIENTS, HOSPITALS = 60, 3
+
+
+@dataclass(frozen=True)
+class Hospitals(DataSet):
+    """A table as the guide has it: the records name patient and hospital, and the class says
+    nothing of it."""
+
+    shape = (2,)
+    outputs = 2
+
+    @property
+    def task(self):
+        return Classification()
+
+    def load(self, streams):
+        user = np.repeat(np.arange(PATIENTS), 8)
+        x = np.random.default_rng(0).normal(size=(len(user), 2)).astype(np.float32)
+        y = (x[:, 0] > 0).astype(np.int64)
+        return Corpus(Records(x, y, user % HOSPITALS, user), Records(x[:50], y[:50]))
+
+
+@dataclass(frozen=True)
+class KnownHospitals(Hospitals):
+    """The same, and the class says that users and silos are known."""
+
+    natural_users = True
+    natural_silos = HOSPITALS
+
+
+@dataclass(frozen=True)
+class Writers(Hospitals):
+    """Records of known users in no silo."""
+
+    natural_users = True
+
+    def load(self, streams):
+        corpus = super().load(streams)
+        return replace(corpus, train=replace(corpus.train, silo=None))
+
+
+@dataclass(frozen=True)
+class Careless(Allocator):
+    """An author's allocator that never looks at the users of the records."""
+
+    def allocate(self, records, data, streams):
+        user = np.arange(len(records)) % self.n_users
+        silo = np.arange(len(records)) % self.n_silos if records.silo is None else records.silo
+        return Allocation(user, silo, np.ones(len(user), bool), self.n_users, self.n_silos)
+
+
+def spread(owner, user):
+    """Share of the patients whose records have several owners."""
+    return np.mean([len(set(owner[user == u])) > 1 for u in np.unique(user)])
+
+
+DRAWING = [
+    Uniform(20, 3),
+    Zipf(20, 3),
+    Uniform(20, 3, labels_per_user=1),
+    Dirichlet(20, 3),
+    Equal(3, 3),
+]
+
+
+@pytest.mark.parametrize("allocator", DRAWING, ids=lambda allocator: type(allocator).__name__)
+def test_users_are_not_drawn_over_known_ones(allocator):
+    with pytest.raises(ConfigError) as caught:
+        allocator.check(Writers())
+    message = str(caught.value)
+    assert message.startswith("allocator.invent_users=false: true for a simulation")
+    assert "allocator=by_user" in message
+    assert "\n" not in message
+    replace(allocator, invent_users=True).check(Writers())
+
+
+@pytest.mark.parametrize(
+    ("allocator", "data"),
+    [
+        (Zipf(20, 4), HeartDisease()),
+        (Uniform(20, 3), KnownHospitals()),
+        (Zipf(20, 3), Femnist()),
+    ],
+)
+def test_shipped_data_sets_too(allocator, data):
+    with pytest.raises(ConfigError, match="invent_users"):
+        allocator.check(data)
+
+
+@pytest.mark.parametrize("allocator", [Zipf(20, 3), Uniform(20, 3)])
+def test_records_that_name_users_count_where_the_class_is_silent(allocator):
+    data = Hospitals()
+    records = data.load(Streams(0)).train
+    with pytest.raises(ConfigError, match="invent_users"):
+        allocator.allocate(records, data, Streams(0))
+
+
+def test_the_patients_of_a_table_would_be_spread_over_invented_users():
+    """Of 60 patients most belong to several drawn users, so that a user's epsilon covers none of
+    them."""
+    data = Hospitals()
+    records = data.load(Streams(0)).train
+    drawn = Zipf(20, HOSPITALS, invent_users=True)
+    assert spread(drawn.allocate(records, data, Streams(0)).user, records.user) > 0.8
+    assert drawn.not_covered == (INVENTED,)
+    own = Natural(PATIENTS, HOSPITALS)
+    kept = own.allocate(records, KnownHospitals(), Streams(0))
+    assert spread(kept.user, records.user) == 0
+    assert own.not_covered == ()
+
+
+def test_unknown_users_are_drawn_without_a_word():
+    Zipf(20, 3).check(CreditCard())
+    assert Zipf(20, 3).not_covered == ()
+
+
+@dataclass(frozen=True)
+class SilentAboutSilos(Hospitals):
+    natural_users = True
+
+
+def test_by_user_does_not_move_records_out_of_known_silos():
+    data = SilentAboutSilos()
+    records = data.load(Streams(0)).train
+    with pytest.raises(ConfigError, match="already sit in silos"):
+        ByUser(PATIENTS, HOSPITALS).allocate(records, data, Streams(0))
+
+
+@pytest.mark.parametrize("data", [Hospitals(), KnownHospitals(), Writers()])
+def test_an_authors_allocator_is_refused_too(data):
+    exp = replace(experiment(), data=data, allocator=Careless(20, 3))
+    with pytest.raises(ConfigError, match="invent_users"):
+        allocate(exp)
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_users_are_neither_split_nor_merged(merged):
+    data = Hospitals()
+    records = data.load(Streams(0)).train
+    user = records.user // 2 if merged else records.user * 2 + np.arange(len(records)) % 2
+    trains = np.ones(len(user), bool)
+    allocation = Allocation(user, records.silo, trains, int(user.max()) + 1, HOSPITALS)
+    with pytest.raises(ConfigError, match="invent_users"):
+        require_kept(allocation, records, data, invents=False)
+    require_kept(allocation, records, data, invents=True)
+    require_kept(replace(allocation, user=PATIENTS - 1 - records.user), records, data, False)
+
+
+def test_known_silos_stay_silos_even_with_invented_users():
+    data = Hospitals()
+    records = data.load(Streams(0)).train
+    n = len(records)
+    allocation = Allocation(records.user, np.arange(n) % 3, np.ones(n, bool), PATIENTS, 3)
+    with pytest.raises(ConfigError, match="keeps the silos"):
+        require_kept(allocation, records, data, invents=True)
+
+
+@pytest.mark.parametrize(("allocator", "valid"), [("uniform", False), ("natural", True)])
+def test_a_run_with_invented_users_says_so(allocator, valid, small_root, tmp_path):
+    n_users = len(HeartDisease(small_root).load(Streams(0)).train) if valid else 10
+    api.run(
+        "data=heart_disease",
+        f"data.root={small_root}",
+        f"allocator={allocator}",
+        f"allocator.n_users={n_users}",
+        "rounds=1",
+        "randomness=system",
+        "preset.local_epochs=1",
+        folder=tmp_path / "run",
+    )
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert status["dp_valid"] is valid
+    assert (INVENTED in status["not_covered"]) is not valid
