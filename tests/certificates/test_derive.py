@@ -29,6 +29,7 @@ from fedpriv.certificates.noise import (
 )
 from fedpriv.certificates.request import Request, Target
 from fedpriv.certificates.sampling import OnePass, Poisson, WithoutReplacement
+from fedpriv.data.stability import DRAWN_BY_PLACE, OF_EACH_USER, Stability, truncation
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.rounds.contributors import RecordVectors, Silos, Users
@@ -290,3 +291,38 @@ def test_no_algorithm_names_the_class_of_events():
             for name in node.names
         }
         assert not named & {"Event", "Ledger"}, file.name
+
+
+@pytest.mark.parametrize(
+    ("stages", "adjacency", "failing"),
+    [
+        ((), ADD_REMOVE, set()),
+        ((truncation(3),), ADD_REMOVE, {"record"}),  # another record comes in
+        ((truncation(3),), REPLACE, set()),
+        ((truncation("median"),), ADD_REMOVE, {"record", "user"}),
+        ((DRAWN_BY_PLACE,), ADD_REMOVE, {"record", "user"}),
+        ((OF_EACH_USER,), ADD_REMOVE, {"record"}),
+    ],
+)
+def test_what_happens_before_the_first_event_decides_who_has_a_certificate(
+    stages, adjacency, failing
+):
+    made = plan(MODEL)
+    stability = Stability("the loaded records", stages)
+    made = replace(made, federation=replace(made.federation, stability=stability))
+    found = events(
+        made,
+        Request(SumNoise()),
+        RecordVectors(),
+        Target("record", adjacency),
+        Target("user", adjacency, 3),
+    )
+    none = {unit for _, unit, _ in found if _fails(found, unit)}
+    assert none == failing
+    assert all("neighbours differ in the loaded records" in e.assumptions for e in found.values())
+
+
+def _fails(found, unit):
+    return {e.certified == NonPrivateDpEvent() for key, e in found.items() if key[1] == unit} == {
+        True
+    }
