@@ -13,7 +13,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from fedpriv.papers.child_process import run_command
+from fedpriv.papers.experiments import run_command
 from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, SPIDER, Choice, choose
 from fedpriv.reports.finished_runs import find_runs
 

@@ -22,7 +22,7 @@ from fedpriv.papers.lowy.method_choice import (
     Choice,
     Gain,
     choose,
-    gains,
+    compare_with_spider,
 )
 from fedpriv.reports.finished_runs import find_runs
 from fedpriv.reports.number_table import write_table
@@ -38,7 +38,9 @@ def main(words: list[str]) -> None:
     """Write the table of the runs in the folders that the words name."""
     folders = {int(silos): Path(folder) for silos, folder in (word.split("=", 1) for word in words)}
     measured = {silos: choose(find_runs([folder])) for silos, folder in folders.items()}
-    rows = ((silos, *choice.row()) for silos, choices in measured.items() for choice in choices)
+    rows = (
+        (silos, *vars(choice).values()) for silos, choices in measured.items() for choice in choices
+    )
     TABLE.parent.mkdir(exist_ok=True)
     write_table(TABLE, ("silos", *COLUMNS), rows)
     print(page(read()), rates(read()), sep="\n\n")
@@ -83,7 +85,9 @@ def page(measured: Measured) -> str:
                 if here:
                     cells = (_cell(here.get(epsilon)) for epsilon in epsilons)
                     lines.append(f"| {silos} | {who} | {method} | {' | '.join(cells)} |")
-        sentences += [f"- {silos} silos, noise by {_order(gain)}" for gain in gains(choices)]
+        sentences += [
+            f"- {silos} silos, noise by {_order(gain)}" for gain in compare_with_spider(choices)
+        ]
     return "\n".join([*lines, "", *sentences])
 
 

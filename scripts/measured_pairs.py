@@ -18,10 +18,10 @@ import numpy as np
 
 from fedpriv.papers.lowy.error_tradeoff import CALIBRATIONS
 from fedpriv.papers.reproduce import silos, users
-from fedpriv.reports.compare import holm, paired
+from fedpriv.reports.compare import holm, paired_test
 from fedpriv.reports.finished_runs import Run, find_runs
 from fedpriv.reports.number_table import write_table
-from fedpriv.reports.summary import deviation
+from fedpriv.reports.summary import standard_deviation
 
 RESULTS = Path(__file__).parents[1] / "results"
 COLUMNS = ("cell", "round", "method", "seeds", "mean", "deviation", "difference", "p", "holm")
@@ -75,9 +75,11 @@ def rows(pairs: Pairs, runs: Sequence[Run]) -> list[tuple[Any, ...]]:
                 for name, by_seed in methods.items()
             }
             for name, own in sorted(values.items()):
-                n, difference, p = paired(own, values[pairs.against])
+                n, difference, p = paired_test(own, values[pairs.against])
                 told = [*own.values()]
-                found.append((cell, round, name, n, np.mean(told), deviation(told), difference, p))
+                found.append(
+                    (cell, round, name, n, np.mean(told), standard_deviation(told), difference, p)
+                )
     corrected = holm([row[-1] for row in found])
     return [
         (*row[:4], *(f"{number:.6g}" for number in (*row[4:], value)))

@@ -15,23 +15,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedpriv.papers.study.methods import RECORD, USER
-from fedpriv.papers.study.orders import orders
+from fedpriv.papers.study.orders import check_orders
 from fedpriv.papers.study.table import (
     COLUMNS,
     REFERENCES,
-    Beside,
-    Row,
+    ReferenceComparison,
+    StudyRow,
+    baselines,
     cells,
-    compared,
+    compare_with_reference,
     epsilons,
-    of_cells,
+    from_cells,
     read,
-    yardsticks,
 )
 from fedpriv.reports.number_table import write_table
 
 TABLE = Path(__file__).parents[1] / "results" / "study.csv"
-Measured = dict[str, list[Row]]
+Measured = dict[str, list[StudyRow]]
 """Rows by the name of the data."""
 
 
@@ -55,7 +55,7 @@ def table(path: Path = TABLE) -> Measured:
     measured: Measured = {}
     with open(path, newline="") as file:
         for line in csv.DictReader(file):
-            measured.setdefault(line["data"], []).append(of_cells(line))
+            measured.setdefault(line["data"], []).append(from_cells(line))
     return measured
 
 
@@ -70,11 +70,12 @@ def page(measured: Measured) -> str:
     return "\n\n".join(parts)
 
 
-def errors(rows: Sequence[Row], unit: str) -> str:
+def errors(rows: Sequence[StudyRow], unit: str) -> str:
     """Test errors in per cent, a row a method, a column an epsilon."""
     known = epsilons(rows)
     by_epsilon = {
-        epsilon: {one.row.method: one for one in compared(rows, unit, epsilon)} for epsilon in known
+        epsilon: {one.row.method: one for one in compare_with_reference(rows, unit, epsilon)}
+        for epsilon in known
     }
     lines = [
         "| method | paper | its unit | "
@@ -87,7 +88,7 @@ def errors(rows: Sequence[Row], unit: str) -> str:
             f"| {first.row.method} | {first.row.paper} | {first.row.protects} | "
             f"{' | '.join(shown)} |"
         )
-    for free in yardsticks(rows):
+    for free in baselines(rows):
         cell = f"{100 * free.mean:.1f} ± {100 * free.deviation:.1f}"
         lines.append(
             f"| {free.method} | {free.paper} | none, not private | "
@@ -96,7 +97,7 @@ def errors(rows: Sequence[Row], unit: str) -> str:
     return "\n".join(lines)
 
 
-def _cell(one: Beside | None) -> str:
+def _cell(one: ReferenceComparison | None) -> str:
     """Bold where the difference from the reference is beyond chance."""
     if one is None:
         return ""
@@ -104,13 +105,17 @@ def _cell(one: Beside | None) -> str:
     return text if one.verdict == "not resolved" else f"**{text}** {one.verdict}"
 
 
-def sentences(rows: Sequence[Row], unit: str) -> str:
+def sentences(rows: Sequence[StudyRow], unit: str) -> str:
     """Who is told apart from the reference at each epsilon, and who is not."""
     return "\n".join(_sentence(rows, unit, epsilon) for epsilon in epsilons(rows))
 
 
-def _sentence(rows: Sequence[Row], unit: str, epsilon: float) -> str:
-    found = [one for one in compared(rows, unit, epsilon) if one.row.method != REFERENCES[unit]]
+def _sentence(rows: Sequence[StudyRow], unit: str, epsilon: float) -> str:
+    found = [
+        one
+        for one in compare_with_reference(rows, unit, epsilon)
+        if one.row.method != REFERENCES[unit]
+    ]
     told = []
     for verdict in ("better", "worse", "not resolved"):
         names = [f"{one.row.method}{_p(one)}" for one in found if one.verdict == verdict]
@@ -118,14 +123,14 @@ def _sentence(rows: Sequence[Row], unit: str, epsilon: float) -> str:
     return f"- epsilon {epsilon:g}, beside {REFERENCES[unit]}: {'; '.join(told)}."
 
 
-def _p(one: Beside) -> str:
+def _p(one: ReferenceComparison) -> str:
     """Rounded up, so that what is said is no stronger than what was found."""
     if math.isnan(one.p):
         return " (no test)"
     return " (p < 0.001)" if one.p < 0.001 else f" (p = {math.ceil(1000 * one.p) / 1000:.3g})"
 
 
-def reported(rows: Sequence[Row]) -> str:
+def reported(rows: Sequence[StudyRow]) -> str:
     """What the papers say of the order of methods: mean errors of both in per cent, and whether it
     holds."""
     known = epsilons(rows)
@@ -135,7 +140,7 @@ def reported(rows: Sequence[Row]) -> str:
         "| --- " * (4 + len(known)) + "|",
     ]
     cells_of: dict[tuple[str, ...], list[str]] = {}
-    for one in orders(rows):
+    for one in check_orders(rows):
         errors = " and ".join(f"{100 * error:.1f}" for error in one.errors)
         cells_of.setdefault((one.paper, one.unit, one.first, one.second), []).append(
             f"{errors}: {one.verdict}"
@@ -144,21 +149,21 @@ def reported(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def found(rows: Sequence[Row]) -> str:
+def found(rows: Sequence[StudyRow]) -> str:
     """The same in a sentence, for fedpriv/papers/verdicts.yaml; errors in per cent."""
     parts = []
     for verdict in ("refuted", "confirmed"):
         told = [
             f"{one.first} before {one.second} at a {one.unit}'s epsilon {one.epsilon:g} "
             f"({100 * one.errors[0]:.1f} and {100 * one.errors[1]:.1f} % of errors)"
-            for one in orders(rows)
+            for one in check_orders(rows)
             if one.verdict == verdict
         ]
         parts.append(f"{verdict}, at equal certificates: {', '.join(told) or 'nothing'}")
     return "; ".join([*parts, "everything else is not resolved"])
 
 
-def costs(rows: Sequence[Row]) -> str:
+def costs(rows: Sequence[StudyRow]) -> str:
     """At the middle epsilon of a user and of a record: the server's epsilon, and the paper's
     word.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fedpriv.papers.verdicts import counted, table
+from fedpriv.papers.verdicts import count_verdicts, markdown_table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPERS = {
@@ -51,7 +51,7 @@ def papers() -> str:
     lines = ["| paper | methods | figures here |", "| --- | --- | --- |"]
     for name, (title, authors, methods) in PAPERS.items():
         lines.append(
-            f"| [{title}](docs/papers/{name}.md) {authors} | {methods} | {counted(name)} |"
+            f"| [{title}](docs/papers/{name}.md) {authors} | {methods} | {count_verdicts(name)} |"
         )
     return "\n".join(lines)
 
@@ -63,7 +63,9 @@ def pages() -> dict[Path, str]:
     }
     places = {name: ROOT / "docs" / "papers" / f"{name}.md" for name in PAPERS}
     for name, path in (places | {STUDY: ROOT / "docs" / "study.md"}).items():
-        found[path] = _between(path.read_text(), f"verdicts: {name}", "verdicts", table(name))
+        found[path] = _between(
+            path.read_text(), f"verdicts: {name}", "verdicts", markdown_table(name)
+        )
     return found
 
 
