@@ -109,9 +109,8 @@ def sentences(name: str) -> list[str]:
             resolved = sum(float(row["holm"]) < LEVEL for row in here)
             what = pairs.metric.replace("_", " ")
             told.append(
-                f"after {round} rounds {method}'s {what} is {ends[0]} to {ends[1]} from "
-                f"{pairs.against}'s, beyond "
-                f"chance in {resolved} of {len(here)} settings"
+                f"after {round} rounds {method}'s {what} minus {pairs.against}'s is {ends[0]} to "
+                f"{ends[1]}, significant in {resolved} of {len(here)} settings"
             )
     return told
 
