@@ -41,9 +41,9 @@ PAPERS = {
         "`secured_fl` `local_only`, `aggregation=admm`",
     ),
 }
-"""By page: title, authors, and what is typed."""
+"""By page: title, authors, and names of methods."""
 STUDY = "study"
-"""Beside them: figures that no paper has."""
+"""Figures that no paper has."""
 
 
 def papers() -> str:
@@ -57,7 +57,7 @@ def papers() -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Every page with a table, as it should be."""
+    """The correct text of every page with a table."""
     found = {
         ROOT / "README.md": _between((ROOT / "README.md").read_text(), "papers", "papers", papers())
     }

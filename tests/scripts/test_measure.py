@@ -19,7 +19,7 @@ def choice(method, calibration, epsilon, settings):
 
 
 def test_settings_that_are_chosen_alike_are_one_sweep():
-    found = measure.chosen(
+    found = measure.chosen_sweeps(
         [
             choice(MINIBATCH, "paper", 3.0, "global_lr=0.105399 clip=5"),
             choice(MINIBATCH, "paper", 0.75, "global_lr=0.105399 clip=5"),
