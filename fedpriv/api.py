@@ -26,7 +26,7 @@ from omegaconf import OmegaConf
 
 from fedpriv.errors import FedprivError
 from fedpriv.reports.finished_runs import Run, find_runs
-from fedpriv.reports.groups import grouped
+from fedpriv.reports.groups import group_runs
 from fedpriv.reports.report import Report
 from fedpriv.runs.loop import train
 from fedpriv.runs.stored_config import stored_config
@@ -76,7 +76,7 @@ class Runs:
 
     def _joined(self, name: str) -> pd.DataFrame:
         parts = []
-        for group in grouped(self.runs):
+        for group in group_runs(self.runs):
             for run in group.runs:
                 about = {"folder": str(run.folder), "group": group.name, "seed": run.seed}
                 parts.append(

@@ -1,10 +1,9 @@
-"""How often the audit's bounds exceed the truth: repetitions of one audit of a certificate that is
-tight.
+"""Test the audit's confidence: how often its bounds exceed a tight certificate.
 
-`python -m scripts.audit_coverage [repetitions] [trials]`. The attack is chosen once, by runs of its
-own; each repetition has fresh noise. Effort is less than `fedpriv audit --quick` spends (3000
-trials of each world): what is tested is the confidence, which must hold for any number of trials.
-Exit code 1 where exceedances are too many for `CONFIDENCE`, at a level of 0.1 %.
+`python -m scripts.audit_coverage [repetitions] [trials]` repeats one audit. The attack is chosen
+once, on separate runs; each repetition has fresh noise. A repetition has fewer trials than `fedpriv
+audit --quick`: the confidence must hold for any number of trials. The exit code is 1 if, at a level
+of 0.1 %, too many bounds exceed the certificate for `CONFIDENCE`.
 """
 
 import sys
@@ -28,8 +27,11 @@ OBSERVER = "released model"
 
 
 def exceedances(repetitions: int, each: int) -> tuple[int, float]:
-    """How many of so many bounds, of `each` trials in both worlds, exceed the certificate; and
-    their mean over it."""
+    """The number of bounds that exceed the certificate, and the mean bound over the certificate.
+
+    repetitions: number of bounds.
+    each: trials of a bound, with and without the unit.
+    """
     exp = experiment(*WORDS)
     [subject] = subjects(exp, 1)
     [certified] = [row.certified for row in subject.rows if row.observer == OBSERVER]
@@ -47,7 +49,7 @@ def exceedances(repetitions: int, each: int) -> tuple[int, float]:
 
 
 def main() -> None:
-    """Count, and test."""
+    """Count exceedances, and test their number."""
     repetitions, each = (int(word) for word in (sys.argv[1:] or ["1000", "200"]))
     beaten, mean = exceedances(repetitions, each)
     chance = binomtest(beaten, repetitions, 1 - CONFIDENCE, alternative="greater").pvalue

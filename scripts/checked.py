@@ -1,8 +1,7 @@
-"""Writes fedpriv/testing/conformance_records.json anew: our classes that add noise inside local
-training, as they are now.
+"""Record which of our classes pass the conformance checks: `python -m scripts.checked`.
 
-Run `python -m scripts.checked` after a change to such a class or to one of its bases; a test fails
-until then.
+The script writes fedpriv/testing/conformance_records.json for classes that add noise inside local
+training. Run it after a change to such a class or to one of its bases; until then a test fails.
 """
 
 from __future__ import annotations

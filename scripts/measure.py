@@ -1,10 +1,10 @@
-"""The runs behind the measured table of Lowy et al.'s methods: `python -m scripts.measure FOLDER`,
-then `python -m scripts.measured 12=FOLDER/12 25=FOLDER/25`.
+"""Run the sweeps of Lowy et al.'s methods: `python -m scripts.measure FOLDER`, then `python -m
+scripts.measured 12=FOLDER/12 25=FOLDER/25`.
 
-For 12 and 25 silos a round (lowy/fig5, fig4), every method with every step size and variant on the
-first splits, and then, for each method, noise and epsilon, the settings with the least training
-loss on all splits. Runs of a sweep go side by side in one process. Started again with the same
-folder, it goes on where it was: sweeps that are done are left alone, others take up their runs.
+For 12 and 25 silos a round (lowy/fig5, fig4), the script first runs every method with every step
+size and variant on some splits. Then, for each method, noise and epsilon, it runs the settings with
+the least training loss on the other splits. The runs of a sweep share one process. If you start the
+script again with the same folder, it resumes: finished sweeps are skipped.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from fedpriv.papers.child_process import run_command
+from fedpriv.papers.experiments import run_command
 from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, SPIDER, Choice, choose
 from fedpriv.reports.finished_runs import find_runs
 
 EXPERIMENTS = {12: "lowy/fig5", 25: "lowy/fig4"}
-FIRST, LATER = "0,1", "2,3,4"
-"""Splits that settings are chosen on, and the others."""
+CHOOSING_SPLITS = "0,1"
+OTHER_SPLITS = "2,3,4"
 STEP_SIZES = "0.0342181,0.105399,0.324652"
 RECORD_STEP_SIZES = "1.2341e-4,3.8e-4,1.1709e-3,3.6e-3,1.1109e-2"
 """Local SGD takes hundreds of steps a round."""
@@ -35,7 +35,7 @@ GRIDS = {
     "spider_long": (*METHODS[SPIDER], "preset.local_lr=1.0", "algo.epsilon=3,6,12,18"),
     "local_sgd": (*METHODS[LOCAL], f"preset.local_lr={RECORD_STEP_SIZES}"),
 }
-"""The words of each sweep on the first splits, by the name of its folder."""
+"""The overrides of each sweep on the first splits, by the name of its folder."""
 
 
 def main(words: list[str]) -> None:
@@ -44,14 +44,15 @@ def main(words: list[str]) -> None:
     for silos, name in EXPERIMENTS.items():
         below = folder / str(silos)
         for place, grid in GRIDS.items():
-            sweep(name, below / place, *grid, f"seed={FIRST}")
-        for place, again in chosen(choose(find_runs([below / place for place in GRIDS]))).items():
-            sweep(name, below / place, *again, f"seed={LATER}")
+            sweep(name, below / place, *grid, f"seed={CHOOSING_SPLITS}")
+        for place, settings in chosen_sweeps(
+            choose(find_runs([below / place for place in GRIDS]))
+        ).items():
+            sweep(name, below / place, *settings, f"seed={OTHER_SPLITS}")
 
 
-def chosen(choices: list[Choice]) -> dict[str, tuple[str, ...]]:
-    """The words of the sweeps that take chosen settings to the other splits, by the names of their
-    folders."""
+def chosen_sweeps(choices: list[Choice]) -> dict[str, tuple[str, ...]]:
+    """The overrides of the sweeps with chosen settings, by the names of their folders."""
     alike: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for choice in choices:
         rate = next(word.partition("=")[2] for word in choice.settings.split() if "_lr=" in word)
@@ -66,7 +67,7 @@ def chosen(choices: list[Choice]) -> dict[str, tuple[str, ...]]:
 
 
 def sweep(name: str, folder: Path, *words: str) -> None:
-    """One sweep, unless it is done; a run that diverges fails, and its settings are not chosen."""
+    """Run a sweep unless it is finished. A run that diverges fails and is not chosen."""
     done = folder / "done"
     if not done.exists():
         usual = (
@@ -77,7 +78,7 @@ def sweep(name: str, folder: Path, *words: str) -> None:
         )
         if (
             run_command(*usual, *words) >= 0 and folder.exists()
-        ):  # else it was killed, or never began
+        ):  # otherwise it was killed, or did not start
             done.touch()
 
 

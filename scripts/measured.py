@@ -1,14 +1,12 @@
-"""The measured table of Lowy et al.'s methods: `python -m scripts.measured 12=FOLDER 25=FOLDER`
-writes it anew.
+"""Measure Lowy et al.'s methods: `python -m scripts.measured 12=FOLDER 25=FOLDER` writes the table.
 
-Folders hold the runs of lowy/fig5 (12 silos a round) and lowy/fig4 (25), in sub-folders or not.
-Results go to results/lowy_mnist.csv, and what docs/papers/lowy.md and docs/rates.md say of them is
-printed; tests fail until they say it.
+The folders hold the runs of lowy/fig5 (12 silos a round) and lowy/fig4 (25), at any depth. The
+table is results/lowy_mnist.csv. The script also prints the text for docs/papers/lowy.md and
+docs/rates.md; tests compare it.
 """
 
 from __future__ import annotations
 
-import csv
 import sys
 from pathlib import Path
 
@@ -22,44 +20,43 @@ from fedpriv.papers.lowy.method_choice import (
     Choice,
     Gain,
     choose,
-    gains,
+    compare_with_spider,
 )
 from fedpriv.reports.finished_runs import find_runs
-from fedpriv.reports.number_table import write_table
+from fedpriv.reports.number_table import read_table, write_table
 
 TABLE = Path(__file__).parents[1] / "results" / "lowy_mnist.csv"
 NOISES = {"certified": "the certificate", "paper": "the paper"}
 SHOWN = (SPIDER, MINIBATCH, LOCAL)
 Measured = dict[int, list[Choice]]
-"""Choices by how many silos take part in a round."""
+"""Choices by the number of silos in a round."""
 
 
 def main(words: list[str]) -> None:
-    """Write the table of the runs in the folders that the words name."""
+    """Write the table of the words `silos=folder`."""
     folders = {int(silos): Path(folder) for silos, folder in (word.split("=", 1) for word in words)}
     measured = {silos: choose(find_runs([folder])) for silos, folder in folders.items()}
-    rows = ((silos, *choice.row()) for silos, choices in measured.items() for choice in choices)
+    rows = (
+        (silos, *vars(choice).values()) for silos, choices in measured.items() for choice in choices
+    )
     TABLE.parent.mkdir(exist_ok=True)
     write_table(TABLE, ("silos", *COLUMNS), rows)
     print(page(read()), rates(read()), sep="\n\n")
 
 
 def read(path: Path = TABLE) -> Measured:
-    """The table as it is."""
+    """The choices in the table."""
     words = ("method", "calibration", "settings")
     measured: Measured = {}
-    with open(path, newline="") as file:
-        for row in csv.DictReader(file):
-            silos = int(row.pop("silos"))
-            values = {key: text if key in words else float(text) for key, text in row.items()}
-            measured.setdefault(silos, []).append(Choice(**values))  # type: ignore[arg-type]
+    for row in read_table(path):
+        silos = int(row.pop("silos"))
+        values = {key: text if key in words else float(text) for key, text in row.items()}
+        measured.setdefault(silos, []).append(Choice(**values))  # type: ignore[arg-type]
     return measured
 
 
 def page(measured: Measured) -> str:
-    """Errors in per cent, a row for each silos, noise and method, and sentences about their
-    order.
-    """
+    """Errors in per cent, a row for each number of silos, noise and method; then their order."""
     private = {
         silos: [c for c in choices if c.calibration in NOISES]
         for silos, choices in measured.items()
@@ -83,14 +80,18 @@ def page(measured: Measured) -> str:
                 if here:
                     cells = (_cell(here.get(epsilon)) for epsilon in epsilons)
                     lines.append(f"| {silos} | {who} | {method} | {' | '.join(cells)} |")
-        sentences += [f"- {silos} silos, noise by {_order(gain)}" for gain in gains(choices)]
+        sentences += [
+            f"- {silos} silos, noise by {_order(gain)}" for gain in compare_with_spider(choices)
+        ]
     return "\n".join([*lines, "", *sentences])
 
 
 def rates(measured: Measured) -> str:
-    """A row for each silos and method: the power of epsilon that the squared gradient mapping falls
-    with, by least squares over all epsilons at equal certificates, and the silos' measured
-    heterogeneity."""
+    """A row for each number of silos and method, at equal certificates.
+
+    It has the power of epsilon with which the squared gradient mapping falls, by least squares over
+    all epsilons, and the silos' measured heterogeneity.
+    """
     lines = [
         "| silos a round | method | measured power of epsilon | measured upsilon |",
         "| --- | --- | --- | --- |",
@@ -114,7 +115,7 @@ def _cell(choice: Choice | None) -> str:
 
 
 def _order(gain: Gain) -> str:
-    """What a comparison comes to."""
+    """A comparison, as text."""
     side = "below" if gain.percent >= 0 else "above"
     lost = ", ".join(f"{epsilon:g}" for epsilon in gain.lost) or "none"
     return (

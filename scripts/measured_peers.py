@@ -1,20 +1,19 @@
-"""The measured table of SecureD-FL beside its yardsticks: `python -m scripts.measured_peers FOLDER
-...` writes it anew.
+"""Measure SecureD-FL beside its baselines: `python -m scripts.measured_peers FOLDER ...` writes the
+table.
 
-Folders hold runs of secured_fl/fig3_femnist and secured_fl/fig3_shakespeare, in sub-folders or not.
-Results go to results/secured_fl.csv, and what docs/papers/secured_fl.md says of them is printed; a
-test fails until it says it.
+The folders hold runs of secured_fl/fig3_femnist and secured_fl/fig3_shakespeare, at any depth. The
+table is results/secured_fl.csv. The script also prints the text for docs/papers/secured_fl.md; a
+test compares it.
 """
 
 from __future__ import annotations
 
-import csv
 import sys
 from pathlib import Path
 
 from fedpriv.papers.secured_fl.peer_accuracy import COLUMNS, rows
 from fedpriv.reports.finished_runs import find_runs
-from fedpriv.reports.number_table import write_table
+from fedpriv.reports.number_table import read_table, write_table
 
 TABLE = Path(__file__).parents[1] / "results" / "secured_fl.csv"
 FEDAVG = "FedAvg"
@@ -27,16 +26,15 @@ Row = dict[str, str]
 
 
 def main(words: list[str]) -> None:
-    """Write the table of the runs in the folders that the words name."""
+    """Write the table of the runs in some folders."""
     TABLE.parent.mkdir(exist_ok=True)
     write_table(TABLE, COLUMNS, rows(find_runs([Path(word) for word in words])))
     print(page(read()))
 
 
 def read(path: Path = TABLE) -> list[Row]:
-    """The table as it is."""
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
+    """The rows of the table."""
+    return read_table(path)
 
 
 def page(table: list[Row]) -> str:
@@ -48,14 +46,14 @@ def page(table: list[Row]) -> str:
     tasks: dict[tuple[str, str], dict[str, Row]] = {}
     for row in table:
         last, best = (_cell(row, key) for key in ("last", "best"))
-        told = (row["data"], row["peers"], row["method"], row["rounds"], row["seeds"], last, best)
-        lines.append(f"| {' | '.join(told)} |")
+        about = (row[key] for key in ("data", "peers", "method", "rounds", "seeds"))
+        lines.append(f"| {' | '.join((*about, last, best))} |")
         tasks.setdefault((row["data"], row["peers"]), {})[row["method"]] = row
     return "\n".join([*lines, "", *(_sentence(*task, methods) for task, methods in tasks.items())])
 
 
 def _sentence(data: str, peers: str, methods: dict[str, Row]) -> str:
-    """How far the kinds of SecureD-FL are from FedAvg in the last round, and who is above
+    """The distance of SecureD-FL's variants from FedAvg in the last round, and the methods above
     Local-only."""
     last = {method: _points(row, "last") for method, row in methods.items()}
     said = []

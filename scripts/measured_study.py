@@ -1,42 +1,41 @@
-"""The study's measured tables: `python -m scripts.measured_study breast_cancer=FOLDER
-creditcard=FOLDER` writes them anew, from the study.csv that `fedpriv reproduce study/... --profile
-paper` leaves in each folder; data that are not named keep theirs.
+"""Measure the study: `python -m scripts.measured_study breast_cancer=FOLDER creditcard=FOLDER`
+writes the table.
 
-Results go to results/study.csv, and what docs/study.md and the verdicts say of them is printed;
-tests fail until they say it.
+Each folder has the study.csv of `fedpriv reproduce study/... --profile paper`. Data that are not
+named keep their rows. The table is results/study.csv. The script also prints the text for
+docs/study.md and the verdicts; tests compare it.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from fedpriv.papers.study.methods import RECORD, USER
-from fedpriv.papers.study.orders import orders
+from fedpriv.papers.study.orders import check_orders
 from fedpriv.papers.study.table import (
     COLUMNS,
     REFERENCES,
-    Beside,
-    Row,
+    ReferenceComparison,
+    StudyRow,
+    baselines,
     cells,
-    compared,
+    compare_with_reference,
     epsilons,
-    of_cells,
+    from_cells,
     read,
-    yardsticks,
 )
-from fedpriv.reports.number_table import write_table
+from fedpriv.reports.number_table import read_table, write_table
 
 TABLE = Path(__file__).parents[1] / "results" / "study.csv"
-Measured = dict[str, list[Row]]
+Measured = dict[str, list[StudyRow]]
 """Rows by the name of the data."""
 
 
 def main(words: list[str]) -> None:
-    """Write the table of the folders that the words name."""
+    """Write the table of the words `data=folder`."""
     folders = {data: Path(folder) for data, folder in (word.split("=", 1) for word in words)}
     measured = (table() if TABLE.exists() else {}) | {
         data: read(one / "study.csv") for data, one in folders.items()
@@ -51,16 +50,15 @@ def main(words: list[str]) -> None:
 
 
 def table(path: Path = TABLE) -> Measured:
-    """The table as it is."""
+    """The rows of the table."""
     measured: Measured = {}
-    with open(path, newline="") as file:
-        for line in csv.DictReader(file):
-            measured.setdefault(line["data"], []).append(of_cells(line))
+    for line in read_table(path):
+        measured.setdefault(line["data"], []).append(from_cells(line))
     return measured
 
 
 def page(measured: Measured) -> str:
-    """Everything that the page says of the numbers."""
+    """The page's text about the numbers."""
     parts = []
     for data, rows in measured.items():
         for unit in (USER, RECORD):
@@ -70,11 +68,12 @@ def page(measured: Measured) -> str:
     return "\n\n".join(parts)
 
 
-def errors(rows: Sequence[Row], unit: str) -> str:
-    """Test errors in per cent, a row a method, a column an epsilon."""
+def errors(rows: Sequence[StudyRow], unit: str) -> str:
+    """Test errors in per cent: a row for each method, a column for each epsilon."""
     known = epsilons(rows)
     by_epsilon = {
-        epsilon: {one.row.method: one for one in compared(rows, unit, epsilon)} for epsilon in known
+        epsilon: {one.row.method: one for one in compare_with_reference(rows, unit, epsilon)}
+        for epsilon in known
     }
     lines = [
         "| method | paper | its unit | "
@@ -87,7 +86,7 @@ def errors(rows: Sequence[Row], unit: str) -> str:
             f"| {first.row.method} | {first.row.paper} | {first.row.protects} | "
             f"{' | '.join(shown)} |"
         )
-    for free in yardsticks(rows):
+    for free in baselines(rows):
         cell = f"{100 * free.mean:.1f} ± {100 * free.deviation:.1f}"
         lines.append(
             f"| {free.method} | {free.paper} | none, not private | "
@@ -96,72 +95,73 @@ def errors(rows: Sequence[Row], unit: str) -> str:
     return "\n".join(lines)
 
 
-def _cell(one: Beside | None) -> str:
-    """Bold where the difference from the reference is beyond chance."""
+def _cell(one: ReferenceComparison | None) -> str:
+    """Bold if the difference from the reference is significant."""
     if one is None:
         return ""
     text = f"{100 * one.row.mean:.1f} ± {100 * one.row.deviation:.1f}"
     return text if one.verdict == "not resolved" else f"**{text}** {one.verdict}"
 
 
-def sentences(rows: Sequence[Row], unit: str) -> str:
-    """Who is told apart from the reference at each epsilon, and who is not."""
+def sentences(rows: Sequence[StudyRow], unit: str) -> str:
+    """At each epsilon, which methods differ significantly from the reference."""
     return "\n".join(_sentence(rows, unit, epsilon) for epsilon in epsilons(rows))
 
 
-def _sentence(rows: Sequence[Row], unit: str, epsilon: float) -> str:
-    found = [one for one in compared(rows, unit, epsilon) if one.row.method != REFERENCES[unit]]
-    told = []
+def _sentence(rows: Sequence[StudyRow], unit: str, epsilon: float) -> str:
+    found = [
+        one
+        for one in compare_with_reference(rows, unit, epsilon)
+        if one.row.method != REFERENCES[unit]
+    ]
+    parts = []
     for verdict in ("better", "worse", "not resolved"):
         names = [f"{one.row.method}{_p(one)}" for one in found if one.verdict == verdict]
-        told.append(f"{verdict}: {', '.join(names) or 'none'}")
-    return f"- epsilon {epsilon:g}, beside {REFERENCES[unit]}: {'; '.join(told)}."
+        parts.append(f"{verdict}: {', '.join(names) or 'none'}")
+    return f"- epsilon {epsilon:g}, beside {REFERENCES[unit]}: {'; '.join(parts)}."
 
 
-def _p(one: Beside) -> str:
-    """Rounded up, so that what is said is no stronger than what was found."""
+def _p(one: ReferenceComparison) -> str:
+    """Rounded up, so that the text never overstates a difference."""
     if math.isnan(one.p):
         return " (no test)"
     return " (p < 0.001)" if one.p < 0.001 else f" (p = {math.ceil(1000 * one.p) / 1000:.3g})"
 
 
-def reported(rows: Sequence[Row]) -> str:
-    """What the papers say of the order of methods: mean errors of both in per cent, and whether it
-    holds."""
+def reported(rows: Sequence[StudyRow]) -> str:
+    """The orders that papers report: mean errors of both methods in per cent, and the verdict."""
     known = epsilons(rows)
     lines = [
         "| paper | unit | is said to err less | than | "
         f"{' | '.join(f'epsilon {epsilon:g}' for epsilon in known)} |",
         "| --- " * (4 + len(known)) + "|",
     ]
-    cells_of: dict[tuple[str, ...], list[str]] = {}
-    for one in orders(rows):
+    texts: dict[tuple[str, ...], list[str]] = {}
+    for one in check_orders(rows):
         errors = " and ".join(f"{100 * error:.1f}" for error in one.errors)
-        cells_of.setdefault((one.paper, one.unit, one.first, one.second), []).append(
+        texts.setdefault((one.paper, one.unit, one.first, one.second), []).append(
             f"{errors}: {one.verdict}"
         )
-    lines += [f"| {' | '.join((*who, *told))} |" for who, told in cells_of.items()]
+    lines += [f"| {' | '.join((*order, *text))} |" for order, text in texts.items()]
     return "\n".join(lines)
 
 
-def found(rows: Sequence[Row]) -> str:
+def found(rows: Sequence[StudyRow]) -> str:
     """The same in a sentence, for fedpriv/papers/verdicts.yaml; errors in per cent."""
     parts = []
     for verdict in ("refuted", "confirmed"):
-        told = [
+        orders = [
             f"{one.first} before {one.second} at a {one.unit}'s epsilon {one.epsilon:g} "
             f"({100 * one.errors[0]:.1f} and {100 * one.errors[1]:.1f} % of errors)"
-            for one in orders(rows)
+            for one in check_orders(rows)
             if one.verdict == verdict
         ]
-        parts.append(f"{verdict}, at equal certificates: {', '.join(told) or 'nothing'}")
+        parts.append(f"{verdict}, at equal certificates: {', '.join(orders) or 'nothing'}")
     return "; ".join([*parts, "everything else is not resolved"])
 
 
-def costs(rows: Sequence[Row]) -> str:
-    """At the middle epsilon of a user and of a record: the server's epsilon, and the paper's
-    word.
-    """
+def costs(rows: Sequence[StudyRow]) -> str:
+    """At the middle epsilon: the server's epsilon, and the paper's claim."""
     known = epsilons(rows)
     shown = known[len(known) // 2]
     head = (

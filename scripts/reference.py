@@ -1,9 +1,8 @@
-"""Writes docs/reference/configuration.md: every key of every config group, from its class and its
-yaml.
+"""Write docs/reference/configuration.md, which has every key of every config group.
 
 Run `python -m scripts.reference` after a change to a component's arguments, defaults or docstring;
-a test fails until then. What a key means is the comment beside it in the yaml, else what the
-docstring of its class says of it.
+until then a test fails. The meaning of a key is the comment beside it in the yaml. Without a
+comment, it is the line in the docstring of its class.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def main() -> None:
 
 
 def page() -> str:
-    """The page as it should be."""
+    """The correct text of the page."""
     parts = [HEAD, "## Without a group\n", *_options(), "\n## Presets\n", *_presets()]
     for group in GROUPS:
         parts += [f"\n## {group}\n", *_group(group)]
@@ -55,16 +54,14 @@ def page() -> str:
 def _options() -> Iterator[str]:
     file = CONF / "config.yaml"
     values = yaml.safe_load(file.read_text())
-    told = _comments(file)
+    meanings = _comments(file)
     yield from TABLE
     for field in fields(RunOptions):
-        yield _row(field, values[field.name], told.get(field.name, ""))
+        yield _row(field, values[field.name], meanings.get(field.name, ""))
 
 
 def _presets() -> Iterator[str]:
-    """One row a data set; the first one is what a data set without a preset of its own begins
-    with.
-    """
+    """A row for each data set; the first row is for data sets without a preset."""
     names = [field.name for field in fields(Preset)]
     general = yaml.safe_load((CONF / "config.yaml").read_text())
     yield (
@@ -82,7 +79,7 @@ def _presets() -> Iterator[str]:
 
 
 def _group(group: str) -> Iterator[str]:
-    """A section for each file; a file that only changes another one's keys shows these alone."""
+    """A section for each file; a file that changes keys of another one shows only these."""
     for file in sorted((CONF / group).glob("*.yaml")):
         values = yaml.safe_load(file.read_text())
         component = values.get(group, values) if group == "data" else values
@@ -102,7 +99,7 @@ def _group(group: str) -> Iterator[str]:
         if bases:
             yield f"As `{group}={bases[0]}`{', but:' if own else '.'}\n"
         if own:
-            told = (
+            meanings = (
                 _inherited(own)
                 | (_comments(CONF / group / f"{bases[0]}.yaml") if bases else {})
                 | _comments(file)
@@ -110,7 +107,7 @@ def _group(group: str) -> Iterator[str]:
             known = {field.name: field for field in fields(cls)}
             yield from TABLE
             yield from (
-                _row(known[key], value, told.get(key) or _told(cls, key))
+                _row(known[key], value, meanings.get(key) or _from_docstring(cls, key))
                 for key, value in own.items()
             )
             yield ""
@@ -149,12 +146,12 @@ def _about(cls: type[Any]) -> str:
 
 
 def _row(field: Field[Any], default: object, meaning: str) -> str:
-    kind = field.type if isinstance(field.type, str) else field.type.__name__
-    return f"| `{field.name}` | {_default(default)} | {_cell(kind)} | {_cell(meaning)} |"
+    type_name = field.type if isinstance(field.type, str) else field.type.__name__
+    return f"| `{field.name}` | {_default(default)} | {_cell(type_name)} | {_cell(meaning)} |"
 
 
 def _default(value: object) -> str:
-    """As somebody would type it; an interpolation by the key that it takes."""
+    """The value as on a command line; an interpolation as the key that it refers to."""
     if isinstance(value, str):
         return (
             "`"
@@ -173,7 +170,7 @@ def _comments(file: Path) -> dict[str, str]:
 
 
 def _inherited(values: Values) -> dict[str, str]:
-    """What keys mean whose default is another key's value: the same as that one."""
+    """Meanings of keys whose default is another key's value: the same as that key's."""
     general = _comments(CONF / "config.yaml")
     shared = {f"${{preset.{key}}}": text for key, text in general.items()} | {
         "${rounds}": general["rounds"]
@@ -182,8 +179,8 @@ def _inherited(values: Values) -> dict[str, str]:
     return {key: shared[str(value)] for key, value in values.items() if str(value) in shared}
 
 
-def _told(cls: type[Any], key: str) -> str:
-    """What a docstring says after `key:`, also where several keys stand before the colon."""
+def _from_docstring(cls: type[Any], key: str) -> str:
+    """The text after `key:` in a docstring, also with several keys before the colon."""
     names = r"(?:\w+, )*"
     begin = rf"(?:^|[.\n]\s*){names}{key}(?:, \w+)*: "
     end = rf"(?=\.\s+{names}\w+: |\n\n|\Z)"
@@ -197,7 +194,7 @@ def _told(cls: type[Any], key: str) -> str:
 
 
 def _first(text: str) -> str:
-    """The first sentence; "et al." and "Fig." end none."""
+    """The first sentence; "et al." and "Fig." do not end it."""
     return re.split(r"(?<!et al)(?<!Fig)\. (?=[A-Z])", text)[0].rstrip(".")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fedpriv.papers.verdicts import counted, table
+from fedpriv.papers.verdicts import count_verdicts, markdown_table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPERS = {
@@ -41,9 +41,9 @@ PAPERS = {
         "`secured_fl` `local_only`, `aggregation=admm`",
     ),
 }
-"""By page: title, authors, and what is typed."""
+"""By page: title, authors, and names of methods."""
 STUDY = "study"
-"""Beside them: figures that no paper has."""
+"""Figures that no paper has."""
 
 
 def papers() -> str:
@@ -51,19 +51,21 @@ def papers() -> str:
     lines = ["| paper | methods | figures here |", "| --- | --- | --- |"]
     for name, (title, authors, methods) in PAPERS.items():
         lines.append(
-            f"| [{title}](docs/papers/{name}.md) {authors} | {methods} | {counted(name)} |"
+            f"| [{title}](docs/papers/{name}.md) {authors} | {methods} | {count_verdicts(name)} |"
         )
     return "\n".join(lines)
 
 
 def pages() -> dict[Path, str]:
-    """Every page with a table, as it should be."""
+    """The correct text of every page with a table."""
     found = {
         ROOT / "README.md": _between((ROOT / "README.md").read_text(), "papers", "papers", papers())
     }
     places = {name: ROOT / "docs" / "papers" / f"{name}.md" for name in PAPERS}
     for name, path in (places | {STUDY: ROOT / "docs" / "study.md"}).items():
-        found[path] = _between(path.read_text(), f"verdicts: {name}", "verdicts", table(name))
+        found[path] = _between(
+            path.read_text(), f"verdicts: {name}", "verdicts", markdown_table(name)
+        )
     return found
 
 

@@ -1,5 +1,5 @@
-"""Every known counterexample: the epsilon that a paper claims, the one that is certified, and one
-that is attained."""
+"""Every known counterexample: the epsilon that a paper claims, the certified one, and one that is
+attained."""
 
 from __future__ import annotations
 
@@ -11,68 +11,49 @@ from fedpriv.papers.hu import counterexamples as hu_counterexamples
 from fedpriv.papers.huang import theory as huang
 from fedpriv.papers.lowy import counterexamples as lowy_counterexamples
 from fedpriv.papers.uldp_fl import counterexamples as uldp_counterexamples
-from fedpriv.reports.canvas import plt
+from fedpriv.reports.canvas import plt, save
 from fedpriv.reports.number_table import write_table
 
 MARKS = {
-    "claimed": ("x", "C3"),
-    "certified": ("o", "C0"),
-    "attained": ("|", "k"),
-    "by_proof": ("s", "0.6"),
+    "claimed": ("x", "C3", "claimed by the paper"),
+    "certified": ("o", "C0", "certified: holds for all data"),
+    "attained": ("|", "k", "attained: real for some data"),
+    "by_proof": ("s", "0.6", "the paper's route, its conditions kept"),
 }
-MEANING = {
-    "claimed": "claimed by the paper",
-    "certified": "certified: holds for all data",
-    "attained": "attained: real for some data",
-    "by_proof": "the paper's route, its conditions kept",
+"""Marker, colour and legend of each epsilon."""
+FAILURES = {
+    "number": ("the number fails", "C3", "-"),
+    "proof": ("only the proof fails", "C2", ":"),
+    "open": ("the proof fails, number open", "0.45", ":"),
 }
-FAILS = {
-    "number": ("the number fails", "C3"),
-    "proof": ("only the proof fails", "C2"),
-    "open": ("the proof fails, number open", "0.45"),
-}
-"""What fails, as the figure says it: in words, and as the colour of the row."""
+"""Text, colour and line style of a row, by what fails."""
 
 
 def all_counterexamples() -> list[Counterexample]:
-    """Of all papers, in their order."""
+    """The counterexamples of all papers, in the papers' order."""
     papers = uldp_counterexamples, hu_counterexamples, huang, lowy_counterexamples
     return [example for paper in papers for example in paper.counterexamples()]
 
 
-def draw(folder: Path, profile: str = "quick") -> Path:
-    """Write claimed_certified.csv and figure.png into `folder`; returns the picture's path."""
+def draw(folder: Path, profile: str = "quick") -> None:
+    """Write claimed_certified.csv and figure.png into a folder."""
     examples = all_counterexamples()
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = ([e.name, *(getattr(e, kind) for kind in MARKS), e.fails, e.note] for e in examples)
+    rows = ([e.name, *(getattr(e, name) for name in MARKS), e.fails, e.note] for e in examples)
     write_table(folder / "claimed_certified.csv", ["name", *MARKS, "fails", "note"], rows)
 
     figure, axis = plt.subplots(figsize=(10.5, 1.6 + 0.42 * len(examples)), layout="constrained")
-    for kind, (marker, color) in MARKS.items():
-        points = [(getattr(e, kind), row) for row, e in enumerate(examples)]
-        points = [
-            (value, row) for value, row in points if value is not None and math.isfinite(value)
-        ]
-        values, places = zip(*points)
+    for name, (marker, color, label) in MARKS.items():
+        points = [(getattr(e, name), row) for row, e in enumerate(examples)]
+        values, places = zip(*((v, row) for v, row in points if v is not None and math.isfinite(v)))
         size = 160 if marker == "|" else 45
-        axis.scatter(
-            values, places, marker=marker, color=color, s=size, label=MEANING[kind], zorder=3
-        )
+        axis.scatter(values, places, marker=marker, color=color, s=size, label=label, zorder=3)
     for row, example in enumerate(examples):
-        words, color = FAILS[example.fails]
+        text, color, style = FAILURES[example.fails]
         ends = example.claimed, max(example.certified, example.attained or 0)
         if math.isfinite(ends[1]):
-            axis.plot(
-                ends,
-                [row, row],
-                color=color,
-                ls="-" if example.fails == "number" else ":",
-                lw=1.8,
-                zorder=1,
-            )
-        text = f"{words}: {_in_order(example)}"
+            axis.plot(ends, [row, row], color=color, ls=style, lw=1.8, zorder=1)
         axis.annotate(
-            text,
+            f"{text}: {_ascending(example)}",
             (1.01, row),
             xycoords=("axes fraction", "data"),
             va="center",
@@ -83,21 +64,12 @@ def draw(folder: Path, profile: str = "quick") -> Path:
     axis.invert_yaxis()
     axis.set(xscale="log", xlabel="epsilon")
     axis.grid(alpha=0.3, axis="x")
-    figure.legend(
-        *axis.get_legend_handles_labels(), loc="outside upper center", ncol=4, fontsize=8.5
-    )
-    figure.savefig(folder / "figure.png", dpi=150)
-    plt.close(figure)
-    return folder / "figure.png"
+    legend = axis.get_legend_handles_labels()
+    figure.legend(*legend, loc="outside upper center", ncol=4, fontsize=8.5)
+    save(figure, folder / "figure.png")
 
 
-def _in_order(example: Counterexample) -> str:
-    """Claimed, attained, certified and the paper's own route from small to large, equal ones
-    once.
-    """
-    shown = [example.claimed, example.attained, example.certified, example.by_proof]
-    return " < ".join(map(_number, sorted({value for value in shown if value is not None})))
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+def _ascending(example: Counterexample) -> str:
+    """The example's different epsilons, from small to large."""
+    epsilons = {getattr(example, name) for name in MARKS} - {None}
+    return " < ".join(f"{e:,.0f}" if e >= 1000 else f"{e:.4g}" for e in sorted(epsilons))

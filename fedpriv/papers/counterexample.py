@@ -1,4 +1,4 @@
-"""What a paper claims about a mechanism, beside what is true of it."""
+"""A paper's claim about a mechanism, beside what is true of it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Literal
 class Counterexample:
     """A setting in which a paper's epsilon, or its proof, does not hold.
 
-    certified: the smallest upper bound that is known at the same delta; inf when there is none.
+    name: paper, theorem or program, and setting.
+    claimed: epsilon that the paper claims.
+    certified: smallest known upper bound at the same delta; inf if there is none.
     note: delta, and why the claim fails.
-    attained: an epsilon that the mechanism really has on some pair of neighbouring data sets, so
-        that no bound can be smaller; None when nobody has computed one.
-    by_proof: what the paper's own route gives when its conditions are kept, where that is not
+    attained: an epsilon that the mechanism has on some pair of neighbouring data sets, so that
+        every bound is at least as large; None if nobody has computed one.
+    by_proof: result of the paper's own proof when its conditions are kept; None if it equals
         `certified`.
     """
 
@@ -27,9 +29,12 @@ class Counterexample:
 
     @property
     def fails(self) -> Literal["number", "proof", "open"]:
-        """What is wrong with the claim. "number": the mechanism exceeds it on some data. "proof": a
-        valid bound lies below it, though not by the paper's proof. "open": the proof is wrong;
-        nobody has certified or refuted the number."""
+        """Which part of the claim is wrong.
+
+        "number": the mechanism exceeds the epsilon on some data.
+        "proof": a valid bound lies below the epsilon, but the paper's proof is wrong.
+        "open": the proof is wrong, and nobody has certified or refuted the epsilon.
+        """
         if self.attained is not None and self.attained > self.claimed:
             return "number"
         return "proof" if self.certified <= self.claimed else "open"

@@ -1,7 +1,7 @@
-"""outputs/figures/index.html: every figure that has been drawn, with its command, settings, run
-time and verdict.
+"""outputs/figures/index.html: the latest version of every figure, with command, settings, run time
+and verdict.
 
-A page without a server: it asks for nothing but the pictures beside it.
+The page needs no server: it loads nothing but the figures beside it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedpriv.papers.verdicts import Verdict, verdicts
 from fedpriv.util.durable_files import replace_file
 
 ABOUT = "about.json"
-PLACE = Path("figures") / "index.html"
+INDEX = Path("figures") / "index.html"
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
        padding: 0 1rem; color: #222; }
@@ -30,14 +30,14 @@ dt { font-weight: 600; } dd { margin: 0 0 .5rem 0; }
 """
 
 
-def about(
+def write_about(
     folder: Path, name: str, *, profile: str, seconds: float, processor_seconds: float
 ) -> None:
-    """Note in a figure's folder how it came to be."""
+    """Write about.json, which says how a figure was made, into its folder."""
+    option = f" --profile {profile}" if profile != "quick" else ""
     facts = {
         "name": name,
-        "command": f"fedpriv reproduce {name}"
-        + (f" --profile {profile}" if profile != "quick" else ""),
+        "command": f"fedpriv reproduce {name}{option}",
         "profile": profile,
         "version": fedpriv.__version__,
         "commit": _commit(),
@@ -50,20 +50,16 @@ def about(
 
 
 def _commit() -> str:
-    """Of the checkout that this package lies in; empty elsewhere."""
+    """Short hash of the checkout that contains this package; empty outside a checkout."""
     root = Path(fedpriv.__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return ""
-    done = subprocess.run(
-        ["git", "-C", root, "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.strip()
+    command = ["git", "-C", str(root), "rev-parse", "--short", "HEAD"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    return result.stdout.strip()
 
 
-def write(outputs: Path) -> Path:
+def write_index(outputs: Path) -> Path:
     """Write the page of the latest folder of each figure below `outputs`; returns its path."""
     latest: dict[str, tuple[Path, dict[str, Any]]] = {}
     for file in sorted(outputs.rglob(ABOUT), key=lambda file: file.parent.name):
@@ -71,11 +67,10 @@ def write(outputs: Path) -> Path:
         if (file.parent / "figure.png").exists():
             latest[facts["name"]] = (file.parent, facts)
     known = verdicts()
-    order = sorted(
-        latest, key=lambda name: list(known).index(name) if name in known else len(known)
-    )
-    path = outputs / PLACE
-    entries = [_entry(*latest[name], verdict=known.get(name), start=path.parent) for name in order]
+    order = [*known]
+    names = sorted(latest, key=lambda name: order.index(name) if name in known else len(known))
+    path = outputs / INDEX
+    entries = [_entry(*latest[name], verdict=known.get(name), start=path.parent) for name in names]
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>fedpriv: '
         "figures</title>"
@@ -89,23 +84,22 @@ def write(outputs: Path) -> Path:
 
 
 def _entry(folder: Path, facts: dict[str, Any], *, verdict: Verdict | None, start: Path) -> str:
+    """One figure; links are relative to `start`."""
     picture = Path(os.path.relpath(folder / "figure.png", start)).as_posix()
+    tables = ", ".join(_link(file, start) for file in sorted(folder.glob("*.csv")))
     rows = [
         ("command", f"<code>{html.escape(facts['command'])}</code>"),
         ("made by", html.escape(f"fedpriv {facts['version']} {facts['commit']}".strip())),
         ("profile and time", _time(facts)),
-        (
-            "numbers",
-            ", ".join(_link(file, start) for file in sorted(folder.glob("*.csv"))) or "none",
-        ),
+        ("numbers", tables or "none"),
     ]
     if config := next(iter(sorted(folder.rglob("config.yaml"))), None):
         rows.append(("configuration", _link(config, start) + " of the first run"))
     if verdict:
-        kind = f'<strong class="{verdict.verdict}">{verdict.verdict}</strong>'
+        word = f'<strong class="{verdict.verdict}">{verdict.verdict}</strong>'
         rows += [
             ("the paper reports", html.escape(verdict.reports)),
-            ("verdict", f"{kind}: {html.escape(verdict.found)}"),
+            ("verdict", f"{word}: {html.escape(verdict.found)}"),
         ]
     listed = "".join(f"<dt>{key}</dt><dd>{value}</dd>" for key, value in rows)
     name = html.escape(facts["name"])
@@ -116,12 +110,10 @@ def _entry(folder: Path, facts: dict[str, Any], *, verdict: Verdict | None, star
 
 
 def _time(facts: dict[str, Any]) -> str:
-    own = (
-        f", of one processor {facts['processor_seconds']:g} s"
-        if "processor_seconds" in facts
-        else ""
+    return (
+        f"{facts['profile']} profile, {facts['seconds']:g} s, {facts['processor_seconds']:g} "
+        f"processor seconds, on a machine with {facts['processors']} processors"
     )
-    return f"{facts['profile']}, {facts['seconds']:g} s{own}, where there are {facts['processors']}"
 
 
 def _link(file: Path, start: Path) -> str:

@@ -1,4 +1,4 @@
-"""What logistic regressions that bounds are held to have in common."""
+"""Shared parts of the logistic regressions on which theoretical bounds are tested."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from fedpriv.data.base import Records
 
 
-def bounded(records: Records) -> tuple[np.ndarray, np.ndarray]:
-    """Features and a constant, (n, d) float64, scaled so that every |x| is at most 1; labels -1 and
-    1, (n,)."""
+def bounded_features(records: Records) -> tuple[np.ndarray, np.ndarray]:
+    """Features with a constant appended, scaled to norms of at most 1, (n, d) float64, and labels
+    -1 and 1, (n,)."""
     x = np.hstack([records.x.astype(np.float64), np.ones((len(records), 1))])
     x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1)
     return x, 2.0 * records.y - 1

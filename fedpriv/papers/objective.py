@@ -1,5 +1,7 @@
-"""The regularised empirical risk of a federation, its minimum, and how far from it a model is. Not
-private."""
+"""The regularised empirical risk of a federation, and its minimum.
+
+Not private: both look at all records.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Optimum:
-    """Where J is smallest, (d,), and its value there.
+    """The minimum of J.
 
-    heterogeneity: Gamma, that value less the mean of the minima of all J_j; zero if one model is
-    best for everybody.
+    theta: where J is smallest, (d,).
+    value: J there.
+    heterogeneity: Gamma, the value minus the mean of the minima of all J_j; zero if one model is
+        best for every silo.
     """
 
     theta: np.ndarray
@@ -31,10 +35,15 @@ class Optimum:
 
 @dataclass(frozen=True)
 class Objective:
-    """J(theta) = 1/m sum_j J_j(theta), J_j the mean loss of silo j's records plus
-    strong_convexity/2 |theta|^2.
+    """J(theta) = 1/m sum_j J_j(theta) over m silos.
 
-    Losses are those of `model` in float64, as they are without clipping.
+    J_j is the mean loss of silo j's records plus strong_convexity/2 |theta|^2, in float64 and
+    without clipping.
+
+    silos: each silo's records.
+    model: the network.
+    task: has the loss.
+    strong_convexity: lambda.
     """
 
     silos: list[SiloData]
@@ -47,7 +56,7 @@ class Objective:
         return self._value_and_gradient(theta, self.silos)[0]
 
     def optimum(self, start: np.ndarray) -> Optimum:
-        """The minima of J and of all J_j by L-BFGS from `start` (d,)."""
+        """The minimum of J and its heterogeneity, by L-BFGS from `start` (d,)."""
         theta, value = self._minimum(start, self.silos)
         alone = [self._minimum(theta, [silo])[1] for silo in self.silos]
         return Optimum(theta, value, value - float(np.mean(alone)))

@@ -1,9 +1,9 @@
-"""Regenerate the papers' figures: `fedpriv reproduce [--profile paper] [--jobs 2] [paper/figure
-...]`.
+"""Draw the papers' figures again: `fedpriv reproduce [--profile paper] [--jobs 2]
+[paper/figure ...]`.
 
-Most are an experiment (a sweep) and its drawing. Without names: those that need no data set of
-their own; `all` is every one. Results go to outputs/<name>/<time>, figure.png beside them, and
-outputs/figures/index.html shows all that have been drawn.
+Most figures are an experiment (a sweep) and a drawing of its runs. Without names, the command draws
+the figures that need no downloaded data; `all` draws every figure. Results go to
+outputs/<name>/<time>/, with figure.png; outputs/figures/index.html shows the latest of each.
 """
 
 from __future__ import annotations
@@ -25,12 +25,10 @@ from typing import Any
 from fedpriv.data import cifar10
 from fedpriv.errors import FedprivError, require
 from fedpriv.papers import claimed_certified, gallery
-from fedpriv.papers.child_process import run_command
+from fedpriv.papers.experiments import quick_profiles, run_experiment
 from fedpriv.papers.hu import noisy_steps, optimality_gap
 from fedpriv.papers.huang import claimed_noise, excess_risk
 from fedpriv.papers.lowy import error_tradeoff
-from fedpriv.papers.lowy.error_tradeoff import Setting
-from fedpriv.papers.quick_profiles import profile_words, quick_profiles
 from fedpriv.papers.secured_fl import (
     averaging_error,
     peer_accuracy,
@@ -41,147 +39,125 @@ from fedpriv.papers.secured_fl import (
 from fedpriv.papers.study import study
 from fedpriv.papers.uldp_fl import clipping_overhead, group_privacy, protocol_time, record_shares
 from fedpriv.reports import privacy_utility
+from fedpriv.reports.arguments import Parser
 from fedpriv.reports.finished_runs import find_runs
-from fedpriv.reports.table_command import Parser
 from fedpriv.settings.help import near
 
-Make = Callable[[Path, str], bool]
-"""Makes figure.png in a folder with a profile; False when it could not."""
+FigureMaker = Callable[[Path, str], None]
+"""Writes figure.png into a folder, with a profile. Raises FedprivError when it fails."""
 
 
-def experiment(*names: str, draw: Callable[..., None], **how: Any) -> Make:
-    """Run the sweeps of a figure, which is called as the first of them, and draw from their
-    folders."""
+def from_sweeps(*names: str, draw: Callable[..., None], **options: Any) -> FigureMaker:
+    """Run the experiments `names` and draw their runs; the first one has the figure's name."""
 
-    def make(folder: Path, profile: str) -> bool:
-        words = profile_words(names[0], profile)
+    def make(folder: Path, profile: str) -> None:
         for name in names:
-            if run_command(
-                f"experiment={name}", f"hydra.sweep.dir={folder / Path(name).name}", *words
-            ):
-                return False
-        draw(find_runs([folder]), folder / "figure.png", **how)
-        return True
+            # The further experiments of a figure have the first one's quick profile.
+            run_experiment(name, folder / Path(name).name, profile, profile_of=names[0])
+        draw(find_runs([folder]), folder / "figure.png", **options)
 
     return make
 
 
-def computed(draw: Callable[[Path, str], Path]) -> Make:
-    """A figure that needs no runs."""
+def timed(name: str, draw: Callable[..., None]) -> FigureMaker:
+    """Time every job of an experiment with private weighting, and draw the seconds."""
 
-    def make(folder: Path, profile: str) -> bool:
-        return draw(folder, profile).exists()
-
-    return make
-
-
-def timing(name: str, draw: Callable[..., None]) -> Make:
-    """Time every job of an experiment on private weighting and draw the seconds."""
-
-    def make(folder: Path, profile: str) -> bool:
+    def make(folder: Path, profile: str) -> None:
         draw(protocol_time.run(f"uldp_fl/{name}", folder, profile), folder / "figure.png")
-        return True
 
     return make
 
 
-def uldp(*names: str, title: str, **how: Any) -> Make:
-    """Uldp-FL's pairs of panels."""
-    return experiment(
-        *(f"uldp_fl/{name}" for name in names), draw=privacy_utility.draw, title=title, **how
-    )
+def uldp(*names: str, title: str, **options: Any) -> FigureMaker:
+    """Two panels for each setting of Uldp-FL."""
+    paths = (f"uldp_fl/{name}" for name in names)
+    return from_sweeps(*paths, draw=privacy_utility.draw, title=title, **options)
 
 
 def users(config: Mapping[str, Any]) -> str:
-    """How records belong to users and silos, as Uldp-FL names it."""
+    """A configuration's users and allocation, as Uldp-FL names them."""
     allocator = config["allocator"]
-    kind = allocator["_target_"].rpartition(".")[2].lower()
     labels = allocator.get("labels_per_user")
-    return f"{allocator['n_users']:,} users, {kind}" + (
-        f", {labels} labels a user" if labels else ""
-    )
+    name = allocator["_target_"].rpartition(".")[2].lower()
+    text = f"{allocator['n_users']:,} users, {name}"
+    return f"{text}, {labels} labels a user" if labels else text
 
 
 def silos(config: Mapping[str, Any]) -> str:
-    """The same with the number of silos."""
+    """The same, after the number of silos."""
     return f"{config['allocator']['n_silos']} silos, {users(config)}"
 
 
 PHASES = {25: {"quick": "1,2", "paper": "1,2,3,4,5"}, 50: {"quick": "1,2", "paper": "1,2,5,10"}}
-"""SPIDER's q by R."""
+"""SPIDER's phase length q, by the number of rounds and by profile."""
 
 
-def mnist(name: str, rounds: int, cohort: int) -> Make:
-    """Lowy et al.'s figures of MNIST; their Local SGD takes as many steps as MB-SGD's batches have
-    records."""
+def mnist(name: str, rounds: int, cohort: int) -> FigureMaker:
+    """Lowy et al. on MNIST; Local SGD takes as many steps as MB-SGD's batches have records."""
     title = f"MNIST odd/even, {cohort} of 25 silos a round, {rounds} rounds"
     steps = {"quick": 20, "paper": {25: 606, 50: 428}[rounds]}
-    return error_tradeoff.experiment(
-        f"lowy/{name}", Setting(lambda root: title, steps, PHASES[rounds])
-    )
+    sweeps = error_tradeoff.method_sweeps(steps, PHASES[rounds])
+    return error_tradeoff.figure(f"lowy/{name}", sweeps, lambda root: title)
 
 
-def cifar(name: str, rounds: int) -> Make:
-    """The same of CIFAR-10."""
-
-    def title(root: str | None) -> str:
-        return f"{cifar10.source(root)}, one class a silo, {rounds} rounds"
-
+def cifar(name: str, rounds: int) -> FigureMaker:
+    """Lowy et al. on CIFAR-10."""
     steps = {"quick": 5, "paper": {50: 1662, 100: 1175}[rounds]}
-    return error_tradeoff.experiment(
-        f"lowy/{name}", Setting(title, steps, PHASES[50] | {"quick": "2"})
+    sweeps = error_tradeoff.method_sweeps(steps, PHASES[50] | {"quick": "2"})
+    return error_tradeoff.figure(
+        f"lowy/{name}",
+        sweeps,
+        lambda root: f"{cifar10.source(root)}, one class a silo, {rounds} rounds",
     )
-
-
-def tumours(root: str | None) -> str:
-    """The title of a figure."""
-    return "Wisconsin breast cancer, malignant and benign in two silos, 25 rounds"
 
 
 LOGISTIC = "logistic regression on Adult, 10 of 16 devices a round"
 NETWORK = "neural network on Adult, 10 of 16 devices"
 
-FIGURES: dict[str, Make] = {
-    "claimed_certified": computed(claimed_certified.draw),
-    "uldp_fl/fig2": computed(group_privacy.draw),
+FIGURES: dict[str, FigureMaker] = {
+    "claimed_certified": claimed_certified.draw,
+    "uldp_fl/fig2": group_privacy.draw,
     "uldp_fl/fig4_embedded": uldp("fig4_embedded", title="breast cancer, 50 users, zipf"),
-    "uldp_fl/fig4": uldp("fig4", title="creditcard", cell=users),
-    "uldp_fl/fig5": uldp("fig5", "fig5_10000", title="MNIST", metric="loss", cell=users),
-    "uldp_fl/fig6": uldp("fig6", title="heart disease", cell=users),
-    "uldp_fl/fig7": uldp("fig7", title="TCGA-BRCA", cell=users),
+    "uldp_fl/fig4": uldp("fig4", title="creditcard", row_title=users),
+    "uldp_fl/fig5": uldp("fig5", "fig5_10000", title="MNIST", metric="loss", row_title=users),
+    "uldp_fl/fig6": uldp("fig6", title="heart disease", row_title=users),
+    "uldp_fl/fig7": uldp("fig7", title="TCGA-BRCA", row_title=users),
     "uldp_fl/fig8": uldp(
-        "fig8", title="creditcard, weights by records or equal", metric="loss", cell=silos
+        "fig8", title="creditcard, weights by records or equal", metric="loss", row_title=silos
     ),
-    "uldp_fl/fig10": uldp("fig10", title="creditcard, sampled users", cell=users),
-    "uldp_fl/fig10_mnist": uldp("fig10_mnist", title="MNIST, sampled users", cell=users),
-    "uldp_fl/fig11": timing("fig11", protocol_time.phases),
-    "uldp_fl/fig12": timing("fig12", protocol_time.growth),
+    "uldp_fl/fig10": uldp("fig10", title="creditcard, sampled users", row_title=users),
+    "uldp_fl/fig10_mnist": uldp("fig10_mnist", title="MNIST, sampled users", row_title=users),
+    "uldp_fl/fig11": timed("fig11", protocol_time.phases),
+    "uldp_fl/fig12": timed("fig12", protocol_time.growth),
     "uldp_fl/fig13": record_shares.draw,
-    "uldp_fl/theorem6": computed(clipping_overhead.draw),
-    "hu/theory": computed(optimality_gap.draw),
-    "hu/fig3": experiment(
+    "uldp_fl/theorem6": clipping_overhead.draw,
+    "hu/theory": optimality_gap.draw,
+    "hu/fig3": from_sweeps(
         "hu/fig3", draw=noisy_steps.convergence, second="train_loss", title=LOGISTIC
     ),
-    "hu/fig4": experiment(
+    "hu/fig4": from_sweeps(
         "hu/fig4", draw=noisy_steps.convergence, second="gradient_norm", title=NETWORK
     ),
-    "hu/fig5": experiment(
+    "hu/fig5": from_sweeps(
         "hu/fig5", draw=noisy_steps.comparison, second="train_loss", title=LOGISTIC
     ),
-    "hu/fig6": experiment(
+    "hu/fig6": from_sweeps(
         "hu/fig6", draw=noisy_steps.comparison, second="gradient_norm", title=NETWORK
     ),
-    "hu/fig7": experiment("hu/fig7", draw=noisy_steps.tradeoff, title=LOGISTIC),
-    "hu/fig8": experiment("hu/fig8", draw=noisy_steps.tradeoff, title=NETWORK),
+    "hu/fig7": from_sweeps("hu/fig7", draw=noisy_steps.tradeoff, title=LOGISTIC),
+    "hu/fig8": from_sweeps("hu/fig8", draw=noisy_steps.tradeoff, title=NETWORK),
     "huang/excess_risk": excess_risk.draw,
-    "huang/claims": experiment("huang/claims", draw=claimed_noise.draw),
+    "huang/claims": from_sweeps("huang/claims", draw=claimed_noise.draw),
     "lowy/fig4": mnist("fig4", 25, 25),
     "lowy/fig5": mnist("fig5", 25, 12),
     "lowy/fig6": cifar("fig6", 50),
     "lowy/fig7": cifar("fig7", 100),
-    "lowy/fig8": error_tradeoff.experiment(
+    "lowy/fig8": error_tradeoff.figure(
         "lowy/fig8",
-        Setting(tumours, {"quick": 83, "paper": 83}, {"quick": "1,2,5", "paper": "1,2,3,4,5"}),
+        error_tradeoff.method_sweeps(
+            {"quick": 83, "paper": 83}, {"quick": "1,2,5", "paper": "1,2,3,4,5"}
+        ),
+        lambda root: "Wisconsin breast cancer, malignant and benign in two silos, 25 rounds",
     ),
     "lowy/fig9": mnist("fig9", 50, 25),
     "lowy/fig10": mnist("fig10", 50, 12),
@@ -196,15 +172,15 @@ FIGURES: dict[str, Make] = {
     "secured_fl/fig3_cifar10": peer_accuracy.methods("secured_fl/fig3_cifar10"),
     "secured_fl/fig4": averaging_error.draw,
     "secured_fl/fig5": peer_accuracy.by_iterations,
-    "secured_fl/fig6": peer_groups.how_many,
+    "secured_fl/fig6": peer_groups.count_partitions,
     "secured_fl/leakage": peer_leakage.draw,
-    "study/breast_cancer": study.experiment(
+    "study/breast_cancer": study.figure(
         "study/breast_cancer", title="Wisconsin breast cancer, 100 users (zipf), 3 silos"
     ),
-    "study/creditcard": study.experiment(
+    "study/creditcard": study.figure(
         "study/creditcard",
         title="credit-card payments, 200 users (zipf), 3 silos",
-        profiles=study.SHORTER,
+        profiles=study.LARGE_DATA_PROFILES,
     ),
 }
 DEFAULT = (
@@ -217,86 +193,87 @@ DEFAULT = (
     "secured_fl/leakage",
     "study/breast_cancer",
 )
-"""What `make figures` draws: minutes, and no data set that is not embedded."""
+"""Figures of `make figures`: they take minutes, and their data are part of the package."""
 
 
 def one_by_one(names: Sequence[str], profile: str) -> Iterator[tuple[str, bool]]:
-    """Each figure and whether it was drawn, in their order."""
+    """Draw figures in their order; yields each name and whether the figure was drawn."""
     for name in names:
-        yield name, made(name, profile, _folder(name))
+        yield name, _succeeds(name, partial(make_figure, name, profile, _folder(name)))
 
 
 def side_by_side(names: Sequence[str], profile: str, jobs: int) -> Iterator[tuple[str, bool]]:
-    """The same in processes that share the processors, as they end; the longest first. What each of
-    them says is in its folder's log.txt."""
+    """Draw figures in `jobs` processes, the longest ones first; yields as they end.
+
+    The processes share the processors. The output of each is in log.txt in its folder.
+    """
     os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // jobs))
     longest = sorted(names, key=lambda name: -quick_profiles()[name].seconds)
-    # A process a figure, so that none keeps another's memory.
+    # One process per figure, so that memory is released after each.
     with ProcessPoolExecutor(jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
-        waiting = {pool.submit(_made_apart, name, profile, _folder(name)): name for name in longest}
-        for number, done in enumerate(as_completed(waiting), 1):
-            name = waiting[done]
-            try:
-                drawn = done.result()
-            except (
-                FedprivError,
-                BrokenProcessPool,
-            ) as failure:  # the latter: killed, for want of memory or by hand
-                print(f"{name}: {failure}", file=sys.stderr)
-                drawn = False
-            print(
-                f"{number} of {len(names)}: {name} {'is drawn' if drawn else 'FAILED'}",
-                file=sys.stderr,
-            )
+        futures = {pool.submit(_log_figure, name, profile, _folder(name)): name for name in longest}
+        for number, future in enumerate(as_completed(futures), 1):
+            name = futures[future]
+            drawn = _succeeds(name, future.result)
+            result = "is drawn" if drawn else "FAILED"
+            print(f"{number} of {len(names)}: {name} {result}", file=sys.stderr)
             yield name, drawn
 
 
-def _made_apart(name: str, profile: str, folder: Path) -> bool:
+def _succeeds(name: str, draw: Callable[[], None]) -> bool:
+    """Draw a figure; if that fails, print why and return False."""
+    try:
+        draw()
+    except (FedprivError, BrokenProcessPool) as failure:  # the latter: killed or out of memory
+        print(f"{name}: {failure}", file=sys.stderr)
+        return False
+    return True
+
+
+def _log_figure(name: str, profile: str, folder: Path) -> None:
     folder.mkdir(parents=True)
     with (folder / "log.txt").open("w") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-        return made(name, profile, folder)
+        make_figure(name, profile, folder)
 
 
 def _folder(name: str) -> Path:
     return Path("outputs") / name / f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
 
 
-def made(name: str, profile: str, folder: Path) -> bool:
-    """Make one figure and note what it took."""
+def make_figure(name: str, profile: str, folder: Path) -> None:
+    """Draw one figure into a folder, and note how long it took."""
     wall = time.monotonic()
     processor = _processor_seconds()
-    if not FIGURES[name](folder, profile):
-        return False
-    spent = {
-        "seconds": time.monotonic() - wall,
-        "processor_seconds": _processor_seconds() - processor,
-    }
-    gallery.about(folder, name, profile=profile, **spent)
+    folder.mkdir(parents=True, exist_ok=True)
+    FIGURES[name](folder, profile)
+    gallery.write_about(
+        folder,
+        name,
+        profile=profile,
+        seconds=time.monotonic() - wall,
+        processor_seconds=_processor_seconds() - processor,
+    )
     print(folder / "figure.png")
-    return True
 
 
 def _processor_seconds() -> float:
-    """Of this process and of those it has waited for."""
+    """Of this process and of the child processes that have ended."""
     uses = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(use.ru_utime + use.ru_stime for use in uses)
 
 
 def main(words: list[str]) -> None:
-    """Make what the command line names. Raises FedprivError for a figure that does not exist or
-    could not be made."""
-    parser = Parser(
-        "fedpriv reproduce",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    """Draw the figures that the command line names.
+
+    Raises FedprivError for a figure that does not exist or was not drawn.
+    """
+    form = argparse.RawDescriptionHelpFormatter
+    parser = Parser("fedpriv reproduce", description=__doc__, formatter_class=form)
     parser.add_argument("names", nargs="*", default=DEFAULT, help=", ".join(FIGURES))
     parser.add_argument("--profile", choices=("quick", "paper"), default="quick")
-    parser.add_argument(
-        "--jobs", type=int, default=1, help="figures made side by side, which share the processors"
-    )
+    parser.add_argument("--jobs", type=int, default=1, help="figures drawn at the same time")
     args = parser.parse_args(words)
     require(args.jobs >= 1, "--jobs", args.jobs, "a positive number")
     names = [*FIGURES] if args.names == ["all"] else args.names
@@ -305,8 +282,8 @@ def main(words: list[str]) -> None:
             raise FedprivError(
                 f"{name}: no such figure; {near(name, FIGURES)}allowed: {', '.join(FIGURES)}"
             )
-    how = partial(side_by_side, jobs=args.jobs) if args.jobs > 1 else one_by_one
-    failed = [name for name, drawn in how(names, args.profile) if not drawn]
-    print(gallery.write(Path("outputs")))
+    draw = partial(side_by_side, jobs=args.jobs) if args.jobs > 1 else one_by_one
+    failed = [name for name, drawn in draw(names, args.profile) if not drawn]
+    print(gallery.write_index(Path("outputs")))
     if failed:
         raise FedprivError(f"not drawn: {', '.join(failed)}")

@@ -1,4 +1,4 @@
-"""What each paper reports in a figure, and what became of it here: `verdicts.yaml`."""
+"""What each paper reports in a figure, and what this package found: `verdicts.yaml`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from importlib.resources import files
 
 import yaml
 
-KINDS = ("confirmed", "refuted", "open")
-"""Open: not resolved, for what `found` says."""
+VERDICTS = ("confirmed", "refuted", "open")
+"""Open: not resolved; `found` says why."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """reports: what the paper says of the figure.
+    """The verdict on one figure.
+
+    reports: the paper's claim.
+    verdict: one of `VERDICTS`.
     found: the numbers here.
-    tests: pytest's names of what holds them.
+    tests: names of the tests that check it, as pytest writes them.
     """
 
     reports: str
@@ -36,20 +39,22 @@ def verdicts() -> dict[str, Verdict]:
     }
 
 
-def table(paper: str) -> str:
-    """A Markdown table of one paper's figures, given by the first part of their names."""
-    rows = {name: one for name, one in verdicts().items() if name.partition("/")[0] == paper}
+def _of_paper(paper: str) -> dict[str, Verdict]:
+    """The figures whose names start with the paper's."""
+    return {name: one for name, one in verdicts().items() if name.partition("/")[0] == paper}
+
+
+def markdown_table(paper: str) -> str:
+    """A paper's figures and their verdicts."""
     lines = ["| figure | the paper reports | verdict | found here |", "| --- | --- | --- | --- |"]
     lines += [
         f"| `{name}` | {one.reports} | **{one.verdict}** | {one.found} |"
-        for name, one in rows.items()
+        for name, one in _of_paper(paper).items()
     ]
     return "\n".join(lines)
 
 
-def counted(paper: str) -> str:
-    """How many figures of a paper have which verdict, as text."""
-    kinds = Counter(
-        one.verdict for name, one in verdicts().items() if name.partition("/")[0] == paper
-    )
-    return ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])
+def count_verdicts(paper: str) -> str:
+    """How many of a paper's figures have each verdict, as text."""
+    counts = Counter(one.verdict for one in _of_paper(paper).values())
+    return ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])

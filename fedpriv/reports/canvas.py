@@ -1,11 +1,16 @@
-"""matplotlib for pictures that go to files: it never opens a window, and its PDFs hold text as Type
-42 fonts, which journals ask for."""
+"""matplotlib for figures in files, and the parts that several figures share.
+
+No window is ever opened. PDFs embed text as Type 42 fonts, which journals ask for.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import matplotlib
+import pandas as pd
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -24,40 +29,76 @@ __all__ = [
     "MaxNLocator",
     "PlainLog",
     "ScaledTranslation",
+    "grid_and_legend",
+    "plain_ticks",
+    "plot_band",
     "plt",
-    "savable",
+    "save",
     "save_bounds",
+    "supports_suffix",
 ]
 
 MARKERS = "os^Dv<>pXP*h"
-"""Of lines, by their number: they tell lines apart where colours do not, in print or to the
-colour-blind."""
+"""One marker for each line, so that lines differ in print and for colour-blind readers too."""
 
 matplotlib.rcParams.update({"pdf.fonttype": 42, "ps.fonttype": 42})
 
 
 class PlainLog(LogFormatter):
-    """Labels of a log axis as plain numbers, where matplotlib finds room for one."""
+    """Labels of a log axis as plain numbers, where matplotlib finds room for a label."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
         return f"{x:g}" if super().__call__(x, pos) else ""
 
 
-def savable(path: Path) -> bool:
-    """Whether a picture can be written to a file of this name."""
+def supports_suffix(path: Path) -> bool:
+    """Whether matplotlib can write a file with this suffix."""
     return path.suffix.lower().removeprefix(".") in FigureCanvasBase.get_supported_filetypes()
 
 
-def save_bounds(figure: Figure, path: Path, *, bound: str, measured: str, about: str) -> Path:
-    """Save a figure of bounds, dashed, beside what was measured, and close it.
+def plot_band(
+    axis: Axes, curve: pd.DataFrame, *, edge_width: float | None = 0, **line_style: Any
+) -> None:
+    """Plot a line through the means, in a band of one standard deviation on each side.
 
-    about: what was run. Returns `path`.
+    curve: columns `mean` and `std`; the index is x.
+    edge_width: of the band; None is matplotlib's default.
+    """
+    (line,) = axis.plot(curve.index, curve["mean"], **line_style)
+    low = curve["mean"] - curve["std"]
+    high = curve["mean"] + curve["std"]
+    color = line.get_color()
+    axis.fill_between(curve.index, low, high, color=color, alpha=0.2, lw=edge_width)
+
+
+def plain_ticks(axis: Axes, values: Iterable[float]) -> None:
+    """Label these values of x as plain numbers, and no others."""
+    ticks = list(values)
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
+
+
+def grid_and_legend(axis: Axes, fontsize: float, **options: Any) -> None:
+    """Add a light grid and a legend."""
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=fontsize, **options)
+
+
+def save(figure: Figure, path: Path, dpi: int = 150) -> None:
+    """Write a figure to a file, and close it."""
+    figure.savefig(path, dpi=dpi)
+    plt.close(figure)
+
+
+def save_bounds(figure: Figure, path: Path, *, bound: str, measured: str, about: str) -> None:
+    """Save a figure of bounds (dashed) and measurements (solid), and close it.
+
+    bound, measured: names for the legend.
+    about: what was run.
     """
     handles = [
         Line2D([], [], color="k", ls=ls, marker=marker) for ls, marker in (("--", ""), ("-", "o"))
     ]
     figure.legend(handles, [bound, measured], loc="outside upper center", ncol=2, fontsize=9)
     figure.supxlabel(about, fontsize=7.5)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-    return path
+    save(figure, path)

@@ -1,4 +1,4 @@
-"""Which groups differ beyond chance: paired tests over seeds, corrected for how many there are."""
+"""Paired tests over seeds: which groups of runs differ beyond chance?"""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from fedpriv.errors import require
 from fedpriv.reports.groups import Group
 
 TEST = "paired t-test over seeds, two-sided, with Holm's correction"
-MOST_GROUPS = 8
-"""More are compared with one of them only: nobody reads hundreds of pairs, and the correction would
-leave nothing."""
+MAX_PAIRED_GROUPS = 8
+"""With more groups, each is compared with one named group only: nobody reads hundreds of pairs,
+and the correction would leave no power."""
 
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One group beside another on the seeds that both have.
+    """Two groups on the seeds that both have.
 
-    difference: mean of one's metric minus the other's.
-    p: of the paired t-test, see `paired_p`;
-    holm: corrected for all comparisons that have one.
+    one: the first group.
+    other: the second group.
+    n: number of common seeds.
+    difference: mean over these seeds of the first group's metric minus the second's.
+    p: p-value of the paired t-test; see `paired_p`.
+    holm: p after Holm's correction for all comparisons that have one.
     """
 
     one: Group
@@ -38,11 +41,16 @@ class Comparison:
     holm: float
 
 
-def compared(groups: Sequence[Group], metric: str, against: str | None = None) -> list[Comparison]:
-    """Every pair of groups that has two common seeds; or each with the group of name `against`.
+def compare_groups(
+    groups: Sequence[Group], metric: str, against: str | None = None
+) -> list[Comparison]:
+    """Compare every pair of groups with at least two common seeds.
 
-    None when there are more than `MOST_GROUPS` and nothing is said. Raises ConfigError when no
-    group has that name.
+    metric: name of the metric, after the last round.
+    against: name of the only group that the others are compared with. Without it, more than
+        `MAX_PAIRED_GROUPS` groups are not compared.
+
+    Raises ConfigError when no group has the name `against`.
     """
     names = [group.name for group in groups]
     if against is not None:
@@ -50,19 +58,23 @@ def compared(groups: Sequence[Group], metric: str, against: str | None = None) -
         reference = groups[names.index(against)]
         pairs = [(group, reference) for group in groups if group is not reference]
     else:
-        pairs = list(combinations(groups, 2)) if len(groups) <= MOST_GROUPS else []
-    found = []
-    for one, other in pairs:
-        n, difference, p = paired(one.finals(metric).to_dict(), other.finals(metric).to_dict())
-        if n > 1 and math.isfinite(difference):
-            found.append((one, other, n, difference, p))
-    corrected = holm([p for *_, p in found])
-    return [Comparison(*pair, own) for pair, own in zip(found, corrected)]
+        pairs = list(combinations(groups, 2)) if len(groups) <= MAX_PAIRED_GROUPS else []
+    tests = [
+        (one, other, *paired_test(one.finals(metric).to_dict(), other.finals(metric).to_dict()))
+        for one, other in pairs
+    ]
+    tests = [test for test in tests if test[2] > 1 and math.isfinite(test[3])]
+    corrected = holm([p for *_, p in tests])
+    return [Comparison(*test, own) for test, own in zip(tests, corrected)]
 
 
-def paired(one: Mapping[Any, float], other: Mapping[Any, float]) -> tuple[int, float, float]:
-    """How many seeds two have in common, the mean of what one's values there are more than the
-    other's, and its `paired_p`; NaN where there is none, as for a single seed."""
+def paired_test(one: Mapping[Any, float], other: Mapping[Any, float]) -> tuple[int, float, float]:
+    """Compare two mappings from seed to value on their common seeds.
+
+    Returns the number of common seeds, the mean difference (`one` minus `other`), and its p-value.
+    The latter two are NaN where they do not exist: the difference without a common seed, the
+    p-value with a single one.
+    """
     both = sorted(one.keys() & other.keys())
     differences = np.array([one[seed] - other[seed] for seed in both])
     tested = len(both) > 1 and bool(np.isfinite(differences).all())
@@ -71,8 +83,10 @@ def paired(one: Mapping[Any, float], other: Mapping[Any, float]) -> tuple[int, f
 
 
 def paired_p(differences: np.ndarray) -> float:
-    """P-value of the two-sided t-test that the mean of differences (n,) is zero; NaN where all of
-    them are the same up to rounding, which is no test."""
+    """P-value of the two-sided t-test that differences (n,) have mean zero.
+
+    NaN if all differences are equal up to rounding: then there is nothing to test.
+    """
     from scipy.stats import ttest_1samp
 
     if np.ptp(differences) <= ROUNDING * np.abs(differences).max():
@@ -81,8 +95,11 @@ def paired_p(differences: np.ndarray) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down adjusted p-values (Scandinavian Journal of Statistics 6, 1979), in the given
-    order; NaNs stay, and do not count."""
+    """Holm's step-down adjusted p-values, in the given order. NaNs stay and are not counted.
+
+    S. Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of
+    Statistics 6, 1979.
+    """
     given = np.asarray(p_values, dtype=float)
     order = np.argsort(given)[: np.isfinite(given).sum()]  # NaNs come last
     adjusted = np.full(len(given), math.nan)

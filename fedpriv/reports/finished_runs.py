@@ -1,4 +1,4 @@
-"""Finished runs, read from their folders."""
+"""Finished runs, read from their folders. Every report and figure reads runs here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import yaml
@@ -16,18 +16,30 @@ from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.errors import FedprivError, require
 from fedpriv.runs.labels import UNKNOWN
 
+if TYPE_CHECKING:
+    from fedpriv.settings.experiment import Experiment
+
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError)
-"""What reading a damaged file of a run may raise; pandas' errors are ValueErrors."""
+"""Errors that a damaged file of a run may cause; those of pandas are ValueErrors."""
+EPSILON_COLUMNS = {"round", "observer", "unit", "method", "certified", "claimed"}
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run's tables and the labels of its status file.
+    """The tables and labels of one finished run.
 
-    observer: whose epsilon it is known by.
-    records: how many train; None in folders of earlier versions.
-    metric_labels: the label of each column of its metrics (`fedpriv.runs.labels`); empty in folders
-        of earlier versions.
+    folder: where its files are.
+    label: name of its method.
+    metric: name of its main metric.
+    delta: of its epsilons.
+    randomness: "system" (private) or "simulation" (seeded).
+    metrics: a row a round, a column a metric.
+    epsilon: a row for each round, observer, unit, adjacency and accounting method.
+    config: its resolved configuration.
+    observer: whose epsilon stands for the run.
+    records: number of training records; None in folders of earlier versions.
+    metric_labels: label of each metric column (`fedpriv.runs.labels`); empty in folders of earlier
+        versions.
     """
 
     folder: Path
@@ -50,6 +62,11 @@ class Run:
     def seed(self) -> int:
         return int(self.config.get("seed", 0))
 
+    @property
+    def rounds(self) -> int:
+        """Number of the last round."""
+        return int(self.metrics["round"].iloc[-1])
+
     def final(self, metric: str) -> float:
         """A metric after the last round."""
         return float(self.metrics[metric].iloc[-1])
@@ -59,109 +76,107 @@ class Run:
         last = user_epsilons(self.epsilon, observer, method).iloc[-1]
         return float(last["certified"]), float(last["claimed"])
 
+    def experiment(self) -> Experiment:
+        """The components that its configuration describes."""
+        from omegaconf import OmegaConf
 
-def place(folder: Path) -> tuple[int, int, str]:
-    """Sorts the folders of a sweep's runs in the order of its jobs, others behind them."""
+        from fedpriv.settings.experiment import build
+
+        return build(OmegaConf.create(self.config))
+
+
+def sweep_order(folder: Path) -> tuple[int, int, str]:
+    """Sort key for run folders: jobs of a sweep by number, then all other folders."""
     return (0, int(folder.name), "") if folder.name.isdigit() else (1, 0, str(folder))
 
 
-def on_stderr(text: str) -> None:
-    """Say it to whoever sits before the screen."""
+def print_to_stderr(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def find_runs(roots: list[Path], say: Callable[[str], None] = on_stderr) -> list[Run]:
-    """Every finished run at or below `roots`, once, sorted by root and folder; others are named by
-    `say`.
+def find_runs(roots: list[Path], warn: Callable[[str], None] = print_to_stderr) -> list[Run]:
+    """Every finished run at or below `roots`, once, sorted by root and folder.
 
-    Raises FedprivError for a root without any, and for a finished run whose files cannot be read.
+    warn: receives a line for each run that is not finished.
+
+    Raises FedprivError for a root without a finished run, and for a finished run whose files
+    cannot be read.
     """
     runs: dict[Path, Run] = {}
     for root in roots:
         found = False
         for status_file in sorted(root.rglob("status.json")):
             folder = status_file.parent
-            if folder.resolve() in runs or (run := read_run(folder, say)) is not None:
-                found = True
-                runs.setdefault(folder.resolve(), run)  # type: ignore[arg-type]
+            resolved = folder.resolve()
+            if resolved not in runs and (run := read_run(folder, warn)):
+                runs[resolved] = run
+            found = found or resolved in runs
         if not found:
             raise FedprivError(f"no finished run at or below {root}")
     return list(runs.values())
 
 
-def read_run(folder: Path, say: Callable[[str], None] = on_stderr) -> Run | None:
-    """The run of a folder, or None, with a word to `say`, when it is not finished."""
+def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run | None:
+    """The run in a folder; None, with a line to `warn`, if it is not finished.
+
+    Raises FedprivError for files that cannot be read.
+    """
     try:
         status = json.loads((folder / "status.json").read_text())
         if status["state"] != "done":
-            say(f"left out: {folder} ({status['state']})")
+            warn(f"left out: {folder} ({status['state']})")
             return None
-        described = {key: status[key] for key in ("label", "metric", "delta", "randomness")}
-        metrics, epsilon = (pd.read_csv(folder / name) for name in ("metrics.csv", "epsilon.csv"))
-        config = yaml.load((folder / "config.yaml").read_text(), Loader=_LOADER) or {}
-        observer = status.get("observer", RELEASED_MODEL)
-        whole = (
-            len(metrics)
-            and len(epsilon)
-            and described["metric"] in metrics
-            and isinstance(config, dict)
+        run = Run(
+            folder=folder,
+            **{key: status[key] for key in ("label", "metric", "delta", "randomness")},
+            metrics=pd.read_csv(folder / "metrics.csv"),
+            epsilon=pd.read_csv(folder / "epsilon.csv"),
+            config=yaml.load((folder / "config.yaml").read_text(), Loader=_LOADER) or {},
+            observer=status.get("observer", RELEASED_MODEL),
+            records=status.get("records"),
+            metric_labels=status.get("labels", {}).get("metrics.csv", {}),
         )
-        if not whole or not {"round", "observer", "unit", "method", "certified", "claimed"} <= set(
-            epsilon
-        ):
+        rows = len(run.metrics) and len(run.epsilon) and isinstance(run.config, dict)
+        if not rows or run.metric not in run.metrics or not set(run.epsilon) >= EPSILON_COLUMNS:
             raise ValueError("a table lacks rows or columns")
     except UNREADABLE as error:
-        raise FedprivError(
-            f"{folder}: its files cannot be read ({' '.join(str(error).split()) or error!r})"
-        ) from error
-    records = status.get("records")
-    labels = status.get("labels", {}).get("metrics.csv", {})
-    return Run(
-        folder,
-        **described,
-        metrics=metrics,
-        epsilon=epsilon,
-        config=config,
-        observer=observer,
-        records=records,
-        metric_labels=labels,
-    )
+        reason = " ".join(str(error).split()) or repr(error)
+        raise FedprivError(f"{folder}: its files cannot be read ({reason})") from error
+    return run
 
 
-_LOADER: Any = getattr(
-    yaml, "CSafeLoader", yaml.SafeLoader
-)  # ten times as fast, where PyYAML was built with it
+# Ten times as fast as SafeLoader, if PyYAML was built with libyaml.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def user_epsilons(epsilon: pd.DataFrame, observer: str, method: str | None = None) -> pd.DataFrame:
-    """A row a round, with columns round, unit, adjacency, certified and claimed: what `observer`
-    may learn about users, or about the only unit there is.
+    """What an observer may learn about a user, or about the only unit in the table.
 
-    method: the accounting method; None: by the smallest of all methods, each of which is an upper
-    bound. Where there are several adjacencies, the largest over them. Raises ConfigError for an
-    observer or a method that is not there.
+    observer: name in the table.
+    method: name of the accounting method; None takes the smallest epsilon of all methods, each of
+        which is an upper bound.
+
+    Returns a row a round with the columns round, unit, adjacency, certified and claimed. With
+    several adjacencies, epsilons are the largest over them. Raises ConfigError for an observer or
+    a method that is not in the table.
     """
     observers = epsilon["observer"].unique()
     require(observer in observers, "--observer", observer, f"one of {', '.join(observers)}")
     seen = epsilon[epsilon["observer"] == observer]
-    seen = seen[
-        seen["unit"] == ("user" if (seen["unit"] == "user").any() else seen["unit"].iloc[0])
-    ]
+    units = seen["unit"]
+    seen = seen[units == ("user" if (units == "user").any() else units.iloc[0])]
     methods = seen["method"].unique()
     if method is not None:
         require(method in methods, "--method", method, f"one of {', '.join(methods)}")
         seen = seen[seen["method"] == method]
     each = seen.groupby(["round", "unit", "adjacency"], sort=True, as_index=False)
-    least = each.agg({"certified": "min", "claimed": _max})
-    together: dict[str, Any] = {
-        "unit": "first",
-        "adjacency": "; ".join,
-        "certified": _max,
-        "claimed": _max,
-    }
-    return least.groupby("round", as_index=False).agg(together)
+    smallest = each.agg({"certified": "min", "claimed": _max})
+    largest: dict[str, Any] = {"certified": _max, "claimed": _max}
+    return smallest.groupby("round", as_index=False).agg(
+        {"unit": "first", "adjacency": "; ".join, **largest}
+    )
 
 
 def _max(values: pd.Series) -> float:
-    """The largest; nothing is claimed where one of them is missing."""
+    """The largest value; NaN, no claim, if one of them is NaN."""
     return float(values.max(skipna=False))

@@ -1,4 +1,4 @@
-"""Groups of runs that differ in their seed alone, named by the keys in which groups differ."""
+"""Groups of runs that differ only in their seed, named by the keys in which groups differ."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from fedpriv.reports.finished_runs import Run
 from fedpriv.runs.checkpoint import FREE
 from fedpriv.util.flatten import flat
 
-UNSEEN = frozenset({*FREE, "seed", "preset"} - {"rounds"})
-"""Top-level keys that are no setting: they do not change what a run computes, or other keys repeat
-their values."""
-METHOD = ("algo", "mechanism")
-"""Sections that belong to a method, which its label names."""
+NO_SETTINGS = frozenset({*FREE, "seed", "preset"} - {"rounds"})
+"""Top-level keys that do not change what a run computes, or whose values other keys repeat."""
+METHOD_SECTIONS = ("algo", "mechanism")
+"""Sections of the configuration that belong to a method, which its label names."""
 TARGET = "_target_"
-NOT_THERE = object()
+MISSING = object()
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of one configuration with different seeds, sorted by these.
+    """Runs of one configuration with different seeds.
 
-    method: the label of their algorithm.
-    settings: those keys in which groups differ, as far as this one has them.
+    method: label of their algorithm.
+    settings: values of the keys in which groups differ, if this group has the key.
+    runs: sorted by seed.
     """
 
     method: str
@@ -38,7 +38,7 @@ class Group:
 
     @property
     def name(self) -> str:
-        """The method and the keys in which groups differ, under their last part."""
+        """The method, then the short key and value of each setting."""
         return ", ".join(
             [self.method, *(f"{short(key)}={value}" for key, value in self.settings.items())]
         )
@@ -54,40 +54,37 @@ class Group:
         )
 
 
-def grouped(runs: Sequence[Run]) -> list[Group]:
-    """The runs by configuration, in the order of their first ones.
+def group_runs(runs: Sequence[Run]) -> list[Group]:
+    """Group runs by configuration, in the order of each group's first run.
 
-    Raises FedprivError for runs on several data sets, and for two runs of one configuration with
-    the same seed.
+    Raises FedprivError for runs on several data sets, and for two runs with equal configuration
+    and seed.
     """
     by_settings: dict[str, list[Run]] = {}
     for run in runs:
         by_settings.setdefault(json.dumps(settings(run.config), sort_keys=True), []).append(run)
-    flat = {text: json.loads(text) for text in by_settings}
-    _refuse_mixed_data({text: members[0] for text, members in by_settings.items()}, flat)
-    labels = {text: members[0].label for text, members in by_settings.items()}
-    keys = _differing(flat, labels)
+    _refuse_mixed_data([members[0] for members in by_settings.values()])
+    values = [json.loads(text) for text in by_settings]
+    keys = _differing_keys(values, [members[0].label for members in by_settings.values()])
     groups = []
-    for text, members in by_settings.items():
-        members = sorted(members, key=lambda run: run.seed)
+    for own, unsorted in zip(values, by_settings.values()):
+        members = sorted(unsorted, key=lambda run: run.seed)
         for one, other in pairwise(members):
             if one.seed == other.seed:
                 raise FedprivError(
                     f"{one.folder} and {other.folder} are the same run twice (seed={one.seed})"
                 )
-        named = {key: flat[text][key] for key in keys if key in flat[text]}
-        groups.append(
-            Group(
-                labels[text], {key: _shown(value) for key, value in named.items()}, tuple(members)
-            )
-        )
+        named = {key: _class_name(own[key]) for key in keys if key in own}
+        groups.append(Group(unsorted[0].label, named, tuple(members)))
     return groups
 
 
-def only_group(runs: Sequence[Run]) -> Group:
-    """The group of runs that are said to be one. Raises FedprivError when they are not, naming the
-    keys."""
-    groups = grouped(runs)
+def require_one_group(runs: Sequence[Run]) -> Group:
+    """The group of runs that differ only in their seed.
+
+    Raises FedprivError with the keys in which they differ otherwise.
+    """
+    groups = group_runs(runs)
     if len(groups) > 1:
         keys = sorted({key for group in groups for key in group.settings}) or ["algo"]
         raise FedprivError(
@@ -97,86 +94,87 @@ def only_group(runs: Sequence[Run]) -> Group:
 
 
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration's settings by dotted key, without the seed and what changes no result."""
-    seen = {key: value for key, value in config.items() if key not in UNSEEN}
-    return {key: _number(value) for key, value in flat(seen).items()}
+    """A configuration by dotted key, without the seed and keys that change no result."""
+    relevant = {key: value for key, value in config.items() if key not in NO_SETTINGS}
+    return {key: _number(value) for key, value in flat(relevant).items()}
 
 
 def short(key: str) -> str:
-    """The part of a key that people say: its last, or the group's name for its class."""
+    """The last part of a dotted key; for a class, the name of its config group."""
     first, _, last = key.rpartition(".")
     return first if last == TARGET else last
 
 
-def _number(value: Any) -> Any:
-    """5.0 and 5 are the same setting."""
-    return (
-        int(value)
-        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53
-        else value
-    )
-
-
-def _shown(value: Any) -> Any:
-    """A class by its own name."""
-    return (
-        value.rpartition(".")[2]
-        if isinstance(value, str) and value.startswith("fedpriv.")
-        else value
-    )
-
-
-def _refuse_mixed_data(members: Mapping[str, Run], flat: Mapping[str, Mapping[str, Any]]) -> None:
-    """root: where records lie does not make them others."""
-    known: dict[str, Run] = {}
-    for text, values in flat.items():
+def group_by_data(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs by the JSON text of their data's settings, without the folder of the files."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
         data = {
-            key: v for key, v in values.items() if key.startswith("data.") and key != "data.root"
+            key: value
+            for key, value in settings(run.config).items()
+            if key.startswith("data.") and key != "data.root"
         }
-        known.setdefault(json.dumps(data, sort_keys=True), members[text])
-    if len(known) > 1:
-        (first, one), (second, other), *_ = known.items()
+        found.setdefault(json.dumps(data, sort_keys=True), []).append(run)
+    return found
+
+
+def _number(value: Any) -> Any:
+    """5.0 as 5: both are the same setting."""
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return int(value) if whole else value
+
+
+def _class_name(value: Any) -> Any:
+    """A class of this package by its own name, any other value unchanged."""
+    ours = isinstance(value, str) and value.startswith("fedpriv.")
+    return value.rpartition(".")[2] if ours else value
+
+
+def _refuse_mixed_data(runs: Sequence[Run]) -> None:
+    """Raises FedprivError for runs on several data sets."""
+    by_data = group_by_data(runs)
+    if len(by_data) > 1:
+        (first, [one, *_]), (second, [other, *_]), *_ = by_data.items()
         mine = json.loads(first)
         theirs = json.loads(second)
         key = next(key for key in sorted(mine | theirs) if mine.get(key) != theirs.get(key))
-        both = (
-            f"{_shown(mine.get(key))} ({one.folder}) and {_shown(theirs.get(key))} ({other.folder})"
+        values = " and ".join(
+            f"{_class_name(data.get(key))} ({run.folder})"
+            for data, run in ((mine, one), (theirs, other))
         )
         raise FedprivError(
-            f"runs on different data cannot be compared: {short(key)}={both}; name folders of one"
+            f"runs on different data cannot be compared: {short(key)}={values}; name folders of one"
         )
 
 
-def _differing(flat: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> list[str]:
-    """The keys that name groups: those in which two groups of one method differ, and of what
-    belongs to no method those in which any two do. Keys of classes of which only one group has the
-    class are implied by the class."""
-    keys = list(dict.fromkeys(key for values in flat.values() for key in values))
+def _differing_keys(values: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[str]:
+    """The keys that name groups.
+
+    A key of a method's section counts if two groups of one method differ in it, any other key if
+    any two groups do. A class implies its keys: they count only among groups of the same class.
+    """
     found: dict[str, list[Any]] = {}
-    for key in keys:
+    for key in dict.fromkeys(key for own in values for key in own):
         section, _, rest = key.partition(".")
-        classes: dict[Any, set[str]] = {}
-        for text, own in flat.items():
-            alike = (
-                labels[text]
-                if section in METHOD
-                else own.get(f"{section}.{TARGET}")
-                if rest != TARGET
-                else None
-            )
-            value = json.dumps(own[key], sort_keys=True) if key in own else ""
-            classes.setdefault(alike, set()).add(value)
-        if any(len(different) > 1 for different in classes.values()):
-            found[key] = [values.get(key, NOT_THERE) for values in flat.values()]
-    return [key for key in found if not _repeats(key, found)]
+        by_peers: dict[Any, set[str]] = {}
+        for label, own in zip(labels, values):
+            peers: Any = label
+            if section not in METHOD_SECTIONS:
+                peers = own.get(f"{section}.{TARGET}") if rest != TARGET else None
+            text = json.dumps(own[key], sort_keys=True) if key in own else ""
+            by_peers.setdefault(peers, set()).add(text)
+        if any(len(different) > 1 for different in by_peers.values()):
+            found[key] = [own.get(key, MISSING) for own in values]
+    return [key for key in found if not _repeats_algo(key, found)]
 
 
-def _repeats(key: str, found: Mapping[str, list[Any]]) -> bool:
-    """Whether an earlier section's key of the same last part, such as algo.clip for mechanism.clip,
-    says the same."""
-    preferred = [
-        other
+def _repeats_algo(key: str, found: Mapping[str, list[Any]]) -> bool:
+    """Whether a key of `algo` has the same last part and values, as algo.clip for
+    mechanism.clip."""
+    return any(
+        other.startswith("algo.")
+        and short(other) == short(key)
+        and other != key
+        and found[other] == found[key]
         for other in found
-        if other.startswith("algo.") and short(other) == short(key) and other != key
-    ]
-    return any(found[other] == found[key] for other in preferred)
+    )

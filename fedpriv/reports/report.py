@@ -1,5 +1,4 @@
-"""The table of some runs: its lines, the best settings, the comparisons; for a reader, a paper or a
-program."""
+"""A table of runs with their best settings and comparisons, as text, CSV, Markdown or LaTeX."""
 
 from __future__ import annotations
 
@@ -9,24 +8,37 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fedpriv.reports.compare import MOST_GROUPS, TEST, Comparison, compared
+from fedpriv.reports.compare import MAX_PAIRED_GROUPS, TEST, Comparison, compare_groups
 from fedpriv.reports.finished_runs import Run
-from fedpriv.reports.groups import Group, grouped, short
-from fedpriv.reports.selection_cost import Selection, selections
-from fedpriv.reports.summary import Choice, Line, best, summarised
+from fedpriv.reports.groups import Group, group_runs, short
+from fedpriv.reports.selection_cost import Selection, find_selections
+from fedpriv.reports.summary import BestSetting, GroupSummary, best_settings, summarise
 from fedpriv.runs.labels import RELEASED
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+SUMMARY_COLUMNS = ("metric", "label", "mean", "sd", "n", "observer", "unit", "adjacency")
+EPSILON_COLUMNS = ("certified", "claimed")
+COLUMNS = ("method", *SUMMARY_COLUMNS, *EPSILON_COLUMNS)
+
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that is said about some groups of runs."""
+    """What a table says about groups of runs.
+
+    groups: the rows.
+    summaries: final metric and epsilon of each group.
+    best: the best setting of each method, where it is chosen by looking at all.
+    selections: the best run of each sweep with a random number of runs.
+    comparisons: paired tests between groups.
+    deltas: all deltas of the runs, sorted.
+    simulated: whether the noise of some run is seeded.
+    """
 
     groups: Sequence[Group]
-    lines: Sequence[Line]
-    choices: Sequence[Choice]
+    summaries: Sequence[GroupSummary]
+    best: Sequence[BestSetting]
     selections: Sequence[Selection]
     comparisons: Sequence[Comparison]
     deltas: Sequence[float]
@@ -41,53 +53,45 @@ class Report:
         method: str | None = None,
         against: str | None = None,
     ) -> Report:
-        """Raises FedprivError for runs that do not belong together, and for names that they do not
-        have."""
-        groups = grouped(runs)
-        lines = summarised(groups, metric=metric, observer=observer, method=method)
-        selected = selections(runs, metric)
+        """The report on some runs; see `summarise` and `compare_groups` for the arguments.
+
+        Raises FedprivError for runs on several data sets, and for names that the runs do not have.
+        """
+        groups = group_runs(runs)
+        summaries = summarise(groups, metric=metric, observer=observer, method=method)
+        selected = find_selections(runs, metric)
+        covered = selected and len(runs) == sum(one.count_runs(runs) for one in selected)
         return Report(
             groups,
-            lines,
-            [] if selected and len(runs) == sum(s.among(runs) for s in selected) else best(lines),
+            summaries,
+            [] if covered else best_settings(summaries),
             selected,
-            compared(groups, lines[0].metric, against),
+            compare_groups(groups, summaries[0].metric, against),
             sorted({run.delta for run in runs}),
             any(run.randomness == "simulation" for run in runs),
         )
 
     def frame(self) -> pd.DataFrame:
-        """A row a group: method, the keys in which groups differ, metric, mean, sd, n, and
-        epsilons, unrounded."""
-        keys = list(dict.fromkeys(key for group in self.groups for key in group.settings))
-        names = _names(keys)
-        rows = [
+        """A row a group: `COLUMNS`, and the keys in which groups differ. Numbers are unrounded."""
+        settings = [one.group.settings for one in self.summaries]
+        names = _column_names(list(dict.fromkeys(key for own in settings for key in own)))
+        return pd.DataFrame(
             {
-                "method": line.group.method,
-                **{names[key]: line.group.settings.get(key) for key in keys},
-                "metric": line.metric,
-                "label": line.label,
-                "mean": line.mean,
-                "sd": line.sd,
-                "n": line.n,
-                "observer": line.observer,
-                "unit": line.unit,
-                "adjacency": line.adjacency,
-                "certified": line.certified,
-                "claimed": line.claimed,
+                "method": [one.group.method for one in self.summaries],
+                # Type object: 1 stays 1 beside a group without the key.
+                **{
+                    name: pd.Series([own.get(key) for own in settings], dtype=object)
+                    for key, name in names.items()
+                },
+                **{name: [getattr(one, name) for one in self.summaries] for name in COLUMNS[1:]},
             }
-            for line in self.lines
-        ]
-        frame = pd.DataFrame(rows)
-        for key in keys:  # numbers as they were given, beside groups that have none
-            frame[names[key]] = pd.Series(
-                [line.group.settings.get(key) for line in self.lines], dtype=object
-            )
-        return frame
+        )
 
     def shown(self) -> pd.DataFrame:
-        """The same for a reader, as text: mean and deviation in one column, what all lines share
-        left to the notes."""
+        """The table as text for a reader.
+
+        Mean and deviation share a column. A value that all rows share is left to the notes.
+        """
         frame = self.frame()
         for key in (key for key in frame if str(key) not in COLUMNS):
             frame[key] = [_text(value) for value in frame[key]]
@@ -97,66 +101,56 @@ class Report:
             for mean, sd, n in frame[["mean", "sd", "n"]].values
         ]
         frame.insert(frame.columns.get_loc("mean"), metric, values)  # type: ignore[arg-type]
-        for kind in ("certified", "claimed"):
-            frame[kind] = ["" if pd.isna(value) else f"{value:.4g}" for value in frame[kind]]
-        shared_writers = [
-            name
-            for name in ("label", "observer", "unit", "adjacency")
-            if frame[name].nunique() == 1
-        ]
-        drop = ["mean", "sd", *shared_writers, *(["metric"] if metric != "metric" else [])]
+        for name in EPSILON_COLUMNS:
+            frame[name] = ["" if pd.isna(value) else f"{value:.4g}" for value in frame[name]]
+        same = ("label", "observer", "unit", "adjacency")
+        equal = [name for name in same if frame[name].nunique() == 1]
+        drop = ["mean", "sd", *equal, *(["metric"] if metric != "metric" else [])]
         return frame.drop(columns=drop).astype(str)
 
     def notes(self) -> list[str]:
-        """What the numbers are and rest on, a sentence each."""
-        line = self.lines[0]
-        about = {(line.observer, line.unit, line.adjacency) for line in self.lines}
-        whose = (
-            f" of the {line.observer}, unit {line.unit}, adjacency {line.adjacency}"
-            if len(about) == 1
-            else ""
-        )
+        """What the numbers are and what they rest on, a sentence each."""
+        about = {
+            f" of the {one.observer}, unit {one.unit}, adjacency {one.adjacency}"
+            for one in self.summaries
+        }
+        whose = about.pop() if len(about) == 1 else ""
         deltas = ", ".join(f"{delta:g}" for delta in self.deltas)
         notes = [
             "mean ± standard deviation (n - 1) over n seeds, after the last round; "
             f"epsilon{whose}, delta = {deltas}, the largest over seeds"
         ]
-        labels = sorted({(line.metric, line.label) for line in self.lines})
+        labels = sorted({(line.metric, line.label) for line in self.summaries})
         notes += [f"{metric} is {_article(label)}" for metric, label in labels]
         if self.simulated:
             notes.append(
-                "simulation: noise is seeded, the epsilons are those of the same runs with real "
-                "noise"
+                "simulation: noise comes from a seed; epsilons are those of the same runs with "
+                "real noise"
             )
-        for choice in self.choices:
+        for best in self.best:
+            group = best.summary.group
             notes.append(
-                f"best of {choice.among} settings of {choice.line.group.method} at epsilon "
-                f"{choice.line.certified:.4g}: {choice.line.group.name}; selection {choice.cost}"
+                f"best of {best.among} settings of {group.method} at epsilon "
+                f"{best.summary.certified:.4g}: {group.name}; selection {best.cost}"
             )
         notes += [selection.note for selection in self.selections]
         if self.comparisons:
-            notes.append(
-                f"{self.lines[0].metric}, {TEST} "
-                f"({sum(pair.p == pair.p for pair in self.comparisons)} tests):"
-            )
+            tests = sum(pair.p == pair.p for pair in self.comparisons)
+            notes.append(f"{self.summaries[0].metric}, {TEST} ({tests} tests):")
             for pair in self.comparisons:
-                p = (
-                    f"p = {pair.p:.3g}, corrected {pair.holm:.3g}"
-                    if pair.p == pair.p
-                    else "the same at every seed"
-                )
+                p = f"p = {pair.p:.3g}, corrected {pair.holm:.3g}"
                 notes.append(
                     f"{pair.one.name} minus {pair.other.name}: {pair.difference:+.4f}, n = "
-                    f"{pair.n}, {p}"
+                    f"{pair.n}, {p if pair.p == pair.p else 'the same at every seed'}"
                 )
-        elif len(self.groups) > MOST_GROUPS:
+        elif len(self.groups) > MAX_PAIRED_GROUPS:
             notes.append(
-                "no tests among so many groups: --against NAME compares each with that one"
+                "no tests: too many groups; --against NAME compares each with the group NAME"
             )
         return notes
 
     def print(self, console: Console) -> None:
-        """For a reader."""
+        """Print table and notes."""
         from rich.table import Table
 
         table = Table()
@@ -170,24 +164,19 @@ class Report:
             console.print(note, markup=False, highlight=False, soft_wrap=True)
 
     def csv(self) -> str:
-        """The numbers, unrounded."""
+        """The unrounded numbers."""
         return self.frame().to_csv(index=False, lineterminator="\n")
 
     def markdown(self) -> str:
-        """The table for a reader, then the notes."""
+        """The table as text, then the notes."""
         frame = self.shown()
-        head = [
-            "| " + " | ".join(frame.columns) + " |",
-            "| " + " | ".join("---" for _ in frame.columns) + " |",
-        ]
-        rows = [
-            "| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
-            for row in frame.values
-        ]
-        return "\n".join([*head, *rows, "", *(f"- {note}" for note in self.notes())]) + "\n"
+        escaped = [[str(cell).replace("|", "\\|") for cell in row] for row in frame.values]
+        rows = [list(frame.columns), ["---"] * len(frame.columns), *escaped]
+        lines = [f"| {' | '.join(row)} |" for row in rows]
+        return "\n".join([*lines, "", *(f"- {note}" for note in self.notes())]) + "\n"
 
     def latex(self) -> str:
-        """The table for a reader, with booktabs; the notes are comments."""
+        """The table as text, with booktabs; the notes are comments."""
         frame = self.shown()
         frame.columns = pd.Index([_tex(name) for name in frame.columns])
         body = frame.map(_tex).to_latex(index=False, column_format="l" * len(frame.columns))
@@ -199,26 +188,11 @@ FORMATS: dict[str, Callable[[Report], str]] = {
     ".md": Report.markdown,
     ".tex": Report.latex,
 }
-"""By the suffix of a file."""
-COLUMNS = (
-    "method",
-    "metric",
-    "label",
-    "mean",
-    "sd",
-    "n",
-    "observer",
-    "unit",
-    "adjacency",
-    "certified",
-    "claimed",
-)
+"""Writer of each file suffix."""
 
 
-def _names(keys: Sequence[str]) -> dict[str, str]:
-    """A column's name for each key: its last part, or all of it where that is ambiguous or
-    taken.
-    """
+def _column_names(keys: Sequence[str]) -> dict[str, str]:
+    """The column of each key: its last part, or the whole key if that part is not unique."""
     parts = [short(key) for key in keys]
     return {
         key: key if parts.count(part) > 1 or part in COLUMNS else part
@@ -234,16 +208,14 @@ def _text(value: object) -> str:
     return "" if value is None or value != value else str(value)
 
 
-TEX = {"\\": r"\textbackslash{}", "±": r"$\pm$", "inf": r"$\infty$"}
+TEX = {
+    **{char: f"\\{char}" for char in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\\": r"\textbackslash{}",
+    "±": r"$\pm$",
+}
 
 
 def _tex(text: str) -> str:
-    if text in TEX:
-        return TEX[text]
-    special = {
-        **{char: f"\\{char}" for char in "&%$#_{}"},
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        **TEX,
-    }
-    return "".join(special.get(char, char) for char in text)
+    return r"$\infty$" if text == "inf" else "".join(TEX.get(char, char) for char in text)

@@ -1,5 +1,7 @@
-"""What the best run of a sweep with a random number of runs costs (see
-`fedpriv.sweeps.random_number`)."""
+"""The epsilon of choosing the best run of a sweep with a random number of runs.
+
+`fedpriv.sweeps.random_number` has the theory.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from pathlib import Path
 
 from fedpriv.data.known_users import INVENTED
 from fedpriv.reports.finished_runs import Run
-from fedpriv.reports.summary import lower_is_better
+from fedpriv.reports.summary import best_by
 from fedpriv.runs.folder import read_status
 from fedpriv.runs.labels import RELEASED
 from fedpriv.sweeps.random_number import NAME, SweepDraw
@@ -18,10 +20,13 @@ from fedpriv.sweeps.random_number import NAME, SweepDraw
 
 @dataclass(frozen=True)
 class Selection:
-    """The best run of such a sweep by `metric`.
+    """The best run of a sweep with a random number of runs.
 
-    runs: those that it is the best of.
-    cost: what is certified for its model, or why nothing is.
+    folder: of the sweep.
+    draw: which runs were drawn, and what they cost.
+    best: the run with the best value of the metric.
+    metric: name of the metric.
+    runs: the runs that it is the best of.
     """
 
     folder: Path
@@ -32,9 +37,12 @@ class Selection:
 
     @property
     def cost(self) -> str:
-        """A metric is free if it is one of the released model on records of nobody who trains, and
-        if the draw fixed it. Other runs than those drawn are another choice; longer ones, or rounds
-        begun again with new noise, cost more than was planned."""
+        """The certified epsilon of the best run's model, or why there is none.
+
+        The choice must be by a metric of the released model on records of nobody who trains, fixed
+        when the runs were drawn. It must be made among exactly the runs that were drawn, with the
+        planned rounds, and no round repeated with new noise.
+        """
         labels = {run.metric_label(self.metric) for run in self.runs} - {RELEASED}
         if labels:
             return f"not covered ({self.metric} is a {min(labels)})"
@@ -47,23 +55,23 @@ class Selection:
         if any(INVENTED in state.get("not_covered", []) for state in states):
             return "not covered: users are drawn over those that the data set names"
         planned = [self.draw.rounds[place] for place in self.draw.chosen]
-        if missing := _places(state.get("state") != "done" for state in states):
-            return f"not covered: of the runs drawn {missing} are not done"
-        if longer := _places(
+        if missing := _numbers(state.get("state") != "done" for state in states):
+            return f"not covered: these runs of the draw are not done: {missing}"
+        if longer := _numbers(
             state.get("rounds") != rounds for state, rounds in zip(states, planned)
         ):
-            return f"not covered: {longer} have other rounds than planned"
-        if again := _places(
+            return f"not covered: these runs have other rounds than planned: {longer}"
+        if repeated := _numbers(
             state["randomness"] == "system" and bool(state["repeated_rounds"]) for state in states
         ):
-            return f"not covered: {again} began rounds again after an interruption"
+            return f"not covered: these runs repeated rounds after an interruption: {repeated}"
         cost = self.draw.cost
         if not math.isfinite(cost["certified"]):
             return "not covered: no run has a certificate"
         return (
             f"covered: epsilon {cost['certified']:.4g} (one run: {cost['one']:.4g}), unit "
-            f"{cost['unit']}, adjacency "
-            f"{cost['adjacency']}, delta = {cost['delta']:g}, if only this model is released"
+            f"{cost['unit']}, adjacency {cost['adjacency']}, delta = {cost['delta']:g}, "
+            "if only this model is released"
         )
 
     @property
@@ -84,29 +92,29 @@ class Selection:
     def _drawn(self) -> range:
         return range(len(self.draw.chosen))
 
-    def among(self, runs: Sequence[Run]) -> int:
-        """How many of `runs` are its sweep's."""
+    def count_runs(self, runs: Sequence[Run]) -> int:
+        """How many of `runs` belong to the sweep."""
         return sum(run.folder.parent == self.folder for run in runs)
 
     @property
     def note(self) -> str:
-        """For a reader."""
+        """A sentence for a table."""
         asked = self.draw.asked
-        number = len(self.draw.chosen)
         value = self.best.final(self.metric)
         return (
-            f"best of a random number of runs ({number} drawn, mean {asked['mean']:g}, shape "
-            f"{asked['shape']:g}): "
-            f"{self.best.folder} with {self.metric} {value:.4f}; selection {self.cost}"
+            f"best of a random number of runs ({len(self.draw.chosen)} drawn, mean "
+            f"{asked['mean']:g}, shape {asked['shape']:g}): {self.best.folder} with "
+            f"{self.metric} {value:.4f}; selection {self.cost}"
         )
 
 
-def _places(wrong: Iterable[bool]) -> str:
-    return ", ".join(str(place) for place, is_so in enumerate(wrong) if is_so)
+def _numbers(failing: Iterable[bool]) -> str:
+    """The positions of True, as text."""
+    return ", ".join(str(number) for number, fails in enumerate(failing) if fails)
 
 
-def selections(runs: Sequence[Run], metric: str | None) -> list[Selection]:
-    """One for each such sweep among the folders above `runs`."""
+def find_selections(runs: Sequence[Run], metric: str | None) -> list[Selection]:
+    """A selection for each sweep with a random number of runs among the parents of run folders."""
     by_sweep: dict[Path, list[Run]] = {}
     for run in runs:
         if (run.folder.parent / NAME).is_file():
@@ -114,9 +122,7 @@ def selections(runs: Sequence[Run], metric: str | None) -> list[Selection]:
     found = []
     for folder, members in by_sweep.items():
         name = metric or members[0].metric
-        sign = -1 if lower_is_better(name) else 1
-        finite = [run for run in members if math.isfinite(run.final(name))]
-        if finite:
-            best = max(finite, key=lambda run: sign * run.final(name))
+        best = best_by(name, members, [run.final(name) for run in members])
+        if best is not None:
             found.append(Selection(folder, SweepDraw.read(folder), best, name, members))
     return found

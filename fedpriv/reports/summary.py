@@ -1,11 +1,11 @@
-"""What groups of runs come to: metric and epsilon after the last round, the best setting at each
-epsilon."""
+"""Final metric and epsilon of groups of runs, and the best setting at each epsilon."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -14,16 +14,25 @@ from fedpriv.errors import require
 from fedpriv.reports.finished_runs import user_epsilons
 from fedpriv.reports.groups import Group
 
+Item = TypeVar("Item")
 NOT_COVERED = "not covered: chosen by the metric after looking at all of them"
+LOWER_IS_BETTER = ("loss", "error", "norm", "heterogeneity", "risk")
 
 
 @dataclass(frozen=True)
-class Line:
+class GroupSummary:
     """One group after its last round.
 
-    mean, sd: of the metric over seeds, sd with n - 1 (NaN of a single seed).
-    certified, claimed: the largest epsilon of `observer` over seeds, about `unit` under
-        `adjacency`; claimed is NaN where the paper claims nothing.
+    group: its runs and settings.
+    metric: name of the metric.
+    mean: of the metric over seeds.
+    sd: its standard deviation over seeds (n - 1); NaN for a single seed.
+    n: number of seeds.
+    observer: whose epsilons these are.
+    unit: what the epsilons protect, such as "user".
+    adjacency: between neighbouring data sets.
+    certified: largest certified epsilon over seeds.
+    claimed: largest claimed epsilon over seeds; NaN where the paper claims nothing.
     label: of the metric: `released`, or a diagnostic of something in one of the runs.
     """
 
@@ -41,101 +50,100 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Choice:
+class BestSetting:
     """The best setting of a method at a certified epsilon.
 
-    among: how many settings there were.
-
-    cost: the epsilon of the best of them, or that it is not covered.
+    summary: of the group with this setting.
+    among: number of settings compared.
+    cost: epsilon of the selection, or why none is certified.
     """
 
-    line: Line
+    summary: GroupSummary
     among: int
     cost: str
 
 
-def summarised(
+def summarise(
     groups: Sequence[Group],
     *,
     metric: str | None = None,
     observer: str | None = None,
     method: str | None = None,
-) -> list[Line]:
-    """A line for each group.
+) -> list[GroupSummary]:
+    """A summary of each group.
 
-    metric: None is each run's own main one.
-    observer: None is whom each run is known by.
-    method: of accounting; None takes the smallest of all.
+    metric: None takes each run's main metric.
+    observer: None takes each run's own observer.
+    method: of accounting; None takes the smallest epsilon of all methods.
 
     Raises ConfigError for a metric, an observer or a method that the runs do not have.
     """
-    return [_line(group, metric or group.runs[0].metric, observer, method) for group in groups]
+    return [_summary(group, metric or group.runs[0].metric, observer, method) for group in groups]
 
 
-def _line(group: Group, metric: str, observer: str | None, method: str | None) -> Line:
+def _summary(group: Group, metric: str, observer: str | None, method: str | None) -> GroupSummary:
     runs = group.runs
     for run in runs:
         known = [name for name in run.metrics.columns if name != "round"]
         require(metric in known, "--metric", metric, f"one of {', '.join(known)}")
-    who = observer or runs[0].observer
-    last = [user_epsilons(run.epsilon, who, method).iloc[-1] for run in runs]
+    seen_by = observer or runs[0].observer
+    last = [user_epsilons(run.epsilon, seen_by, method).iloc[-1] for run in runs]
     finals = group.finals(metric)
-    return Line(
+    return GroupSummary(
         group=group,
         metric=metric,
         mean=float(finals.mean(skipna=False)),
-        sd=deviation(finals),
+        sd=standard_deviation(finals),
         n=len(runs),
-        observer=who,
+        observer=seen_by,
         unit=str(last[0]["unit"]),
         adjacency=str(last[0]["adjacency"]),
         certified=max(float(row["certified"]) for row in last),
-        claimed=_largest([float(row["claimed"]) for row in last]),
-        # "diagnostic of ..." sorts before "released": one diagnostic makes the line one.
+        claimed=float(np.max([float(row["claimed"]) for row in last])),  # NaN if any is NaN
+        # "diagnostic of ..." sorts before "released": one diagnostic makes the summary one.
         label=min(run.metric_label(metric) for run in runs),
     )
 
 
-def deviation(values: Sequence[float] | np.ndarray | pd.Series) -> float:
-    """Standard deviation (n - 1; NaN of a single value, and where one of them is)."""
+def standard_deviation(values: Sequence[float] | np.ndarray | pd.Series) -> float:
+    """Standard deviation (n - 1); NaN for a single value, and if any value is NaN."""
     return float(np.std(np.asarray(values, dtype=float), ddof=1)) if len(values) > 1 else math.nan
 
 
-def _largest(values: list[float]) -> float:
-    """NaN, no claim, if any of them is."""
-    return math.nan if any(math.isnan(value) for value in values) else max(values)
+def best_by(metric: str, items: Sequence[Item], values: Iterable[float]) -> Item | None:
+    """The first item with the best finite value of a metric; None if no value is finite.
+
+    A metric's name says whether lower values are better; a run's main metric is better if higher.
+    """
+    sign = -1 if any(word in metric for word in LOWER_IS_BETTER) else 1
+    finite = [(item, value) for item, value in zip(items, values) if math.isfinite(value)]
+    return max(finite, key=lambda pair: sign * pair[1], default=(None, 0.0))[0]
 
 
-LOWER_IS_BETTER = ("loss", "error", "norm", "heterogeneity", "risk")
+def best_settings(summaries: Sequence[GroupSummary]) -> list[BestSetting]:
+    """The setting with the best mean, for each method and certified epsilon (to four digits) with
+    several settings.
 
-
-def lower_is_better(metric: str) -> bool:
-    """Whether a smaller value is the better one, by the metric's name; a run's main metric is
-    better if higher."""
-    return any(word in metric for word in LOWER_IS_BETTER)
-
-
-def best(lines: Sequence[Line]) -> list[Choice]:
-    """For each method and certified epsilon, to four digits, at which it has several settings: the
-    one with the best mean. Settings with fewer seeds than others there are left out, since those
-    that are missing may have diverged."""
-    places: dict[tuple[str, str], list[Line]] = {}
-    for line in lines:
-        places.setdefault((line.group.method, f"{line.certified:.4g}"), []).append(line)
-    choices = []
-    for rivals in places.values():
-        most = max(line.n for line in rivals)
-        fit = [line for line in rivals if line.n == most and math.isfinite(line.mean)]
-        if len(rivals) > 1 and fit:
-            sign = -1 if lower_is_better(fit[0].metric) else 1
-            choices.append(
-                Choice(max(fit, key=lambda line: sign * line.mean), len(rivals), NOT_COVERED)
-            )
-    return choices
+    Settings with fewer seeds than others are left out: their missing runs may have diverged.
+    """
+    rivals: dict[tuple[str, str], list[GroupSummary]] = {}
+    for summary in summaries:
+        place = summary.group.method, f"{summary.certified:.4g}"
+        rivals.setdefault(place, []).append(summary)
+    found = []
+    for alike in rivals.values():
+        most = max(summary.n for summary in alike)
+        complete = [summary for summary in alike if summary.n == most]
+        best = best_by(complete[0].metric, complete, [summary.mean for summary in complete])
+        if len(alike) > 1 and best is not None:
+            found.append(BestSetting(best, len(alike), NOT_COVERED))
+    return found
 
 
 def mean_and_std(tables: list[pd.DataFrame], column: str) -> pd.DataFrame:
-    """Mean and standard deviation (n - 1; NaN of a single run) of `column` over runs, by round;
-    rounds that not every run has are left out."""
+    """Mean and standard deviation (n - 1; NaN for one run) of a column over runs, by round.
+
+    Rounds that some run lacks are left out.
+    """
     joined = pd.concat([table.set_index("round")[column] for table in tables], axis=1).dropna()
     return pd.DataFrame({"mean": joined.mean(axis=1), "std": joined.std(axis=1, ddof=1)})

@@ -1,29 +1,35 @@
-"""What has become of the runs of a sweep."""
+"""The state of each run of a sweep, and the table of the finished ones."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 from rich.console import Console
+from rich.table import Table
 
 from fedpriv.errors import FedprivError
-from fedpriv.reports.finished_runs import Run, place, read_run
+from fedpriv.reports.finished_runs import read_run, sweep_order
+from fedpriv.reports.groups import group_by_data
 from fedpriv.reports.report import Report
 from fedpriv.runs.folder import STATUS, read_status
 from fedpriv.runs.journal import held
 
-MOST_SHOWN = 40
-"""More runs than this are counted, and only those that are not done are named."""
+MAX_SHOWN = 40
+"""A longer list shows only runs that are not done."""
 
 
 @dataclass(frozen=True)
-class State:
-    """One run of a sweep: its words, and done, running, killed (no process is at it), interrupted
-    or failed."""
+class RunState:
+    """One run of a sweep.
+
+    folder: of the run.
+    words: its overrides on the command line.
+    state: done, running, killed (no process works on it), interrupted, failed or damaged.
+    reason: why it failed.
+    """
 
     folder: Path
     words: str
@@ -31,62 +37,46 @@ class State:
     reason: str
 
 
-def states(folder: Path) -> list[State]:
+def run_states(folder: Path) -> list[RunState]:
     """Every run at or below a sweep's folder, in the order of its jobs."""
     found = []
-    for path in sorted({file.parent for file in folder.rglob(STATUS)}, key=place):
+    for path in sorted({file.parent for file in folder.rglob(STATUS)}, key=sweep_order):
         status = read_status(path)
         state = str(status.get("state", "damaged"))
         if state == "running" and not held(path):
             state = "killed"
         reason = " ".join(str(status.get("reason") or "").split())
-        found.append(State(path, _words(path), state, reason))
+        found.append(RunState(path, _overrides(path), state, reason))
     return found
 
 
-def _words(path: Path) -> str:
+def _overrides(path: Path) -> str:
+    """Empty if the file cannot be read."""
     try:
-        return " ".join(
-            map(str, yaml.safe_load((path / ".hydra" / "overrides.yaml").read_text()) or [])
-        )
+        words = yaml.safe_load((path / ".hydra" / "overrides.yaml").read_text())
+        return " ".join(map(str, words or []))
     except (OSError, ValueError, TypeError, yaml.YAMLError):
         return ""
 
 
-def print_sweep(folder: Path, console: Console) -> list[State]:
-    """Print the states of a sweep's runs and, for each data set, the table of those that are done;
-    returns the states."""
-    from rich.table import Table
-
-    found = states(folder)
+def print_sweep(folder: Path, console: Console) -> list[RunState]:
+    """Print and return the states of a sweep's runs; then, for each data set, print the table of
+    the finished ones."""
+    found = run_states(folder)
     counts = Counter(state.state for state in found)
-    shown = (
-        found if len(found) <= MOST_SHOWN else [state for state in found if state.state != "done"]
-    )
+    short = len(found) <= MAX_SHOWN
+    shown = [state for state in found if short or state.state != "done"]
     table = Table("run", "settings", "state", "reason")
     for state in shown:
         table.add_row(state.folder.name, state.words, state.state, state.reason)
     if shown:
         console.print(table)
-    console.print(
-        ", ".join(f"{number} {state}" for state, number in counts.items()), soft_wrap=True
-    )
-    runs = [
-        run
-        for state in found
-        if state.state == "done" and (run := read_run(state.folder)) is not None
-    ]
-    for members in _by_data(runs):
+    totals = ", ".join(f"{number} {state}" for state, number in counts.items())
+    console.print(totals, soft_wrap=True)
+    done = [read_run(state.folder) for state in found if state.state == "done"]
+    for members in group_by_data([run for run in done if run is not None]).values():
         try:
             Report.of(members).print(console)
-        except FedprivError as error:  # a table more or less does not end a sweep
+        except FedprivError as error:  # a missing table must not end a sweep
             console.print(f"no table: {error}", markup=False, soft_wrap=True)
     return found
-
-
-def _by_data(runs: Sequence[Run]) -> list[list[Run]]:
-    found: dict[str, list[Run]] = {}
-    for run in runs:
-        data = {key: value for key, value in run.config.get("data", {}).items() if key != "root"}
-        found.setdefault(repr(sorted(data.items())), []).append(run)
-    return list(found.values())

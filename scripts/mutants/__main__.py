@@ -1,10 +1,10 @@
 """Mutation testing of the code that privacy rests on: `python -m scripts.mutants [--jobs n] [file
 or folder ...]`.
 
-Each file of `tests_of.SOURCES` is changed in one place at a time and its tests are run on the
-change; tests that pass then miss a mistake of this kind. Such survivors are printed, and end the
-command with 1 unless accepted.txt names them with a reason. Nothing is changed but scratch copies
-of the tree.
+The command changes each file of `tests_of.SOURCES` in one place at a time, and runs the file's
+tests on the change. If they pass, they miss a mistake of this type: the mutant survives. The
+command prints survivors. It exits with 1 unless accepted.txt lists each survivor with a reason.
+Only scratch copies of the tree are changed.
 """
 
 from __future__ import annotations
@@ -93,19 +93,18 @@ def main() -> int:
             f"{name}: {count.total()} mutants, "
             + ", ".join(f"{n} {what}" for what, n in sorted(count.items()))
         )
-    print(f"{unexplained} survivors that nobody has accepted")
+    print(f"{unexplained} survivors that are not in accepted.txt")
     return int(bool(unexplained or gone))
 
 
 def read_accepted(file: Path) -> dict[str, str]:
-    """What each accepted survivor is called, and why it may live."""
+    """The reason for each accepted survivor, by its name."""
     lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
     return dict(tuple(line.rsplit(" :: ", 1)) for line in lines)  # type: ignore[misc]
 
 
 def is_one(name: str, mutants: set[str]) -> bool:
-    """Whether an accepted name is a mutant's or, with a star for the change, that of a function
-    with mutants."""
+    """Whether an accepted name is that of a mutant or, with a star, of a function with mutants."""
     return name in mutants or (
         name.endswith(" :: *") and any(one.startswith(name[:-1]) for one in mutants)
     )
@@ -118,15 +117,18 @@ def package(path: str) -> str:
 
 @dataclass
 class Bench:
-    """A scratch copy of the tree, and what runs tests in it: processes that have done the imports,
-    or not."""
+    """A scratch copy of the tree, and the processes that run tests in it.
+
+    tree: the copy.
+    runners: by tests, and by whether the process has imported them.
+    """
 
     tree: Path
     runners: dict[tuple[tuple[str, ...], bool], Runner] = field(default_factory=dict)
 
     def runner(self, tests: tuple[str, ...], *, loaded: bool) -> Runner:
         if (tests, loaded) not in self.runners:
-            while len(self.runners) >= MOST_RUNNERS:
+            while len(self.runners) >= MAX_RUNNERS:
                 self.runners.pop(next(iter(self.runners))).end()
             self.runners[tests, loaded] = Runner(self.tree, tests, loaded=loaded)
         return self.runners[tests, loaded]
@@ -136,13 +138,18 @@ class Bench:
             runner.end()
 
 
-MOST_RUNNERS = 2
-"""Processes that wait for a change in each copy of the tree."""
+MAX_RUNNERS = 2
+"""Idle processes for each copy of the tree."""
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A mutant that waits for its tests. loaded: whether it can be made where all is imported."""
+class PendingMutant:
+    """A mutant whose tests have not run yet.
+
+    mutant: the change.
+    files: its tests.
+    loaded: whether the change can be made after all imports.
+    """
 
     mutant: Mutant
     files: tuple[str, ...]
@@ -155,15 +162,17 @@ class Trial:
 
 
 def results(made: list[Mutant], jobs: int, within: float) -> Iterator[tuple[Mutant, str]]:
-    """Each mutant with what became of it by its shortest tests, `within` seconds of them. Raises
-    RuntimeError where tests fail on the source as it is."""
+    """Each mutant and its result, by its shortest tests, `within` seconds in total.
+
+    Raises RuntimeError if tests fail on the unchanged source.
+    """
     with tempfile.TemporaryDirectory(prefix="mutants") as folder, ExitStack() as running:
         free = [Bench(scratch_copy(ROOT, Path(folder, str(job)))) for job in range(jobs)]
         for bench in free:
             running.callback(bench.end)
         known = Reached()
-        waiting = deque(Trial(mutant, chosen_tests(ROOT, mutant.path)) for mutant in made)
-        started = list[tuple[Trial, Bench, Runner]]()
+        waiting = deque(PendingMutant(mutant, chosen_tests(ROOT, mutant.path)) for mutant in made)
+        started = list[tuple[PendingMutant, Bench, Runner]]()
         while waiting or started:
             while waiting and free:
                 trial = waiting.popleft()
@@ -194,8 +203,10 @@ def results(made: list[Mutant], jobs: int, within: float) -> Iterator[tuple[Muta
 
 
 def look_at(bench: Bench, files: tuple[str, ...], known: Reached) -> None:
-    """Learn of each test in `files` what it calls, unless it is known. On the source, which the
-    tests have to pass."""
+    """Record what each test in `files` calls, unless that is known.
+
+    The tests run on the unchanged source, and must pass.
+    """
     new = tuple(file for file in files if not any(test.startswith(f"{file}::") for test in known))
     if not new:
         return

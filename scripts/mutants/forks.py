@@ -1,9 +1,9 @@
-"""Runs tests on a mutant in a fork of a process that has loaded all that they import, in a scratch
-copy of the tree.
+"""Run tests on a mutant, in a scratch copy of the tree, in a fork of a process that has done their
+imports.
 
-Where a change shows in bodies of functions alone, these are replaced in the fork, after fedpriv and
-the tests have been imported; else the fork is one of a process that has loaded torch and the like,
-but nothing of fedpriv. So most mutants cost their tests and no imports.
+If a change is only in bodies of functions, the fork replaces these after fedpriv and the tests have
+been imported. Otherwise the fork is one of a process that has imported torch and other libraries,
+but nothing of fedpriv. So most mutants need no imports.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ LOADED = (
 )
 NOT_COPIED = (".git", ".venv", "outputs", "dist", "build", "*_cache", ".hypothesis", "__pycache__")
 DATA_LIMIT = 8 * 2**30
-"""Bytes that a mutant may allocate: a changed shift can ask for all there are."""
+"""Bytes that a mutant may allocate: a changed shift could ask for all memory."""
 
 
 def warm_up() -> None:
-    """Load what tests import beside fedpriv, as far as it is installed."""
+    """Import the installed libraries that tests use."""
     os.environ["OMP_NUM_THREADS"] = "1"
     for name in LOADED:
         with contextlib.suppress(ImportError):
@@ -76,21 +76,26 @@ def warm_up() -> None:
 
 
 def scratch_copy(root: Path, folder: Path) -> Path:
-    """The tree at `root` below `folder`, without what was built or recorded there."""
+    """A copy of the tree at `root` below `folder`, without build products and records."""
     return Path(shutil.copytree(root, folder, ignore=shutil.ignore_patterns(*NOT_COPIED)))
 
 
 KILLED, SURVIVED, TIMEOUT, IMPORTS = "killed", "survived", "timeout", "imports"
-"""What becomes of a mutant; the last: it has to be tried where nothing of fedpriv is loaded."""
+"""Results of a mutant. The last one: its test needs a process without fedpriv."""
 REACHED = "reached.json"
-"""In the scratch copy: which functions each test calls."""
+"""File in the scratch copy: the functions that each test calls."""
 _NOT_PATCHABLE = 71
 """Exit code of a fork whose change shows when modules are imported."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A file of the tree, what stands there, and what a mutant has in its place."""
+    """A change of a file.
+
+    path: in the tree.
+    old: its text.
+    new: the mutant's text.
+    """
 
     path: str
     old: str
@@ -98,7 +103,7 @@ class Change:
 
 
 class Runner:
-    """Runs the same tests in the scratch copy `tree` again and again, one change at a time.
+    """Runs the same tests in the scratch copy `tree` for many changes, one at a time.
 
     loaded: whether its process has imported the tests before, so that only bodies of functions can
     change.
@@ -125,11 +130,11 @@ class Runner:
         self.connection.send((change, tests, seconds))
 
     def result(self) -> str | None:
-        """What became of the last change; None as long as tests run."""
+        """The result of the last change; None while tests run."""
         return self.connection.recv() if self.connection.poll() else None
 
     def end(self) -> None:
-        """Kill the process, its tests and what they have started."""
+        """Kill the process, its tests and their child processes."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process, signal.SIGTERM)
         os.waitpid(self.process, 0)

@@ -1,4 +1,4 @@
-"""One-token changes of a source file, of the kinds that would break a privacy guarantee.
+"""One-token changes of a source file, of types that would break a privacy guarantee.
 
 Positions come from `ast`, the change is made in the text, so that a mutant differs from its source
 in nothing else. Texts that people read (docstrings, messages, annotations, decorators) are left
@@ -66,8 +66,10 @@ default."""
 
 @dataclass(frozen=True)
 class Mutant:
-    """A changed file. `before` and `after` are the changed line, stripped; `after` is `pass` where
-    a statement went."""
+    """A changed file.
+
+    `before` and `after` are the changed line, stripped. `after` is `pass` for a removed statement.
+    """
 
     path: str
     scope: str
@@ -78,19 +80,21 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """What it is called in the list of accepted survivors: no line number, which any edit would
-        move."""
+        """Name in the list of accepted survivors. It has no line number, which any edit would
+        change."""
         return f"{self.path} :: {self.scope} :: {self.before} -> {self.after}"
 
     @property
     def anywhere(self) -> str:
-        """What all mutants of the same function are called together."""
+        """Common name of all mutants of the function."""
         return f"{self.path} :: {self.scope} :: *"
 
 
 def mutants(path: str, text: str, *, guards: bool = False) -> list[Mutant]:
-    """All mutants of the source `text` of the file `path`, in its order; guards: those of guards
-    alone."""
+    """All mutants of the source `text` of the file `path`, in its order.
+
+    guards: only mutants of guards.
+    """
     source = text.encode()
     starts = [0]
     for line in source.splitlines(keepends=True):
@@ -128,11 +132,11 @@ def _used_defaults(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast
 
 
 Change = tuple[str, int, int, str]
-"""Scope, first and last byte, what stands there instead."""
+"""Scope, first and last byte, replacement."""
 
 
 class _Changes:
-    """Walks a syntax tree and tells what may be changed."""
+    """Walks a syntax tree and yields possible changes."""
 
     def __init__(self, source: bytes, starts: list[int]) -> None:
         self.source = source
@@ -234,7 +238,7 @@ class _Changes:
 
     @staticmethod
     def _conditions(node: ast.AST) -> list[ast.expr]:
-        """Those that are not changed from within."""
+        """Nodes that are not changed inside."""
         match node:
             case ast.If() | ast.IfExp() | ast.While():
                 tests = (

@@ -1,5 +1,5 @@
-"""Gives functions of a loaded module the bodies that a changed source has, so that a mutant needs
-no new imports."""
+"""Give functions of an imported module the bodies of a changed source, so that a mutant needs no
+new imports."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from types import CodeType, FunctionType
 
 
 class NotPatchableError(Exception):
-    """The change shows in more than the bodies of functions."""
+    """The change is not only in bodies of functions."""
 
 
 CACHED = type(cache(len))
-"""What `functools.cache` and its like make of a function."""
+"""Type of a function with `functools.cache` or a similar decorator."""
 
 
 def forget(tree: Path) -> None:

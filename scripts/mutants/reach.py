@@ -1,4 +1,4 @@
-"""Which tests call which functions: only these can notice a change there, and short ones are asked
+"""Which tests call which functions. Only these tests can notice a change there; short ones run
 first."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ them.
 
 
 def place(path: str, scope: str) -> str:
-    """What a function or class is called here."""
+    """Name of a function or class here."""
     return f"{path} :: {scope}"
 
 

@@ -1,5 +1,4 @@
-"""Which tests a source file's mutants are run on: those that mirror it, then others that are near
-and quick."""
+"""The tests for a source file's mutants: those that mirror the file, then other quick ones."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ SOURCES = (
     "fedpriv/parties",
 )
 GUARDS_ONLY = ("fedpriv/aggregation", "fedpriv/crypto", "fedpriv/parties")
-"""Where sums and other libraries to compare with hold the arithmetic, and what refuses is what
-matters."""
+"""Files with mutants of guards only: other tests check their arithmetic."""
 FURTHER = (
     (
         "fedpriv/mechanisms/calibration.py",

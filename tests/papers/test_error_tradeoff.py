@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 import yaml
 
-from fedpriv.papers import child_process
+from fedpriv.papers import experiments
 from fedpriv.papers.lowy import error_tradeoff, method_choice
-from fedpriv.papers.lowy.error_tradeoff import Setting
 from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, SPIDER
 from fedpriv.papers.reproduce import FIGURES
 from fedpriv.reports.finished_runs import find_runs
@@ -16,10 +15,12 @@ from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import build
 from fedpriv.settings.help import conf_dir
 
-SETTING = Setting(
-    lambda root: f"records of {root}", {"quick": 2, "paper": 9}, {"quick": "1,2", "paper": "1"}
-)
+SWEEPS = error_tradeoff.method_sweeps({"quick": 2, "paper": 9}, {"quick": "1,2", "paper": "1"})
 ONE = ["algo.epsilon=1", "preset.local_lr=0.1", "preset.silo_clip=1", "seed=0"]
+
+
+def title(root):
+    return f"records of {root}"
 
 
 def fake_run(
@@ -109,7 +110,7 @@ def test_gains_are_relative_and_losses_are_named(tmp_path):
     results(tmp_path, {("Spider", 1): 0.2, ("MinibatchSgd", 1): 0.25, ("LocalSgd", 1): 0.4})
     results(tmp_path, {("Spider", 3): 0.2, ("MinibatchSgd", 3): 0.16})
     results(tmp_path, {("MinibatchSgd", 1): 0.01}, calibration="given")
-    gains = method_choice.gains(method_choice.choose(find_runs([tmp_path])))
+    gains = method_choice.compare_with_spider(method_choice.choose(find_runs([tmp_path])))
     assert [(gain.calibration, gain.over, gain.lost) for gain in gains] == [
         ("certified", LOCAL, ()),
         ("certified", MINIBATCH, (3.0,)),
@@ -128,7 +129,7 @@ def test_tables_and_picture(tmp_path, monkeypatch):
     monkeypatch.setattr(
         error_tradeoff.plt, "close", lambda figure: (seen.append(figure), close(figure))
     )
-    error_tradeoff.draw(tmp_path, title=SETTING.title)
+    error_tradeoff.draw(tmp_path, title=title)
     with open(tmp_path / "choices.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * 3 * 2 + 1
@@ -148,16 +149,16 @@ def test_tables_and_picture(tmp_path, monkeypatch):
 def test_every_method_has_a_sweep_of_its_own_and_none_runs_twice(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        child_process.subprocess,
+        experiments.subprocess,
         "run",
         lambda words, check: asked.append(words[3:]) or SimpleNamespace(returncode=0),
     )
     monkeypatch.setattr(error_tradeoff, "draw", lambda folder, title: None)
     (tmp_path / "spider").mkdir()
-    assert error_tradeoff.experiment("lowy/fig4", SETTING)(tmp_path, "quick")
+    error_tradeoff.figure("lowy/fig4", SWEEPS, title)(tmp_path, "quick")
     assert len(asked) == 5
-    begun = ["experiment=lowy/fig4", "hydra/launcher=side_by_side", "profile=quick_grid"]
-    assert all(words[:3] == begun for words in asked)
+    begun = ["experiment=lowy/fig4", "profile=quick_grid", "hydra/launcher=side_by_side"]
+    assert all([words[0], *words[2:4]] == begun for words in asked)
     assert not any("algo.phase=1,2" in words for words in asked)
     assert sum("algo.calibration=given" in words for words in asked) == 2
     assert sum("algo.local_steps=2" in words for words in asked) == 2
@@ -166,16 +167,16 @@ def test_every_method_has_a_sweep_of_its_own_and_none_runs_twice(tmp_path, monke
 def test_a_sweep_s_own_words_stand_in_place_of_the_profile_s(tmp_path, monkeypatch):
     """The same key twice would make every run twice."""
     asked = []
-    monkeypatch.setattr(error_tradeoff, "run_command", lambda *words: asked.append(words))
+    monkeypatch.setattr(experiments, "run_command", lambda *words: asked.append(words))
     monkeypatch.setattr(error_tradeoff, "draw", lambda folder, title: None)
-    error_tradeoff.experiment("lowy/fig6", SETTING)(tmp_path, "quick")
+    error_tradeoff.figure("lowy/fig6", SWEEPS, title)(tmp_path, "quick")
     epsilons = [[word for word in words if word.startswith("algo.epsilon=")] for words in asked]
     assert epsilons == [["algo.epsilon=0.75,18"]] * 4 + [["algo.epsilon=1"]] * 2
 
 
-@pytest.mark.parametrize("sweep", SETTING.sweeps("quick"))
+@pytest.mark.parametrize("sweep", SWEEPS["quick"])
 def test_every_sweep_is_made_of_ordinary_jobs(sweep):
-    words = [*SETTING.sweeps("quick")[sweep], *(word for word in ONE if "epsilon" not in word)]
+    words = [*SWEEPS["quick"][sweep], *(word for word in ONE if "epsilon" not in word)]
     jobs = compose_jobs(
         CommandLine.parse(["experiment=lowy/fig8", "profile=quick_grid", *words]), conf_dir()
     )

@@ -8,13 +8,16 @@ from html.parser import HTMLParser
 
 from command import run
 
+from fedpriv.errors import FedprivError
 from fedpriv.papers import gallery, reproduce
 
 
 def drawn(folder, name, seconds, picture=b"png"):
     folder.mkdir(parents=True)
     (folder / "figure.png").write_bytes(picture)
-    gallery.about(folder, name, profile="quick", seconds=seconds, processor_seconds=2 * seconds)
+    gallery.write_about(
+        folder, name, profile="quick", seconds=seconds, processor_seconds=2 * seconds
+    )
 
 
 class Links(HTMLParser):
@@ -37,12 +40,12 @@ def test_the_latest_of_each_figure_with_its_verdict(tmp_path):
     drawn(tmp_path / "uldp_fl/fig2/2026-01-02_00-00-00", "uldp_fl/fig2", 2.0)
     drawn(tmp_path / "hu/theory/2026-01-01_00-00-00", "hu/theory", 3.0)
     (tmp_path / "uldp_fl/fig2/2026-01-02_00-00-00/numbers.csv").write_text("a\n1\n")
-    page = gallery.write(tmp_path)
+    page = gallery.write_index(tmp_path)
     text = page.read_text()
     assert "2 of " in text
     assert text.index('id="uldp_fl/fig2"') < text.index('id="hu/theory"')
-    assert "quick, 2 s, of one processor 4 s" in text
-    assert "quick, 1 s" not in text
+    assert "quick profile, 2 s, 4 processor seconds" in text
+    assert "quick profile, 1 s" not in text
     assert "295.8" in text
     assert [link for link in links(page) if link.endswith(".csv")] == [
         "../uldp_fl/fig2/2026-01-02_00-00-00/numbers.csv"
@@ -51,7 +54,7 @@ def test_the_latest_of_each_figure_with_its_verdict(tmp_path):
 
 def test_every_link_is_there_and_none_leads_elsewhere(tmp_path):
     drawn(tmp_path / "uldp_fl/fig2/2026-01-01_00-00-00", "uldp_fl/fig2", 1.0)
-    page = gallery.write(tmp_path)
+    page = gallery.write_index(tmp_path)
     for link in links(page):
         assert link == "data:," or (page.parent / link).resolve().is_file(), link
     assert not re.search(r"https?:|<script", page.read_text())
@@ -59,9 +62,7 @@ def test_every_link_is_there_and_none_leads_elsewhere(tmp_path):
 
 def test_the_command_writes_it(tmp_path, monkeypatch):
     def make(folder, profile):
-        folder.mkdir(parents=True)
         (folder / "figure.png").write_bytes(b"png")
-        return True
 
     monkeypatch.setitem(reproduce.FIGURES, "uldp_fl/fig2", make)
     done = run("reproduce", "uldp_fl/fig2", "--profile", "paper", cwd=tmp_path)
@@ -76,10 +77,15 @@ def test_the_command_writes_it(tmp_path, monkeypatch):
 
 def test_all_names_every_figure(tmp_path, monkeypatch):
     asked = []
-    made = {
-        name: lambda folder, profile, name=name: asked.append(name) or False
-        for name in reproduce.FIGURES
-    }
+
+    def failing(name):
+        def make(folder, profile):
+            asked.append(name)
+            raise FedprivError("no data")
+
+        return make
+
+    made = {name: failing(name) for name in reproduce.FIGURES}
     monkeypatch.setattr(reproduce, "FIGURES", made)
     done = run("reproduce", "all", cwd=tmp_path)
     assert done.returncode == 2

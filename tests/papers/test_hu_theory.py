@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import approx_fprime
 from sklearn.linear_model import LogisticRegression
 
-from fedpriv.papers.hu.theory import Convergence, LogisticRisk, breast_cancer_risk, measured
+from fedpriv.papers.hu.theory import Convergence, LogisticRisk, breast_cancer_risk, measure
 
 SETTING = Convergence(
     lr=0.2,
@@ -90,7 +90,7 @@ def test_what_is_measured_stays_below_the_bounds(risk, steps, noise):
         0.2, risk.smoothness, 0.1, risk.variance, 10, len(theta0), noise, 3, steps, 200, gap
     )
     assert setting.applies
-    gaps, squares = measured(risk, setting, 5, rng=np.random.default_rng(0))
+    gaps, squares = measure(risk, setting, 5, rng=np.random.default_rng(0))
     assert 0 < gaps.mean() < setting.gap_bound(printed=False)
     assert 0 < squares.mean() < setting.gradient_bound(printed=False)
 
@@ -101,7 +101,7 @@ def test_full_batches_of_all_devices_are_gradient_descent():
     setting = replace(
         SETTING, batch_size=8, parameters=4, noise=0.0, cohort=3, iterations=7, lr=0.3
     )
-    gaps, squares = measured(risk, setting, 2, rng=rng)
+    gaps, squares = measure(risk, setting, 2, rng=rng)
     theta, least, expected = np.zeros(4), risk.minimum()[1], []
     for _ in range(7):
         expected.append(

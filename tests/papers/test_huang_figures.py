@@ -6,7 +6,7 @@ import json
 import pytest
 from runs import experiment
 
-from fedpriv.papers import child_process
+from fedpriv.papers import experiments
 from fedpriv.papers.huang import claimed_noise, excess_risk
 from fedpriv.reports.finished_runs import find_runs
 from fedpriv.runs.loop import train
@@ -65,10 +65,10 @@ def test_excess_risk_runs_the_same_steps_at_every_point(tmp_path, monkeypatch, a
         return type("Done", (), {"returncode": 0})
 
     curves = dict.fromkeys(excess_risk.CURVES, (1.0, 0.1))
-    monkeypatch.setattr(child_process.subprocess, "run", run)
+    monkeypatch.setattr(experiments.subprocess, "run", run)
     monkeypatch.setattr(excess_risk, "find_runs", list)
     monkeypatch.setattr(excess_risk, "measure", lambda runs, optima: curves)
-    assert excess_risk.draw(tmp_path / "out")
+    excess_risk.draw(tmp_path / "out")
     steps = {int(words["rounds"]) * int(words["algo.local_steps"]) for words in commands}
     assert steps == {excess_risk.STEPS["quick"]}
     assert len(commands) == 5 + 4 - 1  # K = 5, E = 10 is in both panels

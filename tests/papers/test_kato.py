@@ -5,9 +5,14 @@ import pytest
 from scipy.optimize import approx_fprime
 from scipy.special import expit
 
-from fedpriv.papers.uldp_fl.theory import PairRisks, Setting, breast_cancer_pairs, run
+from fedpriv.papers.uldp_fl.theory import (
+    PairRisks,
+    UldpAvgSetting,
+    breast_cancer_pairs,
+    measure_overheads,
+)
 
-SETTING = Setting(
+SETTING = UldpAvgSetting(
     clip=0.1, noise_multiplier=2.0, by_records=False, local_lr=0.5, local_steps=3, global_lr=4.0
 )
 
@@ -52,10 +57,10 @@ def test_the_terms_by_hand():
     one not."""
     x = np.array([[[1.0, 0.0]], [[0.0, 0.1]]])
     risks = PairRisks(x, np.ones((2, 1)), np.ones(2, dtype=int), np.arange(2), silos=1)
-    setting = Setting(
+    setting = UldpAvgSetting(
         clip=0.1, noise_multiplier=3.0, by_records=False, local_lr=0.5, local_steps=1, global_lr=2.0
     )
-    found = run(risks, setting, 1, 50_000, rng=np.random.default_rng(0))
+    found = measure_overheads(risks, setting, 1, 50_000, rng=np.random.default_rng(0))
     # |delta| = 0.5 * 0.5 |x|: 0.25, cut to 0.1, and 0.025.
     factors = np.array([0.4, 1.0])
     assert risks.smoothness == pytest.approx(1 / 4)
@@ -77,7 +82,7 @@ def test_the_terms_by_hand():
 
 
 def test_without_clipping_only_noise_costs(risks):
-    found = run(
+    found = measure_overheads(
         risks,
         replace(SETTING, clip=100.0, noise_multiplier=0.01),
         2,
@@ -91,7 +96,9 @@ def test_without_clipping_only_noise_costs(risks):
 
 def test_noise_grows_with_its_square_and_batches_cost_where_they_are_clipped(risks):
     one, two = (
-        run(risks, replace(SETTING, noise_multiplier=sigma), 1, 200, rng=np.random.default_rng(0))
+        measure_overheads(
+            risks, replace(SETTING, noise_multiplier=sigma), 1, 200, rng=np.random.default_rng(0)
+        )
         for sigma in (1, 2)
     )
     assert two.terms.noise == pytest.approx(4 * one.terms.noise)

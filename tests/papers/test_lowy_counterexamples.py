@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import brentq
 
 from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.accountants.zcdp import SmallEpsilonClaim
@@ -36,7 +37,7 @@ def test_golden_row_29():
     ],
 )
 def test_golden_row_30_and_the_table_of_lo_3(epsilon, noise, flat, per_tensor, alternate):
-    z, chances = lowy.multiplier(epsilon), lowy.drawn()
+    z, chances = lowy.multiplier(epsilon), lowy.multiplicity_chances()
     assert z == pytest.approx(noise, abs=5e-3)
     # The table's grid has steps of 1e-4, rounded down in every release; the one here is finer, and
     # so larger.
@@ -46,8 +47,19 @@ def test_golden_row_30_and_the_table_of_lo_3(epsilon, noise, flat, per_tensor, a
     assert lowy.attained(z, 25, chances) <= lowy.with_replacement(z, 25)
 
 
+def doubled_budget_limit(delta):
+    """The largest epsilon that twice the paper's budget, epsilon^2 / (4 ln(1 / delta)) of zCDP,
+    still keeps."""
+
+    def beyond(epsilon):
+        rho = SmallEpsilonClaim.rho_for(epsilon, delta)
+        return gaussian_epsilon(2 * math.sqrt(rho), delta) - epsilon
+
+    return brentq(beyond, 1, 2 * math.log(1 / delta))
+
+
 def test_golden_row_32():
-    found = [lowy.doubled_budget_limit(delta) for delta in (1e-4, 1e-5, 1238**-2)]
+    found = [doubled_budget_limit(delta) for delta in (1e-4, 1e-5, 1238**-2)]
     assert found == pytest.approx([7.526, 7.968, 8.402], abs=1e-2)
 
 
@@ -62,7 +74,7 @@ def test_the_lower_bound_is_exact_for_a_gaussian_and_never_above():
 @pytest.mark.parametrize("noise", [26.753, 3.0, 1.486])
 def test_one_release_has_the_delta_that_is_computed(noise):
     """By the integral of p - e^epsilon q where it is positive, at the epsilon found."""
-    chances = lowy.drawn()
+    chances = lowy.multiplicity_chances()
 
     def density(x, sign):
         return sum(c * stats.norm.pdf(x, sign * m, noise) for m, c in enumerate(chances))
@@ -74,8 +86,8 @@ def test_one_release_has_the_delta_that_is_computed(noise):
 
 
 def test_t9_the_claims_are_exceeded():
-    assert lowy.attained(lowy.multiplier(18), 25, lowy.drawn()) > 18
-    assert lowy.attained(lowy.multiplier(0.75) / 2, 25, lowy.drawn()) > 0.75
+    assert lowy.attained(lowy.multiplier(18), 25, lowy.multiplicity_chances()) > 18
+    assert lowy.attained(lowy.multiplier(0.75) / 2, 25, lowy.multiplicity_chances()) > 0.75
 
 
 @pytest.mark.parametrize(
@@ -109,7 +121,7 @@ def test_lo_2_without_the_factor(epsilon, phase, rounds, exact):
 @pytest.mark.parametrize(("epsilon", "bound"), [(0.75, 22.9), (1, 37.3), (18, 12325)])
 def test_lo_4_without_the_factor(epsilon, bound):
     z = lowy.multiplier(epsilon) / math.sqrt(lowy.SIZE)
-    assert lowy.attained(z, 25, lowy.drawn()) == pytest.approx(bound, rel=5e-3)
+    assert lowy.attained(z, 25, lowy.multiplicity_chances()) == pytest.approx(bound, rel=5e-3)
 
 
 def test_one_file_of_noise_for_two_runs_hides_nothing():

@@ -38,7 +38,8 @@ def test_messages_of_an_iteration_are_those_that_the_paper_counts():
 
 def test_pictures_of_groups_and_messages(tmp_path):
     for name, draw in (("1", peer_groups.partitions), ("2", peer_groups.messages)):
-        assert draw(tmp_path / name, "quick")
+        (tmp_path / name).mkdir()
+        draw(tmp_path / name, "quick")
         assert (tmp_path / name / "figure.png").stat().st_size > 10_000
 
 
@@ -52,7 +53,7 @@ def test_leakage_is_the_specifications_table_for_one_peer_of_nine():
 
 def test_the_table_of_partitions(tmp_path, monkeypatch):
     monkeypatch.setattr(peer_groups, "NUMBERS", {3: range(9, 16, 6), 4: range(16, 17)})
-    assert peer_groups.how_many(tmp_path, "quick")
+    peer_groups.count_partitions(tmp_path, "quick")
     head, *rows = table(tmp_path / "partitions.csv")
     assert head[:4] == ["group size", "peers", "bound", "designs"]
     assert [row[:4] for row in rows] == [
@@ -65,11 +66,13 @@ def test_the_table_of_partitions(tmp_path, monkeypatch):
 
 def test_claims_and_counts_are_tables_too(tmp_path, monkeypatch, small_root):
     monkeypatch.setenv("FEDPRIV_DATA", small_root)
-    assert peer_tables.claims(tmp_path / "claims", "quick")
+    for name in ("claims", "counts"):
+        (tmp_path / name).mkdir()
+    peer_tables.claims(tmp_path / "claims", "quick")
     assert {row[0]: row[2] for row in table(tmp_path / "claims" / "claims.csv")}[
         "Theorem III.2"
     ] == "no"
-    assert peer_tables.counts(tmp_path / "counts", "quick")
+    peer_tables.counts(tmp_path / "counts", "quick")
     rows = table(tmp_path / "counts" / "counts.csv")
     assert rows[1] == ["FEMNIST digits", "12", "240", "120", "3,483 / 351,333 / 40,668"]
     assert rows[2][1] == "absent"  # 620 writers would need more images
@@ -150,7 +153,7 @@ def test_accuracies_are_means_over_seeds_of_the_last_and_the_best_round(sweep):
     assert (sweep / "figure.png").exists()
 
 
-def test_own_and_shared_weights_are_told_apart(sweep):
+def test_own_and_shared_weights_are_distinguished(sweep):
     run = next(run for run in find_runs([sweep]) if run.label == "SecureD-FL")
     assert peer_accuracy.method(run) == "SecureD-FL"
     run.config["algo"] = {"init_weights": "shared"}

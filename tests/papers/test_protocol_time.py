@@ -22,8 +22,8 @@ def test_steps_are_added_up_by_phase():
         ("silo0", 1): 6.0,
         ("server", 2): 3.0,
     }
-    query = protocol_time.Seconds(steps, training={"silo0": 5.0, "silo1": 1.0})
-    assert protocol_time.by_phase(protocol_time.Seconds(setup), [query] * 2) == {
+    query = protocol_time.ExchangeTimes(steps, training={"silo0": 5.0, "silo1": 1.0})
+    assert protocol_time.by_phase(protocol_time.ExchangeTimes(setup), [query] * 2) == {
         protocol_time.KEYS: 4.0,
         protocol_time.BLINDING: 20.0,
         protocol_time.TRAINING: 3.0,

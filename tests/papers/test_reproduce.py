@@ -4,7 +4,7 @@ import os
 from command import run, run_child
 
 from fedpriv.papers import reproduce
-from fedpriv.papers.quick_profiles import Quick, quick_profiles
+from fedpriv.papers.experiments import QuickProfile, quick_profiles
 
 
 def test_a_figure_is_made_where_the_command_is_given(tmp_path):
@@ -54,7 +54,7 @@ def test_every_quick_profile_is_measured_and_all_of_them_fit_two_processors():
     assert all(profile.seconds > 0 for profile in profiles.values())
     longest = max(profile.seconds for profile in profiles.values())
 
-    def minutes(some: list[Quick]) -> float:
+    def minutes(some: list[QuickProfile]) -> float:
         return max(sum(profile.seconds for profile in some) / 2, longest) / 60
 
     assert minutes([*profiles.values()]) < 0.75 * 90

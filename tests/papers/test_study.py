@@ -10,10 +10,10 @@ from scipy.stats import norm, ttest_rel
 from fedpriv.papers.reproduce import FIGURES
 from fedpriv.papers.study import study
 from fedpriv.papers.study.methods import METHODS, NOTHING, RECORD, RECORDS_PER_USER, USER
-from fedpriv.papers.study.orders import orders
-from fedpriv.papers.study.picture import picture
-from fedpriv.papers.study.study import Cell, Profile, Trial, choose
-from fedpriv.papers.study.table import Row, compared, read, write, yardsticks
+from fedpriv.papers.study.orders import check_orders
+from fedpriv.papers.study.picture import draw
+from fedpriv.papers.study.study import StudyProfile, StudySetting, Trial, choose
+from fedpriv.papers.study.table import StudyRow, baselines, compare_with_reference, read, write
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.settings.compose import one_experiment
 
@@ -22,7 +22,7 @@ PRIVATE = [(method, unit) for method in METHODS if method.private for unit in me
 BY_NAME = {method.name: method for method in METHODS}
 
 
-ONE_EPSILON = Profile((3,), (0.1,), (1,), (0,), (7,))
+ONE_EPSILON = StudyProfile((3,), (0.1,), (1,), (0,), (7,))
 
 
 def planned(method, unit, *words):
@@ -77,7 +77,7 @@ def row(method, errors, **changes):
         "train_loss": 0.1,
         "delta": 1e-5,
     }
-    usual = Row(
+    usual = StudyRow(
         unit=USER,
         method=method,
         paper="",
@@ -101,7 +101,10 @@ FREE = row("FedAvg", [0.05, 0.05], unit=NOTHING, epsilon=math.inf, certified=mat
 
 
 def test_methods_are_told_apart_by_paired_tests_with_holms_correction():
-    found = {one.row.method: one for one in compared([WORSE, REFERENCE, ALIKE, FREE], USER, 3.0)}
+    found = {
+        one.row.method: one
+        for one in compare_with_reference([WORSE, REFERENCE, ALIKE, FREE], USER, 3.0)
+    }
     raw = {one: ttest_rel(one.errors, REFERENCE.errors).pvalue for one in (WORSE, ALIKE)}
     assert found["ULDP-AVG"].p == pytest.approx(2 * raw[WORSE])
     assert found["MB-SGD"].p == pytest.approx(raw[ALIKE])
@@ -115,9 +118,14 @@ def test_methods_are_told_apart_by_paired_tests_with_holms_correction():
 def test_who_hides_a_user_hides_its_records():
     record = row("MB-SGD", [0.1, 0.1, 0.2], unit=RECORD)
     variant = replace(ALIKE, method="MB-SGD with k=1")
-    found = [one.row.method for one in compared([WORSE, ALIKE, variant, record], RECORD, 3.0)]
+    found = [
+        one.row.method
+        for one in compare_with_reference([WORSE, ALIKE, variant, record], RECORD, 3.0)
+    ]
     assert sorted(found) == ["MB-SGD", "ULDP-AVG"]
-    assert {one.row.errors for one in compared([WORSE, ALIKE, record], RECORD, 3.0)} == {
+    assert {
+        one.row.errors for one in compare_with_reference([WORSE, ALIKE, record], RECORD, 3.0)
+    } == {
         WORSE.errors,
         record.errors,
     }
@@ -129,7 +137,9 @@ def test_the_papers_orders_are_confirmed_refuted_or_not_resolved():
         replace(one, unit=RECORD)
         for one in (row("SPIDER", WORSE.errors), row("MB-SGD", REFERENCE.errors))
     ]
-    found = {(one.first, one.second): one for one in orders([WORSE, REFERENCE, alike, *record])}
+    found = {
+        (one.first, one.second): one for one in check_orders([WORSE, REFERENCE, alike, *record])
+    }
     assert set(found) == {
         ("ULDP-AVG-w", "ULDP-AVG"),
         ("ULDP-AVG", "ULDP-SGD"),
@@ -150,7 +160,7 @@ def test_the_table_is_read_as_it_was_written(tmp_path):
         vars(one) | {"claimed": 0} for one in rows
     ]
     assert math.isnan(back[0].claimed)
-    assert yardsticks(back) == back[1:]
+    assert baselines(back) == back[1:]
 
 
 class Ended:
@@ -162,33 +172,35 @@ class Ended:
 
 
 def test_settings_are_chosen_by_training_loss_and_never_ones_that_diverged():
-    cell = Cell(BY_NAME["MB-SGD"], USER, 3.0, ())
-    trials = [Trial(cell, (setting,), seed) for setting in ("a", "b", "c", "d") for seed in (0, 1)]
+    setting = StudySetting(BY_NAME["MB-SGD"], USER, 3.0, ())
+    trials = [Trial(setting, (tuning,), seed) for tuning in ("a", "b", "c", "d") for seed in (0, 1)]
     losses = [0.5, 0.5, 0.1, 0.8, 0.01, None, math.nan, 0.0]
     assert choose(trials, [None if one is None else Ended(one) for one in losses]) == {
-        cell: (("b",), 0.45)
+        setting: (("b",), 0.45)
     }
 
 
 def test_every_method_gets_the_same_grid():
-    profile = Profile((1,), (0.1, 1), (0.3, 1), (0,), (1, 2))
+    profile = StudyProfile((1,), (0.1, 1), (0.3, 1), (0,), (1, 2))
     for method in METHODS:
-        settings = list(Cell(method, USER, 1, ()).settings(profile, 3))
-        assert len(set(settings)) == (4 if method.private else 2)
+        tunings = list(StudySetting(method, USER, 1, ()).grid(profile, 3))
+        assert len(set(tunings)) == (4 if method.private else 2)
 
 
-@pytest.mark.parametrize("profiles", [study.PROFILES, study.SHORTER])
+@pytest.mark.parametrize("profiles", [study.PROFILES, study.LARGE_DATA_PROFILES])
 def test_errors_come_from_seeds_that_nothing_was_chosen_on(profiles):
     for profile in profiles.values():
         assert not set(profile.choosing) & set(profile.final)
 
 
 def test_every_method_runs_with_its_words(tmp_path):
-    cells = study.cells_of(
+    settings = study.all_settings(
         (*WORDS, "rounds=1", "preset.local_epochs=1", "preset.silo_epochs=1"), ONE_EPSILON
     )
     trials = [
-        Trial(cell, next(cell.settings(ONE_EPSILON, 3)), 0) for cell in cells if cell.unit != RECORD
+        Trial(setting, next(setting.grid(ONE_EPSILON, 3)), 0)
+        for setting in settings
+        if setting.unit != RECORD
     ]
     runs = study.run(trials, tmp_path)
     assert len(runs) == len(METHODS)
@@ -202,7 +214,7 @@ def test_every_method_runs_with_its_words(tmp_path):
 def test_a_small_study_is_run_and_drawn(tmp_path, monkeypatch):
     chosen = [BY_NAME[name] for name in ("ULDP-AVG-w", "MB-SGD", "FedAvg")]
     monkeypatch.setattr(study, "METHODS", chosen)
-    rows = study.study(WORDS, tmp_path, Profile((3,), (0.1, 1e9), (1,), (0,), (7, 8)))
+    rows = study.study(WORDS, tmp_path, StudyProfile((3,), (0.1, 1e9), (1,), (0,), (7, 8)))
     assert [(one.method, one.unit) for one in rows] == [
         ("ULDP-AVG-w", USER),
         ("MB-SGD", USER),
@@ -222,9 +234,9 @@ def test_a_small_study_is_run_and_drawn(tmp_path, monkeypatch):
     assert rows[1].server > rows[1].certified
     assert rows[1].records < rows[2].records == rows[0].records
     assert math.isinf(rows[3].certified)
-    picture(rows, tmp_path / "figure.png", title="small")
+    draw(rows, tmp_path / "figure.png", title="small")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
-    again = study.study(WORDS, tmp_path, Profile((3,), (0.1, 1e9), (1,), (0,), (7, 8)))
+    again = study.study(WORDS, tmp_path, StudyProfile((3,), (0.1, 1e9), (1,), (0,), (7, 8)))
     assert [one.errors for one in again] == [one.errors for one in rows]
 
 
@@ -233,7 +245,7 @@ def test_the_figures_command_leaves_table_and_picture(tmp_path, monkeypatch):
     monkeypatch.setattr(
         study, "study", lambda *what: asked.append(what) or [REFERENCE, WORSE, FREE]
     )
-    assert FIGURES["study/breast_cancer"](tmp_path, "paper")
+    FIGURES["study/breast_cancer"](tmp_path, "paper")
     assert asked == [(("experiment=study/breast_cancer",), tmp_path, study.PROFILES["paper"])]
     assert [one.method for one in read(tmp_path / "study.csv")] == [
         "ULDP-AVG-w",

@@ -8,7 +8,7 @@ import pytest
 
 from fedpriv.papers.claimed_certified import all_counterexamples
 from fedpriv.papers.reproduce import FIGURES
-from fedpriv.papers.verdicts import KINDS, verdicts
+from fedpriv.papers.verdicts import VERDICTS, verdicts
 from scripts import measured, measured_peers
 from scripts.verdicts import PAPERS, STUDY, pages
 
@@ -23,7 +23,7 @@ def test_every_figure_has_a_verdict_and_no_other():
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_verdict_that_is_not_open_rests_on_tests_that_exist(name):
     one = verdicts()[name]
-    assert one.verdict in KINDS
+    assert one.verdict in VERDICTS
     assert one.reports
     assert one.found
     assert one.tests or one.verdict == "open"

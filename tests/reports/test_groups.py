@@ -3,7 +3,7 @@ from fake_runs import fake_run
 
 from fedpriv.errors import FedprivError
 from fedpriv.reports.finished_runs import find_runs
-from fedpriv.reports.groups import grouped, only_group, settings
+from fedpriv.reports.groups import group_runs, require_one_group, settings
 
 VALUES, EPSILON = [0.1, 0.4, 0.8], (1.0, 2.0)
 
@@ -11,7 +11,7 @@ VALUES, EPSILON = [0.1, 0.4, 0.8], (1.0, 2.0)
 def test_seeds_are_one_group_whatever_ran_them(tmp_path):
     for seed in (3, 1):
         fake_run(tmp_path / str(seed), "ULDP-AVG", VALUES, EPSILON, seed=seed, clip=1)
-    [group] = grouped(find_runs([tmp_path]))
+    [group] = group_runs(find_runs([tmp_path]))
     assert (group.name, group.seeds) == ("ULDP-AVG", (1, 3))
 
 
@@ -24,7 +24,7 @@ def test_groups_are_named_by_the_keys_that_differ(tmp_path):
         ]
     ):
         fake_run(tmp_path / str(place), label, VALUES, EPSILON, **algo)
-    assert [group.name for group in grouped(find_runs([tmp_path]))] == [
+    assert [group.name for group in group_runs(find_runs([tmp_path]))] == [
         "AVG, clip=1",
         "AVG, clip=2",
         "DEFAULT",
@@ -34,7 +34,7 @@ def test_groups_are_named_by_the_keys_that_differ(tmp_path):
 def test_what_belongs_to_no_method_is_always_named(tmp_path):
     fake_run(tmp_path / "0", "AVG", VALUES, EPSILON)
     fake_run(tmp_path / "1", "DEFAULT", VALUES[:2], EPSILON)
-    assert [group.name for group in grouped(find_runs([tmp_path]))] == [
+    assert [group.name for group in group_runs(find_runs([tmp_path]))] == [
         "AVG, rounds=2",
         "DEFAULT, rounds=1",
     ]
@@ -45,7 +45,7 @@ def test_every_group_has_a_name_of_its_own(tmp_path):
     fake_run(tmp_path / "0", "AVG", VALUES, EPSILON)
     fake_run(tmp_path / "1", "AVG", VALUES, EPSILON, rate=0.5)
     fake_run(tmp_path / "2", "AVG", VALUES, EPSILON, rate=0.5, clip=0.5)
-    names = [group.name for group in grouped(find_runs([tmp_path]))]
+    names = [group.name for group in group_runs(find_runs([tmp_path]))]
     assert len(set(names)) == 3
 
 
@@ -60,11 +60,11 @@ def test_the_same_run_twice_is_refused_unless_it_is_the_same_folder(tmp_path):
     assert len(find_runs([tmp_path, tmp_path / "0", tmp_path / "." / "0"])) == 1
     fake_run(tmp_path / "1", "AVG", VALUES, EPSILON, seed=7)
     with pytest.raises(FedprivError, match=r"0 and .*1 are the same run twice \(seed=7\)"):
-        grouped(find_runs([tmp_path]))
+        group_runs(find_runs([tmp_path]))
 
 
 def test_runs_that_should_be_one_group_name_what_differs(tmp_path):
     fake_run(tmp_path / "0", "AVG", VALUES, EPSILON, clip=1)
     fake_run(tmp_path / "1", "AVG", VALUES, EPSILON, seed=1, clip=2)
     with pytest.raises(FedprivError, match=r"more than their seed: algo\.clip"):
-        only_group(find_runs([tmp_path]))
+        require_one_group(find_runs([tmp_path]))

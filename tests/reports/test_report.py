@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
-from fedpriv.reports.compare import compared, holm, paired_p
+from fedpriv.reports.compare import compare_groups, holm, paired_p
 from fedpriv.reports.finished_runs import find_runs
-from fedpriv.reports.groups import grouped
+from fedpriv.reports.groups import group_runs
 from fedpriv.reports.report import Report
 
 ACCURACIES = {"AVG": ([0.81, 0.85, 0.88], [0.70, 0.75, 0.71]), "SGD": ([0.80, 0.80, 0.79], None)}
@@ -50,8 +50,8 @@ def test_mean_deviation_and_number_by_the_textbook(sweep):
 
 
 def test_the_best_setting_is_named_and_its_choice_not_covered(sweep):
-    [choice] = Report.of(find_runs([sweep])).choices
-    assert (choice.line.group.name, choice.among) == ("AVG, clip=1", 2)
+    [choice] = Report.of(find_runs([sweep])).best
+    assert (choice.summary.group.name, choice.among) == ("AVG, clip=1", 2)
     assert any(
         "best of 2 settings of AVG at epsilon 1.5" in note and "not covered" in note
         for note in Report.of(find_runs([sweep])).notes()
@@ -59,16 +59,16 @@ def test_the_best_setting_is_named_and_its_choice_not_covered(sweep):
 
 
 def test_the_best_loss_is_the_least(sweep):
-    [choice] = Report.of(find_runs([sweep]), metric="loss").choices
-    assert choice.line.group.name == "AVG, clip=1"
+    [choice] = Report.of(find_runs([sweep]), metric="loss").best
+    assert choice.summary.group.name == "AVG, clip=1"
 
 
 def test_pairs_over_common_seeds_by_another_function_of_scipy(sweep):
-    first, second, third = grouped(find_runs([sweep]))
-    pairs = compared([first, second, third], "accuracy")
+    first, second, third = group_runs(find_runs([sweep]))
+    pairs = compare_groups([first, second, third], "accuracy")
     assert [pair.n for pair in pairs] == [3, 3, 3]
     assert pairs[0].p == pytest.approx(ttest_rel(*ACCURACIES["AVG"]).pvalue)
-    [one, other] = compared([first, second, third], "accuracy", against=second.name)
+    [one, other] = compare_groups([first, second, third], "accuracy", against=second.name)
     assert (one.one.name, other.one.name) == (first.name, third.name)
     assert one.difference == pytest.approx(
         np.mean(ACCURACIES["AVG"][0]) - np.mean(ACCURACIES["AVG"][1])

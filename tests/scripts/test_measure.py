@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedpriv.papers import child_process
+from fedpriv.papers import experiments
 from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, Choice
 from fedpriv.settings.compose import CommandLine, each_job
 from scripts import measure
@@ -19,7 +19,7 @@ def choice(method, calibration, epsilon, settings):
 
 
 def test_settings_that_are_chosen_alike_are_one_sweep():
-    found = measure.chosen(
+    found = measure.chosen_sweeps(
         [
             choice(MINIBATCH, "paper", 3.0, "global_lr=0.105399 clip=5"),
             choice(MINIBATCH, "paper", 0.75, "global_lr=0.105399 clip=5"),
@@ -37,7 +37,7 @@ def test_a_sweep_that_is_done_is_left_alone_and_a_killed_one_is_not_done(tmp_pat
     folder.mkdir()
     codes = iter([-9, 1])
     monkeypatch.setattr(
-        child_process.subprocess,
+        experiments.subprocess,
         "run",
         lambda words, check: asked.append(words) or SimpleNamespace(returncode=next(codes)),
     )

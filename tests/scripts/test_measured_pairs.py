@@ -50,7 +50,7 @@ def test_the_file_holds_what_was_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(measured_pairs, "find_runs", lambda folders: runs)
     measured_pairs.main(["mine=somewhere"])
     assert [row["method"] for row in read("mine")] == ["A", "B"]
-    said = "after 2 rounds B's loss is +1.010 to +1.010 from A's, beyond chance in 1 of 1 settings"
+    said = "after 2 rounds B's loss minus A's is +1.010 to +1.010, significant in 1 of 1 settings"
     assert sentences("mine") == [said]
     assert said in capsys.readouterr().out
 

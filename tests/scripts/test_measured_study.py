@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import ttest_rel
 
 from fedpriv.papers.study.methods import METHODS, NOTHING, RECORD, USER
-from fedpriv.papers.study.orders import orders
-from fedpriv.papers.study.table import compared, epsilons
+from fedpriv.papers.study.orders import check_orders
+from fedpriv.papers.study.table import compare_with_reference, epsilons
 from fedpriv.papers.verdicts import verdicts
 from scripts.measured_study import found, page, sentences, table
 
@@ -47,7 +47,7 @@ def test_nobody_spends_more_than_the_others(data):
 def test_who_is_told_apart_is_by_tests_on_the_tables_own_numbers():
     """Holm's first step by hand: the smallest p times how many there are."""
     rows = MEASURED["breast_cancer"]
-    beside = compared(rows, USER, 3.0)
+    beside = compare_with_reference(rows, USER, 3.0)
     [reference] = [one.row for one in beside if one.row.method == "ULDP-AVG-w"]
     raw = [
         ttest_rel(one.row.errors, reference.errors).pvalue
@@ -64,7 +64,7 @@ def test_who_is_told_apart_is_by_tests_on_the_tables_own_numbers():
 def test_the_verdict_is_that_of_the_papers_orders(data):
     """Refuted as soon as one of them is the other way round beyond chance."""
     one = verdicts()[f"study/{data}"]
-    kinds = {order.verdict for order in orders(MEASURED[data])}
+    kinds = {order.verdict for order in check_orders(MEASURED[data])}
     assert one.found == found(MEASURED[data])
     assert one.verdict == ("refuted" if "refuted" in kinds else "open")
 
@@ -83,7 +83,8 @@ def percent(method, unit):
     """Mean errors at epsilon 1, 3 and 10 as the page writes them."""
     known = epsilons(ROWS)
     by_epsilon = [
-        {one.row.method: one.row.mean for one in compared(ROWS, unit, epsilon)} for epsilon in known
+        {one.row.method: one.row.mean for one in compare_with_reference(ROWS, unit, epsilon)}
+        for epsilon in known
     ]
     return [f"{100 * errors[method]:.1f}" for errors in by_epsilon]
 
@@ -109,7 +110,8 @@ def test_findings_have_the_tables_other_numbers():
         in SAID
     )
     assert all(
-        compared(ROWS, USER, epsilon)[0].row.method == "ULDP-AVG-w" for epsilon in (1, 3, 10)
+        compare_with_reference(ROWS, USER, epsilon)[0].row.method == "ULDP-AVG-w"
+        for epsilon in (1, 3, 10)
     )
     spider, plain = percent("SPIDER", RECORD), percent("MB-SGD", RECORD)
     assert ", ".join(f"{one} and {other}" for one, other in zip(spider, plain)) in SAID
@@ -123,17 +125,21 @@ def test_findings_have_the_tables_other_numbers():
 def test_findings_have_the_tables_verdicts():
     for unit in (USER, RECORD):
         for epsilon in (1, 3, 10):
-            assert not any(one.verdict == "better" for one in compared(ROWS, unit, epsilon))
-            told = {one.row.method: one.verdict for one in compared(ROWS, unit, epsilon)}
+            assert not any(
+                one.verdict == "better" for one in compare_with_reference(ROWS, unit, epsilon)
+            )
+            told = {
+                one.row.method: one.verdict for one in compare_with_reference(ROWS, unit, epsilon)
+            }
             near = (
                 ("ULDP-AVG", "ULDP-SGD", "DP-SGD")
                 if unit == USER
                 else ("DP-SGD", "ULDP-GROUP", "DP-ERM", "CDP-FedAvg")
             )
             assert {told[method] for method in (*near, "ULDP-AVG-w")} == {"not resolved"}
-    at_ten = {one.row.method: one.verdict for one in compared(ROWS, USER, 10)}
+    at_ten = {one.row.method: one.verdict for one in compare_with_reference(ROWS, USER, 10)}
     assert {at_ten[method] for method in ("MB-SGD", "DP-ERM", "CDP-FedAvg")} == {"worse"}
-    held = {(one.first, one.second, one.epsilon): one.verdict for one in orders(ROWS)}
+    held = {(one.first, one.second, one.epsilon): one.verdict for one in check_orders(ROWS)}
     assert {held["SPIDER", "MB-SGD", 10], held["CDP-FedAvg", "DP-SGD", 10]} == {"refuted"}
     assert [held["ULDP-AVG", "ULDP-SGD", epsilon] for epsilon in (1, 3, 10)] == [
         "confirmed",

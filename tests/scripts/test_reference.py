@@ -62,7 +62,9 @@ def test_meanings_come_from_docstrings_too():
         Not of any key.
         """
 
-    assert [reference._told(Example, key) for key in ("first", "second", "third", "fourth")] == [
+    assert [
+        reference._from_docstring(Example, key) for key in ("first", "second", "third", "fourth")
+    ] == [
         "what both are",
         "what both are",
         "another thing, on two lines",

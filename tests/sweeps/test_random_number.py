@@ -113,7 +113,10 @@ def test_another_sweep_is_refused_there(swept):
     [
         ({"state": "interrupted"}, "not covered"),
         ({"rounds": 3}, "have other rounds than planned"),
-        ({"randomness": "system", "repeated_rounds": {"1": 1}}, "began rounds again"),
+        (
+            {"randomness": "system", "repeated_rounds": {"1": 1}},
+            "repeated rounds after an interruption",
+        ),
     ],
     ids=["missing", "longer", "repeated"],
 )

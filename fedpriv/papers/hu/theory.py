@@ -1,5 +1,5 @@
-"""What Hu, Guo, Gong prove about the utility of CDP-FedAvg, and regularised logistic regression
-that it can be held to.
+"""The utility bounds of Hu, Guo, Gong for CDP-FedAvg, and a regularised logistic regression to test
+them on.
 
 R. Hu, Y. Guo, Y. Gong: Concentrated differentially private and utility preserving federated
 learning, Theorem 2 and Lemma 6. Symbols: eta -> lr, L -> smoothness, lambda -> strong_convexity,
@@ -7,24 +7,38 @@ beta^2 -> variance (bound on the variance of one record's gradient), gamma -> ba
 parameters, sigma -> noise, r -> cohort, tau -> local_steps, K -> iterations, f(theta^0) - f* ->
 gap. Gradients are not clipped.
 
-The printed bounds hold half of the terms in eta L (d sigma^2 / r + beta^2 / gamma) that the proof
-has, B_k in appendix D: the average of a constant over all iterations is not half of it. They fail
-for a quadratic with one device, where the mean of |grad f|^2 tends to eta L d sigma^2 / (2 - eta
-L). `printed=False` keeps the proof's terms.
+The printed bounds have half of the proof's terms in eta L (d sigma^2 / r + beta^2 / gamma), B_k in
+appendix D: but the average of a constant over all iterations is not half of it. The printed bounds
+fail for a quadratic with one device, where the mean of |grad f|^2 tends to eta L d sigma^2 / (2 -
+eta L). `printed=False` keeps the proof's terms.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from fedpriv.papers.logistic import bounded, sigmoid
+from fedpriv.papers.logistic import bounded_features, sigmoid
 
 
 @dataclass(frozen=True)
 class Convergence:
-    """The quantities that both bounds are made of."""
+    """The quantities in both bounds.
+
+    lr: eta, step size.
+    smoothness: L.
+    strong_convexity: lambda.
+    variance: beta^2, bound on the variance of one record's gradient.
+    batch_size: gamma.
+    parameters: d.
+    noise: sigma, standard deviation of the noise on one step's gradient.
+    cohort: r, devices a round.
+    local_steps: tau.
+    iterations: K, local steps of a device over the whole run.
+    gap: f(theta^0) - f*.
+    """
 
     lr: float
     smoothness: float
@@ -40,14 +54,12 @@ class Convergence:
 
     @property
     def applies(self) -> bool:
-        """Whether the step size is as small as the proofs need: 5 eta L + 3 tau^2 eta^2 L^2 <=
-        1.
-        """
+        """Whether the step size meets the proofs' condition: 5 eta L + 3 tau^2 eta^2 L^2 <= 1."""
         step = self.lr * self.smoothness
         return 5 * step + 3 * (self.local_steps * step) ** 2 <= 1
 
     def _floor(self, printed: bool) -> float:
-        """What remains of the mean of |grad f|^2 after any number of iterations."""
+        """The part of the bound on |grad f|^2 that does not shrink with the iterations."""
         step = self.lr * self.smoothness
         drift = (self.local_steps - 1) * (2 * self.local_steps - 1)
         sampling = self.variance / self.batch_size
@@ -74,10 +86,12 @@ class Convergence:
 
 @dataclass(frozen=True)
 class LogisticRisk:
-    """f, the mean over devices of f_i: logistic loss plus strong_convexity / 2 |theta|^2, on
-    equally many records.
+    """f, the mean over n devices of f_i: logistic loss on m records plus strong_convexity / 2
+    |theta|^2.
 
-    x: (n, m, d), y: (n, m) labels -1 and 1.
+    x: features, (n, m, d).
+    y: labels -1 and 1, (n, m).
+    strong_convexity: lambda.
     """
 
     x: np.ndarray
@@ -86,65 +100,62 @@ class LogisticRisk:
 
     @property
     def smoothness(self) -> float:
-        """Of every f_i."""
+        """L, of every f_i."""
         hessians = np.einsum("imd,ime->ide", self.x, self.x) / (4 * self.x.shape[1])
         return float(np.linalg.eigvalsh(hessians).max()) + self.strong_convexity
 
     @property
     def variance(self) -> float:
-        """Bound on the variance of a record's gradient, which moves by at most |x| around the
-        regulariser's."""
+        """Bound on the variance of a record's gradient: it differs from the regulariser's by at
+        most |x|."""
         return float((self.x**2).sum(axis=2).mean(axis=1).max())
 
     def value(self, theta: np.ndarray) -> np.ndarray:
-        """f at theta (..., d), (...)."""
+        """f at theta (..., d); shape (...)."""
         margins = np.einsum("imd,...d->...im", self.x, theta) * self.y
         loss = np.logaddexp(0, -margins).mean(axis=(-2, -1))
-        risk: np.ndarray = loss + self.strong_convexity / 2 * (theta**2).sum(axis=-1)
-        return risk
+        return np.asarray(loss + self.strong_convexity / 2 * (theta**2).sum(axis=-1))
 
     def gradient(self, theta: np.ndarray) -> np.ndarray:
-        """grad f at theta (..., d), (..., d)."""
+        """grad f at theta (..., d); same shape."""
         margins = np.einsum("imd,...d->...im", self.x, theta) * self.y
         pull = np.einsum("...im,imd->...d", -self.y * sigmoid(-margins), self.x)
-        gradient: np.ndarray = pull / self.y.size + self.strong_convexity * theta
-        return gradient
+        return np.asarray(pull / self.y.size + self.strong_convexity * theta)
 
     def minimum(self) -> tuple[np.ndarray, float]:
-        """Where f is smallest (d,), and its value there."""
+        """The minimiser of f, (d,), and the value there."""
         from scipy.optimize import minimize
 
         def risk(theta: np.ndarray) -> float:
             return float(self.value(theta))
 
-        found = minimize(
-            risk,
-            np.zeros(self.x.shape[2]),
-            jac=self.gradient,
-            method="L-BFGS-B",
-            options={"ftol": 1e-15, "gtol": 1e-10},
-        )
+        start = np.zeros(self.x.shape[2])
+        options: Any = {"ftol": 1e-15, "gtol": 1e-10}
+        found = minimize(risk, start, jac=self.gradient, method="L-BFGS-B", options=options)
         return found.x, float(found.fun)
 
 
 def breast_cancer_risk(devices: int, strong_convexity: float) -> LogisticRisk:
-    """The embedded records, dealt out to `devices`."""
+    """The embedded records, in equal parts for each device."""
     from fedpriv.data.breast_cancer import BreastCancer
     from fedpriv.util.streams import Streams
 
     records = BreastCancer().load(Streams(0)).train
-    x, y = bounded(records)
+    x, y = bounded_features(records)
     each = len(x) // devices
     used = slice(0, each * devices)
     shape = (devices, each)
     return LogisticRisk(x[used].reshape(*shape, -1), y[used].reshape(shape), strong_convexity)
 
 
-def measured(
+def measure(
     risk: LogisticRisk, setting: Convergence, copies: int, *, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Algorithm 1 without clipping, `copies` times from theta = 0: the means over all iterations of
-    f - f* and of |grad f|^2 at the averaged model, (copies,) each."""
+    """Run Algorithm 1 without clipping, `copies` times from theta = 0.
+
+    Returns the means over all iterations of f - f* and of |grad f|^2 at the averaged model,
+    (copies,) each.
+    """
     devices, records, d = risk.x.shape
     _, least = risk.minimum()
     theta = np.zeros((copies, d))

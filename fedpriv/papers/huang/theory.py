@@ -1,5 +1,4 @@
-"""What Huang's paper proves and claims: the utility bound of Theorem 4, and where the privacy of
-Theorem 1 fails.
+"""Huang's utility bound (Theorem 4), and counterexamples to the paper's privacy claim (Theorem 1).
 
 Huang: A federated algorithm for privacy-preserving empirical risk minimization. Symbols as in
 `fedpriv.algorithms.dp_erm`; Gamma -> heterogeneity, d -> parameters, |theta^0 - theta*|^2 ->
@@ -26,13 +25,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Theorem4:
-    """The bound on E[J(theta^T)] - J*, for silos that all go on from the average.
+    """The bound on E[J(theta^T)] - J*, if every silo continues from the average.
 
-    lipschitz: G, bound on the gradients of all J_j, the regulariser included.
+    smoothness: L.
+    strong_convexity: lambda.
+    lipschitz: G, bound on the gradients of all J_j, including the regulariser.
+    parameters: d.
+    silos: m.
     n_summed: E, silos in a sum.
+    local_steps: K.
+    steps: T.
     noise: standard deviation of the noise on one gradient; root mean square over silos if they
         differ.
-    drift: bound on the square of one step's direction, G^2 in the paper.
+    heterogeneity: Gamma.
+    distance: |theta^0 - theta*|^2.
+    drift: bound on the square of one step's direction; None is G^2, as in the paper.
     """
 
     smoothness: float
@@ -55,8 +62,7 @@ class Theorem4:
 
     @property
     def b(self) -> float:
-        """B: heterogeneity, drift of the local models, noise, and the part of the silos that is
-        left out."""
+        """B: heterogeneity, drift of the local models, noise, and the silos that are left out."""
         drift = self.lipschitz**2 if self.drift is None else self.drift
         left_out = (self.silos - self.n_summed) / (self.silos - 1) if self.silos > 1 else 0.0
         return (
@@ -68,31 +74,38 @@ class Theorem4:
 
     @property
     def bound(self) -> float:
-        """What the proof gives: L/2 v / (gamma + T) with v = max(4 B / lambda^2, (gamma + 1)
+        """The proof's result: L/2 v / (gamma + T) with v = max(4 B / lambda^2, (gamma + 1)
         |theta^0 - theta*|^2)."""
         v = max(4 * self.b / self.strong_convexity**2, (self.offset + 1) * self.distance)
         return self.smoothness / 2 * v / (self.offset + self.steps)
 
     @property
     def printed(self) -> float:
-        """Equation (11), a little looser; inf where its last step fails, which needs K <= 8 L /
-        lambda - 1."""
+        """Equation (11), slightly looser; inf if K > 8 L / lambda - 1, where its last step
+        fails."""
         if self.local_steps > 8 * self.smoothness / self.strong_convexity - 1:
             return math.inf
         inner = self.b / self.strong_convexity + 2 * self.smoothness * self.distance
         return 2 * self.smoothness / (self.strong_convexity * (self.offset + self.steps)) * inner
 
     def with_noisy_drift(self) -> Theorem4:
-        """The same with the noise in the local models' drift too: the proof bounds a noisy step by
-        G^2 alone (Lemma 3), where its square is up to G^2 + d sigma^2 in expectation."""
+        """The bound with noise in the drift of local models too.
+
+        The proof bounds the square of a noisy step by G^2 alone (Lemma 3). Its expectation is up to
+        G^2 + d sigma^2.
+        """
         return replace(self, drift=self.lipschitz**2 + self.parameters * self.noise**2)
 
 
 def theorem4(algo: DpErm, plan: Plan, *, start: np.ndarray, optimum: Optimum) -> Theorem4:
-    """Theorem 4 for a run of all `algo.rounds` rounds from `start` (d,), with a clipping, noising
-    mechanism.
+    """Theorem 4 for all `algo.rounds` rounds of a run.
 
-    Without noise a step of rate below 1 / lambda keeps |theta| below clip / lambda, so 2 * clip
+    algo: the algorithm.
+    plan: of the run; its mechanism clips and adds noise.
+    start: first model, (d,).
+    optimum: of the run's objective.
+
+    Without noise, steps of rate below 1 / lambda keep |theta| below clip / lambda. So 2 * clip
     bounds the gradients.
     """
     mechanism = cast("Gaussian", plan.mechanism)
@@ -116,40 +129,45 @@ def theorem4(algo: DpErm, plan: Plan, *, start: np.ndarray, optimum: Optimum) ->
 DELTA = 1e-5
 SETTINGS = ((100, 10, 1000, 100), (1000, 50, 1000, 100), (10, 5, 1000, 50))
 """Silos m, silos in a sum E, records of a silo n, steps T."""
-WHY = {
+REASONS = {
     True: "the claim counts on m^2 times a silo's noise, a sum holds E",
     False: "as printed, silos left out keep models that only their own noise covers",
 }
-"""By whether everybody goes on from the average."""
+"""Why the claim fails, by whether all silos continue from the average (`broadcast_all`)."""
 
 
 def counterexamples() -> list[Counterexample]:
-    """Theorem 1, claiming (1, 1e-5): what the server learns under the noise of equation (2), with K
-    = 1.
+    """Theorem 1 for a claimed (1, 1e-5) and K = 1: the server's epsilon with the noise of
+    equation (2).
 
-    If everybody goes on from the average, the noise of all E silos counts, which is the best case.
-    As printed, silos that are left out go on from their own models, and only a silo's own noise is
+    If all silos continue from the average, the noise of all E silos counts: the best case. As
+    printed, silos that are left out continue from their own models, and only a silo's own noise is
     certain to cover it.
     """
     found = []
     for silos, n_summed, records, steps in SETTINGS:
         name = f"Huang, Theorem 1: m = {silos}, E = {n_summed}, n = {records}, T = {steps}"
-        for everybody, why in WHY.items():
+        for broadcast_all, reason in REASONS.items():
             claimed, certified = server_epsilons(
-                silos, n_summed, records=records, steps=steps, broadcast_all=everybody
+                silos, n_summed, records=records, steps=steps, broadcast_all=broadcast_all
             )
-            attained = attained_epsilon(silos, n_summed, steps) if everybody else None
-            found.append(
-                Counterexample(name, claimed, certified, f"delta = {DELTA:g}; {why}", attained)
-            )
+            attained = attained_epsilon(silos, n_summed, steps) if broadcast_all else None
+            note = f"delta = {DELTA:g}; {reason}"
+            found.append(Counterexample(name, claimed, certified, note, attained))
     return found
 
 
 def server_epsilons(
     silos: int, n_summed: int, *, records: int, steps: int, broadcast_all: bool
 ) -> tuple[float, float]:
-    """Claimed and certified epsilon of the server after `steps` rounds of one step, with the noise
-    for epsilon 1."""
+    """Claimed and certified epsilon of the server, with the noise for epsilon 1.
+
+    silos: m.
+    n_summed: E.
+    records: n, of each silo.
+    steps: rounds of one step each.
+    broadcast_all: whether all silos continue from the average.
+    """
     from fedpriv.accountants.ledger import Ledger
     from fedpriv.accountants.pld import Pld
     from fedpriv.aggregation.planner import Planner
@@ -183,11 +201,14 @@ def server_epsilons(
 
 
 def attained_epsilon(silos: int, n_summed: int, steps: int, *, epsilon: float = 1.0) -> float:
-    """The exact epsilon of a record whose clipped gradient can turn round, with the noise for
-    `epsilon`, K = 1 and everybody going on from the average.
+    """The exact epsilon of a record whose clipped gradient can change its sign.
 
-    A sum with the record's silo moves by all of 2G / n_j; the server knows which sums these are,
-    binomially many.
+    silos, n_summed: m and E.
+    steps: rounds of one step each (K = 1), after which all silos continue from the average.
+    epsilon: that the noise is made for.
+
+    A sum that includes the record's silo moves by 2G / n_j. The server knows which sums do; their
+    number is binomial.
     """
     from scipy.optimize import brentq
     from scipy.stats import binom, norm

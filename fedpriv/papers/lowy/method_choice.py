@@ -1,28 +1,28 @@
-"""Of many runs of Lowy et al.'s methods, those with the least training loss; how they compare.
+"""The best runs of Lowy et al.'s methods by training loss, and how the methods compare.
 
-Whoever chooses so has looked at the records: no epsilon covers it.
+This choice looks at the records: no epsilon covers it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fedpriv.reports.finished_runs import Run
-from fedpriv.reports.groups import Group, grouped
-from fedpriv.reports.summary import deviation
+from fedpriv.reports.groups import Group, group_runs
+from fedpriv.reports.summary import standard_deviation
 
 SPIDER = "SPIDER"
 MINIBATCH = "MB-SGD"
 LOCAL = "Local SGD"
 METHODS = {"Spider": SPIDER, "MinibatchSgd": MINIBATCH, "LocalSgd": LOCAL}
-"""By the class of the algorithm; both of SPIDER's variants are one method."""
-VARIED = ("global_lr", "local_lr", "clip", "variant", "phase", "local_steps")
+"""By the class of the algorithm. Both variants of SPIDER are one method."""
+TUNED = ("global_lr", "local_lr", "clip", "variant", "phase", "local_steps")
 """Keys of an algorithm that are chosen."""
 
 
@@ -30,13 +30,19 @@ VARIED = ("global_lr", "local_lr", "clip", "variant", "phase", "local_steps")
 class Choice:
     """The best settings of a method at an epsilon.
 
-    calibration: paper or certified (whose noise), or given (none: not private).
-    epsilon: what the noise is made for.
-    certified, claimed: epsilons of the server.
-    error, deviation: of the test error over `splits` seeds.
-    loss, mapping, heterogeneity: training loss, norm of its proximal gradient mapping, and the
-        silos' upsilon at the model, means over seeds.
-    settings: what was chosen.
+    method: name of the method.
+    calibration: whose noise: "paper" or "certified"; "given" is no noise, not private.
+    epsilon: that the noise is made for.
+    certified: epsilon of the server.
+    claimed: epsilon of the server, by the paper.
+    error: mean test error over seeds.
+    deviation: standard deviation of the test error over seeds.
+    loss: mean training loss.
+    mapping: mean norm of the training loss's proximal gradient mapping.
+    heterogeneity: mean over seeds of the silos' upsilon at the model.
+    splits: number of seeds; each has its own split.
+    delta: of the epsilons.
+    settings: chosen overrides.
     """
 
     method: str
@@ -53,20 +59,18 @@ class Choice:
     delta: float
     settings: str
 
-    def row(self) -> tuple[Any, ...]:
-        """Its values, in the order of COLUMNS."""
-        return tuple(vars(self).values())
 
-
-COLUMNS = tuple(Choice.__dataclass_fields__)
+COLUMNS = tuple(field.name for field in fields(Choice))
 
 
 @dataclass(frozen=True)
 class Gain:
-    """By how much SPIDER's test error is below another method's, in per cent of that, mean over
-    epsilons.
+    """SPIDER's test error compared with another method's.
 
-    lost: the epsilons at which the other one's error is smaller.
+    calibration: whose noise.
+    over: the other method.
+    percent: how far SPIDER's error is below the other's, in per cent of that; mean over epsilons.
+    lost: epsilons at which the other method's error is smaller.
     """
 
     calibration: str
@@ -74,28 +78,23 @@ class Gain:
     percent: float
     lost: tuple[float, ...]
 
-    def row(self) -> tuple[Any, ...]:
-        """Its values, in the order of GAINS."""
-        return (
-            self.calibration,
-            self.over,
-            self.percent,
-            " ".join(f"{epsilon:g}" for epsilon in self.lost),
-        )
+    def cells(self) -> Iterable[Any]:
+        """The values of `GAIN_COLUMNS`."""
+        lost = " ".join(f"{epsilon:g}" for epsilon in self.lost)
+        return (vars(self) | {"lost": lost}).values()
 
 
-GAINS = tuple(Gain.__dataclass_fields__)
+GAIN_COLUMNS = tuple(field.name for field in fields(Gain))
 
 
 def choose(runs: list[Run]) -> list[Choice]:
-    """The settings with the least mean training loss for each method, calibration and epsilon,
-    sorted.
+    """The settings with the least mean training loss, for each method, calibration and epsilon.
 
-    Settings of which fewer seeds have come to an end than of others there are left out: a run of
-    theirs has diverged, or they were given up after the first seeds.
+    Settings with fewer finished seeds than others there are left out: a run has diverged, or they
+    were dropped after the first seeds.
     """
     best: dict[tuple[str, str, float], Choice] = {}
-    for found in map(_summary, grouped(runs)):
+    for found in map(_summary, group_runs(runs)):
         place = found.method, found.calibration, found.epsilon
         if math.isfinite(found.loss) and (place not in best or _rank(found) < _rank(best[place])):
             best[place] = found
@@ -106,29 +105,22 @@ def _rank(choice: Choice) -> tuple[int, float]:
     return -choice.splits, choice.loss
 
 
-def gains(choices: Iterable[Choice]) -> list[Gain]:
-    """SPIDER's over both baselines, by whose noise; the epsilons are those at which both were
-    run.
-    """
-    at = {
-        (c.calibration, c.method, c.epsilon): c.error for c in choices if c.calibration != "given"
-    }
+def compare_with_spider(choices: Iterable[Choice]) -> list[Gain]:
+    """SPIDER beside both baselines, for each calibration, at the epsilons that both were run at."""
+    errors: dict[tuple[str, str], dict[float, float]] = {}
+    for c in choices:
+        if c.calibration != "given":
+            errors.setdefault((c.calibration, c.method), {})[c.epsilon] = c.error
     found = []
-    for calibration in sorted({calibration for calibration, _, _ in at}):
+    for calibration in sorted({calibration for calibration, _ in errors}):
+        spider = errors.get((calibration, SPIDER), {})
         for other in (LOCAL, MINIBATCH):
-            both = {
-                epsilon: (at[calibration, SPIDER, epsilon], error)
-                for (where, method, epsilon), error in at.items()
-                if (where, method) == (calibration, other) and (calibration, SPIDER, epsilon) in at
-            }
+            theirs = errors.get((calibration, other), {})
+            both = [epsilon for epsilon in theirs if epsilon in spider]
+            gains = [100 * (theirs[e] - spider[e]) / theirs[e] for e in both]
             if both:
-                percent = float(
-                    np.mean([100 * (theirs - ours) / theirs for ours, theirs in both.values()])
-                )
-                lost = tuple(
-                    sorted(epsilon for epsilon, (ours, theirs) in both.items() if theirs < ours)
-                )
-                found.append(Gain(calibration, other, percent, lost))
+                lost = tuple(sorted(e for e in both if theirs[e] < spider[e]))
+                found.append(Gain(calibration, other, float(np.mean(gains)), lost))
     return found
 
 
@@ -145,11 +137,11 @@ def _summary(group: Group) -> Choice:
         certified=certified,
         claimed=claimed,
         error=float(last["error"].mean()),
-        deviation=deviation(last["error"].tolist()),
+        deviation=standard_deviation(last["error"]),
         loss=float(last["train_loss"].mean(skipna=False)),
         mapping=float(last["mapping_norm"].mean()),
         heterogeneity=float(last["heterogeneity"].mean()),
         splits=len(runs),
         delta=runs[0].delta,
-        settings=" ".join(f"{key}={algo[key]}" for key in VARIED if key in algo),
+        settings=" ".join(f"{key}={algo[key]}" for key in TUNED if key in algo),
     )

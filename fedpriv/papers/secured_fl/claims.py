@@ -1,4 +1,4 @@
-"""What SecureD-FL says of itself, beside what a computation finds.
+"""The claims of the SecureD-FL paper, and what a computation finds.
 
 B. Jeon, S. M. Ferdous, M. R. Rahman, A. Walid, Privacy-preserving decentralized aggregation for
 federated learning.
@@ -6,7 +6,7 @@ federated learning.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,13 @@ SPREAD = 0.05
 
 @dataclass(frozen=True)
 class Claim:
-    """A row: where it stands, what it says, whether it holds, and the numbers that say so."""
+    """One claim of the paper.
+
+    place: in the paper.
+    says: the claim.
+    holds: whether it holds.
+    found: the numbers that show it.
+    """
 
     place: str
     says: str
@@ -34,28 +40,43 @@ class Claim:
     found: str
 
 
+def run_averaging(
+    peers: Sequence[Averaging], penalty: Penalty, iterations: int, dtype: type[Any]
+) -> Iterator[np.ndarray]:
+    """Average the peers' vectors by ADMM; yields z after each iteration."""
+    for iteration in range(1, iterations + 1):
+        rho = dtype(penalty.at(iteration))
+        z = np.mean([peer.message(rho) for peer in peers], axis=0, dtype=dtype)
+        for peer in peers:
+            peer.take(z, rho)
+        yield z
+
+
 def averages(
     penalty: Penalty, iterations: int, dtype: type[Any] = np.float64
 ) -> Iterator[tuple[float, float, float]]:
-    """After each iteration on synthetic weights, in this precision: the largest coordinate of
-    sum(lambda), the norm of z's error, and its mean square."""
+    """Average synthetic weights by ADMM.
+
+    Yields, after each iteration, the largest coordinate of sum(lambda), the norm of z's error, and
+    the mean square of this error.
+    """
     rng = np.random.default_rng(0)
     vectors = rng.normal(0, SPREAD, (PEERS, COORDINATES)).astype(dtype)
     peers = [Averaging(vector, rng.random(COORDINATES).astype(dtype)) for vector in vectors]
-    for iteration in range(1, iterations + 1):
-        rho = dtype(penalty.at(iteration))
-        z = np.mean([peer.message(rho) for peer in peers], axis=0)
-        for peer in peers:
-            peer.take(z, rho)
+    for z in run_averaging(peers, penalty, iterations, dtype):
         error = z - vectors.mean(axis=0)
         dual = np.sum([peer.dual for peer in peers], axis=0)
         yield float(np.abs(dual).max()), float(np.linalg.norm(error)), float(np.mean(error**2))
 
 
 def safe_iterations(n: int, size: int | None = None) -> tuple[int, int | None]:
-    """Iterations that the paper calls safe, 2 t_g - 1, and how many really are against one curious
-    peer, with the designed groups of `size`, or all in one for None; None where twice as many give
-    nobody away."""
+    """Safe iterations by the paper, 2 t_g - 1, and the true number against one curious peer.
+
+    n: number of peers.
+    size: of the designed groups; None puts all peers in one group.
+
+    The true number is None if even twice the paper's number reveals no model.
+    """
     partitions = (partition([range(n)]),) if size is None else designed(n, size)
     claimed = 2 * len(partitions) - 1
     leak = first_leak(partitions, Penalty(1.0), 2 * claimed)
@@ -63,59 +84,49 @@ def safe_iterations(n: int, size: int | None = None) -> tuple[int, int | None]:
 
 
 def claims() -> tuple[Claim, ...]:
-    """The paper's claims, one a row."""
+    """The paper's claims."""
     fixed = list(averages(Penalty(1.0), 4))
     iterations, tuned = PRESETS["tuned_4"]
-    doubles, floats = (
-        list(averages(tuned, iterations, dtype))[-1][2] for dtype in (np.float64, np.float32)
+    (*_, doubles), (*_, floats) = (
+        averages(tuned, iterations, dtype) for dtype in (np.float64, np.float32)
     )
-    start = float(
-        np.linalg.norm(
-            np.random.default_rng(0).normal(0, SPREAD, (PEERS, COORDINATES)).mean(axis=0)
-        )
-    )
-    nine, fifteen, (_, all_to_all) = (
-        safe_iterations(9, 3),
-        safe_iterations(15, 3),
-        safe_iterations(9),
-    )
-    return (
-        Claim(
-            "Lemma II.1",
+    weights = np.random.default_rng(0).normal(0, SPREAD, (PEERS, COORDINATES))
+    start = float(np.linalg.norm(weights.mean(axis=0)))
+    nine = safe_iterations(9, 3)
+    fifteen = safe_iterations(15, 3)
+    _, all_to_all = safe_iterations(9)
+    rows = {
+        "Lemma II.1": (
             "sum of lambda is 0 after every iteration",
             "yes",
             f"at most {fixed[0][0]:.0e}",
         ),
-        Claim(
-            "Lemma II.2",
+        "Lemma II.2": (
             "the error shrinks by rho / (rho + 2) in every iteration",
             "not in the first",
             f"rho = 1: {fixed[0][1] / start:.1f} in the first, {fixed[1][1] / fixed[0][1]:.3f} "
             "in the second",
         ),
-        Claim(
-            "Lemma III.1",
+        "Lemma III.1": (
             "all-to-all gives models away after 2 iterations",
             "yes",
             f"safe: {all_to_all}",
         ),
-        Claim(
-            "Theorem III.2",
+        "Theorem III.2": (
             "2 t_g - 1 iterations are safe",
             "no",
             f"n = 9: {nine[1]}, not {nine[0]}; n = 15: {fifteen[1]}, not {fifteen[0]}",
         ),
-        Claim(
-            "Section VI",
+        "Section VI": (
             "errors below 1e-13 after 4 iterations",
             "in double precision",
-            f"mean squared error {doubles:.0e} in float64, {floats:.0e} in float32, synthetic "
-            "weights",
+            f"mean squared error {doubles[2]:.0e} in float64, {floats[2]:.0e} in float32, "
+            "synthetic weights",
         ),
-        Claim(
-            "Abstract",
+        "Abstract": (
             "accuracy falls by up to 0.73 %",
             "relatively",
             "76.64 to 76.08: 0.56 points",
         ),
-    )
+    }
+    return tuple(Claim(place, *row) for place, row in rows.items())

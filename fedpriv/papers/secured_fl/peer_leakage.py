@@ -1,5 +1,8 @@
-"""What curious peers know after each iteration of an aggregation by ADMM (Jeon et al., SecureD-FL),
-from the messages of a real one; and how narrow an interval a single message leaves."""
+"""What curious peers learn in each iteration of an aggregation by ADMM (Jeon et al., SecureD-FL).
+
+The figure shows two things: whose models curious peers can compute from the messages of a real
+aggregation, and how narrow an interval a single message leaves for a coordinate.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,25 @@ from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
 from fedpriv.aggregation.admm.transcript import Eavesdroppers
 from fedpriv.papers.secured_fl.peer_transcripts import transcript
 from fedpriv.parties.traffic import Letter
-from fedpriv.reports.canvas import MARKERS, Axes, plt
+from fedpriv.reports.canvas import MARKERS, Axes, grid_and_legend, plt, save
 from fedpriv.reports.number_table import write_table
 from fedpriv.topology.design import designed
 
 SIZE = 3
-MOST_COLLUDERS = 3
+MAX_COLLUDERS = 3
 PEERS = {"quick": (9, 15), "paper": (9, 15, 21)}
 COALITIONS = {"quick": 40, "paper": 500}
-"""How many coalitions of a size are looked at."""
+"""Number of coalitions of each size that are tried, by profile."""
 COLUMNS = ("peers", "colluders", "iteration", "others determined", "of others", "safe by the paper")
 
 
-class Known(NamedTuple):
-    """After how many iterations how many others are determined, by the worst coalition of
-    `colluders`."""
+class Leakage(NamedTuple):
+    """What the worst coalition of a size learns.
+
+    peers: how many there are.
+    colluders: size of the coalition.
+    determined: number of other peers whose models it knows, after each iteration.
+    """
 
     peers: int
     colluders: int
@@ -38,10 +45,9 @@ class Known(NamedTuple):
         return 2 * len(designed(self.peers, SIZE)) - 1
 
 
-def draw(folder: Path, profile: str) -> bool:
-    """Write leakage.csv and figure.png."""
-    found = [known for peers in PEERS[profile] for known in leakage(peers, COALITIONS[profile])]
-    folder.mkdir(parents=True, exist_ok=True)
+def draw(folder: Path, profile: str) -> None:
+    """Write leakage.csv and figure.png into a folder."""
+    found = [each for peers in PEERS[profile] for each in leakage(peers, COALITIONS[profile])]
     rows = (
         (k.peers, k.colluders, iteration, number, k.peers - k.colluders, k.claimed)
         for k in found
@@ -51,34 +57,30 @@ def draw(folder: Path, profile: str) -> bool:
     panels = len(PEERS[profile]) + 1
     figure, axes = plt.subplots(1, panels, figsize=(4.4 * panels, 4.2), layout="constrained")
     for axis, peers in zip(axes, PEERS[profile]):
-        _determined(axis, [known for known in found if known.peers == peers])
-    _widths(axes[-1])
+        _draw_determined(axis, [each for each in found if each.peers == peers])
+    _draw_widths(axes[-1])
     figure.supxlabel(
         f"rho = 1; the worst of at most {COALITIONS[profile]} coalitions a size, on transcripts "
         "of real aggregations",
         fontsize=8,
     )
-    figure.savefig(folder / "figure.png", dpi=150)
-    plt.close(figure)
-    return True
+    save(figure, folder / "figure.png")
 
 
-def leakage(peers: int, coalitions: int) -> Iterator[Known]:
-    """For each number of colluders the worst of the first so many coalitions, from one
-    transcript.
-    """
+def leakage(peers: int, coalitions: int) -> Iterator[Leakage]:
+    """The worst of `coalitions` coalitions of each size, on one transcript."""
     iterations = 2 * len(designed(peers, SIZE)) - 1
     letters = transcript(peers, iterations)
-    for colluders in range(1, MOST_COLLUDERS + 1):
-        chosen = list(combinations(range(peers), colluders))
-        several = chosen[:: -(-len(chosen) // coalitions)]
-        found = [_determined_by(several_peers, letters, peers) for several_peers in several]
-        yield Known(
+    for colluders in range(1, MAX_COLLUDERS + 1):
+        every = list(combinations(range(peers), colluders))
+        step = -(-len(every) // coalitions)
+        found = [_count_determined(coalition, letters, peers) for coalition in every[::step]]
+        yield Leakage(
             peers, colluders, max(found, key=lambda row: [number > 0 for number in row] + list(row))
         )
 
 
-def _determined_by(
+def _count_determined(
     colluders: tuple[int, ...], letters: list[Letter], peers: int
 ) -> tuple[int, ...]:
     shares = {f"silo{k}": 1 / peers for k in range(peers)}
@@ -86,31 +88,27 @@ def _determined_by(
     return tuple(len(step.determined) for step in steps)
 
 
-def _determined(axis: Axes, found: list[Known]) -> None:
-    for marker, known in zip(MARKERS, found):
-        iterations = range(1, len(known.determined) + 1)
-        name = "one peer" if known.colluders == 1 else f"{known.colluders} peers together"
-        axis.plot(iterations, known.determined, marker=marker, ms=4, label=name)
+def _draw_determined(axis: Axes, found: list[Leakage]) -> None:
+    for marker, each in zip(MARKERS, found):
+        iterations = range(1, len(each.determined) + 1)
+        name = "one peer" if each.colluders == 1 else f"{each.colluders} peers together"
+        axis.plot(iterations, each.determined, marker=marker, ms=4, label=name)
     peers = found[0].peers
-    claimed = found[0].claimed
-    axis.axvline(claimed, color="0.5", ls=":", label="the paper calls safe up to here")
+    axis.axvline(found[0].claimed, color="0.5", ls=":", label="the paper calls safe up to here")
     axis.set(title=f"{peers} peers, {len(designed(peers, SIZE))} partitions", xlabel="iterations")
     axis.set_ylabel("others' models determined")
-    axis.grid(alpha=0.3)
-    axis.legend(fontsize=8)
+    grid_and_legend(axis, 8)
 
 
-def _widths(axis: Axes) -> None:
-    """Of the interval that a single message leaves, for the authors' schedules."""
+def _draw_widths(axis: Axes) -> None:
+    """Width of the interval that a single message leaves, for the authors' schedules."""
     for marker, (name, (iterations, penalty)) in zip(MARKERS, PRESETS.items()):
-        axis.plot(
-            range(1, iterations + 1), penalty.widths(iterations), marker=marker, ms=3, label=name
-        )
+        widths = penalty.widths(iterations)
+        axis.plot(range(1, iterations + 1), widths, marker=marker, ms=3, label=name)
     axis.set(
         yscale="log",
         xlabel="iteration",
         ylabel="width of the interval for a coordinate",
         title="a single message",
     )
-    axis.grid(alpha=0.3)
-    axis.legend(fontsize=7)
+    grid_and_legend(axis, 7)

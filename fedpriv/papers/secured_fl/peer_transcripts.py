@@ -1,4 +1,4 @@
-"""Letters of real aggregations without a server, on records that need no folder."""
+"""All messages of real aggregations without a server, on embedded records."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ FIXED = (
 
 
 @dataclass
-class Kept(Network):
-    """A network that keeps a copy of everything."""
+class RecordingNetwork(Network):
+    """A network that records every letter."""
 
     letters: list[Letter] = field(default_factory=list)
 
@@ -30,10 +30,13 @@ class Kept(Network):
 
 
 def transcript(peers: int, iterations: int, *words: str) -> list[Letter]:
-    """All messages of a round of federated averaging among so many peers, with rho = 1. words:
-    other settings.
+    """All messages of one round of federated averaging, with rho = 1.
 
-    Raises ConfigError as the command would.
+    peers: how many.
+    iterations: of ADMM.
+    words: further overrides.
+
+    Raises ConfigError like the command.
     """
     sizes = (
         f"preset.n_silos={peers}",
@@ -41,10 +44,10 @@ def transcript(peers: int, iterations: int, *words: str) -> list[Letter]:
         f"aggregation.iterations={iterations}",
     )
     exp = one_experiment(*FIXED, *sizes, "aggregation.beyond_safe=true", *words)
-    kept = Kept()
+    network = RecordingNetwork()
     with prepare(exp) as prepared:
-        prepared.session.network = lambda: kept
+        prepared.session.network = lambda: network
         result = prepared.run_round(prepared.queries(1), prepared.state)
         if result.aborted:
             raise RuntimeError(result.aborted)
-    return kept.letters
+    return network.letters

@@ -1,5 +1,4 @@
-"""The orders of methods that the papers report, looked at where all spend the same certified
-epsilon."""
+"""The orders of methods that the papers report, tested at equal certified epsilons."""
 
 from __future__ import annotations
 
@@ -7,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedpriv.papers.study.methods import HU, KATO, LOWY, RECORD, USER
-from fedpriv.papers.study.table import LEVEL, Row, epsilons
-from fedpriv.reports.compare import holm, paired
+from fedpriv.papers.study.table import LEVEL, StudyRow, epsilons
+from fedpriv.reports.compare import holm, paired_test
 
 ORDERS = (
     (KATO, USER, "ULDP-AVG", "ULDP-NAIVE"),
@@ -19,14 +18,21 @@ ORDERS = (
     (LOWY, RECORD, "SPIDER", "MB-SGD"),
     (LOWY, RECORD, "SPIDER", "Local SGD"),
 )
-"""Whose, for which unit, and who is said to err less than whom."""
+"""Paper, unit, the method that errs less according to the paper, and the other one."""
 
 
 @dataclass(frozen=True)
-class Order:
-    """Mean errors of two methods at an epsilon.
+class OrderTest:
+    """A reported order of two methods at an epsilon.
 
-    p: of the paired t-test over seeds, by Holm over all orders and epsilons of a data set.
+    paper: that reports it.
+    unit: that the epsilon protects.
+    epsilon: equal for both.
+    first: the method that errs less according to the paper.
+    second: the other method.
+    errors: mean errors of both.
+    p: of the paired t-test over seeds, after Holm's correction over all orders and epsilons of a
+        data set.
     """
 
     paper: str
@@ -39,24 +45,23 @@ class Order:
 
     @property
     def verdict(self) -> str:
-        """Whether the first one errs less, beyond chance."""
+        """Whether the first method errs less, beyond chance."""
         if not self.p < LEVEL:
             return "not resolved"
         return "confirmed" if self.errors[0] < self.errors[1] else "refuted"
 
 
-def orders(rows: Sequence[Row]) -> list[Order]:
-    """All of `ORDERS` at every epsilon."""
+def check_orders(rows: Sequence[StudyRow]) -> list[OrderTest]:
+    """Test each of `ORDERS` at every epsilon that has both methods."""
     found = {(r.unit, r.epsilon, r.method): r for r in rows}
-    pairs = []
-    for paper, unit, first, second in ORDERS:
-        for epsilon in epsilons(rows):
-            one = found.get((unit, epsilon, first))
-            other = found.get((unit, epsilon, second))
-            if one is not None and other is not None:
-                pairs.append((paper, one, other))
-    raw = [paired(one.by_seed, other.by_seed)[2] for _, one, other in pairs]
+    pairs = [
+        (paper, found[unit, epsilon, first], found[unit, epsilon, second])
+        for paper, unit, first, second in ORDERS
+        for epsilon in epsilons(rows)
+        if (unit, epsilon, first) in found and (unit, epsilon, second) in found
+    ]
+    raw = [paired_test(one.error_by_seed, other.error_by_seed)[2] for _, one, other in pairs]
     return [
-        Order(paper, one.unit, one.epsilon, one.method, other.method, (one.mean, other.mean), p)
+        OrderTest(paper, one.unit, one.epsilon, one.method, other.method, (one.mean, other.mean), p)
         for (paper, one, other), p in zip(pairs, holm(raw))
     ]

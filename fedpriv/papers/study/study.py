@@ -1,10 +1,13 @@
-"""The methods of all papers on the same records, at the same certified epsilon of the same unit: a
-picture, study.csv.
+"""The methods of all papers on the same records, at the same certified epsilon of the same unit.
 
-For every method, unit and epsilon the noise is made first (`fedpriv.papers.study.methods`); then
-step size and clip are chosen from one grid for all, by the mean training loss over some seeds,
-which no epsilon covers; then other seeds, which nothing was chosen on, give the errors. Methods are
-compared with one of each unit that was named beforehand.
+For every method, unit and epsilon:
+
+1. make the noise (`fedpriv.papers.study.methods`);
+2. choose step size and clip from one grid for all methods, by the mean training loss over some
+   seeds (no epsilon covers this choice);
+3. measure the errors with other seeds.
+
+For each unit, the methods are compared with one method that was named beforehand.
 """
 
 from __future__ import annotations
@@ -20,21 +23,24 @@ import numpy as np
 from fedpriv.accountants.events import RELEASED_MODEL, SERVER
 from fedpriv.errors import FedprivError
 from fedpriv.papers.study.methods import METHODS, Method
-from fedpriv.papers.study.picture import picture
-from fedpriv.papers.study.table import Row, write
-from fedpriv.reports.finished_runs import Run, on_stderr, read_run
+from fedpriv.papers.study.picture import draw
+from fedpriv.papers.study.table import StudyRow, write
+from fedpriv.reports.finished_runs import Run, print_to_stderr, read_run
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.settings.compose import CommandLine, each_job, one_experiment
 from fedpriv.settings.help import conf_dir
 
-AT_ONCE = 128
+CONCURRENT_RUNS = 128
 
 
 @dataclass(frozen=True)
-class Profile:
-    """What is run.
+class StudyProfile:
+    """The extent of a study.
 
-    choosing: seeds that step size and clip are chosen on.
+    epsilons: that noise is made for.
+    rates: grid of step sizes.
+    clips: grid of clips.
+    choosing: seeds that choose step size and clip.
     final: seeds of the errors.
     """
 
@@ -45,25 +51,28 @@ class Profile:
     final: tuple[int, ...]
 
 
+QUICK = StudyProfile((1, 10), (0.1, 1, 10), (1,), (0,), (100, 101))
 PROFILES = {
-    "quick": Profile((1, 10), (0.1, 1, 10), (1,), (0,), (100, 101)),
-    "paper": Profile(
+    "quick": QUICK,
+    "paper": StudyProfile(
         (1, 3, 10), (0.03, 0.1, 0.3, 1, 3, 10, 30), (0.3, 1), (0, 1), tuple(range(100, 110))
     ),
 }
-
-SHORTER = {
-    **PROFILES,
-    "paper": Profile((1, 10), (0.1, 1, 10), (0.3,), (0,), tuple(range(100, 105))),
+LARGE_DATA_PROFILES = {
+    "quick": QUICK,
+    "paper": StudyProfile((1, 10), (0.1, 1, 10), (0.3,), (0,), tuple(range(100, 105))),
 }
-"""For more records: at the clip that was chosen nearly everywhere on breast cancer."""
+"""For more records, with the clip that won nearly everywhere on breast cancer."""
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A method that protects a unit at an epsilon (None: nothing).
+class StudySetting:
+    """A method that protects a unit at an epsilon.
 
-    words: all but step size, clip and seed.
+    method: the method.
+    unit: that is protected.
+    epsilon: of the unit; None for a non-private method.
+    words: overrides, except step size, clip and seed.
     """
 
     method: Method
@@ -71,8 +80,8 @@ class Cell:
     epsilon: float | None
     words: tuple[str, ...]
 
-    def settings(self, profile: Profile, silos: int) -> Iterator[tuple[str, ...]]:
-        """The words of every step size and clip; who does not clip is given none."""
+    def grid(self, profile: StudyProfile, silos: int) -> Iterator[tuple[str, ...]]:
+        """The overrides of every step size and clip; a non-private method has no clip."""
         clips = profile.clips if self.method.private else (1.0,)
         for rate, clip in itertools.product(profile.rates, clips):
             yield (*self.method.rate(rate, silos), *self.method.clip(clip))
@@ -80,140 +89,153 @@ class Cell:
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of a cell."""
+    """One run of a setting.
 
-    cell: Cell
-    setting: tuple[str, ...]
+    setting: the setting.
+    tuning: overrides of step size and clip.
+    seed: of the run.
+    """
+
+    setting: StudySetting
+    tuning: tuple[str, ...]
     seed: int
 
     @property
     def words(self) -> list[str]:
-        return [*self.cell.words, *self.setting, f"seed={self.seed}"]
+        return [*self.setting.words, *self.tuning, f"seed={self.seed}"]
 
 
-def experiment(
-    name: str, *, title: str, profiles: Mapping[str, Profile] = PROFILES
-) -> Callable[[Path, str], bool]:
-    """Calibrates, tunes and runs everything below a folder, writes study.csv and draws it."""
+def figure(
+    name: str, *, title: str, profiles: Mapping[str, StudyProfile] = PROFILES
+) -> Callable[[Path, str], None]:
+    """A function that runs a study below a folder, and writes study.csv and figure.png there.
 
-    def make(folder: Path, profile: str) -> bool:
+    name: of the experiment.
+    title: of the figure.
+    profiles: extent of the study, by profile.
+    """
+
+    def make(folder: Path, profile: str) -> None:
         rows = study((f"experiment={name}",), folder, profiles[profile])
         write(rows, folder / "study.csv")
-        picture(rows, folder / "figure.png", title=title)
-        return True
+        draw(rows, folder / "figure.png", title=title)
 
     return make
 
 
-def study(words: tuple[str, ...], folder: Path, profile: Profile) -> list[Row]:
-    """A row for each method, unit and epsilon."""
+def study(words: tuple[str, ...], folder: Path, profile: StudyProfile) -> list[StudyRow]:
+    """Run a study below a folder; returns a row for each method, unit and epsilon."""
     silos = one_experiment(*words, *METHODS[0].words, "seed=0").federation.n_silos
-    cells = list(cells_of(words, profile))
+    settings = list(all_settings(words, profile))
     tried = [
-        Trial(cell, setting, seed)
-        for cell in cells
-        for setting in cell.settings(profile, silos)
+        Trial(setting, tuning, seed)
+        for setting in settings
+        for tuning in setting.grid(profile, silos)
         for seed in profile.choosing
     ]
     chosen = choose(tried, run(tried, folder / "choosing"))
-    final = [Trial(cell, chosen[cell][0], seed) for cell in cells for seed in profile.final]
-    runs = run(final, folder / "final")
-    rows = []
-    for number, cell in enumerate(cells):
-        place = number * len(profile.final)
-        here = [found for found in runs[place : place + len(profile.final)] if found is not None]
+    final = [
+        Trial(setting, chosen[setting][0], seed) for setting in settings for seed in profile.final
+    ]
+    runs: dict[StudySetting, list[Run]] = {setting: [] for setting in settings}
+    for trial, found in zip(final, run(final, folder / "final")):
+        if found is not None:
+            runs[trial.setting].append(found)
+    for setting, here in runs.items():
         if not here:
             raise FedprivError(
-                f"{cell.method.name} for a {cell.unit}, epsilon {cell.epsilon}: no run came to "
-                "an end"
+                f"{setting.method.name} for a {setting.unit}, epsilon {setting.epsilon}: no run "
+                "finished"
             )
-        rows.append(row(cell, *chosen[cell], here))
-    return rows
+    return [summarise(setting, *chosen[setting], here) for setting, here in runs.items()]
 
 
-def cells_of(words: tuple[str, ...], profile: Profile) -> Iterator[Cell]:
-    """Every method at every unit and epsilon, its noise made."""
+def all_settings(words: tuple[str, ...], profile: StudyProfile) -> Iterator[StudySetting]:
+    """Every method at every unit and epsilon, with its noise."""
     for method in METHODS:
         for unit, further in method.units.items():
             for epsilon in profile.epsilons if method.private else (None,):
                 noise = () if epsilon is None else method.noise(words, unit, epsilon)
-                yield Cell(method, unit, epsilon, (*words, *method.words, *further, *noise))
+                yield StudySetting(method, unit, epsilon, (*words, *method.words, *further, *noise))
 
 
 def run(trials: Sequence[Trial], folder: Path) -> list[Run | None]:
-    """The finished run of each trial, side by side in this process; None where it has failed, as
-    runs that diverge do, which is said. What is done in the folder is not run again."""
+    """Run trials side by side in this process; returns each trial's finished run.
+
+    A run that fails, as one that diverges does, is reported on stderr and is None. A run that is
+    already in the folder is not repeated.
+    """
     from fedpriv.sweeps.side_by_side import Job, SideBySide
 
     line = CommandLine(["hydra/launcher=side_by_side", f"hydra.sweep.dir='{folder}'"], True, None)
     jobs: list[Job] = []
-    for _, alike in itertools.groupby(
-        trials, key=lambda trial: (trial.cell.method, trial.cell.unit)
-    ):
+    by_method = itertools.groupby(trials, key=lambda one: (one.setting.method, one.setting.unit))
+    for _, alike in by_method:
         composed = each_job(line, conf_dir(), (trial.words for trial in alike))
         jobs += [Job.of(config, number) for number, config in enumerate(composed, len(jobs))]
     try:
-        SideBySide(AT_ONCE).launch(jobs)
+        SideBySide(CONCURRENT_RUNS).launch(jobs)
     except FedprivError as error:
         if all(job.failure is not None for job in jobs):
             raise
-        on_stderr(str(error))
+        print_to_stderr(str(error))
     return [None if job.failure is not None else read_run(job.folder) for job in jobs]
 
 
 def choose(
     trials: Sequence[Trial], runs: Sequence[Run | None]
-) -> dict[Cell, tuple[tuple[str, ...], float]]:
-    """The setting of each cell with the least mean training loss, and this loss; where a run has
-    failed, the loss is infinite."""
-    losses: dict[Cell, dict[tuple[str, ...], list[float]]] = {}
+) -> dict[StudySetting, tuple[tuple[str, ...], float]]:
+    """The tuning of each setting with the least mean training loss, and this loss.
+
+    The loss of a failed run is infinite.
+    """
+    losses: dict[StudySetting, dict[tuple[str, ...], list[float]]] = {}
     for trial, found in zip(trials, runs, strict=True):
         loss = math.inf if found is None else found.final("train_loss")
-        losses.setdefault(trial.cell, {}).setdefault(trial.setting, []).append(
-            loss if loss == loss else math.inf
-        )
+        by_tuning = losses.setdefault(trial.setting, {})
+        by_tuning.setdefault(trial.tuning, []).append(math.inf if math.isnan(loss) else loss)
     means = {
-        cell: {setting: float(np.mean(each)) for setting, each in tried.items()}
-        for cell, tried in losses.items()
+        setting: [(tuning, float(np.mean(each))) for tuning, each in tried.items()]
+        for setting, tried in losses.items()
     }
-    return {cell: min(tried.items(), key=lambda pair: pair[1]) for cell, tried in means.items()}
+    return {setting: min(tried, key=lambda pair: pair[1]) for setting, tried in means.items()}
 
 
-def row(cell: Cell, setting: tuple[str, ...], loss: float, runs: Sequence[Run]) -> Row:
-    """What a cell's final runs come to. Epsilons are the largest over seeds."""
-    from omegaconf import OmegaConf
-
-    from fedpriv.settings.experiment import build
-
+def summarise(
+    setting: StudySetting, tuning: tuple[str, ...], loss: float, runs: Sequence[Run]
+) -> StudyRow:
+    """The row of a setting's final runs. Epsilons are the largest over seeds."""
     certified = server = math.inf
-    if cell.method.private:
-        planned = [EpsilonForecast.of(build(OmegaConf.create(run.config))) for run in runs]
+    if setting.method.private:
+        forecasts = [EpsilonForecast.of(run.experiment()) for run in runs]
         certified, server = (
-            max(cell.method.certified(one, cell.unit, who) for one in planned)
-            for who in (RELEASED_MODEL, SERVER)
+            max(setting.method.certified(one, setting.unit, observer) for one in forecasts)
+            for observer in (RELEASED_MODEL, SERVER)
         )
-    return Row(
-        unit=cell.unit,
-        method=cell.method.name,
-        paper=cell.method.paper,
-        protects=cell.method.unit,
-        epsilon=cell.epsilon if cell.epsilon is not None else math.inf,
+    return StudyRow(
+        unit=setting.unit,
+        method=setting.method.name,
+        paper=setting.method.paper,
+        protects=setting.method.unit,
+        epsilon=setting.epsilon if setting.epsilon is not None else math.inf,
         certified=certified,
         server=server,
-        claimed=max(claim(run, cell.unit) for run in runs),
+        claimed=max(claimed_epsilon(run, setting.unit) for run in runs),
         errors=tuple(1 - run.final(run.metric) for run in runs),
         losses=tuple(run.final("loss") for run in runs),
         seeds=tuple(run.seed for run in runs),
         train_loss=loss,
-        settings=" ".join(setting),
+        settings=" ".join(tuning),
         delta=runs[0].delta,
-        rounds=int(runs[0].metrics["round"].iloc[-1]),
+        rounds=runs[0].rounds,
         records=max(run.records or 0 for run in runs),
     )
 
 
-def claim(run: Run, unit: str) -> float:
-    """What the paper says that this noise costs at the released model, in its own adjacency; NaN
-    where it says nothing of this unit."""
+def claimed_epsilon(run: Run, unit: str) -> float:
+    """The paper's epsilon of the released model for this noise, in the paper's adjacency.
+
+    NaN if the paper claims nothing for this unit.
+    """
     seen = run.epsilon[(run.epsilon["observer"] == RELEASED_MODEL) & (run.epsilon["unit"] == unit)]
     return float(seen["claimed"].iloc[-1]) if len(seen) else math.nan

@@ -1,40 +1,46 @@
-"""The numbers of the study: a row for each method, unit and epsilon, and what of their order is
-beyond chance."""
+"""The study's numbers: a row for each method, unit and epsilon, and tests of their differences."""
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
 from fedpriv.papers.study.methods import NOTHING, RECORD, USER
-from fedpriv.reports.compare import holm, paired
-from fedpriv.reports.number_table import write_table
-from fedpriv.reports.summary import deviation
+from fedpriv.reports.compare import holm, paired_test
+from fedpriv.reports.number_table import read_table, write_table
+from fedpriv.reports.summary import standard_deviation
 
 REFERENCES = {USER: "ULDP-AVG-w", RECORD: "MB-SGD"}
-"""With whom the others are compared, named before anything was run: Uldp-FL's last word, and the
-plainest of the methods that protect records."""
+"""The method that the others are compared with, named before any run: Uldp-FL's final method, and
+the simplest method that protects records."""
 LEVEL = 0.05
 
 
 @dataclass(frozen=True)
-class Row:
-    """unit: who is protected in these runs, by replacement, or none.
-    protects: whom the method's paper protects.
+class StudyRow:
+    """Final runs of one method at one epsilon of one unit.
 
+    unit: that the noise protects under replacement: "user", "record" or "none".
+    method: name of the method.
+    paper: its authors.
+    protects: unit that the method's paper protects.
     epsilon: that the noise is made for.
-    certified, server: of the released model and the server under plain aggregation, the largest
-        over seeds; inf for none.
-    claimed: what the paper says of this noise at the released model, NaN for nothing.
-    errors, losses: on test records after the last round, by `seeds`.
-    train_loss: with which `settings` were chosen, on other seeds.
-    records: that train, the most over seeds.
+    certified: epsilon of the released model, the largest over seeds; inf if there is none.
+    server: epsilon of the server under plain aggregation, the largest over seeds.
+    claimed: the paper's epsilon of the released model for this noise; NaN if it claims none.
+    errors: test error after the last round, by seed.
+    losses: test loss after the last round, by seed.
+    seeds: of the final runs.
+    train_loss: training loss that chose the settings, on other seeds.
+    settings: chosen overrides.
+    delta: of the epsilons.
+    rounds: number of rounds.
+    records: number of training records, the largest over seeds.
     """
 
     unit: str
@@ -55,8 +61,7 @@ class Row:
     records: int
 
     @property
-    def by_seed(self) -> dict[int, float]:
-        """Errors."""
+    def error_by_seed(self) -> dict[int, float]:
         return dict(zip(self.seeds, self.errors))
 
     @property
@@ -65,91 +70,99 @@ class Row:
 
     @property
     def deviation(self) -> float:
-        return deviation(self.errors)
+        return standard_deviation(self.errors)
 
 
 @dataclass(frozen=True)
-class Beside:
-    """A row beside its reference: mean difference of their errors over common seeds, and Holm's p
-    over all methods of the unit and epsilon; NaN where there is no test."""
+class ReferenceComparison:
+    """A row beside its reference.
 
-    row: Row
+    row: the method.
+    difference: mean difference of the errors over common seeds.
+    p: of the paired t-test after Holm's correction over all methods of the unit and epsilon; NaN
+        if there is no test.
+    """
+
+    row: StudyRow
     difference: float
     p: float
 
     @property
     def verdict(self) -> str:
-        """better or worse, where that is beyond chance."""
+        """Better, worse, or not resolved: no significant difference."""
         if not self.p < LEVEL:
             return "not resolved"
         return "better" if self.difference < 0 else "worse"
 
 
-SEVERAL = ("errors", "losses", "seeds")
-WORDS = ("unit", "method", "paper", "protects", "settings")
+COLUMNS = tuple(field.name for field in fields(StudyRow))
 
 
-COLUMNS = tuple(one.name for one in fields(Row))
-
-
-def write(rows: Iterable[Row], path: Path) -> None:
-    """As a CSV file; numbers of several seeds are separated by spaces."""
+def write(rows: Iterable[StudyRow], path: Path) -> None:
+    """Write a CSV file; numbers of several seeds are separated by spaces."""
     write_table(path, COLUMNS, map(cells, rows))
 
 
-def cells(row: Row) -> list[Any]:
-    """A row's values in the order of COLUMNS."""
-    return [_cell(name, getattr(row, name)) for name in COLUMNS]
+def read(path: Path) -> list[StudyRow]:
+    """Read a file that `write` has written."""
+    return [from_cells(line) for line in read_table(path)]
 
 
-def read(path: Path) -> list[Row]:
-    """What `write` has written."""
-    with open(path, newline="") as file:
-        return [of_cells(line) for line in csv.DictReader(file)]
+def cells(row: StudyRow) -> list[Any]:
+    """A row's values in the order of `COLUMNS`, for a CSV file."""
+    return [_shown(value) for value in vars(row).values()]
 
 
-def of_cells(line: Mapping[str, str]) -> Row:
-    """The row of a line's texts by column."""
-    return Row(**{name: _value(name, line[name]) for name in COLUMNS})
-
-
-def _cell(name: str, value: Any) -> Any:
-    if name in SEVERAL:
+def _shown(value: Any) -> Any:
+    if isinstance(value, tuple):
         return " ".join(f"{number:.6g}" for number in value)
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def _value(name: str, text: str) -> Any:
-    if name in WORDS:
-        return text
-    kind = int if name in ("seeds", "rounds", "records") else float
-    return tuple(kind(part) for part in text.split()) if name in SEVERAL else kind(text)
+def from_cells(line: Mapping[str, str]) -> StudyRow:
+    """The row of a CSV file's line."""
+    types = get_type_hints(StudyRow)
+    return StudyRow(**{name: _parse(types[name], line[name]) for name in COLUMNS})
 
 
-def with_users_as_records(rows: Iterable[Row]) -> list[Row]:
-    """The rows and, for the unit record, those of methods that were run for users alone: who hides
-    a user hides each of its records. Variants, whose names say "with", are left out where the
-    method has runs of its own."""
+def _parse(column_type: Any, text: str) -> Any:
+    """A value of type str, int, float or tuple of numbers."""
+    parts = getattr(column_type, "__args__", None)
+    return tuple(map(parts[0], text.split())) if parts else column_type(text)
+
+
+def with_users_as_records(rows: Iterable[StudyRow]) -> list[StudyRow]:
+    """The rows, and those of user-level methods once more for the unit record.
+
+    A method that hides a user hides each of the user's records. Variants, whose names have "with",
+    are left out if the method has runs of its own for records.
+    """
     rows = list(rows)
     own = {r.method for r in rows if r.unit == RECORD}
-    alone = [r for r in rows if r.unit == USER and r.method.partition(" with ")[0] not in own]
-    return rows + [replace(r, unit=RECORD) for r in alone]
+    added = [r for r in rows if r.unit == USER and r.method.partition(" with ")[0] not in own]
+    return rows + [replace(r, unit=RECORD) for r in added]
 
 
-def compared(rows: Sequence[Row], unit: str, epsilon: float) -> list[Beside]:
-    """The methods that protect `unit` at `epsilon`, beside their reference, the smallest error
-    first; the reference itself has no test."""
+def compare_with_reference(
+    rows: Sequence[StudyRow], unit: str, epsilon: float
+) -> list[ReferenceComparison]:
+    """The methods that protect `unit` at `epsilon`, smallest error first.
+
+    The reference itself has no test.
+    """
     here = [r for r in with_users_as_records(rows) if (r.unit, r.epsilon) == (unit, epsilon)]
-    reference = next((r.by_seed for r in here if r.method == REFERENCES[unit]), {})
-    pairs = [paired(r.by_seed, reference) for r in here]
-    found = [Beside(r, pair[1], p) for r, pair, p in zip(here, pairs, holm([p for *_, p in pairs]))]
+    reference = next((r.error_by_seed for r in here if r.method == REFERENCES[unit]), {})
+    tests = [paired_test(r.error_by_seed, reference) for r in here]
+    corrected = holm([p for *_, p in tests])
+    found = [ReferenceComparison(r, test[1], p) for r, test, p in zip(here, tests, corrected)]
     return sorted(found, key=lambda one: one.row.mean)
 
 
-def yardsticks(rows: Iterable[Row]) -> list[Row]:
-    """Methods without privacy, the smallest error first."""
+def baselines(rows: Iterable[StudyRow]) -> list[StudyRow]:
+    """Non-private methods, smallest error first."""
     return sorted((r for r in rows if r.unit == NOTHING), key=lambda r: r.mean)
 
 
-def epsilons(rows: Iterable[Row]) -> list[float]:
+def epsilons(rows: Iterable[StudyRow]) -> list[float]:
+    """The finite epsilons, ascending."""
     return sorted({r.epsilon for r in rows if math.isfinite(r.epsilon)})

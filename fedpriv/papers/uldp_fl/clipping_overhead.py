@@ -1,5 +1,4 @@
-"""Theorem 6 of Kato et al.: its terms of noise and of clipping beside what they bound, on embedded
-records."""
+"""Kato et al.'s Theorem 6: terms of noise and clipping beside measurements, on embedded records."""
 
 from __future__ import annotations
 
@@ -10,37 +9,42 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.papers.uldp_fl.theory import Setting, breast_cancer_pairs, run
-from fedpriv.reports.canvas import Axes, plt, save_bounds
-from fedpriv.reports.number_table import write_table
-from fedpriv.reports.summary import deviation
+from fedpriv.papers.uldp_fl.theory import UldpAvgSetting, breast_cancer_pairs, measure_overheads
+from fedpriv.reports.canvas import Axes, grid_and_legend, plt, save_bounds
+from fedpriv.reports.number_table import write_records
+from fedpriv.reports.summary import standard_deviation
 
 USERS = 12
 SILOS = 3
-BASE = Setting(1.0, 5.0, False, local_lr=0.5, local_steps=4, global_lr=SILOS * math.sqrt(USERS * 4))
-"""With the global step that Remark 2 takes, |S| sqrt(|U| Q)."""
+BASE = UldpAvgSetting(
+    clip=1.0,
+    noise_multiplier=5.0,
+    by_records=False,
+    local_lr=0.5,
+    local_steps=4,
+    global_lr=SILOS * math.sqrt(USERS * 4),
+)
+"""The global step size is that of Remark 2, |S| sqrt(|U| Q)."""
 NOISES = (0.5, 1.0, 2.0, 5.0, 10.0)
 NOISE_CLIPS = (0.1, 1.0)
 CLIPS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 SIZES = {"quick": (20, 100, 3), "paper": (100, 400, 10)}
-"""Rounds, copies of a round, and seeds of a profile."""
+"""Rounds, copies of a round, and seeds, by profile."""
 BIASES = {"sampling": "batches (5th term)", "clipping": "between pairs (6th term)"}
 WEIGHTS = {False: "weights 1 / |S|", True: "weights by records"}
-LOOKS = (("C0", "o", "-"), ("C1", "s", "-"))
+LOOKS = (("C0", "o"), ("C1", "s"))
 
 
-def draw(folder: Path, profile: str = "quick") -> Path:
-    """Run every setting, write clipping_overhead.csv and figure.png into `folder`; returns the
-    picture."""
+def draw(folder: Path, profile: str = "quick") -> None:
+    """Run every setting; write clipping_overhead.csv and figure.png into a folder."""
     rounds, copies, seeds = SIZES[profile]
     rows = table(rounds, copies, seeds)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_table(folder / "clipping_overhead.csv", list(rows[0]), (row.values() for row in rows))
+    write_records(folder / "clipping_overhead.csv", rows)
 
     figure, axes = plt.subplots(1, 3, figsize=(11, 4), layout="constrained")
     for look, clip in zip(LOOKS, NOISE_CLIPS):
         here = [row for row in rows if row["clip"] == clip and not row["by_records"]]
-        _line(axes[0], here, "noise_multiplier", "noise", look, f"C = {clip:g}")
+        _draw_line(axes[0], here, "noise_multiplier", "noise", look, f"C = {clip:g}")
     axes[0].set(
         xlabel="sigma", ylabel="part of the bound on $|\\nabla f|^2$", title="noise (4th term)"
     )
@@ -49,34 +53,32 @@ def draw(folder: Path, profile: str = "quick") -> Path:
             row for row in rows if row["by_records"] == by_records and row["noise_multiplier"] == 5
         ]
         for look, (term, label) in zip(LOOKS, BIASES.items()):
-            _line(axis, here, "clip", term, look, label)
-        axis.plot(
-            *zip(*sorted((row["clip"], row["gradient"]) for row in here)),
-            "k:",
-            label="$|\\nabla f|^2$ itself",
-        )
+            _draw_line(axis, here, "clip", term, look, label)
+        gradients = sorted((row["clip"], row["gradient"]) for row in here)
+        axis.plot(*zip(*gradients), "k:", label="$|\\nabla f|^2$ itself")
         axis.set(xlabel="clip C", title=f"bias of clipping, {title}")
     axes[2].sharey(axes[1])
     axes[1].set_ylim(3e-7, 3)
     for axis in axes:
         axis.set(xscale="log", yscale="log")
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=8, loc="upper left" if axis is axes[0] else "lower left")
-    return save_bounds(
+        grid_and_legend(axis, 8, loc="upper left" if axis is axes[0] else "lower left")
+    save_bounds(
         figure,
         folder / "figure.png",
         bound="the theorem's term",
         measured=f"measured ({seeds} seeds, +- std)",
         about=f"ULDP-AVG, logistic regression on breast cancer records, {USERS} users in {SILOS} "
-        "silos (zipf), Q = 4 "
-        f"steps of 0.5, {rounds} rounds; biases at sigma 5; a simulation that looks at all "
-        "records, not a private run",
+        f"silos (zipf), Q = 4 steps of 0.5, {rounds} rounds; biases at sigma 5; a simulation that "
+        "looks at all records, not a private run",
     )
 
 
 def table(rounds: int, copies: int, seeds: int) -> list[dict[str, Any]]:
-    """A row for each clip, noise multiplier and weighting: the terms, and mean and deviation over
-    seeds of what was measured, in parts of |grad f|^2; and the mean of that."""
+    """A row for each clip, noise multiplier and weighting.
+
+    Each row has the theorem's terms, mean and deviation over seeds of their measurements, in parts
+    of |grad f|^2, and the mean of |grad f|^2.
+    """
     noisy = [
         replace(BASE, clip=clip, noise_multiplier=noise) for clip in NOISE_CLIPS for noise in NOISES
     ]
@@ -87,39 +89,33 @@ def table(rounds: int, copies: int, seeds: int) -> list[dict[str, Any]]:
     rows = []
     for setting in dict.fromkeys([*noisy, *clipped]):
         runs = [
-            run(risks, setting, rounds, copies, rng=np.random.default_rng(seed))
+            measure_overheads(risks, setting, rounds, copies, rng=np.random.default_rng(seed))
             for seed in range(seeds)
         ]
-        row: dict[str, Any] = {
-            key: getattr(setting, key) for key in ("clip", "noise_multiplier", "by_records")
-        }
+        row = {key: getattr(setting, key) for key in ("clip", "noise_multiplier", "by_records")}
         for term in ("noise", *BIASES):
-            row[term] = float(np.mean([getattr(one.terms, term) for one in runs]))
-            measured = [getattr(one.measured, term) for one in runs]
-            row |= {
-                f"{term}_measured": float(np.mean(measured)),
-                f"{term}_std": deviation(measured),
-            }
-        rows.append(row | {"gradient": float(np.mean([one.gradient for one in runs]))})
+            measured = [getattr(run.measured, term) for run in runs]
+            row[term] = float(np.mean([getattr(run.terms, term) for run in runs]))
+            row[f"{term}_measured"] = float(np.mean(measured))
+            row[f"{term}_std"] = standard_deviation(measured)
+        rows.append(row | {"gradient": float(np.mean([run.gradient for run in runs]))})
     return rows
 
 
-def _line(
+def _draw_line(
     axis: Axes,
     rows: list[dict[str, Any]],
     x: str,
     term: str,
-    look: tuple[str, str, str],
+    look: tuple[str, str],
     label: str,
 ) -> None:
-    """Zero is left out: nothing is clipped there."""
-    color, marker, style = look
-    rows = sorted((row for row in rows if row[f"{term}_measured"] > 1e-12), key=lambda row: row[x])
-    places = [row[x] for row in rows]
-    axis.plot(
-        places, [row[term] for row in rows], "--", color=color, marker=marker, ms=3, mfc="none"
+    """Draw a term and its measurements, except where nothing is clipped."""
+    color, marker = look
+    shown = sorted((row for row in rows if row[f"{term}_measured"] > 1e-12), key=lambda row: row[x])
+    places, bound, mean, std = (
+        [row[column] for row in shown] for column in (x, term, f"{term}_measured", f"{term}_std")
     )
-    mean, std = ([row[f"{term}_{what}"] for row in rows] for what in ("measured", "std"))
-    axis.errorbar(
-        places, mean, std, ls=style, marker=marker, ms=4, capsize=2, color=color, label=label
-    )
+    style: dict[str, Any] = {"color": color, "marker": marker}
+    axis.plot(places, bound, "--", ms=3, mfc="none", **style)
+    axis.errorbar(places, mean, std, ls="-", ms=4, capsize=2, label=label, **style)

@@ -1,5 +1,5 @@
-"""Where the privacy claims of Kato et al., Uldp-FL (PVLDB 2024) fail, by the accountants' own
-numbers."""
+"""Counterexamples to the privacy claims of Kato et al., Uldp-FL (PVLDB 2024), computed by the
+accountants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def counterexamples() -> list[Counterexample]:
     steps."""
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
-    # Two silo updates of opposite signs attain the sensitivity 2C, so the certificate is the truth.
+    # Two silo updates of opposite signs attain the sensitivity 2C: the certificate is exact.
     naive = gaussian_epsilon(math.sqrt(100) * 2 / 5, DELTA)
     claim = claimed_epsilon([(GaussianDpEvent(5.0), 100)], DELTA)
     note = f"delta = {DELTA:g}; a user moves every silo's update by 2C, not C"
@@ -29,9 +29,6 @@ def counterexamples() -> list[Counterexample]:
         lemma = group_rdp_epsilon(runs, size, DELTA)
         note = f"delta = {DELTA:g}; the lemma needs orders of at least {2 * size}"
         certified = group_pld(runs, size, DELTA)
-        found.append(
-            Counterexample(
-                f"Uldp-FL, group lemma: {size} records", claim, certified, note, by_proof=lemma
-            )
-        )
+        name = f"Uldp-FL, group lemma: {size} records"
+        found.append(Counterexample(name, claim, certified, note, by_proof=lemma))
     return found

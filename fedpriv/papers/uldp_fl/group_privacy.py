@@ -1,7 +1,7 @@
-"""Epsilon of a group of records against its size (Uldp-FL, Fig. 2): what the paper plots, and what
-holds.
+"""Epsilon of a group of records against its size (Uldp-FL, Fig. 2): the paper's curves and valid
+ones.
 
-Setting of the paper: Poisson sampling with rate 0.01, noise multiplier 5, 100,000 steps, delta
+The paper's setting: Poisson sampling with rate 0.01, noise multiplier 5, 100,000 steps, delta
 1e-5.
 """
 
@@ -14,7 +14,7 @@ from fedpriv.accountants.events import Runs
 from fedpriv.accountants.group import group_dp, group_rdp_epsilon, paper_group_claim
 from fedpriv.accountants.pld import group_pld
 from fedpriv.accountants.renyi import PAPER_ORDERS
-from fedpriv.reports.canvas import plt
+from fedpriv.reports.canvas import grid_and_legend, plain_ticks, plt, save
 from fedpriv.reports.number_table import write_table
 
 Q = 0.01
@@ -27,8 +27,8 @@ SIZES = {"quick": POWERS, "paper": (*range(1, 17), *range(20, 65, 4))}
 
 
 def paper_normal_dp(runs: Runs, size: int, delta: float) -> float:
-    """The paper's conversion of (epsilon, delta)-DP: a valid lemma on an order grid that ends too
-    early for large k."""
+    """The paper's conversion of (epsilon, delta)-DP: a valid lemma, but the grid of orders ends too
+    early for large groups."""
     return group_dp(runs, size, delta, orders=PAPER_ORDERS)
 
 
@@ -40,15 +40,13 @@ CURVES: dict[
     "valid RDP lemma": (group_rdp_epsilon, "C0-", lambda profile: POWERS),
     "tight (mixture of Gaussians)": (group_pld, "C2-", lambda profile: SIZES[profile]),
 }
-"""Rule, line and sizes of each curve."""
+"""Rule, line style, and group sizes by profile, of each curve."""
 
 
-def draw(folder: Path, profile: str = "quick") -> Path:
-    """Compute every curve, write group_privacy.csv and figure.png into `folder`; returns the
-    picture's path."""
+def draw(folder: Path, profile: str = "quick") -> None:
+    """Compute every curve; write group_privacy.csv and figure.png into a folder."""
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
-    folder.mkdir(parents=True, exist_ok=True)
     runs = [(PoissonSampledDpEvent(Q, GaussianDpEvent(SIGMA)), STEPS)]
     figure, axis = plt.subplots(figsize=(6.5, 4.4), layout="constrained")
     rows: list[tuple[int, str, float]] = []
@@ -60,12 +58,8 @@ def draw(folder: Path, profile: str = "quick") -> Path:
     axis.set(
         xlabel="group size k", ylabel=f"epsilon at delta = {DELTA:g}", xscale="log", yscale="log"
     )
-    axis.set_xticks([1, 2, 4, 8, 16, 32, 64], ["1", "2", "4", "8", "16", "32", "64"])
-    axis.minorticks_off()
+    plain_ticks(axis, POWERS)
     axis.set_title(f"q = {Q:g}, sigma = {SIGMA:g}, {STEPS:,} steps", fontsize=10)
-    axis.grid(alpha=0.3)
-    axis.legend(fontsize=8)
+    grid_and_legend(axis, 8)
     write_table(folder / "group_privacy.csv", ["group_size", "curve", "epsilon"], rows)
-    figure.savefig(folder / "figure.png", dpi=150)
-    plt.close(figure)
-    return folder / "figure.png"
+    save(figure, folder / "figure.png")

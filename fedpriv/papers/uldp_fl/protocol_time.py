@@ -1,17 +1,17 @@
-"""Processor seconds of private weighting by phase (Uldp-FL, Figs 11 and 12), beside python-paillier
-used as published.
+"""Seconds of private weighting by phase (Uldp-FL, Figs 11 and 12), beside python-paillier.
 
-Every job of the experiment runs here, in one process, so that each party's part can be timed apart:
-a silo's, on average over the silos, and the server's. python-paillier's part, one power and one sum
-for every user and parameter, an encryption a user and a decryption a parameter, is timed in the
-same process on a slice and scaled.
+Every job of the experiment runs in this process, so that each party can be timed: a silo, on
+average over the silos, and the server. python-paillier is used as published: one power and one sum
+for every user and parameter, an encryption for every user, a decryption for every parameter. It is
+timed in the same process on a small part, and scaled.
 """
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -23,10 +23,10 @@ from fedpriv.aggregation.base import SERVER, Respond, SiloProtocol
 from fedpriv.aggregation.private_weighting.aggregation import PrivateWeighting
 from fedpriv.engines.base import Engine, Returned, Sent, Session
 from fedpriv.engines.inprocess import InProcessSession, answer
-from fedpriv.papers.quick_profiles import profile_words
+from fedpriv.papers.experiments import profile_words
 from fedpriv.parties.party import Mail, Memory, Party, PartySpec
-from fedpriv.reports.canvas import Axes, Figure, plt
-from fedpriv.reports.number_table import write_table
+from fedpriv.reports.canvas import Axes, Figure, plot_band, plt, save
+from fedpriv.reports.number_table import write_records
 from fedpriv.rounds.query import Broadcast, Contributions, Query, SetUp, Update
 from fedpriv.rounds.weighting import Weighting
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
@@ -42,42 +42,51 @@ KEYS, BLINDING, TRAINING, WEIGHTING, DECRYPTION = PHASES = (
 )
 PHE = {"weighting, python-paillier": WEIGHTING, "server, python-paillier": DECRYPTION}
 BLINDING_STEP = 4
-"""The set-up's messages before this step agree on keys."""
+"""Steps of the set-up before this one exchange keys."""
 SLICE = 16
+"""Pairs of user and parameter that python-paillier is timed on."""
 USUAL = {"users": 20, "parameters": 16}
-"""The paper's, in Fig. 12, where nothing else is said."""
+"""The paper's usual values in Fig. 12."""
 SETTING = ["data", "users", "silos", "parameters"]
 
 
 @dataclass
-class Seconds:
-    """Processor seconds of one exchange: by party and step, and of these the silos' for local
-    training."""
+class ExchangeTimes:
+    """Processor seconds of one exchange.
+
+    steps: by party and step.
+    training: the part of each silo for local training.
+    """
 
     steps: dict[tuple[str, int], float] = field(default_factory=dict)
     training: dict[str, float] = field(default_factory=dict)
 
+    def seconds(self, *, server: bool, start: int = 0, stop: float = math.inf) -> float:
+        """The server's time from step `start` to before `stop`, or a silo's on average."""
+        mine = {key: spent for key, spent in self.steps.items() if (key[0] == SERVER) == server}
+        parties = {name for name, _ in mine}
+        total = sum(spent for (_, step), spent in mine.items() if start <= step < stop)
+        return total / max(1, len(parties))
+
 
 @dataclass(frozen=True)
-class Timed(Engine):
-    """One process that notes who took how many processor seconds in which step of which
-    exchange.
-    """
+class TimedEngine(Engine):
+    """One process that notes the processor seconds of each party, step and exchange."""
 
-    exchanges: list[Seconds] = field(default_factory=list)
+    exchanges: list[ExchangeTimes] = field(default_factory=list)
 
     def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
         return TimedSession(specs, memories, self.exchanges)
 
 
 class TimedSession(InProcessSession):
-    """Adds an entry to `exchanges` for each exchange."""
+    """A session that adds an entry to `exchanges` for each exchange."""
 
     def __init__(
         self,
         specs: Mapping[str, PartySpec],
         memories: Mapping[str, Memory],
-        exchanges: list[Seconds],
+        exchanges: list[ExchangeTimes],
     ) -> None:
         super().__init__(specs, memories)
         self.exchanges = exchanges
@@ -85,7 +94,7 @@ class TimedSession(InProcessSession):
 
     def begin(self, tasks: Mapping[str, Any]) -> None:
         super().begin(tasks)
-        self.exchanges.append(Seconds())
+        self.exchanges.append(ExchangeTimes())
         self.step = 0
 
     def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
@@ -100,9 +109,9 @@ class TimedSession(InProcessSession):
 
 @dataclass(frozen=True)
 class TimedWeighting(PrivateWeighting):
-    """Private weighting in a `Timed` process, which also notes what local training takes."""
+    """Private weighting on a `TimedEngine`; notes the time of local training too."""
 
-    exchanges: list[Seconds] = field(default_factory=list)
+    exchanges: list[ExchangeTimes] = field(default_factory=list)
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> SiloProtocol:
         return TimedSilo(name, super().silo(name, silos, weighting), self.exchanges)
@@ -110,11 +119,16 @@ class TimedWeighting(PrivateWeighting):
 
 @dataclass
 class TimedSilo(SiloProtocol):
-    """A silo's protocol; the contributions that it asks for are timed while they are made."""
+    """A silo's protocol that times how long its contributions take.
+
+    name: of the silo.
+    protocol: the silo's own protocol.
+    exchanges: the times; the last entry is the current exchange.
+    """
 
     name: str
     protocol: SiloProtocol
-    exchanges: list[Seconds]
+    exchanges: list[ExchangeTimes]
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
         return self.protocol.setup(task, counts)
@@ -137,45 +151,33 @@ class TimedSilo(SiloProtocol):
             yield block
 
 
-def by_phase(setup: Seconds, queries: list[Seconds]) -> dict[str, float]:
-    """Seconds of each phase from the set-up and, on average, from the queries; a silo's are
-    averaged over the silos."""
+def by_phase(setup: ExchangeTimes, queries: list[ExchangeTimes]) -> dict[str, float]:
+    """Seconds of each phase: from the set-up, and on average over the queries.
 
-    def silos(steps: dict[tuple[str, int], float], wanted: Callable[[int], bool]) -> float:
-        names = {name for name, _ in steps} - {SERVER}
-        return sum(
-            spent for (name, step), spent in steps.items() if name in names and wanted(step)
-        ) / len(names)
-
-    def server(steps: dict[tuple[str, int], float], wanted: Callable[[int], bool]) -> float:
-        return sum(
-            spent for (name, step), spent in steps.items() if name == SERVER and wanted(step)
-        )
-
-    halves = {KEYS: lambda step: step < BLINDING_STEP, BLINDING: lambda step: step >= BLINDING_STEP}
+    Phases of silos are averaged over the silos.
+    """
+    spans = {KEYS: (0, BLINDING_STEP), BLINDING: (BLINDING_STEP, math.inf)}
     phases = {
-        phase: silos(setup.steps, wanted) + server(setup.steps, wanted)
-        for phase, wanted in halves.items()
+        phase: sum(setup.seconds(server=who, start=start, stop=stop) for who in (False, True))
+        for phase, (start, stop) in spans.items()
     }
     training = [sum(query.training.values()) / len(query.training) for query in queries]
-    whole = [silos(query.steps, lambda step: True) for query in queries]
+    silos = [query.seconds(server=False) for query in queries]
     phases[TRAINING] = float(np.mean(training))
-    phases[WEIGHTING] = float(np.mean(np.subtract(whole, training)))
-    phases[DECRYPTION] = float(
-        np.mean([server(query.steps, lambda step: True) for query in queries])
-    )
+    phases[WEIGHTING] = float(np.mean(np.subtract(silos, training)))
+    phases[DECRYPTION] = float(np.mean([query.seconds(server=True) for query in queries]))
     return phases
 
 
 def measure(exp: Experiment) -> dict[str, float]:
-    """Seconds of each phase of one job on private weighting, python-paillier's included."""
+    """Seconds of each phase of one job with private weighting, and of python-paillier."""
     from fedpriv.runtime import prepare
 
-    exchanges: list[Seconds] = []
+    exchanges: list[ExchangeTimes] = []
     weighting = cast("PrivateWeighting", exp.aggregation)
     timed = replace(
         exp,
-        engine=Timed(exchanges),
+        engine=TimedEngine(exchanges),
         aggregation=TimedWeighting(**vars(weighting), exchanges=exchanges),
     )
     with prepare(timed) as prepared:
@@ -192,16 +194,18 @@ def measure(exp: Experiment) -> dict[str, float]:
 
 
 def phe_seconds(key_bits: int) -> tuple[float, float, float]:
-    """What python-paillier takes for a parameter of a user, positive and negative in equal parts,
-    for an encryption and for a decryption."""
+    """python-paillier's seconds for a parameter of a user, an encryption and a decryption.
+
+    Half of the timed parameters are positive, half negative.
+    """
     from phe import EncodedNumber, EncryptedNumber, generate_paillier_keypair
 
     public, private = generate_paillier_keypair(n_length=key_bits)
     since = time.process_time()
     ciphertext = EncryptedNumber(public, public.raw_encrypt(secrets.randbelow(public.n)))
     encryption = time.process_time() - since
-    # Encode(delta) r_u n_su C_LCM modulo n is as long as n; the library inverts the base for the
-    # upper third.
+    # Encode(delta) r_u n_su C_LCM modulo n is as long as n. The library inverts the base for
+    # exponents in the upper third.
     exponents = [secrets.randbelow(public.n // 3) for _ in range(SLICE // 2)]
     exponents += [public.n - exponent for exponent in exponents]
     since = time.process_time()
@@ -215,31 +219,21 @@ def phe_seconds(key_bits: int) -> tuple[float, float, float]:
 
 
 def run(name: str, folder: Path, profile: str) -> pd.DataFrame:
-    """Every job of experiment `name`, one after the other; writes protocol_time.csv into
-    `folder`.
-    """
+    """Run the jobs of an experiment one by one; write protocol_time.csv into a folder."""
     words = [f"experiment={name}", *profile_words(name, profile)]
     rows: list[dict[str, Any]] = []
     for config in compose_jobs(CommandLine.parse(words), conf_dir()):
         exp = build(without_hydra(config))
         sizes = exp.federation
-        setting = (
-            config.hydra.runtime.choices.data,
-            sizes.n_users,
-            sizes.n_silos,
-            sizes.n_parameters,
-        )
-        for phase, seconds in measure(exp).items():
-            rows.append(
-                {
-                    **dict(zip(SETTING, setting)),
-                    "seed": exp.options.seed,
-                    "phase": phase,
-                    "seconds": seconds,
-                }
-            )
-    folder.mkdir(parents=True, exist_ok=True)
-    write_table(folder / "protocol_time.csv", list(rows[0]), (row.values() for row in rows))
+        row = {
+            "data": config.hydra.runtime.choices.data,
+            "users": sizes.n_users,
+            "silos": sizes.n_silos,
+            "parameters": sizes.n_parameters,
+            "seed": exp.options.seed,
+        }
+        rows += [row | {"phase": phase, "seconds": spent} for phase, spent in measure(exp).items()]
+    write_records(folder / "protocol_time.csv", rows)
     return pd.DataFrame(rows)
 
 
@@ -257,10 +251,15 @@ def phases(table: pd.DataFrame, out: Path) -> None:
         heights = [part.mean() for part in parts]
         errors = [part.std(ddof=0) for part in parts]
         x = np.arange(len(groups)) + (place - (len(names) - 1) / 2) * width
-        look: dict[str, Any] = {"color": _color(phase), "alpha": 0.5 if phase in PHE else 1.0}
-        look["hatch"] = "//" if phase in PHE else None
         bars = axis.bar(
-            x, heights, width, yerr=errors if max(errors) else None, label=_name(phase), **look
+            x,
+            heights,
+            width,
+            yerr=errors if max(errors) else None,
+            label=_label(phase),
+            color=_color(phase),
+            alpha=0.5 if phase in PHE else 1.0,
+            hatch="//" if phase in PHE else None,
         )
         axis.bar_label(bars, [f"{height:.2g}" for height in heights], fontsize=6, padding=1)
     labels = [
@@ -273,33 +272,22 @@ def phases(table: pd.DataFrame, out: Path) -> None:
 
 
 def growth(table: pd.DataFrame, out: Path) -> None:
-    """Fig. 12: seconds against parameters and against users, the other at the paper's usual number
-    and at its most."""
+    """Fig. 12: seconds against parameters and against users.
+
+    The other number is the paper's usual one in the first row, and the largest in the second.
+    """
     figure, axes = plt.subplots(2, 2, figsize=(10, 8), layout="constrained", sharey=True)
-    for column, (across, fixed) in zip(axes.T, (("parameters", "users"), ("users", "parameters"))):
+    for column, (x, fixed) in zip(axes.T, (("parameters", "users"), ("users", "parameters"))):
         for axis, value in zip(column, (USUAL[fixed], table[fixed].max())):
             here = table[table[fixed] == value]
             for phase in [*PHASES, *PHE]:
-                curve = (
-                    here[here["phase"] == phase]
-                    .groupby(across)["seconds"]
-                    .agg(["mean", "std"])
-                    .fillna(0.0)
-                )
+                seconds = here[here["phase"] == phase].groupby(x)["seconds"]
+                curve = seconds.agg(["mean", "std"]).fillna(0.0)
                 style = "--" if phase in PHE else "-"
-                axis.plot(
-                    curve.index,
-                    curve["mean"],
-                    style,
-                    marker=".",
-                    color=_color(phase),
-                    label=_name(phase),
-                )
-                low = curve["mean"] - curve["std"]
-                high = curve["mean"] + curve["std"]
-                axis.fill_between(curve.index, low, high, color=_color(phase), alpha=0.2, lw=0)
-            axis.set(xlabel=across, yscale="log", title=f"{value} {fixed}")
-            axis.set_xticks(sorted(here[across].unique()))
+                label = _label(phase)
+                plot_band(axis, curve, ls=style, marker=".", color=_color(phase), label=label)
+            axis.set(xlabel=x, yscale="log", title=f"{value} {fixed}")
+            axis.set_xticks(sorted(here[x].unique()))
     for axis in axes[:, 0]:
         axis.set_ylabel("processor seconds")
     _finish(figure, [*axes.flat], table, out=out)
@@ -309,22 +297,20 @@ def _color(phase: str) -> str:
     return f"C{PHASES.index(PHE.get(phase, phase))}"
 
 
-def _name(phase: str) -> str:
-    return {KEYS: f"{KEYS} (once)", BLINDING: f"{BLINDING} (once)"}.get(phase, phase)
+def _label(phase: str) -> str:
+    return f"{phase} (once)" if phase in (KEYS, BLINDING) else phase
 
 
 def _finish(figure: Figure, axes: Sequence[Axes], table: pd.DataFrame, *, out: Path) -> None:
     for axis in axes:
         axis.grid(alpha=0.3, axis="y")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, ncol=4, fontsize=8, loc="outside upper center")
+    legend = axes[0].get_legend_handles_labels()
+    figure.legend(*legend, ncol=4, fontsize=8, loc="outside upper center")
     seeds = table["seed"].nunique()
-    note = (
-        f"seconds a round, but for what happens once; mean over silos and {seeds} "
-        f"seed{'s' * (seeds > 1)}; "
-    )
     figure.supxlabel(
-        f"{note}python-paillier timed on {SLICE} pairs of user and parameter and scaled", fontsize=7
+        "seconds a round, but for what happens once; mean over silos and "
+        f"{seeds} seed{'s' * (seeds > 1)}; python-paillier timed on {SLICE} pairs of user and "
+        "parameter and scaled",
+        fontsize=7,
     )
-    figure.savefig(out, dpi=150)
-    plt.close(figure)
+    save(figure, out)

@@ -1,5 +1,5 @@
-"""What noise and clipping cost ULDP-AVG by Kato et al., Theorem 6, and what they cost a logistic
-regression.
+"""The cost of noise and clipping in ULDP-AVG by Kato et al., Theorem 6, and their measured cost for
+a logistic regression.
 
 F. Kato, L. Xiong, S. Takagi, Y. Cao, M. Yoshikawa: Uldp-FL (PVLDB 2024), Theorem 6, Remarks 2 to 4
 and appendix C.6. Symbols: eta_g -> global_lr, eta_l -> local_lr, Q -> local_steps, C -> clip, sigma
@@ -9,15 +9,15 @@ the N = |S||U| pairs of a silo and a user moves the model by its delta times a f
 pairs.
 
 The theorem bounds the mean of |grad f|^2 over all rounds. Its first three terms are those of
-FedAVG; the others are
+FedAVG. The others are
 
     noise      L eta_g sigma^2 C^2 d / (eta_l Q N^2 a_bar)
     sampling   2 G^2 / (N a_bar) * the sum over pairs of E |a - a~|
     clipping   2 G^2 / (N a_bar) * the sum over pairs of |a~ - a_bar|
 
-The text at hand has lost its formulas: these follow from the steps that appendix C.6 tells
-(smoothness, the noise's variance, bounded gradients), with the constants of these steps. Nothing
-here is private.
+Our copy of the paper lacks the formulas. These follow from the steps of appendix C.6 (smoothness,
+the noise's variance, bounded gradients), with the constants of these steps. Nothing here is
+private.
 """
 
 from __future__ import annotations
@@ -26,19 +26,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpriv.papers.logistic import bounded, sigmoid
+from fedpriv.papers.logistic import bounded_features, sigmoid
 
 BATCH = 4
 
 
 @dataclass(frozen=True)
 class PairRisks:
-    """f, the mean over all pairs of a user and a silo of f_su, the logistic loss on the pair's
+    """f, the mean over N pairs of a user and a silo of f_su, the logistic loss on the pair's
     records.
 
-    x: (N, m, d), |x| <= 1, of which pair i has counts[i] >= 1.
-    y: (N, m) labels -1 and 1.
-    silos: how many there are.
+    x: features with |x| <= 1, (N, m, d); only the first counts[i] rows of pair i count.
+    y: labels -1 and 1, (N, m).
+    counts: records of each pair, at least 1, (N,).
+    users: each pair's user, (N,).
+    silos: number of silos.
     """
 
     x: np.ndarray
@@ -48,7 +50,7 @@ class PairRisks:
     silos: int
 
     gradient_bound = 1.0
-    """G: a record's gradient is a number below 1 times x."""
+    """G: a record's gradient is x times a number below 1."""
 
     @property
     def smoothness(self) -> float:
@@ -57,34 +59,30 @@ class PairRisks:
         return float(np.linalg.eigvalsh(hessians).max())
 
     def weights(self, by_records: bool) -> np.ndarray:
-        """w_su, (N,): 1 / |S|, or a pair's share of its user's records; of a user they add up to
-        1.
-        """
+        """w_su, (N,): 1 / |S|, or a pair's share of its user's records. A user's weights sum to
+        1."""
         if by_records:
-            shares: np.ndarray = self.counts / np.bincount(self.users, self.counts)[self.users]
-            return shares
+            return np.asarray(self.counts / np.bincount(self.users, self.counts)[self.users])
         return np.full(len(self.counts), 1 / self.silos)
 
     def value(self, theta: np.ndarray) -> np.ndarray:
-        """f at theta (copies, d), (copies,)."""
+        """f at theta (copies, d); shape (copies,)."""
         margins = np.einsum("nmd,cd->cnm", self.x, theta) * self.y
-        risk: np.ndarray = np.einsum("cnm,nm->c", np.logaddexp(0, -margins), self._shares()) / len(
-            self.counts
-        )
-        return risk
+        losses = np.einsum("cnm,nm->c", np.logaddexp(0, -margins), self._shares())
+        return np.asarray(losses / len(self.counts))
 
     def gradient(self, theta: np.ndarray) -> np.ndarray:
-        """grad f at theta (d,), (d,)."""
+        """grad f at theta (d,); same shape."""
         pulls = -self.y * sigmoid(-self.y * (self.x @ theta)) * self._shares()
-        gradient: np.ndarray = np.einsum("nm,nmd->d", pulls, self.x) / len(self.counts)
-        return gradient
+        return np.asarray(np.einsum("nm,nmd->d", pulls, self.x) / len(self.counts))
 
     def deltas(
-        self, theta: np.ndarray, setting: Setting, copies: int, rng: np.random.Generator
+        self, theta: np.ndarray, setting: UldpAvgSetting, copies: int, rng: np.random.Generator
     ) -> np.ndarray:
-        """What every pair's local training moves theta (d,) by, `copies` times, (copies, N, d):
-        steps on batches of records drawn with replacement, so that each step's gradient is
-        unbiased."""
+        """The change of theta (d,) by every pair's local training, `copies` times: (copies, N, d).
+
+        Batches are drawn with replacement, so each step's gradient is unbiased.
+        """
         pairs = np.arange(len(self.counts))[:, None]
         moved = np.zeros((copies, len(self.counts), len(theta)))
         for _ in range(setting.local_steps):
@@ -96,16 +94,22 @@ class PairRisks:
         return moved
 
     def _shares(self) -> np.ndarray:
-        """Of each of a pair's records in its mean loss, (N, m)."""
-        shares: np.ndarray = (np.arange(self.x.shape[1]) < self.counts[:, None]) / self.counts[
-            :, None
-        ]
-        return shares
+        """Each record's share of its pair's mean loss, (N, m)."""
+        counts = self.counts[:, None]
+        return np.asarray((np.arange(self.x.shape[1]) < counts) / counts)
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A run of ULDP-AVG."""
+class UldpAvgSetting:
+    """The arguments of a ULDP-AVG run.
+
+    clip: C.
+    noise_multiplier: sigma.
+    by_records: whether a user's weights follow its records; otherwise they are 1 / |S|.
+    local_lr: eta_l.
+    local_steps: Q.
+    global_lr: eta_g.
+    """
 
     clip: float
     noise_multiplier: float
@@ -117,7 +121,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Overheads:
-    """Noise's and the two biases' parts of a bound on |grad f|^2."""
+    """Parts of a bound on |grad f|^2.
+
+    noise: of the noise.
+    sampling: of the bias from batches.
+    clipping: of the bias between pairs.
+    """
 
     noise: float
     sampling: float
@@ -125,24 +134,39 @@ class Overheads:
 
 
 @dataclass(frozen=True)
-class Run:
-    """Means over all rounds: the theorem's terms, what they bound, and |grad f|^2 at the rounds'
-    models."""
+class OverheadMeasurement:
+    """Means over all rounds.
+
+    terms: the theorem's terms.
+    measured: the quantities that they bound.
+    gradient: |grad f|^2 at the rounds' models.
+    """
 
     terms: Overheads
     measured: Overheads
     gradient: float
 
 
-def run(
-    risks: PairRisks, setting: Setting, rounds: int, copies: int, *, rng: np.random.Generator
-) -> Run:
-    """ULDP-AVG (Algorithm 3) from theta = 0.
+def measure_overheads(
+    risks: PairRisks,
+    setting: UldpAvgSetting,
+    rounds: int,
+    copies: int,
+    *,
+    rng: np.random.Generator,
+) -> OverheadMeasurement:
+    """Run ULDP-AVG (Algorithm 3) from theta = 0, and measure the theorem's terms.
 
-    In each round expectations are means over `copies` of all local trainings and draws of the
-    noise; the run goes on with the first. What noise costs is how much it lifts f; what a bias
-    costs is how much less, or more, f would fall along its gradient if the bias were not there. All
-    in the theorem's unit: a round's descent of f over a_bar eta_g eta_l Q / 2.
+    risks: the losses.
+    setting: arguments of the algorithm.
+    rounds: how many.
+    copies: local trainings and noise draws a round; expectations are means over them, and the run
+        continues from the first.
+    rng: draws batches and noise.
+
+    The cost of noise is the increase of f that it causes. The cost of a bias is the change in the
+    descent of f along its gradient without the bias. The unit is the theorem's: a round's descent
+    of f over a_bar eta_g eta_l Q / 2.
     """
     pairs = len(risks.counts)
     d = risks.x.shape[2]
@@ -171,11 +195,11 @@ def run(
         gradients.append(float(gradient @ gradient))
         theta = moved[0] + noise[0]
     bound, cost = (Overheads(*np.mean(rows, axis=0).tolist()) for rows in (terms, costs))
-    return Run(bound, cost, float(np.mean(gradients)))
+    return OverheadMeasurement(bound, cost, float(np.mean(gradients)))
 
 
 def _terms(
-    risks: PairRisks, setting: Setting, actual: np.ndarray, expected: np.ndarray
+    risks: PairRisks, setting: UldpAvgSetting, actual: np.ndarray, expected: np.ndarray
 ) -> np.ndarray:
     pairs = len(expected)
     mean = float(expected.mean())
@@ -189,13 +213,15 @@ def _terms(
 
 def _factor(deltas: np.ndarray, clip: float) -> np.ndarray:
     """min(1, C / |delta|) along the last axis."""
-    factor: np.ndarray = clip / np.maximum(np.linalg.norm(deltas, axis=-1), clip)
-    return factor
+    return np.asarray(clip / np.maximum(np.linalg.norm(deltas, axis=-1), clip))
 
 
 def breast_cancer_pairs(users: int, silos: int) -> PairRisks:
-    """The embedded records, of users with few and with many by Zipf's law (exponent 1/2), and so in
-    their silos. Pairs without records are no participants."""
+    """The embedded records by user and silo.
+
+    The records of users, and of a user's silos, follow Zipf's law with exponent 1/2. Every pair has
+    records.
+    """
     from fedpriv.data.allocate import Zipf
     from fedpriv.data.breast_cancer import BreastCancer
     from fedpriv.util.streams import Streams
@@ -205,12 +231,12 @@ def breast_cancer_pairs(users: int, silos: int) -> PairRisks:
     owned = Zipf(users, silos, alpha_silo=0.5, local_test=0.0).allocate(records, data, Streams(0))
     counts = owned.counts()
     assert counts.min() >= 1
-    x, y = bounded(records)
+    x, y = bounded_features(records)
     padded_x = np.zeros((silos * users, counts.max(), x.shape[1]))
     padded_y = np.ones((silos * users, counts.max()))
     for pair, (silo, user) in enumerate(np.ndindex(silos, users)):
         own = np.flatnonzero((owned.silo == silo) & (owned.user == user))
-        padded_x[pair, : len(own)], padded_y[pair, : len(own)] = x[own], y[own]
-    return PairRisks(
-        padded_x, padded_y, counts.reshape(-1), np.tile(np.arange(users), silos), silos
-    )
+        padded_x[pair, : len(own)] = x[own]
+        padded_y[pair, : len(own)] = y[own]
+    pair_users = np.tile(np.arange(users), silos)
+    return PairRisks(padded_x, padded_y, counts.reshape(-1), pair_users, silos)

@@ -1,0 +1,75 @@
+"""Start the experiment of a figure, shortened by its quick profile.
+
+`quick_profiles.yaml` has the quick profile of every figure.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import yaml
+
+from fedpriv.errors import FedprivError
+
+
+@dataclass(frozen=True)
+class QuickProfile:
+    """The quick profile of a figure.
+
+    seconds: processor seconds that it takes with one thread.
+    words: overrides that shorten its experiment.
+    """
+
+    seconds: float
+    words: tuple[str, ...] = ()
+
+
+@cache
+def quick_profiles() -> dict[str, QuickProfile]:
+    """By the figure's name for `fedpriv reproduce`."""
+    known = yaml.safe_load((files("fedpriv.papers") / "quick_profiles.yaml").read_text())
+    return {
+        name: QuickProfile(entry["seconds"], tuple(entry.get("words", ())))
+        for name, entry in known.items()
+    }
+
+
+def profile_words(name: str, profile: str) -> tuple[str, ...]:
+    """The overrides that a profile adds to the experiment of a figure."""
+    return quick_profiles()[name].words if profile == "quick" else ()
+
+
+def run_command(*words: str) -> int:
+    """Run a `fedpriv` command in a child process; returns its exit code."""
+    return subprocess.run([sys.executable, "-m", "fedpriv", *words], check=False).returncode
+
+
+def run_experiment(
+    name: str,
+    folder: Path,
+    profile: str,
+    *words: str,
+    profile_of: str | None = None,
+    allow_failed_runs: bool = False,
+) -> None:
+    """Run an experiment as a sweep in a folder.
+
+    name: of the experiment.
+    profile: "quick" or "paper".
+    words: further overrides; they replace those of the profile with the same key.
+    profile_of: the figure whose quick profile counts; None takes `name`.
+    allow_failed_runs: whether the command may fail, as it does when a run diverges.
+
+    Raises FedprivError when the command fails, unless failed runs are allowed.
+    """
+    shorter = profile_words(profile_of or name, profile)
+    usual = (f"experiment={name}", f"hydra.sweep.dir={folder}", *shorter)
+    # A key that is given twice would run every job twice.
+    by_key = {word.partition("=")[0]: word for word in (*usual, *words)}
+    if run_command(*by_key.values()) and not allow_failed_runs:
+        raise FedprivError(f"experiment={name}: the sweep in {folder} failed")

@@ -1,0 +1,48 @@
+"""Command lines that read run folders and write a file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedpriv.errors import ConfigError, FedprivError
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that reports an error in one line."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        """Raises FedprivError."""
+        raise FedprivError(f"{message}; see {self.prog} --help")
+
+
+def report_parser(command: str, description: str | None, *, out: str) -> Parser:
+    """A parser of run folders and what to report about them.
+
+    command: name in usage and errors.
+    description: for --help, printed as it is.
+    out: help for --out.
+    """
+    form = argparse.RawDescriptionHelpFormatter
+    parser = Parser(command, description=description, formatter_class=form)
+    parser.add_argument("folders", nargs="+", type=Path, help="folders of runs or of sweeps")
+    parser.add_argument("--out", type=Path, help=out)
+    parser.add_argument(
+        "--metric", help="a column of metrics.csv (default: the data set's main metric)"
+    )
+    parser.add_argument("--observer", help="whose epsilon (default: each run's own observer)")
+    parser.add_argument(
+        "--method", help="accounting method, rdp or pld (default: the smallest certificate)"
+    )
+    return parser
+
+
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """Raises ConfigError for `--out` if the file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError("--out", out, f"a file that can be written ({error.strerror})") from error
