@@ -11,7 +11,7 @@ from pathlib import Path
 from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.summary import lower_is_better
 from fedpriv.runs.folder import read_status
-from fedpriv.sweeps.random_number import NAME, SweepDraw
+from fedpriv.sweeps.random_number import DRAW, SweepDraw
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def selections(runs: Sequence[Run], metric: str | None) -> list[Selection]:
     """One for each such sweep among the folders above `runs`."""
     by_sweep: dict[Path, list[Run]] = {}
     for run in runs:
-        if (run.folder.parent / NAME).is_file():
+        if (run.folder.parent / DRAW).is_file():
             by_sweep.setdefault(run.folder.parent, []).append(run)
     found = []
     for folder, members in by_sweep.items():

@@ -43,7 +43,7 @@ def fake_run(
         "calibration": calibration,
     }
     config = {"seed": seed, "data": {"root": "here"}, "algo": keys | {"epsilon": epsilon} | algo}
-    folder.create(yaml.safe_dump(config))
+    folder.begin(yaml.safe_dump(config)).close()
     measured = {"train_loss": loss, "mapping_norm": 2 * loss, "heterogeneity": 3 * loss}
     rows = [
         {"round": r, "accuracy": 1 - e, "error": e, **measured} for r, e in ((0, 0.5), (25, error))

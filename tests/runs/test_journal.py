@@ -52,7 +52,7 @@ def test_rounds_that_are_begun_again_are_charged_again(tmp_path, capsys):
     assert certified(first) == expected(cost(exp, 13))
     assert status(folder)["repeated_rounds"] == {str(number): 1 for number in range(1, 13)}
     assert (
-        "12 rounds were begun again after an interruption and are charged"
+        "12 rounds were repeated after an interruption; each attempt is charged"
         in capsys.readouterr().out
     )
 
@@ -78,7 +78,7 @@ def test_a_seeded_round_that_is_repeated_shows_nothing_new(tmp_path, capsys):
     words = ("accountant=rdp", "preset.n_silos=2", "checkpoint_every=100")
     died(tmp_path / "run", *words, after=3)
     run_or_resume(tmp_path / "run", *words, "rounds=4", resume=True)
-    assert "begun again" not in capsys.readouterr().out
+    assert "repeated after" not in capsys.readouterr().out
     run_or_resume(tmp_path / "whole", *words, "rounds=4")
     for name in ("epsilon.csv", "metrics.csv", "model.safetensors"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

@@ -310,7 +310,7 @@ def test_two_begin_in_one_folder_and_one_of_them_runs(tmp_path):
     errors = [process.communicate()[1].decode() for process in both]
     assert sorted(process.returncode for process in both) == [0, 2]
     lost = next(number for number, process in enumerate(both) if process.returncode)
-    assert "another process runs there" in errors[lost] or "holds a run already" in errors[lost]
+    assert "another process is running" in errors[lost] or "already holds a run" in errors[lost]
     assert f"clip: {2 - lost}\n" in (tmp_path / "run" / "config.yaml").read_text()
     assert [row["round"] for row in RunFolder(tmp_path / "run").rows("metrics.csv")] == [
         "0",
@@ -366,7 +366,7 @@ def test_epsilon_of_a_folder_charges_what_was_begun_again(tmp_path):
     with dies_in(3, sums=[]), pytest.raises(Death):
         run(*words, "hydra.run.dir=run", cwd=tmp_path)
     done = run("epsilon", "resume=run", cwd=tmp_path)
-    assert "3 rounds were begun again" in done.stdout
+    assert "3 rounds were repeated" in done.stdout
     assert run("resume=run", cwd=tmp_path).returncode == 0
     charged = {
         row["certified"]
