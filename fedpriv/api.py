@@ -37,7 +37,7 @@ from fedpriv.runtime import allocate
 from fedpriv.settings.compose import CommandLine, compose_jobs, one_experiment, without_hydra
 from fedpriv.settings.experiment import build
 from fedpriv.settings.help import conf_dir
-from fedpriv.sweeps.side_by_side import Job, SideBySide, drawn, own_sweeper
+from fedpriv.sweeps.side_by_side import Job, SideBySide, draw_jobs, own_sweeper
 from fedpriv.util.logs import LOGGER
 
 
@@ -134,7 +134,7 @@ def sweep(*words: str, folder: str | Path | None = None, at_once: int = 64) -> R
     configs = compose_jobs(line, conf_dir())
     jobs = [Job.of(config, number) for number, config in enumerate(configs)]
     if sweeper := own_sweeper(configs[0]):
-        jobs = drawn(jobs, sweeper, line)
+        jobs = draw_jobs(jobs, sweeper, line)
     SideBySide(at_once).launch(jobs, quiet=True)
     return load(*[job.folder for job in jobs])
 

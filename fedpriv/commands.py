@@ -32,7 +32,7 @@ from fedpriv.settings.compose import (
 from fedpriv.settings.experiment import build, build_resolved, resolved
 from fedpriv.settings.help import conf_dir
 from fedpriv.sweeps.random_number import RandomNumber
-from fedpriv.sweeps.side_by_side import Job, SideBySide, drawn, own_launcher, own_sweeper
+from fedpriv.sweeps.side_by_side import Job, SideBySide, draw_jobs, own_launcher, own_sweeper
 
 
 def run(args: list[str]) -> None:
@@ -40,14 +40,14 @@ def run(args: list[str]) -> None:
     line = CommandLine.parse(args)
     launcher: SideBySide | None = None
     sweeper: RandomNumber | None = None
-    stored = None
+    resumed = None
     existing = Path()
     target = ""
     number = 0
     jobs: list[Job] = []
     for number, config in enumerate(each_job(line, conf_dir())):
         if number == 0:
-            stored = config.resume
+            resumed = config.resume
             multirun = line.multirun or config.hydra.mode == RunMode.MULTIRUN
             if multirun:
                 launcher = own_launcher(config)
@@ -56,15 +56,15 @@ def run(args: list[str]) -> None:
             jobs.append(Job.of(config, number))
         else:
             build_resolved(resolved(config))
-        if number == 0 and stored is None:
+        if number == 0 and resumed is None:
             existing, target = _check_writable(config, multirun)
-    if stored is not None:
-        resume(line, str(stored), number + 1)
+    if resumed is not None:
+        resume(line, str(resumed), number + 1)
     elif not multirun:
         RunFolder(Path(target)).require_free()  # before Hydra writes its records there
         start_hydra(args, existing)
     elif launcher:
-        jobs = drawn(jobs, sweeper, line) if sweeper else jobs
+        jobs = draw_jobs(jobs, sweeper, line) if sweeper else jobs
         _sweep(lambda: launcher.launch(jobs), Path(target))
     else:
         # Hydra would otherwise name the folder by its own start time.

@@ -14,7 +14,7 @@ from fedpriv.errors import FedprivError
 from fedpriv.reports.finished_runs import Run, place, read_run
 from fedpriv.reports.report import Report
 from fedpriv.runs.folder import STATUS, read_status
-from fedpriv.runs.journal import held
+from fedpriv.runs.journal import in_progress
 
 MOST_SHOWN = 40
 """More runs than this are counted, and only those that are not done are named."""
@@ -37,7 +37,7 @@ def states(folder: Path) -> list[State]:
     for path in sorted({file.parent for file in folder.rglob(STATUS)}, key=place):
         status = read_status(path)
         state = str(status.get("state", "damaged"))
-        if state == "running" and not held(path):
+        if state == "running" and not in_progress(path):
             state = "killed"
         reason = " ".join(str(status.get("reason") or "").split())
         found.append(State(path, _words(path), state, reason))

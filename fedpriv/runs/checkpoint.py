@@ -92,14 +92,14 @@ class Checkpoint:
 
     round: the last completed round.
     arrays: the state, bit for bit.
-    begun: number of attempts at rounds by then.
+    attempts: number of attempts at rounds by then.
     origin: configuration and versions of the run.
     tables: file name of a table: its bytes by then, and their SHA-256.
     """
 
     round: int
     arrays: Mapping[str, np.ndarray]
-    begun: int
+    attempts: int
     origin: Origin
     tables: Mapping[str, tuple[int, str]]
 
@@ -107,7 +107,7 @@ class Checkpoint:
         """A safetensors file, with the labels and a checksum in its metadata."""
         labels = {
             "round": self.round,
-            "begun": self.begun,
+            "attempts": self.attempts,
             "config": dict(self.origin.config),
             "versions": dict(self.origin.versions),
             "tables": {name: list(mark) for name, mark in self.tables.items()},
@@ -129,7 +129,7 @@ class Checkpoint:
             raise FedprivError(f"{path} is damaged (wrong checksum)")
         tables = {name: (size, digest) for name, (size, digest) in labels["tables"].items()}
         origin = Origin(labels["config"], labels["versions"])
-        return Checkpoint(labels["round"], arrays, labels["begun"], origin, tables)
+        return Checkpoint(labels["round"], arrays, labels["attempts"], origin, tables)
 
     def check(self, path: Path, origin: Origin) -> None:
         """Raise FedprivError unless a run of `origin` may resume from here. Another configuration

@@ -84,11 +84,11 @@ class EpsilonForecast:
         for past, times in (repeated or {}).items():
             ledger.record(self.events(past), times)
         rows = []
-        done = 0
+        completed = 0
         for number in rounds:
-            self.record(ledger, done, number)
+            self.record(ledger, completed, number)
             rows += ledger.rows(number)
-            done = number
+            completed = number
         return rows
 
     def compositions(self) -> dict[tuple[str, str, str, int], list[Runs]]:

@@ -147,14 +147,14 @@ class RunFolder:
                 saved.check(place, origin)
             elif journal.total:
                 raise FedprivError(f"{place} is missing, although {journal.path} lists rounds")
-            done = set(range(1, saved.round + 1)) if saved else set()
+            completed = set(range(1, saved.round + 1)) if saved else set()
             timed = set(self.tables.rounds(TIMINGS) if (self.path / TIMINGS).exists() else [])
-            recorded = done | timed if synced else done
-            if recorded - set(journal.attempts) or journal.total < (saved.begun if saved else 0):
+            recorded = completed | timed if synced else completed
+            if recorded - set(journal.attempts) or journal.total < (saved.attempts if saved else 0):
                 raise FedprivError(
                     f"{journal.path} was cut: it lists fewer rounds than the run has recorded"
                 )
-            if lost := done - timed:
+            if lost := completed - timed:
                 raise FedprivError(f"{self.path / TIMINGS} is damaged: it lacks round {min(lost)}")
         return saved, journal
 

@@ -107,14 +107,14 @@ def attempts(folder: Path) -> Counter[int]:
     return _counted(path, content[: content.rfind(b"\n") + 1])
 
 
-def repeated(attempts: Counter[int], done: int) -> dict[int, int]:
-    """Round: how many of its attempts are not recorded. One attempt of each of the first `done`
-    rounds, which the checkpoint has completed, is."""
-    times = {number: count - (number <= done) for number, count in sorted(attempts.items())}
+def repeated(attempts: Counter[int], completed: int) -> dict[int, int]:
+    """Round: how many of its attempts are not recorded. For rounds up to `completed`, the round of
+    the checkpoint, one attempt is."""
+    times = {number: count - (number <= completed) for number, count in sorted(attempts.items())}
     return {number: count for number, count in times.items() if count}
 
 
-def held(folder: Path) -> bool:
+def in_progress(folder: Path) -> bool:
     """Whether a process is running the run in `folder`."""
     try:
         with open(folder / JOURNAL, "rb") as file:

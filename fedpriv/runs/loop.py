@@ -74,23 +74,23 @@ def train(
         if resume:
             saved, journal = folder.open_for_resume(origin, synced=options.system)
             stack.enter_context(journal)
-        done = saved.round if saved else 0
-        allowed = f"at least {done}: {path} has completed {done} rounds"
-        require(options.rounds >= done, "rounds", options.rounds, allowed)
+        completed = saved.round if saved else 0
+        allowed = f"at least {completed}: {path} has completed {completed} rounds"
+        require(options.rounds >= completed, "rounds", options.rounds, allowed)
         prepared = stack.enter_context(prepare(experiment, saved.arrays if saved else None))
         if journal is None:
             journal = stack.enter_context(folder.begin(config_yaml))
         else:
             replace_file(path / CONFIG, config_yaml.encode())  # `rounds` may have changed
         stack.enter_context(logged(path))
-        LOGGER.info("%s on %s, from round %d", experiment.algo.label, prepared.device, done)
+        LOGGER.info("%s on %s, from round %d", experiment.algo.label, prepared.device, completed)
         with _failures_recorded(folder):
             known = str(read_status(path).get("tracker", ""))
             with (
                 BackgroundWriter(
                     shared_writers, every=0.0 if options.system else CHECKPOINT_SECONDS
                 ) as writer,
-                tracked(experiment.tracker, path, config_yaml, known=known, after=done) as log,
+                tracked(experiment.tracker, path, config_yaml, known=known, after=completed) as log,
             ):
                 run = _TrainingLoop(
                     experiment, prepared, folder, origin, journal, writer, log, saved, quiet
@@ -99,7 +99,7 @@ def train(
             folder.status(state="done", reason=ending, dp_valid=run.is_private(rows))
             LOGGER.info("done%s", f": {ending}" if ending else "")
     if not quiet:
-        summary(path, experiment, rows, ending=ending, repeated=sum(run.charged_again.values()))
+        summary(path, experiment, rows, ending=ending, repeated=sum(run.charged_twice.values()))
 
 
 @contextlib.contextmanager
@@ -157,17 +157,17 @@ class _TrainingLoop:
         return self.experiment.options
 
     @property
-    def done(self) -> int:
+    def completed(self) -> int:
         """Rounds that the checkpoint has completed."""
         return self.saved.round if self.saved else 0
 
     @property
     def repeated(self) -> dict[int, int]:
         """Round: how many attempts of earlier processes this run does not record."""
-        return repeated(self.journal.attempts, self.done)
+        return repeated(self.journal.attempts, self.completed)
 
     @property
-    def charged_again(self) -> dict[int, int]:
+    def charged_twice(self) -> dict[int, int]:
         """The attempts of `repeated` that cost privacy. A seeded run repeats a round bit for bit,
         so the second attempt shows nothing new."""
         return self.repeated if self.options.system else {}
@@ -194,7 +194,7 @@ class _TrainingLoop:
         prepared = self.prepared
         ledger = self._start()
         state = prepared.state
-        number = self.done
+        number = self.completed
         ending = None
         rows = ledger.rows(number)
         with Progress(options.rounds, number, prepared.task.metric, quiet=self.quiet) as progress:
@@ -257,9 +257,9 @@ class _TrainingLoop:
         whole = folder.rewind(self.saved)
         shown = [] if whole else folder.evaluated
         ledger = Ledger(self.experiment.accountant)
-        for past, times in self.charged_again.items():
+        for past, times in self.charged_twice.items():
             ledger.record(events_of(prepared.queries(past)), times)
-        for past in range(1, self.done + 1):
+        for past in range(1, self.completed + 1):
             ledger.record(events_of(prepared.queries(past)))
             if past in shown:  # the table was damaged
                 self._append_epsilons(ledger.rows(past))
@@ -312,7 +312,7 @@ class _TrainingLoop:
     def _finish(self, number: int, state: State, rows: list[EpsilonRow]) -> None:
         """Write the last records of a run that ends after round `number`."""
         self.writer.finish()
-        if number == self.done and self.charged_again:
+        if number == self.completed and self.charged_twice:
             # No round followed the checkpoint, so the table lacks the cost of repeated rounds.
             self.folder.tables.cut(EPSILON, number - 1)
             self._append_epsilons(rows)

@@ -38,7 +38,7 @@ class _Patience:
         self._patience = patience
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.heard()
+        self.restart()
 
     def __enter__(self) -> None:
         self._thread.start()
@@ -48,7 +48,7 @@ class _Patience:
         if self._thread.is_alive():
             self._thread.join()
 
-    def heard(self) -> None:
+    def restart(self) -> None:
         """Restart the clock, because something was shown."""
         self._last = time.monotonic()
         self._next = self._patience
@@ -66,12 +66,12 @@ class Progress:
     the run. All of it is also logged.
 
     rounds: rounds of the run.
-    done: rounds completed before.
+    completed: rounds completed before.
     metric: name of the task's metric.
     quiet: show nothing.
     """
 
-    def __init__(self, rounds: int, done: int, metric: str, *, quiet: bool = False) -> None:
+    def __init__(self, rounds: int, completed: int, metric: str, *, quiet: bool = False) -> None:
         self.rounds = rounds
         self.metric = metric
         self.quiet = quiet
@@ -86,9 +86,9 @@ class Progress:
             console=self.console,
             disable=quiet or not self.terminal,
         )
-        self.task = self.bar.add_task("", total=rounds, completed=done)
+        self.task = self.bar.add_task("", total=rounds, completed=completed)
         self.text = ""
-        self.number = done
+        self.number = completed
         self._patience = _Patience(
             lambda seconds: self.say(f"round {self.number + 1}: {seconds:.0f} s so far")
         )
@@ -106,7 +106,7 @@ class Progress:
     def update(self, number: int, row: dict[str, Any], epsilon: float | None) -> None:
         """Show round `number`. If it was not evaluated, repeat the last metrics."""
         self.number = number
-        self._patience.heard()
+        self._patience.restart()
         if epsilon is not None:
             self.text = (
                 f"loss {row['loss']:.4f}  {self.metric} {row[self.metric]:.4f}  "

@@ -39,17 +39,17 @@ def run_or_resume(
                 f"{folder}: holds a run with other settings ({', '.join(other)}); name another "
                 "folder"
             )
-        done = read_status(folder).get("state") == "done"
-        if done and known["rounds"] == experiment.options.rounds:
+        finished = read_status(folder).get("state") == "done"
+        if finished and known["rounds"] == experiment.options.rounds:
             return
-    begun = known is not None and (folder / JOURNAL).exists()
-    if not begun:
+    started = known is not None and (folder / JOURNAL).exists()
+    if not started:
         (folder / STATUS).unlink(missing_ok=True)  # the earlier run failed before its first round
     train(
         experiment,
         config_yaml,
         folder,
-        begun,
+        started,
         origin=origin,
         shared_writers=shared_writers,
         quiet=quiet,

@@ -55,7 +55,7 @@ class Tables:
         writer = csv.writer(text, lineterminator="\n")
         if not size:
             writer.writerow(columns)
-        writer.writerows([_cell(value) for value in row.values()] for row in rows)
+        writer.writerows([_text(value) for value in row.values()] for row in rows)
         content = text.getvalue().encode()
         with open(path, "ab") as file:
             file.write(content)
@@ -112,10 +112,10 @@ class Tables:
         if not path.exists() or not path.stat().st_size:
             self.remove(table)
         else:
-            kept = [line for number, line in self._lines(table) if number <= round]
+            lines = [line for number, line in self._lines(table) if number <= round]
             header = path.read_bytes().split(b"\n", 1)[0]
             self._forget(table)
-            replace_file(path, b"".join([header + b"\n", *kept]))
+            replace_file(path, b"".join([header + b"\n", *lines]))
 
     def remove(self, table: str) -> None:
         """Delete a table."""
@@ -150,7 +150,7 @@ class Tables:
             return next(csv.reader(file), [])
 
 
-def _cell(value: Any) -> Any:
+def _text(value: Any) -> Any:
     """Floats are written with the fewest digits that round-trip, None as an empty cell."""
     if value is None:
         return ""

@@ -53,7 +53,7 @@ class RandomNumber:
     def distribution(self) -> TruncatedNegativeBinomial:
         return TruncatedNegativeBinomial(self.mean, self.shape)
 
-    def drawn(
+    def draw(
         self, folder: Path, settings: Sequence[Sequence[str]], experiments: Sequence[Experiment]
     ) -> SweepDraw:
         """The draw of a sweep, or the stored draw of an earlier process.
@@ -85,12 +85,12 @@ class RandomNumber:
         rng = experiments[0].streams.secret("number of runs", SETUP)
         number = self.distribution.draw(lambda: float(rng.random(1)[0]))
         chosen = [int(uniform * len(settings)) for uniform in rng.random(number)]
-        drawn = SweepDraw(
+        draw = SweepDraw(
             asked, chosen, [exp.options.rounds for exp in experiments], self.cost(experiments)
         )
         folder.mkdir(parents=True, exist_ok=True)
-        replace_file(folder / DRAW, (json.dumps(asdict(drawn), indent=2) + "\n").encode())
-        return drawn
+        replace_file(folder / DRAW, (json.dumps(asdict(draw), indent=2) + "\n").encode())
+        return draw
 
     def cost(self, experiments: Sequence[Experiment]) -> dict[str, Any]:
         """The cost of releasing the best model, whichever settings it has.

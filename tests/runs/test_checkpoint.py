@@ -34,7 +34,7 @@ def path(tmp_path):
 
 def test_it_comes_back_bit_for_bit(path):
     read = Checkpoint.read(path)
-    assert (read.round, read.begun, read.origin) == (7, 9, ORIGIN)
+    assert (read.round, read.attempts, read.origin) == (7, 9, ORIGIN)
     for name, array in ARRAYS.items():
         assert read.arrays[name].dtype == array.dtype
         assert read.arrays[name].shape == array.shape

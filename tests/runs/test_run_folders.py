@@ -17,7 +17,7 @@ from command import run
 from interrupted import WORDS, Death, dies_in, run_or_resume
 
 from fedpriv.errors import FedprivError
-from fedpriv.runs import journal as begun
+from fedpriv.runs import journal
 from fedpriv.runs import tables as records
 from fedpriv.runs.folder import RunFolder, read_status
 from fedpriv.runs.journal import Journal
@@ -162,7 +162,7 @@ class Disk:
         """Context in which runs write to this disk."""
         patches = [
             patch.object(module, "open", self.open, create=True)
-            for module in (records, durable, begun)
+            for module in (records, durable, journal)
         ]
         return _All(patches)
 
@@ -239,14 +239,14 @@ def test_disks_of_twenty_sizes(tmp_path, whole, wrong):
 
 def test_half_a_line_of_what_was_begun_is_no_beginning(tmp_path):
     """A disk that fills up takes a part of a line without an error; no round may begin on that."""
-    with Journal(tmp_path) as begun_here:
-        begun_here.append(1)
-        begun_here._file = Small(begun_here._file, Disk(10))
-        begun_here._file.raw = True
+    with Journal(tmp_path) as attempts_here:
+        attempts_here.append(1)
+        attempts_here._file = Small(attempts_here._file, Disk(10))
+        attempts_here._file.raw = True
         with pytest.raises(OSError, match="No space left"):
-            begun_here.append(2)
-    with Journal(tmp_path) as begun_here:
-        assert begun_here.attempts == {1: 1}
+            attempts_here.append(2)
+    with Journal(tmp_path) as attempts_here:
+        assert attempts_here.attempts == {1: 1}
 
 
 def test_a_failure_that_cannot_be_recorded_is_still_told(tmp_path, monkeypatch):

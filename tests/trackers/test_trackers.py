@@ -1,5 +1,6 @@
 """What trackers show is what the run's tables hold, once a round, also after an interruption."""
 
+import doctest
 import json
 import struct
 from dataclasses import dataclass, replace
@@ -233,3 +234,7 @@ def test_mlflow(tmp_path):
         (entry.step, name): entry.value for name, entries in histories.items() for entry in entries
     }
     agree(found, tmp_path / "run")
+
+
+def test_the_example_of_a_tracker_runs():
+    assert doctest.testmod(base) == (0, 3)
