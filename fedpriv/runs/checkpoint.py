@@ -127,9 +127,12 @@ class Checkpoint:
             raise FedprivError(f"{path} is damaged ({error})") from error
         if labels.pop("checksum", None) != _checksum(labels, arrays):
             raise FedprivError(f"{path} is damaged (wrong checksum)")
-        tables = {name: (size, digest) for name, (size, digest) in labels["tables"].items()}
-        origin = Origin(labels["config"], labels["versions"])
-        return Checkpoint(labels["round"], arrays, labels["attempts"], origin, tables)
+        try:
+            tables = {name: (size, digest) for name, (size, digest) in labels["tables"].items()}
+            origin = Origin(labels["config"], labels["versions"])
+            return Checkpoint(labels["round"], arrays, labels["attempts"], origin, tables)
+        except KeyError as error:
+            raise FedprivError(f"{path} was written by another version of fedpriv") from error
 
     def check(self, path: Path, origin: Origin) -> None:
         """Raise FedprivError unless a run of `origin` may resume from here. Another configuration
