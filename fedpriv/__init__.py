@@ -1,7 +1,7 @@
-"""Experiments in private federated learning whose every epsilon is certified.
+"""Reproducible private federated learning, with a proven epsilon beside every claimed one.
 
-From Python: `run`, `sweep`, `load`, `epsilon` and `federation` of `fedpriv.api`, which is loaded
-when one is used.
+`run`, `sweep`, `load`, `epsilon` and `federation` are functions of `fedpriv.api`, which is loaded
+when one of them is used.
 """
 
 import os
@@ -10,8 +10,8 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# Else, on some processors, torch's library (MKL) gives a product of matrices other last bits among
-# many than alone, and a run of a sweep would not have its own. Read at the library's first use.
+# Without this, torch's matrix products (MKL) have different last bits in a batch than alone on some
+# processors, and a run of a sweep would differ from the same run alone. MKL reads it at first use.
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
 LIBRARY = ("run", "sweep", "load", "epsilon", "federation")

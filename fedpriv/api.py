@@ -1,5 +1,5 @@
-"""fedpriv from Python, in a notebook for instance: the words of the command line, results as
-tables, nothing printed.
+"""fedpriv in Python: functions that take the words of the command line and return tables. They
+print nothing.
 
     import fedpriv
 
@@ -9,8 +9,8 @@ tables, nothing printed.
     fedpriv.load("outputs/sweeps/...").metrics
     fedpriv.epsilon("algo=uldp_avg", "algo.noise_multiplier=5,10")
 
-What a command would refuse is raised as FedprivError. `import fedpriv` loads none of this, and none
-of it loads torch before something is trained.
+They raise FedprivError where a command prints an error. `import fedpriv` does not load this module,
+and torch is loaded when training starts.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
+from fedpriv.data.allocation import Allocation
+from fedpriv.data.base import Records
 from fedpriv.errors import FedprivError
 from fedpriv.reports.finished_runs import Run, find_runs
 from fedpriv.reports.groups import group_runs
 from fedpriv.reports.report import Report
+from fedpriv.runs.epsilon_forecast import EpsilonForecast, milestones
 from fedpriv.runs.loop import train
-from fedpriv.runs.stored_config import stored_config
+from fedpriv.runs.run_or_resume import resume
+from fedpriv.runtime import allocate
 from fedpriv.settings.compose import CommandLine, compose_jobs, one_experiment, without_hydra
 from fedpriv.settings.experiment import build
 from fedpriv.settings.help import conf_dir
+from fedpriv.sweeps.side_by_side import Job, SideBySide, draw_jobs, own_sweeper
 from fedpriv.util.logs import LOGGER
-
-if TYPE_CHECKING:
-    from fedpriv.data.allocation import Allocation
-    from fedpriv.data.base import Records
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,12 @@ class Runs:
 
     @property
     def metrics(self) -> pd.DataFrame:
-        """metrics.csv of all runs, with the columns folder, group and seed before."""
+        """metrics.csv of all runs, after columns for folder, group and seed."""
         return self._joined("metrics")
 
     @property
     def epsilon(self) -> pd.DataFrame:
-        """epsilon.csv of all runs, likewise."""
+        """epsilon.csv of all runs, after the same columns."""
         return self._joined("epsilon")
 
     def table(
@@ -63,12 +64,12 @@ class Runs:
         return self.report(metric=metric, observer=observer, method=method).frame()
 
     def report(self, **chosen: str | None) -> Report:
-        """The same with best settings, tests and notes; `csv()`, `markdown()` and `latex()` are
-        texts of it."""
+        """The table with best settings, tests and notes. It has `csv()`, `markdown()` and
+        `latex()`."""
         return Report.of(self.runs, **chosen)
 
     def figure(self, out: str | Path, **chosen: str | None) -> Path:
-        """What `fedpriv figure` draws, into file `out`."""
+        """Draw the figure of `fedpriv figure` into file `out`."""
         from fedpriv.reports.privacy_utility import draw
 
         draw(list(self.runs), Path(out), **chosen)  # type: ignore[arg-type]
@@ -88,9 +89,12 @@ class Runs:
 
 @dataclass(frozen=True)
 class Federated:
-    """A data set as a run has it: records, who owns each, which silo holds it.
+    """A data set as a run uses it.
 
-    silos: a silo's training records and their owners (n,).
+    train: training records.
+    test: test records.
+    allocation: owner and silo of each training record.
+    silos: for each silo, its training records and their owners, (n,).
     """
 
     train: Records
@@ -100,43 +104,44 @@ class Federated:
 
 
 def run(*words: str, folder: str | Path | None = None) -> Runs:
-    """Train what the words stand for, into `folder` or where the command would; or go on with
-    `resume=folder`."""
+    """Train, or continue a run with `resume=folder` among the words.
+
+    folder: where results go; None: the folder that the command would use.
+    """
     line = CommandLine.parse(list(words))
     jobs = compose_jobs(line, conf_dir())
     if len(jobs) > 1 or line.multirun:
-        raise FedprivError("several runs are fedpriv.sweep")
+        raise FedprivError("fedpriv.run trains once; use fedpriv.sweep for several runs")
     [config] = jobs
     if config.resume is not None:
-        stored = stored_config(line, str(config.resume), len(jobs))
-        path = Path(str(config.resume))
-        train(build(stored), OmegaConf.to_yaml(stored), path, resume=True, quiet=True)
-        return load(path)
-    path = Path(folder) if folder is not None else _default(config, "run")
+        resume(line, str(config.resume), quiet=True)
+        return load(str(config.resume))
+    HydraConfig.instance().set_config(config)  # the folder's name may refer to it
+    path = Path(folder if folder is not None else str(config.hydra.run.dir))
     plain = without_hydra(config)
     train(build(plain), OmegaConf.to_yaml(plain, resolve=True), path, quiet=True)
     return load(path)
 
 
 def sweep(*words: str, folder: str | Path | None = None, at_once: int = 64) -> Runs:
-    """Every combination of the words' values, side by side in this process (see
-    `fedpriv.sweeps.side_by_side`); what is done in `folder` is not run again. Raises FedprivError
-    at the end when runs have failed, naming them."""
-    from fedpriv.sweeps.side_by_side import Job, SideBySide, drawn, own_sweeper
+    """Run every combination of the words' values, side by side in this process (see
+    `fedpriv.sweeps.side_by_side`). Runs that `folder` has finished are not repeated.
 
+    Raises FedprivError at the end when runs have failed, naming them.
+    """
     own = [] if folder is None else [f"hydra.sweep.dir='{folder}'"]
-    configs = _jobs(words, own)
-    jobs = [Job.of(config, n) for n, config in enumerate(configs)]
-    sweeper = own_sweeper(configs[0])
-    if sweeper:
-        jobs = drawn(jobs, sweeper, CommandLine.parse(["-m", *words, *own]))
+    line = CommandLine.parse(["-m", *words, *own])
+    configs = compose_jobs(line, conf_dir())
+    jobs = [Job.of(config, number) for number, config in enumerate(configs)]
+    if sweeper := own_sweeper(configs[0]):
+        jobs = draw_jobs(jobs, sweeper, line)
     SideBySide(at_once).launch(jobs, quiet=True)
     return load(*[job.folder for job in jobs])
 
 
 def load(*folders: str | Path | Iterable[str | Path]) -> Runs:
-    """Finished runs at or below the folders; others are named in the log (logger "fedpriv", INFO).
-    Raises FedprivError for a folder without any."""
+    """Finished runs in the folders and their subfolders. Unfinished runs are left out, and named in
+    the log (logger "fedpriv", INFO). Raises FedprivError for a folder without finished runs."""
     roots = [
         Path(root) for one in folders for root in ([one] if isinstance(one, str | Path) else one)
     ]
@@ -144,12 +149,10 @@ def load(*folders: str | Path | Iterable[str | Path]) -> Runs:
 
 
 def epsilon(*words: str) -> pd.DataFrame:
-    """A row for each job of the words, round (1, 10, 100, ..., the last), observer and method;
-    swept keys are columns. Without training or torch, and mostly without data."""
-    from fedpriv.runs.epsilon_forecast import EpsilonForecast, milestones
-
+    """One row for each job, round (1, 10, 100, ..., the last), observer and method. Swept keys are
+    columns. Needs no training and no torch, and data for few methods only."""
     rows = []
-    for config in _jobs(words):
+    for config in compose_jobs(CommandLine.parse(["-m", *words]), conf_dir()):
         exp = build(without_hydra(config))
         swept = dict(
             word.split("=", 1)
@@ -164,10 +167,8 @@ def epsilon(*words: str) -> pd.DataFrame:
 
 
 def federation(*words: str) -> Federated:
-    """The records of the words' data set, dealt out to users and silos as a run would. Reads data;
+    """The records of the data set, allocated to users and silos as in a run. Reads data, but needs
     no torch."""
-    from fedpriv.runtime import allocate
-
     corpus, allocation, sizes = allocate(one_experiment(*words))
     silos = []
     for number in range(sizes.n_silos):
@@ -177,14 +178,3 @@ def federation(*words: str) -> Federated:
         )
         silos.append((part, allocation.user[rows]))
     return Federated(corpus.train, corpus.test, allocation, silos)
-
-
-def _jobs(words: Sequence[str], own: Sequence[str] = ()) -> list[Any]:
-    return compose_jobs(CommandLine.parse(["-m", *words, *own]), conf_dir())
-
-
-def _default(config: Any, kind: str) -> Path:
-    from hydra.core.hydra_config import HydraConfig
-
-    HydraConfig.instance().set_config(config)  # the folder's name may refer to it
-    return Path(str(config.hydra[kind].dir))

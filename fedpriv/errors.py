@@ -1,36 +1,37 @@
-"""Mistakes a user can make, told in one line.
+"""Errors that a user can correct, reported in one line.
 
-Everything that a person can mend by changing a key, a file or a folder is a `FedprivError`; the
-command line prints its text alone and exits with 2. Any other exception is a defect of fedpriv and
-keeps its traceback.
+Whatever a person can correct by changing a key, a file or a folder is a `FedprivError`. The command
+line prints its text and exits with 2. Any other exception is a defect of fedpriv and keeps its
+traceback.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 
 
 class FedprivError(Exception):
-    """A mistake in the user's hands: one line that says what is wrong and what is allowed."""
+    """An error that the user can correct. Its text is one line: what is wrong, what is allowed."""
 
 
 class ConfigError(FedprivError):
-    """A configuration key holds a value that cannot work."""
+    """A configuration key with a value that is not allowed."""
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
         super().__init__(f"{key}={value}: {allowed}")
 
 
 class DataError(FedprivError):
-    """A data file is missing, truncated or malformed; the text names the file."""
+    """A data file that is missing, truncated or malformed; the text names the file."""
 
 
 class AggregationAbortedError(FedprivError):
-    """An exchange ended without a sum; nothing is released by it, and the run goes on."""
+    """An exchange that ended without a sum. The round releases nothing, and the run continues."""
 
 
 class SilenceError(AggregationAbortedError):
-    """It ended because nothing came from some parties, `names`."""
+    """The exchange ended because the parties `names` sent nothing."""
 
     def __init__(self, text: str, names: Iterable[str] = ()) -> None:
         super().__init__(text)
@@ -38,12 +39,17 @@ class SilenceError(AggregationAbortedError):
 
 
 class MisfitError(AggregationAbortedError):
-    """It ended because of something that was said, not because of silence. Perhaps parties do not
-    hold the same keys, since a message of their set-up was altered; so the next query begins with
-    another set-up."""
+    """The exchange ended because of a wrong message. An altered message of the set-up may have left
+    parties with different keys, so the next query starts with another set-up."""
 
 
 def require(condition: bool, key: str, value: object, allowed: str) -> None:
-    """Raise `ConfigError` for `key` unless `condition` holds; `allowed` says which values are."""
+    """Raise `ConfigError` for `key` unless `condition` holds; `allowed` says what is."""
     if not condition:
         raise ConfigError(key, value, allowed)
+
+
+def complain(error: FedprivError) -> int:
+    """Print an error in one line. Returns the exit code."""
+    print(f"fedpriv: {' '.join(str(error).split())}", file=sys.stderr)
+    return 2

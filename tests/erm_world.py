@@ -22,6 +22,7 @@ from fedpriv.models.convexity import ConvexLoss
 from fedpriv.models.tasks import Classification
 from fedpriv.runtime import prepare
 from fedpriv.settings.experiment import Experiment, RunOptions
+from fedpriv.trackers.base import Tracker
 from fedpriv.training.optimizers import Sgd
 
 ALGO = DpErm(1, 0.1, 1.1, 2.0, 0.0, "given", False, 1.0, 20, 1e-5)
@@ -98,6 +99,7 @@ def prepared(algo, silos, aggregation=Plain(), mechanism=None, seed=0, engine=In
         accountant=Pld(algo.delta),
         aggregation=aggregation,
         engine=engine,
+        tracker=Tracker(),
     )
     return prepare(exp)
 

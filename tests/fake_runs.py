@@ -20,7 +20,7 @@ def fake_run(path, label, values, epsilon, *, state="done", seed=0, data="Digits
         "mechanism": {"_target_": "fedpriv.mechanisms.Gaussian", **algo},
         "data": {"_target_": f"fedpriv.data.{data}", "root": None},
     }
-    folder.create(yaml.safe_dump(config))
+    folder.begin(yaml.safe_dump(config)).close()
     folder.append(
         "metrics.csv", [{"round": r, "loss": 1 - v, "accuracy": v} for r, v in enumerate(values)]
     )

@@ -15,7 +15,7 @@ from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.summary import best_by
 from fedpriv.runs.folder import read_status
 from fedpriv.runs.labels import RELEASED
-from fedpriv.sweeps.random_number import NAME, SweepDraw
+from fedpriv.sweeps.random_number import DRAW, SweepDraw
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def find_selections(runs: Sequence[Run], metric: str | None) -> list[Selection]:
     """A selection for each sweep with a random number of runs among the parents of run folders."""
     by_sweep: dict[Path, list[Run]] = {}
     for run in runs:
-        if (run.folder.parent / NAME).is_file():
+        if (run.folder.parent / DRAW).is_file():
             by_sweep.setdefault(run.folder.parent, []).append(run)
     found = []
     for folder, members in by_sweep.items():

@@ -15,7 +15,7 @@ from fedpriv.reports.finished_runs import read_run, sweep_order
 from fedpriv.reports.groups import group_by_data
 from fedpriv.reports.report import Report
 from fedpriv.runs.folder import STATUS, read_status
-from fedpriv.runs.journal import held
+from fedpriv.runs.journal import in_progress
 
 MAX_SHOWN = 40
 """A longer list shows only runs that are not done."""
@@ -43,7 +43,7 @@ def run_states(folder: Path) -> list[RunState]:
     for path in sorted({file.parent for file in folder.rglob(STATUS)}, key=sweep_order):
         status = read_status(path)
         state = str(status.get("state", "damaged"))
-        if state == "running" and not held(path):
+        if state == "running" and not in_progress(path):
             state = "killed"
         reason = " ".join(str(status.get("reason") or "").split())
         found.append(RunState(path, _overrides(path), state, reason))

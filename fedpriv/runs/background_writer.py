@@ -1,4 +1,4 @@
-"""Writing files behind a run's rounds, so that no round waits for the disk."""
+"""Write files on another thread, so that no round waits for the disk."""
 
 from __future__ import annotations
 
@@ -13,24 +13,28 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SharedWriters:
-    """Threads that write behind all of `runs` runs on their way side by side. Each run has its turn
-    so many times less often: the time between is then as much work of its own as alone."""
+    """Threads that write for several runs side by side.
+
+    pool: the threads.
+    runs: number of runs at the same time. Each run writes that many times less often, so that it
+        computes as much between two checkpoints as it would alone.
+    """
 
     pool: Executor
     runs: int
 
 
 class BackgroundWriter(AbstractContextManager["BackgroundWriter"]):
-    """Does jobs on another thread, one at a time; of those that wait the newest alone is done. A
-    context that ends when nothing waits any more, however it is left.
+    """Runs jobs on another thread, one at a time; only the newest pending job is kept. A context
+    that ends when no job is pending.
 
-    shared: whose threads; None: one of its own.
-
-    every: seconds from one job's beginning to the next's where a run has the process to itself.
+    shared_writers: threads to use; None: one of its own.
+    every: shortest time in seconds between the starts of two jobs, for a run that has the process
+        to itself.
     """
 
     def __init__(self, shared_writers: SharedWriters | None = None, *, every: float = 0.0) -> None:
-        self._own = None if shared_writers else ThreadPoolExecutor(1, thread_name_prefix="behind")
+        self._own = None if shared_writers else ThreadPoolExecutor(1, thread_name_prefix="writer")
         self._pool: Executor = shared_writers.pool if shared_writers else self._own  # type: ignore[assignment]
         self._lock = threading.Lock()
         self._next: Callable[[], None] | None = None
@@ -46,27 +50,26 @@ class BackgroundWriter(AbstractContextManager["BackgroundWriter"]):
                 self._own.shutdown()
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Have `job` done some time; one handed over later may take its place. Raises what an
-        earlier job raised."""
+        """Run `job` later, unless a newer job replaces it. Raises what an earlier job raised."""
         with self._lock:
             if self._working is not None and self._working.done():
                 self._working.result()
             self._next = job
             if time.monotonic() >= self._due:
-                self._begin()
+                self._start()
 
     def finish(self) -> None:
-        """Wait until the newest job is done. Raises what it, or an earlier one, raised."""
+        """Wait until the newest job is done. Raises what it or an earlier job raised."""
         with self._lock:
             self._due = -math.inf
             if self._next is not None:
-                self._begin()
+                self._start()
             working = self._working
         if working is not None:
             working.result()
 
-    def _begin(self) -> None:
-        """Have what waits done, unless that is under way."""
+    def _start(self) -> None:
+        """Start the pending job, unless the thread is at work."""
         if self._working is None:
             self._working = self._pool.submit(self._work)
 

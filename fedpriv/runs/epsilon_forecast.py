@@ -1,19 +1,28 @@
-"""`fedpriv epsilon`: what a run would cost, from its plans alone. No data, no torch."""
+"""`fedpriv epsilon`: the privacy cost of a run, from its public plan. Needs no torch, and data only
+if the queries depend on the allocation."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rich.console import Console
+
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.calibrate import MOST_ROUNDS, most_rounds, smallest_noise
-from fedpriv.accountants.events import Runs
+from fedpriv.accountants.events import Event, Runs
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.accountants.rdp import Rdp
+from fedpriv.accountants.table import epsilon_table
 from fedpriv.errors import ConfigError
 from fedpriv.rounds.plan import Federation, Plan
-from fedpriv.settings.experiment import Experiment
+from fedpriv.runs.progress import CHARGED_TWICE
+from fedpriv.runs.stored_config import rounds_repeated, stored_config
+from fedpriv.runtime import allocate
+from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
+from fedpriv.settings.experiment import Experiment, build
+from fedpriv.settings.help import conf_dir
 
 
 def milestones(rounds: int) -> list[int]:
@@ -24,7 +33,12 @@ def milestones(rounds: int) -> list[int]:
 
 @dataclass(frozen=True)
 class EpsilonForecast:
-    """An experiment's queries without its data: the federation is as much of it as they need."""
+    """The cost of an experiment.
+
+    exp: the experiment.
+    federation: its public sizes, and its allocation if the queries depend on it.
+    plan: its public plan.
+    """
 
     exp: Experiment
     federation: Federation
@@ -32,70 +46,67 @@ class EpsilonForecast:
 
     @staticmethod
     def of(exp: Experiment) -> EpsilonForecast:
-        """Data are read only when queries depend on their allocation."""
-        federation = exp.federation
-        if exp.algo.queries_need_allocation:
-            from fedpriv.runtime import allocate
-
-            _, _, federation = allocate(exp)
+        """Reads data only when the queries depend on the allocation."""
+        federation = allocate(exp)[2] if exp.algo.queries_need_allocation else exp.federation
         return EpsilonForecast(exp, federation, exp.planner.plan(federation))
 
     @property
     def noise(self) -> float:
-        """The noise multiplier of a round's first kind of query."""
+        """The noise multiplier of the first query of a round."""
         return next(iter(self.plan.channels.values())).mechanism.noise_multiplier
 
+    def events(self, number: int) -> Iterable[Event]:
+        """The privacy events of round `number`."""
+        return (e for query in self.exp.algo.queries(number, self.plan) for e in query.events)
+
     def record(
-        self, ledger: Ledger, plan: Plan, after: int, until: int, *, observer: str | None = None
+        self, ledger: Ledger, after: int, until: int, *, observer: str | None = None
     ) -> None:
-        """Add the events of the rounds after + 1 to `until`; of one observer only, if it is
-        named.
+        """Add the events of rounds after + 1 to `until` to the ledger.
+
+        observer: add the events of this observer only.
         """
         alike = self.exp.algo.rounds_alike
         rounds, times = ((1,), until - after) if alike else (range(after + 1, until + 1), 1)
         for number in rounds:
-            queries = self.exp.algo.queries(number, plan)
-            events = (event for query in queries for event in query.events)
+            events = self.events(number)
             ledger.record((event for event in events if observer in (None, event.observer)), times)
 
     def rows_at(
-        self, rounds: list[int], again: Mapping[int, int] | None = None
+        self, rounds: list[int], repeated: Mapping[int, int] | None = None
     ) -> list[EpsilonRow]:
-        """Epsilon rows after each of the given rounds, ascending.
+        """Epsilon rows after each of the given rounds, in ascending order.
 
-        again: how often more than once rounds were begun; as in a run, all of it is charged from
+        repeated: round: attempts that the run has not recorded. As in a run, they are charged from
             the start.
         """
         ledger = Ledger(self.exp.accountant)
+        for past, times in (repeated or {}).items():
+            ledger.record(self.events(past), times)
         rows = []
-        done = 0
-        for past, times in (again or {}).items():
-            events = (
-                event for query in self.exp.algo.queries(past, self.plan) for event in query.events
-            )
-            ledger.record(events, times)
+        completed = 0
         for number in rounds:
-            self.record(ledger, self.plan, done, number)
+            self.record(ledger, completed, number)
             rows += ledger.rows(number)
-            done = number
+            completed = number
         return rows
 
     def compositions(self) -> dict[tuple[str, str, str, int], list[Runs]]:
-        """What each unit meets in all rounds (see `Ledger.compositions`)."""
+        """The events of all rounds, by unit (see `Ledger.compositions`)."""
         ledger = Ledger(self.exp.accountant)
-        self.record(ledger, self.plan, 0, self.exp.options.rounds)
+        self.record(ledger, 0, self.exp.options.rounds)
         return ledger.compositions()
 
     def with_noise(self, noise: float) -> EpsilonForecast:
-        """The same with another noise multiplier; kinds of queries keep their proportion, and the
-        grids that they have."""
+        """The forecast with another noise multiplier. The noise of different queries keeps its
+        proportion, and grids are unchanged."""
         plan = self.plan
         before = self.noise
         if noise == before:
             return self
         if len(plan.channels) == 1:
-            given = replace(self.exp.planner, mechanism=plan.mechanism.with_noise(noise))
-            return replace(self, plan=given.draft(self.federation))
+            planner = replace(self.exp.planner, mechanism=plan.mechanism.with_noise(noise))
+            return replace(self, plan=planner.draft(self.federation))
         scaled = {}
         for name, channel in plan.channels.items():
             own = noise * (channel.mechanism.noise_multiplier / before if before else 1.0)
@@ -103,22 +114,22 @@ class EpsilonForecast:
         return replace(self, plan=replace(plan, channels=scaled))
 
     def spent(self, accountant: Accountant, noise: float, rounds: int) -> float:
-        """The headline epsilon of so many rounds with this noise multiplier."""
+        """The headline epsilon after `rounds` rounds with noise multiplier `noise`."""
         ledger = Ledger(accountant)
         observer = self.exp.algo.headline_observer
-        self.record(ledger, self.with_noise(noise).plan, 0, rounds, observer=observer)
+        self.with_noise(noise).record(ledger, 0, rounds, observer=observer)
         return headline(ledger.rows(rounds), observer)
 
 
-def calibrations(planned: EpsilonForecast, budget: float) -> list[str]:
-    """How many rounds fit within `budget`, and how much noise makes the planned rounds fit: one
-    line each."""
-    exp = planned.exp
-    spent = planned.spent
-    sigma = planned.noise
+def calibrations(forecast: EpsilonForecast, budget: float) -> list[str]:
+    """Two lines: the number of rounds that fit within `budget`, and the noise with which all rounds
+    fit."""
+    exp = forecast.exp
+    spent = forecast.spent
+    sigma = forecast.noise
     rounds = exp.options.rounds
-    rough = Rdp(exp.accountant.delta)  # instant, and near enough for a guess
-    # Plans that differ are walked one by one, so nobody asks beyond the planned rounds.
+    rough = Rdp(exp.accountant.delta)  # fast, and close enough for a first guess
+    # The search records every round whose plan differs, so it stops at the planned rounds.
     limit = MOST_ROUNDS if exp.algo.rounds_alike else rounds
     guess = most_rounds(lambda n: spent(rough, sigma, n), budget, limit=limit)
     most = most_rounds(lambda n: spent(exp.accountant, sigma, n), budget, near=guess, limit=limit)
@@ -127,48 +138,34 @@ def calibrations(planned: EpsilonForecast, budget: float) -> list[str]:
         near = smallest_noise(lambda z: spent(rough, z, rounds), budget)
         least = smallest_noise(lambda z: spent(exp.accountant, z, rounds), budget, near=near)
         lines.append(f"epsilon {budget:g}: {rounds} rounds at noise {least:.4g}")
-    except ConfigError:  # no noise is enough, or this mechanism has none
-        lines.append(f"epsilon {budget:g}: no noise multiplier makes {rounds} rounds fit")
+    except ConfigError:  # no noise is enough, or the mechanism has none
+        lines.append(f"epsilon {budget:g}: no noise multiplier is enough for {rounds} rounds")
     return lines
 
 
 def show(args: list[str]) -> None:
-    """Print the table of every job that the words stand for, and what each observer's epsilons rest
-    on."""
-    from rich.console import Console
-
-    from fedpriv.accountants.table import epsilon_table
-    from fedpriv.runs.stored_config import rounds_repeated, stored_config
-    from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
-    from fedpriv.settings.experiment import build
-    from fedpriv.settings.help import conf_dir
-
+    """Print the epsilon table of every job of a command line, with the assumptions of each row."""
     line = CommandLine.parse(args)
     console = Console(soft_wrap=True, highlight=False)
     jobs = compose_jobs(line, conf_dir())
     for config in jobs:
-        folder = config.resume
-        exp = build(
-            without_hydra(config) if folder is None else stored_config(line, str(folder), len(jobs))
-        )
-        again = (
-            {} if folder is None else rounds_repeated(Path(str(folder)), system=exp.streams.system)
-        )
+        repeated: dict[int, int] = {}
+        if config.resume is None:
+            exp = build(without_hydra(config))
+        else:
+            folder = str(config.resume)
+            exp = build(stored_config(line, folder, len(jobs)))
+            repeated = rounds_repeated(Path(folder), system=exp.options.system)
         if line.multirun:
             console.print(" ".join(config.hydra.overrides.task))
-        planned = EpsilonForecast.of(exp)
-        rows = planned.rows_at(milestones(exp.options.rounds), again)
+        forecast = EpsilonForecast.of(exp)
+        rows = forecast.rows_at(milestones(exp.options.rounds), repeated)
         console.print(epsilon_table(rows, exp.accountant.delta))
-        if again:
-            console.print(
-                f"{sum(again.values())} rounds were begun again after an interruption and are "
-                "charged"
-            )
-        for about, texts in {
-            f"{row.observer}, {row.unit}": row.assumptions for row in rows
-        }.items():
-            console.print(f"{about}: {'; '.join(texts)}")
+        if repeated:
+            console.print(CHARGED_TWICE.format(sum(repeated.values())))
+        for row in {(row.observer, row.unit): row for row in rows}.values():
+            console.print(f"{row.observer}, {row.unit}: {'; '.join(row.assumptions)}")
         for text in exp.allocator.not_covered:
             console.print(f"not covered: {text}")
         if exp.accountant.budget is not None:
-            console.print("\n".join(calibrations(planned, exp.accountant.budget)))
+            console.print("\n".join(calibrations(forecast, exp.accountant.budget)))

@@ -1,35 +1,39 @@
 """A run's folder: the only thing that passes from training to plotting.
 
-config.yaml     the resolved configuration
-metrics.csv     round, loss, metrics, norms: non-private diagnostics
-timings.csv     round, seconds per phase, why the round released nothing (empty if it did)
-traffic.csv     round (0 for the first set-up), query or setup, step, party, messages and bytes it
-sent in this step epsilon.csv     round, observer, unit, adjacency, method, certified, claimed,
-assumptions, status status.json     running, done, interrupted or failed with the reason;
-assumptions and labels of the epsilons rounds_begun.csv       a line each time that a round begins,
-see `fedpriv.runs.journal` model.safetensors, checkpoint.safetensors
+config.yaml             resolved configuration
+metrics.csv             round, loss, metrics, norms: non-private diagnostics
+timings.csv             round, seconds per phase, why the round released nothing (else empty)
+traffic.csv             round (0: first set-up), query or set-up, step, party, messages and bytes
+                        that it sent in this step
+epsilon.csv             round, observer, unit, adjacency, method, certified, claimed, assumptions,
+                        status
+status.json             running, done, interrupted or failed with the reason; labels of the run
+rounds_begun.csv        one line for each attempt at a round (`fedpriv.runs.journal`)
+model.safetensors       the released model
+checkpoint.safetensors  the state after a round
 
-Tables grow by whole lines (`fedpriv.runs.tables`). A checkpoint is written once its round's lines
-are on disk, so a resumed run cuts the tables back to the checkpoint and repeats what came later;
-what was begun is never cut. Files that are replaced are written beside their place and renamed.
-Checkpoints are written behind the rounds: where the disk is slower than they are, a newer one takes
-the place of one that still waits, and so it does in a seeded run within a second.
+Tables grow by whole lines (`fedpriv.runs.tables`). A checkpoint is written after its round's lines
+are on disk. A resumed run cuts the tables back to the checkpoint and repeats the later rounds; the
+journal is never cut. Files are replaced by writing a temporary file and renaming it. A background
+thread writes the checkpoints: a newer one replaces one that still waits, on a slow disk or, in a
+seeded run, within a second.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import save
 
 from fedpriv.errors import FedprivError
 from fedpriv.runs.checkpoint import Checkpoint, Origin
-from fedpriv.runs.journal import NAME as BEGUN
-from fedpriv.runs.journal import Journal
+from fedpriv.runs.journal import JOURNAL, Journal, close_on_failure
 from fedpriv.runs.tables import EPSILON, MARKED, METRICS, TABLES, TIMINGS, Tables
 from fedpriv.util.durable_files import replace_file
 
@@ -39,154 +43,139 @@ CONFIG = "config.yaml"
 
 
 class RunFolder:
-    """Writes and reads one run's files."""
+    """Reads and writes the files of one run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.tables = Tables(path)
 
-    def create(self, config_yaml: str) -> None:
-        """Start a new run here. Raises FedprivError when the folder cannot be written or already
-        holds a run."""
-        self.begin(config_yaml).close()
-
     def begin(self, config_yaml: str) -> Journal:
-        """The same, locked for the run; nothing is written where another process runs."""
+        """Start a new run here. Returns its journal, which locks the folder.
+
+        Raises FedprivError when the folder cannot be written or already holds a run. Nothing is
+        written where another process runs.
+        """
         self.require_free()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            begun = Journal(self.path)
-            try:
-                if not begun.new:
+            journal = Journal(self.path)
+            with close_on_failure(journal):
+                if not journal.new:
                     raise self._taken
                 replace_file(self.path / CONFIG, config_yaml.encode())
-            except BaseException:
-                begun.close()
-                raise
         except OSError as error:
             raise FedprivError(
-                f"hydra.run.dir={self.path}: cannot write there ({error.strerror})"
+                f"hydra.run.dir={self.path}: cannot be written ({error.strerror})"
             ) from error
-        return begun
+        return journal
 
     def require_free(self) -> None:
-        """Raises FedprivError when the folder holds a run."""
+        """Raise FedprivError when the folder holds a run."""
         if (self.path / STATUS).exists():
             raise self._taken
 
     @property
     def _taken(self) -> FedprivError:
         return FedprivError(
-            f"hydra.run.dir={self.path}: holds a run already; resume={self.path} continues it"
+            f"hydra.run.dir={self.path}: already holds a run; resume={self.path} continues it"
         )
 
     def append(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add rows to a table; the first row ever written names the columns, later ones must have
-        the same."""
+        """Add rows to a table (see `Tables.append`)."""
         self.tables.append(table, rows)
 
     def rows(self, table: str) -> list[dict[str, str]]:
-        """A table's rows as text; none when nothing has been written to it."""
+        """A table's rows as text (see `Tables.rows`)."""
         return self.tables.rows(table)
 
     def status(self, **facts: Any) -> None:
-        """Merge `facts` into status.json; one that was cut begins anew."""
+        """Merge `facts` into status.json. A damaged file is started anew."""
         path = self.path / STATUS
-        known = read_status(self.path) | {
-            "updated": datetime.now(UTC).isoformat(timespec="seconds"),
-            **facts,
-        }
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        known = read_status(self.path) | {"updated": now, **facts}
         content = (json.dumps(known, indent=2) + "\n").encode()
         try:
             replace_file(path, content)
         except OSError:
             if not path.exists():
                 raise
-            with open(
-                path, "r+b"
-            ) as file:  # on a full disk there may still be room in the old file's last block
+            # On a full disk, the last block of the existing file may still have room.
+            with open(path, "r+b") as file:
                 file.write(content)
                 file.truncate()
 
     def ended(self, state: str, reason: str, traceback: str | None = None) -> None:
-        """Say in status.json how a run ended early; what ended it may also keep this from being
-        written."""
-        try:
+        """Record in status.json how a run ended early, if the disk still permits it."""
+        with suppress(OSError):
             self.status(state=state, reason=reason, traceback=traceback)
-        except OSError:
-            return
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Keep it in place of the last one, after the tables that it stands for."""
+        """Replace the last checkpoint, after its tables are on disk."""
         self.tables.fsync()
         replace_file(self.path / CHECKPOINT, checkpoint.packed())
 
     def load_checkpoint(self) -> Checkpoint | None:
-        """The last one, or None when the run ended before its first. Raises FedprivError when it is
-        damaged."""
+        """The last checkpoint; None when the run ended before its first. Raises FedprivError when
+        it is damaged."""
         path = self.path / CHECKPOINT
         return Checkpoint.read(path) if path.exists() else None
+
+    def require_journal(self) -> None:
+        """Raise FedprivError when the journal of a run with a checkpoint is missing."""
+        path = self.path / JOURNAL
+        if (self.path / CHECKPOINT).exists() and not path.exists():
+            raise FedprivError(f"{path} is missing, so what the run has shown so far is unknown")
 
     def open_for_resume(
         self, origin: Origin, *, synced: bool = True
     ) -> tuple[Checkpoint | None, Journal]:
-        """What a run of this origin goes on from, and the rounds that were begun here, locked for
-        it. kept: whether it keeps the line of every round (`Journal.append`).
+        """The checkpoint to resume from, and the journal, which locks the folder.
 
-        Raises FedprivError, naming the file, when the checkpoint is another configuration's, when
-        fewer rounds are known to have begun than were recorded (what they showed could not be
-        charged), or when a table is damaged.
+        origin: configuration and versions of the resumed run.
+        synced: whether each line of the journal was on disk before its round (`Journal.append`).
+
+        Raises FedprivError, naming the file, in these cases: the checkpoint belongs to another
+        configuration; the journal lists fewer rounds than were recorded, so the cost of some rounds
+        is unknown; a table is damaged.
         """
-        path = self.path / BEGUN
-        known = path.exists()
-        if not known and (self.path / CHECKPOINT).exists():
-            raise FedprivError(f"{path} is missing: what the run has shown so far is not known")
-        begun = Journal(self.path)
-        try:
+        place = self.path / CHECKPOINT
+        self.require_journal()  # opening the journal creates it
+        journal = Journal(self.path)
+        with close_on_failure(journal):
             saved = self.load_checkpoint()
             if saved:
-                saved.check(self.path / CHECKPOINT, origin)
-            if begun.total and not saved:
+                saved.check(place, origin)
+            elif journal.total:
+                raise FedprivError(f"{place} is missing, although {journal.path} lists rounds")
+            completed = set(range(1, saved.round + 1)) if saved else set()
+            timed = set(self.tables.rounds(TIMINGS) if (self.path / TIMINGS).exists() else [])
+            recorded = completed | timed if synced else completed
+            if recorded - set(journal.attempts) or journal.total < (saved.attempts if saved else 0):
                 raise FedprivError(
-                    f"{self.path / CHECKPOINT} is missing, and rounds were begun ({path})"
+                    f"{journal.path} was cut: it lists fewer rounds than the run has recorded"
                 )
-            timed = self.tables.rounds(TIMINGS) if (self.path / TIMINGS).exists() else []
-            recorded = set(timed if synced else ()) | set(
-                range(1, saved.round + 1) if saved else ()
-            )
-            if recorded - set(begun.attempts) or begun.total < (saved.begun if saved else 0):
-                raise FedprivError(
-                    f"{path} was cut: it lists fewer rounds than the run has recorded"
-                )
-            if saved and (lost := set(range(1, saved.round + 1)) - set(timed)):
+            if lost := completed - timed:
                 raise FedprivError(f"{self.path / TIMINGS} is damaged: it lacks round {min(lost)}")
-        except BaseException:
-            begun.close()
-            raise
-        return saved, begun
+        return saved, journal
 
     def rewind(self, saved: Checkpoint | None) -> bool:
-        """Cut every table back to a checkpoint; None empties them. False: epsilon.csv was damaged
-        and is gone.
+        """Cut every table back to a checkpoint; None empties them. Returns False when epsilon.csv
+        was damaged and has been removed.
 
-        Raises FedprivError, naming it, for another table that no longer holds what the run had
+        Raises FedprivError, naming it, for another table that no longer holds what the run
         recorded.
         """
-        if saved is None:
-            for table in TABLES:
-                self.tables.remove(table)
-            return True
         whole = True
         for table in TABLES:
-            marked = table in MARKED and table in saved.tables
-            if not marked:  # also in checkpoints of earlier versions
+            if saved is None:
+                self.tables.remove(table)
+            elif table not in MARKED:
                 self.tables.cut(table, saved.round)
             elif not self.tables.cut_to(table, saved.tables[table]):
                 if table != EPSILON:
                     raise FedprivError(
-                        f"{self.path / table} is damaged: it no longer holds what was recorded "
-                        "up to round "
-                        f"{saved.round}; {self.path / CONFIG} holds the settings for another run"
+                        f"{self.path / table} is damaged: it no longer holds the rounds up to "
+                        f"{saved.round}; to run again, use the settings in {self.path / CONFIG}"
                     )
                 self.tables.remove(table)
                 whole = False
@@ -194,18 +183,16 @@ class RunFolder:
 
     @property
     def evaluated(self) -> list[int]:
-        """The rounds with a row in metrics.csv, but for the start."""
+        """The rounds with a row in metrics.csv, without round 0."""
         return [number for number in self.tables.rounds(METRICS) if number]
 
     def save_model(self, parameters: dict[str, np.ndarray]) -> None:
-        """The model under the names of its parameters, readable by any safetensors library."""
-        from safetensors.numpy import save
-
+        """Write the model, each array under the name of its parameter."""
         replace_file(self.path / "model.safetensors", save(parameters))
 
 
 def read_status(folder: Path) -> dict[str, Any]:
-    """status.json of a run's folder; nothing where there is none, or one that was cut."""
+    """status.json of a run's folder; empty when it is missing or damaged."""
     try:
         known = json.loads((folder / STATUS).read_text())
     except (FileNotFoundError, ValueError):

@@ -1,18 +1,19 @@
-"""rounds_begun.csv: a line for each time that a round was begun, on disk before the round's first
-message leaves.
+"""rounds_begun.csv: one line for each attempt at a round, on disk before its first message leaves.
 
-A seeded run shows nothing new when it repeats a round: its lines are written as early, and are on
-disk by the time that a checkpoint is (`Journal.fsync`).
+Whatever ends a process, the lines say what its parties may have shown. They are never cut back: a
+round that was repeated after an interruption has two lines. A line without its end was being
+written when the process died, so no message had left yet.
 
-Whatever ends a process, the lines tell what its parties may have shown. They are never cut back: a
-round that is begun again after an interruption has two lines. A line without its end was being
-written when the process died, so that nothing had left yet.
+A seeded run shows nothing new when it repeats a round. Its lines are written as early, but they
+need not be on disk before the next checkpoint (`Journal.fsync`).
 """
 
 from __future__ import annotations
 
 import fcntl
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -20,60 +21,54 @@ from typing import BinaryIO
 from fedpriv.errors import FedprivError
 from fedpriv.util.durable_files import fsync, fsync_folder
 
-NAME = "rounds_begun.csv"
+JOURNAL = "rounds_begun.csv"
 HEADER = b"round,time\n"
 
 
-class Journal:
-    """The file of one run, open and locked: one process at a time begins rounds. A context that
-    closes it.
+class Journal(AbstractContextManager["Journal"]):
+    """The journal of one run, open and locked, so that only one process at a time runs rounds. A
+    context that closes it.
 
     new: whether there was no file.
     attempts: how often each round was begun when the file was opened.
-    total: how many lines it has by now.
+    total: number of lines by now.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Open the folder's file, which is made if need be. Raises FedprivError when another
-        process has it open, or when it is not what this class writes."""
-        self.path = folder / NAME
+        """Open or create the folder's file. Raises FedprivError when another process has it open,
+        or when it is damaged."""
+        self.path = folder / JOURNAL
         self.new = not self.path.exists()
-        self._file: BinaryIO = open(self.path, "a+b", buffering=0)  # noqa: SIM115  (as long as the run)
-        try:
+        self._file: BinaryIO = open(self.path, "a+b", buffering=0)  # noqa: SIM115  (open as long as the run)
+        with close_on_failure(self):
             self._lock()
             self.attempts = self._read()
-        except BaseException:
-            self.close()
-            raise
         self.total = self.attempts.total()
         if self.new:
             fsync_folder(folder)
-
-    def __enter__(self) -> Journal:
-        return self
 
     def __exit__(self, *failure: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._file.close()
 
     def append(self, round: int, *, synced: bool = True) -> None:
-        """Note that a round begins. Once this returns, no end of the process takes it back, nor, if
-        it is `synced`, of the machine."""
+        """Record that a round begins. Afterwards the line survives the end of the process and, if
+        `synced`, of the machine."""
         self._write(f"{round},{datetime.now(UTC).isoformat(timespec='microseconds')}\n".encode())
         if synced:
             self.fsync()
         self.total += 1
 
     def fsync(self) -> None:
-        """Return when no end of the machine can take back what was noted."""
+        """Return once all lines survive the end of the machine."""
         fsync(self._file)
 
     def _write(self, line: bytes) -> None:
-        """A disk that fills up takes a part and says so; the next try to write raises. A line that
-        lacks its end would be dropped, and its round not charged."""
+        """Write the whole line or raise. A disk that fills up may take a part of it; such a line
+        would be dropped later, and its round not charged."""
         left = line
         while left:
             left = left[self._file.write(left) :]
@@ -82,7 +77,7 @@ class Journal:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise FedprivError(f"{self.path.parent}: another process runs there") from error
+            raise FedprivError(f"{self.path.parent}: another process is running it") from error
 
     def _read(self) -> Counter[int]:
         self._file.seek(0)
@@ -95,26 +90,34 @@ class Journal:
         return _counted(self.path, whole)
 
 
+@contextmanager
+def close_on_failure(journal: Journal) -> Iterator[None]:
+    """Context that closes the journal when its block raises."""
+    try:
+        yield
+    except BaseException:
+        journal.close()
+        raise
+
+
 def attempts(folder: Path) -> Counter[int]:
-    """How often each round of a run was begun, by a folder that another process may be writing
-    to.
-    """
-    path = folder / NAME
+    """How often each round of a run was begun. Another process may be writing to the folder."""
+    path = folder / JOURNAL
     content = path.read_bytes() if path.exists() else b""
     return _counted(path, content[: content.rfind(b"\n") + 1])
 
 
-def repeated(attempts: Counter[int], done: int) -> dict[int, int]:
-    """How often each round was begun besides the one time that counts for each of the first `done`
-    rounds, which a checkpoint has behind it."""
-    times = {number: count - (number <= done) for number, count in sorted(attempts.items())}
+def repeated(attempts: Counter[int], completed: int) -> dict[int, int]:
+    """Round: how many of its attempts are not recorded. For rounds up to `completed`, the round of
+    the checkpoint, one attempt is."""
+    times = {number: count - (number <= completed) for number, count in sorted(attempts.items())}
     return {number: count for number, count in times.items() if count}
 
 
-def held(folder: Path) -> bool:
-    """Whether a process is at work on a run."""
+def in_progress(folder: Path) -> bool:
+    """Whether a process is running the run in `folder`."""
     try:
-        with open(folder / NAME, "rb") as file:
+        with open(folder / JOURNAL, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
@@ -124,7 +127,7 @@ def held(folder: Path) -> bool:
 
 
 def _counted(path: Path, whole: bytes) -> Counter[int]:
-    """The rounds of whole lines. Raises FedprivError when they are not what this module writes."""
+    """Round: number of its lines. Raises FedprivError when the file is damaged."""
     header, *lines = whole.splitlines(keepends=True) or [HEADER]
     try:
         if header != HEADER:

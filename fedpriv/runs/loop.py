@@ -6,15 +6,18 @@ import contextlib
 import json
 import math
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from fedpriv.accountants.events import RELEASED_MODEL, leaves
+from fedpriv.accountants.events import RELEASED_MODEL, Event, leaves
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.errors import AggregationAbortedError, FedprivError, require
+from fedpriv.rounds.query import Query
+from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter, SharedWriters
 from fedpriv.runs.checkpoint import Checkpoint, Origin
 from fedpriv.runs.folder import CONFIG, RunFolder, read_status
@@ -22,25 +25,19 @@ from fedpriv.runs.journal import Journal, repeated
 from fedpriv.runs.labels import Labels, run_labels
 from fedpriv.runs.progress import Progress, summary
 from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, TRAFFIC
-from fedpriv.trackers.base import numbers, tracked
+from fedpriv.runtime import PreparedRun, RoundResult, prepare
+from fedpriv.settings.experiment import Experiment, RunOptions
+from fedpriv.trackers.base import Log, numbers, tracked
 from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.logs import LOGGER, logged
 from fedpriv.util.stopwatch import Stopwatch
 
-if TYPE_CHECKING:
-    from fedpriv.accountants.events import Event
-    from fedpriv.rounds.query import Query
-    from fedpriv.rounds.state import State
-    from fedpriv.runtime import PreparedRun, RoundResult
-    from fedpriv.settings.experiment import Experiment, RunOptions
-    from fedpriv.trackers.base import Log
-
 PHASES = ("plan", "accounting", "local_training", "aggregation", "global_update", "evaluation")
 
 CHECKPOINT_SECONDS = 1.0
-"""From one checkpoint of a seeded run that has the process to itself to the next. One that cannot
-be repeated has each as soon as it can be had, since rounds after the last are charged again."""
+"""Shortest time between two checkpoints of a seeded run. A run with system randomness writes each
+checkpoint as soon as it can, because a resumed run is charged again for the rounds after it."""
 
 ALWAYS_UNCOVERED = (
     "hyper-parameters chosen on private data are not accounted",
@@ -60,119 +57,93 @@ def train(
     shared_writers: SharedWriters | None = None,
     quiet: bool = False,
 ) -> None:
-    """Run an experiment into folder `path`, or go on from its last checkpoint.
+    """Run an experiment into folder `path`, or resume it from its last checkpoint.
 
-    config_yaml: the experiment's resolved configuration, which a checkpoint is tied to.
-    origin: that of this configuration, if it is known. shared: whose threads write checkpoints;
-        None: one of the run's own.
+    config_yaml: the experiment's resolved configuration; checkpoints are tied to it.
+    origin: the origin of this configuration, if it is known.
+    shared_writers: threads that write the checkpoints; None: the run has its own.
     quiet: show neither progress nor results.
 
-    Whatever can be wrong with the settings or the data is raised before the folder is
-    touched; after that, a failure is recorded in status.json and raised again.
+    Errors in the settings or the data are raised before the folder is touched. Later failures are
+    recorded in status.json and raised again.
     """
+    options = experiment.options
+    quiet = quiet or options.quiet
     folder = RunFolder(path)
-    try:
-        run, rows, ending = _trained(
-            experiment,
-            config_yaml,
-            folder,
-            resume,
-            origin=origin or Origin.of(config_yaml),
-            shared_writers=shared_writers,
-            quiet=quiet or experiment.options.quiet,
-        )
-    except OSError as error:
-        then = f"; resume={path} goes on once that is mended" if (path / CONFIG).exists() else ""
-        raise FedprivError(f"{error.filename or path}: {error.strerror or error}{then}") from error
-    if not quiet and not experiment.options.quiet:
-        summary(path, experiment, rows, ending=ending, repeated=sum(run.charged_again.values()))
-
-
-def _trained(
-    experiment: Experiment,
-    config_yaml: str,
-    folder: RunFolder,
-    resume: bool,
-    *,
-    origin: Origin,
-    shared_writers: SharedWriters | None,
-    quiet: bool,
-) -> tuple[_Run, list[EpsilonRow], str | None]:
-    """What `train` does, without a word at the end: the run, its last epsilon rows, and why it
-    ended early."""
-    from fedpriv.runtime import prepare
-
-    with contextlib.ExitStack() as stack:
-        saved = None
-        begun = None
+    origin = origin or Origin.of(config_yaml)
+    with _disk_errors_name_the_run(path), contextlib.ExitStack() as stack:
+        saved = journal = None
         if resume:
-            saved, begun = folder.open_for_resume(origin, synced=experiment.options.system)
-            stack.enter_context(begun)
-            behind_it = saved.round if saved else 0
-            rounds = experiment.options.rounds
-            require(
-                rounds >= behind_it,
-                "rounds",
-                rounds,
-                f"at least {behind_it}, which {folder.path} has behind it",
-            )
+            saved, journal = folder.open_for_resume(origin, synced=options.system)
+            stack.enter_context(journal)
+        completed = saved.round if saved else 0
+        allowed = f"at least {completed}: {path} has completed {completed} rounds"
+        require(options.rounds >= completed, "rounds", options.rounds, allowed)
         prepared = stack.enter_context(prepare(experiment, saved.arrays if saved else None))
-        if begun is None:
-            begun = stack.enter_context(folder.begin(config_yaml))
+        if journal is None:
+            journal = stack.enter_context(folder.begin(config_yaml))
         else:
-            replace_file(
-                folder.path / CONFIG, config_yaml.encode()
-            )  # rounds, for one, may be other ones now
-        stack.enter_context(logged(folder.path))
-        LOGGER.info(
-            "%s on %s, from round %d",
-            experiment.algo.label,
-            prepared.device,
-            saved.round if saved else 0,
-        )
-        try:
-            pause = 0.0 if experiment.options.system else CHECKPOINT_SECONDS
-            with BackgroundWriter(shared_writers, every=pause) as writer:
-                known = str(read_status(folder.path).get("tracker", ""))
-                done = saved.round if saved else 0
-                labels = _labels(experiment, prepared)
-                shown = _with_labels(config_yaml, labels)
-                with tracked(
-                    experiment.tracker, folder.path, shown, known=known, after=done
-                ) as log:
-                    run = _Run(
-                        experiment,
-                        prepared,
-                        folder,
-                        origin,
-                        begun,
-                        writer,
-                        log,
-                        saved,
-                        quiet,
-                        labels,
-                    )
-                    rows, ending = run.loop()
+            replace_file(path / CONFIG, config_yaml.encode())  # `rounds` may have changed
+        stack.enter_context(logged(path))
+        LOGGER.info("%s on %s, from round %d", experiment.algo.label, prepared.device, completed)
+        with _failures_recorded(folder):
+            labels = _labels(experiment, prepared)
+            shown = _with_labels(config_yaml, labels)
+            known = str(read_status(path).get("tracker", ""))
+            with (
+                BackgroundWriter(
+                    shared_writers, every=0.0 if options.system else CHECKPOINT_SECONDS
+                ) as writer,
+                tracked(experiment.tracker, path, shown, known=known, after=completed) as log,
+            ):
+                run = _TrainingLoop(
+                    experiment, prepared, folder, origin, journal, writer, log, saved, quiet, labels
+                )
+                rows, ending = run.loop()
             folder.status(state="done", reason=ending, dp_valid=run.is_private(rows))
             LOGGER.info("done%s", f": {ending}" if ending else "")
-        except KeyboardInterrupt:
-            LOGGER.warning("interrupted")
-            folder.ended("interrupted", f"resume={folder.path} goes on")
-            raise
-        except Exception as error:
-            LOGGER.error("failed: %s", error, exc_info=True)
-            folder.ended("failed", str(error) or type(error).__name__, traceback.format_exc())
-            raise
-    return run, rows, ending
+    if not quiet:
+        summary(path, experiment, rows, ending=ending, repeated=sum(run.charged_twice.values()))
+
+
+@contextlib.contextmanager
+def _disk_errors_name_the_run(path: Path) -> Iterator[None]:
+    """Turn an OSError into one line that says how to resume the run."""
+    try:
+        yield
+    except OSError as error:
+        hint = f"; then continue with resume={path}" if (path / CONFIG).exists() else ""
+        raise FedprivError(f"{error.filename or path}: {error.strerror or error}{hint}") from error
+
+
+@contextlib.contextmanager
+def _failures_recorded(folder: RunFolder) -> Iterator[None]:
+    """Record in status.json and in the log how a run ended early."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        LOGGER.warning("interrupted")
+        folder.ended("interrupted", f"continue with resume={folder.path}")
+        raise
+    except Exception as error:
+        LOGGER.error("failed: %s", error, exc_info=True)
+        folder.ended("failed", str(error) or type(error).__name__, traceback.format_exc())
+        raise
 
 
 @dataclass
-class _Run:
-    """One run on its way: what it was started with, where its records go, and what an earlier
-    process left. behind: writes its checkpoints.
+class _TrainingLoop:
+    """A run in progress.
 
-    log: shows its numbers elsewhere.
-    saved: the checkpoint that it goes on from.
+    experiment: its settings and components.
+    prepared: its parties, with data and initial state.
+    folder: where its records go.
+    origin: configuration and package versions, which its checkpoints carry.
+    journal: rounds begun by this and by earlier processes.
+    writer: writes its checkpoints.
+    log: its tracker.
+    saved: the checkpoint that it resumes from.
+    quiet: show no progress.
     labels: of everything that it writes.
     """
 
@@ -180,7 +151,7 @@ class _Run:
     prepared: PreparedRun
     folder: RunFolder
     origin: Origin
-    begun: Journal
+    journal: Journal
     writer: BackgroundWriter
     log: Log
     saved: Checkpoint | None
@@ -192,27 +163,26 @@ class _Run:
         return self.experiment.options
 
     @property
-    def done(self) -> int:
-        """Rounds that the checkpoint has behind it."""
+    def completed(self) -> int:
+        """Rounds that the checkpoint has completed."""
         return self.saved.round if self.saved else 0
 
     @property
     def repeated(self) -> dict[int, int]:
-        """How often each round was begun by an earlier process besides the time that this run
-        records."""
-        return repeated(self.begun.attempts, self.done)
+        """Round: how many attempts of earlier processes this run does not record."""
+        return repeated(self.journal.attempts, self.completed)
 
     @property
-    def charged_again(self) -> dict[int, int]:
-        """Those of `repeated` that have shown something new: seeded, a round begun again is the
-        same bits."""
+    def charged_twice(self) -> dict[int, int]:
+        """The attempts of `repeated` that cost privacy. A seeded run repeats a round bit for bit,
+        so the second attempt shows nothing new."""
         return self.repeated if self.options.system else {}
 
     def is_private(self, rows: list[EpsilonRow]) -> bool:
-        """Whether the released model has a certificate at all: real noise on bounded contributions,
-        a finite epsilon, and no invented users where it speaks of users.
+        """Whether the released model has a certificate: system randomness, bounded contributions,
+        a finite epsilon, and no invented users if it speaks of users.
 
-        rows: those of the last round.
+        rows: the epsilon rows of the last round.
         """
         clips = all(channel.mechanism.clips for channel in self.prepared.plan.channels.values())
         released = [row for row in rows if row.observer == RELEASED_MODEL]
@@ -222,14 +192,16 @@ class _Run:
         return self.options.system and clips and finite and real
 
     def loop(self) -> tuple[list[EpsilonRow], str | None]:
-        """Rounds until the last one, or until the next would break the budget. Returns the last
-        epsilon rows, and why the run ended early if it did."""
+        """Run rounds until the last one, or until the next would exceed the budget.
+
+        Returns the last epsilon rows, and why the run ended early (None if it did not).
+        """
         options = self.options
         budget = self.experiment.accountant.budget
         prepared = self.prepared
         ledger = self._start()
         state = prepared.state
-        number = self.done
+        number = self.completed
         ending = None
         rows = ledger.rows(number)
         with Progress(options.rounds, number, prepared.task.metric, quiet=self.quiet) as progress:
@@ -256,7 +228,7 @@ class _Run:
                 rows = rows_after
                 before = state
                 with watch.phase("accounting"):
-                    self.begun.append(number, synced=self.options.system)
+                    self.journal.append(number, synced=self.options.system)
                 result = self._round(number, queries, state, ledger=ledger, watch=watch)
                 state = result.state
                 if result.aborted:
@@ -267,12 +239,16 @@ class _Run:
                     with watch.phase("evaluation"):
                         row = self._evaluated(number, state, result.stats, step)
                     self.folder.append(METRICS, [row])
-                    self.folder.append(EPSILON, [_columns(row) for row in rows])
+                    self._append_epsilons(rows)
                     self.log.add(number, numbers(row, rows, self.experiment.algo.headline_observer))
                 self._record(number, result, watch)
                 progress.update(number, row, self._headline(rows) if shown else None)
         self._finish(number, state, rows)
         return rows, ending
+
+    def _append_epsilons(self, rows: list[EpsilonRow]) -> None:
+        columns = [vars(row) | {"assumptions": "; ".join(row.assumptions)} for row in rows]
+        self.folder.append(EPSILON, columns)
 
     def _headline(self, rows: list[EpsilonRow]) -> float:
         return headline(rows, self.experiment.algo.headline_observer)
@@ -281,26 +257,25 @@ class _Run:
         return number % self.options.evaluate_every == 0 or number == self.options.rounds
 
     def _start(self) -> Ledger:
-        """The ledger of everything begun so far; opens the run's records or cuts them back to the
-        checkpoint."""
+        """Open the run's records, or cut them back to the checkpoint. Returns the ledger of all
+        rounds begun so far."""
         prepared = self.prepared
         folder = self.folder
         whole = folder.rewind(self.saved)
         shown = [] if whole else folder.evaluated
         ledger = Ledger(self.experiment.accountant)
-        for past, times in self.charged_again.items():
+        for past, times in self.charged_twice.items():
             ledger.record(events_of(prepared.queries(past)), times)
-        for past in range(1, self.done + 1):
+        for past in range(1, self.completed + 1):
             ledger.record(events_of(prepared.queries(past)))
             if past in shown:  # the table was damaged
-                folder.append(EPSILON, [_columns(row) for row in ledger.rows(past)])
+                self._append_epsilons(ledger.rows(past))
         self._opening_status()
         if self.saved is None:
             folder.append(METRICS, [self._evaluated(0, prepared.state)])
             folder.append(TRAFFIC, prepared.setup)
-            self._keep(
-                self._checkpoint(0, prepared.state)
-            )  # before a round begins: there is no way back
+            # A run with begun rounds and no checkpoint could not be resumed.
+            self._write_checkpoint(self._checkpoint(0, prepared.state))
         return ledger
 
     def _round(
@@ -312,17 +287,16 @@ class _Run:
         ledger: Ledger,
         watch: Stopwatch,
     ) -> RoundResult:
-        """Run a round. However it fails, epsilon.csv has its cost: its messages may have been
-        seen.
-        """
+        """Run a round. If it fails, record its cost in epsilon.csv: its messages may have been
+        seen."""
         try:
             return self.prepared.run_round(queries, state, watch)
         except BaseException:
-            self.folder.append(EPSILON, [_columns(row) for row in ledger.rows(number)])
+            self._append_epsilons(ledger.rows(number))
             raise
 
     def _record(self, number: int, result: RoundResult, watch: Stopwatch) -> None:
-        """A round's times and traffic, and a checkpoint if it is time for one."""
+        """Record a round's times and traffic, and save a checkpoint if one is due."""
         seconds = {phase: watch.seconds.get(phase, 0.0) for phase in PHASES}
         self.folder.append(TIMINGS, [{"round": number, **seconds, "aborted": result.aborted}])
         self.folder.append(TRAFFIC, result.traffic)
@@ -331,26 +305,25 @@ class _Run:
 
     def _save(self, number: int, state: State) -> None:
         checkpoint = self._checkpoint(number, state)
-        self.writer.submit(lambda: self._keep(checkpoint))
+        self.writer.submit(lambda: self._write_checkpoint(checkpoint))
 
-    def _keep(self, checkpoint: Checkpoint) -> None:
-        self.begun.fsync()
+    def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        self.journal.fsync()
         self.folder.save_checkpoint(checkpoint)
 
     def _checkpoint(self, number: int, state: State) -> Checkpoint:
         arrays = self.prepared.arrays(state)
         tables = self.folder.tables
-        return Checkpoint(number, arrays, self.begun.total, self.origin, tables.marks())
+        return Checkpoint(number, arrays, self.journal.total, self.origin, tables.marks())
 
     def _finish(self, number: int, state: State, rows: list[EpsilonRow]) -> None:
-        """The last records of a run that ends after round `number`."""
+        """Write the last records of a run that ends after round `number`."""
         self.writer.finish()
-        if (
-            number == self.done and self.charged_again
-        ):  # no round has come to put their cost into the table
+        if number == self.completed and self.charged_twice:
+            # No round followed the checkpoint, so the table lacks the cost of repeated rounds.
             self.folder.tables.cut(EPSILON, number - 1)
-            self.folder.append(EPSILON, [_columns(row) for row in rows])
-            self._keep(self._checkpoint(number, state))
+            self._append_epsilons(rows)
+            self._write_checkpoint(self._checkpoint(number, state))
         _account_for_aborts(self.folder)
         if self.prepared.absent:
             self.folder.status(left_out=sorted(self.prepared.absent))
@@ -363,9 +336,7 @@ class _Run:
         stats: ContributionStats | None = None,
         step: float | None = None,
     ) -> dict[str, Any]:
-        """A metrics row: test metrics, and how long and how often clipped the contributions
-        were.
-        """
+        """A row of metrics.csv: test metrics, and statistics of the contributions."""
         values = self.prepared.evaluate(state)
         finite = stats.units - stats.nonfinite if stats else 0
         return {
@@ -382,8 +353,8 @@ class _Run:
         exp = self.experiment
         prepared = self.prepared
         seeded = (
-            "seeded noise and sampling: whoever knows the seed can subtract them; "
-            "randomness=system draws real ones"
+            "noise and sampling come from a seed, so this model is NOT private; "
+            "randomness=system draws them from the operating system"
         )
         not_covered = [*ALWAYS_UNCOVERED, *exp.data.not_covered, *exp.allocator.not_covered]
         not_covered += [] if self.options.system else [seeded]
@@ -426,12 +397,12 @@ def _with_labels(config_yaml: str, labels: Labels) -> str:
 
 
 def events_of(queries: tuple[Query, ...]) -> list[Event]:
-    """What a whole round shows."""
+    """The privacy events of a whole round."""
     return [event for query in queries for event in query.events]
 
 
 def _account_for_aborts(folder: RunFolder) -> None:
-    """Name the rounds without a sum in status.json. Raises AggregationAbortedError when no round
+    """List the rounds without a sum in status.json. Raises AggregationAbortedError when no round
     had one."""
     rounds = folder.rows(TIMINGS)
     aborted = {row["round"]: row["aborted"] for row in rounds if row["aborted"]}
@@ -441,7 +412,3 @@ def _account_for_aborts(folder: RunFolder) -> None:
         raise AggregationAbortedError(
             f"no round had a sum; round {last['round']}: {last['aborted']}"
         )
-
-
-def _columns(row: EpsilonRow) -> dict[str, Any]:
-    return vars(row) | {"assumptions": "; ".join(row.assumptions)}

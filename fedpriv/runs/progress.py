@@ -1,9 +1,7 @@
-"""What a person sees: a bar while a run goes on, a table when it is over. Everything goes to stderr
-but the table."""
+"""Progress while a run goes on, and its results at the end. Only the results go to stdout."""
 
 from __future__ import annotations
 
-import csv
 import math
 import sys
 import threading
@@ -11,30 +9,36 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from fedpriv.accountants.ledger import EpsilonRow
+from fedpriv.accountants.table import epsilon_table
+from fedpriv.aggregation.base import Estimate
+from fedpriv.runs.tables import METRICS, Tables
+from fedpriv.settings.experiment import Experiment
 from fedpriv.util.logs import LOGGER
 
-if TYPE_CHECKING:
-    from fedpriv.accountants.ledger import EpsilonRow
-    from fedpriv.aggregation.base import Estimate
-    from fedpriv.settings.experiment import Experiment
-
-
 PATIENCE = 15.0
-"""Seconds without a word after which a person wonders; then twice as long, and so on."""
+"""Seconds of silence before the first message; the interval doubles with each message."""
+
+
+CHARGED_TWICE = "{} rounds were repeated after an interruption; each attempt is charged."
 
 
 class _Patience:
-    """Calls `say` with the seconds since the last `heard`, when these grow long. A context that
-    ends it."""
+    """Calls `say` with the seconds of silence when there are many. A context that ends it."""
 
     def __init__(self, say: Callable[[float], None], patience: float = PATIENCE) -> None:
         self._say = say
         self._patience = patience
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.heard()
+        self.restart()
 
     def __enter__(self) -> None:
         self._thread.start()
@@ -44,8 +48,8 @@ class _Patience:
         if self._thread.is_alive():
             self._thread.join()
 
-    def heard(self) -> None:
-        """Something was said."""
+    def restart(self) -> None:
+        """Restart the clock, because something was shown."""
         self._last = time.monotonic()
         self._next = self._patience
 
@@ -58,17 +62,16 @@ class _Patience:
 
 
 class Progress:
-    """A bar with loss, metric, epsilon and the time left; where there is no terminal, a line every
-    tenth of the run.
+    """A bar with loss, metric, epsilon and the time left. Without a terminal, a line every tenth of
+    the run. All of it is also logged.
 
-    quiet: neither. What is shown is logged too.
+    rounds: rounds of the run.
+    completed: rounds completed before.
+    metric: name of the task's metric.
+    quiet: show nothing.
     """
 
-    def __init__(self, rounds: int, done: int, metric: str, *, quiet: bool = False) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
-
+    def __init__(self, rounds: int, completed: int, metric: str, *, quiet: bool = False) -> None:
         self.rounds = rounds
         self.metric = metric
         self.quiet = quiet
@@ -83,9 +86,9 @@ class Progress:
             console=self.console,
             disable=quiet or not self.terminal,
         )
-        self.task = self.bar.add_task("", total=rounds, completed=done)
+        self.task = self.bar.add_task("", total=rounds, completed=completed)
         self.text = ""
-        self.number = done
+        self.number = completed
         self._patience = _Patience(
             lambda seconds: self.say(f"round {self.number + 1}: {seconds:.0f} s so far")
         )
@@ -101,10 +104,9 @@ class Progress:
         self.bar.stop()
 
     def update(self, number: int, row: dict[str, Any], epsilon: float | None) -> None:
-        """Show round `number`; a round that is not evaluated keeps the text of the last one that
-        was."""
+        """Show round `number`. If it was not evaluated, repeat the last metrics."""
         self.number = number
-        self._patience.heard()
+        self._patience.restart()
         if epsilon is not None:
             self.text = (
                 f"loss {row['loss']:.4f}  {self.metric} {row[self.metric]:.4f}  "
@@ -118,23 +120,21 @@ class Progress:
             print(f"round {number}/{self.rounds}  {self.text}", file=sys.stderr, flush=True)
 
     def expect(self, estimate: Estimate) -> None:
-        """Say what is to come; until the first round has shown its pace, the bar shows the
-        predicted time left."""
+        """Show a prediction. The bar shows the predicted time left until the first round ends."""
         for line in estimate.lines:
             self.say(line)
         if estimate.seconds is None:
             return
         left = estimate.seconds * (self.rounds - self.bar.tasks[self.task].completed)
         self.bar.update(
-            self.task, description=f"about {timedelta(seconds=math.ceil(left))} for the sums"
+            self.task, description=f"about {timedelta(seconds=math.ceil(left))} for aggregation"
         )
 
     def say(self, text: str) -> None:
-        """A line that stays, above the bar."""
+        """Print a line above the bar."""
         LOGGER.info(text)
-        if self.quiet:
-            return
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        if not self.quiet:
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def summary(
@@ -145,36 +145,30 @@ def summary(
     ending: str | None,
     repeated: int,
 ) -> None:
-    """Print the run's result: first and last metrics, epsilon for each observer, where the files
-    are.
+    """Print first and last metrics, the epsilons of each observer, and where the files are.
 
-    ending: why it ended early, if it did.
-    repeated: how many rounds are charged beside those that it has recorded.
+    epsilons: rows of the last round.
+    ending: why the run ended early, if it did.
+    repeated: attempts at rounds that are charged but not recorded.
     """
-    from rich.console import Console
-    from rich.table import Table
-
-    from fedpriv.accountants.table import epsilon_table
-
     console = Console()
-    with open(folder / "metrics.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = Tables(folder).rows(METRICS)
     table = Table(title=f"{experiment.algo.label} on {type(experiment.data).__name__}")
     table.add_column("")
     for row in (rows[0], rows[-1]):
         table.add_column(f"round {row['round']}", justify="right")
     for name, start in rows[0].items():
-        if name != "round" and start:  # norms are empty in round 0
+        if name != "round" and start:  # norms are empty at round 0
             table.add_row(name, f"{float(start):.4f}", f"{float(rows[-1][name]):.4f}")
     console.print(table)
     console.print(epsilon_table(epsilons, experiment.accountant.delta))
     if repeated:
-        console.print(f"{repeated} rounds were begun again after an interruption and are charged")
+        console.print(CHARGED_TWICE.format(repeated))
     if ending:
         console.print(f"Ended early: {ending}")
     if experiment.options.randomness == "simulation":
         console.print(
-            "Simulation: seeded noise hides nothing from who knows the seed (randomness=system "
-            "is private)."
+            "Simulation: noise comes from a seed, so this model is NOT private "
+            "(use randomness=system)."
         )
     console.print(f"Results: {folder}", soft_wrap=True)

@@ -1,21 +1,23 @@
-"""A run that may have been here before: what is done is left alone, what has ended early goes on or
-begins again."""
+"""Start a run, or continue the one that its folder holds."""
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from omegaconf import OmegaConf
 
 from fedpriv.errors import FedprivError
+from fedpriv.runs.background_writer import SharedWriters
 from fedpriv.runs.checkpoint import Origin
-from fedpriv.runs.folder import CONFIG, STATUS, read_status
-from fedpriv.runs.journal import NAME as BEGUN
+from fedpriv.runs.folder import CONFIG, STATUS, RunFolder, read_status
+from fedpriv.runs.journal import JOURNAL
 from fedpriv.runs.loop import train
-from fedpriv.runs.stored_config import loaded
-
-if TYPE_CHECKING:
-    from fedpriv.runs.background_writer import SharedWriters
-    from fedpriv.settings.experiment import Experiment
+from fedpriv.runs.stored_config import read_config, stored_config
+from fedpriv.settings.compose import CommandLine
+from fedpriv.settings.experiment import Experiment, build
 
 
 def run_or_resume(
@@ -27,34 +29,45 @@ def run_or_resume(
     shared_writers: SharedWriters | None = None,
     quiet: bool = False,
 ) -> None:
-    """See `train`. A run of the same settings that is done there is not run again, whatever else
-    was begun goes on from its checkpoint. Raises FedprivError for a folder with a run of other
-    settings."""
+    """Like `train`, but leave a finished run alone and resume an unfinished one from its
+    checkpoint. Raises FedprivError for a folder with a run of other settings."""
     origin = origin or Origin.of(config_yaml)
-    resume = (folder / CONFIG).exists()
-    if resume:
-        known = loaded(folder)
+    known = read_config(folder) if (folder / CONFIG).exists() else None
+    if known is not None:
         if other := Origin.of_values(known).differences(origin):
             raise FedprivError(
                 f"{folder}: holds a run with other settings ({', '.join(other)}); name another "
                 "folder"
             )
-        if (
-            read_status(folder).get("state") == "done"
-            and known["rounds"] == experiment.options.rounds
-        ):
+        finished = read_status(folder).get("state") == "done"
+        if finished and known["rounds"] == experiment.options.rounds:
             return
-        if not (folder / BEGUN).exists():  # nothing has come of it
-            (folder / STATUS).unlink(missing_ok=True)
-            resume = False
-    else:
-        (folder / STATUS).unlink(missing_ok=True)  # it failed before it began
+    started = known is not None and (folder / JOURNAL).exists()
+    if not started:
+        (folder / STATUS).unlink(missing_ok=True)  # the earlier run failed before its first round
     train(
         experiment,
         config_yaml,
         folder,
-        resume,
+        started,
         origin=origin,
         shared_writers=shared_writers,
         quiet=quiet,
     )
+
+
+def resume(line: CommandLine, folder: str, jobs: int = 1, *, quiet: bool = False) -> None:
+    """Continue the run in `folder` with its stored settings (see `stored_config`)."""
+    config = stored_config(line, folder, jobs)
+    train(build(config), OmegaConf.to_yaml(config), Path(folder), resume=True, quiet=quiet)
+
+
+@contextmanager
+def early_failures_recorded(folder: Path) -> Iterator[None]:
+    """Record a failure in status.json if the run did not get as far as to write one."""
+    try:
+        yield
+    except Exception as error:
+        if not (folder / STATUS).exists():
+            RunFolder(folder).ended("failed", str(error), traceback.format_exc())
+        raise

@@ -1,9 +1,8 @@
-"""A run's tables: CSV files that grow by whole lines, and are found as they were when a checkpoint
-was written.
+"""A run's tables: CSV files that grow by whole lines.
 
-A checkpoint knows each table's length and digest at its round (`Tables.marks`), and is written once
-they are on disk. A resumed run cuts the tables back to those lengths; a table that no longer has
-those bytes is damaged.
+A checkpoint stores the length and digest of each table at its round (`Tables.marks`), and is
+written after the tables are on disk. A resumed run cuts the tables back to those lengths. A table
+whose bytes no longer match the digest is damaged.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ EPSILON = "epsilon.csv"
 TRAFFIC = "traffic.csv"
 TABLES = (METRICS, TIMINGS, EPSILON, TRAFFIC)
 MARKED = (METRICS, EPSILON, TRAFFIC)
-"""Those that equal runs have in common; times differ, and would make checkpoints differ."""
+"""Tables that are equal in equal runs. Times differ, so they are no part of a checkpoint."""
 
 
 class Tables:
-    """The tables of one folder."""
+    """The tables of one run's folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -39,26 +38,24 @@ class Tables:
         self._written: dict[str, tuple[int, Any]] = {}
 
     def append(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add rows to a table; the first row ever written names the columns, later ones must have
-        the same."""
+        """Add rows to a table. The first row names the columns; later rows must have the same."""
         if not rows:
             return
         path = self.folder / table
         columns = list(rows[0])
-        first = table not in self._written
         size, digest = self._state(table)
         if table not in self._columns:
-            self._columns[table] = self._header(table) if size else columns
+            if size and self._header(table) != columns:
+                raise FedprivError(f"{path} is damaged (its first line is not {','.join(columns)})")
+            self._columns[table] = columns
         known = self._columns[table]
-        if first and known != columns:
-            raise FedprivError(f"{path} is damaged (its first line is not {','.join(columns)})")
         if any(list(row) != known for row in rows):
             raise ValueError(f"{table}: columns {columns} differ from {known}")
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         if not size:
             writer.writerow(columns)
-        writer.writerows([_cell(value) for value in row.values()] for row in rows)
+        writer.writerows([_text(value) for value in row.values()] for row in rows)
         content = text.getvalue().encode()
         with open(path, "ab") as file:
             file.write(content)
@@ -66,8 +63,8 @@ class Tables:
         self._written[table] = (size + len(content), digest)
 
     def rows(self, table: str) -> list[dict[str, str]]:
-        """A table's rows as text; none when nothing has been written to it. Raises FedprivError
-        when it is no table."""
+        """A table's rows as text; empty when there is no file. Raises FedprivError when the file is
+        not a table."""
         path = self.folder / table
         if not path.exists():
             return []
@@ -78,26 +75,27 @@ class Tables:
             raise FedprivError(f"{path} is damaged ({error})") from error
 
     def rounds(self, table: str) -> list[int]:
-        """The rounds of a table's whole lines. Raises FedprivError when a line has none."""
+        """The round of each whole line. Raises FedprivError when a line has none."""
         return [number for number, _ in self._lines(table)]
 
     def marks(self) -> dict[str, tuple[int, str]]:
-        """Length and digest of each table of `MARKED` by now."""
+        """Length and digest of each table of `MARKED`."""
         states = {table: self._state(table) for table in MARKED}
         return {table: (size, digest.hexdigest()) for table, (size, digest) in states.items()}
 
     def fsync(self) -> None:
-        """Return when no crash can take back what has been written."""
-        there = {table for table in TABLES if (self.folder / table).exists()}
-        fsync_all(self.folder / table for table in sorted(there))
-        if there - self._named:
+        """Return once all rows survive a crash."""
+        present = {table for table in TABLES if (self.folder / table).exists()}
+        fsync_all(self.folder / table for table in sorted(present))
+        if present - self._named:
             fsync_folder(self.folder)
-            self._named = there
+            self._named = present
 
     def cut_to(self, table: str, mark: tuple[int, str]) -> bool:
-        """Cut a table back to what it was at a mark; False, and nothing is done, where it no longer
-        has that."""
-        path, (size, expected) = self.folder / table, mark
+        """Cut a table back to a mark. Returns False, and changes nothing, when the table no longer
+        starts with the marked bytes."""
+        path = self.folder / table
+        size, expected = mark
         content = path.read_bytes() if path.exists() else b""
         if hashlib.sha256(content[:size]).hexdigest() != expected:
             return False
@@ -108,25 +106,24 @@ class Tables:
         return True
 
     def cut(self, table: str, round: int) -> None:
-        """Cut a table back to its whole lines of rounds up to `round`. Raises FedprivError when a
-        line has none."""
+        """Cut a table back to the whole lines of rounds up to `round`. Raises FedprivError when a
+        line has no round."""
         path = self.folder / table
-        if path.exists():
-            if not path.stat().st_size:
-                self.remove(table)
-                return
-            kept = [line for number, line in self._lines(table) if number <= round]
+        if not path.exists() or not path.stat().st_size:
+            self.remove(table)
+        else:
+            lines = [line for number, line in self._lines(table) if number <= round]
             header = path.read_bytes().split(b"\n", 1)[0]
             self._forget(table)
-            replace_file(path, b"".join([header + b"\n", *kept]))
+            replace_file(path, b"".join([header + b"\n", *lines]))
 
     def remove(self, table: str) -> None:
-        """Take it away."""
+        """Delete a table."""
         self._forget(table)
         (self.folder / table).unlink(missing_ok=True)
 
     def _lines(self, table: str) -> list[tuple[int, bytes]]:
-        """Round and bytes of each line that has its end."""
+        """Round and bytes of each line that ends in a newline."""
         path = self.folder / table
         header, *lines = path.read_bytes().splitlines(keepends=True) or [b""]
         try:
@@ -141,7 +138,7 @@ class Tables:
         self._columns.pop(table, None)
 
     def _state(self, table: str) -> tuple[int, Any]:
-        """Length so far, and the digest that goes on from there."""
+        """Length so far, and a digest that further rows are added to."""
         if table not in self._written:
             path = self.folder / table
             content = path.read_bytes() if path.exists() else b""
@@ -153,11 +150,8 @@ class Tables:
             return next(csv.reader(file), [])
 
 
-_FLOATS = (float, np.floating)
-
-
-def _cell(value: Any) -> Any:
-    """Floats as their shortest exact text; nothing for what is not there."""
+def _text(value: Any) -> Any:
+    """Floats are written with the fewest digits that round-trip, None as an empty cell."""
     if value is None:
         return ""
-    return repr(float(value)) if isinstance(value, _FLOATS) else value
+    return repr(float(value)) if isinstance(value, float | np.floating) else value

@@ -1,4 +1,4 @@
-"""Composing configurations from command lines, with Hydra's errors told in one line.
+"""Compose configurations from command lines, and report Hydra's errors in one line.
 
 Every job of a sweep is composed and checked before the first one starts, so a typo in the last
 value of a sweep costs no training time.
@@ -7,31 +7,35 @@ value of a sweep costs no training time.
 from __future__ import annotations
 
 import copy
-import difflib
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
+
+from hydra import compose, initialize_config_dir
+from hydra._internal.utils import get_args_parser
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from fedpriv.errors import ConfigError, FedprivError
-
-if TYPE_CHECKING:
-    from hydra.core.override_parser.types import Override
-    from omegaconf import DictConfig
-    from omegaconf.errors import OmegaConfBaseException
-
-    from fedpriv.settings.experiment import Experiment
+from fedpriv.settings.experiment import GROUPS, Experiment, build, unknown_key
+from fedpriv.settings.help import conf_dir, near
+from fedpriv.settings.sweep_composer import Composer
 
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A command line taken apart by Hydra's own parser.
+    """A command line, parsed by Hydra's own parser.
 
-    overrides: its key=value words.
+    overrides: its words of the form key=value.
     multirun: whether it has -m.
-    config_dir: a user's own configuration folder.
+    config_dir: the user's own configuration folder.
     """
 
     overrides: list[str]
@@ -41,8 +45,6 @@ class CommandLine:
     @staticmethod
     def parse(args: list[str]) -> CommandLine:
         """Raises FedprivError for a flag that does not exist."""
-        from hydra._internal.utils import get_args_parser
-
         parser = get_args_parser()
         parser.error = _refuse  # type: ignore[method-assign]
         known = parser.parse_args(args)
@@ -59,19 +61,16 @@ def _refuse(message: str) -> NoReturn:
 
 
 def compose_jobs(line: CommandLine, config_dir: Path) -> list[DictConfig]:
-    """The configuration of every job that the command line stands for: one, or with a sweep every
-    combination in order.
+    """The configuration of every job of a command line: one, or every combination of a sweep, in
+    order.
 
-    Each carries its `hydra` node. Raises FedprivError with one line.
+    Each configuration contains its `hydra` node. Raises FedprivError with a text of one line.
     """
     return [copy.deepcopy(config) for config in each_job(line, config_dir)]
 
 
 def one_experiment(*words: str) -> Experiment:
-    """What words without a sweep stand for, checked. Raises FedprivError as the command would."""
-    from fedpriv.settings.experiment import build
-    from fedpriv.settings.help import conf_dir
-
+    """Compose and check the words of a command line without a sweep. Raises FedprivError."""
     [config] = compose_jobs(CommandLine.parse(list(words)), conf_dir())
     return build(without_hydra(config))
 
@@ -79,17 +78,11 @@ def one_experiment(*words: str) -> Experiment:
 def each_job(
     line: CommandLine, config_dir: Path, given: Iterable[Sequence[str]] | None = None
 ) -> Iterator[DictConfig]:
-    """The same one after the other; each is good until the next comes.
+    """Like `compose_jobs`, one by one; a configuration is valid until the next one is asked for.
 
-    given: the words of each job in place of all combinations; only the line's words for Hydra are
-        then looked at.
+    given: the words of each job, instead of all combinations. The line then only contributes its
+        words for Hydra.
     """
-    from hydra import compose, initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
-    from omegaconf.errors import OmegaConfBaseException
-
-    from fedpriv.settings.sweep_composer import Composer
-
     search = (
         [f"hydra.searchpath=[file://{Path(line.config_dir).resolve()}]"] if line.config_dir else []
     )
@@ -108,9 +101,7 @@ def each_job(
             first = [*search, *fixed, *(f"{key}={values[0]}" for key, values in swept.items())]
             config = compose("config", first, return_hydra_config=True)
             try:
-                config.get(
-                    "resume"
-                )  # whoever asks for it later may not expect an interpolation without a value
+                config.get("resume")  # an interpolation without a value fails here, with its key
             except OmegaConfBaseException as error:
                 raise ConfigError("resume", "...", _one_line(error)) from error
             for key, values in (config.hydra.sweeper.get("params") or {}).items():
@@ -119,9 +110,7 @@ def each_job(
             if swept and not line.multirun and config.hydra.mode is None:
                 key, values = next(iter(swept.items()))
                 raise ConfigError(key, ",".join(values), "several values need -m (multirun)")
-            if (
-                not swept or searched
-            ):  # what a sweeper will choose is not known beforehand: each job is checked then
+            if not swept or searched:  # the values that a sweeper searches are checked in each job
                 yield config
                 return
             combinations = itertools.product(
@@ -133,9 +122,7 @@ def each_job(
 
 
 def without_hydra(config: DictConfig) -> DictConfig:
-    """The configuration without Hydra's node."""
-    from omegaconf import OmegaConf
-
+    """The configuration without its `hydra` node."""
     plain = OmegaConf.to_container(config, resolve=False)
     assert isinstance(plain, dict)
     plain.pop("hydra", None)
@@ -143,9 +130,7 @@ def without_hydra(config: DictConfig) -> DictConfig:
 
 
 def _split(overrides: list[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Overrides with one value as they are, and the values of each that is a sweep."""
-    from fedpriv.settings.experiment import GROUPS
-
+    """Overrides with one value, and the values of each key that is swept."""
     fixed: list[str] = []
     swept: dict[str, list[str]] = {}
     for word in overrides:
@@ -153,7 +138,7 @@ def _split(overrides: list[str]) -> tuple[list[str], dict[str, list[str]]]:
         key = parsed.get_key_element()
         values = list(parsed.sweep_string_iterator()) if parsed.is_sweep_override() else []
         for one in [_parsed(f"{key}={value}") for value in values] or [parsed]:
-            _require_name(key, one, groups=GROUPS)
+            _require_name(key, one)
         if values:
             swept[key] = values
         else:
@@ -161,59 +146,44 @@ def _split(overrides: list[str]) -> tuple[list[str], dict[str, list[str]]]:
     return fixed, swept
 
 
-def _require_name(key: str, parsed: Override, *, groups: Collection[str]) -> None:
-    """Raise ConfigError for a config group that gets anything but the name of a file."""
+def _require_name(key: str, parsed: Override) -> None:
+    """Raise ConfigError when the value of a config group is not the name of a file."""
     name = key.lstrip("+~").partition("@")[0]
     value = parsed.value()
     if parsed.is_delete() or isinstance(value, str):
         return
-    if name in groups or name in ("experiment", "profile"):
+    if name in (*GROUPS, "experiment", "profile"):
         raise ConfigError(key, value, "one name of this config group")
     if name == "hydra":
         raise ConfigError(
-            key, value, "hydra's own keys are hydra.<key>=value; see fedpriv --hydra-help"
+            key, value, "set Hydra's keys as hydra.<key>=value; see fedpriv --hydra-help"
         )
 
 
 def _parsed(word: str) -> Override:
-    """A word taken apart. Raises ConfigError, naming its key, when it is no key=value."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
+    """A parsed word. Raises ConfigError when it does not have the form key=value."""
     key, equals, value = word.partition("=")
     if not key.strip() or not (equals or word.startswith("~")):
-        raise FedprivError(f"{word}: words are key=value; see fedpriv --help")
+        raise FedprivError(f"{word}: expected key=value; see fedpriv --help")
     try:
         [parsed] = OverridesParser.create().parse_overrides([word])
     except HydraException as error:
         raise ConfigError(
-            key, value, f"cannot be read ({_one_line(error)}); quotes take any text"
+            key, value, f"cannot be parsed ({_one_line(error)}); put special characters in quotes"
         ) from error
     return parsed
 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn what Hydra and OmegaConf raise for a user's mistake into one line."""
-    from hydra.errors import HydraException, MissingConfigException
-    from omegaconf.errors import OmegaConfBaseException
-
+    """Turn errors of Hydra and OmegaConf into a FedprivError with a text of one line."""
     try:
         yield
     except MissingConfigException as error:
-        from fedpriv.settings.experiment import RENAMED
-
         group, _, name = str(error.missing_cfg_file).rpartition("/")
         options = [str(option) for option in error.options or []]
-        near = difflib.get_close_matches(name, options, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        if now := RENAMED.get(f"{group}={name}"):
-            hint = f"is now {now}; "
-        allowed = (
-            f"allowed: {', '.join(options)}"
-            if options
-            else "no such file in the configuration tree"
-        )
+        allowed = f"allowed: {', '.join(options)}" if options else "no such configuration file"
+        hint = near(name, options)
         raise ConfigError(group or "config", name, f"not found; {hint}{allowed}") from error
     except OmegaConfBaseException as error:
         raise _key_error(error) from error
@@ -225,11 +195,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def _key_error(error: OmegaConfBaseException) -> FedprivError:
-    """Which key, and which keys exist beside it."""
-    from omegaconf.errors import ConfigAttributeError, ConfigKeyError
-
-    from fedpriv.settings.experiment import GROUPS, unknown_key
-
+    """The error for a wrong key, with the keys that exist beside it."""
     parent = error.parent_node
     if (
         isinstance(error, ConfigAttributeError | ConfigKeyError)

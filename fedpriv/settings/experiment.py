@@ -1,20 +1,19 @@
-"""From a composed configuration to checked components. `DictConfig` ends here: no component ever
-sees one.
+"""Build checked components from a composed configuration. No component ever sees a `DictConfig`.
 
-A group's file names a class (`_target_`) and its arguments. Classes are frozen dataclasses, so the
-class itself is the schema: OmegaConf checks names and types against its fields, `__post_init__`
-checks ranges, and `Experiment` checks what only makes sense across groups. All of it happens before
-any data is loaded and without importing torch.
+A group's file names a class (`_target_`) and its arguments. Classes are frozen dataclasses, and
+each class is its own schema: OmegaConf checks names and types against its fields, `__post_init__`
+checks ranges, and `Experiment` checks combinations of groups. All of it happens before data are
+loaded and without torch.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -32,6 +31,7 @@ from fedpriv.mechanisms.base import Mechanism
 from fedpriv.models import Model
 from fedpriv.models.convexity import convex_loss
 from fedpriv.rounds.plan import Federation
+from fedpriv.settings.help import near
 from fedpriv.trackers.base import Tracker
 from fedpriv.training.description import Execution
 from fedpriv.training.optimizers import LocalOptimizer
@@ -40,7 +40,7 @@ from fedpriv.util.streams import Streams
 
 @dataclass(frozen=True)
 class Preset:
-    """A data set's usual settings, which allocators and algorithms read by interpolation."""
+    """Default settings of a data set. Allocators and algorithms read them by interpolation."""
 
     n_users: int
     n_silos: int
@@ -73,38 +73,20 @@ class RunOptions:
     workers: int = 1
 
     def __post_init__(self) -> None:
-        require(self.rounds >= 1, "rounds", self.rounds, "a positive number of rounds")
+        for key in ("rounds", "evaluate_every", "checkpoint_every"):
+            require(getattr(self, key) >= 1, key, getattr(self, key), "a positive number of rounds")
         require(self.seed >= 0, "seed", self.seed, "zero or a positive integer")
-        require(
-            self.evaluate_every >= 1,
-            "evaluate_every",
-            self.evaluate_every,
-            "a positive number of rounds",
-        )
-        looked_at = self.optimum is None or self.evaluate_training
-        require(
-            looked_at, "optimum", self.optimum, "null, or a number beside evaluate_training=true"
-        )
-        require(
-            self.checkpoint_every >= 1,
-            "checkpoint_every",
-            self.checkpoint_every,
-            "a positive number of rounds",
-        )
-        require(
-            self.randomness in ("simulation", "system"),
-            "randomness",
-            self.randomness,
-            "simulation or system",
-        )
+        evaluated = self.optimum is None or self.evaluate_training
+        require(evaluated, "optimum", self.optimum, "null, unless evaluate_training=true")
+        named = self.randomness in ("simulation", "system")
+        require(named, "randomness", self.randomness, "simulation or system")
         known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
         require(known, "device", self.device, "auto, cpu, cuda or cuda:<number>")
         Execution(self.trainer, self.workers)
 
     @property
     def system(self) -> bool:
-        """Whether what privacy rests on is drawn from the operating system, so that no round can be
-        repeated."""
+        """Whether noise and samples come from the operating system (not repeatable)."""
         return self.randomness == "system"
 
     @property
@@ -126,16 +108,12 @@ GROUPS = {
     "tracker": Tracker,
 }
 
-OPTIONAL_GROUPS = ("tracker",)
-"""Groups that runs of earlier versions do not have in their folders."""
-NO_TRACKER = Tracker()
-
 
 @dataclass(frozen=True)
 class Experiment:
-    """Everything one run needs, checked.
+    """The checked options and components of one run.
 
-    algo: as its aggregation needs it (`Aggregation.serving`).
+    algo: the algorithm in the form that the aggregation needs (`Aggregation.serving`).
     """
 
     options: RunOptions
@@ -148,7 +126,7 @@ class Experiment:
     accountant: Accountant
     aggregation: Aggregation
     engine: Engine
-    tracker: Tracker = NO_TRACKER
+    tracker: Tracker
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "algo", self.aggregation.serving(self.algo))
@@ -157,44 +135,37 @@ class Experiment:
         self.aggregation.check(self.algo)
         network = type(self.model).__name__.lower()
         features = "characters" if self.data.text else "measurements"
+        suitable = self.model.reads_text == self.data.text
+        require(suitable, "model", network, f"a network that reads {features}")
         require(
-            self.model.reads_text == self.data.text,
+            not self.model.mixes_records or self.algo.contributors.pooled,
             "model",
             network,
-            f"a network that reads {features}",
+            f"a network without batch statistics: {type(self.algo).__name__} bounds users or "
+            "records",
         )
-        alone = not self.model.mixes_records or self.algo.contributors.pooled
-        one_by_one = (
-            f"a network that takes records one by one: {type(self.algo).__name__} bounds users "
-            "or records"
-        )
-        require(alone, "model", network, one_by_one)
         self.planner.draft(self.federation)
 
     @property
     def planner(self) -> Planner:
-        """What makes a plan as soon as the federation's sizes are known."""
+        """Makes the public plan of the run once the federation's sizes are known."""
         return Planner(self.algo, self.aggregation, self.mechanism, self.optimizer, self.streams)
 
     @property
     def federation(self) -> Federation:
-        """The public sizes that are known before any data are read."""
-        size = self.model.size(self.data.shape, self.data.outputs)
-        loss = convex_loss(self.model, self.data.task, self.data.outputs)
-        users = self.allocator.n_users
-        silos = self.allocator.n_silos
+        """The public sizes that are known before data are read."""
         return Federation(
-            users,
-            silos,
-            size,
+            self.allocator.n_users,
+            self.allocator.n_silos,
+            self.model.size(self.data.shape, self.data.outputs),
             records_per_draw=self.data.records_per_draw,
-            loss=loss,
+            loss=convex_loss(self.model, self.data.task, self.data.outputs),
             stability=self.allocator.stability(self.data),
         )
 
     @property
     def streams(self) -> Streams:
-        """This run's random streams."""
+        """The random streams of this run."""
         return Streams(self.options.seed, system=self.options.system)
 
 
@@ -207,118 +178,85 @@ def build(config: Any) -> Experiment:
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
-    """A configuration as plain values, without Hydra's node. Raises ConfigError for a value that is
-    missing."""
+    """A configuration as plain values, without Hydra's node. Raises ConfigError for a missing
+    value."""
     plain: dict[str, Any] = {}
     try:
         for key in config:
-            if key == "hydra":
-                continue
-            value = config[key]
-            nested = OmegaConf.is_config(value)
-            plain[str(key)] = (
-                OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
-                if nested
-                else value
-            )
+            if key != "hydra":
+                plain[str(key)] = _plain(config[key])
     except OmegaConfBaseException as error:
         raise ConfigError(error.full_key or "config", "?", _first_line(error)) from error
     return plain
 
 
+def _plain(value: Any) -> Any:
+    if not OmegaConf.is_config(value):
+        return value
+    return OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
+
+
 def build_resolved(plain: dict[str, Any]) -> Experiment:
-    """The same from plain values."""
-    unknown = (
-        set(plain) - set(GROUPS) - {f.name for f in fields(RunOptions)} - {"preset", "experiment"}
-    )
-    for key in sorted(unknown):
-        raise unknown_key(key, [*GROUPS, *(f.name for f in fields(RunOptions))])
+    """Like `build`, from plain values."""
+    names = [f.name for f in fields(RunOptions)]
+    for key in sorted(plain.keys() - {*GROUPS, *names, "preset", "experiment"}):
+        raise unknown_key(key, [*GROUPS, *names])
     typed(Preset, plain.get("preset", {}), "preset")
-    options = typed(
-        RunOptions, {f.name: plain[f.name] for f in fields(RunOptions) if f.name in plain}, ""
-    )
-    groups = {
-        name: base for name, base in GROUPS.items() if name in plain or name not in OPTIONAL_GROUPS
-    }
+    options = typed(RunOptions, {name: plain[name] for name in names if name in plain}, "")
     return Experiment(
-        options, **{name: _component(plain.get(name), base, name) for name, base in groups.items()}
+        options, **{name: _component(plain.get(name), base, name) for name, base in GROUPS.items()}
     )
-
-
-RENAMED = {
-    "algo.noise": "algo.calibration",
-    "algo.sensitivity": "algo.calibration",
-    "engine=processes": "engine=ray",
-}
-"""Keys and files of groups in earlier versions, and what they are called now."""
 
 
 def unknown_key(key: str, known: list[str], everywhere: Sequence[str] = ()) -> ConfigError:
-    """The error for a key that does not exist, with its new name or the nearest one that does exist
-    beside it, or else `everywhere`, among all dotted keys."""
-    if RENAMED.get(key, "").rpartition(".")[2] in known:
-        return ConfigError(key, "...", f"is now {RENAMED[key]} (given, paper or certified)")
-    near = difflib.get_close_matches(
-        key.rpartition(".")[2], [k.rpartition(".")[2] for k in known], n=1
-    )
+    """The error for a key that does not exist. It suggests the nearest of the `known` keys, or else
+    the keys of all groups, `everywhere`, that contain the word."""
     last = key.rpartition(".")[2]
-    far = (
-        [k for k in everywhere if last in re.split(r"[._]", k.rpartition(".")[2])]
-        if not near
-        else []
-    )
-    hint = f"did you mean {' or '.join(near or far[:4])}? " if near or far else ""
-    return ConfigError(
-        key, "...", f"unknown key; {hint}allowed: {', '.join(sorted(known)) or 'none'}"
-    )
+    hint = near(last, [name.rpartition(".")[2] for name in known])
+    found = [name for name in everywhere if last in re.split(r"[._]", name.rpartition(".")[2])]
+    if found and not hint:
+        hint = f"did you mean {' or '.join(found[:4])}? "
+    allowed = ", ".join(sorted(known)) or "none"
+    return ConfigError(key, "...", f"unknown key; {hint}allowed: {allowed}")
 
 
 def _component(node: Any, base: type, group: str) -> Any:
-    require(
-        isinstance(node, dict) and "_target_" in node,
-        group,
-        node,
-        "the name of a file in this config group",
-    )
-    path = node["_target_"]
-    cls = _locate(path, group)
+    named = isinstance(node, dict) and "_target_" in node
+    require(named, group, node, "the name of a file in this config group")
+    values = dict(node)
+    path = values.pop("_target_")
+    cls = _located(path, group)
     ok = isinstance(cls, type) and issubclass(cls, base) and is_dataclass(cls)
-    require(
-        ok, f"{group}._target_", path, f"a dataclass derived from {base.__module__}.{base.__name__}"
-    )
-    return typed(cls, {key: value for key, value in node.items() if key != "_target_"}, group)
+    allowed = f"a dataclass derived from {base.__module__}.{base.__name__}"
+    require(ok, f"{group}._target_", path, allowed)
+    return typed(cls, values, group)
 
 
-def _locate(path: str, group: str) -> Any:
-    from importlib import import_module
-
+def _located(path: str, group: str) -> Any:
     module, _, name = str(path).rpartition(".")
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"{group}._target_", path, f"module.Class that can be imported ({error})"
-        ) from error
+        allowed = f"module.Class that can be imported ({error})"
+        raise ConfigError(f"{group}._target_", path, allowed) from error
 
 
 def typed(cls: type, values: dict[str, Any], prefix: str) -> Any:
-    """An instance of dataclass `cls` from untrusted `values`, each checked against its field's
-    type."""
-    require(isinstance(values, dict), prefix, values, "keys with values below it")
-    dotted = f"{prefix}." if prefix else ""
+    """An instance of dataclass `cls` from untrusted `values`. Checks each value against the type of
+    its field."""
+    require(isinstance(values, dict), prefix, values, "a mapping of keys to values")
+    path = f"{prefix}." if prefix else ""
     names = [f.name for f in fields(cls)]
-    for key in values:
+    given = {}
+    for key, value in values.items():
         if key not in names:
-            raise unknown_key(f"{dotted}{key}", names)
-    given = {
-        key: _checked(cls, key, json.dumps(value), f"{dotted}{key}")
-        for key, value in values.items()
-    }
+            raise unknown_key(f"{path}{key}", names)
+        given[key] = _typed_value(cls, key, json.dumps(value), f"{path}{key}")
     for key, value in given.items():
-        _require_sensible(key, value, f"{dotted}{key}")
+        _require_sensible(key, value, f"{path}{key}")
     for f in fields(cls):
         if f.name not in given and f.default is MISSING and f.default_factory is MISSING:
-            raise ConfigError(f"{dotted}{f.name}", "?", "a value is required")
+            raise ConfigError(f"{path}{f.name}", "?", "a value is required")
     return cls(**given)
 
 
@@ -329,27 +267,25 @@ SIZES = {
     "local_epochs": 10**5,
     "group_size": 10**5,
 }
-LARGEST, LEAST = 10**9, 1e-100
-"""What no experiment exceeds, by field: a number typed wrong would otherwise end in no memory after
-minutes."""
+"""Limits of some fields. Without them, a mistyped number exhausts the memory after minutes."""
+LARGEST = 10**9
+LEAST = 1e-100
 
 
 def _require_sensible(key: str, value: Any, name: str) -> None:
-    """Raise ConfigError for a whole number, also one that is written as text, that is beyond all
-    sizes, and for one so small that its square is zero."""
+    """Raise ConfigError for an integer beyond its limit, even if it is written as text, and for a
+    number so small that its square is zero."""
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
     most = SIZES.get(key, LARGEST)
-    require(
-        not isinstance(number, int) or abs(number) <= most, name, value, f"a number up to {most}"
-    )
+    small = not isinstance(number, int) or abs(number) <= most
+    require(small, name, value, f"a number up to {most}")
     tiny = isinstance(value, float) and 0 < abs(value) < LEAST
     require(not tiny, name, value, f"0, or a number of at least {LEAST:g} in size")
 
 
 @lru_cache(maxsize=4096)
-def _checked(cls: type, key: str, packed: str, name: str) -> Any:
-    """The value of one field, given as JSON; kept, since the runs of a sweep have most of them in
-    common."""
+def _typed_value(cls: type, key: str, packed: str, name: str) -> Any:
+    """The value of one field, from JSON. Cached, because the runs of a sweep share most values."""
     schema = OmegaConf.structured(cls)
     OmegaConf.set_readonly(schema, False)
     try:
@@ -357,8 +293,12 @@ def _checked(cls: type, key: str, packed: str, name: str) -> Any:
         value = schema[key]
     except OmegaConfBaseException as error:
         hint = next(str(f.type) for f in fields(cls) if f.name == key)
-        raise ConfigError(name, json.loads(packed), f"a value of type {hint}") from error
+        raise ConfigError(name, json.loads(packed), f"expected {_article(hint)}") from error
     return OmegaConf.to_object(value) if OmegaConf.is_config(value) else value
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _first_line(error: Exception) -> str:

@@ -1,28 +1,30 @@
-"""`fedpriv --help`, and where the configuration tree is. Imports nothing, so that help answers at
-once."""
+"""`fedpriv --help`, and the place of the configuration tree. Imports little, so that help answers
+at once."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
 TEXT = """\
-fedpriv: private federated learning with certified epsilons
+fedpriv: private federated learning, with a proven epsilon beside every claimed one
 
-fedpriv [run] [key=value ...]        train; metrics, epsilons and the model go to outputs/
+fedpriv [run] [key=value ...]        train; write metrics, epsilons and the model to outputs/
 fedpriv epsilon [key=value ...]      the epsilon table of the same settings, without training
 fedpriv allocation [key=value ...]   who owns which records in which silo: a table and a picture
-fedpriv table folder ...             finished runs by configuration: mean, deviation, tests
-fedpriv figure folder ...            metric and epsilon against the round, from finished runs
-fedpriv reproduce [paper/figure ...] a paper's figure: its experiments, then the picture;
+fedpriv table folder ...             results of finished runs: mean, deviation, tests
+fedpriv figure folder ...            plot metric and epsilon of finished runs against the round
+fedpriv reproduce [paper/figure ...] run a paper's experiments and draw the figure;
                                      --profile quick or paper
 fedpriv audit [--quick] [--one-run] [--canaries n] [--colluding n] [key=value ...]
-                                     attacks on the same settings: lower bounds beside certificates
+                                     attack the settings: lower bounds on epsilon beside the
+                                     certified ones
 
 Config groups (group=name; --cfg job prints every key with its value):
 {groups}
 
-Keys typed most: rounds seed device resume randomness data.root allocator.n_users
+Frequent keys: rounds seed device resume randomness data.root allocator.n_users
   allocator.n_silos algo.clip algo.noise_multiplier algo.user_rate algo.weighting
   algo.local_epochs algo.local_lr algo.global_lr
 
@@ -34,11 +36,15 @@ Examples:
   fedpriv resume=outputs/breast_cancer/uldp_avg/<folder>
   fedpriv table outputs/sweeps/<folder> --out table.tex
 
--m runs every combination of comma-separated values, one after the other;
-hydra/launcher=side_by_side runs them side by side; the same hydra.sweep.dir again runs what is
-left; quiet=true prints nothing; --version prints the version;
---config-dir adds a folder of your own group files;
-eval "$(fedpriv -sc install=bash)" turns on tab completion; --hydra-help lists Hydra's options.
+Options:
+  -m                                  run every combination of comma-separated values
+  hydra/launcher=side_by_side         run them side by side in one process
+  hydra.sweep.dir=folder              continue the sweep in this folder
+  quiet=true                          print nothing
+  --config-dir folder                 add your own configuration files
+  --version                           print the version
+  --hydra-help                        list Hydra's options
+  eval "$(fedpriv -sc install=bash)"  turn on tab completion
 """
 
 
@@ -49,16 +55,16 @@ def conf_dir() -> Path:
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """A hint at the nearest of the known words, or nothing."""
-    import difflib
-
+    """A hint that names the nearest known word; empty if none is near."""
     found = difflib.get_close_matches(word, list(known), n=1)
     return f"did you mean {found[0]}? " if found else ""
 
 
 def help_text(own: Path | None = None) -> str:
-    """The text with the groups and names that the configuration tree holds now, and a user's own
-    folder of them."""
+    """The help text, with the groups and names of the configuration tree.
+
+    own: the user's own configuration folder.
+    """
     groups: dict[str, list[str]] = {}
     for folder in (conf_dir(), *([own] if own else [])):
         for file in sorted(folder.rglob("*.yaml")):

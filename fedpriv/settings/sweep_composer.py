@@ -11,14 +11,18 @@ from omegaconf import DictConfig, OmegaConf
 from fedpriv.settings.experiment import GROUPS
 
 FILES = frozenset({*GROUPS, "experiment", "profile"})
-"""Keys whose value is the name of a file."""
+"""Keys whose values are names of files."""
 ABSENT = object()
 
 
 class Composer:
-    """The jobs of one sweep. Composing takes a tenth of a second, so it is done once for each
-    choice of files; values of keys that the files have are then put into copies, as Hydra itself
-    does last of all."""
+    """Composes the jobs of one sweep.
+
+    Composing takes a tenth of a second, so it is done once for each choice of files. Plain values
+    are then set in the result, as Hydra itself does last.
+
+    fixed: words that all jobs share.
+    """
 
     def __init__(self, fixed: list[str]) -> None:
         self.fixed = fixed
@@ -26,8 +30,8 @@ class Composer:
         self._parsed: dict[str, Override] = {}
 
     def job(self, words: list[str]) -> DictConfig:
-        """The configuration of the job that has these words beside the fixed ones. It is good until
-        the next is asked for, which may be the same object."""
+        """The configuration of the job with these words and the fixed ones. It is valid until the
+        next one is asked for, which may be the same object."""
         chosen = [word for word in words if not self._is_value(word)]
         values = [self._override(word) for word in words if word not in chosen]
         config = self._composed(chosen)
@@ -39,9 +43,7 @@ class Composer:
         for value in values:  # all jobs set the same keys
             OmegaConf.update(config, str(value.key_or_group), value.value(), merge=False)
         if values:
-            OmegaConf.set_readonly(
-                config.hydra, False
-            )  # as it is once somebody has asked `HydraConfig`
+            OmegaConf.set_readonly(config.hydra, False)  # `HydraConfig` makes it read-only
             task = [word for word in self.fixed if not word.startswith("hydra")]
             config.hydra.overrides.task = [*task, *words]
             config.hydra.job.override_dirname = self._dirname(config)
@@ -60,7 +62,7 @@ class Composer:
         return self._parsed[word]
 
     def _is_value(self, word: str) -> bool:
-        """Whether a word sets a plain value: it adds and deletes nothing, and chooses no file."""
+        """Whether a word sets a plain value: it adds or deletes nothing and chooses no file."""
         override = self._override(word)
         key = str(override.key_or_group)
         plain = override.type == OverrideType.CHANGE and override.package is None

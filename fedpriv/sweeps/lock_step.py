@@ -1,4 +1,4 @@
-"""Runs that go on side by side in one process, so that what they all wait for is done in one go."""
+"""Runs side by side in one process, which do equal work as one batch."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from fedpriv.util.work import Result, Work, collected_by, run_grouped
 
 
 class LockStep:
-    """Jobs on threads of which one runs at a time, in order; a job hands over where it asks for
-    work (`run_work`).
+    """Jobs on threads, of which one runs at a time, in order. A job pauses where it asks for work
+    (`run_work`).
 
-    When all that have begun wait for work, it is done, that of one kind together. What a job does
-    between two requests is as if it was alone, so nothing else of the program needs to know about
-    threads. Torch's global generator is left in any state: what draws from it must seed it and not
-    ask for work in between.
+    Once all active jobs wait for work, the work is done, equal work as one batch. Between two
+    requests a job runs as if it was alone, so the rest of the program needs no locks. Torch's
+    global generator is shared: code that draws from it must seed it first, and must not ask for
+    work in between.
 
-    at_once: jobs on their way at the same time.
+    jobs: functions to run.
+    at_once: number of active jobs.
     """
 
     def __init__(self, jobs: Sequence[Callable[[], None]], at_once: int) -> None:
@@ -27,9 +28,8 @@ class LockStep:
         self._at_once = at_once
 
     def run(self) -> None:
-        """Run all jobs to their end, and raise what the first of those raised that did. What comes
-        up here, such as an interrupt, is raised at once in every job that is on its way, and then
-        again."""
+        """Run all jobs to their end, then raise the exception of the first job that failed. An
+        exception here, such as an interrupt, is first raised in every active job."""
         going = list(islice(self._waiting, self._at_once))
         ended: list[_Runner] = []
         try:
@@ -50,7 +50,7 @@ class LockStep:
 
 
 class _Runner:
-    """A job on a thread of its own, which runs only between `go_on` and its next request."""
+    """A job on its own thread, which runs only between `go_on` and its next request."""
 
     def __init__(self, job: Callable[[], None]) -> None:
         self._job = job
@@ -73,7 +73,7 @@ class _Runner:
         self._back.acquire()
 
     def stop(self, failure: BaseException) -> None:
-        """Raise `failure` where the job waits or asks next, and let it end."""
+        """Raise `failure` at the job's next or current request, and let the job end."""
         if self._thread is None:
             return
         self._stopped_by = failure
@@ -81,17 +81,16 @@ class _Runner:
             self.go_on()
 
     def ask(self, works: Sequence[Work[Any]]) -> list[Result[Any]]:
-        """Called on the job's own thread: the results of `works`, once they have been done."""
+        """Called on the job's own thread: wait for the results of `works`."""
         if self._stopping:
             return [Result(work.run(), 0.0) for work in works]
         self.works = works
         self._back.release()
         self._turn.acquire()
         if self._stopped_by is not None:
-            self._stopping = True  # from here on the job clears up
+            self._stopping = True  # the job only cleans up from here on
             raise self._stopped_by
-        results = self.results
-        self.results = []
+        results, self.results = self.results, []
         return results
 
     def _run(self) -> None:
@@ -107,7 +106,7 @@ class _Runner:
 
 
 def _work(runners: Sequence[_Runner]) -> None:
-    """Do what they wait for."""
+    """Do the work that all runners wait for."""
     results = iter(run_grouped([work for runner in runners for work in runner.works]))
     for runner in runners:
         runner.results = list(islice(results, len(runner.works)))

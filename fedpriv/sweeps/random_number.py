@@ -1,13 +1,13 @@
 """A sweep with a random number of runs: `fedpriv -m ... hydra/sweeper=random_number`.
 
-Choosing the best of some runs looks at the data once more. If there is a random number of them,
-each with settings drawn from those listed, the cost of the choice is known
-(`fedpriv.accountants.selection`). It covers one model that is released, the best by a metric of the
-released model on records of nobody who trains (`fedpriv.runs.labels`). The metric is fixed with the
-draw. Whoever sees other runs, or how many there were, is not covered.
+Choosing the best of several runs uses the data once more. The cost of the choice is known when the
+number of runs is random, and each run draws its settings from a list
+(`fedpriv.accountants.selection`). The cost covers one released model: the best by a
+metric of the released model on records of nobody who trains (`fedpriv.runs.labels`). The metric is
+fixed with the draw. It does not cover observers who see other runs or their number.
 
-The draw is kept in the sweep's folder, since to draw again after an interruption would be another
-choice.
+The draw is stored in the sweep's folder, because drawing again after an interruption would be
+another choice.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.renyi import ORDERS, convert, rdp_curve
 from fedpriv.accountants.selection import TruncatedNegativeBinomial
-from fedpriv.errors import ConfigError, FedprivError, require
+from fedpriv.errors import FedprivError, require
+from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.labels import RELEASED, metric_label
+from fedpriv.settings.experiment import Experiment
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.streams import SETUP
 
-if TYPE_CHECKING:
-    from fedpriv.settings.experiment import Experiment
-
-NAME = "trials.json"
-GREATEST = 10**4
-"""More runs than this on average are a mistake."""
+DRAW = "trials.json"
+MAX_MEAN = 10**4
+"""A larger average number of runs is an error."""
 
 
 @dataclass(frozen=True)
 class RandomNumber:
-    """mean: runs on average.
-    shape: of their distribution; 1: geometric, 0: logarithmic.
+    """The sweeper.
+
+    mean: average number of runs.
+    shape: shape of the distribution; 1: geometric, 0: logarithmic.
     metric: column of metrics.csv that chooses the best run, fixed with the draw; None: the main
         metric of the data set.
     """
@@ -49,65 +50,53 @@ class RandomNumber:
     metric: str | None = None
 
     def __post_init__(self) -> None:
-        require(
-            1 < self.mean <= GREATEST,
-            "hydra.sweeper.mean",
-            self.mean,
-            f"more than 1 run, up to {GREATEST}",
-        )
+        allowed = f"more than 1 run, up to {MAX_MEAN}"
+        require(1 < self.mean <= MAX_MEAN, "hydra.sweeper.mean", self.mean, allowed)
         require(0 <= self.shape <= 100, "hydra.sweeper.shape", self.shape, "0 to 100")
 
     @property
     def distribution(self) -> TruncatedNegativeBinomial:
         return TruncatedNegativeBinomial(self.mean, self.shape)
 
-    def drawn(
+    def draw(
         self, folder: Path, settings: Sequence[Sequence[str]], experiments: Sequence[Experiment]
     ) -> SweepDraw:
-        """The draw of a sweep among `settings`, each a job's words; that of an earlier process, if
-        `folder` has one.
+        """The draw of a sweep, or the stored draw of an earlier process.
 
-        Raises FedprivError for a folder with another sweep's draw, ConfigError for settings that
-        draw seeds.
+        folder: the sweep's folder.
+        settings: words of each setting.
+        experiments: experiment of each setting.
+
+        Raises FedprivError when `folder` has the draw of another sweep, ConfigError when settings
+        differ in seed or randomness.
         """
-        first = experiments[0]
+        first = experiments[0].options
         for exp, words in zip(experiments, settings):
-            one = exp.options.seed == first.options.seed
-            require(
-                one,
-                "seed",
-                exp.options.seed,
-                "a single one: each run has its own seed, counted from it",
-            )
-            system = exp.options.randomness == first.options.randomness
-            require(
-                system,
-                "randomness",
-                exp.options.randomness,
-                f"the same for all settings ({' '.join(words)})",
-            )
-        asked = {
-            **asdict(self),
-            "metric": self._chosen_by(experiments),
-            "seed": first.options.seed,
-            "settings": [list(words) for words in settings],
-        }
-        if (folder / NAME).exists():
+            options = exp.options
+            allowed = "a single value: run number n uses seed + n"
+            require(options.seed == first.seed, "seed", options.seed, allowed)
+            allowed = f"the same for all settings ({' '.join(words)})"
+            same = options.randomness == first.randomness
+            require(same, "randomness", options.randomness, allowed)
+        listed = [list(words) for words in settings]
+        metric = self._chosen_by(experiments)
+        asked = {**asdict(self), "metric": metric, "seed": first.seed, "settings": listed}
+        if (folder / DRAW).exists():
             known = SweepDraw.read(folder)
             if known.asked != asked:
                 raise FedprivError(
-                    f"{folder / NAME}: holds another sweep's draw; name another hydra.sweep.dir"
+                    f"{folder / DRAW}: holds another sweep's draw; use another hydra.sweep.dir"
                 )
             return known
-        rng = first.streams.secret("number of runs", SETUP)
+        rng = experiments[0].streams.secret("number of runs", SETUP)
         number = self.distribution.draw(lambda: float(rng.random(1)[0]))
         chosen = [int(uniform * len(settings)) for uniform in rng.random(number)]
-        drawn = SweepDraw(
+        draw = SweepDraw(
             asked, chosen, [exp.options.rounds for exp in experiments], self.cost(experiments)
         )
         folder.mkdir(parents=True, exist_ok=True)
-        replace_file(folder / NAME, (json.dumps(asdict(drawn), indent=2) + "\n").encode())
-        return drawn
+        replace_file(folder / DRAW, (json.dumps(asdict(draw), indent=2) + "\n").encode())
+        return draw
 
     def _chosen_by(self, experiments: Sequence[Experiment]) -> str:
         """The metric that chooses. Raises ConfigError for one that looks at private records."""
@@ -122,67 +111,51 @@ class RandomNumber:
         return metric
 
     def cost(self, experiments: Sequence[Experiment]) -> dict[str, Any]:
-        """What the release of the best costs, whichever settings it has: certified epsilon, that of
-        the costliest single run by the same accounting, unit, adjacency and delta. The unit is the
-        user where there is one.
+        """The cost of releasing the best model, whichever settings it has.
 
-        Raises ConfigError where nothing is known about the released model, or where settings speak
-        of other units.
+        Returns the certified epsilon of the choice, that of the costliest single run (`one`), unit,
+        adjacency and delta. The unit is the user if there is a certificate for users.
+
+        Raises ConfigError when a released model has no certificate, or when settings protect
+        different units.
         """
-        from fedpriv.runs.epsilon_forecast import EpsilonForecast
-
-        orders = np.array(ORDERS)
         largest = np.zeros(len(ORDERS))
         about = None
         for exp in experiments:
-            found = {
-                key: parts
-                for key, parts in EpsilonForecast.of(exp).compositions().items()
-                if key[0] == RELEASED_MODEL
-            }
-            units = sorted(found, key=lambda key: (key[1] != "user", key[3] != 1))
-            require(
-                bool(units),
-                "hydra/sweeper",
-                "random_number",
-                f"{exp.algo.label}: certifies no released model",
-            )
+            compositions = EpsilonForecast.of(exp).compositions()
+            units = [key for key in compositions if key[0] == RELEASED_MODEL]
+            units.sort(key=lambda key: (key[1] != "user", key[3] != 1))
+            _require(bool(units), f"{exp.algo.label}: certifies no released model")
             key = (*units[0], exp.accountant.delta)
-            require(
-                about in (None, key),
-                "hydra/sweeper",
-                "random_number",
-                "settings that protect the same unit",
-            )
-            require(
-                key[3] == 1,
-                "hydra/sweeper",
-                "random_number",
-                "no groups of records: their curves do not convert",
-            )
+            _require(about in (None, key), "settings that protect the same unit")
+            _require(key[3] == 1, "no groups of records: their curves do not convert")
             about = key
-            for runs in found[units[0]]:
+            for runs in compositions[units[0]]:
                 largest = np.maximum(largest, rdp_curve(runs, key[2], ORDERS))
-        if about is None:
-            raise ConfigError("hydra/sweeper", "random_number", "at least one setting")
+        _require(about is not None, "at least one setting")
+        assert about is not None
         _, unit, adjacency, _, delta = about
-        selected = self.distribution.selected(orders, largest)
-        certified = convert(ORDERS, selected, delta)
-        one = convert(ORDERS, largest, delta)
+        selected = self.distribution.selected(np.array(ORDERS), largest)
         return {
-            "certified": certified,
-            "one": one,
+            "certified": convert(ORDERS, selected, delta),
+            "one": convert(ORDERS, largest, delta),
             "unit": unit,
             "adjacency": adjacency,
             "delta": delta,
         }
 
 
+def _require(condition: bool, allowed: str) -> None:
+    require(condition, "hydra/sweeper", "random_number", allowed)
+
+
 @dataclass(frozen=True)
 class SweepDraw:
-    """asked: what the sweep was asked for.
-    chosen: each run's place among the settings.
-    rounds: those of each setting that are charged.
+    """The runs of a sweep.
+
+    asked: the sweeper's arguments, seed and settings.
+    chosen: index of each run's setting.
+    rounds: charged rounds of each setting.
     cost: see `RandomNumber.cost`.
     """
 
@@ -193,13 +166,13 @@ class SweepDraw:
 
     @staticmethod
     def read(folder: Path) -> SweepDraw:
-        """That of a sweep's folder. Raises FedprivError when it cannot be read."""
+        """The draw in a sweep's folder. Raises FedprivError when it cannot be read."""
         try:
-            return SweepDraw(**json.loads((folder / NAME).read_text()))
+            return SweepDraw(**json.loads((folder / DRAW).read_text()))
         except (OSError, ValueError, TypeError) as error:
-            raise FedprivError(f"{folder / NAME} is damaged ({error})") from error
+            raise FedprivError(f"{folder / DRAW} is damaged ({error})") from error
 
     def words(self) -> Iterator[list[str]]:
-        """Each run's words: its settings, and a seed of its own."""
+        """The words of each run: its setting and its own seed."""
         for number, place in enumerate(self.chosen):
             yield [*self.asked["settings"][place], f"seed={self.asked['seed'] + number}"]

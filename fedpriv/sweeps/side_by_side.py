@@ -1,58 +1,54 @@
 """All runs of a sweep side by side in one process: `fedpriv -m ... hydra/launcher=side_by_side`.
 
-Every run has its own folder with all of a run's files but Hydra's own records, of which it has the
-overrides, and gives the same numbers as alone. They go in lock step (`fedpriv.sweeps.lock_step`):
-gradients, evaluations and waiting for the disk are shared where networks are alike
-(`fedpriv.training.chain`); everything else is a run's own affair.
+Every run has its own folder, with the overrides as Hydra's only record, and gives the same numbers
+as alone. Runs proceed in lock step (`fedpriv.sweeps.lock_step`): runs with equal networks share
+gradients, evaluations and waiting for the disk (`fedpriv.training.chain`).
 
-Started again with the same `hydra.sweep.dir`, a sweep goes on: what is done is left alone
-(`fedpriv.runs.run_or_resume`).
+Started again with the same `hydra.sweep.dir`, a sweep continues (`fedpriv.runs.run_or_resume`).
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from fedpriv.data.shared import loaded_once
 from fedpriv.errors import FedprivError, require
 from fedpriv.runs.background_writer import SharedWriters
 from fedpriv.runs.checkpoint import Origin
-from fedpriv.runs.folder import CONFIG, RunFolder
-from fedpriv.runs.run_or_resume import run_or_resume
-from fedpriv.settings.compose import each_job
-from fedpriv.settings.experiment import build_resolved, resolved, typed
+from fedpriv.runs.folder import CONFIG
+from fedpriv.runs.run_or_resume import early_failures_recorded, run_or_resume
+from fedpriv.settings.compose import CommandLine, each_job
+from fedpriv.settings.experiment import Experiment, build_resolved, resolved, typed
 from fedpriv.settings.help import conf_dir
 from fedpriv.sweeps.lock_step import LockStep
 from fedpriv.sweeps.random_number import RandomNumber
 from fedpriv.util.durable_files import replace_file
 
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
-    from fedpriv.settings.compose import CommandLine
-    from fedpriv.settings.experiment import Experiment
-
 BASIC_LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 CHECKPOINT_THREADS = 2
-"""Few, so that checkpoints take little from the runs."""
+"""Few threads, so that checkpoints do not slow the runs down."""
 
 
 @dataclass
 class Job:
     """One run of a sweep.
 
-    failure: what ended it early.
+    experiment: its settings and components.
+    config_yaml: its resolved configuration.
+    origin: the origin of its configuration.
+    folder: where its records go.
+    words: its overrides.
+    failure: the exception that ended it early.
     """
 
     experiment: Experiment
@@ -64,8 +60,8 @@ class Job:
 
     @staticmethod
     def of(config: DictConfig, number: int) -> Job:
-        """The run of a composed configuration, the `number`-th of its sweep. Raises ConfigError as
-        `build` does."""
+        """Job `number` of a sweep, from its composed configuration. Raises ConfigError like
+        `build`."""
         OmegaConf.set_readonly(config.hydra, False)
         config.hydra.job.num = number
         config.hydra.job.id = str(number)
@@ -78,62 +74,59 @@ class Job:
         return Job(build_resolved(plain), text, Origin.of_values(plain), folder, words)
 
     def run(self, shared_writers: SharedWriters) -> None:
-        """Run it, or go on with what its folder has. Whatever fails stays with this run."""
+        """Run or resume it. A failure is stored, and does not affect other runs."""
         try:
-            if not (self.folder / CONFIG).exists():  # else it has them, or is another run's
-                (self.folder / ".hydra").mkdir(parents=True, exist_ok=True)
-                replace_file(
-                    self.folder / ".hydra" / "overrides.yaml",
-                    OmegaConf.to_yaml(self.words).encode(),
+            with early_failures_recorded(self.folder):
+                if not (self.folder / CONFIG).exists():
+                    hydra = self.folder / ".hydra"
+                    hydra.mkdir(parents=True, exist_ok=True)
+                    replace_file(hydra / "overrides.yaml", OmegaConf.to_yaml(self.words).encode())
+                run_or_resume(
+                    self.experiment,
+                    self.config_yaml,
+                    self.folder,
+                    origin=self.origin,
+                    shared_writers=shared_writers,
+                    quiet=True,
                 )
-            run_or_resume(
-                self.experiment,
-                self.config_yaml,
-                self.folder,
-                origin=self.origin,
-                shared_writers=shared_writers,
-                quiet=True,
-            )
         except Exception as failure:
             self.failure = failure
-            if not (self.folder / "status.json").exists():
-                RunFolder(self.folder).ended("failed", str(failure), traceback.format_exc())
 
 
 @dataclass(frozen=True)
 class SideBySide:
-    """at_once: runs that are on their way at the same time; each keeps its data and network in
-    memory."""
+    """The launcher.
+
+    at_once: number of active runs. Each holds its data and its network in memory.
+    """
 
     at_once: int
 
     def __post_init__(self) -> None:
-        require(
-            self.at_once >= 1, "hydra.launcher.at_once", self.at_once, "a positive number of runs"
-        )
+        allowed = "a positive number of runs"
+        require(self.at_once >= 1, "hydra.launcher.at_once", self.at_once, allowed)
 
     def launch(self, jobs: Sequence[Job], *, quiet: bool = False) -> None:
-        """Run all of them;
+        """Run all jobs.
 
-        quiet: without a word. Raises FedprivError at the end, when some have failed; a defect is
-            raised as it is.
+        quiet: print nothing.
+
+        Raises FedprivError at the end when runs have failed. A defect is raised unchanged.
         """
+        sweep = jobs[0].folder.parent
         if not quiet:
-            print(f"{len(jobs)} runs side by side, below {jobs[0].folder.parent}", file=sys.stderr)
+            print(f"{len(jobs)} runs side by side, in {sweep}", file=sys.stderr)
         with (
             loaded_once(),
-            ThreadPoolExecutor(CHECKPOINT_THREADS, thread_name_prefix="behind") as pool,
+            ThreadPoolExecutor(CHECKPOINT_THREADS, thread_name_prefix="writer") as pool,
         ):
             shared_writers = SharedWriters(pool, min(self.at_once, len(jobs)))
-            LockStep([lambda job=job: job.run(shared_writers) for job in jobs], self.at_once).run()  # type: ignore[misc]
+            LockStep([partial(job.run, shared_writers) for job in jobs], self.at_once).run()
         failed = [job for job in jobs if job.failure is not None]
         if not quiet:
-            print(
-                f"{len(jobs) - len(failed)} of {len(jobs)} runs are done: {jobs[0].folder.parent}"
-            )
+            print(f"{len(jobs) - len(failed)} of {len(jobs)} runs are done: {sweep}")
         for job in failed:
-            if not isinstance(job.failure, FedprivError):
-                assert job.failure is not None
+            if job.failure is not None and not isinstance(job.failure, FedprivError):
                 raise job.failure
         if failed:
             named = "; ".join(f"{job.folder}: {job.failure}" for job in failed[:5])
@@ -142,30 +135,25 @@ class SideBySide:
 
 @lru_cache(maxsize=256)
 def _as_yaml(section: str) -> str:
-    """A part of a configuration, given as JSON; kept, since the runs of a sweep share most
-    parts.
-    """
+    """A section of a configuration, from JSON. Cached, because the runs of a sweep share most
+    sections."""
     return OmegaConf.to_yaml(OmegaConf.create(json.loads(section)))
 
 
 def own_launcher(config: DictConfig) -> SideBySide | None:
-    """The launcher of a composed configuration, if it is one of ours; None for Hydra's and its
-    plug-ins'. Raises ConfigError for one of theirs beside a sweeper of ours."""
+    """The launcher of a composed configuration if it is one of fedpriv's; None for the launchers of
+    Hydra and its plug-ins. Raises ConfigError when fedpriv's sweeper has one of those."""
     launcher: SideBySide | None = _own(config, "launcher", SideBySide)
     if launcher or own_sweeper(config) is None:
         return launcher
     basic = config.hydra.launcher.get("_target_") == BASIC_LAUNCHER
-    require(
-        basic,
-        "hydra/launcher",
-        config.hydra.runtime.choices["hydra/launcher"],
-        "side_by_side or basic with this sweeper",
-    )
+    name = config.hydra.runtime.choices["hydra/launcher"]
+    require(basic, "hydra/launcher", name, "side_by_side or basic with this sweeper")
     return SideBySide(at_once=1)
 
 
 def own_sweeper(config: DictConfig) -> RandomNumber | None:
-    """The same for the sweeper."""
+    """The sweeper of a composed configuration if it is one of fedpriv's."""
     sweeper: RandomNumber | None = _own(config, "sweeper", RandomNumber)
     return sweeper
 
@@ -174,14 +162,14 @@ def _own(config: DictConfig, name: str, cls: type) -> Any:
     settings: Any = OmegaConf.to_container(config.hydra[name], resolve=True)
     if settings.pop("_target_", "") != f"{cls.__module__}.{cls.__name__}":
         return None
-    settings.pop("params", None)  # words of a sweep that a file gives; composing has taken them up
+    settings.pop("params", None)  # swept words from a file, which composing has already used
     return typed(cls, settings, f"hydra.{name}")
 
 
-def drawn(jobs: Sequence[Job], sweeper: RandomNumber, line: CommandLine) -> list[Job]:
-    """The runs of a random number of these jobs, all of one sweep that `line` stands for."""
+def draw_jobs(jobs: Sequence[Job], sweeper: RandomNumber, line: CommandLine) -> list[Job]:
+    """The runs that the sweeper draws from the jobs of command line `line`."""
     settings = [[word for word in job.words if word.partition("=")[0] != "seed"] for job in jobs]
-    draw = sweeper.drawn(jobs[0].folder.parent, settings, [job.experiment for job in jobs])
+    draw = sweeper.draw(jobs[0].folder.parent, settings, [job.experiment for job in jobs])
     return [
         Job.of(config, number)
         for number, config in enumerate(each_job(line, conf_dir(), draw.words()))

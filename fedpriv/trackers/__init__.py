@@ -1,1 +1,1 @@
-"""Where a run's numbers are shown while it goes on, besides its folder: config group `tracker`."""
+"""Trackers show a run's metrics elsewhere while it goes on: config group `tracker`."""

@@ -1,8 +1,7 @@
-"""What a tracker is. The run's folder stays the record; a tracker that fails is reported and ends
-no run.
+"""Base classes of trackers, and the context of a run that uses one.
 
-Whatever reads a tracker reads metrics on the test records, as metrics.csv has them: they are no
-private release.
+The run's folder stays the record. A tracker that fails is reported, and the run continues. Trackers
+show metrics on the test records, as in metrics.csv: they are not private releases.
 """
 
 from __future__ import annotations
@@ -13,7 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from omegaconf import OmegaConf
 
 from fedpriv.accountants.ledger import EpsilonRow, headline
 from fedpriv.errors import FedprivError, require
@@ -22,38 +23,59 @@ from fedpriv.util.logs import LOGGER
 
 
 class Log:
-    """One run's place with a tracker.
+    """The place of one run at a tracker.
 
-    name: what the same run finds its place by when it is resumed.
+    name: a resumed run finds its place by this name.
     """
 
     name = ""
 
     def add(self, round: int, values: Mapping[str, float]) -> None:
-        """Show the numbers of a round."""
+        """Show the numbers of a round. Epsilons may be infinite."""
 
     def end(self, state: str) -> None:
-        """Nothing more will come; the run is "done", "failed" or "interrupted"."""
+        """Close the place. The run is "done", "failed" or "interrupted"."""
 
 
 @dataclass(frozen=True)
 class Tracker:
-    """None: the folder is all there is."""
+    """Shows nothing: the run's folder is the only record. Base of all trackers.
+
+    A tracker opens a place for each run, which gets the numbers of the evaluated rounds:
+
+    >>> class Printed(Log):
+    ...     def add(self, round, values):
+    ...         print(round, values["loss"])
+    >>> class Printer(Tracker):
+    ...     def open(self, folder, config_yaml, *, known, after):
+    ...         return Printed()
+    >>> Printer().open(Path("outputs"), "seed: 0", known="", after=0).add(1, {"loss": 0.5})
+    1 0.5
+
+    package: the Python package that it needs, which is also the name of fedpriv's extra.
+    """
+
+    package: ClassVar[str] = ""
 
     def check(self) -> None:
-        """Raises ConfigError when what it needs is not installed."""
+        """Raise ConfigError when its package is not installed."""
+        installed = not self.package or find_spec(self.package) is not None
+        require(
+            installed, "tracker", self.package, f"run pip install 'fedpriv[{self.package}]' first"
+        )
 
     def open(self, folder: Path, config_yaml: str, *, known: str, after: int) -> Log:
         """The place of the run in `folder`.
 
-        known: the name of its `Log` if it had one before, else empty.
-        after: the last round that it has behind it; later ones are shown again.
+        config_yaml: the run's configuration.
+        known: the name of the run's `Log` if it had one before, else empty.
+        after: the last completed round; later rounds are shown again.
         """
         return Log()
 
 
 class _Careful(Log):
-    """Hands on to another one until that fails, which is logged once."""
+    """Passes everything on to another log until that fails. The failure is logged once."""
 
     def __init__(self, log: Log) -> None:
         self._log: Log | None = log
@@ -72,7 +94,7 @@ class _Careful(Log):
             getattr(self._log, what)(*arguments)
         except Exception as error:
             LOGGER.warning(
-                "the tracker has failed (%s: %s) and gets nothing more", type(error).__name__, error
+                "the tracker failed (%s: %s) and is not used any more", type(error).__name__, error
             )
             self._log = None
 
@@ -81,16 +103,16 @@ class _Careful(Log):
 def tracked(
     tracker: Tracker, folder: Path, config_yaml: str, *, known: str, after: int
 ) -> Iterator[Log]:
-    """Context of a run's `Log`, which is told how the run has ended. Raises FedprivError when it
-    cannot be opened; later failures end nothing."""
+    """Context of a run's `Log`. Closes it with the state of the run.
+
+    Raises FedprivError when it cannot be opened. Later failures do not end the run.
+    """
     try:
         log = _Careful(tracker.open(folder, config_yaml, known=known, after=after))
     except FedprivError:
         raise
     except Exception as error:
-        raise FedprivError(
-            f"tracker: {type(tracker).__name__} cannot be reached ({error})"
-        ) from error
+        raise FedprivError(f"tracker: cannot reach {type(tracker).__name__} ({error})") from error
     state = "failed"
     try:
         yield log
@@ -102,22 +124,8 @@ def tracked(
         log.end(state)
 
 
-def require_installed(package: str) -> None:
-    """Raises ConfigError when the package of this tracker, which names the extra too, is not
-    there.
-    """
-    require(
-        find_spec(package) is not None,
-        "tracker",
-        package,
-        f"needs its package: pip install 'fedpriv[{package}]'",
-    )
-
-
 def settings(config_yaml: str) -> dict[str, Any]:
-    """A configuration's values by dotted key."""
-    from omegaconf import OmegaConf
-
+    """The values of a configuration by their keys, joined by dots."""
     tree: Any = OmegaConf.to_container(OmegaConf.create(config_yaml))
     return flat(tree)
 
@@ -125,9 +133,8 @@ def settings(config_yaml: str) -> dict[str, Any]:
 def numbers(
     metrics: Mapping[str, Any], rows: Sequence[EpsilonRow], observer: str
 ) -> dict[str, float]:
-    """What a tracker shows of a round: its metrics, `epsilon` as in the table on the screen
-    (against `observer`), and every certificate and claim by observer, unit, adjacency and
-    method."""
+    """What a tracker shows of a round: metrics; `epsilon`, the headline epsilon of `observer`; and
+    every certificate and claim by observer, unit, adjacency and method."""
     values = {
         name: float(value)
         for name, value in metrics.items()
@@ -143,5 +150,5 @@ def numbers(
 
 
 def finite(values: Mapping[str, float]) -> dict[str, float]:
-    """Without the infinite ones, for trackers that draw none: an infinite epsilon is no curve."""
+    """The finite values, for trackers that cannot draw infinite ones."""
     return {name: value for name, value in values.items() if math.isfinite(value)}

@@ -7,40 +7,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from fedpriv.trackers.base import Log, Tracker, finite, require_installed, settings
+from fedpriv.trackers.base import Log, Tracker, finite, settings
 
 STATES = {"done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 
 
 @dataclass(frozen=True)
 class MlFlow(Tracker):
-    """A run of an experiment.
+    """A run of an MLflow experiment.
 
-    uri: of the tracking store; None for what MLFLOW_TRACKING_URI or MLflow's default say.
+    experiment: its name.
+    uri: the tracking store; None: MLFLOW_TRACKING_URI, or MLflow's default.
     """
+
+    package: ClassVar[str] = "mlflow"
 
     experiment: str
     uri: str | None = None
-
-    def check(self) -> None:
-        require_installed("mlflow")
 
     def open(self, folder: Path, config_yaml: str, *, known: str, after: int) -> Log:
         client = import_module("mlflow").MlflowClient(tracking_uri=self.uri)
         if known:
             client.update_run(known, status="RUNNING")
-            return _Run(client, known)
+            return _MlFlowLog(client, known)
         found = client.get_experiment_by_name(self.experiment)
         own = found.experiment_id if found else client.create_experiment(self.experiment)
         run = client.create_run(own, run_name=folder.name)
         for key, value in settings(config_yaml).items():
             client.log_param(run.info.run_id, key, value)
-        return _Run(client, run.info.run_id)
+        return _MlFlowLog(client, run.info.run_id)
 
 
-class _Run(Log):
+class _MlFlowLog(Log):
     def __init__(self, client: Any, run: str) -> None:
         self._client = client
         self.name = run
@@ -58,5 +58,5 @@ class _Run(Log):
 
 
 def _allowed(name: str) -> str:
-    """MLflow takes letters, digits and a few signs."""
+    """MLflow allows letters, digits and a few signs."""
     return "".join(sign if sign.isalnum() or sign in "_-. :/" else "_" for sign in name)

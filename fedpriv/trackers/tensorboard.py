@@ -6,28 +6,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import ClassVar
 
-from fedpriv.trackers.base import Log, Tracker, finite, require_installed, settings
+from fedpriv.trackers.base import Log, Tracker, finite, settings
 
 FOLDER = "tensorboard"
 
 
 @dataclass(frozen=True)
 class TensorBoard(Tracker):
-    """Writes below `tensorboard/` in the run's folder."""
+    """Writes to `tensorboard/` in the run's folder."""
 
-    def check(self) -> None:
-        require_installed("tensorboard")
+    package: ClassVar[str] = "tensorboard"
 
     def open(self, folder: Path, config_yaml: str, *, known: str, after: int) -> Log:
-        return _Events(folder / FOLDER, config_yaml, purge=after + 1 if known else None)
+        return _TensorBoardLog(folder / FOLDER, config_yaml, purge=after + 1 if known else None)
 
 
-class _Events(Log):
+class _TensorBoardLog(Log):
     name = FOLDER
 
     def __init__(self, folder: Path, config_yaml: str, *, purge: int | None) -> None:
-        """purge: the first round that an earlier process may have shown and that comes again."""
+        """purge: the first round that an earlier process may have shown, and that is repeated."""
         writer = import_module("torch.utils.tensorboard").SummaryWriter
         self._writer = writer(str(folder), purge_step=purge)
         if purge is None:

@@ -1,5 +1,4 @@
-"""Weights & Biases. Without a network or an account: `tracker.mode=offline`, and `wandb sync`
-later."""
+"""Weights & Biases. Without a network, use `tracker.mode=offline`, and `wandb sync` later."""
 
 from __future__ import annotations
 
@@ -7,31 +6,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fedpriv.errors import require
-from fedpriv.trackers.base import Log, Tracker, finite, require_installed, settings
+from fedpriv.trackers.base import Log, Tracker, finite, settings
 
 MODES = ("online", "offline")
 
 
 @dataclass(frozen=True)
 class Wandb(Tracker):
-    """A run of a project; sent to the service as it goes on, or kept below `wandb/` in the run's
-    folder.
+    """A run of a W&B project.
 
-    entity: user or team, None for the account's own.
+    project: its name.
+    entity: user or team; None: the account's own.
+    mode: online (sent to the service) or offline (stored in `wandb/` in the run's folder).
     """
 
+    package: ClassVar[str] = "wandb"
     project: str
     entity: str | None = None
     mode: str = "online"
 
     def __post_init__(self) -> None:
         require(self.mode in MODES, "tracker.mode", self.mode, " or ".join(MODES))
-
-    def check(self) -> None:
-        require_installed("wandb")
 
     def open(self, folder: Path, config_yaml: str, *, known: str, after: int) -> Log:
         run = import_module("wandb").init(
@@ -43,15 +41,13 @@ class Wandb(Tracker):
             config=settings(config_yaml),
             id=known or None,
             resume="allow" if known else None,
-            reinit="create_new",  # the runs of a sweep are open side by side
+            reinit="create_new",  # the runs of a sweep are open at the same time
         )
-        run.define_metric(
-            "*", step_metric="round"
-        )  # rounds that come again after a resume are allowed to
-        return _Run(run)
+        run.define_metric("*", step_metric="round")  # allows rounds to be repeated after a resume
+        return _WandbLog(run)
 
 
-class _Run(Log):
+class _WandbLog(Log):
     def __init__(self, run: Any) -> None:
         self._run = run
         self.name = str(run.id)

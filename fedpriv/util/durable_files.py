@@ -1,4 +1,4 @@
-"""Files that a crash or a full disk leaves whole."""
+"""Files that survive a crash or a full disk."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ DISK_THREADS = 8
 
 
 def fsync(file: BinaryIO) -> None:
-    """Return when no end of the process or the machine can take back what was written to `file`."""
+    """Return once what was written to `file` survives the end of the machine."""
     run_work(_Fsync(file))
 
 
 def fsync_all(paths: Iterable[Path]) -> None:
-    """The same of files that have been written and closed."""
+    """`fsync` files that have been written and closed."""
     for path in paths:
         with open(path, "rb") as file:
             fsync(file)
 
 
 def fsync_folder(folder: Path) -> None:
-    """The same of the names of a folder's files."""
+    """`fsync` the names of a folder's files."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -36,8 +36,8 @@ def fsync_folder(folder: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write `content` to `path` so that a reader, or a crash, sees the old file or the new one and
-    nothing between."""
+    """Write `content` to `path`. After a crash, and for any reader, the file is either the old or
+    the new one."""
     temporary = path.with_name(path.name + ".tmp")
     try:
         with open(temporary, "wb") as file:
@@ -45,7 +45,7 @@ def replace_file(path: Path, content: bytes) -> None:
             fsync(file)
         os.replace(temporary, path)
     except OSError:
-        temporary.unlink(missing_ok=True)  # a full disk needs the room
+        temporary.unlink(missing_ok=True)  # free the space on a full disk
         raise
 
 
@@ -55,14 +55,14 @@ class _Fsync(Work[None]):
 
     @property
     def batch_key(self) -> str:
-        return "kept"
+        return "fsync"
 
     def run(self) -> None:
         self.file.flush()
-        os.fdatasync(self.file.fileno())  # of the metadata it writes the length
+        os.fdatasync(self.file.fileno())  # fdatasync also writes the length
 
     @classmethod
     def run_batch(cls, works: Sequence[_Fsync]) -> list[None]:
-        """Side by side: the disk takes many files in little more time than one."""
+        """In parallel: a disk syncs many files in little more time than one."""
         with ThreadPoolExecutor(min(len(works), DISK_THREADS)) as pool:
             return list(pool.map(_Fsync.run, works))

@@ -1,4 +1,4 @@
-"""Nested settings by dotted key."""
+"""Nested settings, flattened."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values below `node`, each by the keys that lead there; an empty mapping is a value."""
+    """The values of nested mappings by their keys, joined by dots. An empty mapping is a value."""
     found: dict[str, Any] = {}
     for key, value in node.items():
         deeper = isinstance(value, Mapping) and bool(value)

@@ -1,73 +1,46 @@
-"""run.log in a run's folder: what was said, by Python's logging (logger "fedpriv")."""
+"""run.log in a run's folder: everything that Python's logger "fedpriv" gets."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-NAME = "run.log"
+RUN_LOG = "run.log"
 LOGGER = logging.getLogger("fedpriv")
 
 
-class _Lines(logging.FileHandler):
-    """A log that cannot be written does not end the run."""
+class _ThreadLog(logging.FileHandler):
+    """Writes the lines of the thread that made it: in a sweep side by side, each run has a thread.
+    A log that cannot be written does not end the run."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, delay=True)
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        self._thread = threading.get_ident()
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        return record.thread == self._thread and bool(super().handle(record))
 
     def emit(self, record: logging.LogRecord) -> None:
-        try:
+        with suppress(OSError):
             super().emit(record)
-        except OSError:
-            return
 
     def handleError(self, record: logging.LogRecord) -> None:
         return
 
 
-class _OfThreads(logging.Handler):
-    """Hands each line to the log of the thread that said it: one place to ask, however many runs
-    are side by side. The logger has it while there is a log."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.logs: dict[int, _Lines] = {}
-        self._changing = threading.Lock()
-
-    def open(self, thread: int, log: _Lines) -> None:
-        """Give a thread its log."""
-        with self._changing:
-            self.logs[thread] = log
-            LOGGER.addHandler(self)
-
-    def shut(self, thread: int) -> None:
-        """Take a thread's log away."""
-        with self._changing:
-            self.logs.pop(thread, None)
-            if not self.logs:
-                LOGGER.removeHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        log = self.logs.get(record.thread or 0)
-        if log is not None:
-            log.handle(record)
-
-
-_LOGS = _OfThreads()
-
-
 @contextmanager
 def logged(folder: Path) -> Iterator[None]:
-    """Context in which what this thread logs, from INFO on, is added to the folder's log: in a
-    sweep side by side every run has a thread."""
-    log = _Lines(folder / NAME, delay=True)
-    thread = threading.get_ident()
-    log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    """Context in which this thread's log lines, from INFO on, are appended to the folder's log."""
+    log = _ThreadLog(folder / RUN_LOG)
     if LOGGER.level == logging.NOTSET:
         LOGGER.setLevel(logging.INFO)
-    _LOGS.open(thread, log)
+    LOGGER.addHandler(log)
     try:
         yield
     finally:
-        _LOGS.shut(thread)
+        LOGGER.removeHandler(log)
         log.close()

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Stopwatch:
-    """Adds up the seconds spent in named phases; a phase inside another is not counted twice."""
+    """Adds up the seconds of named phases. An outer phase does not include its inner phases."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -19,7 +19,7 @@ class Stopwatch:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count the time until the block ends under `name`."""
+        """Add the time of the block to phase `name`."""
         since = time.perf_counter()
         outer = self._inner
         self._inner = 0.0
@@ -31,13 +31,12 @@ class Stopwatch:
             self._inner = outer + spent
 
     def add(self, name: str, seconds: float) -> None:
-        """Count `seconds` under `name` that somebody else measured while the phase around this call
-        waited."""
+        """Add `seconds` that were measured elsewhere, while the surrounding phase waited."""
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
         self._inner += seconds
 
     def timed(self, name: str, items: Iterator[T]) -> Iterator[T]:
-        """The same items, the time to make each counted under `name`."""
+        """Yield the items, and add the time that each takes to phase `name`."""
         while True:
             with self.phase(name):
                 try:

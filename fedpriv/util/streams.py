@@ -1,13 +1,13 @@
 """Named random streams: one independent generator for each (seed, round, party, purpose).
 
-A simulation never shares a generator between two uses, so the order in which parties run, a resumed
-run, or a new consumer of randomness cannot shift anybody else's numbers. Streams are seedable and
-therefore public knowledge to whoever knows the seed: never draw a key, a mask or a share from one.
+No generator of a simulation is used for two purposes. So neither the order of the parties, nor a
+resumed run, nor a new use of randomness changes the numbers of others. Everyone who knows the seed
+knows the streams: never draw a key, a mask or a share from one.
 
-What a unit of privacy (a user, a record) draws comes from a key of its own, `unit_keys`, and not
-from its place in a generator's output: there, removing one unit would shift the draws of all later
-ones, and the sensitivity of their sum would be that of all of them. Numbers below a key are named
-by counters, `branch`, and need no state.
+What a unit of privacy (a user, a record) draws comes from a key of its own (`unit_keys`). It must
+not come from its place in a generator's output: removing one unit would shift the draws of all
+later ones, and the sensitivity of their sum would include all of them. Numbers below a key are
+named by counters (`branch`) and need no state.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
 SETUP = -1
-"""The round number of everything that happens before the first round."""
+"""The round number of the set-up, before the first round."""
 GAMMA = 0x9E3779B97F4A7C15
 """SplitMix64's step from one counter to the next."""
-FACTORS = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 """SplitMix64's multipliers."""
 
 DIRECT_BYTES = 4096
-"""As many bytes come from the operating system itself; for more, a cipher is faster."""
+"""Fewer bytes come directly from the operating system. For more, a cipher is faster."""
 
 
 @dataclass(frozen=True)
 class Streams:
-    """All random streams of one run with integer `seed`.
+    """All random streams of one run.
 
-    system: draw what privacy rests on (`secret`) from the operating system instead; such a run
-    cannot be repeated.
+    seed: integer that names the streams.
+    system: draw noise and samples (`secret`) from the operating system instead. Such a run cannot
+        be repeated.
     """
 
     seed: int
@@ -51,26 +52,22 @@ class Streams:
         return int.from_bytes(self._digest(purpose, round, party), "little")
 
     def generator(self, purpose: str, round: int = SETUP, party: str = "") -> np.random.Generator:
-        """A fresh numpy generator (Philox, 128-bit key) for this name; the same name always starts
-        the same stream."""
-        key: Any = _Key(
-            self._digest(purpose, round, party)
-        )  # numpy's annotations know its own class alone
+        """A new numpy generator (Philox, 128-bit key). The same arguments always give the same
+        stream."""
+        key: Any = _Key(self._digest(purpose, round, party))  # numpy's types lack the protocol
         return np.random.Generator(np.random.Philox(key))
 
     def torch_seed(self, purpose: str, round: int = SETUP, party: str = "") -> int:
-        """A 63-bit seed for a `torch.Generator`, for draws that must happen on the training
-        device.
-        """
+        """A 63-bit seed for a `torch.Generator`, for draws on the training device."""
         return self._key(purpose, round, party) >> 65
 
     def unit_keys(self, purpose: str, round: int, party: str, units: np.ndarray) -> np.ndarray:
-        """(k,) uint64: a key for each of `units` (k,) int64, the same whoever else is asked for;
-        distinct for distinct units. With `system`, what they are made of is read from the operating
-        system in every call.
+        """(k,) uint64: a key for each of `units`, (k,) int64. The key of a unit does not depend on
+        the other units; distinct units have distinct keys. With `system`, the keys are new in every
+        call.
 
-        SplitMix64 is no cipher: keys serve batch orders, dropout and simulated sampling, never
-        noise or masks.
+        SplitMix64 is not a cipher: use the keys for batch orders, dropout and simulated sampling,
+        never for noise or masks.
         """
         base = (
             int.from_bytes(os.urandom(16), "little")
@@ -84,9 +81,9 @@ class Streams:
     def unit_coins(
         self, purpose: str, round: int, party: str, units: np.ndarray
     ) -> Callable[[int], np.ndarray]:
-        """A function of the step's number that gives each of `units` (k,) int64 a uniform number
-        from [0, 1), (k,) float64. With `system` all of them are the operating system's; else each
-        is of (unit, step) alone."""
+        """A function of the step's number. It returns a uniform number from [0, 1) for each of
+        `units`, (k,) float64, which depends on (unit, step) only. With `system`, the numbers come
+        from the operating system."""
         if self.system:
             generator = SystemGenerator()
             return lambda step: generator.random(len(units))
@@ -101,14 +98,13 @@ class Streams:
     def secret(
         self, purpose: str, round: int, party: str = ""
     ) -> np.random.Generator | SystemGenerator:
-        """The generator for draws that must stay unknown for privacy to hold: DP noise, the sample
-        of users."""
+        """The generator for draws that privacy relies on: noise, the sample of users."""
         return SystemGenerator() if self.system else self.generator(purpose, round, party)
 
 
 class _Key(ISeedSequence):
-    """A key of 16 bytes as numpy wants it where it would otherwise first ask the operating system
-    for a seed."""
+    """A key of 16 bytes in the form of a numpy seed. With it, numpy does not first draw a seed from
+    the operating system."""
 
     def __init__(self, key: bytes) -> None:
         self.key = key
@@ -118,8 +114,8 @@ class _Key(ISeedSequence):
 
 
 def mix64(z: np.ndarray) -> np.ndarray:
-    """Each uint64 of `z` scrambled, one to one: the finaliser of SplitMix64 (Steele, Lea, Flood:
-    Fast splittable pseudorandom number generators, OOPSLA 2014; Stafford's variant 13)."""
+    """A bijection of each uint64 of `z`: the finaliser of SplitMix64 (Steele, Lea, Flood: Fast
+    splittable pseudorandom number generators, OOPSLA 2014; Stafford's variant 13)."""
     mixed: np.ndarray = z ^ z >> np.uint64(30)
     mixed *= np.uint64(FACTORS[0])
     mixed ^= mixed >> np.uint64(27)
@@ -129,19 +125,19 @@ def mix64(z: np.ndarray) -> np.ndarray:
 
 
 def branch(keys: np.ndarray, counters: np.ndarray | int) -> np.ndarray:
-    """The uint64 numbers that `counters` (integers from 0 on) name below `keys` (uint64), broadcast
-    against each other; each is a key in its turn."""
+    """uint64 numbers below keys: one for each pair of `keys` (uint64) and `counters` (integers from
+    0 on), broadcast against each other. Each number can be used as a key."""
     steps = np.atleast_1d(np.asarray(counters, dtype=np.uint64)) + np.uint64(1)
     return mix64(keys + np.uint64(GAMMA) * steps)
 
 
 class SystemGenerator:
-    """Uniform numbers from the operating system's generator, with numpy's names for the methods;
+    """Uniform numbers from the operating system's generator. The methods have numpy's names;
     `integers` are exact.
 
-    Many bytes at once are the key stream of AES-256 in counter mode under a key from the operating
-    system, made for them alone. There is no Gaussian: one in floating point has too few values to
-    hide anything (see `fedpriv.mechanisms.grid_noise`).
+    For many bytes at once, it uses the key stream of AES-256 in counter mode, with a new key from
+    the operating system. There is no Gaussian: in floating point it has too few values to hide
+    anything (see `fedpriv.mechanisms.grid_noise`).
     """
 
     def bytes(self, length: int) -> bytes:
@@ -150,8 +146,7 @@ class SystemGenerator:
             return os.urandom(length)
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-        # A key for every call: nothing to keep secret afterwards, and nothing that a forked process
-        # could repeat.
+        # A new key in every call: none has to stay secret, and a forked process repeats nothing.
         stream = Cipher(algorithms.AES256(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
         return stream.update(bytes(length))
 
@@ -167,11 +162,11 @@ class SystemGenerator:
         size: int,
         dtype: type[np.int64] | type[np.uint64] = np.int64,
     ) -> np.ndarray:
-        """(size,) integers, uniform from low to high - 1; high is one for all or (size,). Raises
-        ValueError unless every high is above low."""
+        """(size,) integers, uniform from low to high - 1. `high` is a number or (size,). Raises
+        ValueError unless every `high` is above `low`."""
         if not np.all(np.asarray(high) > low):
-            raise ValueError(f"nothing lies from {low} to {high} - 1")
-        # In the ring of 64 bits last - low is right even where it is too large for int64.
+            raise ValueError(f"high={high}: must be above low={low}")
+        # Modulo 2**64, high - 1 - low is right even if it is too large for int64.
         widest = np.asarray(high - 1).astype(np.uint64) - np.uint64(low % 2**64)
         widest, mask = (np.broadcast_to(bound, size) for bound in (widest, _all_ones(widest)))
         drawn = self._words(size, mask)
@@ -182,14 +177,14 @@ class SystemGenerator:
         return (drawn + np.uint64(low % 2**64)).astype(dtype)
 
     def _words(self, size: int, mask: np.ndarray) -> np.ndarray:
-        """(size,) uint64: random bits where the mask has ones, of no more bytes than the largest
-        mask fills."""
+        """(size,) uint64: random bits where the mask has ones. It draws only as many bytes as the
+        largest mask needs."""
         width = next(width for width in (1, 2, 4, 8) if int(mask.max(initial=0)) < 2 ** (8 * width))
         return np.asarray(np.frombuffer(self.bytes(width * size), dtype=f"u{width}") & mask)
 
 
 def _all_ones(numbers: np.ndarray) -> np.ndarray:
-    """Each uint64's next power of two less one: the smallest all-ones number that reaches it."""
+    """For each uint64, the smallest number of the form 2**k - 1 that is not below it."""
     for shift in (1, 2, 4, 8, 16, 32):
         numbers = numbers | numbers >> np.uint64(shift)
     return numbers

@@ -471,11 +471,14 @@ def test_a_killed_run_goes_on_to_the_bits_of_one_process(algo, aggregation, clus
     process = subprocess.Popen(
         over_ray, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
-    begun, last = tmp_path / "cut" / "rounds_begun.csv", sum(map(len, (algo, aggregation))) % 5 + 3
+    journal, last = (
+        tmp_path / "cut" / "rounds_begun.csv",
+        sum(map(len, (algo, aggregation))) % 5 + 3,
+    )
     wait_until(
         lambda: (
             process.poll() is not None
-            or (begun.exists() and begun.read_bytes().count(b"\n") > last)
+            or (journal.exists() and journal.read_bytes().count(b"\n") > last)
         ),
         120,
     )

@@ -44,7 +44,7 @@ def fake_run(
         "calibration": calibration,
     }
     config = {"seed": seed, "data": {"root": "here"}, "algo": keys | {"epsilon": epsilon} | algo}
-    folder.create(yaml.safe_dump(config))
+    folder.begin(yaml.safe_dump(config)).close()
     measured = {"train_loss": loss, "mapping_norm": 2 * loss, "heterogeneity": 3 * loss}
     rows = [
         {"round": r, "accuracy": 1 - e, "error": e, **measured} for r, e in ((0, 0.5), (25, error))
@@ -157,8 +157,8 @@ def test_every_method_has_a_sweep_of_its_own_and_none_runs_twice(tmp_path, monke
     (tmp_path / "spider").mkdir()
     error_tradeoff.figure("lowy/fig4", SWEEPS, title)(tmp_path, "quick")
     assert len(asked) == 5
-    begun = ["experiment=lowy/fig4", "profile=quick_grid", "hydra/launcher=side_by_side"]
-    assert all([words[0], *words[2:4]] == begun for words in asked)
+    common = ["experiment=lowy/fig4", "hydra/launcher=side_by_side", "profile=quick_grid"]
+    assert all(words[:3] == common for words in asked)
     assert not any("algo.phase=1,2" in words for words in asked)
     assert sum("algo.calibration=given" in words for words in asked) == 2
     assert sum("algo.local_steps=2" in words for words in asked) == 2

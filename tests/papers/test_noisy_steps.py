@@ -19,7 +19,7 @@ def fake_run(
         "calibration": "paper",
         "epsilon": 1.0,
     } | algo
-    folder.create(yaml.safe_dump(config | {"algo": settings}))
+    folder.begin(yaml.safe_dump(config | {"algo": settings})).close()
     rows = [
         {"round": r, "accuracy": a, "train_loss": 1 - a, "gradient_norm": 2 - a}
         for r, a in enumerate(accuracy)

@@ -17,11 +17,11 @@ def test_the_newest_of_those_that_wait_is_done():
         run_or_resume.wait(10)
         done.append(1)
 
-    with BackgroundWriter() as behind:
-        behind.submit(first)
+    with BackgroundWriter() as writer:
+        writer.submit(first)
         started.wait(10)
         for number in (2, 3, 4):
-            behind.submit(lambda number=number: done.append(number))
+            writer.submit(lambda number=number: done.append(number))
         assert done == []
         run_or_resume.set()
     assert done == [1, 4]
@@ -35,10 +35,10 @@ def test_a_job_that_comes_too_soon_waits_for_a_later_one_or_the_end(monkeypatch)
 
     def submit(number):
         written = threading.Event()
-        behind.submit(lambda: (done.append(number), written.set()))
+        writer.submit(lambda: (done.append(number), written.set()))
         return written
 
-    with BackgroundWriter(every=5.0) as behind:
+    with BackgroundWriter(every=5.0) as writer:
         assert submit(1).wait(10)
         now[0] = 4.0
         submit(2)
@@ -57,10 +57,10 @@ def test_runs_that_share_threads_have_their_turn_less_often(monkeypatch):
     )
     with (
         ThreadPoolExecutor(1) as pool,
-        BackgroundWriter(SharedWriters(pool, runs=7), every=5.0) as behind,
+        BackgroundWriter(SharedWriters(pool, runs=7), every=5.0) as writer,
     ):
         for now[0], number in ((0.0, 1), (34.0, 2), (35.0, 3)):
-            behind.submit(lambda number=number: done.append(number))
+            writer.submit(lambda number=number: done.append(number))
             pool.submit(lambda: None).result(10)
         assert done == [1, 3]
 
@@ -70,22 +70,22 @@ def test_a_failure_is_not_hidden_by_a_job_that_waits():
         failed.set()
         raise OSError("disk full")
 
-    failed, behind = threading.Event(), BackgroundWriter(every=60)
-    behind.submit(lambda: None)
-    behind.finish()
-    behind.submit(fails)
+    failed, writer = threading.Event(), BackgroundWriter(every=60)
+    writer.submit(lambda: None)
+    writer.finish()
+    writer.submit(fails)
     with pytest.raises(OSError, match="disk full"):
-        behind.finish()
+        writer.finish()
     with pytest.raises(OSError, match="disk full"):
-        behind.submit(lambda: None)
+        writer.submit(lambda: None)
 
 
 def test_everything_is_done_when_it_is_left_by_an_error():
     done = []
 
     def interrupted():
-        with BackgroundWriter() as behind:
-            behind.submit(lambda: done.append(1))
+        with BackgroundWriter() as writer:
+            writer.submit(lambda: done.append(1))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -97,11 +97,11 @@ def test_a_failure_comes_to_light():
     def fails():
         raise OSError("disk full")
 
-    behind = BackgroundWriter()
-    behind.submit(fails)
+    writer = BackgroundWriter()
+    writer.submit(fails)
     with pytest.raises(OSError, match="disk full"):
-        behind.finish()
+        writer.finish()
     with pytest.raises(OSError, match="disk full"):
-        behind.submit(lambda: None)
+        writer.submit(lambda: None)
     with pytest.raises(OSError, match="disk full"):
-        behind.__exit__()
+        writer.__exit__()

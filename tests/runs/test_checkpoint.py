@@ -28,13 +28,13 @@ def with_version(name, text):
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
-    path.write_bytes(Checkpoint(7, ARRAYS, 9, ORIGIN).packed())
+    path.write_bytes(Checkpoint(7, ARRAYS, 9, ORIGIN, {}).packed())
     return path
 
 
 def test_it_comes_back_bit_for_bit(path):
     read = Checkpoint.read(path)
-    assert (read.round, read.begun, read.origin) == (7, 9, ORIGIN)
+    assert (read.round, read.attempts, read.origin) == (7, 9, ORIGIN)
     for name, array in ARRAYS.items():
         assert read.arrays[name].dtype == array.dtype
         assert read.arrays[name].shape == array.shape
@@ -58,7 +58,7 @@ def test_other_numbers_under_the_same_labels_are_noticed(path):
         "__metadata__"
     ]
     path.write_bytes(save(ARRAYS | {"params": ARRAYS["params"] + 1}, metadata=text))
-    with pytest.raises(FedprivError, match="its checksum differs"):
+    with pytest.raises(FedprivError, match="wrong checksum"):
         Checkpoint.read(path)
 
 
@@ -76,7 +76,7 @@ def test_the_same_bytes_that_say_something_else_are_noticed(path, arrays):
         "__metadata__"
     ]
     path.write_bytes(save(arrays, metadata=text))
-    with pytest.raises(FedprivError, match="its checksum differs"):
+    with pytest.raises(FedprivError, match="wrong checksum"):
         Checkpoint.read(path)
 
 
@@ -88,7 +88,7 @@ def test_the_order_of_keys_is_nothing(path):
 
 def test_one_without_a_checksum_is_refused(path):
     path.write_bytes(save(ARRAYS, metadata={"round": "7"}))
-    with pytest.raises(FedprivError, match="earlier version of fedpriv"):
+    with pytest.raises(FedprivError, match="wrong checksum"):
         Checkpoint.read(path)
 
 
@@ -120,12 +120,13 @@ def test_another_fedpriv_is_refused_and_another_torch_is_told(path, monkeypatch)
     for other in ("7.0.0", "0.99.0"):
         monkeypatch.setattr(fedpriv, "__version__", other)
         with pytest.raises(
-            FedprivError, match=f"made with fedpriv {ORIGIN.versions['fedpriv']}; this is {other}"
+            FedprivError,
+            match=f"written with fedpriv {ORIGIN.versions['fedpriv']}; this is fedpriv {other}",
         ):
             read.check(path, Origin.of(CONFIG))
     now = with_version("torch", "99.0")
     read.check(path, now)
-    assert ORIGIN.changes(now) == [f"goes on with torch 99.0 after {ORIGIN.versions['torch']}"]
+    assert ORIGIN.changes(now) == [f"resumes with torch 99.0 after {ORIGIN.versions['torch']}"]
     assert ORIGIN.changes(ORIGIN) == []
 
 

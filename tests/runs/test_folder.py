@@ -12,7 +12,7 @@ from fedpriv.util.durable_files import replace_file
 @pytest.fixture
 def folder(tmp_path):
     made = RunFolder(tmp_path / "run")
-    made.create("rounds: 3\n")
+    made.begin("rounds: 3\n").close()
     return made
 
 
@@ -60,7 +60,7 @@ def test_a_damaged_table_of_epsilons_keeps_no_other_from_being_cut(folder):
 def test_a_folder_holds_one_run(folder):
     folder.status(state="running")
     with pytest.raises(FedprivError, match="resume="):
-        RunFolder(folder.path).create("")
+        RunFolder(folder.path).begin("")
 
 
 def test_status_merges(folder):

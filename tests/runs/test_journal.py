@@ -22,7 +22,7 @@ from runs import experiment
 
 from fedpriv.errors import FedprivError
 from fedpriv.runs.folder import RunFolder
-from fedpriv.runs.journal import Journal, attempts, held
+from fedpriv.runs.journal import Journal, attempts, in_progress
 from fedpriv.runtime import DivergedError
 
 
@@ -52,7 +52,7 @@ def test_rounds_that_are_begun_again_are_charged_again(tmp_path, capsys):
     assert certified(first) == expected(cost(exp, 13))
     assert status(folder)["repeated_rounds"] == {str(number): 1 for number in range(1, 13)}
     assert (
-        "12 rounds were begun again after an interruption and are charged"
+        "12 rounds were repeated after an interruption; each attempt is charged"
         in capsys.readouterr().out
     )
 
@@ -78,7 +78,7 @@ def test_a_seeded_round_that_is_repeated_shows_nothing_new(tmp_path, capsys):
     words = ("accountant=rdp", "preset.n_silos=2", "checkpoint_every=100")
     died(tmp_path / "run", *words, after=3)
     run_or_resume(tmp_path / "run", *words, "rounds=4", resume=True)
-    assert "begun again" not in capsys.readouterr().out
+    assert "repeated after" not in capsys.readouterr().out
     run_or_resume(tmp_path / "whole", *words, "rounds=4")
     for name in ("epsilon.csv", "metrics.csv", "model.safetensors"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
@@ -173,31 +173,31 @@ def test_one_process_at_a_time(cut):
 
 
 def test_half_a_line_was_no_beginning(tmp_path):
-    with Journal(tmp_path) as begun:
-        begun.append(1)
-        begun.append(1)
-        assert begun.total == 2
+    with Journal(tmp_path) as journal:
+        journal.append(1)
+        journal.append(1)
+        assert journal.total == 2
     with open(tmp_path / "rounds_begun.csv", "a") as file:
         file.write("1")  # the machine went off
-    with Journal(tmp_path) as begun:
-        assert begun.attempts == {1: 2}
-        begun.append(2)
-    with Journal(tmp_path) as begun:
-        assert begun.attempts == {1: 2, 2: 1}
+    with Journal(tmp_path) as journal:
+        assert journal.attempts == {1: 2}
+        journal.append(2)
+    with Journal(tmp_path) as journal:
+        assert journal.attempts == {1: 2, 2: 1}
 
 
 def test_what_was_begun_can_be_read_while_a_process_writes_it(tmp_path):
     assert attempts(tmp_path) == {}
-    assert not held(tmp_path)
-    with Journal(tmp_path) as begun:
-        assert held(tmp_path)
+    assert not in_progress(tmp_path)
+    with Journal(tmp_path) as journal:
+        assert in_progress(tmp_path)
         assert attempts(tmp_path) == {}
         for number in (1, 1, 2):
-            begun.append(number)
+            journal.append(number)
         with open(tmp_path / "rounds_begun.csv", "a") as file:
             file.write("2")  # of which the end is on its way
         assert attempts(tmp_path) == {1: 2, 2: 1}
-    assert not held(tmp_path)
+    assert not in_progress(tmp_path)
 
 
 def test_what_was_begun_is_on_the_disk(tmp_path, monkeypatch):
@@ -205,14 +205,14 @@ def test_what_was_begun_is_on_the_disk(tmp_path, monkeypatch):
     folders, synced = [], []
     monkeypatch.setattr(os, "fsync", lambda handle: folders.append(os.listdir(handle)))
     monkeypatch.setattr(os, "fdatasync", lambda handle: synced.append(os.pread(handle, 1000, 0)))
-    with Journal(tmp_path) as begun:
+    with Journal(tmp_path) as journal:
         assert folders == [["rounds_begun.csv"]]
         assert synced == [b"round,time\n"]
-        begun.append(1)
+        journal.append(1)
         assert synced[1:] == [(tmp_path / "rounds_begun.csv").read_bytes()]
-        begun.append(2, synced=False)
+        journal.append(2, synced=False)
         assert len(synced) == 2
-        begun.fsync()
+        journal.fsync()
         assert synced[2:] == [(tmp_path / "rounds_begun.csv").read_bytes()]
     with Journal(tmp_path):
         assert (len(folders), len(synced)) == (1, 3)
@@ -272,8 +272,8 @@ def test_a_damaged_file_is_not_kept_locked(tmp_path):
     except FedprivError as failure:
         failures.append(failure)
     path.write_text("round,time\n1,2026\n")
-    with Journal(tmp_path) as begun:
-        assert begun.attempts == {1: 1}
+    with Journal(tmp_path) as journal:
+        assert journal.attempts == {1: 1}
     assert failures
 
 
@@ -309,8 +309,8 @@ def test_killed_at_random_moments_nothing_that_was_seen_goes_uncharged(tmp_path,
         process.kill()
         process.join()
     saved = RunFolder(folder).load_checkpoint()
-    with Journal(folder) as begun:
-        killed = begun.total
+    with Journal(folder) as journal:
+        killed = journal.total
     lines = [line.split()[0] for line in log.read_text().splitlines()]
     begins, sums = lines.count("begins"), lines.count("sum")
     assert 0 < sums <= begins <= killed

@@ -15,7 +15,7 @@ def shown(bar):
 
 
 def test_the_bar_predicts_until_the_first_round_is_over():
-    progress = Progress(rounds=10, done=4, metric="accuracy")
+    progress = Progress(rounds=10, completed=4, metric="accuracy")
     progress.expect(Estimate(("a line",), seconds=20.0))
     assert "0:02:00" in shown(progress)  # six rounds are left
     progress.update(5, {"loss": 0.5, "accuracy": 0.8}, 1.25)

@@ -17,7 +17,7 @@ from command import run
 from interrupted import WORDS, Death, dies_in, run_or_resume
 
 from fedpriv.errors import FedprivError
-from fedpriv.runs import journal as begun
+from fedpriv.runs import journal
 from fedpriv.runs import tables as records
 from fedpriv.runs.folder import RunFolder, read_status
 from fedpriv.runs.journal import Journal
@@ -162,7 +162,7 @@ class Disk:
         """Context in which runs write to this disk."""
         patches = [
             patch.object(module, "open", self.open, create=True)
-            for module in (records, durable, begun)
+            for module in (records, durable, journal)
         ]
         return _All(patches)
 
@@ -239,14 +239,14 @@ def test_disks_of_twenty_sizes(tmp_path, whole, wrong):
 
 def test_half_a_line_of_what_was_begun_is_no_beginning(tmp_path):
     """A disk that fills up takes a part of a line without an error; no round may begin on that."""
-    with Journal(tmp_path) as begun_here:
-        begun_here.append(1)
-        begun_here._file = Small(begun_here._file, Disk(10))
-        begun_here._file.raw = True
+    with Journal(tmp_path) as attempts_here:
+        attempts_here.append(1)
+        attempts_here._file = Small(attempts_here._file, Disk(10))
+        attempts_here._file.raw = True
         with pytest.raises(OSError, match="No space left"):
-            begun_here.append(2)
-    with Journal(tmp_path) as begun_here:
-        assert begun_here.attempts == {1: 1}
+            attempts_here.append(2)
+    with Journal(tmp_path) as attempts_here:
+        assert attempts_here.attempts == {1: 1}
 
 
 def test_a_failure_that_cannot_be_recorded_is_still_told(tmp_path, monkeypatch):
@@ -310,7 +310,7 @@ def test_two_begin_in_one_folder_and_one_of_them_runs(tmp_path):
     errors = [process.communicate()[1].decode() for process in both]
     assert sorted(process.returncode for process in both) == [0, 2]
     lost = next(number for number, process in enumerate(both) if process.returncode)
-    assert "another process runs there" in errors[lost] or "holds a run already" in errors[lost]
+    assert "another process is running" in errors[lost] or "already holds a run" in errors[lost]
     assert f"clip: {2 - lost}\n" in (tmp_path / "run" / "config.yaml").read_text()
     assert [row["round"] for row in RunFolder(tmp_path / "run").rows("metrics.csv")] == [
         "0",
@@ -366,7 +366,7 @@ def test_epsilon_of_a_folder_charges_what_was_begun_again(tmp_path):
     with dies_in(3, sums=[]), pytest.raises(Death):
         run(*words, "hydra.run.dir=run", cwd=tmp_path)
     done = run("epsilon", "resume=run", cwd=tmp_path)
-    assert "3 rounds were begun again" in done.stdout
+    assert "3 rounds were repeated" in done.stdout
     assert run("resume=run", cwd=tmp_path).returncode == 0
     charged = {
         row["certified"]

@@ -152,7 +152,7 @@ def test_with_real_randomness_every_draw_is_another(tmp_path):
         experiment(*WORDS, "randomness=system", f"preset.local_lr={rate}") for rate in (0.1, 0.2)
     ]
     sweeper = RandomNumber(50.0, 1.0)
-    draws = [tuple(sweeper.drawn(tmp_path / str(n), [["a"], ["b"]], exps).chosen) for n in range(4)]
+    draws = [tuple(sweeper.draw(tmp_path / str(n), [["a"], ["b"]], exps).chosen) for n in range(4)]
     assert len(set(draws)) > 1
     counts = Counter(place for draw in draws for place in draw)
     assert set(counts) == {0, 1}

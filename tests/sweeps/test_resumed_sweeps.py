@@ -30,7 +30,7 @@ def sweep(settings, seeds):
     )
 
 
-def begun(folder):
+def attempts(folder):
     """How often rounds were begun in each run."""
     return {
         path.parent.name: len(path.read_text().splitlines()) - 1
@@ -66,12 +66,12 @@ def test_what_is_done_is_not_run_again(size, tmp_path):
         run(*again, cwd=tmp_path)
     finished = {
         name
-        for name in begun(tmp_path / "broken")
+        for name in attempts(tmp_path / "broken")
         if read_status(tmp_path / "broken" / name)["state"] == "done"
     }
     assert len(finished) == size
     assert run(*again, cwd=tmp_path).returncode == 0
-    times = begun(tmp_path / "broken")
+    times = attempts(tmp_path / "broken")
     assert {name: times[name] for name in finished} == dict.fromkeys(finished, 2)
     assert sorted(times.values()) == [2] * (2 * size - 1) + [3]
     for number in range(2 * size):
@@ -95,9 +95,9 @@ def test_a_failure_is_named_and_tried_again(tmp_path):
     assert done.returncode == 2
     assert "1 of 2 runs failed: sweep/1: data.root=data" in done.stderr
     assert "1 done, 1 failed" in done.stdout
-    before = begun(tmp_path / "sweep")
+    before = attempts(tmp_path / "sweep")
     assert run(*words, cwd=tmp_path).returncode == 2
-    assert begun(tmp_path / "sweep") == before == {"0": 2}
+    assert attempts(tmp_path / "sweep") == before == {"0": 2}
 
 
 def test_a_folder_of_other_settings_is_refused(tmp_path):
@@ -148,9 +148,9 @@ def test_the_same_with_other_launchers(launcher, plugin, tmp_path):
             Path(tmp_path / name / str(number) / "metrics.csv") for name in ("alone", "launched")
         )
         assert here.read_bytes() == there.read_bytes()
-    before = begun(tmp_path / "launched")
+    before = attempts(tmp_path / "launched")
     assert run_child(*words, *launcher, "hydra.sweep.dir=launched", cwd=tmp_path).returncode == 0
-    assert begun(tmp_path / "launched") == before
+    assert attempts(tmp_path / "launched") == before
 
 
 def test_optuna_searches_by_the_metric_that_a_run_ends_with(tmp_path):

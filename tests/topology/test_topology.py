@@ -33,9 +33,9 @@ def times_met(partitions):
 )
 def test_small_numbers_are_optimal_and_quick(n, size, classes):
     designed.cache_clear()
-    begun = time.monotonic()
+    start = time.monotonic()
     partitions = designed(n, size)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - start < 10
     assert len(partitions) == classes == (n - 1) // (size - 1)
     assert set(times_met(partitions).values()) == {1}
     assert all(

@@ -1,5 +1,6 @@
 """What trackers show is what the run's tables hold, once a round, also after an interruption."""
 
+import doctest
 import json
 import struct
 from dataclasses import dataclass, replace
@@ -136,11 +137,11 @@ def test_a_tracker_that_fails_ends_no_run(tmp_path):
     assert read_status(tmp_path / "run")["state"] == "done"
     assert [entry[0] for entry in SHOWN] == ["open", 1]
     log = (tmp_path / "run" / "run.log").read_text()
-    assert log.count("the tracker has failed (ConnectionError: no network)") == 1
+    assert log.count("the tracker failed (ConnectionError: no network)") == 1
 
 
 def test_one_that_cannot_be_reached_at_the_start_is_said_before_a_round(tmp_path):
-    with pytest.raises(FedprivError, match="Unreachable cannot be reached"):
+    with pytest.raises(FedprivError, match="cannot reach Unreachable"):
         go(world(Unreachable()), tmp_path / "run")
     assert (tmp_path / "run" / "rounds_begun.csv").read_text().count("\n") == 1
 
@@ -233,3 +234,7 @@ def test_mlflow(tmp_path):
         (entry.step, name): entry.value for name, entries in histories.items() for entry in entries
     }
     agree(found, tmp_path / "run")
+
+
+def test_the_example_of_a_tracker_runs():
+    assert doctest.testmod(base) == (0, 3)

@@ -2,7 +2,7 @@
 
 import threading
 
-from fedpriv.util.logs import LOGGER, NAME, logged
+from fedpriv.util.logs import LOGGER, RUN_LOG, logged
 
 
 def test_each_thread_writes_its_own_log(tmp_path):
@@ -23,7 +23,7 @@ def test_each_thread_writes_its_own_log(tmp_path):
     for thread in threads:
         thread.join(10)
     for folder in folders:
-        (line,) = (folder / NAME).read_text().splitlines()
+        (line,) = (folder / RUN_LOG).read_text().splitlines()
         assert line.endswith(f"INFO from {folder.name}")
 
 

@@ -1,0 +1,177 @@
+"""Commands that train, or show what training would cost: `fedpriv run`, `epsilon`, `allocation`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from fedpriv.data.allocation_report import draw, table
+from fedpriv.errors import ConfigError, FedprivError, complain
+from fedpriv.runs import epsilon_forecast
+from fedpriv.runs.folder import RunFolder, read_status
+from fedpriv.runs.loop import train
+from fedpriv.runs.run_or_resume import early_failures_recorded, resume, run_or_resume
+from fedpriv.runs.tables import METRICS
+from fedpriv.settings.compose import (
+    CommandLine,
+    compose_jobs,
+    each_job,
+    one_line_errors,
+    without_hydra,
+)
+from fedpriv.settings.experiment import build, build_resolved, resolved
+from fedpriv.settings.help import conf_dir
+from fedpriv.sweeps.random_number import RandomNumber
+from fedpriv.sweeps.side_by_side import Job, SideBySide, draw_jobs, own_launcher, own_sweeper
+
+
+def run(args: list[str]) -> None:
+    """Train. A sweep is checked as a whole before its first job starts."""
+    line = CommandLine.parse(args)
+    launcher: SideBySide | None = None
+    sweeper: RandomNumber | None = None
+    resumed = None
+    existing = Path()
+    target = ""
+    number = 0
+    jobs: list[Job] = []
+    for number, config in enumerate(each_job(line, conf_dir())):
+        if number == 0:
+            resumed = config.resume
+            multirun = line.multirun or config.hydra.mode == RunMode.MULTIRUN
+            if multirun:
+                launcher = own_launcher(config)
+                sweeper = own_sweeper(config)
+        if launcher:
+            jobs.append(Job.of(config, number))
+        else:
+            build_resolved(resolved(config))
+        if number == 0 and resumed is None:
+            existing, target = _check_writable(config, multirun)
+    if resumed is not None:
+        resume(line, str(resumed), number + 1)
+    elif not multirun:
+        RunFolder(Path(target)).require_free()  # before Hydra writes its records there
+        start_hydra(args, existing)
+    elif launcher:
+        jobs = draw_jobs(jobs, sweeper, line) if sweeper else jobs
+        _sweep(lambda: launcher.launch(jobs), Path(target))
+    else:
+        # Hydra would otherwise name the folder by its own start time.
+        named = any(word.partition("=")[0] == "hydra.sweep.dir" for word in args)
+        own = [] if named else [f"hydra.sweep.dir='{target}'"]
+        _sweep(lambda: start_hydra([*args, *own], existing), Path(target))
+
+
+def _sweep(launch: Callable[[], None], folder: Path) -> None:
+    """Run a sweep, and print the states of its runs. Raises FedprivError when runs have failed."""
+    from fedpriv.reports.sweep_states import print_sweep  # pandas: not for `fedpriv epsilon`
+
+    failure: FedprivError | None = None
+    try:
+        launch()
+    except FedprivError as error:
+        failure = error
+    except Exception:
+        print_sweep(folder, Console())
+        raise
+    states = print_sweep(folder, Console())
+    if failure is None:
+        return
+    failed = [state for state in states if state.state != "done"]
+    if not failed:
+        raise failure
+    named = "; ".join(f"{state.folder}: {state.reason or state.state}" for state in failed)
+    raise FedprivError(f"{len(failed)} of {len(states)} runs failed: {named}") from failure
+
+
+def _check_writable(config: DictConfig, multirun: bool) -> tuple[Path, str]:
+    """The nearest existing folder above the output folder, and the output folder. Raises
+    ConfigError when nothing can be written there."""
+    HydraConfig.instance().set_config(config)  # the folder's name may refer to it
+    name = "sweep" if multirun else "run"
+    target = str(config.hydra[name].dir)
+    above = [Path(target), *Path(target).resolve().parents]
+    existing = next(folder for folder in above if folder.exists())
+    try:
+        os.rmdir(tempfile.mkdtemp(dir=existing))
+    except OSError as error:
+        allowed = f"a folder that can be written ({existing}: {error.strerror})"
+        raise ConfigError(f"hydra.{name}.dir", target, allowed) from error
+    return existing, target
+
+
+def start_hydra(args: list[str], existing: Path = Path()) -> None:
+    """Hand over to Hydra, which composes again, makes the folder and starts the jobs.
+
+    existing: the folder to which the folders of an unstarted run are removed.
+    """
+    # Hydra raises exceptions instead of printing them.
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+    sys.argv = [sys.argv[0], *args]
+
+    def job(config: DictConfig) -> float:
+        return _job(config, existing)
+
+    with one_line_errors():
+        hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(job)()
+
+
+def _job(config: DictConfig, existing: Path) -> float:
+    """One job inside Hydra. Returns its last main metric, for sweepers that search.
+
+    An error of a single run ends the process. In a sweep, the other jobs continue.
+    """
+    running = HydraConfig.get()
+    folder = Path(running.runtime.output_dir)
+    settings = OmegaConf.to_yaml(config, resolve=True)
+    if running.mode == RunMode.MULTIRUN:
+        with early_failures_recorded(folder):
+            run_or_resume(build(config), settings, folder)
+    else:
+        try:
+            train(build(config), settings, folder)
+        except FedprivError as error:
+            _remove_unstarted(folder, existing)
+            sys.exit(complain(error))
+    return float(RunFolder(folder).rows(METRICS)[-1][read_status(folder)["metric"]])
+
+
+def _remove_unstarted(folder: Path, existing: Path) -> None:
+    """Remove the folders below `existing` that Hydra made for a run that did not start."""
+    if (folder / "config.yaml").exists():
+        return
+    shutil.rmtree(folder / ".hydra", ignore_errors=True)
+    for path in [folder, *folder.parents]:
+        if path.resolve() == existing.resolve() or any(path.iterdir()):
+            return
+        path.rmdir()
+
+
+def epsilon(args: list[str]) -> None:
+    """Print the epsilon table of the settings, without training."""
+    epsilon_forecast.show(args)
+
+
+def allocation(args: list[str]) -> None:
+    """Print and draw who owns which records in which silo."""
+    console = Console()
+    for number, config in enumerate(compose_jobs(CommandLine.parse(args), conf_dir())):
+        exp = build(without_hydra(config))
+        corpus = exp.data.load(exp.streams)
+        result = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
+        console.print(table(result))
+        path = Path("outputs") / f"allocation_{config.hydra.runtime.choices.data}_{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        draw(result, path)
+        console.print(f"Picture: {path}", soft_wrap=True)
