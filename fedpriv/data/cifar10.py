@@ -19,7 +19,7 @@ from fedpriv.data.dealing import deal_equally
 from fedpriv.data.files import RemoteFile, locate
 from fedpriv.data.split import share, stratified
 from fedpriv.errors import DataError, require
-from fedpriv.models.tasks import Classification, Task
+from fedpriv.models.tasks import Classification
 from fedpriv.util.streams import Streams
 
 CLASSES = 10
@@ -186,14 +186,11 @@ class Cifar10(DataSet):
 
     shape = (3, SIDE, SIDE)
     outputs = CLASSES
+    task = Classification()
     natural_silos = CLASSES
 
     def __post_init__(self) -> None:
         require(self.split in SPLITS, "data.split", self.split, " or ".join(SPLITS))
-
-    @property
-    def task(self) -> Task:
-        return Classification()
 
     def load(self, streams: Streams) -> Corpus:
         train, test = SPLITS[self.split](read(self.root), streams)
@@ -212,14 +209,11 @@ class Cifar10Clients(DataSet):
 
     shape = (3, SIDE, SIDE)
     outputs = CLASSES
+    task = Classification()
     natural_users = True
 
     def __post_init__(self) -> None:
         require(self.clients >= 1, "data.clients", self.clients, "a positive number of users")
-
-    @property
-    def task(self) -> Task:
-        return Classification()
 
     def load(self, streams: Streams) -> Corpus:
         images = read(self.root)

@@ -13,7 +13,7 @@ from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.files import RemoteFile, locate
 from fedpriv.data.split import stratified
 from fedpriv.errors import DataError
-from fedpriv.models.tasks import Classification, Task
+from fedpriv.models.tasks import Classification
 from fedpriv.util.streams import Streams
 
 MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/")
@@ -109,10 +109,7 @@ class Mnist(DataSet):
 
     shape = (1, 28, 28)
     outputs = 10
-
-    @property
-    def task(self) -> Task:
-        return Classification()
+    task = Classification()
 
     def load(self, streams: Streams) -> Corpus:
         images, labels, tests = read_all(self.root)

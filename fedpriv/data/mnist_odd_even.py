@@ -14,7 +14,7 @@ from fedpriv.data.files import locate
 from fedpriv.data.mnist import FILES, MEAN, STD, read_part
 from fedpriv.data.split import share, stratified
 from fedpriv.errors import DataError
-from fedpriv.models.tasks import Classification, Task
+from fedpriv.models.tasks import Classification
 from fedpriv.util.streams import Streams
 
 EVEN = (0, 2, 4, 6, 8)
@@ -47,11 +47,8 @@ class MnistOddEven(DataSet):
 
     shape = (COMPONENTS,)
     outputs = 2
+    task = Classification()
     natural_silos = len(PAIRS)
-
-    @property
-    def task(self) -> Task:
-        return Classification()
 
     @property
     def not_covered(self) -> tuple[str, ...]:
