@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.calibrate import MOST_ROUNDS, most_rounds, smallest_noise
-from fedpriv.accountants.events import Runs
+from fedpriv.accountants.events import Composition
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.accountants.rdp import Rdp
 from fedpriv.errors import ConfigError
@@ -80,7 +80,7 @@ class EpsilonForecast:
             done = number
         return rows
 
-    def compositions(self) -> dict[tuple[str, str, str, int], list[Runs]]:
+    def compositions(self) -> dict[tuple[str, str, str, int], list[Composition]]:
         """What each unit meets in all rounds (see `Ledger.compositions`)."""
         ledger = Ledger(self.exp.accountant)
         self.record(ledger, self.plan, 0, self.exp.options.rounds)
