@@ -31,7 +31,7 @@ class Accountant(ABC):
     ...     def epsilons(self, composition, adjacency, group_size=1):
     ...         [(event, count)] = composition
     ...         if type(event) is not GaussianDpEvent or count > 1 or group_size > 1:
-    ...             raise unsupported("one_release", event, adjacency, hint="accountant=rdp can")
+    ...             raise unsupported("one", event, adjacency, hint="accountant=rdp supports it")
     ...         return {"one": gaussian_epsilon(1 / event.noise_multiplier, self.delta)}
     >>> epsilons = OneRelease(delta=1e-5).epsilons([(GaussianDpEvent(5.0), 1)], "add/remove")
     >>> round(epsilons["one"], 4)
