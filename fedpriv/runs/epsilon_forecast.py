@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedpriv.accountants.base import Accountant
-from fedpriv.accountants.calibrate import MOST_ROUNDS, most_rounds, smallest_noise
+from fedpriv.accountants.calibrate import MAX_ROUNDS, most_rounds, smallest_noise
 from fedpriv.accountants.events import Composition
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.accountants.rdp import Rdp
@@ -119,7 +119,7 @@ def calibrations(planned: EpsilonForecast, budget: float) -> list[str]:
     rounds = exp.options.rounds
     rough = Rdp(exp.accountant.delta)  # instant, and near enough for a guess
     # Plans that differ are walked one by one, so nobody asks beyond the planned rounds.
-    limit = MOST_ROUNDS if exp.algo.rounds_alike else rounds
+    limit = MAX_ROUNDS if exp.algo.rounds_alike else rounds
     guess = most_rounds(lambda n: spent(rough, sigma, n), budget, limit=limit)
     most = most_rounds(lambda n: spent(exp.accountant, sigma, n), budget, near=guess, limit=limit)
     lines = [f"epsilon {budget:g}: {'at least ' * (most == limit)}{most} rounds at noise {sigma:g}"]
