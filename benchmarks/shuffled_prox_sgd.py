@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks._apart import apart
 from fedpriv.data.allocate import Natural
 from fedpriv.data.base import Corpus, DataSet, Records
-from fedpriv.models.tasks import Classification, Task
+from fedpriv.models.tasks import Classification
 from fedpriv.util.streams import Streams
 
 SILOS = 25
@@ -32,12 +32,9 @@ class Drawn(DataSet):
 
     shape = (FEATURES,)
     outputs = 2
+    task = Classification()
     natural_silos = SILOS
     natural_users = True
-
-    @property
-    def task(self) -> Task:
-        return Classification()
 
     def load(self, streams: Streams) -> Corpus:
         rng = np.random.default_rng(0)

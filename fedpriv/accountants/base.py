@@ -1,6 +1,5 @@
-"""What every accountant answers: the epsilon of a composition of events, by each method it
-knows.
-"""
+"""The base of all accountants: the epsilon of a composition of events, by each method that an
+accountant knows."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedpriv.accountants.events import Runs
+from fedpriv.accountants.events import Composition
 from fedpriv.errors import ConfigError, require
 
 if TYPE_CHECKING:
@@ -17,13 +16,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Accountant(ABC):
-    """Adds up events at a fixed `delta`. Stateless: the events are kept by a `Ledger`."""
+    """Adds up events at a fixed `delta`. It has no state; a `Ledger` holds the events.
+
+    delta: probability with which the epsilon guarantee may fail.
+    budget: largest epsilon that a run may reach, or None. It limits the released model's epsilon,
+        or that of the observer that the algorithm names. The run ends at the last round that fits.
+
+    An accountant implements `epsilons`. This one knows no composition theorem at all:
+
+    >>> import math
+    >>> from dp_accounting import GaussianDpEvent
+    >>> from fedpriv.accountants.pld import gaussian_epsilon
+    >>> class OneRelease(Accountant):
+    ...     def epsilons(self, composition, adjacency, group_size=1):
+    ...         [(event, count)] = composition
+    ...         if type(event) is not GaussianDpEvent or count > 1 or group_size > 1:
+    ...             raise unsupported("one", event, adjacency, hint="accountant=rdp supports it")
+    ...         return {"one": gaussian_epsilon(1 / event.noise_multiplier, self.delta)}
+    >>> epsilons = OneRelease(delta=1e-5).epsilons([(GaussianDpEvent(5.0), 1)], "add/remove")
+    >>> round(epsilons["one"], 4)
+    0.7255
+    """
 
     delta: float = 1e-5
-    """Probability with which the epsilon guarantee may fail."""
     budget: float | None = None
-    """Largest epsilon that a run may reach, of the released model or of whom else its algorithm
-    names; it ends at the last round that fits."""
 
     def __post_init__(self) -> None:
         require(
@@ -33,17 +49,19 @@ class Accountant(ABC):
         require(fits, "accountant.budget", self.budget, "a positive epsilon, or null for no limit")
 
     @abstractmethod
-    def epsilons(self, runs: Runs, adjacency: str, group_size: int = 1) -> dict[str, float]:
-        """Method name -> epsilon of the composition of each event `count` times, all on the same
-        data.
+    def epsilons(
+        self, composition: Composition, adjacency: str, group_size: int = 1
+    ) -> dict[str, float]:
+        """Epsilon by method name. Every value is an upper bound at `delta`; inf if no bound is
+        finite.
 
-        With a `group_size` above 1 the events say what one record meets, and epsilon protects any
-        group of that size.
+        composition: events with their counts, all on the same data. Noise multipliers are relative
+            to the sensitivity under `adjacency` (see `fedpriv.accountants.events`).
+        adjacency: `ADD_REMOVE` or `REPLACE` one unit.
+        group_size: above 1, the events describe what one record contributes to, and epsilon
+            protects any group of this number of records.
 
-        Every value is an upper bound at `delta` under `adjacency`; inf when nothing is certified.
-        Noise multipliers are relative to the sensitivity under `adjacency` (see
-        `fedpriv.accountants.events`). Raises ConfigError, naming the event, when no method of this
-        accountant can handle it.
+        Raises ConfigError with the name of the event if no method of this accountant supports it.
         """
 
 

@@ -1,8 +1,9 @@
-"""The smallest noise, or the most rounds, that keep epsilon within a target.
+"""Calibration: the smallest noise, or the largest number of rounds, that keeps epsilon within a
+target.
 
-Epsilon falls with noise and grows with rounds, so both are searches over a monotone function. Every
-answer was itself accounted and found within the target; what the search leaves open is only how
-much better a neighbour would do.
+Epsilon decreases with noise and increases with rounds, so both are searches over a monotone
+function. Every result has been accounted and is within the target. The search tolerance only
+decides how close to optimal it is.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Callable
 
 from fedpriv.errors import ConfigError, require
 
-_LEAST_NOISE = 1e-3
-_MOST_NOISE = 1e6
-MOST_ROUNDS = 10**7
+_MIN_NOISE = 1e-3
+_MAX_NOISE = 1e6
+MAX_ROUNDS = 10**7
 
 
 def smallest_noise(
@@ -24,19 +25,20 @@ def smallest_noise(
     near: float | None = None,
     tolerance: float = 1e-3,
 ) -> float:
-    """The smallest noise multiplier whose epsilon `spent(noise_multiplier)` stays within `epsilon`.
+    """The smallest noise multiplier with an epsilon of at most `epsilon`.
 
-    Within a factor 1 + `tolerance` of the smallest.
+    spent: epsilon of a noise multiplier.
+    epsilon: target.
+    near: a guess, which saves calls.
+    tolerance: the result is within a factor 1 + `tolerance` of the smallest.
 
-    near: a guess, to save calls. Raises ConfigError when no noise multiplier up to 1e6 reaches it.
+    Raises ConfigError if no noise multiplier up to 1e6 reaches the target.
     """
     require(epsilon > 0, "epsilon", epsilon, "must be above 0")
-    within, beyond = _bracket(
-        spent, epsilon, near=near, start=1.0, safest=_MOST_NOISE, boldest=_LEAST_NOISE
-    )
+    within, beyond = _bracket(spent, epsilon, near=near, safest=_MAX_NOISE, boldest=_MIN_NOISE)
     if within is None:
         raise ConfigError(
-            "epsilon", epsilon, f"no noise multiplier up to {_MOST_NOISE:g} reaches it"
+            "epsilon", epsilon, f"no noise multiplier up to {_MAX_NOISE:g} reaches it"
         )
     if beyond is None:
         return within
@@ -50,21 +52,21 @@ def most_rounds(
     epsilon: float,
     *,
     near: int | None = None,
-    limit: int = MOST_ROUNDS,
+    limit: int = MAX_ROUNDS,
 ) -> int:
-    """The most rounds whose epsilon `spent(rounds)` stays within `epsilon`, at most `limit`; 0 when
-    one is too many.
+    """The largest number of rounds with an epsilon of at most `epsilon`; 0 if one round exceeds it.
 
-    near: a guess, to save calls.
+    spent: epsilon of a number of rounds.
+    epsilon: target.
+    near: a guess, which saves calls.
+    limit: largest result.
     """
     require(epsilon > 0, "epsilon", epsilon, "must be above 0")
 
     def whole(rounds: float) -> float:
         return spent(round(rounds))
 
-    within, beyond = _bracket(
-        whole, epsilon, near=near, start=1.0, safest=1.0, boldest=float(limit)
-    )
+    within, beyond = _bracket(whole, epsilon, near=near, safest=1.0, boldest=float(limit))
     if within is None or beyond is None:
         return 0 if within is None else limit
     found = _narrow(
@@ -78,13 +80,13 @@ def _bracket(
     target: float,
     *,
     near: float | None,
-    start: float,
     safest: float,
     boldest: float,
 ) -> tuple[float | None, float | None]:
-    """Two points within and beyond `target`, a factor 8 apart, or 1.1 around a guess `near`; None
-    for one that does not exist up to its limit."""
-    factor, at = (1.1, near) if near else (8.0, start)
+    """Two points, the first within and the second beyond `target`, a factor of 8 apart, or of 1.1
+    around a guess `near`. None for a point that does not exist up to its limit, `safest` or
+    `boldest`."""
+    factor, at = (1.1, near) if near else (8.0, 1.0)
     within = None
     beyond = None
     while within is None or beyond is None:
@@ -110,11 +112,10 @@ def _narrow(
     near: Callable[[float, float], bool],
     whole: bool = False,
 ) -> float:
-    """Move `within` towards `beyond` until they are `near`; `spent` is nearly a power of its
-    argument.
+    """Move `within` towards `beyond` until they are `near`, on a logarithmic scale.
 
-    Bisection on a logarithmic scale, with every other guess where a power law through both ends
-    meets the target.
+    `spent` is almost a power law, so every other step tries the point at which a power law through
+    both ends reaches the target. The other steps bisect.
     """
     spent_within = spent(within)
     spent_beyond = spent(beyond)

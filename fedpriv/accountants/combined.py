@@ -1,10 +1,10 @@
-"""RDP and PLD side by side: two independent certificates of the same run."""
+"""RDP and PLD: two independent certificates of the same run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedpriv.accountants.events import Runs
+from fedpriv.accountants.events import Composition
 from fedpriv.accountants.pld import Pld
 from fedpriv.accountants.rdp import Rdp
 from fedpriv.errors import ConfigError
@@ -12,10 +12,11 @@ from fedpriv.errors import ConfigError
 
 @dataclass(frozen=True)
 class RdpAndPld(Pld):
-    """Both methods; one that has no bound for an event is left out, and if neither has one, that is
-    an error."""
+    """Both methods, or the one that supports all events. Raises ConfigError if neither does."""
 
-    def epsilons(self, runs: Runs, adjacency: str, group_size: int = 1) -> dict[str, float]:
+    def epsilons(
+        self, composition: Composition, adjacency: str, group_size: int = 1
+    ) -> dict[str, float]:
         """See `Accountant.epsilons`; the methods are "rdp" and "pld"."""
         found: dict[str, float] = {}
         refusals: list[ConfigError] = []
@@ -24,7 +25,7 @@ class RdpAndPld(Pld):
             Pld(self.delta, value_discretization_interval=self.value_discretization_interval),
         ):
             try:
-                found |= accountant.epsilons(runs, adjacency, group_size)
+                found |= accountant.epsilons(composition, adjacency, group_size)
             except ConfigError as refusal:
                 refusals.append(refusal)
         if not found:

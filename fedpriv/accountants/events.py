@@ -1,17 +1,17 @@
-"""What an observer sees of one round, as frozen values that an accountant can add up.
+"""Events: what an observer sees of one round, as frozen values that an accountant can add up.
 
-Mechanisms are written as dp_accounting's `DpEvent`s. One convention fills the gap they leave:
+Mechanisms are dp_accounting's `DpEvent`s, with one more convention:
 
-    noise_multiplier = noise standard deviation / l2 sensitivity **under the event's stated
-    adjacency**.
+    noise_multiplier = noise standard deviation / L2 sensitivity **under the event's adjacency**.
 
-A sum of vectors clipped to C with noise std s is `GaussianDpEvent(s / C)` under add/remove and
-`GaussianDpEvent(s / (2 * C))` under replace, sampled or not. The convention is needed because
-dp_accounting 0.6 reads the same event in two ways under `REPLACE_ONE`: its RDP accountant takes the
-multiplier as it stands, its PLD accountant halves it. Here both take it as it stands.
+For example, a sum of vectors clipped to C with noise of standard deviation s is
+`GaussianDpEvent(s / C)` under add/remove and `GaussianDpEvent(s / (2 * C))` under replace, sampled
+or not. dp_accounting 0.6 has no such convention: under `REPLACE_ONE` its RDP accountant uses the
+multiplier unchanged, but its PLD accountant halves it. Here both use it unchanged.
 
-A sampling scheme belongs to one adjacency and never borrows the other's curve: Poisson sampling is
-accounted under add/remove only, a fixed-size batch without replacement under replace only.
+Each sampling scheme is accounted under one adjacency only: Poisson sampling under add/remove, a
+fixed-size batch without replacement under replace. The curve of one adjacency does not bound the
+other.
 """
 
 from __future__ import annotations
@@ -35,47 +35,49 @@ SERVER = "server"
 SILO = "silo"
 
 OBSERVERS = (RELEASED_MODEL, SERVER, SILO)
-"""Who may look: anyone who gets the model, the server, and a curious silo."""
+"""Observers: anyone who gets the model, the server, and a curious silo."""
 
 DECLARED, CHECKED, ENFORCED = STATUSES = ("declared", "checked", "enforced")
-"""What stands behind an event, the weakest first: the method's word alone; its word, and
-measurements of its class in a small world (`fedpriv.testing`); bounding and noise by the
-framework."""
+"""Evidence for an event, the weakest first. Declared: only the method states it. Checked: in
+addition, `fedpriv.testing` has measured the method's class. Enforced: the framework bounds the
+contributions and draws the noise."""
 
-Runs = Sequence[tuple["DpEvent", int]]
-"""A composition: each event, and how many times it happened."""
+Composition = Sequence[tuple["DpEvent", int]]
+"""Events, each with the number of times it happened."""
 
 
 @dataclass(frozen=True)
 class Event:
     """One observer's view of one round's release.
 
-    Events of one (observer, unit, adjacency) compose, so together they must hold everything that
-    this observer sees.
+    Events of one (observer, unit, adjacency) compose, so they must cover everything that this
+    observer sees.
+
+    observer: who sees the release, such as "released model", "server" or "silo".
+    unit: whose presence is hidden: "record", "user" or "silo".
+    adjacency: `ADD_REMOVE` or `REPLACE` one unit.
+    certified: the mechanism as the observer sees it; `NonPrivateDpEvent` if an assumption fails.
+        Hashable (tuples, not lists).
+    claimed: the mechanism according to the paper; None if the paper claims nothing for this
+        observer.
+    scope: a disjoint part of the data, such as a silo; "" for an event that involves all scopes. A
+        unit is in one scope only, but the records of a group may be in several (see `Ledger`).
+        Epsilon is the maximum over scopes.
+    assumptions: what `certified` rests on, or which assumption fails.
+    group_size: largest number of records of one unit, over all scopes. Above 1, `certified` and
+        `claimed` describe one record, and the accountant answers for the whole group.
+    status: evidence for `certified`, one of `STATUSES`. A query sets it, not the algorithm.
     """
 
     observer: str
-    """Who looks: "released model", "server", "silo"."""
     unit: str
-    """Whose presence is hidden: "record", "user", "silo"."""
     adjacency: str
-    """`ADD_REMOVE` or `REPLACE` one unit."""
     certified: DpEvent
-    """What this observer really sees; `NonPrivateDpEvent` when an assumption fails. Hashable
-    (tuples, not lists)."""
     claimed: DpEvent | None
-    """What the paper says it is; None when the paper claims nothing for this observer."""
     scope: str = ""
-    """A disjoint part of the data, such as a silo: no unit may touch two, though the records of a
-    group may (see `Ledger`). Epsilon is the maximum over scopes; an event without a scope touches
-    all of them."""
     assumptions: tuple[str, ...] = ()
-    """What `certified` rests on, or which assumption fails."""
     group_size: int = 1
-    """How many records one unit owns at most, all scopes together, when `certified` and `claimed`
-    describe what one record meets; the accountant then answers for the whole group."""
     status: str = ENFORCED
-    """What stands behind `certified`: one of `STATUSES`. A query sets it, not the algorithm."""
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -86,17 +88,16 @@ class Event:
             )
 
 
-def leaves(runs: Iterable[tuple[DpEvent, int]]) -> dict[DpEvent, int] | None:
-    """The basic mechanisms in `runs` with their number of uses; None if any of them is not private
-    at all.
+def leaves(composition: Iterable[tuple[DpEvent, int]]) -> dict[DpEvent, int] | None:
+    """The basic mechanisms in `composition` with their counts; None if one of them is not private.
 
-    Nested compositions are unrolled, mechanisms that reveal nothing left out; sampling everything
-    is no sampling.
+    Unrolls nested compositions, leaves out mechanisms that reveal nothing, and removes the sampling
+    from events that sample everything.
     """
     import dp_accounting as dp
 
     total: Counter[DpEvent] = Counter()
-    todo = list(runs)
+    todo = list(composition)
     while todo:
         event, count = todo.pop()
         if count < 0:
@@ -121,34 +122,29 @@ def leaves(runs: Iterable[tuple[DpEvent, int]]) -> dict[DpEvent, int] | None:
 
 
 def _unsampled(event: DpEvent) -> DpEvent | None:
-    """What a sampling event that looks at all of the data, or at none, comes to; None for any other
-    event."""
+    """The equivalent of a sampling event that samples all data or none; None for other events."""
     import dp_accounting as dp
 
     if isinstance(event, dp.PoissonSampledDpEvent):
-        share = event.sampling_probability
-        inner = event.event
+        rate = event.sampling_probability
     elif isinstance(event, dp.SampledWithoutReplacementDpEvent):
-        share = event.sample_size / event.source_dataset_size
-        inner = event.event
+        rate = event.sample_size / event.source_dataset_size
     else:
         return None
-    require(0 <= share <= 1, "sampling rate", share, "must be between 0 and 1")
-    if share == 0:
+    require(0 <= rate <= 1, "sampling rate", rate, "must be between 0 and 1")
+    if rate == 0:
         return dp.NoOpDpEvent()
-    return inner if share == 1 else None
+    return event.event if rate == 1 else None
 
 
 def _noise(event: DpEvent) -> float:
-    """The noise multiplier at the bottom of `event`, checked; 1.0 for mechanisms that state their
-    noise otherwise."""
+    """The noise multiplier of the innermost event, inf if it moves nothing; 1.0 for mechanisms
+    without a noise multiplier. Raises ConfigError for a negative one."""
     while hasattr(event, "event"):
         event = event.event
     noise = getattr(event, "noise_multiplier", getattr(event, "standard_deviation", 1.0))
     require(noise >= 0, "noise_multiplier", noise, "must not be negative")
-    moves = [
-        c
-        for c, p in zip(getattr(event, "sensitivities", [1]), getattr(event, "sampling_probs", [1]))
-        if p
-    ]
-    return noise if any(moves) else math.inf
+    sensitivities = getattr(event, "sensitivities", [1])
+    probabilities = getattr(event, "sampling_probs", [1])
+    moves = any(c for c, p in zip(sensitivities, probabilities) if p)
+    return noise if moves else math.inf

@@ -1,8 +1,8 @@
-"""From records to groups of records: what a certificate for one record says about any k of them.
+"""Group privacy: what a certificate for one record implies for any k records.
 
-Four routes, all for add/remove adjacency and the same data in every release; where all releases are
-unsampled Gaussians the first two hold for replacing k records as well, since mu-GDP is k mu-GDP for
-groups (Dong, Roth, Su: Gaussian differential privacy, 2022, Theorem 2.14):
+There are four routes, all under add/remove adjacency and with the same data in every release. If
+all releases are unsampled Gaussians, the first two also hold for replacing k records, since mu-GDP
+implies k mu-GDP for groups (Dong, Roth, Su: Gaussian differential privacy, 2022, Theorem 2.14):
 
 - `group_event`, tight: a group of k in a Poisson sample shifts the sum by Binomial(k, q)
   sensitivities; `group_pld` accounts it.
@@ -10,8 +10,8 @@ groups (Dong, Roth, Su: Gaussian differential privacy, 2022, Theorem 2.14):
   R(a)). k is rounded up.
 - `group_dp`, the lemma of (epsilon, delta)-DP (Vadhan 2017, Lemma 2.2): (k eps, k e^((k-1) eps)
   delta).
-- `paper_group_claim`, what Uldp-FL (Kato et al. 2024) prints: the second, k rounded down, one order
-  too low. No bound.
+- `paper_group_claim`, which Uldp-FL (Kato et al. 2024) prints: the second with k rounded down and
+  one order too low. It is not a bound.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import ADD_REMOVE, Runs, leaves
+from fedpriv.accountants.events import ADD_REMOVE, Composition, leaves
 from fedpriv.accountants.renyi import ORDERS, PAPER_ORDERS, convert, rdp_curve
+from fedpriv.accountants.search import bisect
 from fedpriv.errors import ConfigError, require
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
     from numpy.typing import ArrayLike
 
-_SMALLEST = 700.0  # e^-700 is a float
+_SMALLEST = 700.0
+"""e^-700 is close to the smallest float."""
 
 
 def group_event(event: DpEvent, group_size: int) -> DpEvent:
@@ -55,8 +57,8 @@ def group_event(event: DpEvent, group_size: int) -> DpEvent:
 
 
 def sampled_gaussian(event: DpEvent, group_size: int) -> tuple[float, float]:
-    """Sampling rate and noise multiplier of a release. Raises ConfigError for one that no group
-    bound is known for."""
+    """Sampling rate and noise multiplier of a release. Raises ConfigError if no group bound is
+    known for it."""
     import dp_accounting as dp
 
     _check_size(group_size)
@@ -76,8 +78,8 @@ def group_rdp(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Orders and Renyi divergences of a group from those of one record, each of shape (n,).
 
-    Raises ConfigError for an order below 2k, k rounded up to a power of two: there the lemma does
-    not hold.
+    Raises ConfigError for an order below 2k, with k rounded up to a power of two; the lemma does
+    not cover it.
     """
     doublings = (_check_size(group_size) - 1).bit_length()
     a = np.asarray(orders, float)
@@ -93,36 +95,34 @@ def group_rdp(
     return a / 2**doublings, 3.0**doublings * divergences
 
 
-def group_rdp_epsilon(runs: Runs, group_size: int, delta: float) -> float:
-    """Epsilon at `delta` of `runs` for a group, by `group_rdp` on every order that it allows."""
+def group_rdp_epsilon(composition: Composition, group_size: int, delta: float) -> float:
+    """Epsilon at `delta` of `composition` for a group, by `group_rdp` on all allowed orders."""
     rounded_up = 2 ** (_check_size(group_size) - 1).bit_length()
     orders = ORDERS if rounded_up == 1 else _orders_from(2 * rounded_up)
-    return convert(*group_rdp(orders, rdp_curve(runs, ADD_REMOVE, orders), group_size), delta)
-
-
-def _orders_from(lowest: int) -> tuple[float, ...]:
-    """Orders at and above `lowest`: the accountant's own, and enough of them when those run out."""
-    return tuple(
-        sorted(
-            {o for o in ORDERS if o >= lowest}
-            | {float(round(lowest * step / 8)) for step in range(8, 33)}
-        )
+    return convert(
+        *group_rdp(orders, rdp_curve(composition, ADD_REMOVE, orders), group_size), delta
     )
 
 
-def group_dp(
-    runs: Runs, group_size: int, delta: float, *, orders: tuple[float, ...] = ORDERS
-) -> float:
-    """Epsilon at `delta` of `runs` for a group, by the (epsilon, delta) lemma; inf when no order
-    exceeds its size.
+def _orders_from(lowest: int) -> tuple[float, ...]:
+    """Orders at and above `lowest`: the accountant's own, and 25 more in case these are few."""
+    more = {float(round(lowest * step / 8)) for step in range(8, 33)}
+    return tuple(sorted({order for order in ORDERS if order >= lowest} | more))
 
-    At order a, one record has epsilon = A - ln(delta_1) / (a - 1). Asking that k e^((k-1) epsilon)
-    delta_1 = delta is then linear in ln(delta_1), which may lie far below the smallest float, and
-    solvable for a > k.
+
+def group_dp(
+    composition: Composition, group_size: int, delta: float, *, orders: tuple[float, ...] = ORDERS
+) -> float:
+    """Epsilon at `delta` of `composition` for a group, by the (epsilon, delta) lemma; inf if no
+    order exceeds the group's size.
+
+    At order a, one record has epsilon = A - ln(delta_1) / (a - 1). The condition k e^((k-1)
+    epsilon) delta_1 = delta is then linear in ln(delta_1) and solvable for a > k; delta_1 itself
+    may be far below the smallest float.
     """
     k = _check_size(group_size)
     a = np.array(orders)
-    above = rdp_curve(runs, ADD_REMOVE, orders) + np.log1p(-1 / a) - np.log(a) / (a - 1)
+    above = rdp_curve(composition, ADD_REMOVE, orders) + np.log1p(-1 / a) - np.log(a) / (a - 1)
     usable = (a > k) & np.isfinite(above)
     if not usable.any():
         return math.inf
@@ -133,56 +133,56 @@ def group_dp(
 
 
 def lemma_claim(epsilon: Callable[[float], float], group_size: int, delta: float) -> float:
-    """What the lemma of (epsilon, delta)-DP makes of a claim for one record, epsilon(delta_1), for
-    a group: k epsilon(delta_1) where k e^((k - 1) epsilon(delta_1)) delta_1 = delta (Lowy et al.,
-    Appendix B); inf where delta_1 would be no float."""
+    """Epsilon at `delta` of a group, by the lemma of (epsilon, delta)-DP from a claim for one
+    record.
+
+    epsilon: the claimed epsilon of one record at a given delta_1.
+
+    The result is k epsilon(delta_1) where k e^((k - 1) epsilon(delta_1)) delta_1 = delta (Lowy et
+    al., Appendix B); inf if delta_1 would be smaller than the smallest float.
+    """
     k = _check_size(group_size)
     if k == 1:
         return epsilon(delta)
 
-    def log_delta(x: float) -> float:
-        return math.log(k) + (k - 1) * epsilon(math.exp(-x)) - x
+    def too_low(x: float) -> bool:
+        return math.log(k) + (k - 1) * epsilon(math.exp(-x)) - x > math.log(delta)
 
-    # Claims grow at most like the root of x = ln(1 / delta_1), so that there is one crossing beyond
+    # x = ln(1 / delta_1). Claims grow at most like its root, so there is one crossing beyond
     # ln(k / delta).
-    low = math.log(k / delta)
-    high = _SMALLEST
-    if not math.isfinite(epsilon(delta)) or log_delta(high) > math.log(delta):
+    if not math.isfinite(epsilon(delta)) or too_low(_SMALLEST):
         return math.inf
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if log_delta(middle) > math.log(delta) else (low, middle)
-    return k * epsilon(math.exp(-high))
+    return k * epsilon(math.exp(-bisect(too_low, math.log(k / delta), _SMALLEST)))
 
 
-def paper_group_claim(runs: Runs, group_size: int, delta: float) -> float:
-    """The epsilon that Uldp-FL reports for groups: no bound from k = 16 on, nor where k is not a
+def paper_group_claim(composition: Composition, group_size: int, delta: float) -> float:
+    """The epsilon that Uldp-FL reports for groups. It is no bound from k = 16 on, nor if k is not a
     power of two.
 
-    k is rounded down to a power of two, and order k + 10 joins the default grid although the lemma
-    wants 2k or more.
+    k is rounded down to a power of two, and the grid gets the order k + 10, although the lemma
+    needs 2k or more.
     """
     doublings = _check_size(group_size).bit_length() - 1
     rounded_down = 2**doublings
     if rounded_down == 1:
-        return convert(PAPER_ORDERS, rdp_curve(runs, ADD_REMOVE, PAPER_ORDERS), delta)
+        return convert(PAPER_ORDERS, rdp_curve(composition, ADD_REMOVE, PAPER_ORDERS), delta)
     orders = (*(o for o in PAPER_ORDERS if o >= 2 * rounded_down), float(rounded_down + 10))
-    curve = rdp_curve(runs, ADD_REMOVE, orders)
+    curve = rdp_curve(composition, ADD_REMOVE, orders)
     return convert(np.array(orders) / rounded_down, 3.0**doublings * curve, delta)
 
 
-def require_proof(runs: Runs, adjacency: str, group_size: int) -> None:
+def require_proof(composition: Composition, adjacency: str, group_size: int) -> None:
     """Raise ConfigError for a group whose records are replaced, unless all releases are unsampled
-    Gaussians: a Poisson sample's curve would be borrowed for others."""
+    Gaussians: the curve of a Poisson sample holds for add/remove only."""
     allowed = f"{ADD_REMOVE}, or Gaussian releases without sampling, for groups of {group_size}"
-    require(adjacency == ADD_REMOVE or gaussian(runs), "adjacency", adjacency, allowed)
+    require(adjacency == ADD_REMOVE or gaussian(composition), "adjacency", adjacency, allowed)
 
 
-def gaussian(runs: Runs) -> bool:
-    """Whether all releases are unsampled Gaussians, or none is private at all."""
+def gaussian(composition: Composition) -> bool:
+    """Whether all releases are unsampled Gaussians, or one is not private at all."""
     from dp_accounting import GaussianDpEvent
 
-    return all(isinstance(event, GaussianDpEvent) for event in leaves(runs) or ())
+    return all(isinstance(event, GaussianDpEvent) for event in leaves(composition) or ())
 
 
 def _check_size(group_size: int) -> int:

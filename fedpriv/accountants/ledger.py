@@ -1,15 +1,15 @@
-"""The events of a run, added up at any round."""
+"""The ledger of a run: its events with their counts, and their epsilons after any round."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.base import Accountant
-from fedpriv.accountants.events import ENFORCED, RELEASED_MODEL, STATUSES, Event, Runs
+from fedpriv.accountants.events import ENFORCED, RELEASED_MODEL, STATUSES, Composition, Event
 from fedpriv.accountants.group import gaussian
 from fedpriv.accountants.rdp import claimed_epsilon
 from fedpriv.accountants.split_users import split_epsilon
@@ -18,10 +18,27 @@ from fedpriv.errors import ConfigError
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
+Counts = list[tuple[Event, int]]
+"""Events with the number of times each happened."""
+
+Key = tuple[str, str, str, int]
+"""Observer, unit, adjacency and group size: events with one key compose."""
+
 
 @dataclass(frozen=True)
 class EpsilonRow:
-    """Epsilon against one observer after `round` rounds, by one method."""
+    """Epsilon against one observer, by one method.
+
+    round: number of rounds that the epsilon covers.
+    observer: who sees the releases.
+    unit: whose presence is hidden.
+    adjacency: how neighbouring data sets differ in a unit.
+    method: the accountant's method.
+    certified: a proven upper bound; inf if there is none.
+    claimed: epsilon by the paper's formula; None if the paper claims nothing for this observer.
+    assumptions: what `certified` rests on, or which assumption fails.
+    status: the weakest status of the events (`STATUSES`).
+    """
 
     round: int
     observer: str
@@ -29,31 +46,26 @@ class EpsilonRow:
     adjacency: str
     method: str
     certified: float
-    """A guarantee; inf when there is none."""
     claimed: float | None
-    """What the paper's formula gives; None when the paper claims nothing for this observer."""
     assumptions: tuple[str, ...] = ()
-    """What `certified` rests on, or which assumption fails."""
     status: str = ENFORCED
-    """The weakest of the events' (`STATUSES`)."""
 
 
 def headline(rows: Iterable[EpsilonRow], observer: str = RELEASED_MODEL) -> float:
-    """The epsilon a run is known by: the best certificate against `observer`, for users if it
-    speaks of them."""
+    """The epsilon by which a run is known: the smallest certificate against `observer`, for users
+    if there are rows for users."""
     released = [row for row in rows if row.observer == observer]
     users = [row for row in released if row.unit == "user"] or released
     return min((row.certified for row in users), default=0.0)
 
 
 class Ledger:
-    """Keeps how often each event happened, and nothing else; a resumed run records its past queries
-    again.
+    """Counts how often each event happened. A resumed run records its past queries again.
 
-    Events compose whatever their order. Epsilon is the maximum over scopes, because a unit lives in
-    one of them; events without a scope are composed with those of every scope. A group of records
-    may lie in several scopes: its epsilon is the larger of that maximum, all records in one scope,
-    and `split_epsilon`'s bound for all other allocations.
+    Events compose in any order. A unit is in one scope only, so epsilon is the maximum over scopes;
+    events without a scope compose with those of every scope. A group of records may be in several
+    scopes: its epsilon is the larger of that maximum (all records in one scope) and the bound of
+    `split_epsilon` (every other way to split them).
     """
 
     def __init__(self, accountant: Accountant) -> None:
@@ -66,139 +78,121 @@ class Ledger:
             self._counts[event] += times
 
     def copy(self) -> Ledger:
-        """A ledger with the same records, to ask what another round would cost."""
+        """A ledger with the same records, to compute what another round would cost."""
         other = Ledger(self.accountant)
         other._counts = self._counts.copy()
         return other
 
-    def compositions(self) -> dict[tuple[str, str, str, int], list[Runs]]:
-        """What each unit meets, by (observer, unit, adjacency, group size): a composition for each
-        scope."""
-        found: dict[tuple[str, str, str, int], list[Runs]] = {}
-        for key, scopes in self._scopes().items():
-            everywhere = scopes.pop("", [])
-            parts = [everywhere + runs for runs in scopes.values()] or [everywhere]
-            found[key] = [
-                _merged((event.certified, count) for event, count in runs) for runs in parts
-            ]
-        return found
+    def compositions(self) -> dict[Key, list[Composition]]:
+        """Everything a unit contributes to: one composition per scope."""
+        return {
+            key: [_certified(counts) for counts in _with_shared(*parts)]
+            for key, parts in self._scopes().items()
+        }
 
-    def _scopes(self) -> dict[tuple[str, str, str, int], dict[str, list[tuple[Event, int]]]]:
-        groups: dict[tuple[str, str, str, int], dict[str, list[tuple[Event, int]]]] = {}
+    def _scopes(self) -> dict[Key, tuple[list[Counts], Counts]]:
+        """Events of each scope, and events without a scope."""
+        found: dict[Key, dict[str, Counts]] = {}
         for event, count in self._counts.items():
-            scopes = groups.setdefault(
-                (event.observer, event.unit, event.adjacency, event.group_size), {}
-            )
-            scopes.setdefault(event.scope, []).append((event, count))
-        return groups
+            key = (event.observer, event.unit, event.adjacency, event.group_size)
+            found.setdefault(key, {}).setdefault(event.scope, []).append((event, count))
+        return {
+            key: ([counts for name, counts in scopes.items() if name], scopes.get("", []))
+            for key, scopes in found.items()
+        }
 
     def rows(self, round: int) -> list[EpsilonRow]:
-        """Epsilon of everything recorded so far, one row per (observer, unit, adjacency, method),
-        labelled `round`.
-
-        Raises ConfigError when the accountant cannot handle an event.
-        """
-        epsilons = _Epsilons(self.accountant)
+        """Epsilons of everything recorded, labelled `round`: one row per observer, unit, adjacency,
+        group size and method. Raises ConfigError if the accountant does not support an event."""
+        delta = self.accountant.delta
         rows = []
-        for (observer, unit, adjacency, size), scopes in self._scopes().items():
-            everywhere = scopes.pop("", [])
-            parts = [everywhere + runs for runs in scopes.values()] or [everywhere]
-            certified = _largest([epsilons.certified(runs, adjacency, size) for runs in parts])
+        for (observer, unit, adjacency, size), (scopes, shared) in self._scopes().items():
+            parts = _with_shared(scopes, shared)
+            compositions = [_certified(counts) for counts in parts]
+            certified = _largest(
+                [_epsilons(self.accountant, part, adjacency, size) for part in compositions]
+            )
             if size > 1 and len(scopes) > 1:
-                spread = epsilons.spread(list(scopes.values()), everywhere, size)
-                certified = {method: max(epsilon, spread) for method, epsilon in certified.items()}
-            claims = [epsilons.claimed(runs, size) for runs in parts]
+                split = _split_epsilon(
+                    tuple(map(_certified, scopes)), size, delta, _certified(shared)
+                )
+                certified = {method: max(epsilon, split) for method, epsilon in certified.items()}
+            claims = [_claim(counts, size, delta) for counts in parts]
             numbers = [claim for claim in claims if claim is not None]
             claimed = max(numbers) if len(numbers) == len(claims) else None
-            texts = (text for runs in parts for event, _ in runs for text in event.assumptions)
-            why = tuple(dict.fromkeys(texts))
-            status = min((event.status for runs in parts for event, _ in runs), key=STATUSES.index)
-            named = (observer, unit, adjacency)
+            events = [event for counts in parts for event, _ in counts]
+            why = tuple(dict.fromkeys(text for event in events for text in event.assumptions))
+            status = min((event.status for event in events), key=STATUSES.index)
             rows += [
-                EpsilonRow(round, *named, m, eps, claimed, why, status)
-                for m, eps in certified.items()
+                EpsilonRow(round, observer, unit, adjacency, method, epsilon, claimed, why, status)
+                for method, epsilon in certified.items()
             ]
         return rows
 
 
-class _Epsilons:
-    """The epsilons of one table. Silos of one size, and observers who see the same, cost one
-    calculation."""
-
-    def __init__(self, accountant: Accountant) -> None:
-        self._accountant = accountant
-        self._certified: dict[
-            tuple[str, int, frozenset[tuple[DpEvent, int]]], dict[str, float]
-        ] = {}
-        self._claimed: dict[tuple[int, frozenset[tuple[DpEvent, int]]], float] = {}
-        self._spread: dict[Hashable, float] = {}
-
-    def certified(
-        self, runs: list[tuple[Event, int]], adjacency: str, size: int
-    ) -> dict[str, float]:
-        total = _merged((event.certified, count) for event, count in runs)
-        key = (adjacency, size, frozenset(total))
-        if key not in self._certified:
-            self._certified[key] = _certified(self._accountant, tuple(total), adjacency, size)
-        return self._certified[key]
-
-    def spread(
-        self, scopes: list[list[tuple[Event, int]]], everywhere: list[tuple[Event, int]], size: int
-    ) -> float:
-        """Of a group of records of which no scope has all."""
-        parts = [_merged((event.certified, count) for event, count in runs) for runs in scopes]
-        common = _merged((event.certified, count) for event, count in everywhere)
-        key = (size, frozenset(common), frozenset(Counter(map(frozenset, parts)).items()))
-        if all(gaussian(part) for part in (*parts, common)):
-            # one record after the other, gaps add up: the whole group in the costliest scope is the
-            # worst
-            return 0.0
-        if key not in self._spread:
-            self._spread[key] = split_epsilon(
-                parts, size, self._accountant.delta, everywhere=common
-            )
-        return self._spread[key]
-
-    def claimed(self, runs: list[tuple[Event, int]], size: int) -> float | None:
-        """None as soon as one event has no claim: a claim about some of the rounds is none about
-        the run."""
-        claims = [(event.claimed, count) for event, count in runs if event.claimed is not None]
-        if len(claims) < len(runs):
-            return None
-        total = _merged(claims)
-        key = (size, frozenset(total))
-        if key not in self._claimed:
-            self._claimed[key] = _claimed(tuple(total), size, self._accountant.delta)
-        return self._claimed[key]
+def _with_shared(scopes: list[Counts], shared: Counts) -> list[Counts]:
+    """The events that a unit of each scope contributes to."""
+    return [shared + counts for counts in scopes] or [shared]
 
 
-@lru_cache(maxsize=4096)
-def _certified(
-    accountant: Accountant, total: tuple[tuple[DpEvent, int], ...], adjacency: str, size: int
-) -> dict[str, float]:
-    """Kept, since runs that differ in step sizes or clips alone meet the same compositions; not to
-    be changed."""
-    return accountant.epsilons(total, adjacency, size)
+def _certified(counts: Counts) -> tuple[tuple[DpEvent, int], ...]:
+    return _merged((event.certified, count) for event, count in counts)
 
 
-@lru_cache(maxsize=4096)
-def _claimed(total: tuple[tuple[DpEvent, int], ...], size: int, delta: float) -> float:
-    return claimed_epsilon(total, delta, size)
-
-
-def _merged(runs: Iterable[tuple[DpEvent, int]]) -> list[tuple[DpEvent, int]]:
-    """Equal events together: observers' events may differ in their assumptions only."""
+def _merged(composition: Iterable[tuple[DpEvent, int]]) -> tuple[tuple[DpEvent, int], ...]:
+    """`composition` with the counts of equal mechanisms added up: events may differ in their
+    assumptions only."""
     total: Counter[DpEvent] = Counter()
-    for event, count in runs:
+    for event, count in composition:
         total[event] += count
-    return list(total.items())
+    return tuple(total.items())
 
 
-def _largest(parts: list[dict[str, float]]) -> dict[str, float]:
-    """The maximum over scopes of each method that certifies all of them."""
+# Silos of one size, observers who see the same, and runs that differ in step sizes or clips only
+# have equal compositions, so the three calculations below are cached.
+
+
+@lru_cache(maxsize=4096)
+def _epsilons(
+    accountant: Accountant,
+    composition: tuple[tuple[DpEvent, int], ...],
+    adjacency: str,
+    group_size: int,
+) -> dict[str, float]:
+    """As `Accountant.epsilons`; callers must not change the result."""
+    return accountant.epsilons(composition, adjacency, group_size)
+
+
+@lru_cache(maxsize=4096)
+def _split_epsilon(
+    scopes: tuple[tuple[tuple[DpEvent, int], ...], ...],
+    group_size: int,
+    delta: float,
+    shared: tuple[tuple[DpEvent, int], ...],
+) -> float:
+    """Bound for a group that no single scope holds."""
+    if all(gaussian(part) for part in (*scopes, shared)):
+        # The records' mean gaps add up, so the whole group in the costliest scope is the worst.
+        return 0.0
+    return split_epsilon(scopes, group_size, delta, everywhere=shared)
+
+
+_claimed_epsilon = lru_cache(maxsize=4096)(claimed_epsilon)
+
+
+def _claim(counts: Counts, group_size: int, delta: float) -> float | None:
+    """None if an event has no claim: a claim for some of the rounds says nothing about the run."""
+    claims = [(event.claimed, count) for event, count in counts if event.claimed is not None]
+    if len(claims) < len(counts):
+        return None
+    return _claimed_epsilon(_merged(claims), delta, group_size)
+
+
+def _largest(parts: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The maximum over scopes, for each method that certifies all of them."""
     methods = [method for method in parts[0] if all(method in part for part in parts)]
     if not methods:
         raise ConfigError(
-            "accountant", "+".join(parts[0]), "no method can account the events of every scope"
+            "accountant", "+".join(parts[0]), "no method supports the events of every scope"
         )
     return {method: max(part[method] for part in parts) for method in methods}

@@ -2,15 +2,16 @@
 et al. 2022).
 
 Gaussian releases compose to one Gaussian, whose epsilon has a closed form (Balle and Wang 2018, Thm
-8), so they are never discretised. Poisson-sampled Gaussians and mixtures of Gaussians go through
+8), so they are never discretised. Poisson-sampled Gaussians and mixtures of Gaussians use
 dp_accounting's connect-the-dots discretisation. It is pessimistic at every interval width: the
-discrete curve is the chord of the true convex one, hence above it, and composition keeps that
-order. A width therefore decides only how tight the bound is. Ours is
-`value_discretization_interval` times a power of two: finer when one release loses much less than
-it, coarser when the composition would need more than `_MOST_POINTS` points. Since the grids nest
-and a coarser one is only ever taken for a larger loss, epsilon stays monotone. What remains is the
-rounding of the FFT, below the chord's margin in every composition that the tests compare with a
-closed form.
+discrete curve is a chord of the true convex curve, so it lies above it, and composition keeps that
+order. The width only decides how tight the bound is.
+
+The width is `value_discretization_interval` times a power of two. It is finer if one release loses
+much less than the interval, and coarser if the composition would need more than `_MAX_POINTS`
+points. The grids nest, and only a larger loss leads to a coarser grid, so epsilon stays monotone.
+The rounding of the FFT remains; it is below the chord's margin in every composition that the tests
+compare with a closed form.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.accountants.base import Accountant, unsupported
-from fedpriv.accountants.events import ADD_REMOVE, Runs, leaves
+from fedpriv.accountants.events import ADD_REMOVE, Composition, leaves
 from fedpriv.accountants.group import group_event, require_proof
+from fedpriv.accountants.search import bisect
 from fedpriv.errors import require
 
 if TYPE_CHECKING:
@@ -33,63 +35,58 @@ if TYPE_CHECKING:
     from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-_MOST_POINTS = 2**19  # of a composed distribution: half a second of FFT
-_MOST_POINTS_ONCE = {
-    True: 2**14,
-    False: 2**11,
-}  # of one release: plain, mixture; up to half a second to build
-_STEPS_PER_SCALE = (
-    16  # an interval of scale / 16 raises epsilon by less than one part in a thousand
-)
-_LOG_TAIL = 50.0  # dp_accounting leaves out exp(-50) of each release's mass and counts it as delta
+_MAX_POINTS = 2**19
+"""Points of a composed distribution: half a second of FFT."""
+_MAX_POINTS_ONCE = {True: 2**14, False: 2**11}
+"""Points of one release, plain (True) or a mixture: up to half a second to build."""
+_STEPS_PER_SCALE = 16
+"""An interval of scale / 16 raises epsilon by less than one part in a thousand."""
+_LOG_TAIL = 50.0
+"""dp_accounting leaves out exp(-50) of each release's mass and counts it as delta."""
 _LARGE_LOSS = 500.0
-# width of a composed distribution in standard deviations, at dp_accounting's truncation of 1e-15
+"""From this epsilon on, dp_accounting's search is not used."""
 _TAIL_WIDTH = 17.0
+"""Width of a composed distribution in standard deviations, at dp_accounting's truncation of
+1e-15."""
 
 
 @dataclass(frozen=True)
 class Pld(Accountant):
-    """Epsilon by privacy loss distributions."""
+    """Epsilon by privacy loss distributions.
+
+    value_discretization_interval: grid width of the privacy loss. The module's docstring says when
+        long compositions or small losses change it.
+    """
 
     value_discretization_interval: float = 1e-4
-    """Interval of privacy loss; see the module's text for how long or very quiet compositions
-    change it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         interval = self.value_discretization_interval
-        require(
-            0 < interval <= 1,
-            "accountant.value_discretization_interval",
-            interval,
-            "must be above 0, at most 1",
-        )
+        key = "accountant.value_discretization_interval"
+        require(0 < interval <= 1, key, interval, "must be above 0, at most 1")
 
-    def epsilons(self, runs: Runs, adjacency: str, group_size: int = 1) -> dict[str, float]:
+    def epsilons(
+        self, composition: Composition, adjacency: str, group_size: int = 1
+    ) -> dict[str, float]:
         """See `Accountant.epsilons`; the method is "pld"."""
         interval = self.value_discretization_interval
         if group_size > 1:
-            require_proof(runs, adjacency, group_size)
-            return {
-                "pld": group_pld(
-                    runs, group_size, self.delta, value_discretization_interval=interval
-                )
-            }
-        return {
-            "pld": pld_epsilon(runs, adjacency, self.delta, value_discretization_interval=interval)
-        }
+            require_proof(composition, adjacency, group_size)
+            return {"pld": group_pld(composition, group_size, self.delta, interval=interval)}
+        return {"pld": pld_epsilon(composition, adjacency, self.delta, interval=interval)}
 
 
 def pld_epsilon(
-    runs: Runs, adjacency: str, delta: float, *, value_discretization_interval: float = 1e-4
+    composition: Composition, adjacency: str, delta: float, *, interval: float = 1e-4
 ) -> float:
-    """Epsilon at `delta` of `runs` under `adjacency`, both directions; inf when an event is not
-    private.
+    """Epsilon at `delta` of `composition` under `adjacency`, both directions; inf if an event is
+    not private.
 
-    Raises ConfigError for an event other than a Gaussian or, under add/remove, its Poisson sampling
-    and mixtures.
+    Supports Gaussian events and, under add/remove, their Poisson sampling and mixtures. Raises
+    ConfigError for other events.
     """
-    found = leaves(runs)
+    found = leaves(composition)
     if found is None:
         return math.inf
     mean_gap, mixtures = _split(found, adjacency)
@@ -102,57 +99,49 @@ def pld_epsilon(
         return unsampled
     if mean_gap:
         mixtures[_mixture(1 / mean_gap, (1.0,), (1.0,))] = 1
-    interval = _interval(mixtures, value_discretization_interval)
-    parts = (
-        _repeat(_distribution(mixture, interval), count) for mixture, count in mixtures.items()
-    )
+    width = _interval(mixtures, interval)
+    parts = (_repeat(_distribution(mixture, width), count) for mixture, count in mixtures.items())
     return min(unsampled, _epsilon(reduce(lambda total, part: total.compose(part), parts), delta))
 
 
 def group_pld(
-    runs: Runs, group_size: int, delta: float, *, value_discretization_interval: float = 1e-4
+    composition: Composition, group_size: int, delta: float, *, interval: float = 1e-4
 ) -> float:
-    """Tight epsilon at `delta` of `runs` for a group of `group_size` records, both directions; inf
-    if not private.
+    """Tight epsilon at `delta` of `composition` for a group of `group_size` records, under
+    add/remove, both directions; inf if an event is not private.
 
-    Under add/remove, with the same data in every release (see `group_event`). Raises ConfigError
-    for an event other than the Gaussian mechanism, Poisson-sampled or not.
+    All releases have the same data (see `group_event`). Supports Gaussian events, Poisson-sampled
+    or not. Raises ConfigError for other events.
     """
-    found = leaves(runs)
+    found = leaves(composition)
     if found is None:
         return math.inf
     groups = [(group_event(event, group_size), count) for event, count in found.items()]
-    interval = value_discretization_interval
-    return pld_epsilon(groups, ADD_REMOVE, delta, value_discretization_interval=interval)
+    return pld_epsilon(groups, ADD_REMOVE, delta, interval=interval)
 
 
 def gaussian_epsilon(mean_gap: float, delta: float) -> float:
-    """Exact epsilon at `delta` of telling two unit-variance Gaussians apart whose means differ by
-    `mean_gap`.
+    """Exact epsilon at `delta` of two unit-variance Gaussians whose means differ by `mean_gap`.
 
-    Balle and Wang's Theorem 8 in logarithms, solved as `dp_accounting.get_epsilon_gaussian` does,
-    with the same bits. A run asks once a round and observer, and there scipy's generic distribution
-    takes a millisecond and a half of it.
+    Solves Balle and Wang's Theorem 8 in logarithms, with the same bits as
+    `dp_accounting.get_epsilon_gaussian`. A run calls this once per round and observer, and in
+    dp_accounting scipy's generic distribution costs 1.5 ms per call.
     """
-    if not mean_gap:
-        return 0.0
     from scipy.optimize import brentq
 
-    sigma = 1 / mean_gap
+    sigma = 1 / mean_gap if mean_gap else math.inf
+    if sigma in (0.0, math.inf):
+        return 0.0 if sigma else math.inf
     log_delta = float(np.log(delta))
 
     def excess(epsilon: float) -> float:
         return _log_delta(sigma, epsilon) - log_delta
 
-    if not 0 < sigma < math.inf:
-        return math.inf if sigma == 0 else 0.0
-    if _log_delta(sigma, 0.0) < log_delta:
+    if excess(0.0) < 0:
         return 0.0
-    low = 0.0
-    high = 1.0
+    low, high = 0.0, 1.0
     while excess(high) > 0:
-        low = high
-        high = high * 10
+        low, high = high, high * 10
     return float(brentq(excess, low, high, xtol=1e-12))
 
 
@@ -191,10 +180,7 @@ def _split(
             mixture = _mixture(event.event.noise_multiplier, (0.0, 1.0), (1 - q, q))
             mixtures[mixture] = mixtures.get(mixture, 0) + count
         else:
-            hint = (
-                "known are Gaussian events, and their Poisson sampling and mixtures under "
-                "add/remove"
-            )
+            hint = "supported are Gaussian events, and their sampling and mixtures under add/remove"
             raise unsupported("pld", event, adjacency, hint=hint)
     return math.sqrt(squared_gap), mixtures
 
@@ -216,7 +202,7 @@ def _distribution(mixture: MixtureOfGaussiansDpEvent, interval: float) -> Privac
     """Privacy losses of one release, in both directions, on multiples of `interval`."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    if _is_plain(mixture):  # the same distribution, built ten times faster
+    if _is_plain(mixture):  # the same distribution, ten times faster
         return pld.from_gaussian_mechanism(
             mixture.standard_deviation,
             value_discretization_interval=interval,
@@ -233,9 +219,11 @@ def _distribution(mixture: MixtureOfGaussiansDpEvent, interval: float) -> Privac
 
 
 def _repeat(once: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:
-    """`once` composed `count` times. Pairs go first in a long run: dp_accounting raises the number
-    of points of a short distribution to the power of the count, as a plain integer, to see whether
-    it is still short."""
+    """`once` composed `count` times.
+
+    For a large count, pairs are composed first: dp_accounting raises the number of points of a
+    short distribution to the power of the count, as a plain integer, to check if it stays short.
+    """
     if count < 10_000:
         return once.self_compose(count)
     total = once.self_compose(2, tail_mass_truncation=0).self_compose(count // 2)
@@ -245,28 +233,26 @@ def _repeat(once: PrivacyLossDistribution, count: int) -> PrivacyLossDistributio
 def _epsilon(losses: PrivacyLossDistribution, delta: float) -> float:
     """Smallest epsilon at `delta`.
 
-    dp_accounting's own search takes exp(-loss), which underflows near 700; far above, it counts the
-    mass beyond epsilon and is about one too high.
+    dp_accounting's own search computes exp(-loss), which underflows near 700. For larger losses it
+    counts the whole mass beyond epsilon, and its result is too high by about 1.
     """
     with np.errstate(over="ignore"):
         epsilon = float(losses.get_epsilon_for_delta(delta))
     if epsilon < _LARGE_LOSS or losses.get_delta_for_epsilon(math.inf) > delta:
         return epsilon
+
+    def too_low(loss: float) -> bool:
+        return bool(losses.get_delta_for_epsilon(loss) > delta)
+
     low = high = _LARGE_LOSS
-    while losses.get_delta_for_epsilon(high) > delta:
-        low = high
-        high = 2 * high
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (
-            (middle, high) if losses.get_delta_for_epsilon(middle) > delta else (low, middle)
-        )
-    return high
+    while too_low(high):
+        low, high = high, 2 * high
+    return bisect(too_low, low, high)
 
 
 def _interval(mixtures: dict[MixtureOfGaussiansDpEvent, int], base: float) -> float:
-    """`base` times a power of two that fits these compositions; estimates here move the cost, never
-    the validity."""
+    """`base` times a power of two that suits these mixtures. The estimates affect cost and
+    tightness, never validity."""
     finest = base
     coarsest = 0.0
     variance = 0.0
@@ -274,10 +260,10 @@ def _interval(mixtures: dict[MixtureOfGaussiansDpEvent, int], base: float) -> fl
     for mixture, count in mixtures.items():
         scale, span = _loss_size(mixture)
         finest = min(finest, scale / _STEPS_PER_SCALE)
-        coarsest = max(coarsest, span / _MOST_POINTS_ONCE[_is_plain(mixture)])
+        coarsest = max(coarsest, span / _MAX_POINTS_ONCE[_is_plain(mixture)])
         variance += count * scale**2
         width += count * span
-    coarsest = max(coarsest, min(width, _TAIL_WIDTH * math.sqrt(variance)) / _MOST_POINTS)
+    coarsest = max(coarsest, min(width, _TAIL_WIDTH * math.sqrt(variance)) / _MAX_POINTS)
     return base * 2.0 ** max(
         math.floor(math.log2(finest / base)), math.ceil(math.log2(coarsest / base))
     )

@@ -1,4 +1,4 @@
-"""Poisson sampling in front of any mechanism whose Renyi curve is known.
+"""Poisson sampling before any mechanism with a known Renyi curve.
 
 Zhu, Wang: Poisson subsampled Renyi differential privacy (ICML 2019), Theorem 5, add/remove
 adjacency. For an integer order a and a mechanism with divergences R(2), ..., R(a), sampling at rate
@@ -7,7 +7,7 @@ q gives at most
     1 / (a - 1) * ln( (1-q)^(a-1) (1 - q + a q) + C(a,2) q^2 (1-q)^(a-2) e^R(2)
                       + 3 * sum over l = 3 .. a of C(a,l) q^l (1-q)^(a-l) e^((l-1) R(l)) ).
 
-For Gaussian noise the factor 3 can be left out, and `rdp` does so.
+For Gaussian noise the factor 3 is not needed, and `renyi` leaves it out.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def sampled_curve(
     """Renyi divergence at `orders` of a mechanism with divergences `curve(orders)` after sampling
     at rate 0 < q < 1.
 
-    Sampling never hurts, so the mechanism's own divergence is a bound too, and the only one at
-    fractional orders.
+    Sampling never costs privacy, so the mechanism's own divergence is a bound too. At fractional
+    orders it is the only one.
     """
     alone = np.asarray(curve(np.asarray(orders, float)), float)
     bounds = [

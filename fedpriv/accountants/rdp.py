@@ -1,5 +1,4 @@
-"""The accountant of Renyi differential privacy, and the epsilons that papers claim by it (see
-`renyi`)."""
+"""The accountant of Renyi differential privacy (see `renyi`), and the papers' own epsilons."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedpriv.accountants.base import Accountant
-from fedpriv.accountants.events import ADD_REMOVE, REPLACE, Runs, leaves
+from fedpriv.accountants.events import ADD_REMOVE, REPLACE, Composition, leaves
 from fedpriv.accountants.group import (
     group_rdp_epsilon,
     lemma_claim,
@@ -22,46 +21,48 @@ from fedpriv.accountants.renyi import ORDERS, PAPER_ORDERS, convert, event_curve
 class Rdp(Accountant):
     """Epsilon by the sum of Renyi curves, minimised over `ORDERS`."""
 
-    def epsilons(self, runs: Runs, adjacency: str, group_size: int = 1) -> dict[str, float]:
+    def epsilons(
+        self, composition: Composition, adjacency: str, group_size: int = 1
+    ) -> dict[str, float]:
         """See `Accountant.epsilons`; the method is "rdp"."""
         if group_size > 1:
-            require_proof(runs, adjacency, group_size)
-            return {"rdp": group_rdp_epsilon(runs, group_size, self.delta)}
-        return {"rdp": rdp_epsilon(runs, adjacency, self.delta)}
+            require_proof(composition, adjacency, group_size)
+            return {"rdp": group_rdp_epsilon(composition, group_size, self.delta)}
+        return {"rdp": rdp_epsilon(composition, adjacency, self.delta)}
 
 
 def rdp_epsilon(
-    runs: Runs, adjacency: str, delta: float, *, orders: tuple[float, ...] = ORDERS
+    composition: Composition, adjacency: str, delta: float, *, orders: tuple[float, ...] = ORDERS
 ) -> float:
-    """Epsilon at `delta` of `runs`, minimised over `orders`; inf when an event is not private."""
-    curve = rdp_curve(runs, adjacency, orders)
+    """Epsilon at `delta` of `composition`, minimised over `orders`; inf if an event is not
+    private."""
+    curve = rdp_curve(composition, adjacency, orders)
     return convert(orders, curve, delta)
 
 
-def claimed_epsilon(runs: Runs, delta: float, group_size: int = 1) -> float:
-    """The epsilon that a paper claims for `runs`: each event by its own curve, on the papers'
-    orders; claims of zCDP by their papers' formula. Groups of records: by `lemma_claim` of these,
-    else as Uldp-FL does.
+def claimed_epsilon(composition: Composition, delta: float, group_size: int = 1) -> float:
+    """The epsilon that a paper claims for `composition`.
 
-    A claim is not checked, so an event is taken under the adjacency in which its curve exists,
-    whatever is stated.
+    Claims of zCDP use their paper's formula, and `lemma_claim` for groups. Other events use their
+    own curves on the papers' orders, and Uldp-FL's rule for groups. A claim is not checked: each
+    event is taken under the adjacency in which it has a curve.
     """
     from dp_accounting import SampledWithoutReplacementDpEvent
 
     from fedpriv.accountants.zcdp import ZcdpClaim
 
-    found = leaves(runs)
+    found = leaves(composition)
     if found is None:
         return float("inf")
     claims = [(leaf, count) for leaf, count in found.items() if isinstance(leaf, ZcdpClaim)]
     if claims and len(claims) == len(found):
-        kind, *others = {type(leaf) for leaf, _ in claims}
+        formula, *others = {type(leaf) for leaf, _ in claims}
         if others:
-            raise ValueError(f"claims by different formulas have no common one: {kind}, {others}")
+            raise ValueError(f"claims by different formulas do not compose: {formula}, {others}")
         rho = sum(count * leaf.rho for leaf, count in claims)
-        return lemma_claim(lambda delta_1: kind.epsilon(rho, delta_1), group_size, delta)
+        return lemma_claim(lambda delta_1: formula.epsilon(rho, delta_1), group_size, delta)
     if group_size > 1:
-        return paper_group_claim(runs, group_size, delta)
+        return paper_group_claim(composition, group_size, delta)
     curve = np.zeros(len(PAPER_ORDERS))
     for leaf, count in found.items():
         adjacency = REPLACE if isinstance(leaf, SampledWithoutReplacementDpEvent) else ADD_REMOVE

@@ -1,11 +1,11 @@
 """Renyi divergences of released messages, one curve per mechanism, and their conversion to
 (epsilon, delta).
 
-Curves add up over rounds and convert by Balle et al. (2020), Theorem 21. dp_accounting has the
-curves and the conversion, except one: at fractional orders its sampled Gaussian drops the signs of
-an alternating series and gives up after 1000 terms, so that epsilon is too large (22.60 for 22.33
-at q=1/8, sigma=5, 20000 rounds) or the order is lost with a warning. `_sampled_gaussian` integrates
-those orders directly.
+Curves add up over rounds and convert by Balle et al. (2020), Theorem 21. dp_accounting provides the
+conversion and all curves but one. At fractional orders, its sampled Gaussian ignores the signs of
+an alternating series and stops after 1000 terms, so epsilon is too large (22.60 instead of 22.33 at
+q=1/8, sigma=5, 20000 rounds) or the order is lost with a warning. `_sampled_gaussian` integrates
+these orders directly.
 """
 
 from __future__ import annotations
@@ -18,59 +18,58 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.accountants.base import unsupported
-from fedpriv.accountants.events import ADD_REMOVE, REPLACE, Runs, leaves
+from fedpriv.accountants.events import ADD_REMOVE, REPLACE, Composition, leaves
 from fedpriv.accountants.poisson import sampled_curve
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 PAPER_ORDERS = (*(1 + x / 10 for x in range(1, 100)), *map(float, range(12, 64)))
-"""Orders behind the papers' published epsilons: 1.1 to 10.9 by 0.1, and 12 to 63 (Opacus's
-default)."""
+"""Orders of the papers' published epsilons: 1.1 to 10.9 by 0.1, and 12 to 63 (Opacus's default)."""
 
 LOW_ORDERS = (1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 1.08, 1.09)
 HIGH_ORDERS = (64.0, 80.0, 96.0, 128.0, 192.0, 256.0, 384.0, 512.0, 768.0, 1024.0, 2048.0, 4096.0)
 ORDERS = (*LOW_ORDERS, *PAPER_ORDERS, *HIGH_ORDERS)
 """The papers' orders, extended for epsilon above 100 and below 0.2."""
 
-# bound on the rounding error of ln(moment) / order: keeps tiny curves on the safe side of zero
 _ROUNDING = 1e-13
+"""Bound on the rounding error of ln(moment) / order; it keeps tiny curves above zero."""
 
 
 def convert(orders: tuple[float, ...] | np.ndarray, curve: np.ndarray, delta: float) -> float:
     """The smallest epsilon at `delta` that the Renyi divergences `curve` (shape of `orders`) imply;
-    inf if none.
+    inf if there is none.
 
-    The same bits as `dp_accounting.rdp.compute_epsilon`, which takes the orders one by one: a run
-    asks every round.
+    The result has the same bits as `dp_accounting.rdp.compute_epsilon`, which loops over the
+    orders; a run calls this every round.
     """
     if not len(orders) or not np.isfinite(curve).any():
         return float("inf")
     if curve.min() < 0:
-        from dp_accounting.rdp import compute_epsilon  # which says what is wrong
+        from dp_accounting.rdp import compute_epsilon  # it raises an error with the reason
 
         return float(compute_epsilon(list(orders), curve.tolist(), delta)[0])
     gain, cost = _conversion(tuple(orders), delta)
     epsilons = curve + gain - cost
-    # So little divergence bounds delta itself (Bretagnolle and Huber).
+    # Such a small divergence bounds delta itself (Bretagnolle and Huber).
     epsilons[delta**2 + np.expm1(-curve) > 0] = 0.0
     return max(0.0, float(epsilons[epsilons.argmin()]))
 
 
 @lru_cache(maxsize=64)
 def _conversion(orders: tuple[float, ...], delta: float) -> tuple[np.ndarray, np.ndarray]:
-    """What is added to a divergence at each order and what is taken off; inf at orders too near 1
-    to be stable."""
+    """Terms to add to a divergence at each order (inf at orders too close to 1 to be stable) and to
+    subtract from it."""
     gain = [math.log1p(-1 / order) if order > 1.01 else math.inf for order in orders]
-    return np.array(gain), np.array(
-        [math.log(delta * order) / (order - 1) if order > 1 else 0.0 for order in orders]
-    )
+    cost = [math.log(delta * order) / (order - 1) if order > 1 else 0.0 for order in orders]
+    return np.array(gain), np.array(cost)
 
 
-def rdp_curve(runs: Runs, adjacency: str, orders: tuple[float, ...] = ORDERS) -> np.ndarray:
-    """Renyi divergence of the composition of `runs` at each of `orders`; all inf when an event is
-    not private."""
-    found = leaves(runs)
+def rdp_curve(
+    composition: Composition, adjacency: str, orders: tuple[float, ...] = ORDERS
+) -> np.ndarray:
+    """Renyi divergence of `composition` at each of `orders`; all inf if an event is not private."""
+    found = leaves(composition)
     if found is None:
         return np.full(len(orders), np.inf)
     return sum(
@@ -81,8 +80,8 @@ def rdp_curve(runs: Runs, adjacency: str, orders: tuple[float, ...] = ORDERS) ->
 
 @lru_cache(maxsize=1024)
 def event_curve(event: DpEvent, adjacency: str, orders: tuple[float, ...]) -> np.ndarray:
-    """Renyi divergence of one use of a basic mechanism at `orders`; kept for the next call, so not
-    to be changed.
+    """Renyi divergence of one use of a basic mechanism at `orders`. Cached, so callers must not
+    change the result.
 
     Raises ConfigError for an event without a curve under `adjacency`.
     """
@@ -117,9 +116,9 @@ def _library_curve(event: DpEvent, adjacency: str, orders: Sequence[float]) -> n
         accountant.compose(event)
     except dp.UnsupportedEventError as error:
         hint = (
-            "known are Gaussian, Laplace and zCDP events, Poisson sampling of Gaussian and zCDP "
-            "events under "
-            "add/remove, and fixed-size batches without replacement of Gaussians under replace"
+            "supported are Gaussian, Laplace and zCDP events, Poisson sampling of Gaussian and "
+            "zCDP events under add/remove, and fixed-size batches without replacement of "
+            "Gaussians under replace"
         )
         raise unsupported("rdp", event, adjacency, hint=hint) from error
     return accountant.rdp
@@ -137,9 +136,8 @@ def _sampled_gaussian(q: float, sigma: float, orders: np.ndarray) -> np.ndarray:
 
     step = min(0.05, sigma / 4)
     divergences = []
-    for (
-        order
-    ) in orders:  # one at a time: for a small sigma a grid over all orders would not fit in memory
+    # One order at a time: for a small sigma, a grid over all orders would not fit in memory.
+    for order in orders:
         u = np.arange(-14, order / sigma + 14, step)
         ratio = np.logaddexp(np.log1p(-q), np.log(q) + u / sigma - 0.5 / sigma**2)
         log_moment = logsumexp(order * ratio - u**2 / 2) + np.log(step / np.sqrt(2 * np.pi))

@@ -1,4 +1,4 @@
-"""From adding or removing a unit to replacing it."""
+"""Events that protect against adding or removing a unit, used for replacing it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fedpriv.accountants.group import require_proof
 def replaced(event: Event) -> Event:
     """An event whose epsilon, by a `Ledger`, holds for replacing the unit.
 
-    Replacing is removing one unit and adding another, two steps of add/remove. Of Gaussian releases
-    without sampling a group of two moves twice as far, whichever way each of them goes, so what
-    holds for such a group holds for it; the event still calls itself add/remove, by which it is
-    accounted. Events under replacement stay as they are. Raises ConfigError for sampled releases:
-    the curve of a group that is removed was not proved for one that is exchanged.
+    Replacing a unit removes one and adds another: two steps of add/remove. For unsampled Gaussian
+    releases, a group of two moves the mean twice as far, whatever the directions of the steps, so a
+    bound for this group holds for the replacement. The new event is still accounted under
+    add/remove, with twice the group size. Events under replace stay unchanged. Raises ConfigError
+    for sampled releases: no proof covers replacement by the curve of a removed group.
     """
     if event.adjacency == REPLACE:
         return event

@@ -1,11 +1,13 @@
 """The best of a random number of runs (Papernot and Steinke, "Hyperparameter Tuning with Renyi
-Differential Privacy", ICLR 2022, Theorem 2): only its model is released, not how many there were.
+Differential Privacy", ICLR 2022, Theorem 2). Only the best model is released, not the number.
 
-    K ~ D(eta, gamma), the negative binomial distribution truncated to K >= 1; eta is our `shape`,
-    E[K] our `mean` eps'(lambda) = eps(lambda) + (1 + eta) ((1 - 1/l) eps(l) + ln(1/gamma) / l) +
-    ln(E[K]) / (lambda - 1), any l > 1
+The number of runs is K ~ D(eta, gamma), the negative binomial distribution truncated to K >= 1; eta
+is `shape` and E[K] is `mean`. For any l > 1,
 
-dp_accounting has this for one event; here it is for the largest of several settings' curves.
+    eps'(lambda) = eps(lambda) + (1 + eta) ((1 - 1/l) eps(l) + ln(1/gamma) / l)
+                   + ln(E[K]) / (lambda - 1).
+
+dp_accounting implements this for one event; here it applies to the largest of several curves.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class TruncatedNegativeBinomial:
-    """How many runs there are: at least one, `mean` on average.
+    """Distribution of the number of runs, which is at least one.
 
-    shape: 1 is the geometric distribution, 0 the logarithmic one.
+    mean: expected number of runs.
+    shape: 1 for the geometric distribution, 0 for the logarithmic one.
     """
 
     mean: float
@@ -51,7 +54,7 @@ class TruncatedNegativeBinomial:
         return self.shape * (1 - gamma) / (gamma * -math.expm1(self.shape * log))
 
     def draw(self, uniform: Callable[[], float]) -> int:
-        """One number, by inversion of `uniform`'s value in [0, 1)."""
+        """A random number of runs, by inversion of a value of `uniform` in [0, 1)."""
         left = uniform()
         number = 1
         if self.mean == 1:
@@ -60,7 +63,7 @@ class TruncatedNegativeBinomial:
         chance = miss / -math.log(self.gamma)
         if self.shape:
             chance = self.shape * miss / math.expm1(-self.shape * math.log(self.gamma))
-        # Beyond the mean chances fall: one that is lost in rounding is the last.
+        # Beyond the mean the chances decrease; the loop ends when rounding removes one.
         while left >= chance and (number < self.mean or left - chance < left):
             left -= chance
             chance *= miss * (number + self.shape) / (number + 1)
@@ -68,7 +71,7 @@ class TruncatedNegativeBinomial:
         return number
 
     def selected(self, orders: np.ndarray, curve: np.ndarray) -> np.ndarray:
-        """Renyi divergence of the released best at `orders`, if that of a single run is at most
+        """Renyi divergence of the released best run at `orders`, if that of each run is at most
         `curve`."""
         others = (1 - 1 / orders) * curve - math.log(self.gamma) / orders
         least = np.nanmin(np.where(orders > 1, others, np.inf))

@@ -1,16 +1,15 @@
-"""Groups whose records lie in several scopes: the worst way of splitting k records over silos.
+"""Groups whose records are in several scopes: the worst way to split k records over silos.
 
-`group` answers for a group whose records all lie in one silo. Where silos differ, no theorem says
-which of all allocations k = k_1 + k_2 + ... costs most, so the worst one is computed. Silo s shows
-a group of k_s records its releases of the mixture of Gaussians at 0..k_s with Binomial(k_s, q)
-weights (`group_event`), which dominates in both directions and therefore in every Renyi divergence.
-Releases of different silos compose: at order a an allocation has divergence
+`group` covers groups whose records are all in one silo. If silos differ, no theorem says which
+split k = k_1 + k_2 + ... costs most, so this module computes the worst one. For a group of k_s
+records, each release of silo s is dominated by the mixture of Gaussians at 0..k_s with
+Binomial(k_s, q) weights (`group_event`), in both directions and so in every Renyi divergence.
+Releases of different silos compose: at order a, a split has divergence
 
     sum over silos s of T_s R_s(k_s; a),
 
-and the largest of these sums over all allocations, found exactly by dynamic programming over silos,
-bounds every one of them. Orders and directions apart, then converted: an epsilon for whatever split
-the group has.
+and the largest of these sums bounds all splits. Dynamic programming over silos finds it exactly,
+for each order and direction. The conversion then gives an epsilon for every split of the group.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import Runs, leaves
+from fedpriv.accountants.events import Composition, leaves
 from fedpriv.accountants.group import sampled_gaussian
 from fedpriv.accountants.renyi import convert
 
@@ -34,23 +33,24 @@ ORDERS = tuple((1 + np.geomspace(0.012, 63, 44)).tolist())
 
 _ROUNDING = 1e-13  # bound on the rounding error of ln(moment) / order, as in `renyi`
 _WIDEST = 300.0
-"""Farthest point of an integral; orders that need more are left out, which never makes epsilon too
-small."""
+"""Farthest point of an integral. Orders that need more are left out, which can only raise
+epsilon."""
 
 
 def split_epsilon(
-    scopes: Sequence[Runs], group_size: int, delta: float, *, everywhere: Runs = ()
+    scopes: Sequence[Composition], group_size: int, delta: float, *, everywhere: Composition = ()
 ) -> float:
-    """Epsilon at `delta` of a group of at most `group_size` records that no single scope holds all
-    of.
+    """Epsilon at `delta` of a group of at most `group_size` records in more than one scope, under
+    add/remove of the group, both directions; inf if a release is not private.
 
-    scopes: what a record of each of them meets.
-    everywhere: releases that all records meet. Under add/remove of the group, both directions; inf
-        when a release is not private. Raises ConfigError for an event without a group bound.
+    scopes: releases of each scope.
+    everywhere: releases to which the records of all scopes contribute.
+
+    Raises ConfigError for an event without a group bound.
     """
     total = np.zeros((group_size + 1, 2, len(ORDERS)))
-    for runs in scopes:
-        if (curves := _curves(runs, group_size)) is None:
+    for composition in scopes:
+        if (curves := _curves(composition, group_size)) is None:
             return math.inf
         total = _worst_sum(total, curves[:group_size])
     if (common := _curves(everywhere, group_size)) is None:
@@ -60,10 +60,10 @@ def split_epsilon(
     return max(convert(np.array(ORDERS)[known], direction[known], delta) for direction in worst)
 
 
-def _curves(runs: Runs, most: int) -> np.ndarray | None:
-    """Renyi divergences (most + 1, 2, orders) of `runs` for groups of 0 .. `most` records; None if
-    not private."""
-    found = leaves(runs)
+def _curves(composition: Composition, most: int) -> np.ndarray | None:
+    """Renyi divergences (most + 1, 2, orders) of `composition` for groups of 0 .. `most` records;
+    None if it is not private."""
+    found = leaves(composition)
     if found is None:
         return None
     nothing = np.zeros((most + 1, 2, len(ORDERS)))
@@ -71,8 +71,8 @@ def _curves(runs: Runs, most: int) -> np.ndarray | None:
 
 
 def _worst_sum(total: np.ndarray, curves: np.ndarray) -> np.ndarray:
-    """For at most 0, 1, .. records, rows of `total`, the largest sum when any of them move to one
-    more scope of `curves`."""
+    """The largest sums for at most 0, 1, .. records, the rows of `total`, if some of them are in
+    one more scope, with `curves`."""
     worst = total.copy()
     for moved in range(1, len(curves)):
         worst[moved:] = np.maximum(worst[moved:], total[:-moved] + curves[moved])
@@ -81,9 +81,9 @@ def _worst_sum(total: np.ndarray, curves: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=256)
 def _divergences(event: DpEvent, most: int) -> np.ndarray:
-    """Renyi divergences (most + 1, 2, orders) of one release for groups of 0 .. `most`: of its
-    output with the group from that without, and the reverse. Kept for the next call, so not to be
-    changed."""
+    """Renyi divergences (most + 1, 2, orders) of one release for groups of 0 .. `most`: of the
+    output with the group from that without, and the reverse. Cached, so callers must not change
+    the result."""
     q, sigma = sampled_gaussian(event, most)
     sizes = np.arange(most + 1)[:, None]
     orders = np.array(ORDERS)
@@ -93,10 +93,9 @@ def _divergences(event: DpEvent, most: int) -> np.ndarray:
     # polynomial in exp(u / sigma) are negative), so the trapezoid rule is exact to rounding.
     step = min(0.1, sigma / 16)
     fits = orders * most / sigma <= _WIDEST
-    farthest = (
-        float(orders[fits].max(initial=1.0)) * most / sigma
-    )  # of the integrands' peaks: here, and at
-    u = np.arange(-q * farthest - 14, farthest + 14, step)  # -q times that in the other direction
+    # The integrands' farthest peaks are here and, in the other direction, at -q times this.
+    farthest = float(orders[fits].max(initial=1.0)) * most / sigma
+    u = np.arange(-q * farthest - 14, farthest + 14, step)
     ratios = _log_ratios(q, sigma, most, u)
     curves = np.full((most + 1, 2, len(orders)), np.inf)
     weight = math.log(step / math.sqrt(2 * math.pi)) - u**2 / 2
@@ -112,8 +111,8 @@ def _divergences(event: DpEvent, most: int) -> np.ndarray:
 
 
 def _log_ratios(q: float, sigma: float, most: int, u: np.ndarray) -> np.ndarray:
-    """Logarithm of the mixture's density over that of standard normal noise at `u`, for groups of 0
-    .. `most`."""
+    """Logarithm of the mixture's density over that of standard normal noise at `u`, (most + 1,
+    points), for groups of 0 .. `most`."""
     from scipy.special import logsumexp
     from scipy.stats import binom
 

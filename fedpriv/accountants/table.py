@@ -1,4 +1,4 @@
-"""Epsilon rows as a table for people."""
+"""Epsilon rows as a table for the terminal."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MEANINGS = {
 
 
 def epsilon_table(rows: Iterable[EpsilonRow], delta: float) -> Table:
-    """A table of `rows`, of one round or of several, under a title that states `delta`; epsilons
-    that are not enforced have a mark, which the caption explains."""
+    """A table of `rows` with `delta` in the title. Epsilons that are not enforced have a mark,
+    which the caption explains."""
     from rich.table import Table
 
     rows = list(rows)
@@ -40,8 +40,7 @@ def epsilon_table(rows: Iterable[EpsilonRow], delta: float) -> Table:
 
 
 def _mark(row: EpsilonRow) -> str:
-    """None where the framework enforces what the epsilon rests on, or where there is no promise at
-    all."""
+    """The mark of an epsilon; empty if it is infinite or the framework enforces it."""
     return "" if math.isinf(row.certified) else MARKS.get(row.status, "")
 
 

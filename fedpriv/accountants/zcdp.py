@@ -1,9 +1,9 @@
-"""Zero-concentrated differential privacy as papers use it: their claims, and their conversion to
+"""Zero-concentrated differential privacy (zCDP): the claims of papers, and their conversions to
 (epsilon, delta).
 
 Bun, Steinke: Concentrated differential privacy, TCC 2016, Proposition 1.3: rho-zCDP implies (rho +
-2 sqrt(rho ln(1 / delta)), delta)-DP for every delta. Valid, and looser than the exact curve of a
-Gaussian.
+2 sqrt(rho ln(1 / delta)), delta)-DP for every delta. This is valid, and looser than the exact curve
+of a Gaussian.
 """
 
 from __future__ import annotations
@@ -16,19 +16,17 @@ from dp_accounting import ZCDpEvent
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class ZcdpClaim(ZCDpEvent):
-    """A paper's claim of rho-zCDP, which the paper converts by Proposition 1.3; `claimed_epsilon`
-    does the same."""
+    """A paper's claim of rho-zCDP, converted by Proposition 1.3 as in the paper."""
 
     @staticmethod
     def epsilon(rho: float, delta: float) -> float:
-        """What the paper makes of rho-zCDP."""
+        """Epsilon at `delta` of rho-zCDP by the paper's formula."""
         return zcdp_epsilon(rho, delta)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class LeadingTermClaim(ZcdpClaim):
-    """The same, in a paper that leaves out the rho beside the square root (Jayaraman et al.,
-    NeurIPS 2018)."""
+    """A claim whose paper omits the term rho of the conversion (Jayaraman et al., NeurIPS 2018)."""
 
     @staticmethod
     def epsilon(rho: float, delta: float) -> float:
@@ -37,8 +35,8 @@ class LeadingTermClaim(ZcdpClaim):
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class SmallEpsilonClaim(ZcdpClaim):
-    """The same, where epsilon is taken from rho = epsilon^2 / (8 ln(1 / delta)), which implies it
-    up to 2 ln(1 / delta) (Lowy, Ghafelebashi, Razaviyayn, Proposition D.1)."""
+    """A claim whose paper uses rho = epsilon^2 / (8 ln(1 / delta)), valid for epsilon up to 2
+    ln(1 / delta) (Lowy, Ghafelebashi, Razaviyayn, Proposition D.1)."""
 
     @staticmethod
     def epsilon(rho: float, delta: float) -> float:
@@ -46,16 +44,16 @@ class SmallEpsilonClaim(ZcdpClaim):
 
     @staticmethod
     def rho_for(epsilon: float, delta: float) -> float:
-        """What the paper spends for `epsilon`."""
+        """The rho that the paper uses for `epsilon`."""
         return epsilon**2 / (8 * math.log(1 / delta))
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class MomentsClaim(SmallEpsilonClaim):
-    """The same paper's experiments, by a theorem about sampled batches whose constants it does not
-    state (Appendix H; Abadi et al., Deep learning with differential privacy, CCS 2016, Theorem 1):
-    noise of 8 L^2 R ln(2 / delta) / (n epsilon)^2 on the mean of a batch, the rho of which is taken
-    as if all n records were in it."""
+    """A claim of the same paper's experiments, by a theorem on sampled batches with unstated
+    constants (Appendix H; Abadi et al., Deep learning with differential privacy, CCS 2016, Theorem
+    1). The mean of a batch gets noise of variance 8 L^2 R ln(2 / delta) / (n epsilon)^2; rho is
+    computed as if the batch held all n records."""
 
     @staticmethod
     def epsilon(rho: float, delta: float) -> float:
@@ -68,9 +66,9 @@ class MomentsClaim(SmallEpsilonClaim):
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class AdvancedClaim(ZcdpClaim):
-    """A claim by advanced composition, epsilon growing with the square root of the releases; its
-    rho is the square of the epsilon that the paper gives to the release alone (the same paper in
-    the shuffle model, Appendices E and F)."""
+    """A claim by advanced composition: epsilon grows with the square root of the number of
+    releases. Its rho is the square of the paper's epsilon for one release (the same paper in the
+    shuffle model, Appendices E and F)."""
 
     @staticmethod
     def epsilon(rho: float, delta: float) -> float:

@@ -69,14 +69,11 @@ class CanaryData(DataSet):
         default_factory=lambda: Records(np.zeros((1, 1)), np.zeros((1, 2))), compare=False
     )
     outputs = 1
+    task = CanaryLoss()
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         return self.records.x.shape[1:]
-
-    @property
-    def task(self) -> Task:
-        return CanaryLoss()
 
     def load(self, streams: Streams) -> Corpus:
         return Corpus(self.records, Records(self.records.x[:1], self.records.y[:1]))

@@ -1,19 +1,24 @@
-"""Adult: 48,842 answers to a census, and whether a person earns more than 50,000 dollars a year."""
+"""Adult: 48,842 census answers; the label is whether a person earns more than 50,000 dollars a
+year."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.files import RemoteFile, locate
 from fedpriv.data.split import standardised
+from fedpriv.data.tables import read_csv, refuse
 from fedpriv.errors import DataError
-from fedpriv.models.tasks import Classification, Task
+from fedpriv.models.tasks import Classification
 from fedpriv.util.streams import Streams
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 HOME = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
 
@@ -25,25 +30,11 @@ FILES = tuple(
     )
 )
 
-COLUMNS = [
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education-num",
-    "marital-status",
-    "occupation",
-    "relationship",
-]
-COLUMNS += [
-    "race",
-    "sex",
-    "capital-gain",
-    "capital-loss",
-    "hours-per-week",
-    "native-country",
-    "income",
-]
+NAMES = """
+    age workclass fnlwgt education education-num marital-status occupation relationship
+    race sex capital-gain capital-loss hours-per-week native-country income
+"""
+COLUMNS = NAMES.split()
 
 CATEGORIES = {
     "workclass": """
@@ -74,44 +65,38 @@ CATEGORIES = {
         South Taiwan Thailand Trinadad&Tobago United-States Vietnam Yugoslavia
     """,
 }
-"""The questionnaire's answers, spelt as in the files; `?` is an answer too. 102 in all."""
+"""Possible answers, 102 in all, spelt as in the files; `?` is one of them."""
 
-INCOME = ("<=50K", ">50K")
+INCOME = ["<=50K", ">50K"]
 
 DEVICES = 16
-"""Devices of the published experiments: as many records as do not fill them equally are left
-out.
-"""
+"""Number of devices in the published experiments. All get equally many records; the remainder is
+left out."""
 
 
 @dataclass(frozen=True)
 class Adult(DataSet):
     """Answers to the 1994 census (Kohavi and Becker): 6 standardised numbers and 102 one-hot
-    categories; label >50K.
+    categories; label 1 for an income above 50,000 dollars.
 
-    Hu, Guo, Gong: Concentrated differentially private and utility preserving federated learning:
-    both files are pooled and dealt out to 16 devices of 3,052 records (10 are left over), of which
-    each keeps a tenth for tests and a tenth for validation. Here the 16 * 305 test records are
-    pooled, and allocator=equal deals out the other 43,952 and holds back the validation records.
-    Reads adult/adult.data and adult/adult.test below `root`.
+    Hu, Guo, Gong: Concentrated differentially private and utility preserving federated learning.
+    There, 16 devices share both files: 3,052 records each (10 remain), a tenth of them for tests
+    and a tenth for validation. Here, the 16 * 305 test records form the central test part;
+    allocator=equal assigns the other 43,952 and holds out the validation records. Reads
+    adult/adult.data and adult/adult.test below `root`.
     """
 
     shape = (108,)
     outputs = 2
-
-    @property
-    def task(self) -> Task:
-        return Classification()
+    task = Classification()
 
     def load(self, streams: Streams) -> Corpus:
         parts = [_read(locate(file, self.root)) for file in FILES]
         numbers, answers, y = (np.concatenate(part) for part in zip(*parts))
         each = len(y) // DEVICES
         if each < 10:
-            raise DataError(
-                f"{FILES[0].places[0]}, {FILES[1].places[0]}: {len(y)} records, too few for "
-                f"{DEVICES} devices"
-            )
+            names = ", ".join(file.places[0] for file in FILES)
+            raise DataError(f"{names}: {len(y)} records, too few for {DEVICES} devices")
         order = streams.generator("train/test split").permutation(len(y))[: DEVICES * each]
         test, train = np.split(order, [DEVICES * (each // 10)])
         train_numbers, test_numbers = standardised(numbers[train], numbers[test])
@@ -124,64 +109,27 @@ class Adult(DataSet):
 def _read(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Numbers (n, 6) float64, one-hot answers (n, 102) float32 and labels (n,) int64 of one file.
 
-    The files have a space after each comma and a blank last line; adult.test begins with a comment
-    and ends its labels with a dot. Raises DataError with the line and the column.
+    adult.test begins with a comment and ends its labels with a dot. Raises DataError.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not a readable table: {error}") from error
-    lines: list[int] = []
-    rows: list[list[str]] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip() and not line.startswith("|"):
-            cells = [cell.strip() for cell in line.split(",")]
-            if len(cells) != len(COLUMNS):
-                raise DataError(
-                    f"{path}: line {number}: {len(cells)} values instead of {len(COLUMNS)}"
-                )
-            lines.append(number)
-            rows.append(cells)
-    if not rows:
-        raise DataError(f"{path}: no records")
-    columns = dict(zip(COLUMNS, zip(*rows)))
-    incomes = [income.removesuffix(".") for income in columns.pop("income")]
-    y = _places(path, lines, "income", cells=incomes, known=INCOME)
-    numbers = []
-    answers = []
-    for name, answered in columns.items():
+    frame = read_csv(path, COLUMNS, header=False, text=(*CATEGORIES, "income"), comment="|")
+    frame["income"] = frame["income"].str.removesuffix(".")
+    numbers, answers = [], []
+    for name in COLUMNS[:-1]:
         if name in CATEGORIES:
             known = CATEGORIES[name].split()
-            answers.append(
-                np.eye(len(known), dtype=np.float32)[
-                    _places(path, lines, name, cells=answered, known=known)
-                ]
-            )
+            places = _places(path, frame, name, known)
+            answers.append(np.eye(len(known), dtype=np.float32)[places])
         else:
-            numbers.append(_numbers(path, lines, name, cells=answered))
+            wrong = (frame[name] < 0) | (frame[name] % 1 != 0)
+            refuse(path, frame, name, wrong=wrong, allowed="whole numbers")
+            numbers.append(frame[name].to_numpy())
+    y = _places(path, frame, "income", INCOME)
     return np.stack(numbers, axis=1), np.hstack(answers), y
 
 
-def _places(
-    path: Path, lines: list[int], name: str, *, cells: Sequence[str], known: Sequence[str]
-) -> np.ndarray:
-    """Index of each cell among the `known` values, (n,) int64."""
+def _places(path: Path, frame: pd.DataFrame, name: str, known: list[str]) -> np.ndarray:
+    """Index of each value of column `name` among the `known` ones, (n,) int64."""
+    column = frame[name].str.strip()
+    refuse(path, frame, name, wrong=~column.isin(known), allowed=", ".join(known))
     index = {value: place for place, value in enumerate(known)}
-    places = np.array([index.get(cell, -1) for cell in cells])
-    if places.min() < 0:
-        row = int(places.argmin())
-        raise DataError(
-            f"{path}: line {lines[row]}, column {name}: {cells[row]:.40} is not one of "
-            f"{', '.join(known)}"
-        )
-    return places
-
-
-def _numbers(path: Path, lines: list[int], name: str, *, cells: Sequence[str]) -> np.ndarray:
-    """Whole numbers as float64, (n,)."""
-    for line, cell in zip(lines, cells):
-        if not (cell.isascii() and cell.isdigit()):
-            raise DataError(
-                f"{path}: line {line}, column {name}: {cell or 'nothing':.40} is not a whole number"
-            )
-    return np.array(cells, dtype=np.float64)
+    return column.map(index).to_numpy(np.int64)

@@ -1,10 +1,10 @@
-"""Allocators: which user owns each training record and which silo holds it.
+"""Allocators: they assign each training record to a user (its owner) and a silo (its holder).
 
-`Uniform` and `Zipf` are the rules of Kato et al., Uldp-FL (PVLDB 2024), section 5.1 and its
-published script. Data without silos of their own follow `fedpriv.data.dealing` (users first, then
-silos); data whose records already sit in silos follow `fedpriv.data.fixed_silos` (users only).
-`Dirichlet` draws silos by label first and then goes on like the latter. `Natural` and `ByUser` take
-the users that the data set knows.
+`Uniform` and `Zipf` follow Kato et al., Uldp-FL (PVLDB 2024), section 5.1, and its published
+script. If the data set has no silos, users are drawn first and silos second
+(`fedpriv.data.dealing`). If its records already belong to silos, only users are drawn
+(`fedpriv.data.fixed_silos`). `Dirichlet` draws silos by label first, then users within the silos.
+`Natural` and `ByUser` use the users that the data set knows.
 """
 
 from __future__ import annotations
@@ -38,16 +38,32 @@ if TYPE_CHECKING:
     from fedpriv.util.streams import Streams
 
 ALPHAS = (1e-3, 1e6)
-"""Range of a Dirichlet distribution's concentration: with the least nearly all of a label is in one
-silo, with the largest nearly equal parts are in all of them."""
+"""Allowed concentrations of a Dirichlet distribution. At the minimum, one silo holds nearly all
+records of a label; at the maximum, all silos hold nearly equal parts."""
 
 
 @dataclass(frozen=True)
 class Allocator(ABC):
-    """How records are dealt out to users and silos.
+    """A rule that assigns records to users and silos.
 
-    n_users, n_silos: public sizes of the federation. For data that carry silos, n_silos must be
-    their number.
+    n_users: number of users, public.
+    n_silos: number of silos, public; for data with silos of their own, the number of these.
+
+    An allocator implements `allocate`:
+
+    >>> from fedpriv.data.base import Records
+    >>> from fedpriv.data.breast_cancer import BreastCancer
+    >>> from fedpriv.util.streams import Streams
+    >>> class RoundRobin(Allocator):
+    ...     def allocate(self, records, data, streams):
+    ...         row = np.arange(len(records))
+    ...         trains = np.ones(len(records), dtype=bool)
+    ...         user = row % self.n_users
+    ...         return Allocation(user, user % self.n_silos, trains, self.n_users, self.n_silos)
+    >>> records = Records(x=np.zeros((5, 30), np.float32), y=np.zeros(5, np.int64))
+    >>> allocation = RoundRobin(n_users=3, n_silos=2).allocate(records, BreastCancer(), Streams(0))
+    >>> allocation.user.tolist(), allocation.silo.tolist()
+    ([0, 1, 2, 0, 1], [0, 1, 0, 0, 1])
     """
 
     n_users: int
@@ -58,8 +74,8 @@ class Allocator(ABC):
         require(self.n_silos >= 1, "allocator.n_silos", self.n_silos, "a positive number of silos")
 
     def check(self, data: DataSet) -> None:
-        """Raise ConfigError for what can never work with this data set; looks at its class
-        attributes alone."""
+        """Raise ConfigError if this allocator can never work with `data`. Reads only the class
+        attributes of `data`."""
         own = data.natural_silos
         allowed = f"{own}, the number of silos that {type(data).__name__} carries"
         require(own in (None, self.n_silos), "allocator.n_silos", self.n_silos, allowed)
@@ -76,8 +92,8 @@ class Allocator(ABC):
 
     @abstractmethod
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
-        """Assign every training record; deterministic in the streams' seed. Raises ConfigError when
-        it cannot."""
+        """Assign every training record to a user and a silo. The result depends only on the
+        arguments and the seed of `streams`. Raises ConfigError if no assignment is possible."""
 
     def stability(self, data: DataSet) -> Stability:
         """How far apart neighbouring files are behind this allocation; known before data are read.
@@ -92,20 +108,20 @@ class Allocator(ABC):
         return Allocation(user, silo, trains, self.n_users, self.n_silos, stability=stability)
 
     def _filled(self, allocation: Allocation) -> Allocation:
-        """`allocation` itself, if every silo can train. Raises ConfigError."""
+        """Return `allocation`. Raises ConfigError if a silo holds no training record."""
         sizes = np.bincount(allocation.silo[allocation.trains], minlength=self.n_silos)
         if sizes.min() == 0:
             raise self._empty(int(sizes.argmin()))
         return allocation
 
     def _empty(self, silo: int) -> ConfigError:
-        """The error for a silo without training records."""
+        """The error for a silo that would hold no training record."""
         remedy = f"fewer silos or more users, because silo {silo} would hold no training record"
         return ConfigError("allocator.n_silos", self.n_silos, remedy)
 
     def _known_users(self, records: Records, data: DataSet) -> np.ndarray:
-        """The data set's own owners, (n,) int64; where it names none, each record is a user. Raises
-        ConfigError."""
+        """Owner of each record according to the data set, (n,) int64; if it names no owners, each
+        record is its own user. Raises ConfigError if the number of users is not `n_users`."""
         user = np.arange(len(records)) if records.user is None else records.user
         n_users = int(user.max()) + 1
         allowed = f"{n_users}, the number of users in the training records of {type(data).__name__}"
@@ -114,12 +130,12 @@ class Allocator(ABC):
 
 
 @dataclass(frozen=True)
-class Drawn(Allocator):
-    """An allocator that draws owners at random: the checks and the order of draws that all of them
-    share.
+class RandomAllocator(Allocator):
+    """Base of allocators that draw owners at random. It fixes the checks and the order of draws.
 
-    local_test, local_test_from: a silo with more than `local_test_from` records keeps a stratified
-    share `local_test` of them (rounded up) as its local test split, which never trains.
+    local_test: share of a large silo's records, on average, that becomes its local test split
+        and never trains.
+    local_test_from: a silo is large if it has more records than this.
     invent_users: draw users although the data set names its own; then no epsilon of a user covers a
         real one.
     """
@@ -164,17 +180,15 @@ class Drawn(Allocator):
 
     @abstractmethod
     def _owners(self, silo: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
-        """Owner of each record, (n,) int64, given its silo; `group` records at least of a user in a
-        silo."""
+        """Owner of each record, (n,) int64, given its silo. A user has at least `group` records in
+        each of its silos."""
 
     @abstractmethod
     def _deal(
         self, records: Records, group: int, streams: Streams
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Owner and silo of each record that sits in no silo yet, (n,) int64 each.
-
-        group: as in `_owners`.
-        """
+        """Owner and silo of each record, (n,) int64 each, for data without silos. `group`: see
+        `_owners`."""
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         self.check(data)
@@ -224,11 +238,12 @@ class Drawn(Allocator):
 
 
 @dataclass(frozen=True)
-class UsersFirst(Drawn):
-    """Owners are drawn first; where their records sit may depend on them.
+class UsersFirst(RandomAllocator):
+    """Base of allocators that draw users first and silos second, so that a silo may depend on the
+    user.
 
-    labels_per_user: most classes among one user's records, None for any number; only for data
-    without silos of their own.
+    labels_per_user: largest number of classes among one user's records, or None for no limit; only
+        for data without silos of their own.
     """
 
     labels_per_user: int | None = None
@@ -282,12 +297,12 @@ class UsersFirst(Drawn):
 
 @dataclass(frozen=True)
 class Uniform(UsersFirst):
-    """Users own equally many records, which are dealt evenly to the silos, as in the paper's
-    script. Its text lets every record draw its user and its silo with equal probability,
-    independently of the others, so that numbers vary.
+    """All users own equally many records, and all silos hold equally many, as in the paper's
+    script. In the paper's text, every record draws its user and its silo independently and
+    uniformly, so the numbers vary.
 
-    Data with silos: every record (for Cox data every pair of records of a silo) draws its user
-    uniformly.
+    For data with silos, every record draws its user uniformly (for Cox data, every pair of records
+    in a silo).
     """
 
     def _users(self, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -302,12 +317,12 @@ class Uniform(UsersFirst):
 
 @dataclass(frozen=True)
 class Zipf(UsersFirst):
-    """Few users own many records, and each user's records concentrate in a few silos.
+    """A few users own many records, and each user's records concentrate in a few silos.
 
     alpha_user: a record belongs to user r with probability proportional to (r + 1)^-alpha_user.
-    alpha_silo: a user's records go to its k-th favourite silo with probability proportional to
-        k^-alpha_silo. Data with silos do not use it: there four fifths of a user's records belong
-        to one main silo, as in the paper's script.
+    alpha_silo: a record goes to its user's k-th favourite silo with probability proportional to
+        k^-alpha_silo. Data with silos ignore it: there, four fifths of a user's records belong to
+        one main silo, as in the paper's script.
     """
 
     alpha_user: float = 0.5
@@ -333,8 +348,8 @@ class Zipf(UsersFirst):
 
 @dataclass(frozen=True)
 class Equal(UsersFirst):
-    """Devices: each silo holds one user and, up to one, as many records as the others; as nearly as
-    `labels_per_user` allows."""
+    """Each silo is one user's device. The silos' sizes differ by at most one record, or by as
+    little as `labels_per_user` allows."""
 
     local_test: float = 0.1112
 
@@ -357,17 +372,18 @@ class Equal(UsersFirst):
 
 
 @dataclass(frozen=True)
-class Dirichlet(Drawn):
-    """Label-skewed silos: of every label, each silo holds a share drawn from the symmetric
+class Dirichlet(RandomAllocator):
+    """Label-skewed silos: for every label, the silos' shares are drawn from the symmetric
     Dirichlet(alpha).
 
-    The partition of Yurochkin et al. (ICML 2019) and Li et al. (ICDE 2022), after Hsu, Qi, Brown
-    (2019), who draw the labels' shares for each silo instead.
+    This is the partition of Yurochkin et al. (ICML 2019) and Li et al. (ICDE 2022). Hsu, Qi, Brown
+    (2019) instead draw the shares of the labels for every silo.
 
-    alpha: large for silos alike, 0.1 and less for few labels a silo.
-    users: who owns what a silo holds; uniform: every record draws its user uniformly; zipf: as
-        `Zipf` for data with silos, four fifths of a user's records in one main silo.
-    alpha_user: see `Zipf`; for users=zipf.
+    alpha: concentration. Large values make the silos similar; 0.1 or less leaves few labels in a
+        silo.
+    users: how records within the silos get their users. `uniform`: every record draws its user
+        uniformly. `zipf`: as `Zipf` for data with silos.
+    alpha_user: exponent of the users' sizes with users=zipf, see `Zipf`.
     """
 
     alpha: float = 0.5
@@ -387,7 +403,7 @@ class Dirichlet(Drawn):
 
     @property
     def _rules(self) -> dict[str, UsersFirst]:
-        """Allocators whose rule for records that already sit in silos finds the owners."""
+        """Allocators whose rule for data with silos draws the users."""
         sizes = self.n_users, self.n_silos
         return {"uniform": Uniform(*sizes), "zipf": Zipf(*sizes, alpha_user=self.alpha_user)}
 
@@ -419,8 +435,8 @@ class Dirichlet(Drawn):
 
 @dataclass(frozen=True)
 class Natural(Allocator):
-    """The data set's own silos and users; nothing is drawn, and n_users must be the number of its
-    users."""
+    """The data set's own silos and users. Nothing is random, and `n_users` must be the number of
+    users in the data set."""
 
     def check(self, data: DataSet) -> None:
         super().check(data)
@@ -447,13 +463,13 @@ class Natural(Allocator):
 
 @dataclass(frozen=True)
 class ByUser(Allocator):
-    """The data set's own users, whole, dealt out at random to silos that hold equally many of them,
-    up to one.
+    """The data set's own users, each assigned to one random silo. The silos' numbers of users
+    differ by at most one.
 
-    n_users must be the number of the data set's users.
+    `n_users` must be the number of users in the data set.
 
-    local_test: share of each user's records (rounded up, but one record at least trains) that is
-        the user's local test split; which ones depends on no other user.
+    local_test: share of each user's records, rounded up, that becomes the user's local test split;
+        at least one record trains. A user's split does not depend on other users.
     """
 
     local_test: float = 0.1
@@ -498,8 +514,8 @@ def _sit_in_silos(name: str) -> str:
 
 
 def _require_single_records(allocator: str, data: DataSet) -> None:
-    """Raise ConfigError where a loss needs several records of a user, whom the data set gives as
-    many as it likes."""
+    """Raise ConfigError if the loss needs several records of a user, which the data set's own
+    users need not have."""
     name = type(data).__name__
     group = data.records_per_draw
     pairs = (

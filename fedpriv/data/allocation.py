@@ -1,4 +1,4 @@
-"""The result of an allocator: which user owns each training record and which silo holds it."""
+"""The result of an allocator: owner and silo of each training record."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from fedpriv.data.stability import UNSTATED, Stability
 
 @dataclass(frozen=True)
 class Allocation:
-    """Owner and holder of n training records.
+    """Owners and silos of n training records.
 
-    user: (n,) int64 in [0, n_users).
-    silo: (n,) int64 in [0, n_silos).
-    trains: (n,) bool, False for records that a silo keeps as its local test split.
-    records_per_user: most records of a user that train, over all silos, where a rule bounds them.
+    user: (n,) int64 in [0, n_users): owners.
+    silo: (n,) int64 in [0, n_silos): holders.
+    trains: (n,) bool: False for records of a silo's local test split.
+    n_users: number of users.
+    n_silos: number of silos.
+    records_per_user: bound on a user's training records over all silos, None without a bound.
     stability: how far apart neighbours are behind all of this, by the stages so far.
     """
 

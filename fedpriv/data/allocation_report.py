@@ -1,17 +1,17 @@
-"""What an allocation looks like: a table by silo, and the stacked histogram of records per user.
-
-The picture is figure 13 of Kato et al., Uldp-FL (PVLDB 2024).
-"""
+"""Report of an allocation: a table by silo, and a stacked histogram of records per user (figure 13
+of Kato et al., Uldp-FL, PVLDB 2024)."""
 
 from __future__ import annotations
 
 import os
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.data.allocation import Allocation
+from fedpriv.util.durable_files import replace_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FEW_SILOS = 10
-"""Up to this number of silos, each has a colour and a legend entry; more share a colour scale."""
+"""Up to this number, silos have a legend; more silos have a colour scale."""
 
-MOST_COLUMNS = 500
-"""More users than this share columns, each the mean of neighbours, because narrower columns would
-be invisible."""
+MAX_COLUMNS = 500
+"""Largest number of columns, since narrower ones would be invisible. With more users, a column is
+the mean of neighbouring users."""
 
 
 def statistics(allocation: Allocation) -> pd.DataFrame:
-    """One row a silo and a last row `all`.
+    """One row per silo and a last row `all`.
 
-    Columns: users with at least one training record there, training records, records held out for
-    the local test, and the mean, median and maximum of training records per such user.
+    Columns: number of users with training records, training records, records of the local test
+    split, and mean, median and maximum of training records per such user.
     """
     import pandas as pd
 
@@ -77,7 +77,7 @@ def table(allocation: Allocation) -> Table:
 
 
 def draw(allocation: Allocation, path: str | os.PathLike[str]) -> None:
-    """Write figure 13 to `path` (the suffix says the format): training records per user, largest
+    """Write figure 13 to `path`, in the format of its suffix: training records per user, largest
     first, by silo."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -104,12 +104,11 @@ def draw(allocation: Allocation, path: str | os.PathLike[str]) -> None:
 
 
 def draw_columns(axes: Axes, allocation: Allocation) -> np.ndarray:
-    """The histogram alone, with a label for each silo; returns the edges of its columns."""
+    """Draw the histogram with a label for each silo; returns the edges of its columns."""
     heights, edges = columns(allocation.counts())
     tops = np.vstack([np.zeros(heights.shape[1]), np.cumsum(heights, axis=0)])
     for silo, colour in enumerate(_colours(allocation.n_silos)):
-        # One stepped area a silo instead of one bar a user and silo, which would take minutes for
-        # 10,000 users.
+        # One stepped area per silo; one bar per user and silo would take minutes for 10,000 users.
         lower, upper = (np.append(top, top[-1]) for top in tops[silo : silo + 2])
         axes.fill_between(
             edges, lower, upper, step="post", color=colour, linewidth=0, label=f"silo {silo}"
@@ -119,11 +118,11 @@ def draw_columns(axes: Axes, allocation: Allocation) -> np.ndarray:
 
 
 def columns(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Heights (n_silos, m) of at most MOST_COLUMNS columns, one user or the mean of many each, and
-    edges (m + 1,)."""
+    """Heights (n_silos, m) of at most MAX_COLUMNS columns, each for one user or the mean of
+    several, and edges (m + 1,)."""
     n_users = counts.shape[1]
     counts = counts[:, np.argsort(-counts.sum(axis=0), kind="stable")]
-    starts = np.arange(0, n_users, -(-n_users // MOST_COLUMNS))
+    starts = np.arange(0, n_users, -(-n_users // MAX_COLUMNS))
     edges = np.append(starts, n_users)
     return np.add.reduceat(counts, starts, axis=1) / np.diff(edges), edges + 0.5
 
@@ -147,11 +146,8 @@ def _colour_scale(figure: Figure, axes: Axes, n_silos: int) -> None:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    """Write whole or not at all."""
+    """Write the whole file or nothing."""
+    content = BytesIO()
+    figure.savefig(content, format=path.suffix.lstrip(".") or "png", dpi=200)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        figure.savefig(temporary, format=path.suffix.lstrip(".") or "png", dpi=200)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    replace_file(path, content.getvalue())

@@ -1,19 +1,21 @@
-"""What a data set is: records with labels, a test split and a task.
+"""The base of all data sets: records with labels, a test split and a task.
 
-A data set says nothing about users; the allocator does. It may carry silos of its own (hospitals,
+A data set does not define users; the allocator does. It may carry silos of its own (hospitals,
 centres).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from fedpriv.models.tasks import Task
+
 if TYPE_CHECKING:
-    from fedpriv.models.tasks import Task
     from fedpriv.util.streams import Streams
 
 
@@ -21,10 +23,10 @@ if TYPE_CHECKING:
 class Records:
     """n records in a fixed public order.
 
-    x: (n, ...) features, float32 or integers (such as int64 token ids, which an embedding takes).
-    y: (n,) int64 class, (n,) float32 0/1 label, or (n, 2) float32 (event, time) for survival.
-    silo: (n,) int64 when the data set itself says which silo holds each record.
-    user: likewise, its owner.
+    x: (n, ...) features, float32, or integers such as the int64 token ids of an embedding.
+    y: (n,) int64 class, (n,) float32 label 0 or 1, or (n, 2) float32 (event, time) for survival.
+    silo: (n,) int64 silo of each record, None if the data set has no silos.
+    user: (n,) int64 owner of each record, None if the data set has no users.
     """
 
     x: np.ndarray
@@ -38,8 +40,10 @@ class Records:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A loaded data set: training records, which the allocator deals out, and central test
-    records.
+    """A loaded data set.
+
+    train: training records, which the allocator assigns to users and silos.
+    test: central test records.
     """
 
     train: Records
@@ -51,37 +55,47 @@ class DataSet(ABC):
     """A data set by its configuration; nothing is read before `load`.
 
     root: folder with the official layout, or None to use FEDPRIV_DATA, then the user's cache
-    (downloaded on first use).
+        (downloaded on first use).
+
+    A data set names its shape, its outputs and its task, and implements `load`:
+
+    >>> from fedpriv.models.tasks import Classification
+    >>> from fedpriv.util.streams import Streams
+    >>> class Coins(DataSet):
+    ...     shape, outputs, task = (1,), 2, Classification()
+    ...     def load(self, streams):
+    ...         y = streams.generator("coins").integers(2, size=100)
+    ...         x = y[:, None].astype(np.float32)
+    ...         return Corpus(train=Records(x[:80], y[:80]), test=Records(x[80:], y[80:]))
+    >>> corpus = Coins().load(Streams(seed=0))
+    >>> len(corpus.train), len(corpus.test)
+    (80, 20)
     """
 
     root: str | None = None
 
-    # What is known without reading anything, so that queries and epsilons need no data. Subclasses
-    # set them.
+    # Known without reading anything, so that queries and epsilons need no data. Subclasses set
+    # them.
     shape: ClassVar[tuple[int, ...]] = ()
     """Shape of one record's features, (30,) or (1, 28, 28)."""
     outputs: ClassVar[int] = 0
-    """Width of the model's output: classes, or 1 for a logit or a risk score."""
+    """Width of the model's output: number of classes, or 1 for a logit or a risk score."""
+    task: ClassVar[Task]
+    """Loss and metrics."""
     natural_silos: ClassVar[int | None] = None
-    """Number of silos the data set carries, or None when the allocator makes them."""
+    """Number of silos that the data set carries, or None if the allocator makes them."""
     natural_users: ClassVar[bool] = False
-    """Whether every record's owner is known (for example one record a patient)."""
+    """Whether the owner of every record is known (for example one record per patient)."""
     text: ClassVar[bool] = False
-    """Whether features are characters, whole numbers that stand for nothing but themselves."""
+    """Whether features are characters, given by integers without an order."""
     records_per_draw: ClassVar[int] = 1
-    """Records of a user in one silo come in groups of this size (2 for Cox losses, which need
+    """A user's records in a silo come in groups of this size (2 for Cox losses, which need
     pairs)."""
 
     @property
-    @abstractmethod
-    def task(self) -> Task:
-        """Loss and metrics of this data set."""
-
-    @property
     def not_covered(self) -> tuple[str, ...]:
-        """What reading this data set does that no epsilon covers, beyond what is said of every
-        run.
-        """
+        """Steps of `load` that look at private data and that no epsilon covers, in addition to
+        those of every run."""
         return ()
 
     @property
@@ -92,4 +106,15 @@ class DataSet(ABC):
 
     @abstractmethod
     def load(self, streams: Streams) -> Corpus:
-        """Read, check, split and preprocess. Raises DataError with one line that names the file."""
+        """Read, check, split and preprocess the records. Raises DataError with one line that names
+        the file."""
+
+
+def pool(
+    parts: Iterable[tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features and labels of all parts in their order, and the number of each record's part, (n,)
+    int64."""
+    numbered = [(x, y, np.full(len(y), number)) for number, (x, y) in enumerate(parts)]
+    x, y, part = (np.concatenate(arrays) for arrays in zip(*numbered))
+    return x, y, part

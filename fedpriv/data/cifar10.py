@@ -17,9 +17,9 @@ import numpy as np
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.dealing import deal_equally
 from fedpriv.data.files import RemoteFile, locate
-from fedpriv.data.split import share, stratified
+from fedpriv.data.split import split_rows
 from fedpriv.errors import DataError, require
-from fedpriv.models.tasks import Classification, Task
+from fedpriv.models.tasks import Classification
 from fedpriv.util.streams import Streams
 
 CLASSES = 10
@@ -40,19 +40,23 @@ FILE = RemoteFile(
 )
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-"""Of the training pixels by colour, which lie in 0..1 before this."""
+"""Mean and deviation of the training pixels by colour, on the scale 0..1."""
 
 
 @dataclass(frozen=True)
 class Images:
-    """The official training and test part: images (n, 32, 32, 3) and labels (n,), uint8."""
+    """The official parts, each with images (n, 32, 32, 3) and labels (n,), uint8.
+
+    train: training part.
+    test: test part.
+    """
 
     train: tuple[np.ndarray, np.ndarray]
     test: tuple[np.ndarray, np.ndarray]
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Reads dictionaries of numpy arrays; whatever else a pickle could call is refused."""
+    """Unpickles dictionaries of numpy arrays and refuses all other classes and functions."""
 
     ALLOWED = ("_reconstruct", "ndarray", "dtype", "encode")
 
@@ -85,9 +89,7 @@ def _from_archive(path: Path) -> Images:
 
         def read(name: str) -> bytes:
             file = archive.extractfile(f"{FOLDER}/{name}")
-            assert (
-                file is not None
-            )  # the checksum is that of the official archive, or the name is no folder
+            assert file is not None, f"{name} is no file"
             return file.read()
 
         return _parts(read)
@@ -99,30 +101,16 @@ def _from_subset(path: Path) -> Images:
 
 
 READERS = {".npz": _from_subset, ".gz": _from_archive, "": _from_folder}
-"""By the ending of the file that was found."""
+"""Readers by the suffix of the file."""
 
-DAMAGE: tuple[type[Exception], ...] = (
-    OSError,
-    EOFError,
-    LookupError,
-    ValueError,
-    TypeError,
-    AttributeError,
-)
-DAMAGE += (
-    zlib.error,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    pickle.UnpicklingError,
-    AssertionError,
-    MemoryError,
-)
-"""What damaged files make their readers raise."""
+DAMAGE: tuple[type[Exception], ...] = (OSError, EOFError, LookupError, ValueError, TypeError)
+DAMAGE += (AttributeError, AssertionError, MemoryError, zlib.error)
+DAMAGE += (tarfile.TarError, zipfile.BadZipFile, pickle.UnpicklingError)
+"""Exceptions that readers raise for damaged files."""
 
 
 def read(root: str | None) -> Images:
-    """The images below `root` (see `DataSet`), checked. Raises DataError with one line that names
-    the file."""
+    """The images below `root` (see `DataSet`), checked. Raises DataError."""
     path = locate(FILE, root)
     try:
         images = READERS[path.suffix](path)
@@ -140,22 +128,23 @@ def read(root: str | None) -> Images:
 
 
 def source(root: str | None) -> str:
-    """What of the data set lies below `root`, for titles."""
+    """Name of the data below `root`, for titles."""
     path = locate(FILE, root)
     return f"a subset of CIFAR-10 ({path.name})" if path.suffix == ".npz" else "CIFAR-10"
 
 
 def _all_pooled(images: Images, streams: Streams) -> tuple[Records, Records]:
-    """The paper: all images, 80 % of every class for training and 20 % for tests."""
+    """As in the paper: 80 % of all images of every class for training, 20 % for tests."""
     x, y = (np.concatenate(arrays) for arrays in zip(images.train, images.test))
-    train, test = stratified(y, share(len(y), 0.2), streams.generator("train/test split"))
+    train, test = split_rows(y, streams)
     return _records(x[train], y[train]), _records(x[test], y[test])
 
 
 def _fifth_of_training(images: Images, streams: Streams) -> tuple[Records, Records]:
-    """Its program: 20 % of every class of the training part, tested on the official test part."""
+    """As in the paper's program: 20 % of every class of the training part for training, and the
+    official test part for tests."""
     x, y = images.train
-    _, kept = stratified(y, share(len(y), 0.2), streams.generator("train/test split"))
+    _, kept = split_rows(y, streams)
     return _records(x[kept], y[kept]), _records(*images.test)
 
 
@@ -171,29 +160,26 @@ SPLITS = {"paper": _all_pooled, "script": _fifth_of_training}
 
 @dataclass(frozen=True)
 class Cifar10(DataSet):
-    """Images of ten kinds of animals and vehicles (Krizhevsky 2009), normalised colour by colour;
-    silo k holds class k.
+    """Images of ten classes of animals and vehicles (Krizhevsky 2009), normalised per colour; silo
+    k holds class k.
 
-    Lowy, Ghafelebashi, Razaviyayn (AISTATS 2023), Appendix H.3.
+    Lowy, Ghafelebashi, Razaviyayn (AISTATS 2023), Appendix H.3. Reads cifar-10-batches-py/ or
+    cifar-10-python.tar.gz below `root`, the layout of torchvision, or a subset: the arrays x_train,
+    y_train, x_test and y_test of cifar10/cifar10_subset.npz.
 
-    split: `paper` or `script` (see `_all_pooled` and `_fifth_of_training`): 4,800 or 1,000 records
-        a silo of the full set. Reads cifar-10-batches-py/ or cifar-10-python.tar.gz below `root`,
-        as torchvision leaves them, or the arrays x_train, y_train, x_test and y_test of
-        cifar10/cifar10_subset.npz, a part of them.
+    split: `paper` (80/20 of every class, 4,800 training records per silo of the full set) or
+        `script` (a fifth of the official training part, 1,000 per silo, and the official tests).
     """
 
     split: str = "paper"
 
     shape = (3, SIDE, SIDE)
     outputs = CLASSES
+    task = Classification()
     natural_silos = CLASSES
 
     def __post_init__(self) -> None:
         require(self.split in SPLITS, "data.split", self.split, " or ".join(SPLITS))
-
-    @property
-    def task(self) -> Task:
-        return Classification()
 
     def load(self, streams: Streams) -> Corpus:
         train, test = SPLITS[self.split](read(self.root), streams)
@@ -202,34 +188,29 @@ class Cifar10(DataSet):
 
 @dataclass(frozen=True)
 class Cifar10Clients(DataSet):
-    """The official training and test part, each dealt at random and evenly to `clients` users.
+    """The official training and test part, each assigned at random and evenly to users.
 
-    Jeon et al. (SecureD-FL, 2021), Table I: 1,000 users, 50,000 and 10,000 records. Reads what
-    `Cifar10` does.
+    Jeon et al. (SecureD-FL, 2021), Table I: 1,000 users, 50,000 and 10,000 records. Reads the same
+    files as `Cifar10`.
+
+    clients: number of users, which are invented.
     """
 
     clients: int = 1000
 
     shape = (3, SIDE, SIDE)
     outputs = CLASSES
+    task = Classification()
     natural_users = True
 
     def __post_init__(self) -> None:
         require(self.clients >= 1, "data.clients", self.clients, "a positive number of users")
 
-    @property
-    def task(self) -> Task:
-        return Classification()
-
     def load(self, streams: Streams) -> Corpus:
         images = read(self.root)
         n = len(images.train[1])
-        require(
-            self.clients <= n,
-            "data.clients",
-            self.clients,
-            f"at most {n}, the number of training images",
-        )
+        allowed = f"at most {n}, the number of training images"
+        require(self.clients <= n, "data.clients", self.clients, allowed)
         return Corpus(
             *(self._dealt(_records(*part), streams) for part in (images.train, images.test))
         )

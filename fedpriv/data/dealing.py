@@ -1,7 +1,7 @@
-"""Dealing out records that have neither owners nor silos: users first, then silos, then local test
-splits.
+"""Rules that assign records without owners and silos: to users first, then to silos, then to local
+test splits.
 
-Kato et al., Uldp-FL (PVLDB 2024), section 5.1, the rules for creditcard and MNIST.
+These are the rules of Kato et al., Uldp-FL (PVLDB 2024), section 5.1, for creditcard and MNIST.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import numpy as np
 from fedpriv.data.split import share
 
 LEAST_LABEL_SHARE = 0.8
-"""A label queue with this share of what a user needs is used up; with less, another label serves
-the user."""
+"""A queue with less than this share of the records that a user needs is skipped if another queue
+has enough."""
 
 
 def zipf_law(n: int, alpha: float) -> np.ndarray:
-    """Probabilities proportional to rank^-alpha of ranks 1..n, (n,)."""
+    """Probabilities of ranks 1..n, proportional to rank^-alpha, (n,)."""
     weights: np.ndarray = np.arange(1, n + 1, dtype=np.float64) ** -alpha
     return np.asarray(weights / weights.sum())
 
 
 def deal_equally(n: int, n_owners: int, rng: np.random.Generator) -> np.ndarray:
-    """Owner of each of n things, (n,) int64: every owner has n / n_owners of them, rounded down or
+    """Owner of each of n items, (n,) int64. Every owner has n / n_owners items, rounded down or
     up."""
     return rng.permutation(rng.permutation(n_owners)[np.arange(n) % n_owners])
 
@@ -32,14 +32,14 @@ def deal_equally(n: int, n_owners: int, rng: np.random.Generator) -> np.ndarray:
 def limit_labels(
     user: np.ndarray, y: np.ndarray, n_users: int, *, k: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Owners anew, (n,) int64, with at most k labels each and as many records as in `user`, as
-    nearly as labels allow.
+    """New owners, (n,) int64, with at most k labels per user and, as far as labels allow, as many
+    records per user as in `user`.
 
-    Users choose in turn: k labels at random among those with records left, and an equal share from
-    the shuffled queue of each. A queue that holds less than 80% of a share serves nothing if
-    another label can serve it whole. What is left at the end stays with user 0 in the paper's
-    script; here it goes to the first user who has that label, so that the bound holds for
-    everybody. For the same reason, labels that nobody has yet go first once slots become scarce.
+    Users choose in turn: k random labels among those with records left, and an equal share from the
+    shuffled queue of each. A queue with less than 80% of a share is skipped if another label can
+    serve the whole share. Records left at the end go to the first user who has their label, so that
+    the bound holds for everybody; in the paper's script they stay with user 0. For the same reason,
+    labels without a user go first once slots become scarce.
     """
     labels = np.unique(y)
     queues = [rng.permutation(np.flatnonzero(y == label)) for label in labels]
@@ -48,7 +48,7 @@ def limit_labels(
     wanted = np.bincount(user, minlength=n_users)
     slots = np.minimum(wanted, k)
     later = slots.sum() - np.cumsum(slots)
-    new = np.ones(len(labels), dtype=bool)  # labels that nobody has yet
+    new = np.ones(len(labels), dtype=bool)  # labels without a user
     for u in np.flatnonzero(wanted):
         left = np.array([len(queue) > 0 for queue in queues])
         chosen = _draw_labels(left, new, k=int(slots[u]), later=int(later[u]), rng=rng)
@@ -72,8 +72,8 @@ def limit_labels(
 def _draw_labels(
     left: np.ndarray, new: np.ndarray, *, k: int, later: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """k labels (fewer if fewer are `left`) at random; enough `new` ones that `later` choices can
-    take the others."""
+    """k random labels, or fewer if fewer are `left`. They include enough `new` labels that `later`
+    choices can take the remaining new ones."""
     order = rng.permutation(np.flatnonzero(left))
     must = max(0, int(new.sum()) - later)
     forced = order[new[order]][:must]
@@ -91,7 +91,7 @@ def strided_silos(n: int, n_silos: int, rng: np.random.Generator) -> np.ndarray:
 def zipf_silos(
     user: np.ndarray, n_users: int, n_silos: int, *, alpha: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """Silo of each record, (n,) int64: each user ranks the silos at random, each record draws a
+    """Silo of each record, (n,) int64. Each user ranks the silos at random, and each record draws a
     rank by Zipf's law."""
     ranking = rng.permuted(np.tile(np.arange(n_silos), (n_users, 1)), axis=1)
     return np.asarray(
@@ -102,8 +102,8 @@ def zipf_silos(
 def dirichlet_silos(
     y: np.ndarray, n_silos: int, alpha: float, *, rng: np.random.Generator
 ) -> np.ndarray:
-    """Silo of each record, (n,) int64: the records of every label are cut, in random order, by
-    shares of the silos that are drawn from the symmetric Dirichlet(alpha)."""
+    """Silo of each record, (n,) int64. For every label, the symmetric Dirichlet(alpha) gives the
+    silos' shares of its records."""
     silo = np.empty(len(y), dtype=np.int64)
     for label in np.unique(y):
         rows = rng.permutation(np.flatnonzero(y == label))
@@ -135,10 +135,10 @@ def hold_out(
 def hold_out_of_each(
     user: np.ndarray, test: float, rng_of: Callable[[int], np.random.Generator]
 ) -> np.ndarray:
-    """Which records train, (n,) bool: all but a share `test` (rounded up) of each user, who keeps
-    one record at least.
+    """Which records train, (n,) bool. Each user holds out a share `test`, rounded up, but at least
+    one record trains.
 
-    rng_of: a user's own generator, so that no user's split depends on another's records.
+    rng_of: generator of a user, so that a user's split does not depend on other users.
     """
     trains = np.ones(len(user), dtype=bool)
     counts = np.bincount(user)

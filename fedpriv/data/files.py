@@ -1,9 +1,8 @@
-"""Where a data set's files come from: the user's folder, or the user's cache, filled by a download
-on first use.
+"""Locating the files of a data set: in a folder that the user names, or in the user's cache, into
+which they are downloaded on first use.
 
 Search order: `data.root`, then the variable FEDPRIV_DATA, then `$XDG_CACHE_HOME/fedpriv` or
-`~/.cache/fedpriv`. Only the cache is ever written to: a folder that the user names is read as it
-is.
+`~/.cache/fedpriv`. Only the cache is written to; a folder that the user names is only read.
 """
 
 from __future__ import annotations
@@ -11,29 +10,28 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
+from typing import BinaryIO
 
 from fedpriv.errors import DataError, require
 
 TIMEOUT = 30
-"""Seconds without a byte after which a download fails."""
+"""A download fails after this number of seconds without a byte."""
 
 CHUNK = 1 << 16
-"""Bytes read at a time."""
+"""Number of bytes per read."""
 
 
 @dataclass(frozen=True)
 class RemoteFile:
     """One file of a data set.
 
-    places: accepted paths below the data folder; the first that exists is read, a download goes to
-        the last.
-    urls: addresses, tried in this order.
-    digest: "sha256:<hex>" or "md5:<hex>" of the download, or None when its home publishes none that
-        lasts.
+    places: accepted paths below the data folder. The first that exists is read; a download goes to
+        the last one.
+    urls: addresses of the file, in the order in which they are tried.
+    digest: "sha256:<hex>" or "md5:<hex>" of the download, None if there is no lasting checksum.
     """
 
     places: tuple[str, ...]
@@ -42,8 +40,8 @@ class RemoteFile:
 
 
 def locate(file: RemoteFile, root: str | None) -> Path:
-    """Path of `file`, downloaded into the cache if no folder is named. Raises ConfigError or
-    DataError."""
+    """Path of `file`, which is downloaded into the cache if the user names no folder. Raises
+    ConfigError or DataError."""
     chosen, folder = chosen_folder(root)
     for place in file.places:
         if (folder / place).is_file():
@@ -51,19 +49,19 @@ def locate(file: RemoteFile, root: str | None) -> Path:
     if chosen:
         raise DataError(
             f"data.root={chosen}: no {' or '.join(file.places)} in this folder; put it there "
-            f"(from {file.urls[0]}) "
-            "or leave data.root and FEDPRIV_DATA empty to download it"
+            f"(from {file.urls[0]}), or unset data.root and FEDPRIV_DATA to download it"
         )
     return download(file, folder)
 
 
 def chosen_folder(root: str | None) -> tuple[str | None, Path]:
-    """The folder that the user names, as it is named, or None and the cache. Raises ConfigError."""
+    """The folder that the user names, as a string (None if there is none), and the folder to read:
+    that one, or the cache. Raises ConfigError."""
     chosen = root or os.environ.get("FEDPRIV_DATA")
     folder = Path(chosen).expanduser() if chosen else cache_dir()
     if chosen:
         require(
-            folder.is_dir(), "data.root", chosen, "an existing folder (also set by FEDPRIV_DATA)"
+            folder.is_dir(), "data.root", chosen, "an existing folder (FEDPRIV_DATA sets it too)"
         )
     return chosen, folder
 
@@ -74,24 +72,18 @@ def cache_dir() -> Path:
 
 
 def download(file: RemoteFile, folder: Path) -> Path:
-    """Fetch `file` into `folder`, whole and checked or not at all. Raises DataError after the last
-    address failed."""
+    """Fetch `file` into `folder`. It arrives complete and checked, or not at all. Raises DataError
+    if no address serves it."""
     target = folder / file.places[-1]
     failures = []
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        for url in file.urls:
-            try:
-                _fetch(url, target, file.digest)
-                return target
-            except (
-                OSError,
-                HTTPException,
-                _RefusedError,
-            ) as error:  # URLError and timeouts are OSErrors
-                failures.append(f"{url} ({_reason(error)})")
-    except OSError as error:
-        failures.append(f"{file.urls[0]} ({_reason(error)})")
+    for url in file.urls:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _fetch(url, target, file.digest)
+            return target
+        # URLError and timeouts are OSErrors.
+        except (OSError, HTTPException, _RefusedError) as error:
+            failures.append(f"{url} ({_reason(error)})")
     raise DataError(
         f"{target.name}: cannot download from {' nor from '.join(failures)}; "
         f"download it by hand to {target}, or to {file.places[-1]} below a folder named by "
@@ -100,69 +92,55 @@ def download(file: RemoteFile, folder: Path) -> Path:
 
 
 class _RefusedError(Exception):
-    """A download arrived, but is not the file."""
+    """A download arrived, but it is not the expected file."""
 
 
 def _fetch(url: str, target: Path, digest: str | None) -> None:
     """Write `url` to a temporary file beside `target`, check it, and move it into place."""
-    from urllib.request import Request, urlopen
-
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     try:
-        with (
-            os.fdopen(handle, "wb") as out,
-            urlopen(Request(url, headers={"User-Agent": "fedpriv"}), timeout=TIMEOUT) as body,
-        ):
-            length = int(body.headers.get("Content-Length") or 0)
-            found, size = _copy(
-                body.read, out.write, length=length, name=target.name, digest=digest
-            )
-        if length and size != length:
-            raise _RefusedError(f"the connection ended after {size} of {length} bytes")
+        with os.fdopen(handle, "w+b") as file:
+            size, announced = _copy(url, file, target.name)
+            file.seek(0)
+            algorithm, _, expected = (digest or "sha256:").partition(":")
+            found = hashlib.file_digest(file, algorithm).hexdigest()
+        if announced and size != announced:
+            raise _RefusedError(f"the connection ended after {size} of {announced} bytes")
         if not size:
             raise _RefusedError("the answer is empty")
-        if digest and found != digest.partition(":")[2]:
-            raise _RefusedError(
-                f"wrong checksum: {digest.partition(':')[0]} is {found}, not "
-                f"{digest.partition(':')[2]}"
-            )
+        if digest and found != expected:
+            raise _RefusedError(f"wrong checksum: {algorithm} is {found}, not {expected}")
         os.chmod(name, 0o644)
         os.replace(name, target)
     finally:
         Path(name).unlink(missing_ok=True)
 
 
-def _copy(
-    read: Callable[[int], bytes],
-    write: Callable[[bytes], int],
-    *,
-    length: int,
-    name: str,
-    digest: str | None,
-) -> tuple[str, int]:
-    """Copy everything with a progress bar; the hex digest and the number of bytes."""
+def _copy(url: str, file: BinaryIO, name: str) -> tuple[int, int]:
+    """Copy everything at `url` with a progress bar: the number of bytes, and how many the server
+    announced (0 if none)."""
+    from urllib.request import Request, urlopen
+
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    checksum = hashlib.new(digest.partition(":")[0] if digest else "sha256", usedforsecurity=False)
     console = Console(stderr=True)
-    columns = (
+    progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(),
         TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
     )
-    size = 0
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        bar = progress.add_task(f"downloading {name}", total=length or None)
-        while chunk := read(CHUNK):
-            write(chunk)
-            checksum.update(chunk)
-            size += len(chunk)
-            progress.update(bar, completed=size)
-    return checksum.hexdigest(), size
+    request = Request(url, headers={"User-Agent": "fedpriv"})
+    with urlopen(request, timeout=TIMEOUT) as body, progress:
+        announced = int(body.headers.get("Content-Length") or 0)
+        bar = progress.add_task(f"downloading {name}", total=announced or None)
+        while chunk := body.read(CHUNK):
+            progress.update(bar, advance=file.write(chunk))
+        return file.tell(), announced
 
 
 def _reason(error: Exception) -> str:

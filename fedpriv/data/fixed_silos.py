@@ -1,8 +1,8 @@
-"""Owners of records that already sit in silos (hospitals, regions).
+"""Rules that assign users to records with silos (hospitals, regions).
 
-Kato et al., Uldp-FL (PVLDB 2024), section 5.1, the rules for HeartDisease and TcgaBrca. `group` is
-the least number of records of a user in a silo: 1, or 2 for Cox losses, which compare records. A
-silo must hold `group` records or more.
+These are the rules of Kato et al., Uldp-FL (PVLDB 2024), section 5.1, for HeartDisease and
+TcgaBrca. `group` is the smallest number of records of a user in a silo: 1, or 2 for Cox losses,
+which compare records. A silo must hold `group` records or more.
 """
 
 from __future__ import annotations
@@ -16,11 +16,8 @@ MAIN_SILO = 0.8
 def uniform_owners(
     silo: np.ndarray, n_users: int, *, group: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Owner of each record, (n,) int64: each `group` of consecutive records of a silo draws one
-    user uniformly.
-
-    A remainder smaller than a group belongs to the user of the silo's last group.
-    """
+    """Owner of each record, (n,) int64. Each `group` of consecutive records in a silo draws one
+    user uniformly; a smaller remainder belongs to the user of the silo's last group."""
     owner = np.empty(len(silo), dtype=np.int64)
     for s in np.unique(silo):
         rows = np.flatnonzero(silo == s)
@@ -32,12 +29,14 @@ def uniform_owners(
 def zipf_owners(
     silo: np.ndarray, n_silos: int, law: np.ndarray, *, group: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Owner of each record, (n,) int64, for users with probabilities `law` (n_users,).
+    """Owner of each record, (n,) int64.
 
-    Every user gets `group` records, the others draw their user by `law`. A user has one uniformly
-    drawn main silo; each of its records belongs there with probability 0.8, else to another silo.
-    Records beyond a silo's size move on to the next silo. Within a silo, users are dealt out to its
-    records at random.
+    law: (n_users,) probabilities of the users.
+
+    Every user gets `group` records; the other records draw their user by `law`. Each user has a
+    main silo, drawn uniformly. Each of the user's records belongs there with probability 0.8, else
+    to another silo. Records beyond a silo's size move to the next silo. Within a silo, records get
+    their users in random order.
     """
     sizes = np.bincount(silo, minlength=n_silos)
     totals = group + rng.multinomial(len(silo) - group * len(law), law)
@@ -54,8 +53,8 @@ def zipf_owners(
 
 
 def _merged(table: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
-    """Records per user and silo (n_users, n_silos), those short of a group moved to a silo where
-    the user has one."""
+    """Records per user and silo (n_users, n_silos). Incomplete groups move to a silo where the user
+    has a group."""
     table = table.copy()
     for u in np.flatnonzero(((table > 0) & (table < group)).any(axis=1)):
         row = table[u]
@@ -70,8 +69,8 @@ def _merged(table: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarr
 
 
 def _overflowed(table: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """The table with column sums `sizes`: in the order of users, what a full silo cannot hold moves
-    to the next one."""
+    """The table with column sums `sizes`. In the order of users, records that a full silo cannot
+    hold move to the next silo."""
     room = sizes.copy()
     placed = np.zeros_like(table)
     for u, s in np.argwhere(table):
@@ -89,11 +88,11 @@ def _overflowed(table: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def _regrouped(table: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
     """The table with every entry 0 or at least `group` and the same column sums.
 
-    Overflow can tear groups apart. Entries short of a group become free records of their silo; a
-    user left with nothing gets a group of the silo with most to spare, from free records first and
-    then from its largest owners, or else a whole entry of a user with several; the other free
-    records go to owners present in the silo. Works whenever the silos have room for a group of
-    every user.
+    The overflow can split groups. Incomplete groups become free records of their silo. A user left
+    without records gets a group in the silo with the most spare records: free records first, then
+    records of the silo's largest owners. If no silo has enough, the user gets a whole entry of a
+    user with several. The remaining free records go to owners in the same silo. This works if the
+    silos have room for a group of every user.
     """
     table = table.copy()
     short = table < group
@@ -114,7 +113,7 @@ def _regrouped(table: np.ndarray, group: int, rng: np.random.Generator) -> np.nd
         table[u, s] = group
     for s in np.flatnonzero(free):
         owners = np.flatnonzero(table[:, s])
-        # A silo of free records alone gets one owner, so that no group is torn again.
+        # A silo with free records only gets one owner, so that no group is split again.
         takers = (
             rng.choice(owners, size=free[s])
             if len(owners)

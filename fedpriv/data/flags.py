@@ -1,12 +1,12 @@
-"""Which records ULDP-GROUP-k keeps: at most k of each user, over all silos together.
+"""The records that ULDP-GROUP-k keeps: at most k of each user, over all silos.
 
 Kato et al., Uldp-FL (PVLDB 2024), baseline ULDP-GROUP-k. Symbols: n_su -> counts[s, u], b_su ->
 flags[s, u].
 
-A user's flags are a function of k and of this user's own counts, so adding or removing one user
-changes the training records by at most k: a record-level guarantee becomes a user-level one by
-group privacy. The paper's script goes on where the previous user stopped; then one user's absence
-moves the flags of others, and that step of the proof fails.
+A user's flags depend only on k and on this user's own counts. Adding or removing a user therefore
+changes at most k training records, and group privacy turns a record-level guarantee into a
+user-level one. The paper's script instead continues where the previous user stopped. There, the
+absence of a user changes the flags of others, and this step of the proof fails.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ KEY = "algo.group_size"
 
 
 def group_size(rule: str | int, counts: np.ndarray) -> int:
-    """Records k that a user may keep: `rule` itself, or "max" or "median" of the users' totals.
+    """The number k of records that a user may keep.
 
-    counts: (S, U) training records per silo and user. "max" is that of the user with most records,
-    so that nothing is dropped; "median" is over users with at least one record, rounded down. Both
-    look at the private histogram of records per user and reveal something of it that no epsilon
-    counts; only a k fixed without looking at data is sound. Raises ConfigError for any other rule,
-    DataError where no user has a record.
+    rule: k itself, "max" (the largest number of records of a user; nothing is dropped) or "median"
+        (over users with records, rounded down).
+    counts: (S, U) training records per silo and user.
+
+    "max" and "median" depend on the private histogram of records per user, and no epsilon covers
+    what they reveal; only a k chosen without the data is sound. Raises ConfigError for other rules,
+    and DataError if no user has a record.
     """
     if rule not in ("max", "median"):
         positive = isinstance(rule, int | np.integer) and not isinstance(rule, bool) and rule >= 1
@@ -43,24 +45,26 @@ def group_size(rule: str | int, counts: np.ndarray) -> int:
 
 
 def flags(counts: np.ndarray, k: int, group: int = 1) -> np.ndarray:
-    """How many records of each user each silo keeps, (S, U) int64.
+    """Number of records of each user that each silo keeps, (S, U) int64.
 
-    Every user's records are flagged one silo after the other, one a silo and round starting with
-    silo 0, until k are flagged or none is left. So 0 <= flags <= counts, and a user keeps min(k,
-    records of this user).
+    For every user, the silos flag records in rounds: in each round, every silo in order flags one
+    record, until k are flagged or none is left. So 0 <= flags <= counts, and a user keeps min(k,
+    number of the user's records).
 
-    counts: (S, U).
-    group: records are flagged `group` at a time (2 for Cox losses, which need pairs) and what does
-        not fill a group is dropped; k is rounded down to whole groups, so a total never exceeds k.
-        Raises ConfigError where k is below `group`.
+    counts: (S, U) training records per silo and user.
+    k: largest number of flags of a user.
+    group: number of records flagged at a time (2 for Cox losses, which need pairs). Incomplete
+        groups are dropped, and k is rounded down to whole groups.
+
+    Raises ConfigError if k is below `group`.
     """
     require(
         k >= group, KEY, k, f"at least {group}, the records that one loss of this data set needs"
     )
     units = counts // group
     budget = k // group
-    # After r full rounds a silo has flagged min(units, r): find each user's last full round by
-    # bisection.
+    # After r full rounds a silo has flagged min(units, r). Bisection finds each user's last full
+    # round.
     low = np.zeros(counts.shape[1], dtype=np.int64)
     high = np.full_like(low, units.max(initial=0))
     while (low < high).any():
@@ -69,7 +73,7 @@ def flags(counts: np.ndarray, k: int, group: int = 1) -> np.ndarray:
         low = np.where(fits, middle, low)
         high = np.where(fits, high, middle - 1)
     full = np.minimum(units, low)
-    # The broken last round gives one to each of the first silos that still have some.
+    # In the incomplete last round, each of the first silos with records left flags one.
     left = units > low
     last = left & (left.cumsum(axis=0) <= budget - full.sum(axis=0))
     return np.asarray((full + last) * group, dtype=np.int64)
@@ -82,16 +86,16 @@ def select(
     group: int = 1,
     rule: str | int | None = None,
 ) -> Allocation:
-    """The allocation in which silo s trains on the first flags[s, u] records of user u, in data-set
-    order.
+    """The allocation in which silo s trains on the first flags[s, u] of its training records
+    of user u, in data-set order.
 
-    Only records that trained before are counted or kept.
-
-    k: bound on a user's flags in all silos, from then on the allocation's `records_per_user`.
-    group: as in `flags`; all numbers must be multiples of it, so that in `SiloData` rows 0..group -
-        1, group..2 group - 1, ... each belong to one user. Raises ValueError otherwise, for a user
-        with more than k flags, and for more flags than records.
+    flags: (S, U) records to keep, multiples of `group`. Rows 0..group - 1, group..2 group - 1, ...
+        of a `SiloData` then belong to one user each.
+    k: largest number of flags of a user; it becomes the allocation's `records_per_user`.
+    group: see `flags`.
     rule: what k was found by (`group_size`); None: it is fixed without a look at the data.
+
+    Raises ValueError for flags that violate this, or that exceed the number of records.
     """
     if (flags % group).any():
         raise ValueError(f"flags must come in groups of {group} records")
@@ -106,8 +110,8 @@ def select(
     silo = allocation.silo[rows]
     user = allocation.user[rows]
     order = np.lexsort((user, silo))  # stable, so data-set order within a silo and user
-    cell = (silo * allocation.n_users + user)[order]
-    rank = np.arange(len(cell)) - np.searchsorted(cell, cell)
+    pair = (silo * allocation.n_users + user)[order]
+    rank = np.arange(len(pair)) - np.searchsorted(pair, pair)
     rows = rows[order]
     silo = silo[order]
     user = user[order]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.data.base import Corpus, DataSet, Records
+from fedpriv.data.base import Corpus, DataSet, Records, pool
 from fedpriv.data.files import RemoteFile, locate
 from fedpriv.data.split import standardised
-from fedpriv.data.tables import read_csv
+from fedpriv.data.tables import read_csv, refuse
 from fedpriv.errors import DataError
-from fedpriv.models.tasks import BinaryClassification, Task
+from fedpriv.models.tasks import BinaryClassification
 from fedpriv.util.streams import Streams
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ SHA256 = {
     "switzerland": "834a405ccf5b66ab4056bb77794adc8df0b7125186454c0a1d002d33c6c3b314",
     "va": "e7c93d8d0d2acdadfa4c5e8de768e2191e7f618b952e29623f1f0d5949ff6b8f",
 }
-"""The centres in FLamby's order, with checksums of their files."""
+"""Checksums of the centres' files, in FLamby's order."""
 
 FILES = {
     centre: RemoteFile(
@@ -43,7 +43,7 @@ COLUMNS += ["slope", "ca", "thal", "num"]
 DROPPED = ["slope", "ca", "thal"]
 """Columns 10 to 12, unknown for most patients outside Cleveland."""
 CATEGORIES = {"cp": (1, 2, 3, 4), "restecg": (0, 1, 2)}
-"""Columns 2 and 6; the first category has no column of its own."""
+"""Categorical columns 2 and 6; the first category has no column of its own."""
 
 RANGES = {
     "age": (0, 130),
@@ -52,8 +52,9 @@ RANGES = {
     "thalach": (0, 400),
     "oldpeak": (-20, 20),
 }
-"""What a patient can have: years, mm Hg, mg/dl, beats a minute, mm of depression."""
+"""Plausible values: years, mm Hg, mg/dl, beats per minute, mm of depression."""
 LEVELS = {**CATEGORIES, "sex": (0, 1), "fbs": (0, 1), "exang": (0, 1), "num": (0, 1, 2, 3, 4)}
+"""Allowed values of the other columns."""
 
 
 @dataclass(frozen=True)
@@ -61,70 +62,53 @@ class HeartDisease(DataSet):
     """Patients of Cleveland, Hungary, Switzerland and Long Beach VA (Janosi et al. 1988): 13
     features, label num > 0.
 
-    FLamby's Fed-Heart-Disease (Ogier du Terrail et al., NeurIPS 2022): rows with unknown values are
-    dropped, the fixed 66/34 split of each centre is FLamby's own (random state 43), and each centre
-    standardises with its own training mean and standard deviation. 199, 172, 30 and 85 training
-    records; the test records of all centres are pooled. One record is one patient. Reads
-    heart_disease/processed.<centre>.data below `root`.
+    FLamby's Fed-Heart-Disease (Ogier du Terrail et al., NeurIPS 2022). Rows with unknown values are
+    dropped. The 66/34 split of each centre is FLamby's (random state 43), so it does not depend on
+    the run's seed. Each centre standardises with its own training mean and standard deviation.
+    There are 199, 172, 30 and 85 training records; the test records of all centres are pooled. One
+    record is one patient. Reads heart_disease/processed.<centre>.data below `root`.
     """
 
     shape = (13,)
     outputs = 1
+    task = BinaryClassification()
     natural_silos = 4
     natural_users = True
-
-    @property
-    def task(self) -> Task:
-        return BinaryClassification()
 
     @property
     def disjoint_test(self) -> bool:
         return True  # one record is one patient
 
     def load(self, streams: Streams) -> Corpus:
-        centres = [self._centre(centre) for centre in FILES]
-        silo = [np.full(len(train.y), k, dtype=np.int64) for k, (train, _) in enumerate(centres)]
-        train, test = (_pooled(part) for part in zip(*centres))
-        return Corpus(Records(train.x, train.y, np.concatenate(silo)), test)
-
-    def _centre(self, centre: str) -> tuple[Records, Records]:
-        from sklearn.model_selection import train_test_split
-
-        path = locate(FILES[centre], self.root)
-        frame = read_csv(path, COLUMNS, header=False, missing="?").drop(columns=DROPPED).dropna()
-        _check(path, frame)
-        y = (frame["num"].to_numpy() > 0).astype(np.float32)
-        x = _encoded(frame.drop(columns="num"))
-        if len(y) < 3:
-            raise DataError(f"{path}: {len(y)} complete rows, too few to split")
-        levels, counts = np.unique(y, return_counts=True)
-        labels = y if len(levels) > 1 and counts.min() > 2 else None
-        rows = np.arange(len(y))
-        train, test = train_test_split(
-            rows, train_size=0.66, test_size=0.34, random_state=43, stratify=labels
-        )
-        train = np.sort(train)
-        test = np.sort(test)
-        x_train, x_test = standardised(x[train], x[test], ddof=1)
-        return Records(x_train, y[train]), Records(x_test, y[test])
+        centres = [_read(locate(file, self.root)) for file in FILES.values()]
+        train, test = (pool(part) for part in zip(*centres))
+        return Corpus(Records(*train), Records(*test[:2]))
 
 
-def _check(path: Path, frame: pd.DataFrame) -> None:
-    """Raise DataError, naming line and column, for a value that no patient has."""
+def _read(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Features and labels of one centre's training and test records."""
+    from sklearn.model_selection import train_test_split
+
+    frame = read_csv(path, COLUMNS, header=False, missing="?").drop(columns=DROPPED).dropna()
     for name in map(str, frame.columns):
-        column = frame[name]
         if name in LEVELS:
-            wrong = ~column.isin(LEVELS[name])
-            allowed = f"one of {LEVELS[name]}"
+            wrong = ~frame[name].isin(LEVELS[name])
+            refuse(path, frame, name, wrong=wrong, allowed=", ".join(map(str, LEVELS[name])))
         else:
             low, high = RANGES[name]
-            wrong = ~column.between(low, high)
-            allowed = f"between {low} and {high}"
-        if wrong.any():
-            row = int(frame.index[wrong][0])
-            raise DataError(
-                f"{path}: line {row + 1}, column {name}: {column[row]:g} is not {allowed}"
-            )
+            wrong = ~frame[name].between(low, high)
+            refuse(path, frame, name, wrong=wrong, allowed=f"{low} to {high}")
+    y = (frame["num"].to_numpy() > 0).astype(np.float32)
+    x = _encoded(frame.drop(columns="num"))
+    if len(y) < 3:
+        raise DataError(f"{path}: {len(y)} complete rows, too few to split")
+    levels, counts = np.unique(y, return_counts=True)
+    labels = y if len(levels) > 1 and counts.min() > 2 else None
+    parts = train_test_split(
+        np.arange(len(y)), train_size=0.66, test_size=0.34, random_state=43, stratify=labels
+    )
+    rows = [np.sort(part) for part in parts]
+    return list(zip(standardised(*(x[part] for part in rows), ddof=1), [y[part] for part in rows]))
 
 
 def _encoded(frame: pd.DataFrame) -> np.ndarray:
@@ -133,9 +117,3 @@ def _encoded(frame: pd.DataFrame) -> np.ndarray:
     for name, categories in CATEGORIES.items():
         columns += [(frame[name] == category).to_numpy(np.float64) for category in categories[1:]]
     return np.stack(columns, axis=1)
-
-
-def _pooled(parts: tuple[Records, ...]) -> Records:
-    return Records(
-        np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts])
-    )

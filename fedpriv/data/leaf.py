@@ -1,18 +1,20 @@
 """LEAF's JSON files (Caldas et al., LEAF: a benchmark for federated settings, 2018): records by
 user.
 
-What its preprocessing leaves with `-t sample --tf 0.9`: folders train and test of one or more
-files, with the same users in both, {"users": [name, ...], "num_samples": [n, ...], "user_data":
-{name: {"x": [...], "y": [...]}}}.
+LEAF's preprocessing with `-t sample --tf 0.9` writes folders train and test with one or more files
+each and the same users in both. A file holds {"users": [name, ...], "num_samples": [n, ...],
+"user_data": {name: {"x": [...], "y": [...]}}}.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fedpriv.data.files import chosen_folder
 from fedpriv.errors import DataError
@@ -20,14 +22,16 @@ from fedpriv.errors import DataError
 HOME = "https://github.com/TalwalkarLab/leaf"
 PARTS = ("train", "test")
 
-UserRecords = Mapping[str, tuple[list[Any], list[Any]]]
-"""Each user's features and labels as the files have them."""
+UserRecords = dict[str, tuple[list[Any], list[Any]]]
+"""Each user's features and labels, as they are in the files."""
+
+Part = tuple[np.ndarray, np.ndarray]
+"""Features (n, ...) and labels (n,) of one user."""
 
 
 @dataclass(frozen=True)
 class LeafFolder:
-    """Where the files of data set `name` are looked for: `name`/data below `root`, as in LEAF's own
-    repository."""
+    """The folder of data set `name`: `name`/data below `root`, as in LEAF's repository."""
 
     name: str
     root: str | None
@@ -41,16 +45,35 @@ class LeafFolder:
         """Whether both parts have files."""
         return all(self._files(part) for part in PARTS)
 
-    def read(self, part: str) -> dict[str, tuple[list[Any], list[Any]]]:
-        """The records of each user in one of `PARTS`. Raises DataError with one line that names the
-        file."""
+    def read_users(self, parse: Callable[[list[Any], list[Any]], Part]) -> list[tuple[Part, Part]]:
+        """Training and test records of every user with training records, sorted by name.
+
+        parse: turns lists of features and labels into arrays; raises ValueError for wrong ones.
+        """
+        train, test = (self._parsed(part, parse) for part in PARTS)
+        nothing = parse([], [])
+        return [
+            (train[name], test.get(name, nothing)) for name in sorted(train) if len(train[name][1])
+        ]
+
+    def _parsed(self, part: str, parse: Callable[[list[Any], list[Any]], Part]) -> dict[str, Part]:
+        found = {}
+        for name, records in self.read(part).items():
+            try:
+                found[name] = parse(*records)
+            except ValueError as error:
+                raise DataError(f"{self.path / part}: user {name}: {error}") from error
+        return found
+
+    def read(self, part: str) -> UserRecords:
+        """The records of each user in one of `PARTS`. Raises DataError."""
         files = self._files(part)
         if not files:
             raise DataError(
-                f"{self.path / part}: no .json file in this folder; LEAF's preprocessing makes "
-                f"them ({HOME})"
+                f"{self.path / part}: no .json file in this folder; create the files with LEAF's "
+                f"preprocessing ({HOME})"
             )
-        users: dict[str, tuple[list[Any], list[Any]]] = {}
+        users: UserRecords = {}
         for file in files:
             for name, records in _read(file).items():
                 if name in users:
@@ -62,14 +85,14 @@ class LeafFolder:
         return sorted((self.path / part).glob("*.json"))
 
 
-def _read(file: Path) -> dict[str, tuple[list[Any], list[Any]]]:
+def _read(file: Path) -> UserRecords:
     try:
         content = json.loads(file.read_text())
         users = {str(name): (own["x"], own["y"]) for name, own in content["user_data"].items()}
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{file}: not a file of LEAF's: {reason:.200}") from error
+        raise DataError(f"{file}: not a LEAF file: {reason:.200}") from error
     for name, (x, y) in users.items():
         if not isinstance(x, list) or not isinstance(y, list) or len(x) != len(y):
-            raise DataError(f"{file}: user {name} has not as many labels as features")
+            raise DataError(f"{file}: user {name} has different numbers of labels and features")
     return users

@@ -13,7 +13,7 @@ from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.files import RemoteFile, locate
 from fedpriv.data.split import stratified
 from fedpriv.errors import DataError
-from fedpriv.models.tasks import Classification, Task
+from fedpriv.models.tasks import Classification
 from fedpriv.util.streams import Streams
 
 MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/")
@@ -36,15 +36,14 @@ FILES = {
 }
 
 MEAN, STD = 0.1307, 0.3081
-"""Of the training pixels, which lie in 0..1 before this."""
+"""Mean and deviation of the training pixels, on the scale 0..1."""
 
 
 def read_idx(path: Path, axes: int) -> np.ndarray:
-    """An idx file of unsigned bytes with `axes` axes, compressed or not (format: LeCun, Cortes,
-    Burges).
+    """The array in an idx file of unsigned bytes with `axes` axes, compressed or not.
 
-    Four bytes 0, 0, 8 (unsigned byte), axes; then each axis' length as a big-endian 32-bit integer;
-    then the bytes.
+    Format (LeCun, Cortes, Burges): four bytes 0, 0, 8 (unsigned byte), number of axes; then the
+    length of each axis as a big-endian 32-bit integer; then the bytes. Raises DataError.
     """
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -67,9 +66,10 @@ def read_idx(path: Path, axes: int) -> np.ndarray:
 
 
 def read_part(part: str, root: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """Images (n, 28, 28) and labels (n,) of the official "train" or "t10k" (test) part, uint8.
+    """Images (n, 28, 28) and labels (n,), uint8, of an official part. Raises DataError.
 
-    root: as `DataSet`.
+    part: "train" or "t10k" (test).
+    root: see `DataSet`.
     """
     image_path = locate(FILES[f"{part}-images-idx3-ubyte"], root)
     label_path = locate(FILES[f"{part}-labels-idx1-ubyte"], root)
@@ -91,28 +91,25 @@ def read_part(part: str, root: str | None) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_all(root: str | None) -> tuple[np.ndarray, np.ndarray, int]:
-    """Images and labels of both parts, as `read_part`, and how many at their end are those of the
-    test part."""
+    """Images and labels of both parts, as `read_part`, and the number of records of the test part,
+    which comes last."""
     (x, y), (test_x, test_y) = read_part("train", root), read_part("t10k", root)
     return np.concatenate([x, test_x]), np.concatenate([y, test_y]), len(test_y)
 
 
 @dataclass(frozen=True)
 class Mnist(DataSet):
-    """Digits in 28x28 grey values (LeCun et al. 1998), scaled to 0..1 and normalised with (0.1307,
-    0.3081).
+    """Digits in 28x28 grey values (LeCun et al. 1998), scaled to 0..1 and normalised with mean
+    0.1307 and deviation 0.3081.
 
-    Kato et al., Uldp-FL (PVLDB 2024): the 60,000 and 10,000 records are pooled and split again,
+    Kato et al., Uldp-FL (PVLDB 2024), pool the 60,000 and 10,000 records and split them again,
     stratified, into 60,000 and 10,000. Reads MNIST/raw/*-ubyte (or .gz) below `root`, the layout of
     torchvision.
     """
 
     shape = (1, 28, 28)
     outputs = 10
-
-    @property
-    def task(self) -> Task:
-        return Classification()
+    task = Classification()
 
     def load(self, streams: Streams) -> Corpus:
         images, labels, tests = read_all(self.root)
@@ -125,8 +122,6 @@ def _records(images: np.ndarray, labels: np.ndarray) -> Records:
 
 
 def normalised(images: np.ndarray) -> np.ndarray:
-    """Grey values (n, 28, 28) uint8 as a network reads them, (n, 1, 28, 28) float32."""
-    table = ((np.arange(256) / 255 - MEAN) / STD).astype(
-        np.float32
-    )  # one value for each grey level
+    """Grey values (n, 28, 28) uint8 as normalised images (n, 1, 28, 28) float32."""
+    table = ((np.arange(256) / 255 - MEAN) / STD).astype(np.float32)
     return np.asarray(table[images][:, None])

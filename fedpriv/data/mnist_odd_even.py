@@ -1,5 +1,5 @@
-"""MNIST, odd or even: 25 silos, each with one even and one odd digit, of 50 principal components an
-image."""
+"""MNIST, odd or even: 25 silos, each with one even and one odd digit; an image is given by 50
+principal components."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedpriv.data.files import locate
 from fedpriv.data.mnist import FILES, MEAN, STD, read_part
 from fedpriv.data.split import share, stratified
 from fedpriv.errors import DataError
-from fedpriv.models.tasks import Classification, Task
+from fedpriv.models.tasks import Classification
 from fedpriv.util.streams import Streams
 
 EVEN = (0, 2, 4, 6, 8)
@@ -23,23 +23,27 @@ PAIRS = tuple((even, odd) for even in EVEN for odd in ODD)
 """The two digits of each silo."""
 COMPONENTS = 50
 SEVENTH = 7
-"""A digit gives a silo a seventh as many images as the rarest digit has: 774 of 5,421."""
+"""A silo gets a seventh of the rarest digit's number of images of each of its digits: 774 of
+5,421."""
 TEST = 0.2
+"""Share of test records."""
 
 
 @dataclass(frozen=True)
 class MnistOddEven(DataSet):
-    """Label 1 for even digits. Lowy, Ghafelebashi, Razaviyayn (AISTATS 2023), Appendix H.2, after
-    Woodworth, Patel, Srebro (NeurIPS 2020): the 60,000 official training images, projected onto
-    their 50 principal components; every silo has 774 images of each of its digits, of which 20 %
-    are test records (1,238 and 310).
+    """Even and odd digits; even ones have label 1.
 
-    standardise: pixels are normalised with (0.1307, 0.3081) before the projection, as the paper
-        says; else they lie in 0..1, as in its program.
-    replacement: as the program has it, each digit keeps 774 images, which its five silos draw from
-        with replacement; then one image is in many rows, in several silos and on both sides of the
-        split, and an epsilon for a record is that of a row. Without it, no image is drawn twice in
-        the whole federation.
+    Lowy, Ghafelebashi, Razaviyayn (AISTATS 2023), Appendix H.2, after Woodworth, Patel, Srebro
+    (NeurIPS 2020): the 60,000 official training images, projected onto their 50 principal
+    components. Every silo has 774 images of each of its digits, of which 20 % are test records
+    (1,238 and 310 records).
+
+    standardise: whether pixels are normalised with mean 0.1307 and deviation 0.3081 before the
+        projection, as in the paper; else they are in 0..1, as in the paper's program.
+    replacement: whether silos draw images with replacement, as in the program: each digit keeps 774
+        images, and its five silos draw from them. One image is then in many rows, in several silos
+        and on both sides of the split, and an epsilon for a record protects one row. Without it, no
+        image is drawn twice in the whole federation.
     """
 
     standardise: bool = True
@@ -47,19 +51,13 @@ class MnistOddEven(DataSet):
 
     shape = (COMPONENTS,)
     outputs = 2
+    task = Classification()
     natural_silos = len(PAIRS)
 
     @property
-    def task(self) -> Task:
-        return Classification()
-
-    @property
     def not_covered(self) -> tuple[str, ...]:
-        fitted = "the principal components are those of all images"
-        rows = (
-            "one image is several records, also of several silos: an epsilon for a record does "
-            "not cover the image"
-        )
+        fitted = "the principal components are computed from all images"
+        rows = "several records are one image: an epsilon for a record does not cover the image"
         return (fitted, rows) if self.replacement else (fitted,)
 
     @property
@@ -69,15 +67,10 @@ class MnistOddEven(DataSet):
     def load(self, streams: Streams) -> Corpus:
         features, digits = projected(self.root, self.standardise)
         rng = streams.generator("images of silos")
-        drawn = (
-            _with_replacement(digits, rng)
-            if self.replacement
-            else _without_replacement(digits, rng)
-        )
-        rows, silo = (
-            np.concatenate(drawn),
-            np.repeat(np.arange(len(PAIRS)), [len(rows) for rows in drawn]),
-        )
+        draw = _with_replacement if self.replacement else _without_replacement
+        drawn = draw(digits, rng)
+        rows = np.concatenate(drawn)
+        silo = np.repeat(np.arange(len(PAIRS)), len(drawn[0]))
         n_test = share(len(drawn[0]), TEST) * len(PAIRS)
         train, test = stratified(silo, n_test, streams.generator("train/test split"))
         x = features[rows]
@@ -86,8 +79,8 @@ class MnistOddEven(DataSet):
 
 
 def projected(root: str | None, standardise: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Components (n, 50) float32 and digits (n,) of the official training part; kept for the other
-    runs of a sweep."""
+    """Components (n, 50) float32 and digits (n,) of the official training part, cached for the
+    other runs of a sweep."""
     paths = [locate(FILES[f"train-{name}-ubyte"], root) for name in ("images-idx3", "labels-idx1")]
     return _projected(root, standardise, tuple((path, path.stat().st_mtime_ns) for path in paths))
 
@@ -102,8 +95,7 @@ def _projected(
     counts = np.bincount(digits, minlength=10)
     if counts.min() < SEVENTH or len(images) < COMPONENTS:
         raise DataError(
-            f"{files[1][0]}: {counts.min()} images of digit {counts.argmin()}, too few for five "
-            "silos"
+            f"{files[1][0]}: {counts.min()} images of digit {counts.argmin()}, too few for 5 silos"
         )
     pixels = np.arange(256, dtype=np.float32) / 255
     table = (pixels - np.float32(MEAN)) / np.float32(STD) if standardise else pixels
@@ -130,7 +122,8 @@ def _without_replacement(digits: np.ndarray, rng: np.random.Generator) -> list[n
 
 
 def _with_replacement(digits: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-    """The same from pools of as many images a digit, with replacement."""
+    """Row numbers of each silo's images, drawn with replacement from equally many images per
+    digit."""
     each = np.bincount(digits).min() // SEVENTH
     pool = {digit: rng.permutation(np.flatnonzero(digits == digit))[:each] for digit in range(10)}
     return [rng.choice(np.concatenate([pool[even], pool[odd]]), 2 * each) for even, odd in PAIRS]

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SiloData:
-    """One silo's training records, sorted by user (records of one user keep their data-set order).
+    """One silo's training records, sorted by user; the records of a user keep their data-set order.
 
-    x: (n, ...) tensor of floats or integers, y: (n, ...) tensor, both on one device.
-    users: (k,) int64, the global ids of the users with at least one record here, ascending.
-    starts: (k + 1,) int64; user users[i] owns rows starts[i]:starts[i + 1].
-    records: (n,) int64, the records' row numbers in the data set, by which they draw; by default 0
-        to n - 1.
+    x: (n, ...) tensor of floats or integers: features.
+    y: (n, ...) tensor on the same device: labels.
+    users: (k,) int64: global ids of the users with records here, ascending.
+    starts: (k + 1,) int64: user users[i] owns rows starts[i]:starts[i + 1].
+    records: (n,) int64: the records' row numbers in the data set, which name their random draws; by
+        default 0 to n - 1.
 
     Raises ValueError unless every row has a number.
     """
@@ -42,11 +43,11 @@ class SiloData:
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """Records of each user in `users`, (k,) int64."""
+        """Number of records of each user in `users`, (k,) int64."""
         return np.diff(self.starts)
 
     def rows(self, user: int) -> slice:
-        """Those of the user at this position in `users`."""
+        """Rows of the user at this index in `users`."""
         return slice(int(self.starts[user]), int(self.starts[user + 1]))
 
     def to(self, device: str) -> SiloData:
@@ -54,8 +55,8 @@ class SiloData:
         return replace(self, x=self.x.to(device), y=self.y.to(device))
 
     def pooled(self) -> SiloData:
-        """The same records as if one user (id 0) owned them all, for algorithms that train on the
-        whole silo."""
+        """The same records with a single owner (id 0), for algorithms that train on the whole
+        silo."""
         rows = len(self.x)
         users = np.zeros(min(rows, 1), dtype=np.int64)
         starts = np.unique([0, rows]).astype(np.int64)
@@ -63,7 +64,7 @@ class SiloData:
 
 
 def split_by_silo(records: Records, allocation: Allocation, device: str) -> list[SiloData]:
-    """Cut the training records into one `SiloData` a silo; features and labels keep their types."""
+    """One `SiloData` per silo with its training records; features and labels keep their types."""
     import torch
 
     trains = np.flatnonzero(allocation.trains)

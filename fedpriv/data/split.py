@@ -1,4 +1,4 @@
-"""Train/test splits and scaling. Both look at the records themselves: non-private preprocessing, as
+"""Train/test splits and scaling. Both depend on the private records: non-private preprocessing, as
 in the papers."""
 
 from __future__ import annotations
@@ -7,20 +7,23 @@ import math
 
 import numpy as np
 
+from fedpriv.data.base import Corpus, Records
+from fedpriv.util.streams import Streams
+
 
 def share(n: int, fraction: float) -> int:
-    """`fraction` of n records, rounded up (of 0.1 * n, not of what floating point makes of it)."""
+    """`fraction` of n, rounded up after rounding errors of floating point are removed."""
     return math.ceil(round(fraction * n, 9))
 
 
 def stratified(
     labels: np.ndarray, n_test: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Random split that keeps the classes' proportions.
+    """Row numbers of training records and of `n_test` test records, both ascending: a random split
+    that keeps the proportions of the classes.
 
-    labels: (n,) any values. Returns row numbers of the training and of the `n_test` test records,
-    both ascending. A class gives its exact share rounded down; what is still lacking comes from the
-    classes with the largest remainders.
+    labels: (n,) any values. Each class gives its exact share rounded down; the classes with the
+        largest remainders give one record more until there are `n_test`.
     """
     _, label, counts = np.unique(labels, return_inverse=True, return_counts=True)
     quota, remainder = np.divmod(n_test * counts, len(labels))
@@ -33,11 +36,33 @@ def stratified(
     return np.flatnonzero(~chosen), np.flatnonzero(chosen)
 
 
-def standardised(train: np.ndarray, *others: np.ndarray, ddof: int = 0) -> list[np.ndarray]:
-    """`train` (n, d) and `others` with the training mean taken off and divided by the training
-    standard deviation.
+def split_rows(
+    labels: np.ndarray, streams: Streams, fraction: float = 0.2
+) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers of training and test records: a `stratified` split with the share `fraction` of
+    test records."""
+    rng = streams.generator("train/test split")
+    return stratified(labels, share(len(labels), fraction), rng)
 
-    A constant training column is divided by 1. Returns float32 arrays in the order given.
+
+def split_corpus(x: np.ndarray, y: np.ndarray, streams: Streams, *, scale: bool) -> Corpus:
+    """A stratified 80/20 split of features (n, ...) and classes (n,) of any numeric type.
+
+    scale: whether features (n, d) are standardised on the training part.
+    """
+    train, test = split_rows(y, streams)
+    parts = standardised(x[train], x[test]) if scale else [x[train], x[test]]
+    y = y.astype(np.int64)
+    return Corpus(Records(parts[0], y[train]), Records(parts[1], y[test]))
+
+
+def standardised(train: np.ndarray, *others: np.ndarray, ddof: int = 0) -> list[np.ndarray]:
+    """`train` (n, d) and `others` minus the training mean, divided by the training standard
+    deviation, as float32 arrays in the order given.
+
+    ddof: as numpy's `std`.
+
+    A constant training column is divided by 1.
     """
     train = np.asarray(train, dtype=np.float64)
     mean = train.mean(axis=0)

@@ -1,4 +1,4 @@
-"""Numbers from CSV files, with errors that name the file, the line and the column."""
+"""Reading CSV files as numbers, with errors that name the file, the line and the column."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LARGEST = 1e9
-"""No column of our data sets comes near; a damaged value may, and scaling by it would take a whole
-column away."""
+"""Largest accepted size of a value. Values of our data sets are far smaller; a damaged one may be
+larger, and scaling by it would flatten its whole column."""
 
 
 def read_csv(
@@ -25,54 +25,61 @@ def read_csv(
     header: bool = True,
     text: tuple[str, ...] = (),
     missing: str | None = None,
+    comment: str | None = None,
 ) -> pd.DataFrame:
-    """A CSV file as float64 columns, except the columns in `text`, which stay strings.
+    """A CSV file as float64 columns, with the line numbers of the file as index.
 
-    columns: names that the header line must hold, None for any; without a header line (`header`
-        False), their names.
-    missing: the mark that stands for an unknown value and becomes NaN; without it every value must
-        be a number, at most `LARGEST` in size. Quotes around values are dropped (OpenML writes
-        classes as '0'). Raises DataError.
+    columns: names that the header line must hold, None for any names; for a file without a header
+        line, the names to use.
+    header: whether the first line names the columns.
+    text: columns that stay strings.
+    missing: mark of an unknown value, which becomes NaN. Without it, every value must be a number
+        of size `LARGEST` or less. Quotes around values are dropped (OpenML writes classes as '0').
+    comment: mark that starts a comment. If it is given, comment lines and blank lines are skipped.
+
+    Raises DataError.
     """
     frame = _read(path, None if header else columns, text)
     if columns is not None:
         _require_columns(path, list(frame.columns), columns)
+    frame.index += 1 + header
+    if comment:
+        blank = (frame.isna() | (frame == "")).all(axis=1)
+        frame = frame[~(blank | frame.iloc[:, 0].astype(str).str.startswith(comment))]
     if frame.empty:
         raise DataError(f"{path}: no records")
-    worst: tuple[int, str, object] | None = None
-    for name in frame.columns:
+    wrong = np.zeros(frame.shape, dtype=bool)
+    numbers = {}
+    for place, name in enumerate(frame.columns):
         if name in text:
-            bad = frame[name].isna().to_numpy()
+            wrong[:, place] = frame[name].isna()
         else:
-            values, bad = _numbers(frame[name], missing)
-        row = int(bad.argmax())
-        if bad[row] and (worst is None or row < worst[0]):
-            worst = (row, name, frame[name].iloc[row])
-        if name not in text:
-            frame[name] = values
-    if worst:
-        row, name, value = worst
+            numbers[name], wrong[:, place] = _numbers(frame[name], missing)
+    if wrong.any():
+        row, place = divmod(int(wrong.argmax()), frame.shape[1])
+        value: object = frame.iat[row, place]
         absent = value != value or not str(value).strip()
-        shown = (
-            "a missing value"
-            if absent
-            else f"{value!s:.40} is not a finite number of a sensible size"
-        )
-        raise DataError(f"{path}: line {row + 1 + header}, column {name}: {shown}")
-    return frame
+        reason = f"{value!s:.40} is not a finite number of a sensible size"
+        raise _cell_error(path, frame, row, place, "a missing value" if absent else reason)
+    return frame.assign(**numbers)
 
 
 def refuse(
     path: Path, frame: pd.DataFrame, name: str, *, wrong: np.ndarray | pd.Series, allowed: str
 ) -> None:
-    """Raise DataError for the first row of a table with a header line where `wrong` (n,) holds."""
+    """Raise DataError for the first row of a table from `read_csv` where `wrong` (n,) holds."""
     wrong = np.asarray(wrong, dtype=bool)
     if wrong.any():
         row = int(wrong.argmax())
-        raise DataError(
-            f"{path}: line {row + 2}, column {name}: {frame[name].iloc[row]!s:.40}; allowed: "
-            f"{allowed}"
-        )
+        place = list(frame.columns).index(name)
+        value: object = frame.iat[row, place]
+        shown = f"{value:g}" if isinstance(value, float) else f"{value!s:.40}"
+        raise _cell_error(path, frame, row, place, f"{shown}; allowed: {allowed}")
+
+
+def _cell_error(path: Path, frame: pd.DataFrame, row: int, place: int, text: str) -> DataError:
+    line, column = frame.index[row], frame.columns[place]
+    return DataError(f"{path}: line {line}, column {column}: {text}")
 
 
 def _require_columns(path: Path, found: list[str], expected: list[str]) -> None:
@@ -92,7 +99,7 @@ def _read(path: Path, names: list[str] | None, text: tuple[str, ...]) -> pd.Data
 
     try:
         with warnings.catch_warnings():
-            # A first line with too many values is only a warning in pandas.
+            # For a first line with too many values pandas only warns.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             return pd.read_csv(
                 path,
@@ -101,6 +108,7 @@ def _read(path: Path, names: list[str] | None, text: tuple[str, ...]) -> pd.Data
                 dtype=dict.fromkeys(text, str),
                 index_col=False,
                 skip_blank_lines=False,
+                skipinitialspace=True,
                 keep_default_na=False,
                 low_memory=False,
             )
@@ -111,19 +119,18 @@ def _read(path: Path, names: list[str] | None, text: tuple[str, ...]) -> pd.Data
             f"{path}: line 1 names fewer columns than the records have values"
         ) from error
     except (pd.errors.ParserError, UnicodeDecodeError, OSError) as error:
-        raise DataError(
-            f"{path}: not a readable table: {str(error).strip().splitlines()[0]}"
-        ) from error
+        reason = str(error).strip().splitlines()[0].removeprefix("Error tokenizing data. C error: ")
+        raise DataError(f"{path}: not a readable table: {reason}") from error
 
 
 def _numbers(column: pd.Series, missing: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """Values as float64 (n,) and which of them are wrong (n,) bool."""
+    """Values as float64 (n,), and which of them are wrong (n,) bool."""
     import pandas as pd
 
-    if column.dtype.kind in "iuf":
-        values = column.to_numpy(np.float64)
-        return values, ~(np.abs(values) <= LARGEST)
-    stripped = column.astype(str).str.strip(" '\"")
-    unknown = (stripped == missing).to_numpy() & column.notna().to_numpy()
-    values = pd.to_numeric(stripped, errors="coerce").to_numpy(np.float64)
-    return values, ~(np.abs(values) <= LARGEST) & ~unknown
+    unknown: np.ndarray | bool = False
+    if column.dtype.kind not in "iuf":
+        stripped = column.astype(str).str.strip(" '\"")
+        unknown = (stripped == missing).to_numpy() & column.notna().to_numpy()
+        column = pd.to_numeric(stripped, errors="coerce")
+    values = column.to_numpy(np.float64)
+    return values, ~(np.abs(values) <= LARGEST) & ~np.asarray(unknown)

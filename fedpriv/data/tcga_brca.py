@@ -12,7 +12,7 @@ from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.files import RemoteFile, locate
 from fedpriv.data.tables import read_csv, refuse
 from fedpriv.errors import DataError
-from fedpriv.models.tasks import CoxRegression, Task
+from fedpriv.models.tasks import CoxRegression
 from fedpriv.util.streams import Streams
 
 if TYPE_CHECKING:
@@ -42,20 +42,17 @@ class TcgaBrca(DataSet):
     """1,096 patients with 39 covariates; labels are (event, days of follow-up).
 
     FLamby's Fed-TCGA-BRCA (Ogier du Terrail et al., NeurIPS 2022) with its fixed split: 248, 156,
-    164, 129, 129 and 40 training records in six regions; the 222 test records of all regions are
-    pooled; the eight patients without a region are left out. Covariates stay as they are. One
+    164, 129, 129 and 40 training records in six regions. The 222 test records of all regions are
+    pooled, and the eight patients without a region are left out. Covariates are not scaled. One
     record is one patient. Reads tcga_brca/brca.csv and tcga_brca/train_test_split.csv below `root`.
     """
 
     shape = (39,)
     outputs = 1
+    task = CoxRegression()
     natural_silos = 6
     natural_users = True
     records_per_draw = 2
-
-    @property
-    def task(self) -> Task:
-        return CoxRegression()
 
     @property
     def disjoint_test(self) -> bool:
@@ -68,7 +65,7 @@ class TcgaBrca(DataSet):
         split = _split(split_path)
         lacking = split.index.difference(patients["pid"].tolist())
         if len(lacking):
-            raise DataError(f"{path}: patient {lacking[0]} of {split_path.name} is not there")
+            raise DataError(f"{path}: patient {lacking[0]} of {split_path.name} is missing")
         patients = patients[patients["pid"].isin(split.index)]
         part = split.loc[patients["pid"], "fold2"]
         x = patients.drop(columns=["pid", "E", "T"]).to_numpy(np.float32)

@@ -1,9 +1,11 @@
-"""Networks, each a frozen configuration that builds a module for a data set's shapes."""
+"""The base of all models: frozen configurations that build a torch module for a data set's
+shapes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,35 +14,55 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Model(ABC):
-    """A network by its configuration."""
+    """A network by its configuration. It implements `build` and `size`:
+
+    >>> class Average(Model):
+    ...     def build(self, shape, outputs):
+    ...         from torch import nn
+    ...         return nn.Sequential(nn.AvgPool1d(shape[0]), nn.Linear(1, outputs))
+    ...     def size(self, shape, outputs):
+    ...         return linear_size(1, outputs)
+    >>> network = Average().build(shape=(30,), outputs=2)
+    >>> sum(parameter.numel() for parameter in network.parameters())
+    4
+    >>> Average().size(shape=(30,), outputs=2)
+    4
+    """
 
     @abstractmethod
     def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """A module that maps (b, *shape) to (b, outputs). Raises ConfigError (key `model`) if
-        `shape` cannot be fed.
+        """A module that maps a batch (b, *shape) to (b, outputs). Initial weights come from torch's
+        global generator, which the caller seeds.
 
-        Initial weights come from torch's global generator, which the caller seeds.
+        shape: shape of one record's features.
+        outputs: width of the model's output.
+
+        Raises ConfigError (key `model`) for a shape that the network cannot take.
         """
 
     @abstractmethod
     def size(self, shape: tuple[int, ...], outputs: int) -> int:
-        """Number of parameters of the module that `build` makes, without torch. Raises as `build`
-        does."""
+        """Number of parameters of the module from `build`, computed without torch. Raises as
+        `build` does."""
 
     @property
     def reads_text(self) -> bool:
-        """Whether features are characters by their numbers, as in a text; else they are
-        measurements."""
+        """Whether the features are numbers of characters, not measurements."""
         return False
 
     @property
     def mixes_records(self) -> bool:
-        """Whether what it makes of a record depends on the others of its batch, as under batch
+        """Whether a record's output depends on the other records of its batch, as under batch
         normalisation."""
         return False
 
     def score_norm(self, feature_norm: float) -> float | None:
-        """Bound on the vector whose inner product with an output's parameters is that output, for
-        records of L2 norm at most `feature_norm`; None for networks that are not linear in their
-        parameters."""
+        """For networks that are linear in their parameters: a bound on the L2 norm of the vector
+        whose inner product with an output's parameters is that output, for records of L2 norm at
+        most `feature_norm`. None for other networks."""
         return None
+
+
+def linear_size(*widths: int) -> int:
+    """Number of parameters of linear layers with biases from the first of `widths` to the last."""
+    return sum((before + 1) * after for before, after in pairwise(widths))

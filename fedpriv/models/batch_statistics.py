@@ -1,4 +1,4 @@
-"""Normalisation by the batch at hand."""
+"""Normalisation by the statistics of the current batch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 
 class BatchStatistics(nn.BatchNorm2d):
-    """Batch normalisation without running statistics. A single value in a channel is its own mean:
-    it becomes zero before the scale and the shift, where torch would refuse it."""
+    """Batch normalisation without running statistics. A single value per channel, which torch
+    refuses, becomes zero before the scale and the shift, since it is its own mean."""
 
     def __init__(self, channels: int) -> None:
         super().__init__(channels, track_running_stats=False)

@@ -1,4 +1,4 @@
-"""Logistic regression on records of bounded length, which makes its loss smooth by construction."""
+"""Logistic regression on records of bounded L2 norm, so that its loss is smooth by construction."""
 
 from __future__ import annotations
 
@@ -15,22 +15,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BoundedLinear(Linear):
-    """Linear scores of the record, scaled down to L2 norm `input_norm` if it is longer.
+    """Linear scores of the record, which is scaled down if its L2 norm exceeds `input_norm`.
 
-    The scaling looks at one record at a time, whatever the data are, so the smoothness of the loss
-    and the size of its gradients are public numbers: the usual setting of private empirical risk
-    minimisation.
+    The scaling depends on one record only. The smoothness of the loss and the size of its gradients
+    are therefore public numbers, as usual in private empirical risk minimisation.
+
+    input_norm: largest L2 norm of a record.
     """
 
     input_norm: float = 1.0
 
     def __post_init__(self) -> None:
-        require(
-            0 < self.input_norm < math.inf,
-            "model.input_norm",
-            self.input_norm,
-            "a positive finite bound",
-        )
+        fits = 0 < self.input_norm < math.inf
+        require(fits, "model.input_norm", self.input_norm, "a positive finite bound")
 
     def build(self, shape: tuple[int, ...], outputs: int) -> nn.Sequential:
         from torch import nn

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedpriv.errors import ConfigError, require
-from fedpriv.models import Model
+from fedpriv.errors import require
+from fedpriv.models import Model, linear_size
 
 if TYPE_CHECKING:
     from torch import nn
@@ -17,9 +17,12 @@ class CharGru(Model):
     """An embedding, a gated recurrent unit (Cho et al., EMNLP 2014) and a linear layer on its last
     state, raw logits.
 
-    Records are as many characters as `shape` says, integers below the number of outputs.
+    A record is a text: integers below the number of outputs, one per character.
 
-    `embedding=100, hidden=128` for 87 characters is the Shakespeare network of Jeon et al.
+    embedding: width of a character's vector.
+    hidden: width of the recurrent state.
+
+    With `embedding=100, hidden=128` and 87 characters it is the Shakespeare network of Jeon et al.
     (SecureD-FL, 2021), with 108243 parameters.
     """
 
@@ -43,10 +46,8 @@ class CharGru(Model):
     def size(self, shape: tuple[int, ...], outputs: int) -> int:
         self._require_text(shape)
         recurrent = 3 * self.hidden * (self.embedding + self.hidden + 2)
-        return outputs * self.embedding + recurrent + (self.hidden + 1) * outputs
+        return outputs * self.embedding + recurrent + linear_size(self.hidden, outputs)
 
     def _require_text(self, shape: tuple[int, ...]) -> None:
-        if len(shape) != 1:
-            raise ConfigError(
-                "model", "char_gru", f"texts, records of a single axis, not of shape {shape}"
-            )
+        allowed = f"texts, records of a single axis, not of shape {shape}"
+        require(len(shape) == 1, "model", "char_gru", allowed)

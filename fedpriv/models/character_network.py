@@ -1,4 +1,4 @@
-"""The module of `char_gru`."""
+"""The torch module of `char_gru`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class CharacterNetwork(nn.Module):
-    """Characters (b, length) int64 to outputs (b, characters)."""
+    """Maps characters (b, length) int64 to outputs (b, characters)."""
 
     def __init__(self, characters: int, embedding: int, hidden: int) -> None:
         super().__init__()

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from fedpriv.errors import ConfigError, require
-from fedpriv.models import Model
+from fedpriv.errors import require
+from fedpriv.models import Model, linear_size
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,13 +19,13 @@ class MnistCnn(Model):
     """Two convolutions of kernel 5 with max-pooling, two linear layers, raw logits.
 
     channels: output channels of the two convolutions.
-    hidden: width of the linear layer between.
-    dropout: probability of dropping a channel after the second convolution and a unit of the hidden
-        layer.
+    hidden: width of the hidden linear layer.
+    dropout: probability of dropping a channel after the second convolution, and a unit of the
+        hidden layer.
 
-    `channels=[10, 20], hidden=50, dropout=0.5` on 28 x 28 grey images is the MNIST network of Kato
-    et al., Uldp-FL (PVLDB 2024), with 21840 parameters. It ends with a log-softmax there, which
-    cross-entropy on logits does anyway.
+    With `channels=[10, 20], hidden=50, dropout=0.5` and 28 x 28 grey images it is the MNIST network
+    of Kato et al., Uldp-FL (PVLDB 2024), with 21840 parameters. Their network ends with a
+    log-softmax; here, the cross-entropy on logits includes it.
     """
 
     channels: list[int]
@@ -33,8 +33,7 @@ class MnistCnn(Model):
     dropout: float
 
     def __post_init__(self) -> None:
-        fits = len(self.channels) == 2 and all(c >= 1 for c in self.channels)
-        require(fits, "model.channels", self.channels, "two positive numbers of channels")
+        _check_channels(self.channels)
         require(self.hidden >= 1, "model.hidden", self.hidden, "a positive width")
         require(
             0 <= self.dropout < 1, "model.dropout", self.dropout, "a probability from 0 to below 1"
@@ -53,35 +52,30 @@ class MnistCnn(Model):
             nn.MaxPool2d(2),
             nn.ReLU(),
             nn.Flatten(),
-            nn.Linear(self._features(shape), self.hidden),
+            nn.Linear(_features(shape, "mnist_cnn", self.channels), self.hidden),
             nn.ReLU(),
             nn.Dropout(self.dropout),
             nn.Linear(self.hidden, outputs),
         )
 
     def size(self, shape: tuple[int, ...], outputs: int) -> int:
-        first, second = self.channels
-        convolutions = (25 * shape[0] + 1) * first + (25 * first + 1) * second
-        return (
-            convolutions + (self._features(shape) + 1) * self.hidden + (self.hidden + 1) * outputs
-        )
-
-    def _features(self, shape: tuple[int, ...]) -> int:
-        return self.channels[1] * _cells(shape, "mnist_cnn")
+        features = _features(shape, "mnist_cnn", self.channels)
+        linear = linear_size(features, self.hidden, outputs)
+        return _convolutions_size(shape[0], self.channels) + linear
 
 
 @dataclass(frozen=True)
 class CifarCnn(Model):
-    """Two convolutions, each followed by ReLU and max-pooling, and linear layers, raw logits.
+    """Two convolutions, each followed by ReLU and max-pooling, then linear layers, raw logits.
 
     channels: output channels of the two convolutions.
     hidden: widths of the linear layers before the outputs.
-    kernels: sides of the convolutions' windows.
+    kernels: kernel sizes of the two convolutions.
 
-    `channels=[6, 16], hidden=[120, 84]` on 32 x 32 colour images is the CIFAR-10 network of Lowy,
-    Ghafelebashi, Razaviyayn (AISTATS 2023), with 62006 parameters; `channels=[32, 64],
-    hidden=[512], kernels=[5, 2]` on 28 x 28 grey images the FEMNIST network of Jeon et al.
-    (SecureD-FL, 2021), with 833930.
+    With `channels=[6, 16], hidden=[120, 84]` and 32 x 32 colour images it is the CIFAR-10 network
+    of Lowy, Ghafelebashi, Razaviyayn (AISTATS 2023), with 62006 parameters. With `channels=[32,
+    64], hidden=[512], kernels=[5, 2]` and 28 x 28 grey images it is the FEMNIST network of Jeon et
+    al. (SecureD-FL, 2021), with 833930.
     """
 
     channels: list[int]
@@ -89,16 +83,11 @@ class CifarCnn(Model):
     kernels: list[int] = field(default_factory=lambda: [5, 5])
 
     def __post_init__(self) -> None:
-        fits = len(self.channels) == 2 and all(c >= 1 for c in self.channels)
-        require(fits, "model.channels", self.channels, "two positive numbers of channels")
-        require(
-            all(width >= 1 for width in self.hidden),
-            "model.hidden",
-            self.hidden,
-            "a list of positive widths",
-        )
-        windows = len(self.kernels) == 2 and all(1 <= kernel <= 5 for kernel in self.kernels)
-        require(windows, "model.kernels", self.kernels, "two sides of windows from 1 to 5")
+        _check_channels(self.channels)
+        positive = all(width >= 1 for width in self.hidden)
+        require(positive, "model.hidden", self.hidden, "a list of positive widths")
+        fits = len(self.kernels) == 2 and all(1 <= kernel <= 5 for kernel in self.kernels)
+        require(fits, "model.kernels", self.kernels, "two kernel sizes from 1 to 5")
 
     def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
         from torch import nn
@@ -107,29 +96,37 @@ class CifarCnn(Model):
         for (before, after), kernel in zip(pairwise([shape[0], *self.channels]), self.kernels):
             layers += [nn.Conv2d(before, after, kernel), nn.ReLU(), nn.MaxPool2d(2)]
         layers.append(nn.Flatten())
-        widths = self._widths(shape, outputs)
-        for before, after in pairwise(widths[:-1]):
+        widths = [_features(shape, "cifar_cnn", self.channels, self.kernels), *self.hidden]
+        for before, after in pairwise(widths):
             layers += [nn.Linear(before, after), nn.ReLU()]
-        return nn.Sequential(*layers, nn.Linear(widths[-2], outputs))
+        return nn.Sequential(*layers, nn.Linear(widths[-1], outputs))
 
     def size(self, shape: tuple[int, ...], outputs: int) -> int:
-        channels = zip(pairwise([shape[0], *self.channels]), self.kernels)
-        convolutions = sum((kernel**2 * before + 1) * after for (before, after), kernel in channels)
-        return convolutions + sum(
-            (before + 1) * after for before, after in pairwise(self._widths(shape, outputs))
-        )
-
-    def _widths(self, shape: tuple[int, ...], outputs: int) -> list[int]:
-        """Of what the linear layers read and the last one writes."""
-        return [self.channels[1] * _cells(shape, "cifar_cnn", self.kernels), *self.hidden, outputs]
+        features = _features(shape, "cifar_cnn", self.channels, self.kernels)
+        linear = linear_size(features, *self.hidden, outputs)
+        return _convolutions_size(shape[0], self.channels, self.kernels) + linear
 
 
-def _cells(shape: tuple[int, ...], name: str, kernels: Sequence[int] = (5, 5)) -> int:
-    """Numbers that a channel of the second convolution makes of a record, after max-pooling."""
-    if len(shape) != 3 or min(shape[1:]) < 16:
-        raise ConfigError(
-            "model", name, f"images of 16 x 16 pixels or more, not records of shape {shape}"
-        )
+def _check_channels(channels: Sequence[int]) -> None:
+    fits = len(channels) == 2 and all(number >= 1 for number in channels)
+    require(fits, "model.channels", channels, "two positive numbers of channels")
+
+
+def _convolutions_size(
+    colours: int, channels: Sequence[int], kernels: Sequence[int] = (5, 5)
+) -> int:
+    """Number of parameters of the two convolutions."""
+    first, second = (kernel**2 for kernel in kernels)
+    return (first * colours + 1) * channels[0] + (second * channels[0] + 1) * channels[1]
+
+
+def _features(
+    shape: tuple[int, ...], name: str, channels: Sequence[int], kernels: Sequence[int] = (5, 5)
+) -> int:
+    """Number of features after the second max-pooling. Raises ConfigError for other records than
+    images of 16 x 16 pixels or more."""
+    allowed = f"images of 16 x 16 pixels or more, not records of shape {shape}"
+    require(len(shape) == 3 and min(shape[1:]) >= 16, "model", name, allowed)
     first, second = kernels
     height, width = (((side - first + 1) // 2 - second + 1) // 2 for side in shape[1:])
-    return height * width
+    return channels[1] * height * width

@@ -10,21 +10,22 @@ from fedpriv.models.tasks import Task
 
 @dataclass(frozen=True)
 class ConvexLoss:
-    """One record's loss on a model whose outputs are linear in the parameters; convex, clipped or
-    not.
+    """One record's loss on a model that is linear in its parameters. It is convex, and stays convex
+    if its gradient is clipped.
 
     curvature: largest second derivative of the loss in the outputs.
+    model: the linear model.
     """
 
     curvature: float
     model: Model
 
     def smoothness(self, feature_norm: float) -> float:
-        """Largest second derivative in the parameters, along any direction, of records of norm
+        """Largest second derivative in the parameters, along any direction, for records of L2 norm
         `feature_norm` or less.
 
-        The Hessian is the one in the outputs times x x^T, with x the features and a constant 1 if
-        there is a bias.
+        The Hessian is that in the outputs times x x^T, where x holds the features and, with a bias,
+        a constant 1.
         """
         norm = self.model.score_norm(feature_norm)
         assert norm is not None  # `convex_loss` takes no other model
@@ -32,8 +33,8 @@ class ConvexLoss:
 
 
 def convex_loss(model: Model, task: Task, outputs: int) -> ConvexLoss | None:
-    """What is known to be convex about training `model` on `task`; None when that is nothing."""
+    """The loss of `model` on `task` if it is known to be convex, else None."""
     curvature = task.curvature(outputs)
-    return (
-        None if curvature is None or model.score_norm(1.0) is None else ConvexLoss(curvature, model)
-    )
+    if curvature is None or model.score_norm(1.0) is None:
+        return None
+    return ConvexLoss(curvature, model)

@@ -6,9 +6,7 @@ from torch import Tensor, nn
 
 
 class L2Projection(nn.Module):
-    """Rows (..., features) longer than `radius` are scaled down to it; the others pass
-    unchanged.
-    """
+    """Scales rows (..., features) of L2 norm above `radius` down to `radius`."""
 
     def __init__(self, radius: float) -> None:
         super().__init__()

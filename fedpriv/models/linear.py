@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Linear(Model):
-    """Scores x W^T + b of the flattened record. In Kato et al. (PVLDB 2024): heart disease 14
-    parameters, TCGA 40."""
+    """Scores x W^T + b of the flattened record. Kato et al. (PVLDB 2024) use it for heart disease
+    (14 parameters) and TCGA (40).
+
+    bias: whether there is a constant b.
+    """
 
     bias: bool = True
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fedpriv.errors import require
-from fedpriv.models import Model
+from fedpriv.models import Model, linear_size
 
 if TYPE_CHECKING:
     from torch import nn
@@ -16,16 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mlp(Model):
-    """Hidden blocks of Linear, ReLU, then optionally GroupNorm with one group and Dropout, and a
-    Linear to raw outputs.
+    """Hidden blocks of Linear, ReLU, optional GroupNorm with one group, and Dropout, then a Linear
+    layer to raw outputs.
 
     hidden: widths of the hidden blocks.
-    norm: whether each block ends with GroupNorm. It normalises every record by itself; BatchNorm
-        would leak one user's records into another's update, and is not offered.
+    norm: whether each block has GroupNorm, which normalises every record separately. BatchNorm is
+        not available: it would leak one user's records into another user's update.
     dropout: probability of dropping a unit, in every hidden block but the first.
 
-    `hidden=[30, 30, 30, 30, 30], norm=True, dropout=0.5` on 30 features is the creditcard network
-    of Kato et al., Uldp-FL (PVLDB 2024), with 5012 parameters.
+    With `hidden=[30, 30, 30, 30, 30], norm=True, dropout=0.5` and 30 features it is the creditcard
+    network of Kato et al., Uldp-FL (PVLDB 2024), with 5012 parameters.
     """
 
     hidden: list[int]
@@ -54,6 +53,5 @@ class Mlp(Model):
         return nn.Sequential(*layers, nn.Linear(width, outputs))
 
     def size(self, shape: tuple[int, ...], outputs: int) -> int:
-        widths = [math.prod(shape), *self.hidden, outputs]
-        linear = sum((before + 1) * after for before, after in pairwise(widths))
-        return linear + (2 * sum(self.hidden) if self.norm else 0)
+        norms = 2 * sum(self.hidden) if self.norm else 0
+        return linear_size(math.prod(shape), *self.hidden, outputs) + norms

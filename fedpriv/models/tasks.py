@@ -1,7 +1,7 @@
-"""What is learned: a loss that trains many models at once, and the metrics of one model.
+"""Tasks: a loss that trains many models at once, and the metrics of one model.
 
-Losses take any leading dimensions, so the same line serves a plain loop, `torch.func.vmap` and
-stacked models.
+Losses accept any leading dimensions, so one implementation serves a plain loop, `torch.func.vmap`
+and batched models.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """A learning problem. The first entry of `metrics` is the one that figures and summaries
-    show.
-    """
+    """A learning problem. Figures and summaries show the first entry of `metrics`."""
 
     @property
     @abstractmethod
@@ -32,16 +30,18 @@ class Task(ABC):
         """Weighted loss of each batch.
 
         outputs: (..., b, c) raw model outputs.
-        y: (..., b) or (..., b, 2).
-        weight: (..., b) non-negative; a plain mean over b rows is weight 1/b, and a padding row has
-            weight 0 and must not influence the others. Returns (...).
+        y: (..., b) or (..., b, 2) labels.
+        weight: (..., b) non-negative. Weights 1/b give the mean over b rows. A padding row has
+            weight 0 and must not influence the others.
+
+        Returns (...).
         """
 
     def gradient(
         self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor
     ) -> torch.Tensor:
-        """Gradient of `loss` with respect to the outputs, (..., b, c). A closed form saves an
-        autograd pass a step."""
+        """Gradient of `loss` with respect to the outputs, (..., b, c). Subclasses with a closed
+        form save an autograd pass per step."""
         import torch
 
         with torch.inference_mode(False), torch.enable_grad():
@@ -50,24 +50,24 @@ class Task(ABC):
 
     def curvature(self, outputs: int) -> float | None:
         """Largest second derivative of one record's loss in its outputs, along any direction, if
-        that loss is convex and stays so when its gradient is clipped; None where it does not or
-        nobody has shown it.
+        the loss is proven to be convex and to stay convex when its gradient is clipped; else None.
 
-        A loss of one margin stays convex: clipping cuts its monotone derivative off, which leaves a
-        Huber-like loss.
+        A loss of one margin stays convex: clipping limits its monotone derivative, and the result
+        is a Huber-like loss.
         """
         return None
 
     @abstractmethod
     def metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
-        """Metrics of outputs (n, c) against labels (n, ...); NaN where a metric is undefined on
-        these records."""
+        """Metrics of outputs (n, c) against labels (n, ...); NaN if a metric is undefined on these
+        records."""
 
 
 @dataclass(frozen=True)
 class Classification(Task):
-    """Cross-entropy over c classes; `main` chooses which metric leads: "accuracy" or
-    "balanced_accuracy".
+    """Cross-entropy over c classes.
+
+    main: the main metric, "accuracy" or "balanced_accuracy".
 
     Balanced accuracy is the mean recall over the classes present. With two classes it equals the
     ROC-AUC of hard labels, (TPR + TNR) / 2, which the Uldp-FL experiments call accuracy on
@@ -114,8 +114,8 @@ class Classification(Task):
 
 @dataclass(frozen=True)
 class BinaryClassification(Task):
-    """Binary cross-entropy on one logit; labels are float 0 or 1. A logit and a loss that applies
-    the sigmoid compute the same function as a sigmoid output with BCE, without its saturation."""
+    """Binary cross-entropy on one logit; labels are float 0 or 1. The loss applies the sigmoid, so
+    it is the same function as BCE on a sigmoid output, but does not saturate."""
 
     @property
     def metric(self) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 from rich.console import Console
 
 from fedpriv.accountants.base import Accountant
-from fedpriv.accountants.calibrate import MOST_ROUNDS, most_rounds, smallest_noise
-from fedpriv.accountants.events import Event, Runs
+from fedpriv.accountants.calibrate import MAX_ROUNDS, most_rounds, smallest_noise
+from fedpriv.accountants.events import Composition, Event
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.accountants.rdp import Rdp
 from fedpriv.accountants.table import epsilon_table
@@ -91,8 +91,8 @@ class EpsilonForecast:
             completed = number
         return rows
 
-    def compositions(self) -> dict[tuple[str, str, str, int], list[Runs]]:
-        """The events of all rounds, by unit (see `Ledger.compositions`)."""
+    def compositions(self) -> dict[tuple[str, str, str, int], list[Composition]]:
+        """What each unit meets in all rounds (see `Ledger.compositions`)."""
         ledger = Ledger(self.exp.accountant)
         self.record(ledger, 0, self.exp.options.rounds)
         return ledger.compositions()
@@ -130,7 +130,7 @@ def calibrations(forecast: EpsilonForecast, budget: float) -> list[str]:
     rounds = exp.options.rounds
     rough = Rdp(exp.accountant.delta)  # fast, and close enough for a first guess
     # The search records every round whose plan differs, so it stops at the planned rounds.
-    limit = MOST_ROUNDS if exp.algo.rounds_alike else rounds
+    limit = MAX_ROUNDS if exp.algo.rounds_alike else rounds
     guess = most_rounds(lambda n: spent(rough, sigma, n), budget, limit=limit)
     most = most_rounds(lambda n: spent(exp.accountant, sigma, n), budget, near=guess, limit=limit)
     lines = [f"epsilon {budget:g}: {'at least ' * (most == limit)}{most} rounds at noise {sigma:g}"]

@@ -234,13 +234,10 @@ def test_losses_are_cut_into_steps_that_tell_something(interval):
 
 def test_losses_are_cut_as_the_configuration_says():
     runs = steps(0.1, 10)
-    found = [
-        pld_epsilon(runs, ADD_REMOVE, 1e-5, value_discretization_interval=width)
-        for width in (1e-4, 1.0)
-    ]
+    found = [pld_epsilon(runs, ADD_REMOVE, 1e-5, interval=width) for width in (1e-4, 1.0)]
     assert found[0] < found[1]
     assert (
         Pld().epsilons(runs, ADD_REMOVE)["pld"] == pld_epsilon(runs, ADD_REMOVE, 1e-5) == found[0]
     )
-    assert group_pld(runs, 2, 1e-5) == group_pld(runs, 2, 1e-5, value_discretization_interval=1e-4)
+    assert group_pld(runs, 2, 1e-5) == group_pld(runs, 2, 1e-5, interval=1e-4)
     assert Pld(value_discretization_interval=1.0).epsilons(runs, ADD_REMOVE)["pld"] == found[1]

@@ -244,5 +244,5 @@ def test_a_shift_of_two_is_half_the_noise(sigma):
     ids=str,
 )
 def test_what_is_not_known_is_refused(event, adjacency):
-    with pytest.raises(ConfigError, match="known are Gaussian events"):
+    with pytest.raises(ConfigError, match="supported are Gaussian events"):
         pld(event, 3, adjacency)

@@ -2,19 +2,13 @@ import math
 
 import numpy as np
 import pytest
+from exact_binomial import epsilon_of_one, shifted_delta, shifted_epsilon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
 from fedpriv.accountants.pld import gaussian_epsilon
-from fedpriv.accountants.shifted_binomial import (
-    FEWEST,
-    epsilon_of_one,
-    gaussian_gap,
-    least_trials,
-    shifted_delta,
-    shifted_epsilon,
-)
+from fedpriv.accountants.shifted_binomial import FEWEST, gaussian_gap, least_trials
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from erm_world import flipped, prepared, silos_of
+from exact_binomial import epsilon_of_one
 from lowy_world import (
     ALTERNATE,
     COMMON,
@@ -23,7 +24,6 @@ from plans import make_plan
 
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import Pld
-from fedpriv.accountants.shifted_binomial import epsilon_of_one
 from fedpriv.aggregation.shuffle import Shuffle
 from fedpriv.algorithms.record_gradients import record_form
 from fedpriv.errors import ConfigError

@@ -84,11 +84,17 @@ def test_models_of_the_published_experiments():
 @pytest.mark.parametrize(
     ("line", "cell", "value", "message"),
     [
-        (3, 0, "old", "line 3, column age: old is not a whole number"),
-        (2, 4, "", "line 2, column education-num: nothing is not a whole number"),
-        (5, 1, "Pirate", "line 5, column workclass: Pirate is not one of ?, Federal-gov"),
-        (4, 14, "50K", "line 4, column income: 50K is not one of <=50K, >50K"),
-        (7, 13, "Peru, 1", "line 7: 16 values instead of 15"),
+        (3, 0, "old", "line 3, column age: old is not a finite number"),
+        (2, 4, "", "line 2, column education-num: a missing value"),
+        (6, 0, "39.5", "line 6, column age: 39.5; allowed: whole numbers"),
+        (5, 1, "Pirate", "line 5, column workclass: Pirate; allowed: ?, Federal-gov"),
+        (4, 14, "50K", "line 4, column income: 50K; allowed: <=50K, >50K"),
+        (
+            7,
+            13,
+            "Peru, 1",
+            "not a readable table: Expected 15 fields in line 7, saw 16",
+        ),
     ],
 )
 def test_a_bad_cell_is_one_line(tmp_path, line, cell, value, message):

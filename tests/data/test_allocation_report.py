@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from fedpriv.data.allocation import Allocation
-from fedpriv.data.allocation_report import MOST_COLUMNS, columns, draw, statistics, table
+from fedpriv.data.allocation_report import MAX_COLUMNS, columns, draw, statistics, table
 
 
 @pytest.fixture
@@ -98,6 +98,6 @@ def test_columns_are_users_largest_first(allocation):
 def test_many_users_share_columns_and_no_record_is_lost(n_users):
     counts = random_allocation(n_users, 5, 20_000).counts()
     heights, edges = columns(counts)
-    assert heights.shape[1] <= MOST_COLUMNS
+    assert heights.shape[1] <= MAX_COLUMNS
     np.testing.assert_allclose((heights * np.diff(edges)).sum(axis=1), counts.sum(axis=1))
     assert (np.diff(heights.sum(axis=0)) <= 1e-9).all()

@@ -26,7 +26,7 @@ def test_each_silo_is_scaled_by_itself_if_asked_for():
         own = corpus.train.x[corpus.train.silo == silo]
         np.testing.assert_allclose(own.mean(axis=0), 0, atol=1e-5)
         np.testing.assert_allclose(own.std(axis=0), 1, atol=1e-5)
-    assert "as their labels say" in data.not_covered[0]
+    assert "label of a test record" in data.not_covered[0]
 
 
 def test_all_silos_are_scaled_together():

@@ -28,5 +28,5 @@ def test_scikit_learn_is_not_loaded():
 
 
 def test_a_file_that_is_not_there_is_named():
-    with pytest.raises(DataError, match=r"datasets/data/tulips\.csv is missing"):
+    with pytest.raises(DataError, match=r"datasets/data/tulips\.csv: missing"):
         bundled.bundled("tulips.csv", header=True)

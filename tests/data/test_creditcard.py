@@ -69,7 +69,7 @@ def test_openml_and_flat_layout(tmp_path):
             lambda rows: rows[0].__setitem__(30, "Klass"),
             "line 1: wrong columns: missing Class; unexpected Klass",
         ),
-        (lambda rows: rows[5].__setitem__(30, "2"), "line 6, column Class: 2.0; allowed: 0 or 1"),
+        (lambda rows: rows[5].__setitem__(30, "2"), "line 6, column Class: 2; allowed: 0 or 1"),
         (lambda rows: rows[7].__setitem__(3, ""), "line 8, column V3: a missing value"),
         (
             lambda rows: rows[7].__setitem__(3, "abc"),

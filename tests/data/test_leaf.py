@@ -65,18 +65,18 @@ def damaged(folder, part, change):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda content: content.pop("user_data"), "not a file of LEAF's: 'user_data'"),
+        (lambda content: content.pop("user_data"), "not a LEAF file: 'user_data'"),
         (
             lambda content: content["user_data"]["f00"]["y"].pop(),
-            "user f00 has not as many labels as features",
+            "user f00 has different numbers of labels and features",
         ),
         (
             lambda content: content["user_data"]["f00"]["x"][0].pop(),
-            "user f00 has records that are no 28x28 images",
+            "user f00: expected 28x28 images",
         ),
         (
             lambda content: content["user_data"]["f00"]["y"].__setitem__(0, "3"),
-            "user f00 has records that are no",
+            "user f00: expected",
         ),
     ],
 )
@@ -94,13 +94,13 @@ def test_other_damage_is_refused_too(root, tmp_path):
     with pytest.raises(DataError, match="user f00 is in an earlier file too"):
         Femnist(str(root)).load(Streams(0))
     (folder / "train" / "twice.json").write_text("{")
-    with pytest.raises(DataError, match=r"twice\.json: not a file of LEAF's"):
+    with pytest.raises(DataError, match=r"twice\.json: not a LEAF file"):
         Femnist(str(root)).load(Streams(0))
     texts = root / "shakespeare" / "data"
     for part in ("train", "test"):
         write_leaf(texts, part, {"A": (["x" * 79], ["y"])})
     assert LeafFolder("shakespeare", str(root)).exists
-    with pytest.raises(DataError, match="user A has records that are not 80 characters and one"):
+    with pytest.raises(DataError, match="user A: expected texts of 80 characters"):
         Shakespeare(str(root)).load(Streams(0))
     for part in ("train", "test"):
         write_leaf(texts, part, {"A": (["é" * 80], ["y"])})
@@ -109,5 +109,5 @@ def test_other_damage_is_refused_too(root, tmp_path):
 
 
 def test_without_files_it_says_where_they_come_from(tmp_path):
-    with pytest.raises(DataError, match="LEAF's preprocessing makes them"):
+    with pytest.raises(DataError, match="create the files with LEAF's preprocessing"):
         Femnist(str(tmp_path)).load(Streams(0))

@@ -71,7 +71,7 @@ def test_too_few_images_are_one_line(tmp_path):
     labels = np.arange(700) % 9
     (tmp_path / "MNIST/raw/train-labels-idx1-ubyte").write_bytes(idx(labels))
     with pytest.raises(
-        DataError, match=r"train-labels.*: 0 images of digit 9, too few for five silos$"
+        DataError, match=r"train-labels.*: 0 images of digit 9, too few for 5 silos$"
     ):
         MnistOddEven(str(tmp_path)).load(Streams(0))
 

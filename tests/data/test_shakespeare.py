@@ -56,7 +56,7 @@ def test_what_cannot_be_read_is_refused(tmp_path):
         Shakespeare(write(tmp_path, f"ANNA:\n{LONG * 30}~\n")).load(Streams(0))
     with pytest.raises(DataError, match="cannot be read as plain text"):
         Shakespeare(write(tmp_path, f"ANNÄ:\n{LONG * 30}\n")).load(Streams(0))
-    with pytest.raises(DataError, match="no role says enough"):
+    with pytest.raises(DataError, match="no role has enough text"):
         Shakespeare(write(tmp_path, f"ANNA:\n{LONG * 3}\n")).load(Streams(0))
     with pytest.raises(ConfigError, match=r"data\.stride=0"):
         Shakespeare(stride=0)

@@ -110,7 +110,7 @@ def test_the_added_accountant_refuses_what_it_has_no_bound_for(written):
     )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "accountant=rdp can" in done.stderr
+    assert "accountant=rdp supports it" in done.stderr
 
 
 @pytest.mark.parametrize("number", range(len(programs(ROOT / "docs" / "reference" / "python.md"))))

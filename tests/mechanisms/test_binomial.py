@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 from dp_accounting import GaussianDpEvent, NonPrivateDpEvent
+from exact_binomial import epsilon_of_one, shifted_epsilon
 
 from fedpriv.accountants.pld import gaussian_epsilon, pld_epsilon
-from fedpriv.accountants.shifted_binomial import epsilon_of_one, gaussian_gap, shifted_epsilon
+from fedpriv.accountants.shifted_binomial import gaussian_gap
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.binomial import Binomial

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fedpriv.accountants.events import Runs
+from fedpriv.accountants.events import Composition
 from fedpriv.accountants.group import group_dp, group_rdp_epsilon, paper_group_claim
 from fedpriv.accountants.pld import group_pld
 from fedpriv.accountants.renyi import PAPER_ORDERS
@@ -26,14 +26,14 @@ EVERY_FOURTH = (*range(1, 62, 4),)
 SIZES = {"quick": POWERS, "paper": (*range(1, 17), *range(20, 65, 4))}
 
 
-def paper_normal_dp(runs: Runs, size: int, delta: float) -> float:
-    """The paper's conversion of (epsilon, delta)-DP: a valid lemma, but the grid of orders ends too
-    early for large groups."""
+def paper_normal_dp(runs: Composition, size: int, delta: float) -> float:
+    """The paper's conversion of (epsilon, delta)-DP: a valid lemma on an order grid that ends too
+    early for large k."""
     return group_dp(runs, size, delta, orders=PAPER_ORDERS)
 
 
 CURVES: dict[
-    str, tuple[Callable[[Runs, int, float], float], str, Callable[[str], Sequence[int]]]
+    str, tuple[Callable[[Composition, int, float], float], str, Callable[[str], Sequence[int]]]
 ] = {
     "claimed (paper, RDP)": (paper_group_claim, "C3--", lambda profile: POWERS),
     "claimed (paper, normal DP)": (paper_normal_dp, "C1--", lambda profile: EVERY_FOURTH),
