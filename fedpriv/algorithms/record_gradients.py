@@ -129,7 +129,7 @@ class RecordGradients(RecordAlgorithm):
         found = {}
         for name, channel in kinds.items():
             hidden = self._hiding(observer, channel.n_summed) / channel.n_summed
-            found[name] = channel.mechanism.hiding(
+            found[name] = channel.mechanism.counting().with_gaussian_cost(
                 gaussian[name] / moved, size, sensitivity=moved, shares=hidden
             )
         return found
@@ -143,7 +143,7 @@ class RecordGradients(RecordAlgorithm):
         for name, channel in draft.channels.items():
             records = sum(method.size(name, one) for one in sizes)
             levels, bits = self._budget(name, draft).noise(records, size, method.epsilon)
-            found[name] = channel.mechanism.of_bits(levels, bits)
+            found[name] = channel.mechanism.counting().with_bits(levels, bits)
         return found
 
     def _budget(self, name: str, plan: Plan) -> ShuffleBudget:

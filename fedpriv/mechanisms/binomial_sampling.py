@@ -16,16 +16,12 @@ and beyond `FARTHEST` candidates are dropped: that is 1e-26 of delta.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.accountants.shifted_binomial import VARIANCE, P
-from fedpriv.mechanisms.discrete_sampling import discrete_gaussian
+from fedpriv.mechanisms.discrete_sampling import Generator, discrete_gaussian
 from fedpriv.util.streams import SystemGenerator
-
-if TYPE_CHECKING:
-    Generator = np.random.Generator | SystemGenerator
 
 MOST_TRIALS = 2**51
 """Up to here N and every count are float64s."""

@@ -23,14 +23,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from fedpriv.util.streams import SystemGenerator
+from fedpriv.util.streams import SystemGenerator
 
-    Generator = np.random.Generator | SystemGenerator
+Generator = np.random.Generator | SystemGenerator
+"""numpy's generator, or the operating system's for noise that protects somebody."""
 
 MAX_SIGMA = 2**50
 LEAST_BINS = 64

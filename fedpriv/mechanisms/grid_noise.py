@@ -33,10 +33,8 @@ import math
 
 import numpy as np
 
-from fedpriv.mechanisms.discrete_sampling import discrete_gaussian
+from fedpriv.mechanisms.discrete_sampling import Generator, discrete_gaussian
 from fedpriv.util.streams import SystemGenerator
-
-Generator = np.random.Generator | SystemGenerator
 
 ROUNDING = 2.0
 """t: grid steps of deviation that noise has beyond the declared ones, as variances add."""

@@ -42,7 +42,7 @@ from fedpriv.crypto.prg import KEY_BYTES, SeededGenerator
 if TYPE_CHECKING:
     from fedpriv.encoding.base import Encoding
     from fedpriv.mechanisms.base import Mechanism
-    from fedpriv.util.streams import SystemGenerator
+    from fedpriv.mechanisms.discrete_sampling import Generator
 
 SECRET_BYTES = KEY_BYTES
 LEAST_PART = 256
@@ -88,7 +88,7 @@ class RemovableNoise:
             link = _next(link)
         return link == end
 
-    def share(self, rng: np.random.Generator | SystemGenerator, secret: bytes) -> np.ndarray:
+    def share(self, rng: Generator, secret: bytes) -> np.ndarray:
         """All of a silo's noise, (size,) float64 on the grid.
 
         rng: for the part that nobody takes out.

@@ -20,14 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedpriv.mechanisms.discrete_sampling import Generator
 from fedpriv.mechanisms.grid_noise import noised
 from fedpriv.models.tasks import Task
 from fedpriv.training.batch_sums import BatchSums
 from fedpriv.training.contribution_stats import ContributionStats
-from fedpriv.util.streams import SystemGenerator
 from fedpriv.util.work import run_work
-
-Generator = np.random.Generator | SystemGenerator
 
 
 @dataclass(frozen=True)
