@@ -241,7 +241,7 @@ class RecordGradients(RecordAlgorithm):
 
         from fedpriv.mechanisms.clipping import clipped_rows
         from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, per_group_gradients
-        from fedpriv.training.record_dropout import RecordDropout
+        from fedpriv.training.record_dropout import record_dropout
         from fedpriv.training.shared_state import refuse_shared_state
 
         refuse_shared_state(silo.model)
@@ -254,7 +254,7 @@ class RecordGradients(RecordAlgorithm):
         batch = self.method.batches.rows(silo, query, self.method.size(query.name, len(data.x)))
         x = data.x.unsqueeze(1)
         y = data.y.unsqueeze(1)
-        dropout = RecordDropout.of(silo.model, x)
+        dropout = record_dropout(silo.model, x.shape[1:], x.dtype, x.device)
         gradients = per_group_gradients(dropout.model, silo.task, 1)
         keys = silo.streams.unit_keys(
             query.stream("dropout"), query.round, silo.name, data.records[batch]

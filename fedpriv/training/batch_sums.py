@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fedpriv.models.tasks import Task
 from fedpriv.training.clipped import clipped_gradients
 from fedpriv.training.contribution_stats import ContributionStats
-from fedpriv.training.record_dropout import RecordDropout
+from fedpriv.training.record_dropout import record_dropout
 from fedpriv.training.shared_state import refuse_shared_state
 from fedpriv.util.work import Work
 
@@ -40,7 +40,7 @@ class BatchSums:
         stats: ContributionStats | None,
     ) -> None:
         refuse_shared_state(model)
-        self.dropout = RecordDropout.of(model, x)
+        self.dropout = record_dropout(model, x.shape[1:], x.dtype, x.device)
         self.single = x.shape[1] == 1
         self.stats = stats
         self.x, self.y = (x.squeeze(1), y.squeeze(1)) if self.single else (x, y)

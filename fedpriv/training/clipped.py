@@ -1,8 +1,8 @@
 """Sums of clipped per-record gradients, without a gradient per record where the network allows it.
 
-In a chain of known layers one backward pass gives the loss's gradient at every layer's output. From
-it follow the records' norms and, with its rows weighted, the sum of clipped gradients
-(`fedpriv.training.own_gradients`). Other networks, and losses over groups of records, go through
+In a chain of supported layers one backward pass gives the loss's gradient at every layer's output.
+From it follow the records' norms and, with its rows weighted, the sum of clipped gradients
+(`fedpriv.training.layers.own_gradients`). Other networks, and losses over groups of records, use
 torch.func, in pieces that fit in memory.
 """
 
@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from fedpriv.models.tasks import Task
-from fedpriv.training.chain import Chain
 from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.layers.chain import LayerChain, layer_chain
 from fedpriv.training.modes import in_mode, seeded_dropout
 from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, clip_factors, per_group_gradients
 from fedpriv.training.shared_state import refuse_shared_state
@@ -152,14 +152,14 @@ class _Sum(Work[Tensor]):
 class _Chained(ClippedGradients):
     """Networks that are chains of layers whose passes are known."""
 
-    def __init__(self, model: nn.Module, task: Task, clip: float, chain: Chain) -> None:
+    def __init__(self, model: nn.Module, task: Task, clip: float, chain: LayerChain) -> None:
         super().__init__(model, task, clip)
         self.chain = chain
         self.draws = chain.draws
 
     @property
     def stack_key(self) -> Hashable:
-        return (self.chain.name, self.task) if self.chain.stackable else None
+        return (self.chain.batch_key, self.task) if self.chain.stackable else None
 
     def rows_at_once(self, parameters: int) -> int:
         return max(1, MAX_NUMBERS_IN_MEMORY // self.chain.numbers)
@@ -223,7 +223,7 @@ def clipped_gradients(
     Raises ConfigError for a network that mixes records, such as one with BatchNorm.
     """
     refuse_shared_state(model)
-    chain = Chain.of(model, shape) if group is None else None
-    return (
-        _Formed(model, task, clip, group) if chain is None else _Chained(model, task, clip, chain)
-    )
+    chain = layer_chain(model, shape) if group is None else None
+    if chain is None or chain.in_place:
+        return _Formed(model, task, clip, group)
+    return _Chained(model, task, clip, chain)

@@ -1,13 +1,14 @@
-"""How much a network computes and remembers for one record, from one pass over its leaves."""
+"""How much a network computes and keeps in memory for one record, counted in one pass."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
+from typing import Any
 
 import torch
 from torch import nn
 
+from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.modes import in_mode
 
 
@@ -34,39 +35,22 @@ class ModelCost:
         return 1 + 0.1 * self.products + 2.0 * self.activations
 
 
-_measured: WeakKeyDictionary[nn.Module, dict[tuple[tuple[int, ...], torch.dtype], ModelCost]] = (
-    WeakKeyDictionary()
-)
-
-
-def known_cost(module: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> ModelCost:
-    """That of a network whose layers stay as they are, measured when it is first asked for."""
-    known = _measured.setdefault(module, {})
-    if (shape, dtype) not in known:
-        known[shape, dtype] = measure_cost(module, shape, dtype)
-    return known[shape, dtype]
-
-
 def measure_cost(
     module: nn.Module, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
 ) -> ModelCost:
-    """Run one record of zeros, of `shape` and `dtype`, through `module` and count. `module` is left
-    as it was."""
+    """Run one record of zeros, of `shape` and `dtype`, through `module` and count. `module` stays
+    as it is."""
     leaves: list[tuple[int, int]] = []
 
     def count(leaf: nn.Module, _: object, y: object) -> None:
         if not isinstance(y, torch.Tensor):
             leaves.append((0, 0))
             return
-        weight = getattr(leaf, "weight", None)
+        weight: Any = getattr(leaf, "weight", None)
         products = 0
         patches = 0
-        # An embedding looks rows of its weight up, and multiplies nothing.
-        if (
-            isinstance(weight, torch.Tensor)
-            and weight.dim() > 1
-            and not isinstance(leaf, nn.Embedding)
-        ):
+        matrix = isinstance(weight, torch.Tensor) and weight.dim() > 1
+        if matrix and not isinstance(leaf, nn.Embedding):  # which looks up and multiplies nothing
             products = y.numel() * weight[0].numel()
             patches = products // len(weight) if products and weight.dim() > 2 else 0
         leaves.append((products, y.numel() + patches))
@@ -85,3 +69,7 @@ def measure_cost(
     return ModelCost(
         sum(p.numel() for p in module.parameters()), len(leaves), products, activations
     )
+
+
+known_cost = cached_by_model(measure_cost)
+"""`measure_cost`, once for a network, a shape and a data type."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedpriv.models.tasks import Task
-from fedpriv.training.chain import Chain
+from fedpriv.training.layers.chain import LayerChain, layer_chain
 from fedpriv.training.modes import in_mode
 from fedpriv.training.vectors import flatten, unflatten
 from fedpriv.util.work import Work, run_work
@@ -93,11 +93,11 @@ class _Evaluated(Work[Scores]):
         if chain is None or not chain.stackable or len(records.x) > self.evaluator.batch:
             return None
         same = ((t.data_ptr(), t.shape, t.dtype) for t in (records.x, records.y))
-        return chain.name, self.evaluator.task, self.theta.dtype, *same
+        return chain.batch_key, self.evaluator.task, self.theta.dtype, *same
 
     @property
-    def _chain(self) -> Chain | None:
-        return Chain.of(self.evaluator.model, tuple(self.records.x.shape[1:]))
+    def _chain(self) -> LayerChain | None:
+        return layer_chain(self.evaluator.model, tuple(self.records.x.shape[1:]))
 
     def run(self) -> Scores:
         return self.evaluator.run(self.theta, self.records)

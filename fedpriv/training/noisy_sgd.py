@@ -72,7 +72,7 @@ def noisy_sgd(
     batches = partition_batches(len(x), recipe.batch_size, recipe.steps, order=order)
     links = compile_layers(gradients.model, tuple(x.shape[1:]))
     seeded = None if isinstance(noise_rng, SystemGenerator) else noise_rng
-    known = links is not None and not any(link.draws for link in links)
+    known = links is not None and not any(link.layer.draws for link in links)
     if recipe.batch_size == 1 and known and seeded is not None:
         assert links is not None
         rows = np.concatenate(list(batches))

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from fedpriv.models.tasks import Task
 from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.layers.buffers import BufferPool, Masks
 from fedpriv.training.per_record import clip_factors, finite_norms
 from fedpriv.training.trainers.batched import Program
-from fedpriv.training.trainers.buffers import BufferPool, Masks
 from fedpriv.training.trainers.compile_layers import Link
 from fedpriv.util.work import Work
 
@@ -65,7 +65,7 @@ class RecordSteps(Work[np.ndarray]):
     @property
     def batch_key(self) -> Hashable:
         alike = ((t.shape[1:], t.dtype, t.device) for t in (self.x, self.y))
-        return tuple(link.name for link in self.links), self.task, len(self.rows), *alike
+        return tuple(link.layer.batch_key for link in self.links), self.task, len(self.rows), *alike
 
     def run(self) -> np.ndarray:
         return self.run_batch([self])[0]

@@ -30,7 +30,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Step:
+class BatchStep:
     """A batch step, and its place in a user's own training: the epoch, and the batch's place in
     it.
     """
@@ -102,7 +102,7 @@ def _cut(counted: bytes, size: int, limits: Limits) -> tuple[tuple[int, int], ..
 
 def batches(
     data: SiloData, positions: np.ndarray, size: int, *, epochs: int, keys: np.ndarray | None
-) -> Iterator[Step]:
+) -> Iterator[BatchStep]:
     """The batch steps of the users at `positions` (k,), sorted by records, descending.
 
     size: rows of a batch.
@@ -117,7 +117,7 @@ def batches(
         rows = starts[:, None] + np.minimum(np.arange(counts[0]), counts[:, None] - 1)
         batch = _take(data, rows, _weights(data, counts, int(counts[0])))
         for epoch in range(epochs):
-            yield Step(batch, epoch, 0)
+            yield BatchStep(batch, epoch, 0)
         return
     assert keys is not None
     local = np.arange(counts[0])
@@ -136,7 +136,7 @@ def batches(
         order = numbers.argsort(axis=1, kind="stable")
         shuffled = np.concatenate([np.take_along_axis(rows[:mixed], order, axis=1), rows[mixed:]])
         for place, (a, offset, weight) in enumerate(zip(active, offsets, weights)):
-            yield Step(_take(data, shuffled[:a, offset : offset + size], weight), epoch, place)
+            yield BatchStep(_take(data, shuffled[:a, offset : offset + size], weight), epoch, place)
 
 
 def _weights(data: SiloData, counts: np.ndarray, width: int) -> Tensor:

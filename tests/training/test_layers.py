@@ -9,7 +9,7 @@ from torch import nn
 from fedpriv.models.l2_projection import L2Projection
 from fedpriv.models.tasks import Classification
 from fedpriv.training.description import Recipe
-from fedpriv.training.trainers.buffers import BufferPool, Masks
+from fedpriv.training.layers.buffers import BufferPool, Masks
 from fedpriv.training.trainers.compile_layers import compile_layers
 from fedpriv.training.vectors import flatten
 from fedpriv.util.streams import Streams

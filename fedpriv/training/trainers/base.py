@@ -17,7 +17,7 @@ from fedpriv.data.silo import SiloData
 from fedpriv.models.tasks import Task
 from fedpriv.training.cost import ModelCost
 from fedpriv.training.description import Execution, Recipe
-from fedpriv.training.schedule import Limits, Step, batches, cut
+from fedpriv.training.schedule import BatchStep, Limits, batches, cut
 
 if TYPE_CHECKING:
     from fedpriv.training.optimizers import Slots
@@ -166,7 +166,7 @@ class UserTrainer(BlockTrainer, Generic[State]):
     def train(
         self,
         keys: np.ndarray,
-        steps: Iterable[Step],
+        steps: Iterable[BatchStep],
         memory: Mapping[str, np.ndarray] | None = None,
     ) -> State:
         """Where the users get to.
@@ -190,7 +190,7 @@ class UserTrainer(BlockTrainer, Generic[State]):
         """Networks with the starting parameters for the users with `keys` (k,) uint64."""
 
     @abstractmethod
-    def step(self, state: State, step: Step) -> None:
+    def step(self, state: State, step: BatchStep) -> None:
         """One step of the first len(step.batch.x) users."""
 
     @abstractmethod

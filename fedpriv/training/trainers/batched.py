@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.training.schedule import Batch, Limits, Step
+from fedpriv.training.layers.batched import BatchedLayer, Context
+from fedpriv.training.layers.buffers import BufferPool, Masks
+from fedpriv.training.schedule import Batch, BatchStep, Limits
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
-from fedpriv.training.trainers.buffers import BufferPool, Masks
 from fedpriv.training.trainers.compile_layers import Link
-from fedpriv.training.trainers.layers.base import Context, Layer
 
 STEP_TIME = 3e4
 """Nanoseconds that one layer's kernels take in a step whatever their size; measured on one core."""
@@ -45,7 +45,7 @@ class Program:
         masks: Masks,
     ) -> None:
         self.x = x
-        self.layers: list[Layer[Any]] = []
+        self.layers: list[BatchedLayer[Any]] = []
         own = iter(zip(parameters, targets))
         h = x
         first = True
@@ -55,7 +55,7 @@ class Program:
             context = Context(buffers, masks, index, in_place=in_place, first=first, pool=link.pool)
             read = [pair[0] for pair in pairs]
             written = [pair[1] for pair in pairs]
-            layer = link.kind(link.module, h, parameters=read, targets=written, context=context)
+            layer = link.batched(link.module, h, parameters=read, targets=written, context=context)
             self.layers.append(layer)
             h = layer.y
             first = first and not pairs
@@ -112,7 +112,7 @@ class Batched(UserTrainer[StackedState]):
         device = problem.start.device
         cost = problem.cost
         self.buffers = BufferPool(device)
-        self.dropping = [i for i, link in enumerate(links) if link.draws]
+        self.dropping = [i for i, link in enumerate(links) if link.layer.draws]
         self.loaded: tuple[Program, Batch] | None = None
         self.limits = Limits(
             step_cost=STEP_TIME * (1 + cost.layers) / cost.row_time,
@@ -141,7 +141,7 @@ class Batched(UserTrainer[StackedState]):
         return StackedState(parameters, self.problem.recipe.optimizer.init(parameters), masks)
 
     @torch.inference_mode()
-    def step(self, state: StackedState, step: Step) -> None:
+    def step(self, state: StackedState, step: BatchStep) -> None:
         batch = step.batch
         rows = step.batch.weight.shape[1]
         if rows * self.limits.row_bytes > PIECES_FROM * self.limits.budget:
@@ -181,7 +181,7 @@ class Batched(UserTrainer[StackedState]):
             self.loaded = program, batch
         return program
 
-    def _gradients_in_pieces(self, state: StackedState, step: Step, rows: int) -> list[Tensor]:
+    def _gradients_in_pieces(self, state: StackedState, step: BatchStep, rows: int) -> list[Tensor]:
         """The gradients of a batch that would not fit in memory: outputs first, then each piece
         again with its part of the outputs' gradient and the same masks."""
         batch = step.batch

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fedpriv.training.modes import seeded_dropout
-from fedpriv.training.schedule import Limits, Step
+from fedpriv.training.schedule import BatchStep, Limits
 from fedpriv.training.trainers.base import TrainerState, UserTrainer
 from fedpriv.training.vectors import load, unflatten
 from fedpriv.util.streams import branch
@@ -48,7 +48,7 @@ class Sequential(UserTrainer[SequentialState]):
             parameters, self.problem.recipe.optimizer.init(parameters), module, leaves, keys
         )
 
-    def step(self, state: SequentialState, step: Step) -> None:
+    def step(self, state: SequentialState, step: BatchStep) -> None:
         batch = step.batch
         seed = int(branch(branch(state.keys, step.epoch), step.place)[0])
         with seeded_dropout(batch.x.device, seed >> 1), torch.enable_grad():

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from fedpriv.training.modes import in_mode
-from fedpriv.training.schedule import Limits, Step
+from fedpriv.training.schedule import BatchStep, Limits
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
 from fedpriv.training.vectors import unflatten
 
@@ -50,7 +50,7 @@ class Vmapped(UserTrainer[TrainerState]):
         parameters = self._stacks(len(keys))
         return TrainerState(parameters, self.problem.recipe.optimizer.init(parameters))
 
-    def step(self, state: TrainerState, step: Step) -> None:
+    def step(self, state: TrainerState, step: BatchStep) -> None:
         batch = step.batch
         active = state.parameters[0][: len(batch.x)]
         with in_mode(self.problem.model, train=True):

@@ -15,18 +15,16 @@ import numpy as np
 import torch
 
 from fedpriv.data.silo import SiloData
+from fedpriv.models.tasks import BinaryClassification, Classification, Task
+from fedpriv.training.layers.buffers import epochs_a_word
+from fedpriv.training.layers.compiled_specs import DROPOUT
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result, Users
-from fedpriv.training.trainers.buffers import epochs_a_word
-from fedpriv.training.trainers.compiled.chain import (
-    CROSS_ENTROPY,
-    DROPOUT,
-    LOGISTIC,
-    LOSSES,
-    Chain,
-    known_chain,
+from fedpriv.training.trainers.compiled.library import library
+from fedpriv.training.trainers.compiled.network import (
+    CompiledNetwork,
+    compiled_network,
     word_names,
 )
-from fedpriv.training.trainers.compiled.library import library
 
 ROWS_AT_ONCE = 64
 """Larger batches are computed in pieces, so that activations stay in a processor's cache."""
@@ -40,6 +38,12 @@ blocks pay."""
 BYTES_A_PRODUCT = 2**17
 """Of a block's deltas, for each multiply-add that one of their numbers takes; measured."""
 CACHE_LINE = 64
+CROSS_ENTROPY, LOGISTIC = range(2)
+LOSSES: dict[type[Task], tuple[int, type[np.generic]]] = {
+    Classification: (CROSS_ENTROPY, np.int64),
+    BinaryClassification: (LOGISTIC, np.float32),
+}
+"""The losses whose gradients are compiled, and the types of their labels."""
 
 
 class NamesSpec(ctypes.Structure):
@@ -111,13 +115,13 @@ class Compiled(BlockTrainer):
     """Trains blocks of any users, on `execution.workers` threads, each of which takes the next user
     until none is left: those with most records come first, so all end at about the same time."""
 
-    def __init__(self, problem: LocalProblem, chain: Chain) -> None:
+    def __init__(self, problem: LocalProblem, network: CompiledNetwork) -> None:
         loaded = library()
         assert loaded is not None
         self.problem = problem
         self.loaded = loaded
-        self.layers = chain.layers
-        self.outputs = chain.outputs
+        self.layers = network.layers
+        self.outputs = network.outputs
         self.loss, self.labels = LOSSES[type(problem.task)]
         self.start = np.ascontiguousarray(problem.start.numpy())
         correction = problem.correction
@@ -165,7 +169,7 @@ class Compiled(BlockTrainer):
                 f"labels from {y.min()} to {y.max()} for a network of {self.outputs} outputs"
             )
         starts = np.ascontiguousarray(data.starts, dtype=np.int64)
-        dropping = [layer for layer in self.layers if layer.kind == DROPOUT]
+        dropping = [layer for layer in self.layers if layer.schema == DROPOUT]
         places = -(-most // users.size)
         halves = [bool(layer.flag) for layer in dropping]
         shared, own = word_names(recipe.epochs, places, len(dropping), any(halves), not all(halves))
@@ -227,18 +231,13 @@ class Compiled(BlockTrainer):
 
 
 def compiled(problem: LocalProblem) -> Compiled | None:
-    """The trainer of the problem, or None where the problem or the machine is not one for it."""
-    known = (
-        type(problem.task) in LOSSES
-        and problem.recipe.optimizer.plain
-        and problem.dtype == torch.float32
-    )
-    chain = (
-        known_chain(problem.model, problem.shape)
-        if known and problem.start.device.type == "cpu"
-        else None
-    )
-    if chain is None or library() is None:
+    """The trainer of the problem, or None where it does not support the problem or the machine."""
+    task = type(problem.task)
+    plain = problem.recipe.optimizer.plain and problem.dtype == torch.float32
+    if task not in LOSSES or not plain or problem.start.device.type != "cpu":
         return None
-    margin = LOSSES[type(problem.task)][0] == LOGISTIC
-    return None if margin and chain.outputs != 1 else Compiled(problem, chain)
+    network = compiled_network(problem.model, problem.shape)
+    if network is None or library() is None:
+        return None
+    margin = LOSSES[task][0] == LOGISTIC
+    return None if margin and network.outputs != 1 else Compiled(problem, network)

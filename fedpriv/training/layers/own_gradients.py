@@ -16,7 +16,7 @@ flat. All but linear layers know k = 1 alone.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -119,26 +119,22 @@ class ConvolutionPass(FormedPass):
     def __init__(self, layer: nn.Conv2d, parameters: Sequence[Tensor], h: Tensor) -> None:
         self.layer = layer
         self.read = h.detach()
-        how: dict[str, Any] = {
+        self.window: dict[str, Any] = {
             "dilation": layer.dilation,
             "padding": layer.padding,
             "stride": layer.stride,
         }
         bias = None if layer.bias is None else parameters[1].flatten()
-        self.written = functional.conv2d(h, parameters[0].reshape(layer.weight.shape), bias, **how)
+        weight = parameters[0].reshape(layer.weight.shape)
+        self.written = functional.conv2d(h, weight, bias, **self.window)
 
     def formed(self, gradient: Tensor) -> list[Tensor]:
         layer = self.layer
         g = gradient.flatten(2)
-        how: dict[str, Any] = {
-            "dilation": layer.dilation,
-            "padding": layer.padding,
-            "stride": layer.stride,
-        }
         size = max(1, PATCHES_AT_ONCE // (layer.weight[0].numel() * g.shape[2]))
         weight = g.new_empty((len(g), len(layer.weight), layer.weight[0].numel()))
         for own, rows, read in zip(*(torch.split(t, size) for t in (weight, g, self.read))):
-            patches = functional.unfold(read, layer.kernel_size, **how)
+            patches = functional.unfold(read, layer.kernel_size, **self.window)
             torch.bmm(rows, patches.transpose(1, 2), out=own)
         return [weight.flatten(1), g.sum(2)] if layer.bias is not None else [weight.flatten(1)]
 
@@ -157,21 +153,6 @@ class GroupNormPass(FormedPass):
             own.reshape(*own.shape[:2], -1).sum(2) for own in (gradient * self.normal, gradient)
         )
         return [scale, offset]
-
-
-PASSES: dict[type[nn.Module], Callable[[Any, Sequence[Tensor], Tensor], Pass]] = {
-    nn.Linear: LinearPass,
-    nn.Conv2d: ConvolutionPass,
-    nn.GroupNorm: GroupNormPass,
-}
-"""By the type of the layer."""
-
-
-def numbers(layer: nn.Module, read: torch.Size, written: torch.Size) -> int:
-    """How many numbers a pass keeps for one record, given the shapes (1, ...) of what it reads and
-    writes."""
-    formed = 0 if isinstance(layer, nn.Linear) else sum(own.numel() for own in layer.parameters())
-    return read.numel() + written.numel() + formed
 
 
 def products(left: Tensor, right: Tensor) -> Tensor:
