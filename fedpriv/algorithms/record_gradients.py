@@ -240,9 +240,9 @@ class RecordGradients(RecordAlgorithm):
         import torch
 
         from fedpriv.mechanisms.clipping import clipped_rows
+        from fedpriv.training.network_checks import refuse_shared_state
         from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, per_group_gradients
         from fedpriv.training.record_dropout import record_dropout
-        from fedpriv.training.shared_state import refuse_shared_state
 
         refuse_shared_state(silo.model)
         data = silo.data

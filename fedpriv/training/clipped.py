@@ -20,8 +20,8 @@ from fedpriv.models.tasks import Task
 from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.training.layers.chain import LayerChain, layer_chain
 from fedpriv.training.modes import in_mode, seeded_dropout
+from fedpriv.training.network_checks import refuse_shared_state
 from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, clip_factors, per_group_gradients
-from fedpriv.training.shared_state import refuse_shared_state
 from fedpriv.util.work import Work, run_work
 
 NUMBERS_TOGETHER = 2**20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,6 @@ import torch
 from torch import nn
 
 from fedpriv.training.cached_by_model import cached_by_model
-from fedpriv.training.modes import in_mode
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,7 @@ class ModelCost:
 def measure_cost(
     module: nn.Module, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
 ) -> ModelCost:
-    """Run one record of zeros, of `shape` and `dtype`, through `module` and count. `module` stays
-    as it is."""
+    """Run one record of zeros, of `shape` and `dtype`, through a copy of `module` and count."""
     leaves: list[tuple[int, int]] = []
 
     def count(leaf: nn.Module, _: object, y: object) -> None:
@@ -55,20 +54,16 @@ def measure_cost(
             patches = products // len(weight) if products and weight.dim() > 2 else 0
         leaves.append((products, y.numel() + patches))
 
-    hooks = [
-        leaf.register_forward_hook(count) for leaf in module.modules() if not any(leaf.children())
-    ]
-    device = next((p.device for p in module.parameters()), torch.device("cpu"))
-    try:
-        with torch.no_grad(), in_mode(module, train=False):
-            module(torch.zeros(1, *shape, dtype=dtype, device=device))
-    finally:
-        for hook in hooks:
-            hook.remove()
+    own = copy.deepcopy(module).eval()
+    for leaf in own.modules():
+        if not any(leaf.children()):
+            leaf.register_forward_hook(count)
+    device = next((p.device for p in own.parameters()), torch.device("cpu"))
+    with torch.no_grad():
+        own(torch.zeros(1, *shape, dtype=dtype, device=device))
     products, activations = (sum(column) for column in zip(*leaves)) if leaves else (0, 0)
-    return ModelCost(
-        sum(p.numel() for p in module.parameters()), len(leaves), products, activations
-    )
+    parameters = sum(p.numel() for p in own.parameters())
+    return ModelCost(parameters, len(leaves), products, activations)
 
 
 known_cost = cached_by_model(measure_cost)

@@ -11,12 +11,11 @@ from functools import cached_property
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from fedpriv.models.tasks import Task
 from fedpriv.training.layers.chain import LayerChain, layer_chain
 from fedpriv.training.modes import in_mode
-from fedpriv.training.vectors import flatten, unflatten
+from fedpriv.training.vectors import call, flatten, unflatten
 from fedpriv.util.work import Work, run_work
 
 Scores = tuple[float, dict[str, float]]
@@ -148,7 +147,7 @@ def training_loss(
         for x, y in silos:
             vector = theta.clone().requires_grad_()
             weight = theta.new_full((len(x),), 1 / len(x))
-            part = task.loss(functional_call(model, unflatten(model, vector), (x,)), y, weight)
+            part = task.loss(call(model, unflatten(model, vector), x), y, weight)
             own = torch.autograd.grad(part, vector)[0].double()
             loss += float(part.detach()) / len(silos)
             squares += float(own.square().sum()) / len(silos)

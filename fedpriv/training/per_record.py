@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 
 from fedpriv.models.tasks import Task
 from fedpriv.training.contribution_stats import ContributionStats
-from fedpriv.training.vectors import unflatten
+from fedpriv.training.network_checks import refused, torch_func_obstacle
+from fedpriv.training.vectors import call, unflatten
 
 Gradients = Callable[[Tensor, Tensor, Tensor, dict[str, Tensor]], Tensor]
 
@@ -29,7 +30,7 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
     def loss(
         parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: dict[str, Tensor]
     ) -> Tensor:
-        outputs = functional_call(model, {**parameters, **buffers}, (x,))
+        outputs = call(model, parameters, x, buffers)
         return task.loss(outputs, y, torch.full((group,), 1 / group, device=x.device))
 
     one_each = vmap(grad(loss), in_dims=(None, 0, 0, 0), randomness="different")
@@ -37,6 +38,9 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
     def gradients(theta: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> Tensor:
         if not len(x):
             return theta.new_zeros((0, len(theta)))
+        obstacle = torch_func_obstacle(model, x.shape[2:], x.dtype)
+        if obstacle is not None:
+            raise refused(*obstacle)
         named = one_each(unflatten(model, theta), x, y, buffers)
         return torch.cat([piece.flatten(1) for piece in named.values()], dim=1)
 

@@ -34,8 +34,8 @@ from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Task
 from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Execution, Recipe
+from fedpriv.training.network_checks import check_parameters, torch_func_obstacle
 from fedpriv.training.optimizers import LocalOptimizer
-from fedpriv.training.shared_state import mixing_layer
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem
 from fedpriv.training.trainers.batched import Batched
 from fedpriv.training.trainers.compile_layers import compile_layers
@@ -78,6 +78,7 @@ def check_trainer(
 ) -> None:
     """Raise ConfigError where `select_trainers` would, for trainings from `start` (d,) on records
     of `shape`."""
+    check_parameters(model, [torch.float32])
     cost = known_cost(model, shape, dtype)
     recipe = Recipe(1, None, 1.0, optimizer)
     problem = LocalProblem(
@@ -96,11 +97,9 @@ def _by_size(problem: LocalProblem, rows: np.ndarray) -> Selection:
     light = (rows * problem.cost.products < PRODUCTS_LIMIT) & (
         problem.cost.parameters < PARAMETERS_LIMIT
     )
-    # A layer that mixes records remembers them in buffers, which only the sequential trainer gives
-    # to each user.
-    if light.sum() < MIN_VMAPPED_USERS or mixing_layer(problem.model) is not None:
-        light[:] = False
-    if light.any() and not can_be_vmapped(problem):
+    few = light.sum() < MIN_VMAPPED_USERS
+    obstacle = torch_func_obstacle(problem.model, problem.shape, problem.dtype)
+    if few or obstacle is not None or not can_be_vmapped(problem):
         light[:] = False
     selection: Selection = []
     if light.any():

@@ -11,8 +11,8 @@ from fedpriv.models.tasks import Task
 from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Execution, Training
 from fedpriv.training.freed_memory import keep_freed_memory
+from fedpriv.training.network_checks import check_parameters, refuse_shared_state
 from fedpriv.training.select import select_trainers
-from fedpriv.training.shared_state import refuse_shared_state
 from fedpriv.training.silo_training import SiloTraining
 from fedpriv.training.trainers.base import LocalProblem, Users
 from fedpriv.util.streams import Streams
@@ -49,6 +49,7 @@ def silo_training(
     Raises ConfigError for a model that mixes records, such as one with BatchNorm, unless all
     records are pooled.
     """
+    check_parameters(model, [torch.float32])
     if training.pooled:
         data = data.pooled()
     else:

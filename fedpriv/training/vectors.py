@@ -3,8 +3,11 @@ never sent."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 
 def flatten(model: nn.Module) -> Tensor:
@@ -20,6 +23,28 @@ def unflatten(model: nn.Module, vectors: Tensor) -> dict[str, Tensor]:
         name: piece.reshape(piece.shape[:-1] + p.shape)
         for (name, p), piece in zip(named.items(), pieces)
     }
+
+
+def call(
+    model: nn.Module,
+    parameters: Mapping[str, Tensor],
+    x: Tensor,
+    buffers: Mapping[str, Tensor] | None = None,
+) -> Tensor:
+    """Outputs for x with these parameters and buffers in the place of the network's own.
+
+    torch's own tying of weights leaves tensors of a transform in a layer that is called twice, so
+    all names of a parameter are given here, once for each layer.
+    """
+    views = {id(own): parameters[name] for name, own in model.named_parameters()}
+    places = {
+        f"{prefix}.{name}" if prefix else name: views[id(own)]
+        for prefix, part in model.named_modules()
+        for name, own in part._parameters.items()
+        if own is not None
+    }
+    outputs: Tensor = functional_call(model, {**places, **(buffers or {})}, (x,), tie_weights=False)
+    return outputs
 
 
 def load(model: nn.Module, vector: Tensor) -> None:

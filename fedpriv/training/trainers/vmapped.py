@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 
 from fedpriv.training.modes import in_mode
 from fedpriv.training.schedule import BatchStep, Limits
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
-from fedpriv.training.vectors import unflatten
+from fedpriv.training.vectors import call, unflatten
 
 STEP_TIME = 2e5
 """Nanoseconds that one layer's kernels and transforms take in a step whatever their size; measured
@@ -39,7 +39,7 @@ class Vmapped(UserTrainer[TrainerState]):
         )
 
         def loss(vector: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-            return task.loss(functional_call(model, unflatten(model, vector), (x,)), y, weight)
+            return task.loss(call(model, unflatten(model, vector), x), y, weight)
 
         self.gradients = vmap(grad(loss), randomness="error")
 
@@ -67,8 +67,7 @@ def can_be_vmapped(problem: LocalProblem) -> bool:
     x = torch.zeros((2, 1, *problem.shape), dtype=problem.dtype, device=vectors.device)
 
     def outputs(vector: Tensor, x: Tensor) -> Tensor:
-        found: Tensor = functional_call(model, unflatten(model, vector), (x,))
-        return found
+        return call(model, unflatten(model, vector), x)
 
     try:
         with torch.no_grad(), in_mode(model, train=True):
