@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +14,8 @@ from fedpriv.training.modes import seeded_dropout
 REAL = torch.float32, torch.float64
 
 
-def check_parameters(model: nn.Module, types: Sequence[torch.dtype] = REAL) -> None:
+@cached_by_model
+def check_parameters(model: nn.Module, types: tuple[torch.dtype, ...] = REAL) -> None:
     """Raise ConfigError unless every parameter is trained, by its gradient alone.
 
     types: the parameters are all of one of these.
@@ -35,32 +35,19 @@ def check_parameters(model: nn.Module, types: Sequence[torch.dtype] = REAL) -> N
             raise refused(part, f"{allowed} (layer {name})")
 
 
-def mixing_layer(model: nn.Module) -> tuple[str, nn.Module] | None:
-    """The first layer, with its name, that mixes or remembers the records of a batch, as batch
-    normalisation does."""
+@cached_by_model
+def refuse_shared_state(model: nn.Module) -> None:
+    """Raise ConfigError if records influence each other through `model`, as in batch normalisation.
+    Clipping the gradient of a record, or the update of a user, would then not bound its influence.
+    """
+    check_parameters(model)
     for name, part in model.named_modules():
         normalises = isinstance(part, nn.modules.batchnorm._BatchNorm)
         if normalises or getattr(part, "track_running_stats", False):
-            return name, part
-    return None
+            allowed = "no layer that mixes or remembers the records of a batch"
+            raise refused(part, f"{allowed} (layer {name}; GroupNorm does neither)")
 
 
-def refuse_shared_state(model: nn.Module) -> None:
-    """Raise ConfigError if records influence each other through `model`: a clipped gradient of one
-    record, or a clipped update of one user, would then not bound the influence of the record or of
-    the user."""
-    check_parameters(model)
-    found = mixing_layer(model)
-    if found is not None:
-        name, layer = found
-        allowed = (
-            f"no layer that mixes or remembers the records of a batch (layer {name}; GroupNorm "
-            "does neither)"
-        )
-        raise refused(layer, allowed)
-
-
-@cached_by_model
 def changing_buffer(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> str | None:
     """The name of a buffer that a training pass over records of `shape` changes."""
     own = copy.deepcopy(model).train()
@@ -74,16 +61,18 @@ def changing_buffer(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype
     return next(changed, None)
 
 
+@cached_by_model
 def torch_func_obstacle(
     model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype
-) -> tuple[nn.Module, str] | None:
-    """Why torch.func cannot compute gradients through a network: which part is in the way, and what
-    is allowed."""
+) -> ConfigError | None:
+    """Why torch.func cannot compute gradients through a network; None: it can."""
     for name, part in model.named_modules():
         if part._backward_hooks or part._backward_pre_hooks:
-            return part, f"no backward hooks for gradients of records (layer {name})"
+            return refused(part, f"no backward hooks for gradients of records (layer {name})")
     buffer = changing_buffer(model, shape, dtype)
-    return None if buffer is None else (model, f"no buffers that change in training ({buffer})")
+    if buffer is None:
+        return None
+    return refused(model, f"no buffers that change in training ({buffer}) for those of records")
 
 
 def refused(part: nn.Module, allowed: str) -> ConfigError:

@@ -10,7 +10,7 @@ from torch.func import grad, vmap
 
 from fedpriv.models.tasks import Task
 from fedpriv.training.contribution_stats import ContributionStats
-from fedpriv.training.network_checks import refused, torch_func_obstacle
+from fedpriv.training.network_checks import torch_func_obstacle
 from fedpriv.training.vectors import call, unflatten
 
 Gradients = Callable[[Tensor, Tensor, Tensor, dict[str, Tensor]], Tensor]
@@ -40,7 +40,7 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
             return theta.new_zeros((0, len(theta)))
         obstacle = torch_func_obstacle(model, x.shape[2:], x.dtype)
         if obstacle is not None:
-            raise refused(*obstacle)
+            raise obstacle
         named = one_each(unflatten(model, theta), x, y, buffers)
         return torch.cat([piece.flatten(1) for piece in named.values()], dim=1)
 

@@ -23,7 +23,7 @@ from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.training.layers.buffers import BufferPool, Masks
 from fedpriv.training.per_record import clip_factors, finite_norms
 from fedpriv.training.trainers.batched import Program
-from fedpriv.training.trainers.compile_layers import Link
+from fedpriv.training.trainers.compile_layers import Link, ParameterLayout
 from fedpriv.util.work import Work
 
 NUMBERS_AT_ONCE = 2**17
@@ -73,9 +73,8 @@ class RecordSteps(Work[np.ndarray]):
     @classmethod
     def run_batch(cls, works: Sequence[RecordSteps]) -> list[np.ndarray]:
         states = [work.noise_state for work in works]
-        order = sorted(
-            range(len(works)), key=states.__getitem__
-        )  # whoever shares noise side by side
+        # Works that share their noise come side by side.
+        order = sorted(range(len(works)), key=states.__getitem__)
         size = max(1, NUMBERS_AT_ONCE // len(works[0].theta))
         found: dict[int, np.ndarray] = {}
         for start in range(0, len(order), size):
@@ -104,15 +103,13 @@ class _Stack:
         self.works = works
         self.device = works[0].x.device
         links = works[0].links
-        parameters = [(link, parameter) for link in links for parameter in link.module.parameters()]
-        self.shapes = [parameter.shape for _, parameter in parameters]
-        self.orders = [link.order(parameter) for link, parameter in parameters]
+        self.layout = ParameterLayout(links)
         self.theta_flat, self.theta = self._buffer(torch.float64)
         self.weights_flat, self.weights = self._buffer(torch.float32)
         self.gradients_flat, self.gradients = self._buffer(torch.float32)
         self.exact_flat, self.exact = self._buffer(torch.float64)
         self.start = torch.from_numpy(np.stack([work.theta for work in works])).to(self.device)
-        for own, piece in zip(self.theta, self._pieces(self.start)):
+        for own, piece in zip(self.theta, self.layout.stacks(self.start)):
             own.copy_(piece)
         self.clips, self.rates = (
             self._column([getattr(work, name) for work in works]) for name in ("clip", "lr")
@@ -146,20 +143,10 @@ class _Stack:
 
     def _buffer(self, dtype: torch.dtype) -> tuple[Tensor, list[Tensor]]:
         k = len(self.works)
-        sizes = [shape.numel() for shape in self.shapes]
-        flat = torch.empty(k * sum(sizes), dtype=dtype, device=self.device)
-        pieces = torch.split(flat, [k * size for size in sizes])
-        shapes = [[shape[dim] for dim in order] for shape, order in zip(self.shapes, self.orders)]
-        return flat, [piece.view(k, *shape) for piece, shape in zip(pieces, shapes)]
-
-    def _pieces(self, vectors: Tensor) -> list[Tensor]:
-        """Vectors (m, d) cut and turned as the layers keep parameters."""
-        cut = torch.split(vectors, [shape.numel() for shape in self.shapes], 1)
-        turned = zip(cut, self.shapes, self.orders)
-        return [
-            torch.unflatten(piece, 1, shape).permute(0, *(1 + dim for dim in order))
-            for piece, shape, order in turned
-        ]
+        sizes = [k * size for size in self.layout.sizes]
+        flat = torch.empty(sum(sizes), dtype=dtype, device=self.device)
+        pieces = zip(torch.split(flat, sizes), self.layout.shapes)
+        return flat, [piece.view(k, *shape) for piece, shape in pieces]
 
     def _column(self, numbers: Sequence[float]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.float64, device=self.device)
@@ -170,12 +157,7 @@ class _Stack:
         norms = torch.stack([self._step(*given) for given in self._given()], 1)
         for work, own in zip(self.works, norms):
             finite_norms(own, work.clip, work.stats)
-        back = [sorted(range(len(order)), key=order.__getitem__) for order in self.orders]
-        pieces = [
-            own.permute(0, *(1 + dim for dim in dims)).flatten(1)
-            for own, dims in zip(self.theta, back)
-        ]
-        changes: np.ndarray = (torch.cat(pieces, 1) - self.start).cpu().numpy()
+        changes: np.ndarray = (self.layout.vectors(self.theta) - self.start).cpu().numpy()
         return list(changes)
 
     def _given(self) -> Iterator[tuple[Tensor, Tensor, list[list[Tensor]]]]:
@@ -189,19 +171,18 @@ class _Stack:
                 torch.from_numpy(work.rows[begin : begin + here]).to(self.device)
                 for work in self.works
             ]
-            x = torch.stack([work.x[own] for work, own in zip(self.works, rows)], 1).unsqueeze(2)
-            y = torch.stack([work.y[own] for work, own in zip(self.works, rows)], 1).unsqueeze(2)
+            x, y = (
+                torch.stack([getattr(work, name)[own] for work, own in zip(self.works, rows)], 1)
+                for name in "xy"
+            )
             noisy = min(here, steps - 1 - begin)
             noise = []
             for generator, _, _ in self.sharing:
                 drawn = generator.standard_normal((noisy, d))
-                noise.append(self._pieces(torch.from_numpy(drawn).to(self.device)))
+                noise.append(self.layout.stacks(torch.from_numpy(drawn).to(self.device)))
             for step in range(here):
-                yield (
-                    x[step],
-                    y[step],
-                    [[p[step] for p in own] for own in noise] if step < noisy else [],
-                )
+                drawn_now = [[p[step] for p in own] for own in noise] if step < noisy else []
+                yield x[step].unsqueeze(1), y[step].unsqueeze(1), drawn_now
 
     def _step(self, x: Tensor, y: Tensor, noise: list[list[Tensor]]) -> Tensor:
         """Move all networks; the norms (k,) of their gradients."""

@@ -78,7 +78,7 @@ def check_trainer(
 ) -> None:
     """Raise ConfigError where `select_trainers` would, for trainings from `start` (d,) on records
     of `shape`."""
-    check_parameters(model, [torch.float32])
+    check_parameters(model, (torch.float32,))
     cost = known_cost(model, shape, dtype)
     recipe = Recipe(1, None, 1.0, optimizer)
     problem = LocalProblem(

@@ -49,7 +49,7 @@ def silo_training(
     Raises ConfigError for a model that mixes records, such as one with BatchNorm, unless all
     records are pooled.
     """
-    check_parameters(model, [torch.float32])
+    check_parameters(model, (torch.float32,))
     if training.pooled:
         data = data.pooled()
     else:

@@ -44,11 +44,6 @@ class BufferPool:
         self._side = 1 - self._side
         return self.like(("gradient", self._side), x)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return sum(flat.nbytes for flat in self._flat.values())
-
 
 def epochs_a_word(layers: int) -> int:
     """How many epochs share the words of layers of probability 1/2: the 32 bits of a word are

@@ -16,20 +16,25 @@ from fedpriv.training.random_words import threshold
 DENSE, RELU, GROUP_NORM, NORM_OF_RELU, DROPOUT, CONVOLUTION = range(6)
 
 
+def fields(schema: type[Any], names: str) -> list[tuple[str, type[Any]]]:
+    """Fields of one C type."""
+    return [(name, schema) for name in names.split()]
+
+
 class Sides(ctypes.Structure):
     """As in planes.h."""
 
-    _fields_ = (("height", ctypes.c_int64), ("width", ctypes.c_int64))
+    _fields_ = fields(ctypes.c_int64, "height width")
 
 
 class LayerSpec(ctypes.Structure):
     """As in training.cpp; from `inputs` on, `Geometry` of planes.h."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("schema", "flag", "number", "threshold")),
-        ("real", ctypes.c_double),
-        *((name, ctypes.c_int64) for name in ("inputs", "outputs")),
-        *((name, Sides) for name in ("sides", "kernel", "stride", "zeros", "window")),
+        fields(ctypes.c_int64, "schema flag number threshold")
+        + fields(ctypes.c_double, "real")
+        + fields(ctypes.c_int64, "inputs outputs")
+        + fields(Sides, "sides kernel stride zeros window")
     )
 
 

@@ -60,7 +60,7 @@ class LocalProblem:
         """Numbers that a step needs for each parameter of each user, beside those of a fused
         one.
         """
-        return 0 if self.fused else 2 + self.recipe.optimizer.numbers_kept
+        return 0 if self.fused else 2 + len(self.recipe.optimizer.slots)
 
 
 @dataclass

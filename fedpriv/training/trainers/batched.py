@@ -19,7 +19,7 @@ from fedpriv.training.layers.batched import BatchedLayer, Context
 from fedpriv.training.layers.buffers import BufferPool, Masks
 from fedpriv.training.schedule import Batch, BatchStep, Limits
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
-from fedpriv.training.trainers.compile_layers import Link
+from fedpriv.training.trainers.compile_layers import Link, ParameterLayout
 
 STEP_TIME = 3e4
 """Nanoseconds that one layer's kernels take in a step whatever their size; measured on one core."""
@@ -106,8 +106,7 @@ class Batched(UserTrainer[StackedState]):
 
     def __init__(self, problem: LocalProblem, links: Sequence[Link]) -> None:
         self.links = links
-        self.shapes = [p.shape for link in links for p in link.module.parameters()]
-        self.orders = [link.order(p) for link in links for p in link.module.parameters()]
+        self.layout = ParameterLayout(links)
         super().__init__(problem)
         device = problem.start.device
         cost = problem.cost
@@ -125,11 +124,7 @@ class Batched(UserTrainer[StackedState]):
         return self.limits.users(rows) >= WORTH_A_STACK
 
     def arranged(self, vector: Tensor) -> list[Tensor]:
-        pieces = torch.split(vector, [shape.numel() for shape in self.shapes])
-        return [
-            piece.view(shape).permute(order)
-            for piece, shape, order in zip(pieces, self.shapes, self.orders)
-        ]
+        return [stack[0] for stack in self.layout.stacks(vector.unsqueeze(0))]
 
     @torch.inference_mode()
     def init(self, keys: np.ndarray) -> StackedState:
@@ -203,11 +198,7 @@ class Batched(UserTrainer[StackedState]):
         return gradients
 
     def flat(self, stacks: Sequence[Tensor]) -> Tensor:
-        pieces = []
-        for stack, order in zip(stacks, self.orders):
-            back = sorted(range(len(order)), key=order.__getitem__)
-            pieces.append(stack.permute(0, *(dim + 1 for dim in back)).flatten(1))
-        return torch.cat(pieces, dim=1)
+        return self.layout.vectors(stacks)
 
 
 def _gradients(state: StackedState, users: int) -> list[Tensor]:

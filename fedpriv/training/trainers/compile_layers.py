@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from fedpriv.models.l2_projection import L2Projection
@@ -29,9 +30,34 @@ class Link:
     def module(self) -> nn.Module:
         return self.layer.module
 
-    def order(self, parameter: Tensor) -> tuple[int, ...]:
-        """The order of dimensions in which the batched layer has one user's `parameter`."""
-        return self.batched.orders.get(parameter.dim(), tuple(range(parameter.dim())))
+
+class ParameterLayout:
+    """The parameters of many networks as stacks (m, ...), in the layers' order of dimensions.
+
+    sizes: of the parameters.
+    shapes: of one network's parameters in the stacks.
+    """
+
+    def __init__(self, links: Sequence[Link]) -> None:
+        pairs = [(link.batched, own) for link in links for own in link.module.parameters()]
+        self.sizes = [own.numel() for _, own in pairs]
+        self._shapes = [own.shape for _, own in pairs]
+        orders = [batched.orders.get(own.dim(), tuple(range(own.dim()))) for batched, own in pairs]
+        self.shapes = [[s[dim] for dim in order] for s, order in zip(self._shapes, orders)]
+        back = [sorted(range(len(order)), key=order.__getitem__) for order in orders]
+        self._there, self._back = (
+            [(0, *(1 + dim for dim in dims)) for dims in each] for each in (orders, back)
+        )
+
+    def stacks(self, vectors: Tensor) -> list[Tensor]:
+        """Views of vectors (m, d) as stacks."""
+        pieces = zip(torch.split(vectors, self.sizes, 1), self._shapes, self._there)
+        return [torch.unflatten(piece, 1, shape).permute(dims) for piece, shape, dims in pieces]
+
+    def vectors(self, stacks: Sequence[Tensor]) -> Tensor:
+        """Stacks as new vectors (m, d)."""
+        pairs = zip(stacks, self._back)
+        return torch.cat([stack.permute(dims).flatten(1) for stack, dims in pairs], 1)
 
 
 @cached_by_model
