@@ -42,7 +42,7 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
         if obstacle is not None:
             raise obstacle
         named = one_each(unflatten(model, theta), x, y, buffers)
-        return torch.cat([piece.flatten(1) for piece in named.values()], dim=1)
+        return torch.cat([piece.reshape(len(x), -1) for piece in named.values()], dim=1)
 
     return gradients
 

@@ -23,7 +23,7 @@ from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.training.layers.buffers import BufferPool, Masks
 from fedpriv.training.per_record import clip_factors, finite_norms
 from fedpriv.training.trainers.batched import Program
-from fedpriv.training.trainers.compile_layers import Link, ParameterLayout
+from fedpriv.training.trainers.compile_layers import Link, parameter_layout
 from fedpriv.util.work import Work
 
 NUMBERS_AT_ONCE = 2**17
@@ -103,7 +103,7 @@ class _Stack:
         self.works = works
         self.device = works[0].x.device
         links = works[0].links
-        self.layout = ParameterLayout(links)
+        self.layout = parameter_layout(links)
         self.theta_flat, self.theta = self._buffer(torch.float64)
         self.weights_flat, self.weights = self._buffer(torch.float32)
         self.gradients_flat, self.gradients = self._buffer(torch.float32)

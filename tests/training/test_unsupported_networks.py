@@ -67,6 +67,15 @@ class Scaled(nn.Module):
         return self.scale * x
 
 
+class ScaledByParameter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x):
+        return self.scale * x
+
+
 class Counting(Scaled):
     def forward(self, x):
         self.scale.add_(1.0)
@@ -128,7 +137,8 @@ BY_AUTOGRAD = {
     ),
     "an unused layer inside Linear": lambda m: m[0].add_module("more", nn.Linear(2, 2)),
     "a forward pass of its own": lambda m: setattr(m[1], "forward", lambda x: 2 * x),
-    "a layer of another library": lambda m: plain(nn.PReLU()),
+    "a scalar parameter": lambda m: plain(ScaledByParameter()),
+    "a layer outside the table": lambda m: plain(nn.PReLU()),
 }
 
 

@@ -18,6 +18,7 @@ from fedpriv.models.tasks import Task
 from fedpriv.training.cost import ModelCost
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.schedule import BatchStep, Limits, batches, cut
+from fedpriv.training.vectors import ParameterLayout
 
 if TYPE_CHECKING:
     from fedpriv.training.optimizers import Slots
@@ -147,10 +148,13 @@ class UserTrainer(BlockTrainer, Generic[State]):
 
     limits: Limits
 
-    def __init__(self, problem: LocalProblem) -> None:
+    def __init__(self, problem: LocalProblem, layout: ParameterLayout) -> None:
+        """layout: how the trainer orders parameters."""
         self.problem = problem
-        self.starts = self.arranged(problem.start)
-        self.corrections = None if problem.correction is None else self.arranged(problem.correction)
+        self.layout = layout
+        self.starts = layout.stacks(problem.start.unsqueeze(0))
+        correction = problem.correction
+        self.corrections = None if correction is None else layout.stacks(correction.unsqueeze(0))
 
     def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
         return cut(counts, size, self.limits)
@@ -182,10 +186,6 @@ class UserTrainer(BlockTrainer, Generic[State]):
         return state
 
     @abstractmethod
-    def arranged(self, vector: Tensor) -> list[Tensor]:
-        """`vector` (d,) cut and turned as one user's part of each stack of parameters."""
-
-    @abstractmethod
     def init(self, keys: np.ndarray) -> State:
         """Networks with the starting parameters for the users with `keys` (k,) uint64."""
 
@@ -193,22 +193,16 @@ class UserTrainer(BlockTrainer, Generic[State]):
     def step(self, state: State, step: BatchStep) -> None:
         """One step of the first len(step.batch.x) users."""
 
-    @abstractmethod
-    def flat(self, stacks: Sequence[Tensor]) -> Tensor:
-        """Every user's numbers in the order of the flat vector, (users, d): what `arranged` cut and
-        turned."""
-
     def deltas(self, state: State) -> Tensor:
         """Final minus starting parameters, (users, d), a tensor of its own."""
-        return self.flat(state.parameters) - self.problem.start
+        return self.layout.vectors(state.parameters) - self.problem.start
 
     @torch.inference_mode()
     def _recall(self, state: State, memory: Mapping[str, np.ndarray]) -> None:
         for name, vector in memory.items():
             kept = torch.from_numpy(vector).to(self.problem.start.device)
-            pieces = (
-                [kept] if name in self.problem.recipe.optimizer.counters else self.arranged(kept)
-            )
+            counts = name in self.problem.recipe.optimizer.counters
+            pieces = [kept] if counts else self.layout.stacks(kept.unsqueeze(0))
             for stack, piece in zip(state.slots[name], pieces, strict=True):
                 stack.copy_(piece)
 
@@ -217,30 +211,29 @@ class UserTrainer(BlockTrainer, Generic[State]):
         their own."""
         counters = self.problem.recipe.optimizer.counters
         return {
-            name: (stacks[0].unsqueeze(1) if name in counters else self.flat(stacks)).clone()
+            name: stacks[0].unsqueeze(1).clone()
+            if name in counters
+            else self.layout.vectors(stacks)
             for name, stacks in state.slots.items()
         }
 
     def _stacks(self, users: int) -> list[Tensor]:
         """The starting parameters of every user, contiguous."""
-        contiguous = torch.contiguous_format
+        form = torch.contiguous_format
         return [
-            start.expand(users, *start.shape).clone(memory_format=contiguous)
-            for start in self.starts
+            start.expand(users, *start.shape[1:]).clone(memory_format=form) for start in self.starts
         ]
 
     def _descend(self, state: TrainerState, gradients: Sequence[Tensor]) -> None:
         """The optimiser's step, given the loss's gradients (a, ...) of the first a users, which
         stay as they are."""
-        mu = self.problem.recipe.proximal
         recipe = self.problem.recipe
+        mu = recipe.proximal
         if mu:
             pairs = zip(gradients, state.parameters, self.starts)
             gradients = [g.add(stack[: len(g)] - start, alpha=mu) for g, stack, start in pairs]
         if self.corrections is not None:
-            gradients = [
-                gradient + correction for gradient, correction in zip(gradients, self.corrections)
-            ]
+            gradients = [gradient + own for gradient, own in zip(gradients, self.corrections)]
         recipe.optimizer.step(state.parameters, gradients, state.slots, lr=recipe.lr)
 
 

@@ -19,7 +19,7 @@ from fedpriv.training.layers.batched import BatchedLayer, Context
 from fedpriv.training.layers.buffers import BufferPool, Masks
 from fedpriv.training.schedule import Batch, BatchStep, Limits
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
-from fedpriv.training.trainers.compile_layers import Link, ParameterLayout
+from fedpriv.training.trainers.compile_layers import Link, parameter_layout
 
 STEP_TIME = 3e4
 """Nanoseconds that one layer's kernels take in a step whatever their size; measured on one core."""
@@ -105,9 +105,8 @@ class Batched(UserTrainer[StackedState]):
     """
 
     def __init__(self, problem: LocalProblem, links: Sequence[Link]) -> None:
+        super().__init__(problem, parameter_layout(links))
         self.links = links
-        self.layout = ParameterLayout(links)
-        super().__init__(problem)
         device = problem.start.device
         cost = problem.cost
         self.buffers = BufferPool(device)
@@ -122,9 +121,6 @@ class Batched(UserTrainer[StackedState]):
 
     def joins(self, rows: int) -> bool:
         return self.limits.users(rows) >= WORTH_A_STACK
-
-    def arranged(self, vector: Tensor) -> list[Tensor]:
-        return [stack[0] for stack in self.layout.stacks(vector.unsqueeze(0))]
 
     @torch.inference_mode()
     def init(self, keys: np.ndarray) -> StackedState:
@@ -196,9 +192,6 @@ class Batched(UserTrainer[StackedState]):
             program.forward()
             program.backward(part, 1.0)
         return gradients
-
-    def flat(self, stacks: Sequence[Tensor]) -> Tensor:
-        return self.layout.vectors(stacks)
 
 
 def _gradients(state: StackedState, users: int) -> list[Tensor]:

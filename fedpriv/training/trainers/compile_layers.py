@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fedpriv.models.l2_projection import L2Projection
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.layers.batched import BatchedLayer
 from fedpriv.training.layers.chain import ChainLayer, layer_chain
+from fedpriv.training.vectors import ParameterLayout
 
 
 @dataclass(frozen=True)
@@ -31,33 +31,11 @@ class Link:
         return self.layer.module
 
 
-class ParameterLayout:
-    """The parameters of many networks as stacks (m, ...), in the layers' order of dimensions.
-
-    sizes: of the parameters.
-    shapes: of one network's parameters in the stacks.
-    """
-
-    def __init__(self, links: Sequence[Link]) -> None:
-        pairs = [(link.batched, own) for link in links for own in link.module.parameters()]
-        self.sizes = [own.numel() for _, own in pairs]
-        self._shapes = [own.shape for _, own in pairs]
-        orders = [batched.orders.get(own.dim(), tuple(range(own.dim()))) for batched, own in pairs]
-        self.shapes = [[s[dim] for dim in order] for s, order in zip(self._shapes, orders)]
-        back = [sorted(range(len(order)), key=order.__getitem__) for order in orders]
-        self._there, self._back = (
-            [(0, *(1 + dim for dim in dims)) for dims in each] for each in (orders, back)
-        )
-
-    def stacks(self, vectors: Tensor) -> list[Tensor]:
-        """Views of vectors (m, d) as stacks."""
-        pieces = zip(torch.split(vectors, self.sizes, 1), self._shapes, self._there)
-        return [torch.unflatten(piece, 1, shape).permute(dims) for piece, shape, dims in pieces]
-
-    def vectors(self, stacks: Sequence[Tensor]) -> Tensor:
-        """Stacks as new vectors (m, d)."""
-        pairs = zip(stacks, self._back)
-        return torch.cat([stack.permute(dims).flatten(1) for stack, dims in pairs], 1)
+def parameter_layout(links: Sequence[Link]) -> ParameterLayout:
+    """The layout of the parameters that the batched layers use."""
+    pairs = [(link.batched.orders, own.shape) for link in links for own in link.module.parameters()]
+    orders = [known.get(len(shape), tuple(range(len(shape)))) for known, shape in pairs]
+    return ParameterLayout([shape for _, shape in pairs], orders)
 
 
 @cached_by_model

@@ -3,8 +3,6 @@ and that draws no random numbers: vmap would draw them by a user's place in the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,7 +11,7 @@ from torch.func import grad, vmap
 from fedpriv.training.modes import in_mode
 from fedpriv.training.schedule import BatchStep, Limits
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
-from fedpriv.training.vectors import call, unflatten
+from fedpriv.training.vectors import ParameterLayout, call, unflatten
 
 STEP_TIME = 2e5
 """Nanoseconds that one layer's kernels and transforms take in a step whatever their size; measured
@@ -27,7 +25,7 @@ class Vmapped(UserTrainer[TrainerState]):
     The only stack is that of the flat vectors."""
 
     def __init__(self, problem: LocalProblem) -> None:
-        super().__init__(problem)
+        super().__init__(problem, ParameterLayout([(problem.cost.parameters,)]))
         model = problem.model
         task = problem.task
         cost = problem.cost
@@ -43,9 +41,6 @@ class Vmapped(UserTrainer[TrainerState]):
 
         self.gradients = vmap(grad(loss), randomness="error")
 
-    def arranged(self, vector: Tensor) -> list[Tensor]:
-        return [vector]
-
     def init(self, keys: np.ndarray) -> TrainerState:
         parameters = self._stacks(len(keys))
         return TrainerState(parameters, self.problem.recipe.optimizer.init(parameters))
@@ -55,9 +50,6 @@ class Vmapped(UserTrainer[TrainerState]):
         active = state.parameters[0][: len(batch.x)]
         with in_mode(self.problem.model, train=True):
             self._descend(state, [self.gradients(active, batch.x, batch.y, batch.weight)])
-
-    def flat(self, stacks: Sequence[Tensor]) -> Tensor:
-        return stacks[0]
 
 
 def can_be_vmapped(problem: LocalProblem) -> bool:
