@@ -7,8 +7,8 @@ probability
     exp(-((a w + u)^2 - (a w)^2) / (2 sigma^2)),
 
 which is near 1, since a standard deviation spans `LEAST_BINS` bins or more (below, w = 1 and all
-are accepted). A sign is drawn as well, and a zero with a minus is rejected: zero has one sign. What
-is rejected is drawn anew in its place.
+are accepted). A sign is drawn as well, and a zero with a minus is rejected: zero has one sign.
+Rejected samples are drawn again.
 
 Both random choices compare a uniform number with a real one that is only known between bounds, and
 draw more of its bits as long as they leave the answer open (lazy bits, as in C. Karney, Sampling
@@ -69,8 +69,8 @@ def discrete_gaussian(sigma: int, size: int, rng: Generator) -> np.ndarray:
 
 
 def _fill(bins: Bins, samples: np.ndarray, rng: Generator) -> np.ndarray:
-    """Candidates for all of `samples`, block by block; returns the positions of those that are
-    rejected."""
+    """Write candidates into `samples`, block by block. Returns the positions of the rejected
+    ones."""
     rejected = [
         start + bins.fill(samples[start : start + BLOCK], rng)
         for start in range(0, len(samples), BLOCK)
@@ -80,7 +80,7 @@ def _fill(bins: Bins, samples: np.ndarray, rng: Generator) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Bins:
-    """Everything about one sigma that does not depend on random numbers.
+    """Tables for one sigma.
 
     shift: m, bins are 2^m integers wide.
     low, high: for a = 1, 2, ..., low <= 2^62 P(bin >= a) <= high, int64, falling.
@@ -97,9 +97,9 @@ class Bins:
     accepted: np.ndarray
 
     def fill(self, samples: np.ndarray, rng: Generator) -> np.ndarray:
-        """Put a candidate into each of `samples`, (size,) int64. Returns the positions of those
-        that are rejected."""
-        # A word holds a bin's first bits at its top, and the sign and the place at its bottom.
+        """Write a candidate into each of `samples`, (size,) int64. Returns the positions of the
+        rejected ones."""
+        # The top of a word has the first bits of a bin, the bottom the sign and the place.
         size = len(samples)
         drawn = rng.bytes(10 * size)
         words = np.frombuffer(drawn, dtype="<i8", count=size)
@@ -174,7 +174,7 @@ def _longer(word: int, rng: Generator) -> int:
 
 @lru_cache(maxsize=64)
 def bins_of(sigma: int) -> Bins:
-    """The bins for `sigma`, a few milliseconds' work."""
+    """The bins for `sigma`, computed in a few milliseconds."""
     shift = max(0, sigma.bit_length() - LEAST_BINS.bit_length())
     low, high = np.array(thresholds(sigma, shift, WORD_BITS), dtype=np.int64).T
     first = np.arange(2**PREFIX_BITS, dtype=np.int64) << (WORD_BITS - PREFIX_BITS)
@@ -197,9 +197,9 @@ def bins_of(sigma: int) -> Bins:
 
 
 def _certain(number: int, sigma: int, shift: int) -> int:
-    """The first 16 bits below which an acceptance is certain in the bin of this number, in
-    integers: everybody who has the generator's seed must draw the same samples, whatever
-    exponentials a machine computes."""
+    """The first 16 bits below which an acceptance is certain in the bin of this number. Computed in
+    integers: parties with the same seed must draw the same samples, on machines whose exponentials
+    differ."""
     if not shift:
         return (1 << PREFIX_BITS) - 1
     # The least likely place of a bin is its end.
@@ -209,8 +209,7 @@ def _certain(number: int, sigma: int, shift: int) -> int:
 
 
 def bin_at(word: int, bounds: tuple[tuple[int, int], ...]) -> int | None:
-    """The bin for every uniform number that begins with the word's bits; None if they do not all
-    have the same."""
+    """The bin of all uniform numbers that begin with the word's bits; None if they have several."""
     for number, (low, high) in enumerate(bounds):
         if word >= high:
             return number

@@ -17,10 +17,10 @@ class ModelCost:
     """Sizes of a network for records of one shape.
 
     parameters: d.
-    layers: leaf modules called.
+    layers: number of leaf modules called.
     products: multiply-adds of one record's forward pass.
-    activations: numbers that a training pass keeps for one record, unfolded patches of convolutions
-        included.
+    activations: numbers that a training pass keeps for one record, with unfolded patches of
+        convolutions.
     """
 
     parameters: int

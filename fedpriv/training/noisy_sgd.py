@@ -126,7 +126,7 @@ class _BatchSteps(Work[np.ndarray]):
 
 
 def scaled_to(x: Tensor, norm: float) -> Tensor:
-    """Records (m, ...) scaled down to L2 norm `norm` where theirs is larger."""
+    """Records (m, ...), scaled down to L2 norm `norm` where their own is larger."""
     scaled: Tensor = L2Projection(norm)(x.flatten(1))
     return scaled.view_as(x)
 

@@ -1,8 +1,8 @@
-"""How a local step follows a gradient. Frozen configuration; what an optimiser remembers is made by
-`init`.
+"""Optimisers of local training: how a step follows a gradient.
 
-Every optimiser works on stacks: tensors (users, ...) whose rows are different users' parameters, of
-which a prefix is active in a step. Torch is imported only where it is used.
+An optimiser is frozen configuration; `init` creates its memory. It works on stacks: tensors (users,
+...) whose rows are the parameters of different users. A step moves a prefix of the users. Torch is
+imported only where it is used.
 """
 
 from __future__ import annotations
@@ -19,18 +19,42 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     Slots = dict[str, list[Tensor]]
-    """What an optimiser remembers of one block of users: named lists of stacks (users, ...)."""
+    """An optimiser's memory for one block of users: lists of stacks (users, ...) by name."""
 
 
 @dataclass(frozen=True)
 class LocalOptimizer(ABC):
-    """A first-order optimiser; every user and every round starts with fresh slots, unless the
-    method keeps them."""
+    """A first-order optimiser. Every user starts every round with fresh slots, unless the method
+    keeps them.
+
+    A new optimiser names its slots and moves stacks of parameters:
+
+    >>> import torch
+    >>> @dataclass(frozen=True)
+    ... class SignMomentum(LocalOptimizer):
+    ...     decay: float = 0.5
+    ...
+    ...     @property
+    ...     def slots(self):
+    ...         return ("mean",)
+    ...
+    ...     def step(self, parameters, gradients, slots, *, lr):
+    ...         for stack, gradient, mean in zip(parameters, gradients, slots["mean"]):
+    ...             active = len(gradient)
+    ...             mean[:active].lerp_(gradient, 1 - self.decay)
+    ...             stack[:active].sub_(mean[:active].sign(), alpha=lr)
+    >>> optimizer = SignMomentum()
+    >>> two_users = [torch.zeros(2, 3)]
+    >>> slots = optimizer.init(two_users)
+    >>> optimizer.step(two_users, [torch.tensor([[1.0, -2.0, 0.0]])], slots, lr=0.1)
+    >>> two_users[0].tolist()[1]  # only the first user was active
+    [0.0, 0.0, 0.0]
+    """
 
     @property
     def plain(self) -> bool:
-        """Whether a step is w -= lr * gradient and nothing else, which trainers may fuse with the
-        backward pass."""
+        """Whether a step is exactly w -= lr * gradient, which trainers may fuse with the backward
+        pass."""
         return False
 
     @property
@@ -56,8 +80,8 @@ class LocalOptimizer(ABC):
     def step(
         self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float
     ) -> None:
-        """Move the first len(gradients[i]) users of every stack, in place. The gradients stay as
-        they are."""
+        """Move the first len(gradients[i]) users of every stack, in place. The gradients stay
+        unchanged."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +188,7 @@ class Adam(LocalOptimizer):
 
 
 def _decayed(gradient: Tensor, active: Tensor, weight_decay: float) -> Tensor:
-    """The gradient of the loss and of weight_decay / 2 |w|^2."""
+    """The gradient of the loss plus weight_decay / 2 |w|^2."""
     return gradient.add(active, alpha=weight_decay) if weight_decay else gradient
 
 

@@ -1,4 +1,4 @@
-"""Gradients of single records (or groups of them), and what is done about their norms."""
+"""Gradients of single records (or groups of them), and clipping by their norms."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MAX_NUMBERS_IN_MEMORY = 2**24
 
 
 def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
-    """A function of theta (d,), x (b, group, ...), y (b, group, ...) and each group's own buffers
-    (b, ...) by name, {} for none, that gives the gradient of each group's mean loss, (b, d).
+    """A function that computes the gradient of each group's mean loss, (b, d). Its arguments are
+    theta (d,), x (b, group, ...), y (b, group, ...), and each group's own buffers (b, ...) by name.
 
-    Random numbers that the network itself draws depend on a group's place among the others: good
-    where a record is replaced by another, not where one is removed.
+    Random numbers that the network itself draws depend on a group's place in the batch. That is
+    sound where neighbours replace a record, not where they remove one.
     """
 
     def loss(
@@ -48,8 +48,8 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
 
 
 def finite_norms(norms: Tensor, clip: float | Tensor, stats: ContributionStats | None) -> Tensor:
-    """Which of the gradients' norms (b,) are finite, (b,) bool; `stats` counts all of them, and
-    those above `clip`."""
+    """Which of the gradients' norms (b,) are finite, (b,) bool. `stats` counts all norms, and those
+    above `clip`."""
     finite = norms.isfinite()
     if stats is not None:
         known = norms[finite]
@@ -61,10 +61,10 @@ def finite_norms(norms: Tensor, clip: float | Tensor, stats: ContributionStats |
 
 
 def clip_factors(norms: Tensor, clip: float | Tensor, stats: ContributionStats | None) -> Tensor:
-    """By what gradients of `norms` (b,) are multiplied, (b,): at most 1, and 0 where a norm is not
+    """The factors (b,) that clip gradients of `norms` (b,): at most 1, and 0 where a norm is not
     finite.
 
-    clip: one for all, or (b,).
+    clip: one bound for all, or (b,).
     """
     finite = finite_norms(norms, clip, stats)
     return torch.where(finite, (clip / norms.clamp_min(1e-30)).clamp_max(1.0), 0.0)

@@ -50,8 +50,7 @@ class RecordDropout:
         self.layers = self._probe(example)
 
     def _probe(self, example: Tensor) -> list[tuple[str, MaskedDropout, torch.Size]]:
-        """Each layer that a forward pass calls, with its buffer's name and the shape of one
-        record's mask."""
+        """The dropout layers that a forward pass calls, see `layers`."""
         found: list[tuple[str, MaskedDropout, torch.Size]] = []
 
         def note(layer: nn.Module, read: tuple[Tensor, ...]) -> None:

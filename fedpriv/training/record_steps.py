@@ -1,10 +1,10 @@
-"""Many local trainings at once, each of noisy steps of one record: every kernel computes a step of
-all of them.
+"""Many local trainings at once whose noisy steps each use one record. Every kernel computes a step
+of all of them.
 
-A batch of one record has one gradient, so the batched layers, which give each network a gradient of
-its own, give the per-record gradients that are clipped. Gradients are float32; they are clipped,
-noised and added up in float64. Trainings whose noise comes from equal generators, such as those of
-one seed in a sweep, have it drawn once.
+The batched layers compute one gradient for each network. With one record a batch, that is the
+per-record gradient that is clipped. Gradients are float32; they are clipped, noised and added up in
+float64. Trainings whose noise comes from equal generators, such as those of one seed in a sweep,
+share one draw.
 """
 
 from __future__ import annotations
@@ -27,23 +27,29 @@ from fedpriv.training.trainers.compile_layers import Link, parameter_layout
 from fedpriv.util.work import Work
 
 NUMBERS_AT_ONCE = 2**17
-"""Parameters of the networks of a stack: the copies that a step works on stay in a processor's
+"""Parameters of all networks of a stack. The copies that a step uses then stay in a processor's
 second cache."""
 STEPS_AT_ONCE = 32
-"""Steps whose records and noise are fetched together."""
+"""Steps whose records and noise are loaded together."""
 
 
 @dataclass(frozen=True, eq=False)
 class RecordSteps(Work[np.ndarray]):
-    """A training whose steps are each along one record's clipped gradient plus noise; its result is
+    """A training whose steps each follow one record's clipped gradient plus noise. Its result is
     the final minus the starting parameters, (d,) float64, without the last step's noise.
 
     links: of a network that draws no random numbers.
-    theta: (d,) float64.
-    x, y: records.
+    task: gives the loss.
+    clip: bound on a gradient's L2 norm.
+    lr: rate of a step.
+    theta: starting parameters (d,) float64.
+    x: records (n, ...).
+    y: labels (n, ...).
     rows: (steps,) positions of the records.
-    noise: draws (d,) for every step but the last, times `deviation`, and may be left in any state;
-        None for none. tally: counts gradients.
+    noise: generator of (d,) Gaussian numbers for every step but the last, left in any state; None:
+        no noise.
+    deviation: factor of these numbers.
+    stats: counts gradients.
     """
 
     links: Sequence[Link]
@@ -85,18 +91,18 @@ class RecordSteps(Work[np.ndarray]):
 
     @property
     def noise_state(self) -> bytes:
-        """Equal for works with the same noise, up to its deviation."""
+        """Equal for trainings with the same noise, up to its deviation."""
         return b"" if self.noise is None else pickle.dumps(self.noise.bit_generator.state)
 
 
 class _Stack:
-    """Networks that move side by side.
+    """Networks that train side by side.
 
-    widths: how many in a row share their noise.
+    `theta`, `weights` (theta in float32), `gradients` and `exact` (gradients in float64) are views
+    (k, ...) of one flat buffer each, which has the first parameters of all networks, then the
+    second.
 
-    All of a kind of numbers are in one flat buffer, which holds the first parameters of all
-    networks, then the second: `theta`, `weights` (their float32), `gradients` and `exact` (their
-    float64) are views (k, ...) of such buffers.
+    widths: how many consecutive networks share their noise.
     """
 
     def __init__(self, works: Sequence[RecordSteps], widths: Sequence[int]) -> None:
@@ -129,9 +135,8 @@ class _Stack:
     def _sharing(
         self, widths: Sequence[int]
     ) -> Iterator[tuple[np.random.Generator, list[Tensor], list[Tensor]]]:
-        """Generators; of the networks that share each, the parameters and how far noise moves
-        them.
-        """
+        """Generators, each with the parameters of the networks that share it and with the factors
+        of their noise."""
         ends = np.cumsum(widths).tolist()
         for end, width in zip(ends, widths):
             works = self.works[end - width : end]
@@ -161,8 +166,8 @@ class _Stack:
         return list(changes)
 
     def _given(self) -> Iterator[tuple[Tensor, Tensor, list[list[Tensor]]]]:
-        """Each step's records (k, 1, ...), labels (k, 1, ...), and noise: for each of `sharing`, by
-        parameters."""
+        """Each step's records (k, 1, ...), labels (k, 1, ...), and noise by parameters for each of
+        `sharing`."""
         steps = len(self.works[0].rows)
         d = self.start.shape[1]
         for begin in range(0, steps, STEPS_AT_ONCE):
@@ -185,7 +190,7 @@ class _Stack:
                 yield x[step].unsqueeze(1), y[step].unsqueeze(1), drawn_now
 
     def _step(self, x: Tensor, y: Tensor, noise: list[list[Tensor]]) -> Tensor:
-        """Move all networks; the norms (k,) of their gradients."""
+        """Move all networks. Returns the norms (k,) of their gradients."""
         self.weights_flat.copy_(self.theta_flat)
         self.gradients_flat.zero_()
         self.program.load(x)

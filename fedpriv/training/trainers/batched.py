@@ -1,8 +1,7 @@
-"""All users of a block at once, for networks that are chains of known layers, by hand-written
-batched passes.
+"""All users of a block at once, for chains of supported layers, by hand-written batched passes.
 
-A step of k users costs one kernel per operation instead of k, builds no autograd graph and, if it
-is plain SGD, allocates nothing and updates the parameters in the backward pass.
+A step of k users needs one kernel per operation instead of k, and no autograd graph. A step of
+plain SGD allocates nothing and updates the parameters in the backward pass.
 """
 
 from __future__ import annotations
@@ -24,15 +23,18 @@ from fedpriv.training.trainers.compile_layers import Link, parameter_layout
 STEP_TIME = 3e4
 """Nanoseconds that one layer's kernels take in a step whatever their size; measured on one core."""
 WORTH_A_STACK = 4
-"""Users in a block. With fewer, one after another is as fast; measured on one core with 60 rows of
-the MNIST CNN."""
+"""Users in a block. With fewer users, one after another is as fast; measured on one core with 60
+rows of the MNIST CNN."""
 PIECES_FROM = 8
-"""Batches that take more than so many budgets of memory are computed in pieces."""
+"""Batches that need more than this many budgets of memory are computed in pieces."""
 
 
 class Program:
-    """A network bound to the shape of a step, (users, rows), to where parameters are read and where
-    their gradients are added: `parameters` and `targets` of the active users."""
+    """A network bound to a step's shape (users, rows) and to the tensors of the active users.
+
+    parameters: what the layers read.
+    targets: where the layers add gradients.
+    """
 
     def __init__(
         self,
@@ -68,7 +70,7 @@ class Program:
             grad = layer.attach(grad)
 
     def load(self, x: Tensor) -> None:
-        """Take the records of a batch, (a, b, ...)."""
+        """Copy the records of a batch, (a, b, ...)."""
         self.x.copy_(x)
         self.layers[0].prepare()
 
@@ -124,7 +126,7 @@ class Batched(UserTrainer[StackedState]):
 
     @torch.inference_mode()
     def init(self, keys: np.ndarray) -> StackedState:
-        self.loaded = None  # it would keep the last block's memory
+        self.loaded = None  # releases the last block's memory
         parameters = self._stacks(len(keys))
         masks = Masks(
             keys, layers=self.dropping, budget=self.limits.budget, device=self.buffers.device
@@ -150,8 +152,7 @@ class Batched(UserTrainer[StackedState]):
             self._descend(state, gradients)
 
     def _program(self, state: StackedState, batch: Batch, *, fused: bool) -> Program:
-        """The program of the batch's shape, with its records loaded (they may still be there from
-        the last step).
+        """The program of the batch's shape, with its records loaded, perhaps by the last step.
 
         fused: whether it moves the parameters; else it adds to the gradients.
         """
@@ -173,8 +174,8 @@ class Batched(UserTrainer[StackedState]):
         return program
 
     def _gradients_in_pieces(self, state: StackedState, step: BatchStep, rows: int) -> list[Tensor]:
-        """The gradients of a batch that would not fit in memory: outputs first, then each piece
-        again with its part of the outputs' gradient and the same masks."""
+        """The gradients of a batch that does not fit in memory. All outputs are computed first;
+        then each piece again, with its part of the outputs' gradient and the same masks."""
         batch = step.batch
         pieces = [
             Batch(*parts)
@@ -195,7 +196,7 @@ class Batched(UserTrainer[StackedState]):
 
 
 def _gradients(state: StackedState, users: int) -> list[Tensor]:
-    """Where the gradients of the first users are added up."""
+    """Scratch memory for the gradients of the first users."""
     if not state.gradients:
         state.gradients = [torch.empty_like(stack) for stack in state.parameters]
     return [gradient[:users] for gradient in state.gradients]

@@ -1,5 +1,5 @@
-"""One user after another by autograd, for networks so large that a single user fills the machine,
-and for any other."""
+"""One user after another by autograd: for networks so large that a single user fills the machine,
+and for those that no other trainer supports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from fedpriv.util.streams import branch
 
 @dataclass
 class SequentialState(TrainerState):
-    """module: the user's network, whose buffers (such as running statistics) are its own.
+    """The state of one user's training.
+
+    module: the user's network, with buffers (such as running statistics) of its own.
     leaves: its parameters, which share their memory with the stacks.
     keys: (1,) uint64, the user's.
     """

@@ -1,5 +1,5 @@
-"""All users of a block at once by torch.func.vmap, for any module whose forward pass it can batch
-and that draws no random numbers: vmap would draw them by a user's place in the block."""
+"""All users of a block at once by torch.func.vmap, for any network that vmap can batch and that
+draws no random numbers: vmap would draw them by a user's place in the block."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrain
 from fedpriv.training.vectors import ParameterLayout, call, unflatten
 
 STEP_TIME = 2e5
-"""Nanoseconds that one layer's kernels and transforms take in a step whatever their size; measured
-on one core."""
+"""Nanoseconds of one layer's kernels and transforms in a step, whatever their size; measured on one
+core."""
 COPIES = 5
-"""How many times the activations of a row autograd holds at its peak; measured."""
+"""How many copies of a row's activations autograd holds at its peak; measured."""
 
 
 class Vmapped(UserTrainer[TrainerState]):
-    """Trains the users of a block in lockstep by transforming one user's gradient into that of all.
-    The only stack is that of the flat vectors."""
+    """Trains the users of a block in lockstep: vmap transforms the gradient of one user into that
+    of all. The only stack is that of the flat vectors."""
 
     def __init__(self, problem: LocalProblem) -> None:
         super().__init__(problem, ParameterLayout([(problem.cost.parameters,)]))
