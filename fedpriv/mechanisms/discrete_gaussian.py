@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DiscreteGaussian(Gaussian):
-    """Clip each contribution to `clip`, add integer multiples of the messages' grid step.
+    """Clip each contribution to `clip`, add integer multiples of the messages' grid step. The whole
+    noise costs what a Gaussian of standard deviation clip * noise_multiplier costs.
 
-    The whole noise costs what a Gaussian of standard deviation clip * noise_multiplier costs. A
-    share's variance is larger by that of `ROUNDING` steps, and its deviation is rounded up to whole
-    steps: by 1.7 parts in 8 at most, and by 2e-5 of it from 50,000 steps on.
+    A share's variance is larger by that of `ROUNDING` steps, and its deviation is rounded up to
+    whole steps: by 1.7 parts in 8 at most, and by 2e-5 of it from 50,000 steps on.
     """
 
     def encoding(self, n_summed: int, bound: float, *, real: bool = False) -> FixedPoint | None:

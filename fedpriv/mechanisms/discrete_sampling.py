@@ -10,13 +10,14 @@ which is near 1, since a standard deviation spans `LEAST_BINS` bins or more (bel
 are accepted). A sign is drawn as well, and a zero with a minus is rejected: zero has one sign.
 Rejected samples are drawn again.
 
-Both random choices compare a uniform number with a real one that is only known between bounds, and
-draw more of its bits as long as they leave the answer open (lazy bits, as in C. Karney, Sampling
-exactly from the normal distribution, ACM TOMS 2016). Tables answer most for 16 bits. For more there
-are integers for the bin; for the acceptance float64's exponential, given an error of `FLOAT_ERROR`
-where its own is below 2^-50, and integers where that is not enough. So no probability is ever
-rounded. C. Canonne, G. Kamath, T. Steinke, The discrete Gaussian for differential privacy (NeurIPS
-2020), have what such noise guarantees, and an exact sampler made of Bernoulli trials.
+Both random choices compare a uniform number with a real number between known bounds. They draw more
+bits of the uniform number while the bounds leave the answer open (lazy bits, as in C. Karney,
+Sampling exactly from the normal distribution, ACM TOMS 2016). For most samples a table answers
+after 16 bits. For the others, integers decide about the bin. The acceptance uses float64's
+exponential with an assumed error of `FLOAT_ERROR`, where its own is below 2^-50, and integers where
+that does not decide. So no probability is ever rounded. C. Canonne, G. Kamath, T. Steinke, The
+discrete Gaussian for differential privacy (NeurIPS 2020), prove what such noise guarantees, and
+have an exact sampler made of Bernoulli trials.
 """
 
 from __future__ import annotations
@@ -227,7 +228,7 @@ def thresholds(sigma: int, shift: int, bits: int) -> tuple[tuple[int, int], ...]
     not if w >= high.
     """
     # In units of 2^-digits the root is off by less than 2^4 digits, weight a by less than that
-    # times (a + 1)^2. So all together, with those that are left out, are off by less than that
+    # times (a + 1)^2. So all weights, with the omitted ones, are off by less than that
     # times the cube of their number, some 10^4 for a thousand bits: far below `error`.
     digits = bits + GUARD_BITS
     root = exponential(4**shift, 2 * sigma**2, digits)

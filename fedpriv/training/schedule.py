@@ -89,8 +89,8 @@ def _cut(counted: bytes, size: int, limits: Limits) -> tuple[tuple[int, int], ..
     choice = np.zeros(len(n) + 1, dtype=np.int64)
     best[0] = 0
     for i in range(len(n)):
-        # One block from i on: the last batch is padded to that of the first user, for users who
-        # have as many batches.
+        # One block from i on: users with as many batches as the first pad their last one to its
+        # length.
         rows = np.cumsum(users[i:] * np.where(steps[i:] == steps[i], n[i], steps[i:] * size))
         blocks_needed = -(-np.cumsum(users[i:]) // limits.users(min(size, int(n[i]))))
         total = best[i] + rows + blocks_needed * steps[i] * limits.step_cost

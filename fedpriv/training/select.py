@@ -47,13 +47,13 @@ from fedpriv.training.trainers.vmapped import Vmapped, can_be_vmapped
 MIN_VMAPPED_USERS = 6
 """With fewer users than this, vmap costs more than it saves."""
 PRODUCTS_LIMIT = 8_000_000
-"""From so many multiply-adds in a user's forward pass on, the arithmetic outweighs the fixed cost
-of a step."""
+"""Multiply-adds in a user's forward pass from which on the arithmetic outweighs the fixed cost of a
+step."""
 PARAMETERS_LIMIT = 250_000
-"""From so many parameters on, moving everybody's gradients through memory outweighs it."""
+"""Parameters from which on moving all users' gradients through memory costs more than it saves."""
 COMPILED_LIMIT = 250_000
-"""From so many parameters on, a user's own no longer stay in a core's cache, and the libraries'
-products win."""
+"""Parameters from which on a user's network does not fit a core's cache, so that the products of
+libraries are faster."""
 
 Selection = list[tuple[BlockTrainer, np.ndarray]]
 
