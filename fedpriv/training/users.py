@@ -49,7 +49,6 @@ def silo_training(
     Raises ConfigError for a model that mixes records, such as one with BatchNorm, unless all
     records are pooled.
     """
-    check_parameters(model, (torch.float32,))
     if training.pooled:
         data = data.pooled()
     else:
@@ -87,6 +86,7 @@ def _problem(
     def on_device(vector: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(vector).to(data.x.device, torch.float32)
 
+    check_parameters(model, (torch.float32,))
     shape = tuple(data.x.shape[1:])
     return LocalProblem(
         model=model,
