@@ -64,7 +64,7 @@ def measure(case: Case, system: bool) -> tuple[float, float, float, float]:
     from fedpriv.util.streams import Streams
 
     names = tuple(f"silo{s}" for s in range(case.silos))
-    mechanism = Binomial(1.0, 1.0).hiding(2.0, case.size)
+    mechanism = Binomial(1.0, 1.0).with_gaussian_cost(2.0, case.size)
     streams = Streams(0, system=system)
     aggregation = Shuffle()
     weighting = RecordsInFull()

@@ -73,8 +73,7 @@ class Planner:
         n_most = self.aggregation.n_most(n_invited)
         encoding = self.aggregation.encoding(n_most or n_summed, bound, federation, mechanism)
         if encoding is None:
-            encode = mechanism.real_encoding if self.streams.system else mechanism.encoding
-            encoding = encode(n_summed, bound)
+            encoding = mechanism.encoding(n_summed, bound, real=self.streams.system)
         return Channel(mechanism, n_invited, n_summed, encoding, n_most)
 
 

@@ -78,7 +78,7 @@ class Shuffle(Aggregation):
     def encoding(
         self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism
     ) -> Levels:
-        encoding = mechanism.count_encoding(n_summed)
+        encoding = mechanism.counting().count_encoding(n_summed)
         encoding.most(max(federation.silo_records, default=1))  # raises when counts do not fit
         return encoding
 

@@ -162,7 +162,7 @@ class CdpFedAvg(Algorithm):
         mechanism = plan.mechanism
         fits = self.cohort is None or self.cohort <= silos
         require(fits, "algo.cohort", self.cohort, f"at most {silos}, the number of silos")
-        mechanism.check_inside_training()
+        mechanism.training_noise()  # raises where it has none
         clipped = self.calibration == "given" or mechanism.clips
         require(
             clipped,
@@ -334,8 +334,8 @@ class CdpFedAvg(Algorithm):
             theta=params,
             x=x,
             y=data.y,
-            mechanism=mechanism,
-            noise=streams.secret(query.stream("noise"), query.round, silo.name),
+            noise=mechanism.training_noise(),
+            noise_rng=streams.secret(query.stream("noise"), query.round, silo.name),
             order=streams.generator(query.stream("batches"), query.round, silo.name),
             dropout_seed=streams.torch_seed(query.stream("dropout"), query.round, silo.name),
             stats=stats,

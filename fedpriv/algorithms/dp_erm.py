@@ -144,7 +144,7 @@ class DpErm(Algorithm):
     def check(self, plan: Plan) -> None:
         mechanism = plan.mechanism
         sizes = plan.federation.silo_records
-        mechanism.check_inside_training()
+        mechanism.training_noise()  # raises where it has none
         noisy = self.calibration == "given" or mechanism.clips
         require(
             noisy,
@@ -286,7 +286,8 @@ class DpErm(Algorithm):
                 rate = self.rate(before + step)
                 noise: np.ndarray | float = 0.0
                 if step < self.local_steps:
-                    mean, noise = mechanism.noised(mean, rng, sensitivity=1 / self._made_for(silo))
+                    own = mechanism.training_noise(1 / self._made_for(silo))
+                    mean, noise = own.add(mean, rng)
                 model -= rate * (mean + self.strong_convexity * model)
                 model -= rate * noise
         if pending is not None:

@@ -96,7 +96,7 @@ class FedAvg(WholeSilo):
             name,
             f"none: {type(self).__name__} is not private",
         )
-        kept = not self.keep_optimizer or plan.optimizer.numbers_kept > 0
+        kept = not self.keep_optimizer or bool(plan.optimizer.slots)
         require(
             kept,
             "algo.keep_optimizer",

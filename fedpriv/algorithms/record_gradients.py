@@ -152,7 +152,7 @@ class RecordGradients(Algorithm):
         for name, channel in names.items():
             n_summed = channel.n_summed
             silos = 1 if observer.sees_messages else max(1, n_summed - observer.own_shares)
-            found[name] = channel.mechanism.hiding(
+            found[name] = channel.mechanism.counting().with_gaussian_cost(
                 gaussian[name] / moved, size, sensitivity=moved, shares=silos / n_summed
             )
         return found
@@ -166,7 +166,7 @@ class RecordGradients(Algorithm):
         for name, channel in draft.channels.items():
             records = sum(method.size(name, one) for one in sizes)
             levels, bits = self._budget(name, draft).noise(records, size, method.epsilon)
-            found[name] = channel.mechanism.of_bits(levels, bits)
+            found[name] = channel.mechanism.counting().with_bits(levels, bits)
         return found
 
     def _budget(self, name: str, plan: Plan) -> ShuffleBudget:
@@ -208,9 +208,9 @@ class RecordGradients(Algorithm):
         import torch
 
         from fedpriv.mechanisms.clipping import clipped_rows
+        from fedpriv.training.network_checks import refuse_shared_state
         from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, per_group_gradients
-        from fedpriv.training.record_dropout import RecordDropout
-        from fedpriv.training.shared_state import refuse_shared_state
+        from fedpriv.training.record_dropout import record_dropout
 
         refuse_shared_state(silo.model)
         data = silo.data
@@ -222,7 +222,7 @@ class RecordGradients(Algorithm):
         batch = self.method.batches.rows(silo, query, self.method.size(query.name, len(data.x)))
         x = data.x.unsqueeze(1)
         y = data.y.unsqueeze(1)
-        dropout = RecordDropout.of(silo.model, x)
+        dropout = record_dropout(silo.model, x.shape[1:], x.dtype, x.device)
         gradients = per_group_gradients(dropout.model, silo.task, 1)
         keys = silo.streams.unit_keys(
             query.stream("dropout"), query.round, silo.name, data.records[batch]

@@ -69,7 +69,7 @@ class UldpGroup(WholeSilo):
         return True
 
     def check(self, plan: Plan) -> None:
-        plan.mechanism.check_inside_training()
+        plan.mechanism.training_noise()  # raises where it has none
         require_plain_sgd(plan)
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:

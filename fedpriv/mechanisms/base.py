@@ -1,19 +1,21 @@
-"""Mechanisms: how one unit's contribution is bounded and how the sum is noised.
+"""Mechanisms: how one unit's contribution is bounded, and how the sum is noised.
 
-The only place that knows a noise scale. Every party adds a share of the noise, so that nobody holds
-all of it; the events made here describe exactly the noise that `noise_share` draws.
+Only this package knows a noise scale. Every party adds a share of the noise, so that no party knows
+all of it. The events made here describe exactly the noise that `noise_share` draws.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 import numpy as np
 
 from fedpriv.encoding.base import LEAST_STEPS
 from fedpriv.errors import ConfigError
+from fedpriv.mechanisms.clipping import clipped_rows
 
 if TYPE_CHECKING:
     import torch
@@ -21,69 +23,90 @@ if TYPE_CHECKING:
 
     from fedpriv.encoding.base import Encoding
     from fedpriv.encoding.levels import Levels
-    from fedpriv.util.streams import SystemGenerator
+    from fedpriv.mechanisms.discrete_sampling import Generator
+    from fedpriv.mechanisms.training_noise import TrainingNoise
+
+NOT_IN_TRAINING = "gaussian: noise on gradients in training is real-valued"
 
 
 class Mechanism(ABC):
-    """Bounding and noising of contributions. Every mechanism is a frozen dataclass; its fields are
-    what a person sets, and one that has no clip or no noise leaves these as they are."""
+    """Bounds contributions and noises their sum. Every mechanism is a frozen dataclass.
+
+    A new mechanism has a constructor with the user's settings and these three methods:
+
+    >>> from dataclasses import dataclass, field
+    >>> from dp_accounting import GaussianDpEvent
+    >>> @dataclass(frozen=True)
+    ... class PlainGaussian(Mechanism):
+    ...     clip: float = field()
+    ...     noise_multiplier: float = field()
+    ...
+    ...     def noise_bound(self, shares, sensitivity=1.0):
+    ...         return 16 * self.noise_multiplier * self.clip * sensitivity / math.sqrt(shares)
+    ...
+    ...     def noise_share(self, size, shares, rng, *, sensitivity=1.0, encoding=None):
+    ...         return rng.standard_normal(size) * self.noise_bound(shares, sensitivity) / 16
+    ...
+    ...     def event(self, *, sensitivity=1.0, shares=1.0):
+    ...         return GaussianDpEvent(self.noise_multiplier * math.sqrt(shares) / sensitivity)
+    >>> mechanism = PlainGaussian(clip=1.0, noise_multiplier=2.0)
+    >>> shares = [mechanism.noise_share(10_000, 4, np.random.default_rng(i)) for i in range(4)]
+    >>> print(f"{sum(shares).std():.1f}")
+    2.0
+    >>> mechanism.event(sensitivity=2.0)
+    GaussianDpEvent(noise_multiplier=1.0)
+    """
 
     clip: float = math.inf
-    """Bound on one contribution's L2 norm."""
+    """Bound on one contribution's L2 norm; infinite: contributions are not bounded."""
     noise_multiplier: float = 0.0
     """Standard deviation of the whole noise, relative to the sensitivity."""
 
     @property
     def clips(self) -> bool:
-        """Whether contributions are bounded at all."""
+        """Whether contributions are bounded."""
         return self.clip < math.inf
 
-    @abstractmethod
-    def with_noise(self, noise_multiplier: float) -> Mechanism:
-        """The same mechanism with another noise multiplier. Raises ConfigError where there is no
-        noise to scale, or when it cannot be scaled to this."""
+    def with_noise(self, noise_multiplier: float) -> Self:
+        """The same mechanism with another noise multiplier.
 
-    @abstractmethod
+        Raises ConfigError for a mechanism without noise, or when its noise cannot be set to this.
+        """
+        return cast(Self, replace(cast(Any, self), noise_multiplier=noise_multiplier))
+
     def bound(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Bound each row of (k, d). Returns (k, d) float64 rows and their (k,) norms before
         bounding."""
+        return clipped_rows(vectors, self.clip)
 
-    def encoding(self, n_summed: int, bound: float) -> Encoding | None:
-        """How messages are made of integers where the aggregation leaves them real: None for
-        real-valued noise.
+    def encoding(self, n_summed: int, bound: float, *, real: bool = False) -> Encoding | None:
+        """The grid of the messages where the aggregation leaves them real; None for real-valued
+        noise.
 
         n_summed: silos that a sum covers.
-        bound: no coordinate of a message exceeds it. Raises ConfigError when nothing fits.
+        bound: no coordinate of a message exceeds it; infinite only if `real`.
+        real: the noise protects somebody, so no message may contain it in floating point.
+
+        Raises ConfigError when no grid fits.
         """
         return None
 
-    def real_encoding(self, n_summed: int, bound: float) -> Encoding | None:
-        """`encoding` where noise must protect somebody, so that no message may have it in floating
-        point; an infinite bound is taken for `UNBOUNDED_RANGE`."""
-        return self.encoding(n_summed, bound)
+    def counting(self) -> CountNoise:
+        """This mechanism's noise on counts. Raises ConfigError where it has none."""
+        raise self.refused("binomial: aggregation=shuffle counts bits")
 
-    def count_encoding(self, n_summed: int) -> Levels:
-        """How contributions become levels that a shuffler adds up, with noise bits of `n_summed`
-        silos. Raises ConfigError for a mechanism without such noise."""
-        raise self._counts_nothing()
+    def training_noise(self, sensitivity: float = 1.0) -> TrainingNoise:
+        """The noise on a mean of gradients inside local training. Raises ConfigError where the
+        mechanism has none.
 
-    def hiding(
-        self, noise_multiplier: float, size: int, *, sensitivity: float = 2.0, shares: float = 1.0
-    ) -> Mechanism:
-        """With the least noise on counts whose release of `size` coordinates costs no more than a
-        Gaussian of `noise_multiplier`, standard deviation over `sensitivity`. The other arguments
-        as for `event`, without what rounding adds. Raises as `count_encoding`."""
-        raise self._counts_nothing()
+        sensitivity: as for `noise_share`.
+        """
+        raise self.refused(NOT_IN_TRAINING)
 
-    def of_bits(self, levels: int, bits: int) -> Mechanism:
-        """With so many levels, and noise bits a coordinate of all parties together. Raises as
-        `count_encoding`."""
-        raise self._counts_nothing()
-
-    def _counts_nothing(self) -> ConfigError:
-        return ConfigError(
-            "mechanism", type(self).__name__.lower(), "binomial: aggregation=shuffle counts bits"
-        )
+    def refused(self, allowed: str) -> ConfigError:
+        """The error for a use that this mechanism does not support; a mechanism's module has the
+        name of its configuration file."""
+        return ConfigError("mechanism", type(self).__module__.rpartition(".")[2], allowed)
 
     def check_encoding(  # noqa: B027
         self,
@@ -93,16 +116,13 @@ class Mechanism(ABC):
         *,
         least: int = LEAST_STEPS,
     ) -> None:
-        """Raise ConfigError when noise in `shares` shares cannot be told in whole grid steps,
-        `least` or more."""
-
-    def check_inside_training(self) -> None:  # noqa: B027
-        """Raise ConfigError when this mechanism cannot noise the gradients of local training."""
+        """Raise ConfigError when one of `shares` noise shares spans fewer than `least` grid steps,
+        or too many to be sampled."""
 
     def assumptions(self, encoding: Encoding | None, *, real: bool) -> tuple[str, ...]:
-        """What the events rest on as far as this mechanism's noise goes.
+        """What the events assume about this mechanism's noise.
 
-        real: it is the operating system's.
+        real: the noise comes from the operating system's random numbers.
         """
         return ()
 
@@ -111,52 +131,29 @@ class Mechanism(ABC):
         units of the bound."""
         return encoding.shift(size) / self.clip if encoding is not None else 0.0
 
+    @abstractmethod
     def noise_bound(self, shares: int, sensitivity: float = 1.0) -> float:
         """A size that no coordinate of a noise share reaches; arguments as for `noise_share`."""
-        return 0.0
 
     @abstractmethod
     def noise_share(
         self,
         size: int,
         shares: int,
-        rng: np.random.Generator | SystemGenerator,
+        rng: Generator,
         *,
         sensitivity: float = 1.0,
         encoding: Encoding | None = None,
     ) -> np.ndarray:
-        """One party's noise, (size,) float64, such that `shares` independent shares add up to the
-        whole noise.
+        """One party's noise, (size,) float64. `shares` independent shares add up to the whole
+        noise.
 
         sensitivity: largest change of the sum that the noise is made for, in units of the bound on
             one contribution.
-        encoding: the grid that messages lie on; None: they are real numbers. Raises ValueError for
-            noise that is to protect somebody without a grid.
+        encoding: the grid of the messages; None: they are real numbers.
+
+        Raises ValueError for noise that protects somebody without a grid.
         """
-
-    @abstractmethod
-    def noised(
-        self,
-        total: np.ndarray,
-        rng: np.random.Generator | SystemGenerator,
-        *,
-        sensitivity: float = 1.0,
-        divisor: int = 1,
-    ) -> tuple[np.ndarray, np.ndarray | float]:
-        """A sum (d,) float64 inside local training, and noise for total / divisor: a step goes
-        along total / divisor + noise. Real noise is in the total already, since the two are
-        integers as long as they are apart, and zero remains.
-
-        sensitivity: as for `noise_share`, of the quotient.
-        """
-
-    def simulated_deviation(self, sensitivity: float = 1.0) -> float | None:
-        """The standard deviation of what `noised` draws from a numpy generator: a Gaussian number a
-        coordinate, in order and whatever the total is. None where it does otherwise.
-
-        sensitivity: as for `noised`.
-        """
-        return None
 
     @abstractmethod
     def event(self, *, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
@@ -166,3 +163,20 @@ class Mechanism(ABC):
             contribution.
         shares: fraction of the noise shares that the observer does not know.
         """
+
+
+class CountNoise(Protocol):
+    """Noise that consists of bits, of which a shuffler counts the ones."""
+
+    def count_encoding(self, n_summed: int) -> Levels:
+        """The levels of contributions, with the noise bits of `n_summed` silos."""
+
+    def with_gaussian_cost(
+        self, noise_multiplier: float, size: int, *, sensitivity: float = 2.0, shares: float = 1.0
+    ) -> Mechanism:
+        """The mechanism with the least noise whose release of `size` coordinates costs no more than
+        a Gaussian of `noise_multiplier`, relative to `sensitivity`. The other arguments are those
+        of `event`, without what rounding adds."""
+
+    def with_bits(self, levels: int, bits: int) -> Mechanism:
+        """The mechanism with so many levels, and noise bits a coordinate over all parties."""

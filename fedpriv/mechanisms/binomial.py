@@ -1,14 +1,14 @@
-"""The binomial mechanism of the shuffle model: whole levels, and noise bits of which only the ones
-are counted.
+"""The binomial mechanism of the shuffle model: contributions are whole levels, noise consists of
+bits of which only the number of ones is known.
 
-See `fedpriv.encoding.levels` for the protocol P_vec and `fedpriv.accountants.shifted_binomial` for
-what it costs. The noise has N bits a coordinate, spread evenly over the silos that add some.
+`fedpriv.encoding.levels` has the protocol P_vec, `fedpriv.accountants.shifted_binomial` its cost.
+The noise has N bits a coordinate, spread evenly over the silos that add some.
 
-Privacy: of one contribution, of whoever sees sums alone; `event` takes the sensitivity of the sum,
-with `rounding` in it, under the stated adjacency: 1 where a contribution is replaced by none (the
-zero vector), 2 by any other. Two such sums are one random function of two Gaussians
-(`shifted_binomial`): every divergence between them is at most the Gaussians', and so what is known
-of sampled Gaussians by such divergences holds for sampled contributions too.
+Privacy: of one contribution, against an observer that sees sums alone. `event` takes the
+sensitivity of the sum, with `rounding` in it, under the stated adjacency: 1 where a contribution is
+replaced by none (the zero vector), 2 by any other. Two such sums are one random function of two
+Gaussians (`shifted_binomial`). Every divergence between them is at most the Gaussians', so bounds
+for sampled Gaussians by such divergences hold for sampled contributions too.
 """
 
 from __future__ import annotations
@@ -22,20 +22,19 @@ import numpy as np
 from fedpriv.accountants.shifted_binomial import VARIANCE, gaussian_gap, least_trials
 from fedpriv.encoding.base import LEAST_STEPS
 from fedpriv.encoding.levels import Levels
-from fedpriv.errors import ConfigError, require
+from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.binomial_sampling import binomial
-from fedpriv.mechanisms.clipping import clipped_rows
+from fedpriv.mechanisms.clipping import check_clip_and_noise
 
 if TYPE_CHECKING:
-    import torch
     from dp_accounting import DpEvent
 
     from fedpriv.encoding.base import Encoding
-    from fedpriv.util.streams import SystemGenerator
+    from fedpriv.mechanisms.discrete_sampling import Generator
 
 TAIL = 16.0
-"""Standard deviations beyond which no share is expected."""
+"""Standard deviations that bound a share when ranges are chosen."""
 USE = "with aggregation=shuffle alone: it adds ones to counts"
 
 
@@ -44,10 +43,11 @@ class Binomial(Mechanism):
     """Clip each contribution to L2 norm `clip`, round it to `levels` steps, add centred binomial
     noise.
 
-    noise_multiplier: standard deviation of the whole noise of those silos that add some, over clip.
-    levels: g of P_vec, even; the more, the closer to a Gaussian of this deviation, and the longer a
-        bit list would be.
-    silent: fraction of the silos that may add no noise; the others add so much more.
+    clip: bound on a contribution's L2 norm.
+    noise_multiplier: standard deviation of the whole noise of the silos that add some, over clip.
+    levels: g of P_vec, even. More levels are closer to a Gaussian of this deviation, and make a
+        longer bit list.
+    silent: fraction of the silos that may add no noise; the others add more instead.
     """
 
     clip: float = field()
@@ -56,47 +56,35 @@ class Binomial(Mechanism):
     silent: float = 0.0
 
     def __post_init__(self) -> None:
-        require(0 < self.clip < math.inf, "algo.clip", self.clip, "a positive finite bound")
-        ok = 0 <= self.noise_multiplier < math.inf
-        require(
-            ok, "algo.noise_multiplier", self.noise_multiplier, "zero or a positive finite number"
-        )
-        require(
-            0 <= self.silent < 1,
-            "mechanism.silent",
-            self.silent,
-            "a fraction from 0 to less than 1",
-        )
+        check_clip_and_noise(self.clip, self.noise_multiplier)
+        fraction = "a fraction from 0 to less than 1"
+        require(0 <= self.silent < 1, "mechanism.silent", self.silent, fraction)
         even = self.levels >= 2 and self.levels % 2 == 0
         require(even, "mechanism.levels", self.levels, "an even number, 2 or more")
 
-    def with_noise(self, noise_multiplier: float) -> Binomial:
-        return replace(self, noise_multiplier=noise_multiplier)
+    def counting(self) -> Binomial:
+        return self
 
-    def hiding(
+    def count_encoding(self, n_summed: int) -> Levels:
+        return Levels(self.levels, self.clip, self.share_trials(n_summed), n_summed)
+
+    def with_gaussian_cost(
         self, noise_multiplier: float, size: int, *, sensitivity: float = 2.0, shares: float = 1.0
     ) -> Binomial:
         left = self._unknown(shares)
-        require(
-            left > 0,
-            "mechanism.silent",
-            self.silent,
-            f"less than {shares:.3g}, the part of the noise that hides",
-        )
+        allowed = f"less than {shares:.3g}, the part of the noise that hides"
+        require(left > 0, "mechanism.silent", self.silent, allowed)
         length = self._length(sensitivity) + 2 * math.sqrt(size)
-        return self.of_bits(
-            self.levels, math.ceil(least_trials(1 / noise_multiplier, length) / left * (1 + 1e-12))
-        )
+        trials = least_trials(1 / noise_multiplier, length) / left
+        return self.with_bits(self.levels, math.ceil(trials * (1 + 1e-12)))
 
-    def of_bits(self, levels: int, bits: int) -> Binomial:
-        return replace(
-            self, levels=levels, noise_multiplier=math.sqrt(bits * VARIANCE) * 2 / levels
-        )
+    def with_bits(self, levels: int, bits: int) -> Binomial:
+        noise_multiplier = math.sqrt(bits * VARIANCE) * 2 / levels
+        return replace(self, levels=levels, noise_multiplier=noise_multiplier)
 
     def _unknown(self, shares: float) -> float:
-        """The part of the noise that is certain to be there for whoever does not know `shares` of
-        it: it cannot know which silos are silent, and may have to do without the noise of all of
-        them."""
+        """The part of the noise that is certain to remain for an observer that does not know
+        `shares` of it. The silent silos may be among these."""
         return max(shares - self.silent, 0.0) / (1 - self.silent)
 
     def _length(self, sensitivity: float) -> float:
@@ -104,9 +92,8 @@ class Binomial(Mechanism):
 
     @property
     def trials(self) -> int:
-        """N, noise bits of a coordinate over all silos, before they are shared out in whole
-        fours.
-        """
+        """N, noise bits of a coordinate over all silos, before they are rounded up to whole
+        fours a silo."""
         return math.ceil(self._length(self.noise_multiplier) ** 2 / VARIANCE * (1 - 1e-12))
 
     def share_trials(self, shares: int) -> int:
@@ -114,14 +101,8 @@ class Binomial(Mechanism):
         noisy = shares - math.floor(self.silent * shares * (1 + 1e-12))
         return 4 * -(-self.trials // (4 * noisy))
 
-    def bound(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return clipped_rows(vectors, self.clip)
-
-    def encoding(self, n_summed: int, bound: float) -> Encoding | None:
-        raise ConfigError("mechanism", "binomial", USE)
-
-    def count_encoding(self, n_summed: int) -> Levels:
-        return Levels(self.levels, self.clip, self.share_trials(n_summed), n_summed)
+    def encoding(self, n_summed: int, bound: float, *, real: bool = False) -> Encoding | None:
+        raise self.refused(USE)
 
     def check_encoding(
         self,
@@ -131,31 +112,15 @@ class Binomial(Mechanism):
         *,
         least: int = LEAST_STEPS,
     ) -> None:
-        self._own(encoding, shares)
-        require(
-            sensitivity == 1.0,
-            "mechanism",
-            "binomial",
-            "another where noise is made for other sensitivities",
-        )
-
-    def check_inside_training(self) -> None:
-        raise ConfigError(
-            "mechanism", "binomial", "gaussian: noise on gradients in training is real-valued"
-        )
+        if encoding != self.count_encoding(shares):
+            raise self.refused(USE)
+        if sensitivity != 1.0:
+            raise self.refused("another where noise is made for other sensitivities")
 
     def assumptions(self, encoding: Encoding | None, *, real: bool) -> tuple[str, ...]:
-        drawn = (
-            "binomial noise of the operating system's bits"
-            if real
-            else "binomial noise drawn by numpy"
-        )
-        quiet = (
-            f"at most {self.silent:g} of the silos add no noise"
-            if self.silent
-            else "every silo adds its noise"
-        )
-        return (drawn, quiet)
+        source = "of the operating system's bits" if real else "drawn by numpy"
+        silent = f"at most {self.silent:g} of the silos add no noise"
+        return f"binomial noise {source}", silent if self.silent else "every silo adds its noise"
 
     def noise_bound(self, shares: int, sensitivity: float = 1.0) -> float:
         return TAIL * math.sqrt(self.share_trials(shares) * VARIANCE) * 2 * self.clip / self.levels
@@ -164,7 +129,7 @@ class Binomial(Mechanism):
         self,
         size: int,
         shares: int,
-        rng: np.random.Generator | SystemGenerator,
+        rng: Generator,
         *,
         sensitivity: float = 1.0,
         encoding: Encoding | None = None,
@@ -173,16 +138,6 @@ class Binomial(Mechanism):
         trials = self.share_trials(shares)
         return (binomial(trials, size, rng) - trials // 4) * self.count_encoding(shares).unit
 
-    def noised(
-        self,
-        total: np.ndarray,
-        rng: np.random.Generator | SystemGenerator,
-        *,
-        sensitivity: float = 1.0,
-        divisor: int = 1,
-    ) -> tuple[np.ndarray, np.ndarray | float]:
-        raise ConfigError("mechanism", "binomial", USE)
-
     def event(self, *, sensitivity: float = 1.0, shares: float = 1.0) -> DpEvent:
         from dp_accounting import GaussianDpEvent, NonPrivateDpEvent
 
@@ -190,6 +145,3 @@ class Binomial(Mechanism):
             math.floor(self.trials * self._unknown(shares)), self._length(sensitivity)
         )
         return GaussianDpEvent(1 / gap) if 0 < gap < math.inf else NonPrivateDpEvent()
-
-    def _own(self, encoding: Encoding | None, shares: int) -> None:
-        require(encoding == self.count_encoding(shares), "mechanism", "binomial", USE)

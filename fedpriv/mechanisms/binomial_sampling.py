@@ -1,34 +1,30 @@
 """Samples from Bin(N, 1/4), the noise of the shuffle model.
 
-Seeded ones are numpy's. Where noise protects somebody, it is made of the operating system's bits:
-up to `FEW` trials are tossed one by one; beyond, a candidate is a discrete Gaussian around N / 4, a
-little wider than the binomial and sampled exactly (`discrete_sampling`), and is accepted in
-proportion to the two probabilities' ratio.
+Seeded samples are numpy's. Noise that protects somebody comes from the operating system's bits. Up
+to `FEW` trials are tossed one by one. Beyond, a candidate is a discrete Gaussian around N / 4, a
+little wider than the binomial and sampled exactly (`discrete_sampling`). It is accepted in
+proportion to the ratio of the two probabilities.
 
 That ratio is computed in float64. Its logarithm is a sum of deviances m phi((k - m) / m), with the
 power series of phi(t) = (1 + t) ln(1 + t) - t (C. Loader, Fast and accurate computation of binomial
-probabilities, 2000), and of short terms, none above a few hundred: every probability is right up to
-a factor within exp(+-`ERROR`), by which a release of d coordinates costs 2 d `ERROR` in epsilon. It
-is not beyond 11 standard deviations, where 52 bits are too few to accept with small probabilities,
-and beyond `FARTHEST` candidates are dropped: that is 1e-26 of delta.
+probabilities, 2000), and of short terms, none above a few hundred. So every probability is right up
+to a factor within exp(+-`ERROR`), which costs a release of d coordinates 2 d `ERROR` in epsilon.
+This does not hold beyond 11 standard deviations, where 52 bits are too few to accept with small
+probabilities; beyond `FARTHEST` candidates are rejected. Together that costs 1e-26 in delta.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.accountants.shifted_binomial import VARIANCE, P
-from fedpriv.mechanisms.discrete_sampling import discrete_gaussian
+from fedpriv.mechanisms.discrete_sampling import Generator, discrete_gaussian
 from fedpriv.util.streams import SystemGenerator
 
-if TYPE_CHECKING:
-    Generator = np.random.Generator | SystemGenerator
-
 MOST_TRIALS = 2**51
-"""Up to here N and every count are float64s."""
+"""Largest N: up to here N and every count are float64s."""
 FEW = 2**13
 FARTHEST = 15.0
 ERROR = 2.0**-38

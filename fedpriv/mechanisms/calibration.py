@@ -1,7 +1,7 @@
-"""The noise that makes a composition of Gaussian releases cost exactly a given epsilon.
+"""The noise at which a composition of Gaussian releases costs exactly a given epsilon.
 
-The cost of Gaussian releases depends on the noise multiplier z through 1 / z alone, so what they
-cost at z = 1 tells the rest in closed form.
+The cost of Gaussian releases depends on the noise multiplier z through 1 / z alone. So their cost
+at z = 1 determines it for every z, in closed form.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def gaussian_noise(mean_gap: float, epsilon: float, delta: float) -> float:
     differential privacy, ICML 2018, Thm 8)."""
     from dp_accounting import get_sigma_gaussian
 
-    # The root search stops within 1e-12 on either side; this much more noise is on the safe one.
+    # The root search stops within 1e-12 on either side; this much more noise is the safe side.
     return mean_gap * (float(get_sigma_gaussian(epsilon, delta)) + 1e-11)
 
 
@@ -44,11 +44,11 @@ def composed_noise(
     delta: float,
 ) -> float:
     """The factor on all noise multipliers at which the costliest of several compositions costs
-    `epsilon`.
+    `epsilon`. The factor is exact if no release is sampled. Else it is right to a thousandth, by
+    Renyi divergences or privacy loss distributions.
 
-    runs: of the factor, the compositions; at factor 1, all releases of each together are at most
-    one standard deviation apart if none is sampled. Exact then; else within a thousandth, by Renyi
-    divergences or privacy loss distributions.
+    runs: returns the compositions at a factor. At factor 1, if none is sampled, all releases of a
+        composition together are at most one standard deviation apart.
     """
     from dp_accounting import GaussianDpEvent
 

@@ -7,30 +7,30 @@ probability
     exp(-((a w + u)^2 - (a w)^2) / (2 sigma^2)),
 
 which is near 1, since a standard deviation spans `LEAST_BINS` bins or more (below, w = 1 and all
-are accepted). A sign is drawn as well, and a zero with a minus is rejected: zero has one sign. What
-is rejected is drawn anew in its place.
+are accepted). A sign is drawn as well, and a zero with a minus is rejected: zero has one sign.
+Rejected samples are drawn again.
 
-Both random choices compare a uniform number with a real one that is only known between bounds, and
-draw more of its bits as long as they leave the answer open (lazy bits, as in C. Karney, Sampling
-exactly from the normal distribution, ACM TOMS 2016). Tables answer most for 16 bits. For more there
-are integers for the bin; for the acceptance float64's exponential, given an error of `FLOAT_ERROR`
-where its own is below 2^-50, and integers where that is not enough. So no probability is ever
-rounded. C. Canonne, G. Kamath, T. Steinke, The discrete Gaussian for differential privacy (NeurIPS
-2020), have what such noise guarantees, and an exact sampler made of Bernoulli trials.
+Both random choices compare a uniform number with a real number between known bounds. They draw more
+bits of the uniform number while the bounds leave the answer open (lazy bits, as in C. Karney,
+Sampling exactly from the normal distribution, ACM TOMS 2016). For most samples a table answers
+after 16 bits. For the others, integers decide about the bin. The acceptance uses float64's
+exponential with an assumed error of `FLOAT_ERROR`, where its own is below 2^-50, and integers where
+that does not decide. So no probability is ever rounded. C. Canonne, G. Kamath, T. Steinke, The
+discrete Gaussian for differential privacy (NeurIPS 2020), prove what such noise guarantees, and
+have an exact sampler made of Bernoulli trials.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from fedpriv.util.streams import SystemGenerator
+from fedpriv.util.streams import SystemGenerator
 
-    Generator = np.random.Generator | SystemGenerator
+Generator = np.random.Generator | SystemGenerator
+"""numpy's generator, or the operating system's for noise that protects somebody."""
 
 MAX_SIGMA = 2**50
 LEAST_BINS = 64
@@ -70,8 +70,8 @@ def discrete_gaussian(sigma: int, size: int, rng: Generator) -> np.ndarray:
 
 
 def _fill(bins: Bins, samples: np.ndarray, rng: Generator) -> np.ndarray:
-    """Candidates for all of `samples`, block by block; returns the positions of those that are
-    rejected."""
+    """Write candidates into `samples`, block by block. Returns the positions of the rejected
+    ones."""
     rejected = [
         start + bins.fill(samples[start : start + BLOCK], rng)
         for start in range(0, len(samples), BLOCK)
@@ -81,7 +81,7 @@ def _fill(bins: Bins, samples: np.ndarray, rng: Generator) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Bins:
-    """Everything about one sigma that does not depend on random numbers.
+    """Tables for one sigma.
 
     shift: m, bins are 2^m integers wide.
     low, high: for a = 1, 2, ..., low <= 2^62 P(bin >= a) <= high, int64, falling.
@@ -98,9 +98,9 @@ class Bins:
     accepted: np.ndarray
 
     def fill(self, samples: np.ndarray, rng: Generator) -> np.ndarray:
-        """Put a candidate into each of `samples`, (size,) int64. Returns the positions of those
-        that are rejected."""
-        # A word holds a bin's first bits at its top, and the sign and the place at its bottom.
+        """Write a candidate into each of `samples`, (size,) int64. Returns the positions of the
+        rejected ones."""
+        # The top of a word has the first bits of a bin, the bottom the sign and the place.
         size = len(samples)
         drawn = rng.bytes(10 * size)
         words = np.frombuffer(drawn, dtype="<i8", count=size)
@@ -175,7 +175,7 @@ def _longer(word: int, rng: Generator) -> int:
 
 @lru_cache(maxsize=64)
 def bins_of(sigma: int) -> Bins:
-    """The bins for `sigma`, a few milliseconds' work."""
+    """The bins for `sigma`, computed in a few milliseconds."""
     shift = max(0, sigma.bit_length() - LEAST_BINS.bit_length())
     low, high = np.array(thresholds(sigma, shift, WORD_BITS), dtype=np.int64).T
     first = np.arange(2**PREFIX_BITS, dtype=np.int64) << (WORD_BITS - PREFIX_BITS)
@@ -198,9 +198,9 @@ def bins_of(sigma: int) -> Bins:
 
 
 def _certain(number: int, sigma: int, shift: int) -> int:
-    """The first 16 bits below which an acceptance is certain in the bin of this number, in
-    integers: everybody who has the generator's seed must draw the same samples, whatever
-    exponentials a machine computes."""
+    """The first 16 bits below which an acceptance is certain in the bin of this number. Computed in
+    integers: parties with the same seed must draw the same samples, on machines whose exponentials
+    differ."""
     if not shift:
         return (1 << PREFIX_BITS) - 1
     # The least likely place of a bin is its end.
@@ -210,8 +210,7 @@ def _certain(number: int, sigma: int, shift: int) -> int:
 
 
 def bin_at(word: int, bounds: tuple[tuple[int, int], ...]) -> int | None:
-    """The bin for every uniform number that begins with the word's bits; None if they do not all
-    have the same."""
+    """The bin of all uniform numbers that begin with the word's bits; None if they have several."""
     for number, (low, high) in enumerate(bounds):
         if word >= high:
             return number
@@ -229,7 +228,7 @@ def thresholds(sigma: int, shift: int, bits: int) -> tuple[tuple[int, int], ...]
     not if w >= high.
     """
     # In units of 2^-digits the root is off by less than 2^4 digits, weight a by less than that
-    # times (a + 1)^2. So all together, with those that are left out, are off by less than that
+    # times (a + 1)^2. So all weights, with the omitted ones, are off by less than that
     # times the cube of their number, some 10^4 for a thousand bits: far below `error`.
     digits = bits + GUARD_BITS
     root = exponential(4**shift, 2 * sigma**2, digits)

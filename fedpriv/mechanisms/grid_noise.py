@@ -1,10 +1,10 @@
-"""Gaussian noise that protects somebody: integers, drawn exactly, added to integers.
+"""Gaussian noise that protects somebody: exactly sampled integers, added to integers.
 
 A Gaussian in floating point has holes in its support, and they move with what it is added to: I.
 Mironov, On significance of the least significant bits for differential privacy (CCS 2012). Here the
 quantity to hide is rounded to a grid first, and the noise is a discrete Gaussian on the same grid
-(C. Canonne, G. Kamath, T. Steinke, The discrete Gaussian for differential privacy, NeurIPS 2020),
-so that every output is one that every input could have led to.
+(C. Canonne, G. Kamath, T. Steinke, The discrete Gaussian for differential privacy, NeurIPS 2020).
+So every input can lead to every output.
 
 A sum of n independent shares of s steps each differs from one discrete Gaussian with S^2 = n s^2,
 in each coordinate and at every integer, by a factor within exp(+-tau), tau = 10 * sum over k = 1 ..
@@ -33,44 +33,40 @@ import math
 
 import numpy as np
 
-from fedpriv.mechanisms.discrete_sampling import discrete_gaussian
+from fedpriv.mechanisms.discrete_sampling import Generator, discrete_gaussian
 from fedpriv.util.streams import SystemGenerator
 
-Generator = np.random.Generator | SystemGenerator
-
 ROUNDING = 2.0
-"""t: grid steps of deviation that noise has beyond the declared ones, as variances add."""
+"""t: grid steps of deviation that noise has beyond the declared deviation; variances add."""
 
 FINE_BITS = 48
-"""Where no message has a grid of its own, a declared deviation spans at least 2^48 grid steps, and
-less than 2^49."""
+"""Where messages have no grid, a declared deviation spans at least 2^48 and less than 2^49 grid
+steps."""
 SLACK = 2**-14
-"""What such noise has beyond the declared deviation, relatively, for the rounding of what it
-hides.
-"""
+"""How much larger such noise is than declared, relatively: it pays for rounding the signal."""
 MOST_NOISE = 2.0**16
 """Largest noise multiplier of an event: the slack pays for rounding up to 2^5 times as much. So it
 does where an event stands for up to 2^10 releases of the same noise, as that of several steps on a
 record's gradients."""
 MOST_SIZE = 2**24
 LARGEST = 2.0**61
-"""Steps that a signal is cut at, so that it and the noise fit 63 bits."""
+"""Largest signal in steps, so that signal plus noise fits 63 bits."""
 
 
 def whole_steps(declared: float) -> int:
-    """Parameter of the integer noise that hides what Gaussian noise of `declared` grid steps hides;
-    0 for none."""
+    """Parameter of the integer noise that costs no more than Gaussian noise of `declared` grid
+    steps; 0 for none."""
     return math.ceil(math.hypot(declared, ROUNDING)) if declared else 0
 
 
 def noised(signal: np.ndarray, deviation: float, rng: Generator) -> np.ndarray:
     """`signal` (d,) float64 plus Gaussian noise of standard deviation `deviation`: (d,) float64.
 
-    Seeded noise is numpy's. The operating system's is an integer in steps of a power of two, and so
-    is what it is added to; the result is rounded to float64 only when it is noised already.
-    Rounding lets neighbours differ by a step more in each coordinate, sqrt(d) steps in all. The
-    deviation is larger by `SLACK` to make up for it: that does where the declared one is at most
-    2^5 `MOST_NOISE` times what a unit moves, since for d <= `MOST_SIZE`
+    Seeded noise is numpy's. Noise of the operating system is an integer number of steps of a power
+    of two, and so is the rounded signal. The result is rounded to float64 only after the noise is
+    added. Rounding lets neighbours differ by one more step in each coordinate, sqrt(d) steps in
+    all. The deviation is larger by `SLACK` to pay for it. That suffices where the declared
+    deviation is at most 2^5 `MOST_NOISE` times what a unit moves, since for d <= `MOST_SIZE`
 
         sqrt(d) 2^-48 * 2^21 <= 2^-15 < 2^-14.
 

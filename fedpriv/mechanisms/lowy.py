@@ -2,9 +2,9 @@
 
 A. Lowy, A. Ghafelebashi, M. Razaviyayn, Private non-convex federated learning without a trusted
 server, Theorem D.2, after A. Cheu, M. Joseph, J. Mao, B. Peng, Shuffle private stochastic convex
-optimization. The paper states that there are such numbers; they are those of the cited work's
-vector sum, of which the constant 24e4 and the logarithm's argument are not confirmed here. The
-bound behind them is very loose: see the true epsilon by `shifted_binomial`.
+optimization. The paper states that such numbers exist. These are the cited work's, for its vector
+sum; the constant 24e4 and the logarithm's argument are not confirmed here. The underlying bound is
+very loose: `shifted_binomial` computes the true epsilon.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedpriv.mechanisms.binomial_sampling import MOST_TRIALS
 
 FACTOR = 24e4
 MOST_EPSILON = 15.0
-"""Of one release, for which the theorem speaks."""
+"""Largest epsilon of one release that the theorem covers."""
 
 
 def paper_levels(contributions: int, size: int) -> int:
@@ -31,19 +31,11 @@ def paper_bits(contributions: int, size: int, *, levels: int, epsilon: float, de
     """b, noise bits of each coordinate of each of n contributions: ceil(24e4 g^2 ln(4 (d^2 + 1) /
     delta)^2 / (epsilon^2 n)). Raises ConfigError beyond epsilon 15 or delta 1/2, for which the
     theorem says nothing."""
-    known = 0 < epsilon <= MOST_EPSILON
-    require(
-        known,
-        "algo.epsilon",
-        f"{epsilon:.4g} a release",
-        "above 0 and at most 15 with calibration=paper",
-    )
-    require(
-        0 < delta < 0.5,
-        "accountant.delta",
-        f"{delta:.4g} a release",
-        "between 0 and 1/2 with calibration=paper",
-    )
+    covered = 0 < epsilon <= MOST_EPSILON
+    allowed = "above 0 and at most 15 with calibration=paper"
+    require(covered, "algo.epsilon", f"{epsilon:.4g} a release", allowed)
+    allowed = "between 0 and 1/2 with calibration=paper"
+    require(0 < delta < 0.5, "accountant.delta", f"{delta:.4g} a release", allowed)
     return math.ceil(FACTOR * (levels * _log(size, delta) / epsilon) ** 2 / contributions)
 
 
@@ -53,37 +45,34 @@ def _log(size: int, delta: float) -> float:
 
 @dataclass(frozen=True)
 class ShuffleBudget:
-    """What is left of a budget (epsilon, `delta`) for one release.
+    """The part of a budget (epsilon, `delta`) that one release may spend.
 
-    kinds: of release, with equal parts.
-    calls: releases of this kind, which share its part by advanced composition (Theorem D.1 for
-        small epsilons: sqrt(8 calls ln(2 / delta)) times that of one, with half of delta for
-        itself).
-    chosen: M / N, the part of the silos that is chosen, from which privacy is amplified by 2 M / N
+    queries: number of queries a round, each with an equal part.
+    calls: releases of one query, which share its part by advanced composition (Theorem D.1 for
+        small epsilons: sqrt(8 calls ln(2 / delta)) times the epsilon of one release, with half of
+        delta for the composition).
+    chosen: M / N, the fraction of silos that take part, which amplifies privacy by 2 M / N
         (Ullman's lemma).
+    delta: of the whole run.
     """
 
-    kinds: int
+    queries: int
     calls: int
     chosen: float
     delta: float
 
     @property
     def call_epsilon(self) -> float:
-        """Epsilon of a release over that of the whole run."""
-        composed = (
-            math.sqrt(8 * self.calls * math.log(2 * self.kinds / self.delta))
-            if self.calls > 1
-            else 1.0
-        )
-        return 1 / (self.kinds * composed * 2 * self.chosen)
+        """Epsilon of a release, relative to that of the whole run."""
+        several = math.sqrt(8 * self.calls * math.log(2 * self.queries / self.delta))
+        composed = several if self.calls > 1 else 1.0
+        return 1 / (self.queries * composed * 2 * self.chosen)
 
     @property
     def call_delta(self) -> float:
         """Delta of a release."""
-        return self.delta / (
-            self.kinds * (2 * self.calls if self.calls > 1 else 1) * 2 * self.chosen
-        )
+        releases = 2 * self.calls if self.calls > 1 else 1
+        return self.delta / (self.queries * releases * 2 * self.chosen)
 
     def noise(self, contributions: int, size: int, epsilon: float) -> tuple[int, int]:
         """Levels, and noise bits a coordinate, of the sum of `contributions` vectors of `size`
@@ -101,8 +90,8 @@ class ShuffleBudget:
         return levels, bits
 
     def epsilon(self, noise_multiplier: float, size: int) -> float | None:
-        """Of the whole run, what binomial noise of this standard deviation over the bound leads
-        back to; None beyond what the theorem covers."""
+        """Epsilon of the whole run under binomial noise of this standard deviation, relative to the
+        bound; None beyond what the theorem covers."""
         if not noise_multiplier or self.call_delta >= 0.5:
             return None
         own = 2 * _log(size, self.call_delta) * math.sqrt(FACTOR * VARIANCE) / noise_multiplier

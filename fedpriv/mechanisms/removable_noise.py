@@ -1,5 +1,5 @@
-"""Noise with the right variance however many silos drop out: too much is added, and what is too
-much is taken out.
+"""Noise with the right variance however many silos drop out: silos add too much noise, and the
+surplus is removed.
 
 Z. Jiang, W. Wang, R. Chen, Efficient federated learning with dropout-resilient differential privacy
 (EuroSys 2024), "XNoise". A sum over n of at least L and at most M silos shall hold noise of
@@ -8,21 +8,22 @@ variance s^2. Each silo adds independent parts whose variances are
     s^2 / M,  and for j = 1 .. M - L:  s^2 / ((M - j) (M - j + 1)) = s^2 / (M - j) - s^2 / (M - j +
     1),
 
-so that its parts 0 .. M - n together have s^2 / n. Once n is known, everybody in the sum lets go of
-the parts beyond M - n. They are independent of those that stay, whoever sees them.
+so that its parts 0 .. M - n together have variance s^2 / n. Once n is known, every silo in the sum
+reveals its parts beyond M - n. They are independent of the parts that stay, so revealing them is
+safe.
 
     symbol        here       meaning
     |U|           most       M, silos that may be in the sum
-    |U| - T       least      L, fewest that may be left
-    n_{i, k}      part k     of silo i; part 0 is drawn from a generator and never leaves it
+    |U| - T       least      L, fewest silos in the sum
+    n_{i, k}      part k     of silo i; part 0 comes from the silo's generator and stays secret
 
-Beyond the paper, the parts hang on a chain: secret j + 1 is a digest of secret j, and part j is
-made of a generator that secret j starts. So a silo lets go of all parts from j on by one secret of
-32 bytes, secrets before it stay hidden since SHA-256 is one-way, and the chain's end, told
-beforehand, commits to all of it.
+Beyond the paper, the parts come from a chain of secrets: secret j + 1 is a digest of secret j, and
+part j comes from a generator with seed secret j. So a silo reveals all parts from j on by one
+secret of 32 bytes. Earlier secrets stay hidden, since SHA-256 is one-way. The chain's end, sent
+beforehand, commits to all of them.
 
-Parts are integers on the messages' grid, drawn exactly and worth the Gaussian of their variance
-(`grid_noise`), so that they are taken out to the last bit. Their sum is as good as one discrete
+Parts are integers on the messages' grid, drawn exactly, and cost what a Gaussian of their variance
+costs (`grid_noise`). So they are removed to the last bit. Their sum is as good as one discrete
 Gaussian: two that span a and b steps differ from it, at every integer, by a factor within 1 +- 5
 exp(-2 pi^2 a^2 b^2 / (a^2 + b^2)) (Poisson summation, as there), and every part spans at least
 `LEAST_PART` steps.
@@ -42,11 +43,11 @@ from fedpriv.crypto.prg import KEY_BYTES, SeededGenerator
 if TYPE_CHECKING:
     from fedpriv.encoding.base import Encoding
     from fedpriv.mechanisms.base import Mechanism
-    from fedpriv.util.streams import SystemGenerator
+    from fedpriv.mechanisms.discrete_sampling import Generator
 
 SECRET_BYTES = KEY_BYTES
 LEAST_PART = 256
-"""Grid steps that a part's deviation spans at least. Integer parameters are rounded up, to 257
+"""Least number of grid steps in a part's deviation. Integer parameters are rounded up, to 257
 there, and variances then exceed their targets by at most 0.8 percent."""
 
 
@@ -67,15 +68,15 @@ class RemovableNoise:
 
     @property
     def parts(self) -> int:
-        """How many parts of a silo's noise can be taken out."""
+        """How many parts of a silo's noise can be removed."""
         return self.most - self.least
 
     def kept(self, silos: int) -> int:
-        """How many of them stay in a sum over so many silos."""
+        """How many removable parts stay in a sum over so many silos."""
         return self.most - silos
 
     def chain(self, secret: bytes) -> list[bytes]:
-        """The secrets of all removable parts, from the first one, and the chain's end, which
+        """The secrets of all removable parts, from the first one on, and the chain's end, which
         commits to them."""
         links = [secret]
         for _ in range(self.parts):
@@ -88,11 +89,11 @@ class RemovableNoise:
             link = _next(link)
         return link == end
 
-    def share(self, rng: np.random.Generator | SystemGenerator, secret: bytes) -> np.ndarray:
+    def share(self, rng: Generator, secret: bytes) -> np.ndarray:
         """All of a silo's noise, (size,) float64 on the grid.
 
-        rng: for the part that nobody takes out.
-        secret: the first of the chain, `SECRET_BYTES` that nobody knows.
+        rng: for the part that is never removed.
+        secret: the first of the chain, `SECRET_BYTES` that only the silo knows.
         """
         fixed = self.mechanism.noise_share(
             self.size, self.most, rng, sensitivity=self.sensitivity, encoding=self.encoding
@@ -101,7 +102,7 @@ class RemovableNoise:
         return whole
 
     def surplus(self, links: Sequence[bytes], kept: int) -> np.ndarray:
-        """What is too much in a sum, (size,) float64 on the grid.
+        """The surplus noise of a sum, (size,) float64 on the grid.
 
         links: the secret after `kept` others of each silo in the sum.
         """

@@ -1,5 +1,5 @@
-"""Sums of clipped gradients over batches of one silo's records, with dropout that is each record's
-own."""
+"""Sums of clipped gradients over batches of one silo's records. What a record drops depends on that
+record alone."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from torch import Tensor, nn
 from fedpriv.models.tasks import Task
 from fedpriv.training.clipped import clipped_gradients
 from fedpriv.training.contribution_stats import ContributionStats
-from fedpriv.training.record_dropout import RecordDropout
-from fedpriv.training.shared_state import refuse_shared_state
+from fedpriv.training.network_checks import refuse_shared_state
+from fedpriv.training.record_dropout import record_dropout
 from fedpriv.util.work import Work
 
 
 class BatchSums:
-    """Sums of gradients that are clipped to `clip`, in the fastest way.
+    """Sums of gradients that are clipped to `clip`, computed in the fastest way.
 
-    x, y: (n, group, ...), each group with one gradient, that of its mean loss.
-    dropout_keys: gives (n,) uint64, from which each group draws its dropout in every step: what it
-        drops does not depend on which others are in the batch, else adding one would change the
-        gradients of the others. tally: counts gradients that are clipped or not finite.
+    x, y: (n, group, ...); each group has one gradient, that of its mean loss.
+    dropout_keys: returns (n,) uint64, from which each group draws its dropout in every step. What a
+        group drops must not depend on the others in the batch: else adding one would change the
+        gradients of the others.
+    stats: counts gradients that are clipped or not finite.
 
-    Raises ConfigError for networks with BatchNorm or with random numbers of other layers than
+    Raises ConfigError for networks with BatchNorm, or with random numbers from layers other than
     dropout.
     """
 
@@ -40,19 +41,22 @@ class BatchSums:
         stats: ContributionStats | None,
     ) -> None:
         refuse_shared_state(model)
-        self.dropout = RecordDropout.of(model, x)
+        self.dropout = record_dropout(model, x.shape[1:], x.dtype, x.device)
         self.single = x.shape[1] == 1
         self.stats = stats
         self.x, self.y = (x.squeeze(1), y.squeeze(1)) if self.single else (x, y)
-        group, shape = (None, x.shape[2:]) if self.single else (x.shape[1], x.shape[2:])
-        self.gradients = clipped_gradients(
-            self.dropout.model, task, clip, shape=tuple(shape), group=group
-        )
+        group = None if self.single else x.shape[1]
+        shape = tuple(x.shape[2:])
+        self.gradients = clipped_gradients(self.dropout.model, task, clip, shape=shape, group=group)
         self.keys = dropout_keys() if self.dropout.layers else None
 
     def asked(self, theta: Tensor, batch: np.ndarray, step: int = 0) -> Work[Tensor]:
-        """As work: at parameters (d,), over the groups of these numbers (b,), in this step, the sum
-        of their clipped gradients, (d,) float64."""
+        """Work whose result is the sum of clipped gradients, (d,) float64.
+
+        theta: parameters (d,).
+        batch: numbers of the groups (b,).
+        step: which step's dropout is drawn.
+        """
         index = torch.from_numpy(batch).to(theta.device)
         masks = {} if self.keys is None else self.dropout.masks(self.keys[batch], step)
         if self.single:

@@ -1,8 +1,8 @@
 """Sums of clipped per-record gradients, without a gradient per record where the network allows it.
 
-In a chain of known layers one backward pass gives the loss's gradient at every layer's output. From
-it follow the records' norms and, with its rows weighted, the sum of clipped gradients
-(`fedpriv.training.own_gradients`). Other networks, and losses over groups of records, go through
+In a chain of supported layers one backward pass gives the loss's gradient at every layer's output.
+From it follow the records' norms and, with its rows weighted, the sum of clipped gradients
+(`fedpriv.training.layers.own_gradients`). Other networks, and losses over groups of records, use
 torch.func, in pieces that fit in memory.
 """
 
@@ -17,16 +17,17 @@ import torch
 from torch import Tensor, nn
 
 from fedpriv.models.tasks import Task
-from fedpriv.training.chain import Chain
 from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.layers.chain import LayerChain, layer_chain
 from fedpriv.training.modes import in_mode, seeded_dropout
+from fedpriv.training.network_checks import refuse_shared_state
 from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, clip_factors, per_group_gradients
-from fedpriv.training.shared_state import refuse_shared_state
 from fedpriv.util.work import Work, run_work
 
 NUMBERS_TOGETHER = 2**20
-"""Of the same for batches that are summed together on a processor: near its cache. Measured with 25
-silos of the odd/even MLP, a round takes half as long as with 2^24, two thirds of it with 2^18."""
+"""The same limit for several batches that are summed together on a processor; they then stay near
+its cache. With 25 silos of the odd/even MLP a round takes half as long as with 2^24 numbers, and
+two thirds as long as with 2^18."""
 Masks = Mapping[str, Tensor]
 
 
@@ -43,7 +44,7 @@ class ClippedGradients(ABC):
         self.clip = clip
 
     def seeded(self, device: torch.device, seed: int) -> AbstractContextManager[None]:
-        """Context in which the network draws from `seed`, if it draws at all."""
+        """Context in which the network draws its random numbers, if any, from `seed`."""
         return seeded_dropout(device, seed) if self.draws else nullcontext()
 
     def sum(
@@ -55,16 +56,18 @@ class ClippedGradients(ABC):
         masks: Masks | None = None,
         stats: ContributionStats | None = None,
     ) -> Tensor:
-        """(d,) float64, at `theta` (d,) over the records x (b, ...), y (b, ...).
+        """The sum of clipped gradients, (d,) float64, at `theta` (d,) over the records x (b, ...),
+        y (b, ...).
 
-        Gradients are computed in the data type of `theta`, mostly float32; they are clipped and
-        summed in float64. A gradient with NaN or infinity counts as zero: that depends on its
-        record and the model alone, so replacing a record still moves the sum by at most 2 * clip.
+        Gradients are computed in the data type of `theta`, mostly float32. They are clipped and
+        summed in float64. A gradient with NaN or infinity counts as zero. Whether it does depends
+        on its record and the model alone, so replacing a record moves the sum by at most 2 * clip.
+        `model` keeps its parameters and its mode. Dropout without masks draws from torch's global
+        generator.
 
         masks: each record's own dropout, (b, ...) by the names of buffers
-            (`fedpriv.training.record_dropout`). tally: counts them, all gradients and the clipped
-            ones. `model` keeps its parameters and its mode; dropout without masks draws from
-            torch's global generator.
+            (`fedpriv.training.record_dropout`).
+        stats: counts all gradients, the clipped ones and those that are not finite.
         """
         return run_work(self.asked(theta, x, y, masks=masks, stats=stats))
 
@@ -77,11 +80,11 @@ class ClippedGradients(ABC):
         masks: Masks | None = None,
         stats: ContributionStats | None = None,
     ) -> Work[Tensor]:
-        """The same as work, for whoever waits."""
+        """Work whose result is that sum."""
         return _Sum(self, theta, x, y, masks or {}, stats)
 
     def sum_alone(self, work: _Sum) -> Tensor:
-        """The same, where nobody gathers such sums."""
+        """The sum of one piece of work, in pieces that fit in memory."""
         total = work.theta.new_zeros(len(work.theta), dtype=torch.float64)
         size = self.rows_at_once(len(work.theta))
         with in_mode(self.model, train=True):
@@ -91,22 +94,23 @@ class ClippedGradients(ABC):
 
     @property
     def stack_key(self) -> Hashable:
-        """Equal for networks, on equal tasks, whose sums `sums` can make together; None: alone."""
+        """Equal for networks, on equal tasks, whose sums one call of `sums` can compute; None: each
+        network needs a call of its own."""
         return None
 
     @abstractmethod
     def rows_at_once(self, parameters: int) -> int:
-        """Records that fit in memory together."""
+        """How many records fit in memory together."""
 
     @abstractmethod
     def sums(self, parts: Sequence[_Sum]) -> list[Tensor]:
-        """(d,) float64 each: the sums of networks of equal `stack_key`, on batches of one shape
-        that fit in memory; of one network, if that is None."""
+        """The sums of networks of equal `stack_key`, (d,) float64 each; of one network, if the key
+        is None. The batches have one shape and fit in memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Sum(Work[Tensor]):
-    """A sum that is asked for."""
+    """A sum to compute."""
 
     gradients: ClippedGradients
     theta: Tensor
@@ -131,7 +135,7 @@ class _Sum(Work[Tensor]):
         return network, *((t.shape, t.dtype, t.device) for t in (self.theta, self.x, self.y))
 
     def rows(self, start: int, stop: int) -> _Sum:
-        """The part over some of the records."""
+        """The sum over some of the records."""
         masks = {name: mask[start:stop] for name, mask in self.masks.items()}
         return replace(self, x=self.x[start:stop], y=self.y[start:stop], masks=masks)
 
@@ -150,16 +154,16 @@ class _Sum(Work[Tensor]):
 
 
 class _Chained(ClippedGradients):
-    """Networks that are chains of layers whose passes are known."""
+    """Chains of supported layers: no gradient per record is formed in linear layers."""
 
-    def __init__(self, model: nn.Module, task: Task, clip: float, chain: Chain) -> None:
+    def __init__(self, model: nn.Module, task: Task, clip: float, chain: LayerChain) -> None:
         super().__init__(model, task, clip)
         self.chain = chain
         self.draws = chain.draws
 
     @property
     def stack_key(self) -> Hashable:
-        return (self.chain.name, self.task) if self.chain.stackable else None
+        return (self.chain.batch_key, self.task) if self.chain.stackable else None
 
     def rows_at_once(self, parameters: int) -> int:
         return max(1, MAX_NUMBERS_IN_MEMORY // self.chain.numbers)
@@ -185,11 +189,11 @@ class _Chained(ClippedGradients):
 
 
 class _Formed(ClippedGradients):
-    """Any network that torch.func can batch: one gradient a record, or a group of them, is formed
-    and then clipped.
+    """Any network that torch.func can batch: the gradient of each record, or group of records, is
+    formed and then clipped.
 
-    group: None for single records, else x and y are (b, group, ...), and a gradient is that of a
-    group's mean loss.
+    group: None for single records. Else x and y are (b, group, ...), and a gradient is that of a
+        group's mean loss.
     """
 
     def __init__(self, model: nn.Module, task: Task, clip: float, group: int | None) -> None:
@@ -217,13 +221,13 @@ class _Formed(ClippedGradients):
 def clipped_gradients(
     model: nn.Module, task: Task, clip: float, *, shape: tuple[int, ...], group: int | None = None
 ) -> ClippedGradients:
-    """The fastest way to sum clipped gradients of `model` on records of `shape`, or on groups of so
-    many records.
+    """The fastest way to sum clipped gradients of `model` on records of `shape`, or on groups of
+    `group` records.
 
     Raises ConfigError for a network that mixes records, such as one with BatchNorm.
     """
     refuse_shared_state(model)
-    chain = Chain.of(model, shape) if group is None else None
-    return (
-        _Formed(model, task, clip, group) if chain is None else _Chained(model, task, clip, chain)
-    )
+    chain = layer_chain(model, shape) if group is None else None
+    if chain is None or chain.in_place:
+        return _Formed(model, task, clip, group)
+    return _Chained(model, task, clip, chain)

@@ -1,16 +1,16 @@
-"""What happened to the contributions of a silo, for people to look at. Not private."""
+"""Statistics of a silo's contributions, for its own eyes: they are not private."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 
 @dataclass
 class ContributionStats:
-    """units: contributions made.
-    nonfinite: left out because they held NaN or infinity.
-    clipped: longer than the bound.
-    norm_sum: of the finite ones' norms before bounding.
+    """units: number of contributions.
+    nonfinite: number of contributions with NaN or infinity, which are left out.
+    clipped: number of contributions whose norm exceeds the bound.
+    norm_sum: sum of the finite norms before bounding.
     """
 
     units: int = 0
@@ -19,9 +19,5 @@ class ContributionStats:
     norm_sum: float = 0.0
 
     def __add__(self, other: ContributionStats) -> ContributionStats:
-        return ContributionStats(
-            self.units + other.units,
-            self.nonfinite + other.nonfinite,
-            self.clipped + other.clipped,
-            self.norm_sum + other.norm_sum,
-        )
+        pairs = zip(astuple(self), astuple(other))
+        return ContributionStats(*(own + more for own, more in pairs))

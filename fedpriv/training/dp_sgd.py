@@ -1,9 +1,8 @@
-"""Record-level DP-SGD in one silo: gradients are clipped and summed, noise comes from the run's own
-streams.
+"""Record-level DP-SGD in one silo: gradients are clipped, summed and noised.
 
 Abadi et al., Deep learning with differential privacy, CCS 2016, Algorithm 1, with true Poisson
-sampling: every batch is an independent coin per record, and an empty one takes its pure-noise step
-like any other. Symbols: L / N -> q -> sampling_rate, L -> expected_batch, C -> clip, sigma ->
+sampling: every batch has an independent coin per record, and an empty batch takes a step of noise
+alone. Symbols: L / N -> q -> sampling_rate, L -> expected_batch, C -> clip, sigma ->
 noise_multiplier, eta_t -> lr, T -> steps.
 
 Privacy: unit record (or group of records, see `dp_sgd`), adjacency add/remove, `steps`
@@ -20,14 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedpriv.mechanisms.discrete_sampling import Generator
 from fedpriv.mechanisms.grid_noise import noised
 from fedpriv.models.tasks import Task
 from fedpriv.training.batch_sums import BatchSums
 from fedpriv.training.contribution_stats import ContributionStats
-from fedpriv.util.streams import SystemGenerator
 from fedpriv.util.work import run_work
-
-Generator = np.random.Generator | SystemGenerator
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class DpSgd:
     which is divided by `expected_batch`.
 
     expected_batch: a public constant, (number of groups) * sampling_rate; never the realised size
-    of a batch.
+        of a batch.
     """
 
     steps: int
@@ -65,28 +62,27 @@ def dp_sgd(
     """Final minus starting parameters (d,) float64 after training from `theta` (d,) on one silo's
     records.
 
-    x: (n, ...), y: (n, ...), on the device of `theta`. Gradients are computed in the data type of
-    `theta`, mostly float32; clips, sums, noise and steps are float64. The result is a deterministic
-    function of the arguments, the coins and the state of the generator; torch's global generators
-    and `model` are left as they were.
+    Gradients are computed in the data type of `theta`, mostly float32; clips, sums, noise and steps
+    are float64. The result is a deterministic function of the arguments, the coins and the state of
+    the generator. torch's global generators and `model` stay as they are. A gradient with NaN or
+    infinity counts as zero. Whether it does depends on its record and the public model alone, so
+    the sensitivity stays `clip`.
 
-    coins: of a step's number, a uniform number from [0, 1) for each group, (n / group,).
-    dropout_keys: (n / group,) uint64, from which each group draws its dropout in every step. What a
-        group gets of either must not depend on which others are there: else removing one would
-        change the others' gradients, and the sensitivity would not be `clip`.
+    x: (n, ...), y: (n, ...), on the device of `theta`.
+    coins: returns, for a step's number, a uniform number from [0, 1) for each group, (n / group,).
+    dropout_keys: (n / group,) uint64, from which each group draws its dropout in every step. A
+        group's coin and key must not depend on which other groups are there: else removing one
+        would change the others' gradients, and the sensitivity would not be `clip`.
+    group: for losses that compare records (Cox). Every `group` consecutive rows are one draw of the
+        sampler, with one gradient, that of the mean loss of these rows, clipped as one. The unit of
+        privacy is then the group. A record is in one group only, so it has the same guarantee,
+        provided that the grouping of records does not depend on whether others are there. k records
+        of one user, if they fill whole groups, are k / group units.
+    stats: counts the sampled gradients (`units`), the clipped ones and those that are not finite;
+        not private.
 
-    group: for losses that compare records (Cox): every `group` consecutive rows are one draw of the
-    sampler, with one gradient, that of the mean loss of these rows, clipped as one. The unit of
-    privacy is then the group. A record is in one group only, so it has the same guarantee, provided
-    that who is grouped with whom does not depend on whether others are there; k records of one
-    user, if they fill whole groups, are k / group units.
-
-    A gradient with NaN or infinity counts as zero: that depends on its record and the public model
-    alone, so the sensitivity stays `clip`. tally: counts them, all sampled gradients (`units`) and
-    the clipped ones; not private.
-
-    Raises ConfigError for networks with BatchNorm or with random numbers of other layers than
-    dropout, ValueError for rows that do not fill whole groups.
+    Raises ConfigError for networks with BatchNorm, or with random numbers from layers other than
+    dropout; ValueError for rows that do not fill whole groups.
     """
     if len(x) % group or recipe.expected_batch <= 0:
         raise ValueError(

@@ -11,12 +11,11 @@ from functools import cached_property
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from fedpriv.models.tasks import Task
-from fedpriv.training.chain import Chain
+from fedpriv.training.layers.chain import LayerChain, layer_chain
 from fedpriv.training.modes import in_mode
-from fedpriv.training.vectors import flatten, unflatten
+from fedpriv.training.vectors import call, flatten, unflatten
 from fedpriv.util.work import Work, run_work
 
 Scores = tuple[float, dict[str, float]]
@@ -35,7 +34,7 @@ class Labelled:
 
     @cached_property
     def labels(self) -> np.ndarray:
-        """y for metrics."""
+        """y as an array, for metrics."""
         return self.y.cpu().numpy()
 
     @cached_property
@@ -45,11 +44,10 @@ class Labelled:
 
 
 class Evaluator:
-    """Evaluates any parameters of a network, float32: a copy of it in evaluation mode that they are
-    loaded into.
+    """Evaluates a network with any float32 parameters, on a copy in evaluation mode.
 
     batch: records in memory at once. The loss is computed from all outputs together, so losses that
-    compare records (Cox) see all of them.
+        compare records (Cox) see all of them.
     """
 
     def __init__(self, model: nn.Module, task: Task, batch: int = 1024) -> None:
@@ -69,7 +67,7 @@ class Evaluator:
 
     @torch.inference_mode()
     def run(self, theta: Tensor, records: Labelled) -> Scores:
-        """The same, here and now."""
+        """The same, computed at once."""
         self._flat.copy_(theta)
         pieces = [self.model(rows) for rows in torch.split(records.x, self.batch)]
         outputs = torch.cat(pieces) if len(pieces) > 1 else pieces[0]
@@ -79,8 +77,7 @@ class Evaluator:
 
 @dataclass(frozen=True, eq=False)
 class _Evaluated(Work[Scores]):
-    """An evaluation that is asked for. Those of equal networks on the same records can be made
-    together."""
+    """An evaluation to compute. Equal networks on the same records can be evaluated together."""
 
     evaluator: Evaluator
     theta: Tensor
@@ -93,11 +90,11 @@ class _Evaluated(Work[Scores]):
         if chain is None or not chain.stackable or len(records.x) > self.evaluator.batch:
             return None
         same = ((t.data_ptr(), t.shape, t.dtype) for t in (records.x, records.y))
-        return chain.name, self.evaluator.task, self.theta.dtype, *same
+        return chain.batch_key, self.evaluator.task, self.theta.dtype, *same
 
     @property
-    def _chain(self) -> Chain | None:
-        return Chain.of(self.evaluator.model, tuple(self.records.x.shape[1:]))
+    def _chain(self) -> LayerChain | None:
+        return layer_chain(self.evaluator.model, tuple(self.records.x.shape[1:]))
 
     def run(self) -> Scores:
         return self.evaluator.run(self.theta, self.records)
@@ -122,8 +119,10 @@ class _Evaluated(Work[Scores]):
 
 @dataclass(frozen=True)
 class TrainingLoss:
-    """The mean over silos of their mean losses F_i at a model, and its gradient (d,).
+    """The training loss F of a model.
 
+    loss: the mean over silos of their mean losses F_i.
+    gradient: of the loss, (d,).
     heterogeneity: sqrt(mean over silos |grad F_i - grad F|^2), a lower bound of the upsilon that
     bounds it at every model (Lowy, Ghafelebashi, Razaviyayn, AISTATS 2023, Assumption 5).
     """
@@ -136,10 +135,10 @@ class TrainingLoss:
 def training_loss(
     model: nn.Module, theta: Tensor, *, silos: list[tuple[Tensor, Tensor]], task: Task
 ) -> TrainingLoss:
-    """What the silos' training records say of a model, in evaluation mode.
+    """The training loss of a model in evaluation mode. `model` stays as it is.
 
-    theta: (d,).
-    silos: x (n, ...) and y (n, ...) of each, n >= 1. `model` is left as it was.
+    theta: parameters (d,).
+    silos: x (n, ...) and y (n, ...) of each, n >= 1.
     """
     loss = 0.0
     squares = 0.0
@@ -148,7 +147,7 @@ def training_loss(
         for x, y in silos:
             vector = theta.clone().requires_grad_()
             weight = theta.new_full((len(x),), 1 / len(x))
-            part = task.loss(functional_call(model, unflatten(model, vector), (x,)), y, weight)
+            part = task.loss(call(model, unflatten(model, vector), x), y, weight)
             own = torch.autograd.grad(part, vector)[0].double()
             loss += float(part.detach()) / len(silos)
             squares += float(own.square().sum()) / len(silos)

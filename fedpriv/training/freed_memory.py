@@ -1,8 +1,8 @@
-"""Memory that a block has given back serves the next one.
+"""Keep the memory of a block for the next one.
 
-Blocks come in like sizes, round after round. The GNU C library returns what lies free at the heap's
-end to the operating system, and has it zeroed again a page at a time: up to a tenth of a round of
-compiled training.
+Blocks have similar sizes, round after round. The GNU C library returns free memory at the end of
+the heap to the operating system, which later zeroes it again a page at a time. That costs up to a
+tenth of a round of compiled training.
 """
 
 from __future__ import annotations
@@ -13,24 +13,22 @@ from functools import cache
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """Their numbers in malloc.h."""
-KEPT = 2**28
-"""Bytes that may lie free."""
-LARGEST = 2**25
-"""Bytes from which on an array has a mapping of its own, which ends with it: as large as it can
-be.
-"""
-SAID = "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"
-"""By these a user says so; then nothing is changed."""
+FREE_BYTES = 2**28
+"""Free memory that the process may hold."""
+MAPPED_BYTES = 2**25
+"""Larger arrays have a mapping of their own, which is returned with them. The library's maximum."""
+USER_SETTINGS = "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"
+"""Environment variables by which a user decides; then nothing is changed."""
 
 
 @cache
 def keep_freed_memory() -> bool:
-    """Have the process keep up to `KEPT` free bytes. False, and nothing is done, with another C
-    library, or where the user has said what is to be kept."""
-    if any(name in os.environ for name in SAID):
+    """Let the process hold up to `FREE_BYTES`. Returns False, and changes nothing, with another C
+    library or where the user has decided."""
+    if any(name in os.environ for name in USER_SETTINGS):
         return False
     try:
         adjust = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    return bool(adjust(MMAP_THRESHOLD, LARGEST) and adjust(TRIM_THRESHOLD, KEPT))
+    return bool(adjust(MMAP_THRESHOLD, MAPPED_BYTES) and adjust(TRIM_THRESHOLD, FREE_BYTES))

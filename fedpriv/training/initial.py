@@ -1,4 +1,4 @@
-"""A network's initial weights, drawn anew."""
+"""Initial weights of a network."""
 
 from __future__ import annotations
 
@@ -12,20 +12,18 @@ from fedpriv.training.vectors import flatten
 
 
 def drawn_weights(model: nn.Module, seed: int) -> Tensor:
-    """Parameters (d,) as each layer's own initialisation draws them, on the CPU so that every
-    device draws alike; the model stays as it is. Raises ConfigError for a layer with parameters
-    that cannot draw them again."""
+    """Parameters (d,) as each layer's own initialisation draws them. They are drawn on the CPU, so
+    that every device has the same. The model stays as it is.
+
+    Raises ConfigError for a layer with parameters that has no `reset_parameters`.
+    """
     fresh = deepcopy(model).cpu()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for layer in fresh.modules():
             if next(layer.parameters(recurse=False), None) is not None:
-                draws = getattr(layer, "reset_parameters", None)
-                require(
-                    draws is not None,
-                    "algo.init_weights",
-                    "own",
-                    f"shared: {type(layer).__name__} draws no weights anew",
-                )
+                draws = hasattr(layer, "reset_parameters")
+                allowed = f"shared: {type(layer).__name__} cannot draw its weights again"
+                require(draws, "algo.init_weights", "own", allowed)
                 layer.reset_parameters()  # type: ignore[operator]
     return flatten(fresh)

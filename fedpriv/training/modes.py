@@ -1,5 +1,4 @@
-"""What a network runs under for a while: a mode, and a seed for its dropout. Both come back as they
-were."""
+"""Contexts in which a network has another mode, or draws its dropout from a seed."""
 
 from __future__ import annotations
 
@@ -12,7 +11,8 @@ from torch import nn
 
 @contextmanager
 def in_mode(module: nn.Module, train: bool) -> Iterator[None]:
-    """`module` and everything below it train or not; the former modes come back."""
+    """Context in which `module` and all its parts are in training (or evaluation) mode. Each part
+    gets back its former mode."""
     before = [(part, part.training) for part in module.modules()]
     module.train(train)
     try:
@@ -24,8 +24,7 @@ def in_mode(module: nn.Module, train: bool) -> Iterator[None]:
 
 @contextmanager
 def seeded_dropout(device: torch.device, seed: int) -> Iterator[None]:
-    """Context in which `device` draws dropout from `seed`; its global generator comes back as it
-    was."""
+    """Context in which `device` draws dropout from `seed`. Its generator keeps its former state."""
     if device.type == "cuda":
         with torch.random.fork_rng([device]), torch.cuda.device(device):
             torch.default_generator.manual_seed(seed)

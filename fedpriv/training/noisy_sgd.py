@@ -4,9 +4,9 @@ Hu, Guo, Gong: Concentrated differentially private and utility preserving federa
 Algorithm 1, lines 5-10. Symbols: tau -> steps, gamma -> batch_size, G -> clip, eta -> lr, sigma ->
 the noise's standard deviation, m -> records.
 
-A pass shuffles the m records and cuts them into floor(m / gamma) batches of exactly gamma; the
-remainder sits the pass out. So the size of a batch is a public constant, and a record is in at most
-one batch of a pass.
+A pass shuffles the m records and cuts them into floor(m / gamma) batches of exactly gamma. It skips
+the remainder. So the size of a batch is a public constant, and a record is in at most one batch of
+a pass.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.mechanisms.base import Mechanism
+from fedpriv.mechanisms.discrete_sampling import Generator
+from fedpriv.mechanisms.training_noise import TrainingNoise
 from fedpriv.models.l2_projection import L2Projection
 from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.contribution_stats import ContributionStats
@@ -44,60 +45,57 @@ def noisy_sgd(
     theta: np.ndarray,
     x: Tensor,
     y: Tensor,
-    mechanism: Mechanism,
-    noise: np.random.Generator | SystemGenerator,
+    noise: TrainingNoise,
+    noise_rng: Generator,
     order: np.random.Generator,
     dropout_seed: int,
     stats: ContributionStats | None = None,
 ) -> Work[np.ndarray]:
-    """Training from `theta` (d,) float64, whose result is the final minus the starting parameters
-    (d,) float64, but for the last step's noise: `-lr` times a fresh draw of it is the caller's to
-    add, so that it can be told apart from what it hides.
+    """Training from `theta` (d,) float64. The result is the final minus the starting parameters,
+    (d,) float64, without the last step's noise: the caller adds `-lr` times a fresh draw of it, to
+    keep it apart from what it hides.
+
+    Gradients are computed in float32; all numbers that are noised are float64. The result is a
+    deterministic function of the arguments and of the states of both generators. It leaves them in
+    any state, so it can be computed once.
 
     x: (m, ...), y: (m, ...) on the training device.
-    mechanism: noises the sum of a batch's clipped gradients from `noise`, at each step but the
-        last.
-    order: shuffles the records. Gradients are computed in float32, everything that is noised is
-        float64. The result is a deterministic function of the arguments and the states of both
-        generators, which it leaves in any state, so it can be had once.
+    noise: of the mean of a batch's clipped gradients, at each step but the last.
+    noise_rng: what `noise` is drawn from.
+    order: shuffles the records.
+    stats: see `ClippedGradients.sum`; not private.
 
-    tally: see `ClippedGradients.sum`; not private. Raises ValueError for batches that the records
-    cannot fill.
+    Raises ValueError where there are too few records for a batch.
     """
     if not 0 < recipe.batch_size <= len(x):
         raise ValueError(f"batches of {recipe.batch_size} from {len(x)} records")
     batches = partition_batches(len(x), recipe.batch_size, recipe.steps, order=order)
     links = compile_layers(gradients.model, tuple(x.shape[1:]))
-    deviation = mechanism.simulated_deviation()
-    known = links is not None and not any(link.draws for link in links)
-    if (
-        recipe.batch_size == 1
-        and known
-        and deviation is not None
-        and not isinstance(noise, SystemGenerator)
-    ):
+    seeded = None if isinstance(noise_rng, SystemGenerator) else noise_rng
+    known = links is not None and not any(link.layer.draws for link in links)
+    if recipe.batch_size == 1 and known and seeded is not None:
         assert links is not None
         rows = np.concatenate(list(batches))
-        own = noise if deviation else None
+        seeded = seeded if noise.deviation else None
         of = links, gradients.task, gradients.clip, recipe.lr
-        return RecordSteps(*of, theta, x, y, rows, own, deviation, stats or ContributionStats())
+        stats = stats or ContributionStats()
+        return RecordSteps(*of, theta, x, y, rows, seeded, noise.deviation, stats)
     return _BatchSteps(
-        gradients, recipe, theta, x, y, mechanism, noise, batches, dropout_seed, stats
+        gradients, recipe, theta, x, y, noise, noise_rng, batches, dropout_seed, stats
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _BatchSteps(Work[np.ndarray]):
-    """The same step by step, of batches of any size; whose gradients may be summed together with
-    others'."""
+    """The same step by step, for batches of any size."""
 
     gradients: ClippedGradients
     recipe: NoisySgd
     theta: np.ndarray
     x: Tensor
     y: Tensor
-    mechanism: Mechanism
-    noise: np.random.Generator | SystemGenerator
+    noise: TrainingNoise
+    noise_rng: Generator
     batches: Iterator[np.ndarray]
     dropout_seed: int
     stats: ContributionStats | None
@@ -107,20 +105,16 @@ class _BatchSteps(Work[np.ndarray]):
     def run(self) -> np.ndarray:
         current = self.theta.astype(np.float64)
         recipe = self.recipe
-        with self.gradients.seeded(self.x.device, self.dropout_seed):
+        device = self.x.device
+        with self.gradients.seeded(device, self.dropout_seed):
             for step, rows in enumerate(self.batches, start=1):
-                index = torch.from_numpy(rows).to(self.x.device)
-                start = torch.from_numpy(current).to(self.x.device, torch.float32)
-                total = (
-                    self.gradients.sum(start, self.x[index], self.y[index], stats=self.stats)
-                    .cpu()
-                    .numpy()
-                )
+                index = torch.from_numpy(rows).to(device)
+                start = torch.from_numpy(current).to(device, torch.float32)
+                batch = self.x[index], self.y[index]
+                total = self.gradients.sum(start, *batch, stats=self.stats).cpu().numpy()
                 drawn: np.ndarray | float = 0.0
                 if step < recipe.steps:
-                    total, drawn = self.mechanism.noised(
-                        total, self.noise, divisor=recipe.batch_size
-                    )
+                    total, drawn = self.noise.add(total, self.noise_rng, divisor=recipe.batch_size)
                 current -= recipe.lr * total / recipe.batch_size
                 current -= recipe.lr * drawn
         change: np.ndarray = current - self.theta
@@ -132,7 +126,7 @@ class _BatchSteps(Work[np.ndarray]):
 
 
 def scaled_to(x: Tensor, norm: float) -> Tensor:
-    """Records (m, ...) scaled down to L2 norm `norm` where theirs is larger."""
+    """Records (m, ...), scaled down to L2 norm `norm` where their own is larger."""
     scaled: Tensor = L2Projection(norm)(x.flatten(1))
     return scaled.view_as(x)
 
@@ -140,8 +134,7 @@ def scaled_to(x: Tensor, norm: float) -> Tensor:
 def partition_batches(
     records: int, size: int, steps: int, *, order: np.random.Generator
 ) -> Iterator[np.ndarray]:
-    """`steps` batches (size,) of positions in [0, records): a new shuffle whenever all whole
-    batches are used up."""
+    """`steps` batches (size,) of positions in [0, records), with a new shuffle after every pass."""
     whole = records // size
     for step in range(steps):
         if step % whole == 0:

@@ -1,8 +1,8 @@
-"""How a local step follows a gradient. Frozen configuration; what an optimiser remembers is made by
-`init`.
+"""Optimisers of local training: how a step follows a gradient.
 
-Every optimiser works on stacks: tensors (users, ...) whose rows are different users' parameters, of
-which a prefix is active in a step. Torch is imported only where it is used.
+An optimiser is frozen configuration; `init` creates its memory. It works on stacks: tensors (users,
+...) whose rows are the parameters of different users. A step moves a prefix of the users. Torch is
+imported only where it is used.
 """
 
 from __future__ import annotations
@@ -19,40 +19,69 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     Slots = dict[str, list[Tensor]]
-    """What an optimiser remembers of one block of users: named lists of stacks (users, ...)."""
+    """An optimiser's memory for one block of users: lists of stacks (users, ...) by name."""
 
 
 @dataclass(frozen=True)
 class LocalOptimizer(ABC):
-    """A first-order optimiser; every user and every round starts with fresh slots, unless the
-    method keeps them."""
+    """A first-order optimiser. Every user starts every round with fresh slots, unless the method
+    keeps them.
+
+    A new optimiser names its slots and moves stacks of parameters:
+
+    >>> import torch
+    >>> @dataclass(frozen=True)
+    ... class SignMomentum(LocalOptimizer):
+    ...     decay: float = 0.5
+    ...
+    ...     @property
+    ...     def slots(self):
+    ...         return ("mean",)
+    ...
+    ...     def step(self, parameters, gradients, slots, *, lr):
+    ...         for stack, gradient, mean in zip(parameters, gradients, slots["mean"]):
+    ...             active = len(gradient)
+    ...             mean[:active].lerp_(gradient, 1 - self.decay)
+    ...             stack[:active].sub_(mean[:active].sign(), alpha=lr)
+    >>> optimizer = SignMomentum()
+    >>> two_users = [torch.zeros(2, 3)]
+    >>> slots = optimizer.init(two_users)
+    >>> optimizer.step(two_users, [torch.tensor([[1.0, -2.0, 0.0]])], slots, lr=0.1)
+    >>> two_users[0].tolist()[1]  # only the first user was active
+    [0.0, 0.0, 0.0]
+    """
 
     @property
     def plain(self) -> bool:
-        """Whether a step is w -= lr * gradient and nothing else, which trainers may fuse with the
-        backward pass."""
+        """Whether a step is exactly w -= lr * gradient, which trainers may fuse with the backward
+        pass."""
         return False
 
     @property
     @abstractmethod
-    def numbers_kept(self) -> int:
-        """How many numbers it remembers for each parameter of each user."""
+    def slots(self) -> tuple[str, ...]:
+        """Names of the slots that hold one number for each parameter of each user."""
 
     @property
-    def counters(self) -> frozenset[str]:
-        """Slots that hold one number a user, (users,), and not one for each of its parameters."""
-        return frozenset()
+    def counters(self) -> tuple[str, ...]:
+        """Names of the slots that hold one number a user, (users,) float64."""
+        return ()
 
-    @abstractmethod
     def init(self, parameters: Sequence[Tensor]) -> Slots:
-        """Slots for stacks (users, ...)."""
+        """Zeros for stacks (users, ...)."""
+        import torch
+
+        first = parameters[0]
+        made = {name: [stack.new_zeros(stack.shape) for stack in parameters] for name in self.slots}
+        counts = {n: [first.new_zeros(len(first), dtype=torch.float64)] for n in self.counters}
+        return made | counts
 
     @abstractmethod
     def step(
         self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float
     ) -> None:
-        """Move the first len(gradients[i]) users of every stack, in place. The gradients stay as
-        they are."""
+        """Move the first len(gradients[i]) users of every stack, in place. The gradients stay
+        unchanged."""
 
 
 @dataclass(frozen=True)
@@ -64,19 +93,15 @@ class Sgd(LocalOptimizer):
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
-        _require_fraction("momentum", self.momentum)
-        _require_weight_decay(self.weight_decay)
+        check_settings(self)
 
     @property
     def plain(self) -> bool:
         return not self.momentum and not self.weight_decay
 
     @property
-    def numbers_kept(self) -> int:
-        return int(self.momentum > 0)
-
-    def init(self, parameters: Sequence[Tensor]) -> Slots:
-        return {"velocity": _zeros(parameters)} if self.momentum else {}
+    def slots(self) -> tuple[str, ...]:
+        return ("velocity",) if self.momentum else ()
 
     def step(
         self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float
@@ -101,18 +126,11 @@ class RmsProp(LocalOptimizer):
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
-        _require_fraction("alpha", self.alpha)
-        _require_eps(self.eps)
-        _require_fraction("momentum", self.momentum)
-        _require_weight_decay(self.weight_decay)
+        check_settings(self)
 
     @property
-    def numbers_kept(self) -> int:
-        return 1 + (self.momentum > 0)
-
-    def init(self, parameters: Sequence[Tensor]) -> Slots:
-        slots = {"square": _zeros(parameters)}
-        return slots | {"velocity": _zeros(parameters)} if self.momentum else slots
+    def slots(self) -> tuple[str, ...]:
+        return ("square", "velocity") if self.momentum else ("square",)
 
     def step(
         self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float
@@ -141,24 +159,15 @@ class Adam(LocalOptimizer):
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
-        _require_fraction("beta1", self.beta1)
-        _require_fraction("beta2", self.beta2)
-        _require_eps(self.eps)
-        _require_weight_decay(self.weight_decay)
+        check_settings(self)
 
     @property
-    def numbers_kept(self) -> int:
-        return 2
+    def slots(self) -> tuple[str, ...]:
+        return "mean", "square"
 
     @property
-    def counters(self) -> frozenset[str]:
-        return frozenset({"steps"})
-
-    def init(self, parameters: Sequence[Tensor]) -> Slots:
-        import torch
-
-        steps = parameters[0].new_zeros(len(parameters[0]), dtype=torch.float64)
-        return {"mean": _zeros(parameters), "square": _zeros(parameters), "steps": [steps]}
+    def counters(self) -> tuple[str, ...]:
+        return ("steps",)
 
     def step(
         self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float
@@ -179,21 +188,17 @@ class Adam(LocalOptimizer):
 
 
 def _decayed(gradient: Tensor, active: Tensor, weight_decay: float) -> Tensor:
-    """The gradient of the loss and of weight_decay / 2 |w|^2."""
+    """The gradient of the loss plus weight_decay / 2 |w|^2."""
     return gradient.add(active, alpha=weight_decay) if weight_decay else gradient
 
 
-def _zeros(parameters: Sequence[Tensor]) -> list[Tensor]:
-    return [stack.new_zeros(stack.shape) for stack in parameters]
-
-
-def _require_fraction(field: str, value: float) -> None:
-    require(0 <= value < 1, f"optimizer.{field}", value, "a number from 0 to below 1")
-
-
-def _require_eps(value: float) -> None:
-    require(0 < value < math.inf, "optimizer.eps", value, "a positive finite number")
-
-
-def _require_weight_decay(value: float) -> None:
-    require(0 <= value < math.inf, "optimizer.weight_decay", value, "a finite number of at least 0")
+def check_settings(optimizer: LocalOptimizer) -> None:
+    """Raise ConfigError for a setting out of range; all but two are fractions."""
+    for name, value in vars(optimizer).items():
+        if name == "eps":
+            allowed, ok = "a positive finite number", 0 < value < math.inf
+        elif name == "weight_decay":
+            allowed, ok = "a finite number of at least 0", 0 <= value < math.inf
+        else:
+            allowed, ok = "a number from 0 to below 1", 0 <= value < 1
+        require(ok, f"optimizer.{name}", value, allowed)

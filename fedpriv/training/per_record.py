@@ -1,4 +1,4 @@
-"""Gradients of single records (or groups of them), and what is done about their norms."""
+"""Gradients of single records (or groups of them), and clipping by their norms."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 
 from fedpriv.models.tasks import Task
 from fedpriv.training.contribution_stats import ContributionStats
-from fedpriv.training.vectors import unflatten
+from fedpriv.training.network_checks import torch_func_obstacle
+from fedpriv.training.vectors import call, unflatten
 
 Gradients = Callable[[Tensor, Tensor, Tensor, dict[str, Tensor]], Tensor]
 
@@ -19,17 +20,17 @@ MAX_NUMBERS_IN_MEMORY = 2**24
 
 
 def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
-    """A function of theta (d,), x (b, group, ...), y (b, group, ...) and each group's own buffers
-    (b, ...) by name, {} for none, that gives the gradient of each group's mean loss, (b, d).
+    """A function that computes the gradient of each group's mean loss, (b, d). Its arguments are
+    theta (d,), x (b, group, ...), y (b, group, ...), and each group's own buffers (b, ...) by name.
 
-    Random numbers that the network itself draws depend on a group's place among the others: good
-    where a record is replaced by another, not where one is removed.
+    Random numbers that the network itself draws depend on a group's place in the batch. That is
+    sound where neighbours replace a record, not where they remove one.
     """
 
     def loss(
         parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: dict[str, Tensor]
     ) -> Tensor:
-        outputs = functional_call(model, {**parameters, **buffers}, (x,))
+        outputs = call(model, parameters, x, buffers)
         return task.loss(outputs, y, torch.full((group,), 1 / group, device=x.device))
 
     one_each = vmap(grad(loss), in_dims=(None, 0, 0, 0), randomness="different")
@@ -37,15 +38,18 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
     def gradients(theta: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> Tensor:
         if not len(x):
             return theta.new_zeros((0, len(theta)))
+        obstacle = torch_func_obstacle(model, x.shape[2:], x.dtype)
+        if obstacle is not None:
+            raise obstacle
         named = one_each(unflatten(model, theta), x, y, buffers)
-        return torch.cat([piece.flatten(1) for piece in named.values()], dim=1)
+        return torch.cat([piece.reshape(len(x), -1) for piece in named.values()], dim=1)
 
     return gradients
 
 
 def finite_norms(norms: Tensor, clip: float | Tensor, stats: ContributionStats | None) -> Tensor:
-    """Which of the gradients' norms (b,) are finite, (b,) bool; `stats` counts all of them, and
-    those above `clip`."""
+    """Which of the gradients' norms (b,) are finite, (b,) bool. `stats` counts all norms, and those
+    above `clip`."""
     finite = norms.isfinite()
     if stats is not None:
         known = norms[finite]
@@ -57,10 +61,10 @@ def finite_norms(norms: Tensor, clip: float | Tensor, stats: ContributionStats |
 
 
 def clip_factors(norms: Tensor, clip: float | Tensor, stats: ContributionStats | None) -> Tensor:
-    """By what gradients of `norms` (b,) are multiplied, (b,): at most 1, and 0 where a norm is not
+    """The factors (b,) that clip gradients of `norms` (b,): at most 1, and 0 where a norm is not
     finite.
 
-    clip: one for all, or (b,).
+    clip: one bound for all, or (b,).
     """
     finite = finite_norms(norms, clip, stats)
     return torch.where(finite, (clip / norms.clamp_min(1e-30)).clamp_max(1.0), 0.0)

@@ -1,8 +1,7 @@
-"""Random words on the training device, each a function of a key and of counters: no generator, no
-order of draws.
+"""Random words on the training device. Each is a function of a key and of counters, so there is no
+generator and no order of draws.
 
-The same as `streams.mix64` and `streams.branch` give in numpy, bit for bit, on processors and
-accelerators.
+They have the bits of `streams.mix64` and `streams.branch` in numpy, on processors and accelerators.
 """
 
 from __future__ import annotations
@@ -35,22 +34,25 @@ def mix64_(z: Tensor) -> Tensor:
 
 
 def name_of(path: tuple[int, ...]) -> np.ndarray:
-    """(1,) uint64: the number that stands for `path`."""
+    """(1,) uint64: a digest of `path`."""
     return np.frombuffer(hashlib.blake2b(repr(path).encode(), digest_size=8).digest(), dtype="<u8")
 
 
 def row_counters(path: tuple[int, ...], first: int, rows: int) -> np.ndarray:
-    """(rows,) uint64: numbers that name rows `first`, `first` + 1, ... of what `path` names."""
+    """(rows,) uint64: names of the rows `first`, `first` + 1, ... under `path`."""
     return branch(name_of(path), np.arange(first, first + rows, dtype=np.uint64))
 
 
 def random_words(keys: np.ndarray, rows: np.ndarray, features: int, device: torch.device) -> Tensor:
-    """(k, b, features) int32 on `device`: random words of each of `keys` (k,) uint64 and each row
-    named in `rows` (b,) uint64. A word depends on its key, the name of its row and its feature's
-    place alone."""
+    """Random words (k, b, features) int32 on `device`. A word depends only on its key, its row's
+    name and its feature's place.
+
+    keys: (k,) uint64.
+    rows: names of rows, (b,) uint64.
+    """
     row_keys = mix64(keys[:, None] + rows)[..., None]
     columns = _columns((features + 1) // 2)
-    if device.type == "cpu":  # where numpy takes half of torch's time
+    if device.type == "cpu":  # numpy takes half of torch's time there
         return torch.from_numpy(mix64(row_keys + columns).view(np.int32))[..., :features]
     return words_by_torch(row_keys, columns, device)[..., :features]
 
@@ -63,11 +65,11 @@ def words_by_torch(row_keys: np.ndarray, columns: np.ndarray, device: torch.devi
 
 @cache
 def _columns(pairs: int) -> np.ndarray:
-    """What tells pairs of features apart, (pairs,) uint64; SplitMix64's steps."""
+    """A number for each pair of features, (pairs,) uint64: SplitMix64's steps."""
     steps: np.ndarray = np.uint64(GAMMA) * np.arange(1, pairs + 1, dtype=np.uint64)
     return steps
 
 
 def threshold(p: float) -> int:
-    """The number that a uniform int32 word is above with probability 1 - p, 0 < p <= 1."""
+    """The number t with P(word > t) = 1 - p for a uniform int32 word, 0 < p <= 1."""
     return round(p * 2**32) - 2**31 - 1

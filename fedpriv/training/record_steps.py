@@ -1,10 +1,10 @@
-"""Many local trainings at once, each of noisy steps of one record: every kernel computes a step of
-all of them.
+"""Many local trainings at once whose noisy steps each use one record. Every kernel computes a step
+of all of them.
 
-A batch of one record has one gradient, so the batched layers, which give each network a gradient of
-its own, give the per-record gradients that are clipped. Gradients are float32; they are clipped,
-noised and added up in float64. Trainings whose noise comes from equal generators, such as those of
-one seed in a sweep, have it drawn once.
+The batched layers compute one gradient for each network. With one record a batch, that is the
+per-record gradient that is clipped. Gradients are float32; they are clipped, noised and added up in
+float64. Trainings whose noise comes from equal generators, such as those of one seed in a sweep,
+share one draw.
 """
 
 from __future__ import annotations
@@ -20,30 +20,36 @@ from torch import Tensor
 
 from fedpriv.models.tasks import Task
 from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.layers.buffers import BufferPool, Masks
 from fedpriv.training.per_record import clip_factors, finite_norms
 from fedpriv.training.trainers.batched import Program
-from fedpriv.training.trainers.buffers import BufferPool, Masks
-from fedpriv.training.trainers.compile_layers import Link
+from fedpriv.training.trainers.compile_layers import Link, parameter_layout
 from fedpriv.util.work import Work
 
 NUMBERS_AT_ONCE = 2**17
-"""Parameters of the networks of a stack: the copies that a step works on stay in a processor's
+"""Parameters of all networks of a stack. The copies that a step uses then stay in a processor's
 second cache."""
 STEPS_AT_ONCE = 32
-"""Steps whose records and noise are fetched together."""
+"""Steps whose records and noise are loaded together."""
 
 
 @dataclass(frozen=True, eq=False)
 class RecordSteps(Work[np.ndarray]):
-    """A training whose steps are each along one record's clipped gradient plus noise; its result is
+    """A training whose steps each follow one record's clipped gradient plus noise. Its result is
     the final minus the starting parameters, (d,) float64, without the last step's noise.
 
     links: of a network that draws no random numbers.
-    theta: (d,) float64.
-    x, y: records.
+    task: gives the loss.
+    clip: bound on a gradient's L2 norm.
+    lr: rate of a step.
+    theta: starting parameters (d,) float64.
+    x: records (n, ...).
+    y: labels (n, ...).
     rows: (steps,) positions of the records.
-    noise: draws (d,) for every step but the last, times `deviation`, and may be left in any state;
-        None for none. tally: counts gradients.
+    noise: generator of (d,) Gaussian numbers for every step but the last, left in any state; None:
+        no noise.
+    deviation: factor of these numbers.
+    stats: counts gradients.
     """
 
     links: Sequence[Link]
@@ -65,7 +71,7 @@ class RecordSteps(Work[np.ndarray]):
     @property
     def batch_key(self) -> Hashable:
         alike = ((t.shape[1:], t.dtype, t.device) for t in (self.x, self.y))
-        return tuple(link.name for link in self.links), self.task, len(self.rows), *alike
+        return tuple(link.layer.batch_key for link in self.links), self.task, len(self.rows), *alike
 
     def run(self) -> np.ndarray:
         return self.run_batch([self])[0]
@@ -73,9 +79,8 @@ class RecordSteps(Work[np.ndarray]):
     @classmethod
     def run_batch(cls, works: Sequence[RecordSteps]) -> list[np.ndarray]:
         states = [work.noise_state for work in works]
-        order = sorted(
-            range(len(works)), key=states.__getitem__
-        )  # whoever shares noise side by side
+        # Works that share their noise come side by side.
+        order = sorted(range(len(works)), key=states.__getitem__)
         size = max(1, NUMBERS_AT_ONCE // len(works[0].theta))
         found: dict[int, np.ndarray] = {}
         for start in range(0, len(order), size):
@@ -86,33 +91,31 @@ class RecordSteps(Work[np.ndarray]):
 
     @property
     def noise_state(self) -> bytes:
-        """Equal for works with the same noise, up to its deviation."""
+        """Equal for trainings with the same noise, up to its deviation."""
         return b"" if self.noise is None else pickle.dumps(self.noise.bit_generator.state)
 
 
 class _Stack:
-    """Networks that move side by side.
+    """Networks that train side by side.
 
-    widths: how many in a row share their noise.
+    `theta`, `weights` (theta in float32), `gradients` and `exact` (gradients in float64) are views
+    (k, ...) of one flat buffer each, which has the first parameters of all networks, then the
+    second.
 
-    All of a kind of numbers are in one flat buffer, which holds the first parameters of all
-    networks, then the second: `theta`, `weights` (their float32), `gradients` and `exact` (their
-    float64) are views (k, ...) of such buffers.
+    widths: how many consecutive networks share their noise.
     """
 
     def __init__(self, works: Sequence[RecordSteps], widths: Sequence[int]) -> None:
         self.works = works
         self.device = works[0].x.device
         links = works[0].links
-        parameters = [(link, parameter) for link in links for parameter in link.module.parameters()]
-        self.shapes = [parameter.shape for _, parameter in parameters]
-        self.orders = [link.order(parameter) for link, parameter in parameters]
+        self.layout = parameter_layout(links)
         self.theta_flat, self.theta = self._buffer(torch.float64)
         self.weights_flat, self.weights = self._buffer(torch.float32)
         self.gradients_flat, self.gradients = self._buffer(torch.float32)
         self.exact_flat, self.exact = self._buffer(torch.float64)
         self.start = torch.from_numpy(np.stack([work.theta for work in works])).to(self.device)
-        for own, piece in zip(self.theta, self._pieces(self.start)):
+        for own, piece in zip(self.theta, self.layout.stacks(self.start)):
             own.copy_(piece)
         self.clips, self.rates = (
             self._column([getattr(work, name) for work in works]) for name in ("clip", "lr")
@@ -132,9 +135,8 @@ class _Stack:
     def _sharing(
         self, widths: Sequence[int]
     ) -> Iterator[tuple[np.random.Generator, list[Tensor], list[Tensor]]]:
-        """Generators; of the networks that share each, the parameters and how far noise moves
-        them.
-        """
+        """Generators, each with the parameters of the networks that share it and with the factors
+        of their noise."""
         ends = np.cumsum(widths).tolist()
         for end, width in zip(ends, widths):
             works = self.works[end - width : end]
@@ -146,20 +148,10 @@ class _Stack:
 
     def _buffer(self, dtype: torch.dtype) -> tuple[Tensor, list[Tensor]]:
         k = len(self.works)
-        sizes = [shape.numel() for shape in self.shapes]
-        flat = torch.empty(k * sum(sizes), dtype=dtype, device=self.device)
-        pieces = torch.split(flat, [k * size for size in sizes])
-        shapes = [[shape[dim] for dim in order] for shape, order in zip(self.shapes, self.orders)]
-        return flat, [piece.view(k, *shape) for piece, shape in zip(pieces, shapes)]
-
-    def _pieces(self, vectors: Tensor) -> list[Tensor]:
-        """Vectors (m, d) cut and turned as the layers keep parameters."""
-        cut = torch.split(vectors, [shape.numel() for shape in self.shapes], 1)
-        turned = zip(cut, self.shapes, self.orders)
-        return [
-            torch.unflatten(piece, 1, shape).permute(0, *(1 + dim for dim in order))
-            for piece, shape, order in turned
-        ]
+        sizes = [k * size for size in self.layout.sizes]
+        flat = torch.empty(sum(sizes), dtype=dtype, device=self.device)
+        pieces = zip(torch.split(flat, sizes), self.layout.shapes)
+        return flat, [piece.view(k, *shape) for piece, shape in pieces]
 
     def _column(self, numbers: Sequence[float]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.float64, device=self.device)
@@ -170,17 +162,12 @@ class _Stack:
         norms = torch.stack([self._step(*given) for given in self._given()], 1)
         for work, own in zip(self.works, norms):
             finite_norms(own, work.clip, work.stats)
-        back = [sorted(range(len(order)), key=order.__getitem__) for order in self.orders]
-        pieces = [
-            own.permute(0, *(1 + dim for dim in dims)).flatten(1)
-            for own, dims in zip(self.theta, back)
-        ]
-        changes: np.ndarray = (torch.cat(pieces, 1) - self.start).cpu().numpy()
+        changes: np.ndarray = (self.layout.vectors(self.theta) - self.start).cpu().numpy()
         return list(changes)
 
     def _given(self) -> Iterator[tuple[Tensor, Tensor, list[list[Tensor]]]]:
-        """Each step's records (k, 1, ...), labels (k, 1, ...), and noise: for each of `sharing`, by
-        parameters."""
+        """Each step's records (k, 1, ...), labels (k, 1, ...), and noise by parameters for each of
+        `sharing`."""
         steps = len(self.works[0].rows)
         d = self.start.shape[1]
         for begin in range(0, steps, STEPS_AT_ONCE):
@@ -189,22 +176,21 @@ class _Stack:
                 torch.from_numpy(work.rows[begin : begin + here]).to(self.device)
                 for work in self.works
             ]
-            x = torch.stack([work.x[own] for work, own in zip(self.works, rows)], 1).unsqueeze(2)
-            y = torch.stack([work.y[own] for work, own in zip(self.works, rows)], 1).unsqueeze(2)
+            x, y = (
+                torch.stack([getattr(work, name)[own] for work, own in zip(self.works, rows)], 1)
+                for name in "xy"
+            )
             noisy = min(here, steps - 1 - begin)
             noise = []
             for generator, _, _ in self.sharing:
                 drawn = generator.standard_normal((noisy, d))
-                noise.append(self._pieces(torch.from_numpy(drawn).to(self.device)))
+                noise.append(self.layout.stacks(torch.from_numpy(drawn).to(self.device)))
             for step in range(here):
-                yield (
-                    x[step],
-                    y[step],
-                    [[p[step] for p in own] for own in noise] if step < noisy else [],
-                )
+                drawn_now = [[p[step] for p in own] for own in noise] if step < noisy else []
+                yield x[step].unsqueeze(1), y[step].unsqueeze(1), drawn_now
 
     def _step(self, x: Tensor, y: Tensor, noise: list[list[Tensor]]) -> Tensor:
-        """Move all networks; the norms (k,) of their gradients."""
+        """Move all networks. Returns the norms (k,) of their gradients."""
         self.weights_flat.copy_(self.theta_flat)
         self.gradients_flat.zero_()
         self.program.load(x)

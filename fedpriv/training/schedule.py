@@ -1,8 +1,8 @@
-"""Which users train together and which records each batch step takes.
+"""Which users train together, and which records each batch step takes.
 
-Users are sorted by their number of records, most first, and cut into blocks. In batch step j of an
-epoch the users that still have records are then a prefix of the block, whose batches are padded to
-the length of the first one.
+Users are sorted by their number of records, most first, and cut into blocks. So in batch step j of
+an epoch the users that still have records are a prefix of the block. Their batches are padded to
+the length of the first user's.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ from fedpriv.util.streams import branch
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch step of a users: x (a, b, ...), y (a, b, ...), weight (a, b), 1 / (own batch size)
-    or 0 for padding."""
+    """The records of one step of the first a users, with b rows each.
+
+    x: (a, b, ...).
+    y: (a, b, ...).
+    weight: (a, b): 1 / (the user's batch size), or 0 for padding.
+    """
 
     x: Tensor
     y: Tensor
@@ -30,9 +34,12 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Step:
-    """A batch step, and its place in a user's own training: the epoch, and the batch's place in
-    it.
+class BatchStep:
+    """A step of every user's own training.
+
+    batch: its records.
+    epoch: counted from 0.
+    place: of the batch in the epoch.
     """
 
     batch: Batch
@@ -44,8 +51,9 @@ class Step:
 class Limits:
     """What bounds a block.
 
-    step_cost: the fixed cost of one step, in the time that one row takes.
-    user_bytes, row_bytes: memory that a user and a row (padding included) take.
+    step_cost: the fixed cost of one step, in units of one row's time.
+    user_bytes: memory of a user.
+    row_bytes: memory of a row, which may be padding.
     budget: bytes of a block; a block of one user may exceed it.
     """
 
@@ -63,8 +71,9 @@ def cut(counts: np.ndarray, size: int, limits: Limits) -> list[tuple[int, int]]:
     """Blocks (first, past the last) of users with `counts` (n,) records, descending, and batches of
     `size`.
 
-    Dynamic programming over the distinct counts: least total of steps (each costs `step_cost`) and
-    rows with padding. Kept, since a silo's users are mostly the same in every round.
+    Dynamic programming over the distinct counts minimises the total cost of steps (each costs
+    `step_cost`) and rows with padding. Results are cached, since a silo's users are mostly the same
+    in every round.
     """
     return list(_cut(counts.tobytes(), size, limits))
 
@@ -80,8 +89,8 @@ def _cut(counted: bytes, size: int, limits: Limits) -> tuple[tuple[int, int], ..
     choice = np.zeros(len(n) + 1, dtype=np.int64)
     best[0] = 0
     for i in range(len(n)):
-        # Of users i.. together: the last batch is as long as the first user's, if they get that far
-        # at all.
+        # One block from i on: users with as many batches as the first pad their last one to its
+        # length.
         rows = np.cumsum(users[i:] * np.where(steps[i:] == steps[i], n[i], steps[i:] * size))
         blocks_needed = -(-np.cumsum(users[i:]) // limits.users(min(size, int(n[i]))))
         total = best[i] + rows + blocks_needed * steps[i] * limits.step_cost
@@ -102,14 +111,14 @@ def _cut(counted: bytes, size: int, limits: Limits) -> tuple[tuple[int, int], ..
 
 def batches(
     data: SiloData, positions: np.ndarray, size: int, *, epochs: int, keys: np.ndarray | None
-) -> Iterator[Step]:
+) -> Iterator[BatchStep]:
     """The batch steps of the users at `positions` (k,), sorted by records, descending.
 
     size: rows of a batch.
-    keys: (k,) uint64, one a user, that its orders come from: in every epoch each of its records has
-        a random number by its rank among the user's, and they are taken in that order. A user whose
-        records fit in one batch keeps their order; if that holds for all, no keys are needed and
-        every step has the very same Batch object.
+    keys: (k,) uint64, one a user, from which the order of its records is drawn. In every epoch each
+        record has a random number by its rank among the user's records, and they are taken in the
+        order of these numbers. A user whose records fit in one batch keeps their order. If that
+        holds for all users, no keys are needed and every step has the same Batch object.
     """
     counts = data.counts[positions]
     starts = data.starts[positions]
@@ -117,7 +126,7 @@ def batches(
         rows = starts[:, None] + np.minimum(np.arange(counts[0]), counts[:, None] - 1)
         batch = _take(data, rows, _weights(data, counts, int(counts[0])))
         for epoch in range(epochs):
-            yield Step(batch, epoch, 0)
+            yield BatchStep(batch, epoch, 0)
         return
     assert keys is not None
     local = np.arange(counts[0])
@@ -128,7 +137,7 @@ def batches(
         _weights(data, np.minimum(size, counts[:a] - offset), min(size, int(counts[0]) - offset))
         for a, offset in zip(active, offsets)
     ]
-    mixed = active[1]  # users of several batches come first
+    mixed = active[1]  # users with several batches come first
     padding = local >= counts[:mixed, None]
     for epoch in range(epochs):
         numbers = branch(branch(keys[:mixed], epoch)[:, None], local)
@@ -136,7 +145,7 @@ def batches(
         order = numbers.argsort(axis=1, kind="stable")
         shuffled = np.concatenate([np.take_along_axis(rows[:mixed], order, axis=1), rows[mixed:]])
         for place, (a, offset, weight) in enumerate(zip(active, offsets, weights)):
-            yield Step(_take(data, shuffled[:a, offset : offset + size], weight), epoch, place)
+            yield BatchStep(_take(data, shuffled[:a, offset : offset + size], weight), epoch, place)
 
 
 def _weights(data: SiloData, counts: np.ndarray, width: int) -> Tensor:

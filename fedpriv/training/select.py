@@ -1,8 +1,8 @@
-"""Which trainer each user gets: a fixed rule on sizes, so that a repeated or resumed run chooses
-alike.
+"""Which trainer each user gets. The rule depends on sizes alone, so that a repeated or resumed run
+chooses the same trainers.
 
-Measured on one core (milliseconds a user and batch step; batched and vmapped with 64 users at once
-where they fit):
+Milliseconds a user and batch step, measured on one core; the batched and the vmapped trainer have
+64 users at once where they fit:
 
     network, parameters             rows   sequential   vmapped   batched   batched, one user
     creditcard MLP, 5 thousand        1     0.9          0.09      0.01      0.5
@@ -16,12 +16,12 @@ where they fit):
     512-512 MLP, 670 thousand         1     0.7          3.4       0.4       0.3
                                      64     3.5          5.8       2.8       2.6
 
-Of these the batched trainer, where it knows the layers, wins everywhere. The compiled one, where it
-knows the network and there is a C++ compiler, takes a third to a seventh of its time on dense
-networks of up to 10 thousand parameters, half at 100 thousand, as much at 270 thousand and more
-beyond; two fifths on the MNIST CNN (`benchmarks.trainers`). Of the other two, the vmapped one wins
-while the fixed cost of a step dominates: several users, small networks, few products a step. It
-cannot train what draws random numbers.
+Of these the batched trainer is fastest wherever it supports the layers. The compiled trainer needs
+a supported network and a C++ compiler. It takes a third to a seventh of the batched trainer's time
+on dense networks of up to 10 thousand parameters, half at 100 thousand, as much at 270 thousand and
+more beyond; two fifths on the MNIST CNN (`benchmarks.trainers`). Of the other two, the vmapped
+trainer is faster while the fixed cost of a step dominates: several users, small networks, few
+products a step. It cannot train networks that draw random numbers.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Task
 from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Execution, Recipe
+from fedpriv.training.network_checks import check_parameters, torch_func_obstacle
 from fedpriv.training.optimizers import LocalOptimizer
-from fedpriv.training.shared_state import mixing_layer
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem
 from fedpriv.training.trainers.batched import Batched
 from fedpriv.training.trainers.compile_layers import compile_layers
@@ -47,13 +47,13 @@ from fedpriv.training.trainers.vmapped import Vmapped, can_be_vmapped
 MIN_VMAPPED_USERS = 6
 """With fewer users than this, vmap costs more than it saves."""
 PRODUCTS_LIMIT = 8_000_000
-"""From so many multiply-adds in a user's forward pass on, the arithmetic outweighs the fixed cost
-of a step."""
+"""Multiply-adds in a user's forward pass from which on the arithmetic outweighs the fixed cost of a
+step."""
 PARAMETERS_LIMIT = 250_000
-"""From so many parameters on, moving everybody's gradients through memory outweighs it."""
+"""Parameters from which on moving all users' gradients through memory costs more than it saves."""
 COMPILED_LIMIT = 250_000
-"""From so many parameters on, a user's own no longer stay in a core's cache, and the libraries'
-products win."""
+"""Parameters from which on a user's network does not fit a core's cache, so that the products of
+libraries are faster."""
 
 Selection = list[tuple[BlockTrainer, np.ndarray]]
 
@@ -62,7 +62,7 @@ def select_trainers(problem: LocalProblem, rows: np.ndarray) -> Selection:
     """Trainers for users whose largest batches have `rows` (k,) records, each with the indices of
     the users it trains.
 
-    Raises ConfigError where the trainer that is asked for cannot train the problem.
+    Raises ConfigError where the trainer of the settings cannot train the problem.
     """
     return CHOICES[problem.execution.trainer](problem, rows)
 
@@ -76,8 +76,9 @@ def check_trainer(
     optimizer: LocalOptimizer,
     dtype: torch.dtype,
 ) -> None:
-    """Raise ConfigError where `select_trainers` would, for trainings from `start` (d,) on records
-    of `shape`."""
+    """Raise ConfigError where `select_trainers` would, for training from `start` (d,) on records of
+    `shape`."""
+    check_parameters(model, (torch.float32,))
     cost = known_cost(model, shape, dtype)
     recipe = Recipe(1, None, 1.0, optimizer)
     problem = LocalProblem(
@@ -96,11 +97,9 @@ def _by_size(problem: LocalProblem, rows: np.ndarray) -> Selection:
     light = (rows * problem.cost.products < PRODUCTS_LIMIT) & (
         problem.cost.parameters < PARAMETERS_LIMIT
     )
-    # A layer that mixes records remembers them in buffers, which only the sequential trainer gives
-    # to each user.
-    if light.sum() < MIN_VMAPPED_USERS or mixing_layer(problem.model) is not None:
-        light[:] = False
-    if light.any() and not can_be_vmapped(problem):
+    few = light.sum() < MIN_VMAPPED_USERS
+    obstacle = torch_func_obstacle(problem.model, problem.shape, problem.dtype)
+    if few or obstacle is not None or not can_be_vmapped(problem):
         light[:] = False
     selection: Selection = []
     if light.any():
@@ -116,7 +115,7 @@ def _compiled(problem: LocalProblem, rows: np.ndarray) -> Selection:
         reason = (
             "needs a C++ compiler"
             if library() is None
-            else "knows not this network, loss, optimiser or device"
+            else "does not support this network, loss, optimiser or device"
         )
         raise ConfigError("trainer", "compiled", f"auto, batched or sequential here: it {reason}")
     return _all_by(trainer, rows)
@@ -128,7 +127,7 @@ def _batched(problem: LocalProblem, rows: np.ndarray) -> Selection:
         raise ConfigError(
             "trainer",
             "batched",
-            "auto or sequential here: the network is no chain of layers that it knows",
+            "auto or sequential here: the network is no chain of supported layers",
         )
     return _all_by(Batched(problem, links), rows)
 

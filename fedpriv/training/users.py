@@ -11,8 +11,8 @@ from fedpriv.models.tasks import Task
 from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Execution, Training
 from fedpriv.training.freed_memory import keep_freed_memory
+from fedpriv.training.network_checks import check_parameters, refuse_shared_state
 from fedpriv.training.select import select_trainers
-from fedpriv.training.shared_state import refuse_shared_state
 from fedpriv.training.silo_training import SiloTraining
 from fedpriv.training.trainers.base import LocalProblem, Users
 from fedpriv.util.streams import Streams
@@ -86,6 +86,7 @@ def _problem(
     def on_device(vector: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(vector).to(data.x.device, torch.float32)
 
+    check_parameters(model, (torch.float32,))
     shape = tuple(data.x.shape[1:])
     return LocalProblem(
         model=model,

@@ -3,8 +3,12 @@ never sent."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 
 def flatten(model: nn.Module) -> Tensor:
@@ -22,8 +26,63 @@ def unflatten(model: nn.Module, vectors: Tensor) -> dict[str, Tensor]:
     }
 
 
+def call(
+    model: nn.Module,
+    parameters: Mapping[str, Tensor],
+    x: Tensor,
+    buffers: Mapping[str, Tensor] | None = None,
+) -> Tensor:
+    """Outputs for x with these parameters and buffers in the place of the network's own.
+
+    torch's own tying of weights leaves tensors of a transform in a layer that is called twice, so
+    all names of a parameter are given here, once for each layer.
+    """
+    views = {id(own): parameters[name] for name, own in model.named_parameters()}
+    places = {
+        f"{prefix}.{name}" if prefix else name: views[id(own)]
+        for prefix, part in model.named_modules()
+        for name, own in part._parameters.items()
+        if own is not None
+    }
+    outputs: Tensor = functional_call(model, {**places, **(buffers or {})}, (x,), tie_weights=False)
+    return outputs
+
+
 def load(model: nn.Module, vector: Tensor) -> None:
     """Overwrite the parameters of `model` with `vector` (d,)."""
     with torch.no_grad():
         for name, value in unflatten(model, vector).items():
             model.get_parameter(name).copy_(value)
+
+
+class ParameterLayout:
+    """The parameters of many networks as stacks (m, ...), whose dimensions a trainer may reorder.
+
+    sizes: of the parameters.
+    shapes: of one network's parameters in the stacks.
+    """
+
+    def __init__(
+        self, shapes: Sequence[Sequence[int]], orders: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """shapes: of the parameters of a network.
+        orders: of their dimensions in the stacks; by default the parameters' own.
+        """
+        orders = orders or [range(len(shape)) for shape in shapes]
+        back = [sorted(range(len(order)), key=order.__getitem__) for order in orders]
+        self.sizes = [math.prod(shape) for shape in shapes]
+        self.shapes = [[shape[dim] for dim in order] for shape, order in zip(shapes, orders)]
+        self._parameters = shapes
+        self._there, self._back = (
+            [(0, *(1 + dim for dim in dims)) for dims in each] for each in (orders, back)
+        )
+
+    def stacks(self, vectors: Tensor) -> list[Tensor]:
+        """Views of vectors (m, d) as stacks."""
+        pieces = zip(torch.split(vectors, self.sizes, 1), self._parameters, self._there)
+        return [piece.reshape(len(piece), *shape).permute(dims) for piece, shape, dims in pieces]
+
+    def vectors(self, stacks: Sequence[Tensor]) -> Tensor:
+        """Stacks as new vectors (m, d)."""
+        pairs = zip(stacks, self._back)
+        return torch.cat([stack.permute(dims).reshape(len(stack), -1) for stack, dims in pairs], 1)

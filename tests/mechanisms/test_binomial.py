@@ -12,8 +12,10 @@ from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.calibration import gaussian_noise
+from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.lowy import ShuffleBudget, paper_bits, paper_levels
+from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.util.streams import SystemGenerator
 
 
@@ -31,7 +33,7 @@ def test_calibrated_noise_costs_the_target_within_two_percent(size, epsilon, del
     """The true epsilon lies between that of a record that moves one coordinate through all levels,
     exactly, and the certificate. The number of contributions only rounds the noise up to whole bits
     of each."""
-    mechanism = Binomial(1.0, 1.0).hiding(gaussian_noise(1.0, epsilon, delta), size)
+    mechanism = Binomial(1.0, 1.0).with_gaussian_cost(gaussian_noise(1.0, epsilon, delta), size)
     bits = math.ceil(mechanism.trials / contributions)
     certified, trials = cost(mechanism, size, delta), bits * contributions
     assert certified <= epsilon * (1 + 1e-6)
@@ -39,7 +41,9 @@ def test_calibrated_noise_costs_the_target_within_two_percent(size, epsilon, del
 
 
 def test_a_shift_spread_over_a_hundred_coordinates_stays_below_the_certificate():
-    mechanism = Binomial(1.0, 1.0, levels=1000).hiding(gaussian_noise(1.0, 1.0, 1e-5), 100)
+    mechanism = Binomial(1.0, 1.0, levels=1000).with_gaussian_cost(
+        gaussian_noise(1.0, 1.0, 1e-5), 100
+    )
     true = shifted_epsilon(mechanism.trials, {100: 50, -100: 50}, 1e-5, interval=1e-4)
     assert 0.95 <= true <= cost(mechanism, 100, 1e-5) <= 1 + 1e-6
 
@@ -47,7 +51,9 @@ def test_a_shift_spread_over_a_hundred_coordinates_stays_below_the_certificate()
 def test_few_levels_in_many_coordinates_cost_no_more_noise_than_they_must():
     """Rounding moves each of a hundred coordinates of a sum by up to a level, beside 64 of the
     record itself."""
-    mechanism = Binomial(1.0, 1.0, levels=64).hiding(gaussian_noise(1.0, 1.0, 1e-5), 100)
+    mechanism = Binomial(1.0, 1.0, levels=64).with_gaussian_cost(
+        gaussian_noise(1.0, 1.0, 1e-5), 100
+    )
     assert 0.99 <= cost(mechanism, 100, 1e-5) <= 1 + 1e-6
 
 
@@ -57,7 +63,7 @@ def test_paper_parameters():
     levels = paper_levels(100, 1)
     assert levels == 20
     assert paper_bits(100, 1, levels=levels, epsilon=1.0, delta=1e-6) == 242_543_523
-    mechanism = Binomial(1.0, 0.0).of_bits(levels, 100 * 242_543_523)
+    mechanism = Binomial(1.0, 0.0).with_bits(levels, 100 * 242_543_523)
     assert mechanism.trials == 24_254_352_300
     gaussian = gaussian_epsilon(20 / math.sqrt(mechanism.trials * 3 / 16), 1e-6)
     assert gaussian == pytest.approx(7e-4, rel=0.05)
@@ -98,7 +104,7 @@ def test_what_the_paper_leaves_for_one_release(kinds, calls, chosen):
     assert budget.call_delta == pytest.approx(delta / (2 * chosen))
     levels, bits = budget.noise(1000, 30, 6.0)
     assert budget.epsilon(
-        Binomial(1.0, 0.0).of_bits(levels, bits).noise_multiplier, 30
+        Binomial(1.0, 0.0).with_bits(levels, bits).noise_multiplier, 30
     ) == pytest.approx(6)
     assert budget.epsilon(1e-3, 30) is None
     assert budget.epsilon(0.0, 30) is None
@@ -124,7 +130,7 @@ def test_shares_of_silos_that_noise_add_up_to_the_declared_noise(rng, silent):
 def test_a_part_of_a_bit_hides_nothing():
     """Whoever knows half of the noise, where a quarter of the silos may be silent, is left with a
     third of the bits."""
-    mechanism = Binomial(1.0, 0.0, silent=0.25).of_bits(2, 100_000)
+    mechanism = Binomial(1.0, 0.0, silent=0.25).with_bits(2, 100_000)
     assert mechanism.event(shares=0.5) == GaussianDpEvent(1 / gaussian_gap(33_333, 1.0))
     assert mechanism.event(sensitivity=0.0) == NonPrivateDpEvent()
 
@@ -156,13 +162,10 @@ def test_only_counts_are_noised(encoding):
     mechanism, rng = Binomial(1.0, 1.0), np.random.default_rng(0)
     with pytest.raises(ConfigError, match="aggregation=shuffle"):
         mechanism.noise_share(2, 3, rng, encoding=encoding)
-    for wrong in (lambda: mechanism.encoding(3, 1.0), lambda: mechanism.noised(np.zeros(2), rng)):
-        with pytest.raises(ConfigError, match="aggregation=shuffle"):
-            wrong()
+    with pytest.raises(ConfigError, match="aggregation=shuffle"):
+        mechanism.encoding(3, 1.0)
     with pytest.raises(ConfigError, match="in training"):
-        mechanism.check_inside_training()
-    with pytest.raises(ConfigError, match="binomial: aggregation=shuffle counts bits"):
-        Gaussian(1.0, 1.0).count_encoding(3)
+        mechanism.training_noise()
 
 
 @pytest.mark.parametrize(
@@ -184,10 +187,12 @@ def test_noise_that_hides_counts_without_the_silent_silos():
     share."""
     target, size = gaussian_noise(1.0, 1.0, 1e-5), 10
     for silent, shares in ((0.3, 1.0), (0.3, 0.5), (0.0, 0.5)):
-        mechanism = Binomial(1.0, 1.0, silent=silent).hiding(target, size, shares=shares)
+        mechanism = Binomial(1.0, 1.0, silent=silent).with_gaussian_cost(
+            target, size, shares=shares
+        )
         assert 0.98 <= cost(mechanism, size, 1e-5, shares=shares) <= 1 + 1e-6
     with pytest.raises(ConfigError, match=r"mechanism\.silent=0\.5"):
-        Binomial(1.0, 1.0, silent=0.5).hiding(target, size, shares=0.5)
+        Binomial(1.0, 1.0, silent=0.5).with_gaussian_cost(target, size, shares=0.5)
 
 
 def test_sensitivities_are_in_units_of_the_clip():
@@ -231,9 +236,9 @@ def test_the_ends_of_what_is_allowed():
             Binomial(*values)
 
 
-@pytest.mark.parametrize(
-    "ask", [lambda m: m.count_encoding(3), lambda m: m.hiding(1.0, 3), lambda m: m.of_bits(2, 4)]
-)
-def test_other_mechanisms_count_nothing(ask):
-    with pytest.raises(ConfigError, match="aggregation=shuffle counts bits"):
-        ask(Gaussian(1.0, 1.0))
+@pytest.mark.parametrize("other", [Gaussian(1.0, 1.0), DiscreteGaussian(1.0, 1.0), NoMechanism()])
+def test_other_mechanisms_have_no_bits_to_count(other):
+    name = {Gaussian: "gaussian", DiscreteGaussian: "discrete_gaussian", NoMechanism: "none"}
+    expected = f"mechanism={name[type(other)]}: binomial: aggregation=shuffle counts bits"
+    with pytest.raises(ConfigError, match=expected):
+        other.counting()

@@ -175,9 +175,9 @@ def test_it_can_be_told_in_slots_as_far_as_their_precision_goes():
 
 
 def test_gradients_cannot_have_integer_noise():
-    Gaussian(1.0, 1.0).check_inside_training()
+    Gaussian(1.0, 1.0).training_noise()
     with pytest.raises(ConfigError, match="mechanism=discrete_gaussian"):
-        DiscreteGaussian(1.0, 1.0).check_inside_training()
+        DiscreteGaussian(1.0, 1.0).training_noise()
 
 
 def test_without_a_grid_there_is_no_integer_noise():

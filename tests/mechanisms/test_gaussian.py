@@ -12,7 +12,6 @@ from scipy import stats
 from fedpriv.encoding.base import LEAST_STEPS
 from fedpriv.encoding.fixed_point import UNBOUNDED_RANGE, FixedPoint
 from fedpriv.errors import ConfigError
-from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import MOST_STEPS, TAIL, Gaussian
 from fedpriv.mechanisms.none import NoMechanism
@@ -102,7 +101,7 @@ def test_no_mechanism_changes_nothing_and_certifies_nothing():
     assert bounded.tolist() == [[3.0, 4.0]]
     assert norms.tolist() == [5.0]
     assert not NoMechanism().noise_share(3, 2, np.random.default_rng(0)).any()
-    total, noise = NoMechanism().noised(np.ones(3), np.random.default_rng(0), divisor=4)
+    total, noise = NoMechanism().training_noise().add(np.ones(3), np.random.default_rng(0))
     assert (total.tolist(), noise) == ([1.0, 1.0, 1.0], 0.0)
     assert NoMechanism().event() == NonPrivateDpEvent()
 
@@ -120,7 +119,7 @@ def test_a_share_is_made_for_one_bound_unless_told_otherwise():
     assert one.share_deviation(1) == one.share_deviation(4, 2.0) == 1.5
     assert one.noise_bound(1) == 16 * 1.5
     assert NoMechanism().noise_bound(1) == 0
-    seen, noise = one.noised(np.zeros(4), np.random.default_rng(0))
+    seen, noise = one.training_noise().add(np.zeros(4), np.random.default_rng(0))
     np.testing.assert_array_equal(noise, one.noise_share(4, 1, np.random.default_rng(0)))
     assert not seen.any()
 
@@ -130,27 +129,24 @@ def test_simulated_noise_is_as_many_gaussian_numbers_times_what_is_told(mechanis
     total = np.linspace(-1, 1, 6)
     for sensitivity in (1.0, 0.2):
         rng, again = np.random.default_rng(5), np.random.default_rng(5)
-        seen, noise = mechanism.noised(total, rng, sensitivity=sensitivity)
+        own = mechanism.training_noise(sensitivity)
+        seen, noise = own.add(total, rng)
         assert np.array_equal(seen, total)
-        told = mechanism.simulated_deviation(sensitivity)
-        np.testing.assert_array_equal(noise + np.zeros(6), told * again.standard_normal(6))
-
-
-def test_mechanisms_tell_no_deviation_of_noise_that_is_not_gaussian():
-    assert Binomial(1.0, 2.0).simulated_deviation() is None
+        expected = own.deviation * again.standard_normal(6)
+        np.testing.assert_array_equal(noise + np.zeros(6), expected)
 
 
 def test_real_noise_keeps_the_range_that_messages_have():
     """A wider one makes the grid coarser for nothing; an unbounded message has no grid of its
     own.
     """
-    encoding = Gaussian(1.0, 5.0).real_encoding(3, 0.3)
+    encoding = Gaussian(1.0, 5.0).encoding(3, 0.3, real=True)
     assert encoding == FixedPoint(64, 0.3, 3)
-    assert Gaussian(1.0, 5.0).real_encoding(3, math.inf) == FixedPoint(64, UNBOUNDED_RANGE, 3)
-    assert Gaussian(1.0, 0.0).real_encoding(3, 0.3) is None
+    assert Gaussian(1.0, 5.0).encoding(3, math.inf, real=True) == FixedPoint(64, UNBOUNDED_RANGE, 3)
+    assert Gaussian(1.0, 0.0).encoding(3, 0.3, real=True) is None
     assert Gaussian(1.0, 5.0).encoding(3, 0.3) is None
     assert DiscreteGaussian(1.0, 5.0).encoding(3, 0.3) == FixedPoint(64, 0.3, 3)
-    assert NoMechanism().real_encoding(3, 0.3) is None
+    assert NoMechanism().encoding(3, 0.3, real=True) is None
 
 
 def test_a_grid_must_neither_show_nor_lose_the_steps_of_a_share():
@@ -188,17 +184,6 @@ def test_real_shares_are_whole_steps_and_add_up_to_the_declared_noise(shares):
     assert min(stats.chi2.cdf(statistic, size), stats.chi2.sf(statistic, size)) > 1e-6
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [lambda m: m.count_encoding(3), lambda m: m.hiding(1.0, 10), lambda m: m.of_bits(64, 8)],
-)
-def test_other_noise_is_none_of_counts(asked):
-    with pytest.raises(
-        ConfigError, match="mechanism=gaussian: binomial: aggregation=shuffle counts bits"
-    ):
-        asked(Gaussian(1.0, 1.0))
-
-
-def test_a_simulated_deviation_is_that_of_a_sum_that_moves_by_the_bound():
-    assert Gaussian(0.5, 4.0).simulated_deviation() == 2.0
-    assert Gaussian(0.5, 4.0).simulated_deviation(3.0) == 6.0
+def test_training_noise_is_scaled_to_the_sensitivity():
+    assert Gaussian(0.5, 4.0).training_noise().deviation == 2.0
+    assert Gaussian(0.5, 4.0).training_noise(3.0).deviation == 6.0

@@ -117,7 +117,7 @@ def test_noise_inside_training_excludes_no_neighbour_either(question):
     """What a step of local training goes along, in 10^5 coordinates, beside the candidates on its
     grid."""
     mechanism = Gaussian(0.1, 5.0)
-    seen, rest = mechanism.noised(np.full(TRIALS, TRUTH), SystemGenerator())
+    seen, rest = mechanism.training_noise().add(np.full(TRIALS, TRUTH), SystemGenerator())
     assert rest == 0
     query = Released(mechanism, Grid(2.0**-49))
     candidates = [round(value * 2**49) / 2**49 for value in (TRUTH, NEIGHBOUR)]
@@ -170,14 +170,14 @@ def test_seeded_noise_is_numpys_own():
     signal, one = np.linspace(-1, 1, 50), Gaussian(0.5, 3.0)
     expected = np.random.default_rng(3).standard_normal(50) * 1.5
     assert np.array_equal(noised(signal, 1.5, np.random.default_rng(3)), signal + expected)
-    total, noise = one.noised(signal, np.random.default_rng(3), divisor=7)
+    total, noise = one.training_noise().add(signal, np.random.default_rng(3), divisor=7)
     assert np.array_equal(total, signal)
     assert np.array_equal(noise, expected)
 
 
 def test_real_noise_of_a_sum_is_that_of_its_mean_times_the_divisor():
-    total, rest = Gaussian(0.5, 3.0).noised(
-        np.zeros(100_000), SystemGenerator(), sensitivity=0.1, divisor=20
+    total, rest = (
+        Gaussian(0.5, 3.0).training_noise(0.1).add(np.zeros(100_000), SystemGenerator(), divisor=20)
     )
     assert rest == 0
     assert stats.kstest(total / 20, "norm", (0, 0.15)).pvalue > 1e-6
@@ -255,6 +255,6 @@ def test_messages_in_the_clear_are_integers_only_where_their_noise_protects(syst
 
 
 def test_a_grid_too_fine_for_float64_is_refused():
-    encoding = Gaussian(1.0, 1.0).real_encoding(1, 1.0)
+    encoding = Gaussian(1.0, 1.0).encoding(1, 1.0, real=True)
     with pytest.raises(ConfigError, match="grid steps"):
         Gaussian(1.0, 2 * MOST_STEPS * encoding.unit).check_encoding(1, encoding)

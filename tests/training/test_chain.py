@@ -8,10 +8,10 @@ from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import Classification
-from fedpriv.training.chain import Chain
 from fedpriv.training.clipped import _Sum, clipped_gradients
 from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.training.evaluate import Evaluator, Labelled, _Evaluated
+from fedpriv.training.layers.chain import layer_chain
 from fedpriv.training.vectors import flatten
 
 NETWORKS = [
@@ -51,21 +51,20 @@ def test_sums_and_evaluations_have_the_bits_of_single_ones(network, rows):
 
 def test_only_networks_without_chance_and_of_linear_layers_are_stacked():
     def stackable(config, shape=(3,)):
-        return Chain.of(config.build(shape, 2), shape).stackable
+        return layer_chain(config.build(shape, 2), shape).stackable
 
     assert stackable(Mlp([5], False, 0.5))  # it drops nothing in its first block
     assert not stackable(Mlp([5, 5], False, 0.5))
     assert not stackable(Mlp([5], True, 0.0))
     assert not stackable(MnistCnn([2, 3], 4, 0.0), (1, 20, 20))
-    assert (
-        Chain.of(nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True), nn.Linear(3, 2)), (3,))
-        is None
-    )
-    assert Chain.of(nn.Sequential(nn.Linear(3, 3), nn.Softmax(0), nn.Linear(3, 2)), (3,)) is None
+    in_place = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True), nn.Linear(3, 2))
+    assert layer_chain(in_place, (3,)).in_place
+    assert not layer_chain(in_place, (3,)).stackable
+    assert layer_chain(nn.Sequential(nn.Linear(3, 3), nn.Softmax(0), nn.Linear(3, 2)), (3,)) is None
     twice = nn.Linear(3, 3)
-    assert Chain.of(nn.Sequential(twice, nn.ReLU(), twice), (3,)) is None
-    one, other = (Chain.of(Mlp([5], False, 0.0).build((3,), n), (3,)) for n in (2, 3))
-    assert one.name != other.name
+    assert layer_chain(nn.Sequential(twice, nn.ReLU(), twice), (3,)) is None
+    one, other = (layer_chain(Mlp([5], False, 0.0).build((3,), n), (3,)) for n in (2, 3))
+    assert one.batch_key != other.batch_key
 
 
 def test_looking_at_a_network_draws_nothing_and_leaves_its_mode():
@@ -73,6 +72,6 @@ def test_looking_at_a_network_draws_nothing_and_leaves_its_mode():
     model = Mlp([5, 5], False, 0.5).build((3,), 2)
     model.eval()
     state = torch.get_rng_state()
-    assert Chain.of(model, (3,)).draws
+    assert layer_chain(model, (3,)).draws
     assert torch.equal(torch.get_rng_state(), state)
     assert not model.training

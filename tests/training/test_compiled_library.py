@@ -55,7 +55,7 @@ def test_without_a_compiler_torch_trains_which_is_said_once(no_compiler, caplog)
         assert torch.equal(results(Execution()), auto)
     assert torch.equal(results(Execution("batched")), auto)
     assert [record.getMessage() for record in caplog.records] == [
-        "local training by torch, not compiled: no C++ compiler ($CXX, c++, g++, clang++) is found"
+        "local training by torch, not compiled: no C++ compiler found ($CXX, c++, g++, clang++)"
     ]
     with pytest.raises(ConfigError, match=r"trainer=compiled.*needs a C\+\+ compiler"):
         results(Execution("compiled"))

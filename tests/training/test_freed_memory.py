@@ -30,7 +30,9 @@ print(told, given_back, blocks())
 
 
 def faults(**environment):
-    clean = {name: value for name, value in os.environ.items() if name not in freed_memory.SAID}
+    clean = {
+        name: value for name, value in os.environ.items() if name not in freed_memory.USER_SETTINGS
+    }
     out = subprocess.run(
         [sys.executable, "-c", FAULTS],
         env=clean | environment,
@@ -54,7 +56,7 @@ def test_what_the_user_has_said_stays():
 
 
 def test_another_c_library_is_left_alone(monkeypatch):
-    for name in freed_memory.SAID:
+    for name in freed_memory.USER_SETTINGS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(freed_memory.ctypes, "CDLL", lambda _: object())
     assert not freed_memory.keep_freed_memory.__wrapped__()

@@ -22,16 +22,19 @@ def run(
 ):
     """`multiplier`: the noise's standard deviation over the clip."""
     mechanism = Gaussian(gradients.clip, multiplier) if multiplier else NoMechanism()
-    random = {
-        "order": order,
-        "noise": noise or np.random.default_rng(0),
-        "dropout_seed": dropout_seed,
-    }
-    return run_work(
-        noisy_sgd(
-            gradients, recipe, theta=theta, x=x, y=y, mechanism=mechanism, stats=stats, **random
-        )
+    work = noisy_sgd(
+        gradients,
+        recipe,
+        theta=theta,
+        x=x,
+        y=y,
+        noise=mechanism.training_noise(),
+        noise_rng=noise or np.random.default_rng(0),
+        order=order,
+        dropout_seed=dropout_seed,
+        stats=stats,
     )
+    return run_work(work)
 
 
 def problem(model=None, n=20, features=5, clip=0.4):

@@ -1,5 +1,6 @@
 """Optimisers on stacks of users, against torch's own on each user."""
 
+import doctest
 import subprocess
 import sys
 from dataclasses import fields
@@ -11,6 +12,7 @@ import yaml
 from hydra.utils import instantiate
 from one_by_one import torch_optimizer
 
+import fedpriv.training.optimizers
 from fedpriv.errors import ConfigError
 from fedpriv.training.optimizers import Adam, LocalOptimizer, RmsProp, Sgd
 
@@ -56,7 +58,7 @@ def test_slots_are_as_large_as_declared(optimizer):
     kept = sum(
         stack[0].numel() for name, stacks in slots.items() if name != "steps" for stack in stacks
     )
-    assert kept == optimizer.numbers_kept * 17
+    assert kept == len(optimizer.slots) * 17
 
 
 def test_only_sgd_without_anything_is_plain():
@@ -103,3 +105,9 @@ def test_descriptions_need_no_torch():
         "sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_example_of_an_optimizer_runs():
+    failed, attempted = doctest.testmod(fedpriv.training.optimizers)
+    assert attempted
+    assert not failed

@@ -1,2 +1,1 @@
-"""Three ways to train a block of users, which agree up to float32 rounding: `select_trainers` picks
-one."""
+"""Trainers of blocks of users, which agree up to float32 rounding; `select_trainers` chooses."""

@@ -1,5 +1,4 @@
-"""The contract of all ways to train a block of users, and what those that go step by step have in
-common."""
+"""The contract of trainers of blocks of users, and the base of those that train in lockstep."""
 
 from __future__ import annotations
 
@@ -17,7 +16,8 @@ from fedpriv.data.silo import SiloData
 from fedpriv.models.tasks import Task
 from fedpriv.training.cost import ModelCost
 from fedpriv.training.description import Execution, Recipe
-from fedpriv.training.schedule import Limits, Step, batches, cut
+from fedpriv.training.schedule import BatchStep, Limits, batches, cut
+from fedpriv.training.vectors import ParameterLayout
 
 if TYPE_CHECKING:
     from fedpriv.training.optimizers import Slots
@@ -29,15 +29,17 @@ WORTH_THREADS = 2**26
 
 @dataclass(frozen=True)
 class LocalProblem:
-    """What everybody who trains together shares.
+    """What all users who train together share.
 
-    model: a template that is never changed.
+    model: a template that never changes.
     cost: of `model`.
     shape: of one record's features.
-    start: (d,) float32 on the training device.
-    correction: likewise, added to every gradient, or None.
+    task: gives the loss.
+    recipe: of the training.
+    start: parameters (d,) float32 on the training device.
+    correction: (d,) float32 that is added to every gradient, or None.
     dtype: of features.
-    execution: which trainer is asked for.
+    execution: the settings' choice of a trainer.
     """
 
     model: nn.Module
@@ -52,24 +54,22 @@ class LocalProblem:
 
     @property
     def fused(self) -> bool:
-        """Whether a step is w -= lr * (gradient of the loss) and nothing else."""
+        """Whether a step is exactly w -= lr * (gradient of the loss)."""
         return self.recipe.optimizer.plain and not self.recipe.proximal and self.correction is None
 
     @property
     def numbers_kept(self) -> int:
-        """Numbers that a step needs for each parameter of each user, beside those of a fused
-        one.
-        """
-        return 0 if self.fused else 2 + self.recipe.optimizer.numbers_kept
+        """Numbers that a step needs for each parameter of each user, in addition to a fused
+        step's."""
+        return 0 if self.fused else 2 + len(self.recipe.optimizer.slots)
 
 
 @dataclass
 class TrainerState:
-    """Where a block's training has got to; `UserTrainer.step` moves it on, in place.
+    """The state of a block's training, which `UserTrainer.step` changes in place.
 
-    parameters: stacks (users, ...), in the pieces and the order of dimensions that the trainer
-        works with.
-    slots: what the optimiser remembers of them.
+    parameters: stacks (users, ...) in the trainer's layout.
+    slots: the optimiser's memory.
     """
 
     parameters: list[Tensor]
@@ -78,11 +78,14 @@ class TrainerState:
 
 @dataclass(frozen=True)
 class Users:
-    """Those who train: at `positions` (k,) of data.users, by number of records, descending, in
-    batches of `size`.
+    """Users who train, by number of records, descending.
 
-    orders: (k,) uint64, keys of the orders of batches; None where every user's records fit in one.
-    dropout: (k,) uint64, keys of dropout. Both are the users' own.
+    data: the silo's records.
+    positions: (k,) indices into data.users.
+    size: of batches.
+    orders: (k,) uint64, each user's key of the orders of its batches; None where every user's
+        records fit in one.
+    dropout: (k,) uint64, each user's key of dropout.
     """
 
     data: SiloData
@@ -93,12 +96,12 @@ class Users:
 
     @property
     def counts(self) -> np.ndarray:
-        """Their records, (k,) int64."""
+        """Number of their records, (k,) int64."""
         counts: np.ndarray = self.data.counts[self.positions]
         return counts
 
     def part(self, which: slice | np.ndarray) -> Users:
-        """Some of them."""
+        """Some of the users."""
         orders = None if self.orders is None else self.orders[which]
         return replace(
             self, positions=self.positions[which], orders=orders, dropout=self.dropout[which]
@@ -106,24 +109,22 @@ class Users:
 
 
 Result = tuple[Tensor, Mapping[str, Tensor]]
-"""Final minus starting parameters, (k, d) float32, and what the optimiser remembers of every
-user.
-"""
+"""Final minus starting parameters, (k, d) float32, and the optimiser's memory of every user."""
 
 
 class BlockTrainer(ABC):
     """Trains users who all start from the same parameters."""
 
     def joins(self, rows: int) -> bool:
-        """Whether users of several silos, whose largest batches have so many rows, train faster
-        together than one silo after another."""
+        """Whether users of several silos, whose largest batches have `rows` rows, train faster
+        together than silo by silo."""
         return False
 
     @abstractmethod
     def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
         """Which users train together, (first, past the last), within the trainer's memory.
 
-        counts: their records, (k,) int64, descending;
+        counts: numbers of their records, (k,) int64, descending.
         size: of their batches.
         """
 
@@ -131,7 +132,7 @@ class BlockTrainer(ABC):
     def run(self, users: Users, memory: Mapping[str, np.ndarray] | None) -> Result:
         """Train one block of users.
 
-        memory: what their optimisers begin with, see `Training`.
+        memory: the initial memory of their optimisers, see `Training`.
         """
 
 
@@ -139,18 +140,21 @@ State = TypeVar("State", bound=TrainerState)
 
 
 class UserTrainer(BlockTrainer, Generic[State]):
-    """Trains the users of one block one batch step at a time.
+    """Trains the users of a block in lockstep: one batch step of all users at a time.
 
-    Everything that a block's training changes is in its state, but for caches. `limits` says how
-    large a block may be.
+    A block's training changes its state and caches, nothing else. `limits` says how large a block
+    may be.
     """
 
     limits: Limits
 
-    def __init__(self, problem: LocalProblem) -> None:
+    def __init__(self, problem: LocalProblem, layout: ParameterLayout) -> None:
+        """layout: how the trainer orders parameters."""
         self.problem = problem
-        self.starts = self.arranged(problem.start)
-        self.corrections = None if problem.correction is None else self.arranged(problem.correction)
+        self.layout = layout
+        self.starts = layout.stacks(problem.start.unsqueeze(0))
+        correction = problem.correction
+        self.corrections = None if correction is None else layout.stacks(correction.unsqueeze(0))
 
     def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
         return cut(counts, size, self.limits)
@@ -166,14 +170,14 @@ class UserTrainer(BlockTrainer, Generic[State]):
     def train(
         self,
         keys: np.ndarray,
-        steps: Iterable[Step],
+        steps: Iterable[BatchStep],
         memory: Mapping[str, np.ndarray] | None = None,
     ) -> State:
-        """Where the users get to.
+        """The state after all steps.
 
         keys: (k,) uint64, one a user: its dropout is a function of its key and of the step's place
             in its training.
-        memory: what their optimisers begin with, see `Training`.
+        memory: the initial memory of their optimisers, see `Training`.
         """
         state = self.init(keys)
         self._recall(state, memory or {})
@@ -182,86 +186,73 @@ class UserTrainer(BlockTrainer, Generic[State]):
         return state
 
     @abstractmethod
-    def arranged(self, vector: Tensor) -> list[Tensor]:
-        """`vector` (d,) cut and turned as one user's part of each stack of parameters."""
-
-    @abstractmethod
     def init(self, keys: np.ndarray) -> State:
         """Networks with the starting parameters for the users with `keys` (k,) uint64."""
 
     @abstractmethod
-    def step(self, state: State, step: Step) -> None:
+    def step(self, state: State, step: BatchStep) -> None:
         """One step of the first len(step.batch.x) users."""
 
-    @abstractmethod
-    def flat(self, stacks: Sequence[Tensor]) -> Tensor:
-        """Every user's numbers in the order of the flat vector, (users, d): what `arranged` cut and
-        turned."""
-
     def deltas(self, state: State) -> Tensor:
-        """Final minus starting parameters, (users, d), a tensor of its own."""
-        return self.flat(state.parameters) - self.problem.start
+        """Final minus starting parameters, a new tensor (users, d)."""
+        return self.layout.vectors(state.parameters) - self.problem.start
 
     @torch.inference_mode()
     def _recall(self, state: State, memory: Mapping[str, np.ndarray]) -> None:
         for name, vector in memory.items():
             kept = torch.from_numpy(vector).to(self.problem.start.device)
-            pieces = (
-                [kept] if name in self.problem.recipe.optimizer.counters else self.arranged(kept)
-            )
+            counts = name in self.problem.recipe.optimizer.counters
+            pieces = [kept] if counts else self.layout.stacks(kept.unsqueeze(0))
             for stack, piece in zip(state.slots[name], pieces, strict=True):
                 stack.copy_(piece)
 
     def memory(self, state: State) -> dict[str, Tensor]:
-        """What the optimiser remembers of every user, (users, d) or (users, 1) a slot, tensors of
-        their own."""
+        """The optimiser's memory of every user, a new tensor (users, d) or (users, 1) a slot."""
         counters = self.problem.recipe.optimizer.counters
         return {
-            name: (stacks[0].unsqueeze(1) if name in counters else self.flat(stacks)).clone()
+            name: stacks[0].unsqueeze(1).clone()
+            if name in counters
+            else self.layout.vectors(stacks)
             for name, stacks in state.slots.items()
         }
 
     def _stacks(self, users: int) -> list[Tensor]:
         """The starting parameters of every user, contiguous."""
-        contiguous = torch.contiguous_format
+        form = torch.contiguous_format
         return [
-            start.expand(users, *start.shape).clone(memory_format=contiguous)
-            for start in self.starts
+            start.expand(users, *start.shape[1:]).clone(memory_format=form) for start in self.starts
         ]
 
     def _descend(self, state: TrainerState, gradients: Sequence[Tensor]) -> None:
-        """The optimiser's step, given the loss's gradients (a, ...) of the first a users, which
-        stay as they are."""
-        mu = self.problem.recipe.proximal
+        """The optimiser's step, given the loss's gradients (a, ...) of the first a users. The
+        gradients stay unchanged."""
         recipe = self.problem.recipe
+        mu = recipe.proximal
         if mu:
             pairs = zip(gradients, state.parameters, self.starts)
             gradients = [g.add(stack[: len(g)] - start, alpha=mu) for g, stack, start in pairs]
         if self.corrections is not None:
-            gradients = [
-                gradient + correction for gradient, correction in zip(gradients, self.corrections)
-            ]
+            gradients = [gradient + own for gradient, own in zip(gradients, self.corrections)]
         recipe.optimizer.step(state.parameters, gradients, state.slots, lr=recipe.lr)
 
 
 def memory_budget(device: torch.device) -> int:
-    """Bytes of a block: on a processor near its outer cache, else a small share of an accelerator's
+    """Bytes of a block: about a processor's outer cache, or a small share of an accelerator's
     memory.
 
-    Measured on one core: 32 MiB trains the MNIST CNN 20% faster than 16 MiB and as fast as 64; the
-    MLP does not care from 8 MiB on.
+    Measured on one core: with 32 MiB the MNIST CNN trains 20% faster than with 16 MiB, and as fast
+    as with 64. The MLP is as fast from 8 MiB on.
     """
     return 2**30 if device.type == "cuda" else 2**25
 
 
 @contextmanager
 def _threads(work: int) -> Iterator[None]:
-    """One processor thread for batch steps of less than `WORTH_THREADS` multiply-adds; the caller's
-    number comes back.
+    """Context with one processor thread for batch steps of less than `WORTH_THREADS` multiply-adds.
 
-    A step is some sixty kernels. When each takes microseconds, waking a second thread costs more
-    than it does, and on a machine that is busy with something else each of them waits for it: eight
-    times slower here.
+    A step runs some sixty kernels. When each takes microseconds, waking a second thread costs more
+    than it saves. On a busy machine each kernel even waits for that thread: eight times slower
+    here.
     """
     before = torch.get_num_threads()
     if work < WORTH_THREADS:

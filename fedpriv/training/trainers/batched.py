@@ -1,8 +1,7 @@
-"""All users of a block at once, for networks that are chains of known layers, by hand-written
-batched passes.
+"""All users of a block at once, for chains of supported layers, by hand-written batched passes.
 
-A step of k users costs one kernel per operation instead of k, builds no autograd graph and, if it
-is plain SGD, allocates nothing and updates the parameters in the backward pass.
+A step of k users needs one kernel per operation instead of k, and no autograd graph. A step of
+plain SGD allocates nothing and updates the parameters in the backward pass.
 """
 
 from __future__ import annotations
@@ -15,24 +14,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.training.schedule import Batch, Limits, Step
+from fedpriv.training.layers.batched import BatchedLayer, Context
+from fedpriv.training.layers.buffers import BufferPool, Masks
+from fedpriv.training.schedule import Batch, BatchStep, Limits
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
-from fedpriv.training.trainers.buffers import BufferPool, Masks
-from fedpriv.training.trainers.compile_layers import Link
-from fedpriv.training.trainers.layers.base import Context, Layer
+from fedpriv.training.trainers.compile_layers import Link, parameter_layout
 
 STEP_TIME = 3e4
 """Nanoseconds that one layer's kernels take in a step whatever their size; measured on one core."""
 WORTH_A_STACK = 4
-"""Users in a block. With fewer, one after another is as fast; measured on one core with 60 rows of
-the MNIST CNN."""
+"""Users in a block. With fewer users, one after another is as fast; measured on one core with 60
+rows of the MNIST CNN."""
 PIECES_FROM = 8
-"""Batches that take more than so many budgets of memory are computed in pieces."""
+"""Batches that need more than this many budgets of memory are computed in pieces."""
 
 
 class Program:
-    """A network bound to the shape of a step, (users, rows), to where parameters are read and where
-    their gradients are added: `parameters` and `targets` of the active users."""
+    """A network bound to a step's shape (users, rows) and to the tensors of the active users.
+
+    parameters: what the layers read.
+    targets: where the layers add gradients.
+    """
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class Program:
         masks: Masks,
     ) -> None:
         self.x = x
-        self.layers: list[Layer[Any]] = []
+        self.layers: list[BatchedLayer[Any]] = []
         own = iter(zip(parameters, targets))
         h = x
         first = True
@@ -55,7 +57,7 @@ class Program:
             context = Context(buffers, masks, index, in_place=in_place, first=first, pool=link.pool)
             read = [pair[0] for pair in pairs]
             written = [pair[1] for pair in pairs]
-            layer = link.kind(link.module, h, parameters=read, targets=written, context=context)
+            layer = link.batched(link.module, h, parameters=read, targets=written, context=context)
             self.layers.append(layer)
             h = layer.y
             first = first and not pairs
@@ -68,7 +70,7 @@ class Program:
             grad = layer.attach(grad)
 
     def load(self, x: Tensor) -> None:
-        """Take the records of a batch, (a, b, ...)."""
+        """Copy the records of a batch, (a, b, ...)."""
         self.x.copy_(x)
         self.layers[0].prepare()
 
@@ -105,14 +107,12 @@ class Batched(UserTrainer[StackedState]):
     """
 
     def __init__(self, problem: LocalProblem, links: Sequence[Link]) -> None:
+        super().__init__(problem, parameter_layout(links))
         self.links = links
-        self.shapes = [p.shape for link in links for p in link.module.parameters()]
-        self.orders = [link.order(p) for link in links for p in link.module.parameters()]
-        super().__init__(problem)
         device = problem.start.device
         cost = problem.cost
         self.buffers = BufferPool(device)
-        self.dropping = [i for i, link in enumerate(links) if link.draws]
+        self.dropping = [i for i, link in enumerate(links) if link.layer.draws]
         self.loaded: tuple[Program, Batch] | None = None
         self.limits = Limits(
             step_cost=STEP_TIME * (1 + cost.layers) / cost.row_time,
@@ -124,16 +124,9 @@ class Batched(UserTrainer[StackedState]):
     def joins(self, rows: int) -> bool:
         return self.limits.users(rows) >= WORTH_A_STACK
 
-    def arranged(self, vector: Tensor) -> list[Tensor]:
-        pieces = torch.split(vector, [shape.numel() for shape in self.shapes])
-        return [
-            piece.view(shape).permute(order)
-            for piece, shape, order in zip(pieces, self.shapes, self.orders)
-        ]
-
     @torch.inference_mode()
     def init(self, keys: np.ndarray) -> StackedState:
-        self.loaded = None  # it would keep the last block's memory
+        self.loaded = None  # releases the last block's memory
         parameters = self._stacks(len(keys))
         masks = Masks(
             keys, layers=self.dropping, budget=self.limits.budget, device=self.buffers.device
@@ -141,7 +134,7 @@ class Batched(UserTrainer[StackedState]):
         return StackedState(parameters, self.problem.recipe.optimizer.init(parameters), masks)
 
     @torch.inference_mode()
-    def step(self, state: StackedState, step: Step) -> None:
+    def step(self, state: StackedState, step: BatchStep) -> None:
         batch = step.batch
         rows = step.batch.weight.shape[1]
         if rows * self.limits.row_bytes > PIECES_FROM * self.limits.budget:
@@ -159,8 +152,7 @@ class Batched(UserTrainer[StackedState]):
             self._descend(state, gradients)
 
     def _program(self, state: StackedState, batch: Batch, *, fused: bool) -> Program:
-        """The program of the batch's shape, with its records loaded (they may still be there from
-        the last step).
+        """The program of the batch's shape, with its records loaded, perhaps by the last step.
 
         fused: whether it moves the parameters; else it adds to the gradients.
         """
@@ -181,9 +173,9 @@ class Batched(UserTrainer[StackedState]):
             self.loaded = program, batch
         return program
 
-    def _gradients_in_pieces(self, state: StackedState, step: Step, rows: int) -> list[Tensor]:
-        """The gradients of a batch that would not fit in memory: outputs first, then each piece
-        again with its part of the outputs' gradient and the same masks."""
+    def _gradients_in_pieces(self, state: StackedState, step: BatchStep, rows: int) -> list[Tensor]:
+        """The gradients of a batch that does not fit in memory. All outputs are computed first;
+        then each piece again, with its part of the outputs' gradient and the same masks."""
         batch = step.batch
         pieces = [
             Batch(*parts)
@@ -202,16 +194,9 @@ class Batched(UserTrainer[StackedState]):
             program.backward(part, 1.0)
         return gradients
 
-    def flat(self, stacks: Sequence[Tensor]) -> Tensor:
-        pieces = []
-        for stack, order in zip(stacks, self.orders):
-            back = sorted(range(len(order)), key=order.__getitem__)
-            pieces.append(stack.permute(0, *(dim + 1 for dim in back)).flatten(1))
-        return torch.cat(pieces, dim=1)
-
 
 def _gradients(state: StackedState, users: int) -> list[Tensor]:
-    """Where the gradients of the first users are added up."""
+    """Scratch memory for the gradients of the first users."""
     if not state.gradients:
         state.gradients = [torch.empty_like(stack) for stack in state.parameters]
     return [gradient[:users] for gradient in state.gradients]

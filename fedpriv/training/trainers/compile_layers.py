@@ -1,157 +1,100 @@
-"""Which networks the batched trainer knows: nn.Sequential chains, link by link."""
+"""Which networks the batched trainer supports: chains of layers on features, or first on images."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from torch import Tensor, nn
+from torch import nn
 
 from fedpriv.models.l2_projection import L2Projection
-from fedpriv.training.trainers.layers import convolution, dense
-from fedpriv.training.trainers.layers.base import Layer
-
-Kinds = dict[type[nn.Module], type[Layer[Any]]]
-
-ELEMENTWISE: Kinds = {nn.ReLU: dense.ReLU, nn.Dropout: dense.Dropout}
-ON_IMAGES: Kinds = {**ELEMENTWISE, nn.Dropout2d: convolution.Dropout2d}
+from fedpriv.training.cached_by_model import cached_by_model
+from fedpriv.training.layers.batched import BatchedLayer
+from fedpriv.training.layers.chain import ChainLayer, layer_chain
+from fedpriv.training.vectors import ParameterLayout
 
 
 @dataclass(frozen=True)
 class Link:
-    """A leaf of the network and the batched layer that computes it.
+    """A layer of the network and what computes it for many users.
 
     pool: as in `Context`.
     """
 
-    module: nn.Module
-    kind: type[Layer[Any]]
-    pool: tuple[int, int] = (1, 1)
+    layer: ChainLayer
+    batched: type[BatchedLayer[Any]]
+    pool: tuple[int, int]
 
     @property
-    def name(self) -> Hashable:
-        """Equal for leaves that compute the same from equal parameters."""
-        return settings(self.module)
-
-    @property
-    def draws(self) -> bool:
-        """Whether the leaf draws random numbers."""
-        return isinstance(self.module, nn.Dropout | nn.Dropout2d)
-
-    def order(self, parameter: Tensor) -> tuple[int, ...]:
-        """In which order of dimensions the batched layer keeps one user's `parameter`."""
-        return self.kind.stored.get(parameter.dim(), tuple(range(parameter.dim())))
+    def module(self) -> nn.Module:
+        return self.layer.module
 
 
-def settings(layer: nn.Module) -> Hashable:
-    """A layer's type and all that it was made with; its parameters come from outside."""
-    kept = {
-        key: value
-        for key, value in vars(layer).items()
-        if not key.startswith("_") and key != "training"
-    }
-    return type(layer), *kept.items(), getattr(layer, "bias", None) is None
+def parameter_layout(links: Sequence[Link]) -> ParameterLayout:
+    """The layout of the parameters that the batched layers use."""
+    pairs = [(link.batched.orders, own.shape) for link in links for own in link.module.parameters()]
+    orders = [known.get(len(shape), tuple(range(len(shape)))) for known, shape in pairs]
+    return ParameterLayout([shape for _, shape in pairs], orders)
 
 
-_compiled: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], list[Link] | None]] = (
-    WeakKeyDictionary()
-)
-
-
-def compile_layers(module: nn.Module, shape: tuple[int, ...]) -> list[Link] | None:
-    """The chain that computes `module` on records of `shape`, or None if the batched trainer does
-    not know how. Kept for the next call: the layers of a network stay as they are."""
-    if not any(module.children()):
-        return _compile(module, shape)  # its own link would keep it alive
-    known = _compiled.setdefault(module, {})
-    if shape not in known:
-        known[shape] = _compile(module, shape)
-    return known[shape]
-
-
-def _compile(module: nn.Module, shape: tuple[int, ...]) -> list[Link] | None:
-    leaves = _leaves(module)
-    parameters = [id(p) for leaf in leaves for p in leaf.parameters()]
-    if parameters != [id(p) for p in module.parameters()] or not parameters:
-        return None  # a module or a parameter is used twice, or none is there to train
-    if len(shape) == 3 and isinstance(leaves[0], nn.Conv2d):
-        return _image_links(leaves, shape[1:])
-    head: list[Link] = []
-    if len(shape) > 1:
-        if not _flattens(leaves[0]):
+@cached_by_model
+def compile_layers(model: nn.Module, shape: tuple[int, ...]) -> list[Link] | None:
+    """The links that compute `model` on records of `shape`, or None if the batched trainer does not
+    support the network."""
+    chain = layer_chain(model, shape)
+    if chain is None:
+        return None
+    layers = [layer for layer in chain.layers if not layer.idle]
+    links: list[Link] = []
+    on_images = len(shape) > 1
+    pooled = True  # since the last convolution
+    for i, layer in enumerate(layers):
+        of = layer.support
+        batched = of.on_features if not on_images else of.on_images if links else of.at_input
+        if batched is None or not _accepted(layer.module):
             return None
-        head = [Link(leaves[0], dense.Flatten)]
-        leaves = leaves[1:]
-    if type(leaves[0]) is L2Projection:
-        head = [*head, Link(leaves[0], dense.L2Projection)]
-        leaves = leaves[1:]
-    tail = _feature_links(leaves)
-    return None if tail is None else head + tail
+        pool = (1, 1)
+        match layer.module:
+            case nn.Conv2d():
+                pool = _window(layers[i + 1 :])
+                if any(side % window for side, window in zip(layer.written[2:], pool)):
+                    return None
+                pooled = pool == (1, 1)
+            case nn.MaxPool2d():
+                if pooled:
+                    return None
+                pooled = True
+            case nn.Flatten():
+                on_images = False
+            case L2Projection():
+                if any(link.layer.sizes for link in links):
+                    return None  # its backward pass is not written
+        links.append(Link(layer, batched, pool))
+    return None if on_images else links
 
 
-def _leaves(module: nn.Module) -> list[nn.Module]:
-    """The leaves of nested nn.Sequential in the order of their calls, without those that do nothing
-    in training."""
-    if type(module) is nn.Sequential:
-        return [leaf for child in module for leaf in _leaves(child)]
-    idle = isinstance(module, nn.Identity) or (
-        isinstance(module, nn.Dropout | nn.Dropout2d) and module.p == 0
-    )
-    return [] if idle else [module]
+def _accepted(module: nn.Module) -> bool:
+    match module:
+        case nn.Conv2d():
+            return module.dilation == (1, 1)
+        case nn.GroupNorm():
+            return module.num_groups == 1
+        case nn.Flatten():
+            return module.end_dim == -1
+    return True
 
 
-def _flattens(leaf: nn.Module) -> bool:
-    return type(leaf) is nn.Flatten and (leaf.start_dim, leaf.end_dim) == (1, -1)
-
-
-def _feature_links(leaves: list[nn.Module]) -> list[Link] | None:
-    kinds: Kinds = {**ELEMENTWISE, nn.Linear: dense.Linear, nn.GroupNorm: dense.GroupNorm}
-    known = all(type(leaf) in kinds and getattr(leaf, "num_groups", 1) == 1 for leaf in leaves)
-    return [Link(leaf, kinds[type(leaf)]) for leaf in leaves] if known else None
-
-
-def _image_links(leaves: list[nn.Module], sides: tuple[int, ...]) -> list[Link] | None:
-    chain: list[Link] = []
-    for i, leaf in enumerate(leaves):
-        if _flattens(leaf):
-            tail = _feature_links(leaves[i + 1 :])
-            return None if tail is None else [*chain, Link(leaf, convolution.Flatten), *tail]
-        if type(leaf) is nn.Conv2d and _plain(leaf):
-            sides = convolution.output_sides(leaf, sides)
-            pool = _window(leaves[i + 1 :])
-            if min(sides) < 1 or any(side % window for side, window in zip(sides, pool)):
-                return None
-            chain.append(Link(leaf, convolution.Conv2d if i else convolution.InputConv2d, pool))
-            sides = tuple(side // window for side, window in zip(sides, pool))
-            pooled = pool == (1, 1)
-        elif type(leaf) is nn.MaxPool2d and not pooled:
-            chain.append(Link(leaf, convolution.MaxPool2d))
-            pooled = True
-        elif type(leaf) in ON_IMAGES:
-            chain.append(Link(leaf, ON_IMAGES[type(leaf)]))
-        else:
-            return None
-    return None
-
-
-def _plain(leaf: nn.Conv2d) -> bool:
-    plain_padding = leaf.padding_mode == "zeros" and not isinstance(leaf.padding, str)
-    return plain_padding and leaf.groups == 1 and leaf.dilation == (1, 1)
-
-
-def _window(leaves: list[nn.Module]) -> tuple[int, int]:
+def _window(layers: Sequence[ChainLayer]) -> tuple[int, int]:
     """The window of the max-pooling that comes next, before anything but elementwise layers."""
-    for leaf in leaves:
-        if type(leaf) is nn.MaxPool2d:
-            kernel = pair(leaf.kernel_size)
-            stride = pair(leaf.stride)
-            simple = (
-                kernel == stride and pair(leaf.padding) == (0, 0) and pair(leaf.dilation) == (1, 1)
-            )
-            return kernel if simple and not leaf.ceil_mode and not leaf.return_indices else (1, 1)
-        if type(leaf) not in ON_IMAGES:
+    for layer in layers:
+        module = layer.module
+        if isinstance(module, nn.MaxPool2d):
+            kernel = pair(module.kernel_size)
+            tiles = kernel == pair(module.stride) and pair(module.padding) == (0, 0)
+            plain = pair(module.dilation) == (1, 1) and not module.ceil_mode
+            return kernel if tiles and plain else (1, 1)
+        if not isinstance(module, nn.ReLU | nn.Dropout | nn.Dropout2d):
             break
     return (1, 1)
 

@@ -1,26 +1,27 @@
-"""One user after another by autograd, for networks so large that a single user fills the machine,
-and for any other."""
+"""One user after another by autograd: for networks so large that a single user fills the machine,
+and for those that no other trainer supports."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fedpriv.training.modes import seeded_dropout
-from fedpriv.training.schedule import Limits, Step
-from fedpriv.training.trainers.base import TrainerState, UserTrainer
-from fedpriv.training.vectors import load, unflatten
+from fedpriv.training.schedule import BatchStep, Limits
+from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer
+from fedpriv.training.vectors import ParameterLayout, load
 from fedpriv.util.streams import branch
 
 
 @dataclass
 class SequentialState(TrainerState):
-    """module: the user's network, whose buffers (such as running statistics) are its own.
+    """The state of one user's training.
+
+    module: the user's network, with buffers (such as running statistics) of its own.
     leaves: its parameters, which share their memory with the stacks.
     keys: (1,) uint64, the user's.
     """
@@ -35,8 +36,8 @@ class Sequential(UserTrainer[SequentialState]):
 
     limits = Limits(step_cost=0.0, user_bytes=1, row_bytes=0, budget=1)
 
-    def arranged(self, vector: Tensor) -> list[Tensor]:
-        return list(unflatten(self.problem.model, vector).values())
+    def __init__(self, problem: LocalProblem) -> None:
+        super().__init__(problem, ParameterLayout([p.shape for p in problem.model.parameters()]))
 
     def init(self, keys: np.ndarray) -> SequentialState:
         assert len(keys) == 1
@@ -44,11 +45,10 @@ class Sequential(UserTrainer[SequentialState]):
         load(module, self.problem.start)
         leaves = list(module.parameters())
         parameters = [leaf.detach().unsqueeze(0) for leaf in leaves]
-        return SequentialState(
-            parameters, self.problem.recipe.optimizer.init(parameters), module, leaves, keys
-        )
+        slots = self.problem.recipe.optimizer.init(parameters)
+        return SequentialState(parameters, slots, module, leaves, keys)
 
-    def step(self, state: SequentialState, step: Step) -> None:
+    def step(self, state: SequentialState, step: BatchStep) -> None:
         batch = step.batch
         seed = int(branch(branch(state.keys, step.epoch), step.place)[0])
         with seeded_dropout(batch.x.device, seed >> 1), torch.enable_grad():
@@ -56,6 +56,3 @@ class Sequential(UserTrainer[SequentialState]):
             gradients = torch.autograd.grad(loss, state.leaves, materialize_grads=True)
         with torch.no_grad():
             self._descend(state, [gradient.unsqueeze(0) for gradient in gradients])
-
-    def flat(self, stacks: Iterable[Tensor]) -> Tensor:
-        return torch.cat([stack.flatten(1) for stack in stacks], dim=1)

@@ -1,7 +1,7 @@
-"""The compiled library: built once for a source, a compiler and a processor, and kept in the user's
+"""The compiled library. It is built once for a source, a compiler and a processor, into the user's
 cache.
 
-A wheel holds the source alone, and no build step is needed at installation.
+A wheel contains the source alone, so installation needs no build step.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from pathlib import Path
 LOGGER = logging.getLogger("fedpriv")
 SOURCE = "training.cpp"
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-shared")
-"""No flag may assume that there are no NaN or infinities: a user that diverges must arrive as it
-is."""
+"""No flag may exclude NaN and infinities: they show that a user's training diverged."""
 COMPILERS = ("c++", "g++", "clang++")
-PATIENCE = 120.0
+COMPILE_SECONDS = 120.0
 """Seconds that a compiler may take."""
 
 
@@ -35,16 +34,17 @@ class CannotCompileError(Exception):
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The functions of training.cpp, or None where they cannot be had; why not is logged, once."""
+    """The functions of training.cpp, or None where they cannot be compiled; the reason is logged
+    once."""
     try:
         return _typed(ctypes.CDLL(str(build(compiler(), cache_dir()))))
-    except (CannotCompileError, OSError, RuntimeError) as error:  # RuntimeError: there is no home
+    except (CannotCompileError, OSError, RuntimeError) as error:  # RuntimeError: no home
         LOGGER.info("local training by torch, not compiled: %s", error)
         return None
 
 
 def compiler() -> list[str]:
-    """The command of the C++ compiler: $CXX, or else the first that is found. Raises
+    """The command of the C++ compiler: $CXX, or else the first one found. Raises
     CannotCompileError."""
     chosen = os.environ.get("CXX")
     if chosen:
@@ -53,16 +53,16 @@ def compiler() -> list[str]:
         found = shutil.which(name)
         if found:
             return [found]
-    raise CannotCompileError(f"no C++ compiler ($CXX, {', '.join(COMPILERS)}) is found")
+    raise CannotCompileError(f"no C++ compiler found ($CXX, {', '.join(COMPILERS)})")
 
 
 def cache_dir() -> Path:
-    """Where compiled libraries are kept."""
+    """The folder of compiled libraries."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedpriv" / "compiled"
 
 
 def build(command: Sequence[str], folder: Path) -> Path:
-    """The library as `command` compiles it, in `folder`; made if it is not there yet. Raises
+    """The library that `command` compiles, in `folder`; built if it does not exist yet. Raises
     CannotCompileError."""
     source = files(__package__) / "source"
     texts = {
@@ -70,7 +70,7 @@ def build(command: Sequence[str], folder: Path) -> Path:
         for entry in source.iterdir()
         if entry.name.endswith((".h", ".cpp"))
     }
-    # Its predefined macros tell the compiler, its version and the processor that it compiles for.
+    # The predefined macros identify the compiler, its version and the processor.
     target = _run([*command, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull])
     name = hashlib.blake2b(
         repr((sorted(texts.items()), FLAGS, target)).encode(), digest_size=16
@@ -84,25 +84,25 @@ def build(command: Sequence[str], folder: Path) -> Path:
             (Path(scratch) / file).write_text(text)
         fresh = Path(scratch) / built.name
         _run([*command, *FLAGS, str(Path(scratch) / SOURCE), "-o", str(fresh)])
-        fresh.replace(built)  # whole or not at all, whoever else builds it now
+        fresh.replace(built)  # atomic, if another process builds it now
     return built
 
 
 def _run(command: Sequence[str]) -> str:
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE, check=False
+        process = subprocess.run(
+            command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CannotCompileError(f"{command[0]} does not run ({error})") from error
-    if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        raise CannotCompileError(f"{command[0]} fails: {said[0]}")
-    return done.stdout
+        raise CannotCompileError(f"{command[0]} cannot run ({error})") from error
+    if process.returncode:
+        message = process.stderr.strip().splitlines() or [f"exit status {process.returncode}"]
+        raise CannotCompileError(f"{command[0]} fails: {message[0]}")
+    return process.stdout
 
 
 def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
-    """With the signatures of training.cpp."""
+    """The library with the signatures of training.cpp."""
     loaded.workspace.restype = loaded.lanes.restype = ctypes.c_int64
     loaded.workspace.argtypes = [ctypes.c_void_p]
     loaded.train.restype = loaded.draw.restype = loaded.order.restype = None

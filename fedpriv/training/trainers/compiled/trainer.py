@@ -1,4 +1,4 @@
-"""One user after another, each from its first step to its last in C++, with its parameters in the
+"""One user after another in C++, each from its first step to its last, with its parameters in the
 processor's cache."""
 
 from __future__ import annotations
@@ -15,85 +15,76 @@ import numpy as np
 import torch
 
 from fedpriv.data.silo import SiloData
+from fedpriv.models.tasks import BinaryClassification, Classification, Task
+from fedpriv.training.layers.buffers import epochs_a_word
+from fedpriv.training.layers.compiled_specs import DROPOUT, fields
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result, Users
-from fedpriv.training.trainers.buffers import epochs_a_word
-from fedpriv.training.trainers.compiled.chain import (
-    CROSS_ENTROPY,
-    DROPOUT,
-    LOGISTIC,
-    LOSSES,
-    Chain,
-    known_chain,
+from fedpriv.training.trainers.compiled.library import library
+from fedpriv.training.trainers.compiled.network import (
+    CompiledNetwork,
+    compiled_network,
     word_names,
 )
-from fedpriv.training.trainers.compiled.library import library
 
 ROWS_AT_ONCE = 64
 """Larger batches are computed in pieces, so that activations stay in a processor's cache."""
 ACTIVATIONS_AT_ONCE = 2**18
-"""And in smaller pieces, down to `FEW_ROWS`, where a record makes many numbers."""
+"""Numbers in a piece. Where a record has many activations, pieces are smaller, down to
+`FEW_ROWS`."""
 FEW_ROWS = 8
 BLOCK_BYTES = 2**21, 2**23
-"""Of a block's deltas, least and most: memory that stays in an outer cache, and is used again for
-the next block. What is done once a block finds the caches cold after long training: then larger
-blocks pay."""
+"""Least and most bytes of a block's deltas: they stay in an outer cache, and the next block reuses
+them. After long training the work done once a block finds the caches cold, so larger blocks pay."""
 BYTES_A_PRODUCT = 2**17
-"""Of a block's deltas, for each multiply-add that one of their numbers takes; measured."""
+"""Bytes of a block's deltas for each multiply-add that one of their numbers takes; measured."""
 CACHE_LINE = 64
+CROSS_ENTROPY, LOGISTIC = range(2)
+LOSSES: dict[type[Task], tuple[int, type[np.generic]]] = {
+    Classification: (CROSS_ENTROPY, np.int64),
+    BinaryClassification: (LOGISTIC, np.float32),
+}
+"""The losses whose gradients are compiled, and the types of their labels."""
 
 
 class NamesSpec(ctypes.Structure):
     """`Names` of dropout.h."""
 
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("shared", "own")),
-        *((name, ctypes.c_int64) for name in ("places", "layers", "words", "epochs_a_word")),
-    ]
+    _fields_ = fields(ctypes.c_void_p, "shared own") + fields(
+        ctypes.c_int64, "places layers words epochs_a_word"
+    )
 
 
 class ProblemSpec(ctypes.Structure):
     """`Problem` of training.cpp."""
 
-    _fields_ = [
-        ("layers", ctypes.c_void_p),
-        *(
-            (name, ctypes.c_int64)
-            for name in (
-                "n_layers",
-                "features",
-                "size",
-                "outputs",
-                "loss",
-                "epochs",
-                "batch",
-                "rows",
-                "most",
-            )
-        ),
-        *((name, ctypes.c_double) for name in ("lr", "proximal")),
-        *((name, ctypes.c_void_p) for name in ("start", "correction")),
-        ("names", NamesSpec),
-    ]
+    _fields_ = (
+        fields(ctypes.c_void_p, "layers")
+        + fields(ctypes.c_int64, "n_layers features size outputs loss epochs batch rows most")
+        + fields(ctypes.c_double, "lr proximal")
+        + fields(ctypes.c_void_p, "start correction")
+        + fields(NamesSpec, "names")
+    )
 
 
 class UsersSpec(ctypes.Structure):
     """`Users` of training.cpp."""
 
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("x", "y", "starts", "users", "orders", "dropout")),
-        ("k", ctypes.c_int64),
-        ("deltas", ctypes.c_void_p),
-        ("next", ctypes.c_void_p),
-    ]
+    _fields_ = (
+        fields(ctypes.c_void_p, "x y starts users orders dropout")
+        + fields(ctypes.c_int64, "k")
+        + fields(ctypes.c_void_p, "deltas next")
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """What the blocks of a silo's users share.
 
-    everyone: without what is a block's own.
+    data: the silo's records.
+    problem: what all users have in common.
+    everyone: the silo's users, without the fields that differ between blocks.
     workspace: bytes that a thread needs.
-    alive: what the addresses point to.
+    alive: the arrays that the addresses point to.
     """
 
     data: SiloData
@@ -108,16 +99,17 @@ class Prepared:
 
 
 class Compiled(BlockTrainer):
-    """Trains blocks of any users, on `execution.workers` threads, each of which takes the next user
-    until none is left: those with most records come first, so all end at about the same time."""
+    """Trains blocks of any users, on `execution.workers` threads. Each thread takes the next user
+    until none is left. Users with most records come first, so all threads end at about the same
+    time."""
 
-    def __init__(self, problem: LocalProblem, chain: Chain) -> None:
+    def __init__(self, problem: LocalProblem, network: CompiledNetwork) -> None:
         loaded = library()
         assert loaded is not None
         self.problem = problem
         self.loaded = loaded
-        self.layers = chain.layers
-        self.outputs = chain.outputs
+        self.layers = network.layers
+        self.outputs = network.outputs
         self.loss, self.labels = LOSSES[type(problem.task)]
         self.start = np.ascontiguousarray(problem.start.numpy())
         correction = problem.correction
@@ -132,9 +124,8 @@ class Compiled(BlockTrainer):
     def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
         k = len(counts)
         cost = self.problem.cost
-        work = (
-            self.problem.recipe.epochs * int(counts.sum()) * cost.products / (k * cost.parameters)
-        )
+        products = self.problem.recipe.epochs * int(counts.sum()) * cost.products
+        work = products / (k * cost.parameters)
         wanted = min(max(int(BYTES_A_PRODUCT * work), BLOCK_BYTES[0]), BLOCK_BYTES[1])
         pieces = -(-k * 4 * cost.parameters // wanted)
         if min(k, pieces) == 1:
@@ -149,23 +140,19 @@ class Compiled(BlockTrainer):
         return torch.from_numpy(deltas), {}
 
     def _prepare(self, users: Users) -> Prepared:
-        """Raises IndexError for a class that the network does not have: it would be written beside
-        the outputs."""
+        """Raises IndexError for a class that the network does not have: C++ would write beside the
+        outputs."""
         data = users.data
         recipe = self.problem.recipe
         most = int(users.counts[0])
         x, y = (np.ascontiguousarray(t.numpy()) for t in (data.x, data.y))
         y = y.astype(self.labels, copy=False)
-        if (
-            self.loss == CROSS_ENTROPY
-            and len(y)
-            and not 0 <= int(y.min()) <= int(y.max()) < self.outputs
-        ):
-            raise IndexError(
-                f"labels from {y.min()} to {y.max()} for a network of {self.outputs} outputs"
-            )
+        classes = self.loss == CROSS_ENTROPY and len(y)
+        if classes and not 0 <= int(y.min()) <= int(y.max()) < self.outputs:
+            labels = f"labels from {y.min()} to {y.max()}"
+            raise IndexError(f"{labels} for a network of {self.outputs} outputs")
         starts = np.ascontiguousarray(data.starts, dtype=np.int64)
-        dropping = [layer for layer in self.layers if layer.kind == DROPOUT]
+        dropping = [layer for layer in self.layers if layer.schema == DROPOUT]
         places = -(-most // users.size)
         halves = [bool(layer.flag) for layer in dropping]
         shared, own = word_names(recipe.epochs, places, len(dropping), any(halves), not all(halves))
@@ -195,10 +182,8 @@ class Compiled(BlockTrainer):
         return Prepared(data, problem, everyone, workspace, (x, y, starts, shared, own))
 
     def _train(self, users: Users, prepared: Prepared, deltas: np.ndarray) -> None:
-        """Train `users` and write their deltas to (k, d). Lets other threads run."""
-        orders = (
-            users.dropout if users.orders is None else users.orders
-        )  # unused where there are none
+        """Train `users` and write their deltas to (k, d). Releases Python's global lock."""
+        orders = users.dropout if users.orders is None else users.orders  # unused where None
         positions = np.ascontiguousarray(users.positions, dtype=np.int64)
         orders, dropout = (np.ascontiguousarray(keys) for keys in (orders, users.dropout))
         taken = np.zeros(1, dtype=np.int64)
@@ -222,23 +207,18 @@ class Compiled(BlockTrainer):
 
     @cached_property
     def helpers(self) -> ThreadPoolExecutor:
-        """Threads beside the calling one; they end with the trainer."""
+        """Threads besides the calling one; they end with the trainer."""
         return ThreadPoolExecutor(self.problem.execution.workers - 1)
 
 
 def compiled(problem: LocalProblem) -> Compiled | None:
-    """The trainer of the problem, or None where the problem or the machine is not one for it."""
-    known = (
-        type(problem.task) in LOSSES
-        and problem.recipe.optimizer.plain
-        and problem.dtype == torch.float32
-    )
-    chain = (
-        known_chain(problem.model, problem.shape)
-        if known and problem.start.device.type == "cpu"
-        else None
-    )
-    if chain is None or library() is None:
+    """The trainer of the problem, or None where it does not support the problem or the machine."""
+    task = type(problem.task)
+    plain = problem.recipe.optimizer.plain and problem.dtype == torch.float32
+    if task not in LOSSES or not plain or problem.start.device.type != "cpu":
         return None
-    margin = LOSSES[type(problem.task)][0] == LOGISTIC
-    return None if margin and chain.outputs != 1 else Compiled(problem, chain)
+    network = compiled_network(problem.model, problem.shape)
+    if network is None or library() is None:
+        return None
+    margin = LOSSES[task][0] == LOGISTIC
+    return None if margin and network.outputs != 1 else Compiled(problem, network)

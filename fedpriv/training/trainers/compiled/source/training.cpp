@@ -11,14 +11,14 @@
 
 extern "C" {
 
-enum Kind : int64_t { DENSE, RELU, GROUP_NORM, NORM_OF_RELU, DROPOUT, CONVOLUTION };
-enum LossKind : int64_t { CROSS_ENTROPY, LOGISTIC };
+enum LayerSchema : int64_t { DENSE, RELU, GROUP_NORM, NORM_OF_RELU, DROPOUT, CONVOLUTION };
+enum LossSchema : int64_t { CROSS_ENTROPY, LOGISTIC };
 
 // A layer of features, or on channels of images (sides 1 x 1: none). flag: whether a Dense or Convolution is biased, a
 // GroupNorm affine, a Dropout of probability 1/2. number, threshold: a Dropout's ordinal and threshold. real: a
 // Dropout's scale, a GroupNorm's epsilon.
 struct LayerSpec {
-  int64_t kind, flag, number, threshold;
+  int64_t schema, flag, number, threshold;
   double real;
   Geometry of;
 };
@@ -53,7 +53,7 @@ class Trainer {
  public:
   Trainer(const Problem& p, char* memory) : p(p), c{{memory}, p.rows, {}, {}, {}}, n(p.features) {
     for (int64_t i = 0; i < p.n_layers; ++i) {
-      if (lowest < 0 && p.layers[i].kind != RELU && p.layers[i].kind != DROPOUT) lowest = i;
+      if (lowest < 0 && p.layers[i].schema != RELU && p.layers[i].schema != DROPOUT) lowest = i;
       layers.push_back(made(p.layers[i], lowest == i));
     }
     const int64_t size = c.parameters.size;
@@ -88,7 +88,7 @@ class Trainer {
  private:
   std::unique_ptr<Layer> made(const LayerSpec& s, bool lowest) {
     const int64_t n = s.of.inputs, pixels = s.of.sides.pixels();
-    switch (s.kind) {
+    switch (s.schema) {
       case DENSE: return std::make_unique<Dense>(c, n, s.of.outputs, s.flag, lowest);
       case RELU: return std::make_unique<ReLU>(c, padded(n * pixels));
       case GROUP_NORM: return group_norm<false>(c, n, float(s.real), s.flag);

@@ -1,13 +1,13 @@
-"""What every layer of many users at once has, with hand-written backward passes.
+"""The contract of layers that compute many users at once, with hand-written backward passes.
 
 A layer is bound to a step's shape: a users (a prefix of the block's k), b rows each, activations
-(a, b, features). Its views into the parameters and into reused buffers are made once; `forward` and
+(a, b, features). It makes its views into the parameters and into reused buffers once. `forward` and
 `backward` then only run kernels, each of which is one operation for all users. `backward` adds a
-multiple of the gradients to the layer's targets. For plain SGD these are the parameters themselves
-and the multiple is -lr, so there is no gradient tensor: the outer product lands on the weights.
+multiple of the gradients to the layer's targets. In plain SGD the targets are the parameters and
+the multiple is -lr, so there is no gradient tensor: the outer product is added to the weights.
 
-No layer mixes users or rows. A padding row, whose loss gradient is zero, changes nothing, and a
-user that diverges stays alone.
+No layer mixes users or rows. A padding row has a loss gradient of zero and changes nothing, and a
+user that diverges does not affect others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from fedpriv.training.trainers.buffers import BufferPool, Masks
+from fedpriv.training.layers.buffers import BufferPool, Masks
 
 mask_where = torch.ops.aten.threshold_backward.grad_input
 """mask_where(g, v, t, grad_input=out): out = g where v > t, else 0. The only masking kernel that is
@@ -31,10 +31,13 @@ Module = TypeVar("Module", bound=nn.Module)
 
 @dataclass(frozen=True)
 class Context:
-    """What a layer may use while it is bound, and what is known of its place.
+    """What a layer may use, and its place in the network.
 
-    in_place: whether x may be overwritten.
-    first: whether nothing before this layer has parameters, so that nobody needs x's gradient.
+    buffers: memory that steps share.
+    masks: random words for dropout.
+    index: the layer's place in the network.
+    in_place: whether the layer may overwrite x.
+    first: whether no layer before this one has parameters, so that x needs no gradient.
     pool: window of the max-pooling that follows a convolution, (1, 1) without one.
     """
 
@@ -62,14 +65,14 @@ class Context:
         return x if self.in_place else self.like("y", x)
 
 
-class Layer(ABC, Generic[Module]):
+class BatchedLayer(ABC, Generic[Module]):
     """A layer bound to the activations `x` it reads; it writes `y`."""
 
-    stored: ClassVar[dict[int, tuple[int, ...]]] = {}
-    """By number of dimensions, the order in which the dimensions of one user's parameters are kept
-    in `parameters`."""
+    orders: ClassVar[dict[int, tuple[int, ...]]] = {}
+    """The order of dimensions of one user's tensors in `parameters`, by their number of dimensions;
+    by default torch's."""
     keeps_output = False
-    """Whether `backward` needs y as `forward` left it, so that the next layer must not work in
+    """Whether `backward` needs y as `forward` wrote it, so that the next layer must not work in
     place."""
 
     def __init__(
@@ -81,8 +84,10 @@ class Layer(ABC, Generic[Module]):
         targets: Sequence[Tensor],
         context: Context,
     ) -> None:
-        """parameters: of the a active users, (a, ...) each, contiguous, in the module's order.
-        targets: shaped like them, where gradients are added; they may be the parameters themselves.
+        """module: the layer of one user's network.
+        x: activations (a, b, ...).
+        parameters: of the a active users, (a, ...) each, contiguous, in the module's order.
+        targets: (a, ...) each, where gradients are added; they may be the parameters themselves.
         """
         self.module = module
         self.x = x

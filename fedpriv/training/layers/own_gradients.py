@@ -1,22 +1,22 @@
-"""What layers with parameters add to sums of clipped per-record gradients, given one backward pass
-for all records.
+"""Norms and clipped sums of per-record gradients, layer by layer, from one backward pass for all
+records.
 
-A linear layer that reads a and whose output has the gradient g has the record's gradient g a^T,
-with norm |g| |a| and never formed: weighting the rows of g gives the sum in one product
+A linear layer that reads a, and whose output has the gradient g, has the per-record gradient g a^T.
+Its norm is |g| |a|, so it is never formed: weighting the rows of g gives the sum in one product
 (Goodfellow: Efficient per-example gradient computations, 2015). Convolutions and normalisations
-share their few parameters between many positions. There a record's own gradient of the layer is
-smaller than what its norm would take without it (Bu, Mao, Xu: Scalable and efficient training of
-large convolutional neural networks with differential privacy, NeurIPS 2022, compare positions^2
-with parameters), so it is formed for a piece of a batch, one layer at a time.
+share their few parameters between many positions. There a record's own gradient of the layer takes
+less memory than the computation of its norm without it (Bu, Mao, Xu: Scalable and efficient
+training of large convolutional neural networks with differential privacy, NeurIPS 2022, compare
+positions^2 with parameters). So it is formed for a piece of a batch, one layer at a time.
 
 Arguments: k networks with b records each; h (k b, ...) is what a layer reads; parameters (k, n) are
-flat. All but linear layers know k = 1 alone.
+flat. Only linear layers support k > 1.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -24,16 +24,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 SMALL = 400
-"""Multiply-adds below which torch makes batched products by loops of its own, and not by the
-library's."""
+"""Multiply-adds below which torch computes batched products by its own loops, not by a library."""
 PATCHES_AT_ONCE = 2**20
-"""Numbers of a convolution's patches in memory at once; more would leave a processor's caches."""
+"""Numbers of a convolution's patches in memory at once; more would not fit a processor's caches."""
 
 
 class Pass(ABC):
     """A layer's pass over a batch.
 
-    written: what it gives, whose gradient is asked for.
+    written: the layer's output, whose gradient the backward pass computes.
     """
 
     written: Tensor
@@ -45,7 +44,7 @@ class Pass(ABC):
 
     @abstractmethod
     def squares(self, gradient: Tensor) -> Tensor:
-        """The squared norms (k, b) float64 of the records' gradients of this layer;
+        """The squared norms (k, b) float64 of the records' gradients of this layer.
 
         gradient: of `written`.
         """
@@ -53,13 +52,12 @@ class Pass(ABC):
     @abstractmethod
     def sums(self, factors: Tensor) -> list[Tensor]:
         """For each parameter (k, n) float64: the sum of the records' gradients times factors (k,
-        b). A record of factor 0 adds nothing, be it finite or not. Comes after `squares`."""
+        b). A record of factor 0 adds nothing, even if it is not finite. Call `squares` first."""
 
 
 class LinearPass(Pass):
-    """A linear layer on one row a record. A product is made for all k networks at once, which gives
-    the bits of k single ones; only small ones would take another kernel, and are made one by
-    one."""
+    """A linear layer on one row a record. One product for all k networks has the bits of k single
+    products. Small products would use another kernel, so they are computed one by one."""
 
     def __init__(self, layer: nn.Linear, parameters: Sequence[Tensor], h: Tensor) -> None:
         k = len(parameters[0])
@@ -114,31 +112,27 @@ class FormedPass(Pass):
 
 
 class ConvolutionPass(FormedPass):
-    """A convolution; its kernel meets every patch that it reads."""
+    """A convolution: its kernel's gradient is a sum over all patches."""
 
     def __init__(self, layer: nn.Conv2d, parameters: Sequence[Tensor], h: Tensor) -> None:
         self.layer = layer
         self.read = h.detach()
-        how: dict[str, Any] = {
+        self.window: dict[str, Any] = {
             "dilation": layer.dilation,
             "padding": layer.padding,
             "stride": layer.stride,
         }
         bias = None if layer.bias is None else parameters[1].flatten()
-        self.written = functional.conv2d(h, parameters[0].reshape(layer.weight.shape), bias, **how)
+        weight = parameters[0].reshape(layer.weight.shape)
+        self.written = functional.conv2d(h, weight, bias, **self.window)
 
     def formed(self, gradient: Tensor) -> list[Tensor]:
         layer = self.layer
         g = gradient.flatten(2)
-        how: dict[str, Any] = {
-            "dilation": layer.dilation,
-            "padding": layer.padding,
-            "stride": layer.stride,
-        }
         size = max(1, PATCHES_AT_ONCE // (layer.weight[0].numel() * g.shape[2]))
         weight = g.new_empty((len(g), len(layer.weight), layer.weight[0].numel()))
         for own, rows, read in zip(*(torch.split(t, size) for t in (weight, g, self.read))):
-            patches = functional.unfold(read, layer.kernel_size, **how)
+            patches = functional.unfold(read, layer.kernel_size, **self.window)
             torch.bmm(rows, patches.transpose(1, 2), out=own)
         return [weight.flatten(1), g.sum(2)] if layer.bias is not None else [weight.flatten(1)]
 
@@ -159,28 +153,13 @@ class GroupNormPass(FormedPass):
         return [scale, offset]
 
 
-PASSES: dict[type[nn.Module], Callable[[Any, Sequence[Tensor], Tensor], Pass]] = {
-    nn.Linear: LinearPass,
-    nn.Conv2d: ConvolutionPass,
-    nn.GroupNorm: GroupNormPass,
-}
-"""By the type of the layer."""
-
-
-def numbers(layer: nn.Module, read: torch.Size, written: torch.Size) -> int:
-    """How many numbers a pass keeps for one record, given the shapes (1, ...) of what it reads and
-    writes."""
-    formed = 0 if isinstance(layer, nn.Linear) else sum(own.numel() for own in layer.parameters())
-    return read.numel() + written.numel() + formed
-
-
 def products(left: Tensor, right: Tensor) -> Tensor:
-    """(k, m, n): the products of (k, m, b) and (k, b, n), with the bits of single ones."""
+    """(k, m, n): the products of (k, m, b) and (k, b, n), with the bits of single products."""
     if left[0].numel() * right.shape[2] < SMALL:
         return torch.stack([one @ other for one, other in zip(left.unbind(), right.unbind())])
     return torch.bmm(left, right)
 
 
 def _kept(rows: Tensor, factors: Tensor) -> Tensor:
-    """Rows (k, b, n) without those of factor 0, whose NaN and infinity would remain."""
+    """Rows (k, b, n) with zeros where the factor is 0: NaN times 0 is not 0."""
     return rows if bool(factors.all()) else torch.where(factors.unsqueeze(2) > 0, rows, 0.0)

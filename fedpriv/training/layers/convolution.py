@@ -1,10 +1,10 @@
 """Convolutional layers of many users at once, as matrix products over unfolded patches.
 
-Images between these layers are logically (a, p, b, h, w, c): a users, b rows, c channels, and p the
-positions inside a window of the max-pooling that follows (1 without one), so that pooling takes
-maxima of whole tensors. Their strides are those of the product that made them. Convolutions of the
-input records put pixels in the columns of the product, which suits one or three channels; later
-ones put channels there, so that a row of a patch is copied as one run.
+Images between these layers are logically (a, p, b, h, w, c): a users, b rows, c channels, and p
+positions inside a window of the max-pooling that follows (1 without one). So pooling takes maxima
+of whole tensors. The strides of an image are those of the product that made it. Convolutions of the
+input records put pixels in the columns of the product, which suits one or three channels. Later
+convolutions put channels there, so that a row of a patch is copied as one run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from fedpriv.training.trainers.layers.base import Layer, mask_where
+from fedpriv.training.layers.batched import BatchedLayer, mask_where
 
 TINY = -1.2e-38
 """Just below zero, yet no denormal: `mask_where(g, v, TINY)` keeps g where v >= 0."""
@@ -24,19 +24,17 @@ TINY = -1.2e-38
 def output_sides(module: nn.Conv2d, sides: tuple[int, ...]) -> tuple[int, ...]:
     """Height and width of a convolution's output."""
     parts = zip(sides, paddings(module), module.kernel_size, module.stride)
-    return tuple(
-        (side + 2 * padding - kernel) // stride + 1 for side, padding, kernel, stride in parts
-    )
+    return tuple((side + 2 * zeros - kernel) // step + 1 for side, zeros, kernel, step in parts)
 
 
 def paddings(module: nn.Conv2d) -> tuple[int, ...]:
-    """Zeros around an image's height and width; `compile_layers` takes no padding by name."""
+    """Zeros around an image's height and width; paddings by name are not supported."""
     assert not isinstance(module.padding, str)
     return module.padding
 
 
-class Convolution(Layer[nn.Conv2d]):
-    """What both kinds share: sizes, bias, and the padded image of which patches are taken."""
+class BatchedConvolution(BatchedLayer[nn.Conv2d]):
+    """What both convolutions share: sizes, bias, and patches of the padded image."""
 
     matrix_grad: Tensor
 
@@ -47,7 +45,7 @@ class Convolution(Layer[nn.Conv2d]):
         self.stride = module.stride
         self.padding = paddings(module)
         self.out = output_sides(module, sides)
-        self.cells = tuple(side // window for side, window in zip(self.out, self.pool))
+        self.pooled_sides = tuple(side // window for side, window in zip(self.out, self.pool))
         self.weight = self.parameters[0].flatten(2)
         self.weight_grad = self.context.take("weight", self.weight.shape)
         self.bias = self.parameters[1] if module.bias is not None else None
@@ -77,7 +75,7 @@ class Convolution(Layer[nn.Conv2d]):
             self.targets[1].add_(self.bias_grad, alpha=scale)
 
 
-class InputConv2d(Convolution):
+class BatchedInputConv2d(BatchedConvolution):
     """Convolution of the records (a, b, c, H, W): patches are taken once a batch, and no gradient
     goes below."""
 
@@ -86,12 +84,12 @@ class InputConv2d(Convolution):
         self._bind_sizes(a, b, tuple(sides))
         padded = [side + 2 * padding for side, padding in zip(sides, self.padding)]
         self.image = take("image", (a, b, c, *padded)) if any(self.padding) else self.x
-        self.patches = take("patches", (a, c, *self.kernel, *self.pool, b, *self.cells))
+        self.patches = take("patches", (a, c, *self.kernel, *self.pool, b, *self.pooled_sides))
         self.source = self._windows(self.image, 3).permute(0, 2, 7, 8, 4, 6, 1, 3, 5)
-        pixels = math.prod(self.pool) * b * math.prod(self.cells)
+        pixels = math.prod(self.pool) * b * math.prod(self.pooled_sides)
         self.columns = self.patches.view(a, -1, pixels)
         self.matrix = take("y", (a, self.module.out_channels, pixels))
-        return self.matrix.view(a, -1, math.prod(self.pool), b, *self.cells).permute(
+        return self.matrix.view(a, -1, math.prod(self.pool), b, *self.pooled_sides).permute(
             0, 2, 3, 4, 5, 1
         )
 
@@ -116,10 +114,10 @@ class InputConv2d(Convolution):
         self._add_gradients(scale, bias_dim=2)
 
 
-class Conv2d(Convolution):
+class BatchedConv2d(BatchedConvolution):
     """Convolution of images (a, 1, b, h, w, c)."""
 
-    stored: ClassVar[dict[int, tuple[int, ...]]] = {4: (0, 2, 3, 1)}
+    orders: ClassVar[dict[int, tuple[int, ...]]] = {4: (0, 2, 3, 1)}
 
     def bind(self) -> Tensor:
         (a, _, b, *sides, c), take = self.x.shape, self.context.take
@@ -127,13 +125,13 @@ class Conv2d(Convolution):
         padded = [side + 2 * padding for side, padding in zip(sides, self.padding)]
         self.image = take("image", (a, b, *padded, c))
         self.inside = self._inside(self.image, 2).unsqueeze(1)
-        self.patches = take("patches", (a, *self.pool, b, *self.cells, *self.kernel, c))
+        self.patches = take("patches", (a, *self.pool, b, *self.pooled_sides, *self.kernel, c))
         self.source = self._windows(self.image, 2).permute(0, 3, 5, 1, 2, 4, 7, 8, 6)
-        pixels = math.prod(self.pool) * b * math.prod(self.cells)
+        pixels = math.prod(self.pool) * b * math.prod(self.pooled_sides)
         self.rows, self.weight_t = self.patches.view(a, pixels, -1), self.weight.transpose(1, 2)
         self.matrix = take("y", (a, pixels, self.module.out_channels))
         self.folds = [self._fold(i, j) for i in range(self.kernel[0]) for j in range(self.out[1])]
-        return self.matrix.view(a, math.prod(self.pool), b, *self.cells, -1)
+        return self.matrix.view(a, math.prod(self.pool), b, *self.pooled_sides, -1)
 
     def _fold(self, row: int, column: int) -> tuple[Tensor, Tensor]:
         """Where row `row` of the patches in pixel column `column` lies in the image, and that row
@@ -161,9 +159,8 @@ class Conv2d(Convolution):
 
     def backward(self, scale: float) -> None:
         torch.bmm(self.matrix_grad.transpose(1, 2), self.rows, out=self.weight_grad)
-        torch.bmm(
-            self.matrix_grad, self.weight, out=self.rows
-        )  # the patches are spent: their gradient
+        # The patches are no longer needed: their gradient takes their memory.
+        torch.bmm(self.matrix_grad, self.weight, out=self.rows)
         self.image.zero_()
         for target, source in self.folds:
             target.add_(source)
@@ -171,7 +168,7 @@ class Conv2d(Convolution):
         self._add_gradients(scale, bias_dim=1)
 
 
-class MaxPool2d(Layer[nn.MaxPool2d]):
+class BatchedMaxPool2d(BatchedLayer[nn.MaxPool2d]):
     """Maximum over the positions p of a window; of equal values the first one gets the gradient, as
     in torch."""
 
@@ -200,7 +197,7 @@ class MaxPool2d(Layer[nn.MaxPool2d]):
             self.grad.sub_(share)
 
 
-class Dropout2d(Layer[nn.Dropout2d]):
+class BatchedDropout2d(BatchedLayer[nn.Dropout2d]):
     """Drops whole channels of a record."""
 
     def bind(self) -> Tensor:
@@ -208,10 +205,8 @@ class Dropout2d(Layer[nn.Dropout2d]):
         p = self.module.p
         shape = (a, 1, b, 1, 1, c)
         self.words = self.context.take("words", shape, torch.int32)
-        self.kept, self.mask = (
-            self.context.take("kept", shape, torch.bool),
-            self.context.take("mask", shape),
-        )
+        self.kept = self.context.take("kept", shape, torch.bool)
+        self.mask = self.context.take("mask", shape)
         self.scale = self.x.new_tensor(1 / (1 - p) if p < 1 else 0.0)
         return self.context.output_like(self.x)
 
@@ -224,7 +219,7 @@ class Dropout2d(Layer[nn.Dropout2d]):
         self.grad.mul_(self.mask)
 
 
-class Flatten(Layer[nn.Flatten]):
+class BatchedFlatten(BatchedLayer[nn.Flatten]):
     """Images (a, 1, b, h, w, c) to features (a, b, c h w)."""
 
     def bind(self) -> Tensor:

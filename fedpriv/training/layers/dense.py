@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from fedpriv.models.l2_projection import L2Projection as L2ProjectionModule
-from fedpriv.training.trainers.layers.base import Layer, mask_where
+from fedpriv.models.l2_projection import L2Projection
+from fedpriv.training.layers.batched import BatchedLayer, mask_where
 
 
-class Linear(Layer[nn.Linear]):
+class BatchedLinear(BatchedLayer[nn.Linear]):
     """y = x W^T + b."""
 
     def bind(self) -> Tensor:
@@ -43,7 +43,7 @@ class Linear(Layer[nn.Linear]):
             self.targets[1].add_(self.bias_grad, alpha=scale)
 
 
-class ReLU(Layer[nn.ReLU]):
+class BatchedReLU(BatchedLayer[nn.ReLU]):
     keeps_output = True
 
     def bind(self) -> Tensor:
@@ -56,11 +56,11 @@ class ReLU(Layer[nn.ReLU]):
         mask_where(self.grad, self.y, 0, grad_input=self.grad)
 
 
-class GroupNorm(Layer[nn.GroupNorm]):
+class BatchedGroupNorm(BatchedLayer[nn.GroupNorm]):
     """GroupNorm with a single group on features: every row is centred, scaled to variance 1, then
     affine.
 
-    The fused layer-norm kernels take twice as long as these passes on rows as short as ours.
+    On rows as short as ours torch's fused layer-norm kernels take twice as long as these passes.
     """
 
     def bind(self) -> Tensor:
@@ -101,9 +101,9 @@ class GroupNorm(Layer[nn.GroupNorm]):
             self.y.copy_(self.normal)
 
     def backward(self, scale: float) -> None:
-        grad = self.grad  # y is spent: use its memory
+        grad = self.grad
         normal = self.normal
-        product = self.y
+        product = self.y  # y is no longer needed: reuse its memory
         torch.mul(grad, normal, out=product)
         if self.module.affine:
             torch.sum(grad, 1, out=self.beta_grad)
@@ -118,7 +118,7 @@ class GroupNorm(Layer[nn.GroupNorm]):
         grad.sub_(self.mean).sub_(normal.mul_(self.mean_of_product)).mul_(self.rstd)
 
 
-class Dropout(Layer[nn.Dropout]):
+class BatchedDropout(BatchedLayer[nn.Dropout]):
     """On features (a, b, c) and on images (a, positions, b, h, w, c)."""
 
     def bind(self) -> Tensor:
@@ -145,9 +145,9 @@ class Dropout(Layer[nn.Dropout]):
         self.grad.mul_(self.scale)
 
 
-class L2Projection(Layer[L2ProjectionModule]):
-    """Input records longer than the radius are scaled down to it; nothing before it needs a
-    gradient."""
+class BatchedL2Projection(BatchedLayer[L2Projection]):
+    """Records longer than the radius are scaled down to it. No layer before it has parameters, so
+    there is no backward pass."""
 
     def bind(self) -> Tensor:
         self.norm = self.context.take("norm", (*self.x.shape[:2], 1))
@@ -162,8 +162,8 @@ class L2Projection(Layer[L2ProjectionModule]):
         pass
 
 
-class Flatten(Layer[nn.Flatten]):
-    """(a, b, ...) to (a, b, features), of the input records."""
+class BatchedInputFlatten(BatchedLayer[nn.Flatten]):
+    """The input records (a, b, ...) as features (a, b, n)."""
 
     keeps_output = True
 

@@ -1,4 +1,4 @@
-"""Memory that a batched network reuses from step to step, and its random masks."""
+"""Memory that the steps of a batched network share, and its random masks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedpriv.training.random_words import random_words, row_counters, threshold
 
 
 class BufferPool:
-    """Named buffers that only grow. Allocating afresh in every step would cost more than the
+    """Named buffers that only grow. Allocating memory in every step would cost more than the
     arithmetic."""
 
     def __init__(self, device: torch.device) -> None:
@@ -39,44 +39,39 @@ class BufferPool:
         return self.take(key, tuple(x.shape[dim] for dim in order), dtype).permute(back)
 
     def gradient_like(self, x: Tensor) -> Tensor:
-        """A buffer for the gradient of x: one of two in turn, since the gradient of one layer comes
-        from the next's."""
+        """A buffer for the gradient of x. Two buffers take turns: the gradient of one layer is
+        computed from that of the next."""
         self._side = 1 - self._side
         return self.like(("gradient", self._side), x)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return sum(flat.nbytes for flat in self._flat.values())
-
 
 def epochs_a_word(layers: int) -> int:
-    """How many epochs share the words of layers of probability 1/2: the 32 bits of a word are
-    independent coins, and every layer takes one in every epoch."""
+    """How many epochs share the words of layers of probability 1/2. The 32 bits of a word are
+    independent coins, and every layer takes one bit in every epoch."""
     return max(1, 32 // max(1, layers))
 
 
 def shared_words(group: int, place: int, word: int) -> tuple[int, ...]:
-    """The path of the words of which layers of probability 1/2 take a bit each."""
+    """The path of the words that layers of probability 1/2 share, one bit each."""
     return 0, group, place, word
 
 
 def own_words(epoch: int, place: int, ordinal: int) -> tuple[int, ...]:
-    """The path of the words of the `ordinal`-th dropout layer alone."""
+    """The path of the words that only the `ordinal`-th dropout layer uses."""
     return 1, epoch, place, ordinal
 
 
 class Masks:
     """The dropout masks of one block of users, as int32 words.
 
-    A unit's word depends on (its user's key, epoch, batch's place in the epoch, layer, row within
-    the user's batch, place within the layer's output) alone: neither on other users nor on how many
-    rows a step is padded to.
+    A unit's word depends only on its user's key, the epoch, the batch's place in the epoch, the
+    layer, the row within the user's batch, and the place within the layer's output. It does not
+    depend on other users, or on the padding of a step.
 
     keys: (k,) uint64, one a user.
     layers: indices of the dropout layers.
-    budget: bytes of words that are kept.
-    device: where masks are.
+    budget: bytes of words in the cache.
+    device: of the masks.
     """
 
     def __init__(
@@ -93,9 +88,7 @@ class Masks:
         self.at(0, 0)
 
     def at(self, epoch: int, place: int, row: int = 0) -> None:
-        """What comes next are masks for the rows from `row` on of the batch at `place` in
-        `epoch`.
-        """
+        """Move to the batch at `place` in `epoch`; its first row computed next is `row`."""
         group = epoch // self._epochs_a_word
         if self._kept and group != self._group:
             self._kept = {}
@@ -106,8 +99,8 @@ class Masks:
         self._group = group
 
     def draw(self, layer: int, words: Tensor, p: float, rows: int) -> int:
-        """Fill int32 `words`, whose dimension 0 are users and `rows` their rows, so that each is
-        above the returned threshold with probability 1 - p, 0 < p <= 1."""
+        """Fill int32 `words` so that each is above the returned threshold with probability 1 - p,
+        0 < p <= 1. Dimension 0 of `words` has the users, dimension `rows` their rows."""
         ordinal = self._ordinals[layer]
         if p != 0.5:
             words.copy_(

@@ -1,0 +1,1 @@
+"""The layers that training computes by code of its own."""

@@ -1,0 +1,140 @@
+"""The layers that training computes by code of its own: one table for all trainers.
+
+A layer that is not in the table, or that its row does not accept, is left to autograd
+(`fedpriv.training.trainers.sequential`, `vmapped`) and to torch.func (`fedpriv.training.clipped`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from fedpriv.models.l2_projection import L2Projection
+from fedpriv.training.layers import compiled_specs, convolution, dense
+from fedpriv.training.layers.batched import BatchedLayer
+from fedpriv.training.layers.compiled_specs import SpecMaker
+from fedpriv.training.layers.masked_dropout import MaskedDropout
+from fedpriv.training.layers.own_gradients import ConvolutionPass, GroupNormPass, LinearPass, Pass
+
+Accepts = Callable[[Any, torch.Size], bool]
+"""Whether a layer, as it is set, and the shape (1, ...) that it reads are supported."""
+Batched = type[BatchedLayer[Any]] | None
+
+
+def _always(layer: Any, read: torch.Size) -> bool:
+    return True
+
+
+def _linear(layer: nn.Linear, read: torch.Size) -> bool:
+    return len(read) == 2 and layer.weight.shape == (layer.out_features, layer.in_features)
+
+
+def _convolution(layer: nn.Conv2d, read: torch.Size) -> bool:
+    plain = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+    sizes = (layer.out_channels, layer.in_channels, *layer.kernel_size)
+    return plain and layer.groups == 1 and len(read) == 4 and layer.weight.shape == sizes
+
+
+@dataclass(frozen=True)
+class LayerSupport:
+    """How the trainers compute one type of layer. None: they do not.
+
+    accepts: whether they do for this layer's settings; such a layer treats every record alone.
+    parameters: names of the layer's parameters.
+    dropout: how many of the last dimensions share one coin; None for a layer that draws nothing.
+    gradients: per-record gradients.
+    at_input: many users at once, as the first layer, on images (users, rows, channels, h, w).
+    on_features: many users at once, on features (users, rows, features).
+    on_images: many users at once, on images behind a convolution.
+    compiled: C++.
+    """
+
+    accepts: Accepts = _always
+    parameters: tuple[str, ...] = ()
+    dropout: int | None = None
+    gradients: Callable[..., Pass] | None = None
+    at_input: Batched = None
+    on_features: Batched = None
+    on_images: Batched = None
+    compiled: SpecMaker | None = None
+
+
+_AFFINE = ("weight", "bias")
+
+SUPPORTED: dict[type[nn.Module], LayerSupport] = {
+    nn.Linear: LayerSupport(
+        _linear,
+        _AFFINE,
+        gradients=LinearPass,
+        on_features=dense.BatchedLinear,
+        compiled=compiled_specs.dense,
+    ),
+    nn.Conv2d: LayerSupport(
+        _convolution,
+        _AFFINE,
+        gradients=ConvolutionPass,
+        at_input=convolution.BatchedInputConv2d,
+        on_images=convolution.BatchedConv2d,
+        compiled=compiled_specs.convolution,
+    ),
+    nn.GroupNorm: LayerSupport(
+        parameters=_AFFINE,
+        gradients=GroupNormPass,
+        on_features=dense.BatchedGroupNorm,
+        compiled=compiled_specs.group_norm,
+    ),
+    nn.ReLU: LayerSupport(
+        on_features=dense.BatchedReLU, on_images=dense.BatchedReLU, compiled=compiled_specs.relu
+    ),
+    nn.MaxPool2d: LayerSupport(
+        lambda layer, read: not layer.return_indices,
+        on_images=convolution.BatchedMaxPool2d,
+        compiled=compiled_specs.max_pool,
+    ),
+    nn.Flatten: LayerSupport(
+        lambda layer, read: layer.start_dim == 1,
+        at_input=dense.BatchedInputFlatten,
+        on_images=convolution.BatchedFlatten,
+        compiled=compiled_specs.flatten,
+    ),
+    nn.Dropout: LayerSupport(
+        dropout=0,
+        on_features=dense.BatchedDropout,
+        on_images=dense.BatchedDropout,
+        compiled=compiled_specs.dropout,
+    ),
+    nn.Dropout1d: LayerSupport(lambda layer, read: False, dropout=1),
+    nn.Dropout2d: LayerSupport(
+        dropout=2, on_images=convolution.BatchedDropout2d, compiled=compiled_specs.dropout
+    ),
+    nn.Dropout3d: LayerSupport(lambda layer, read: False, dropout=3),
+    L2Projection: LayerSupport(on_features=dense.BatchedL2Projection),
+    MaskedDropout: LayerSupport(),
+    nn.Tanh: LayerSupport(),
+    nn.Sigmoid: LayerSupport(),
+    nn.AvgPool2d: LayerSupport(),
+    nn.Identity: LayerSupport(),
+}
+"""By the exact type of a layer: a subclass may compute something else."""
+
+HOOKS = "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"
+
+
+def untouched(module: nn.Module) -> bool:
+    """Whether a module computes what its type says: it has no hooks and no methods of its own."""
+    own = vars(module)
+    return not any(own[name] for name in HOOKS) and not any(map(callable, own.values()))
+
+
+def support_of(layer: nn.Module, read: torch.Size) -> LayerSupport | None:
+    """The row of a layer that reads (1, ...), or None if it is not supported."""
+    support = SUPPORTED.get(type(layer))
+    if support is None or not untouched(layer) or any(layer.children()):
+        return None
+    parameters = layer._parameters  # with those that are None
+    known = not parameters or tuple(parameters) == support.parameters
+    return support if known and support.accepts(layer, read) else None

@@ -1,0 +1,80 @@
+"""Networks that training refuses, each with one line that says what it supports."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from fedpriv.errors import ConfigError
+from fedpriv.training.cached_by_model import cached_by_model
+from fedpriv.training.modes import seeded_dropout
+
+REAL = torch.float32, torch.float64
+
+
+@cached_by_model
+def check_parameters(model: nn.Module, types: tuple[torch.dtype, ...] = REAL) -> None:
+    """Raise ConfigError unless every parameter is trained, by its gradient alone.
+
+    types: the parameters are all of one of these.
+    """
+    names = " or ".join(str(dtype).removeprefix("torch.") for dtype in types)
+    first = next((own.dtype for own in model.parameters()), types[0])
+    for name, own in model.named_parameters():
+        if own.dtype != first or first not in types:
+            raise refused(model, f"parameters of one type, {names} ({name} has {own.dtype})")
+        if not own.requires_grad:
+            raise refused(model, f"trainable parameters only ({name} is frozen)")
+        if own._backward_hooks:
+            raise refused(model, f"no hooks on parameters ({name} has one)")
+    for name, part in model.named_modules():
+        if part._forward_pre_hooks and any(isinstance(own, Tensor) for own in vars(part).values()):
+            allowed = "weights of torch.nn.utils.parametrizations, not recomputed by a hook"
+            raise refused(part, f"{allowed} (layer {name})")
+
+
+@cached_by_model
+def refuse_shared_state(model: nn.Module) -> None:
+    """Raise ConfigError if records influence each other through `model`, as in batch normalisation.
+    Clipping the gradient of a record, or the update of a user, would then not bound its influence.
+    """
+    check_parameters(model)
+    for name, part in model.named_modules():
+        normalises = isinstance(part, nn.modules.batchnorm._BatchNorm)
+        if normalises or getattr(part, "track_running_stats", False):
+            allowed = "no layer that mixes or remembers the records of a batch"
+            raise refused(part, f"{allowed} (layer {name}; GroupNorm does neither)")
+
+
+def changing_buffer(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> str | None:
+    """The name of a buffer that a training pass over records of `shape` changes."""
+    own = copy.deepcopy(model).train()
+    before = {name: buffer.clone() for name, buffer in own.named_buffers()}
+    if not before:
+        return None
+    device = next(own.parameters()).device
+    with torch.no_grad(), seeded_dropout(device, 0):
+        own(torch.zeros((2, *shape), dtype=dtype, device=device))
+    changed = (n for n, buffer in own.named_buffers() if not torch.equal(buffer, before[n]))
+    return next(changed, None)
+
+
+@cached_by_model
+def torch_func_obstacle(
+    model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype
+) -> ConfigError | None:
+    """Why torch.func cannot compute gradients through a network; None: it can."""
+    for name, part in model.named_modules():
+        if part._backward_hooks or part._backward_pre_hooks:
+            return refused(part, f"no backward hooks for gradients of records (layer {name})")
+    buffer = changing_buffer(model, shape, dtype)
+    if buffer is None:
+        return None
+    return refused(model, f"no buffers that change in training ({buffer}) for those of records")
+
+
+def refused(part: nn.Module, allowed: str) -> ConfigError:
+    """The error for a part of a network."""
+    return ConfigError("model", type(part).__name__, allowed)

@@ -1,1 +1,0 @@
-"""Layers of many users at once, for the batched trainer."""
