@@ -1,7 +1,10 @@
 """Changes of messages that need no knowledge of a protocol, for `faults.alter`.
 
-What no longer reads as a message arrives as the bytes that it has become, which no honest party
-sends either.
+Bytes that no longer decode to a message arrive as bytes, which no honest party sends.
+
+>>> import random
+>>> retype(random.Random(0))("seven")
+b'seven'
 """
 
 from __future__ import annotations
@@ -17,11 +20,12 @@ from fedpriv.parties.messages import MessageError, decode, encode
 from fedpriv.parties.post import Stamped
 
 Change = Callable[[Any], Any]
-TRIED = 512
+TRIED_BITS = 512
+"""Bits that `same_type` tries."""
 
 
 def flip_bit(rng: random.Random) -> Change:
-    """One bit of the encoding is another."""
+    """Flip one bit of the encoding."""
 
     def change(message: Any) -> Any:
         data = encode(message)
@@ -30,15 +34,17 @@ def flip_bit(rng: random.Random) -> Change:
     return change
 
 
-def another(rng: random.Random) -> Change:
-    """One bit of the encoding is another, such that it is still a message of the same type, which
-    no decoder can tell from any other; where `TRIED` bits have none, as those of an empty list, any
-    bit."""
+def same_type(rng: random.Random) -> Change:
+    """Flip one bit so that the message keeps its type and no decoder can detect the change.
+
+    Some messages, such as an empty list, have no such bit among `TRIED_BITS`. Any bit is then
+    flipped.
+    """
 
     def change(message: Any) -> Any:
         data = encode(message)
         bits = range(8 * len(data))
-        changed = (_flipped(data, bit) for bit in rng.sample(bits, min(TRIED, len(bits))))
+        changed = (_flipped(data, bit) for bit in rng.sample(bits, min(TRIED_BITS, len(bits))))
         return next((one for one in changed if type(one) is type(message)), flip_bit(rng)(message))
 
     return change
@@ -51,7 +57,7 @@ def _flipped(data: bytes, bit: int) -> Any:
 
 
 def truncate(rng: random.Random) -> Change:
-    """The encoding ends too early."""
+    """Cut the encoding short."""
 
     def change(message: Any) -> Any:
         data = encode(message)
@@ -61,15 +67,15 @@ def truncate(rng: random.Random) -> Change:
 
 
 def retype(rng: random.Random) -> Change:
-    """One part of what is inside the stamp has another type, and as far as that goes the same
-    value."""
+    """Give one part of a stamped message's content another type, with the same value if
+    possible."""
 
     def change(message: Any) -> Any:
         if type(message) is Stamped:
             return replace(message, content=change(message.content))
         if type(message) in (list, tuple) and message and rng.random() < 0.7:
-            place = rng.randrange(len(message))
-            parts = [change(part) if at == place else part for at, part in enumerate(message)]
+            chosen = rng.randrange(len(message))
+            parts = [change(part) if at == chosen else part for at, part in enumerate(message)]
             return type(message)(parts)
         if type(message) is dict and message and rng.random() < 0.7:
             chosen = rng.choice(list(message))
