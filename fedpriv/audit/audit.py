@@ -26,37 +26,31 @@ QUICK = Effort(20.0, 3000)
 THOROUGH = Effort(300.0, 30_000)
 
 
-@dataclass(frozen=True)
-class AuditRow:
-    """Epsilons against one observer after all rounds, at the accountant's delta.
+@dataclass(frozen=True, kw_only=True)
+class AuditRow(EpsilonRow):
+    """A certificate beside what an attack proves, at the accountant's delta.
 
     algorithm: label of the method.
-    observer: who observes the run.
-    unit: unit that the epsilon protects.
-    adjacency: how neighbours differ in a unit.
-    rounds: number of rounds.
-    certified: the certificate.
-    claimed: the paper's claim; None if it claims nothing.
     bound: what the attack proves.
-    assumed: the mechanisms for which the larger number of the bound holds.
+    family: family of the certificate's curve; None if it has none.
     estimate: expected epsilon from an audit in one run, which proves nothing; None otherwise.
     """
 
     algorithm: str
-    observer: str
-    unit: str
-    adjacency: str
-    rounds: int
-    certified: float
-    claimed: float | None
     bound: Bound
-    assumed: str
+    family: Family | None
     estimate: float | None = None
 
     @property
     def alarm(self) -> bool:
         """Whether the bound refutes the certificate, with the bound's confidence."""
         return self.bound.audited > self.certified
+
+    @property
+    def assumed(self) -> str:
+        """The mechanisms for which the larger number of the bound holds."""
+        within = (self.bound.within or 0.0) > self.bound.epsilon
+        return self.family.name if self.family and within else "any mechanism"
 
 
 @dataclass(frozen=True)
@@ -120,22 +114,9 @@ def audit(exp: Experiment, effort: Effort, *, colluding: int = 1) -> list[AuditR
                 confidence=CONFIDENCE,
                 family=family,
             )
-            found.append(audit_row(exp, row, bound, family))
+            label = exp.algo.label
+            found.append(AuditRow(**vars(row), algorithm=label, bound=bound, family=family))
     return found
-
-
-def audit_row(
-    exp: Experiment,
-    row: EpsilonRow,
-    bound: Bound,
-    family: Family | None,
-    estimate: float | None = None,
-) -> AuditRow:
-    """The row of one observer. family: that of its certificate."""
-    about = exp.algo.label, row.observer, row.unit, row.adjacency, row.round
-    within = family is not None and (bound.within or 0.0) > bound.epsilon
-    assumed = family.name if family and within else "any mechanism"
-    return AuditRow(*about, row.certified, row.claimed, bound, assumed, estimate)
 
 
 def _with_colluding_silos(forecast: EpsilonForecast, silos: int) -> EpsilonForecast:

@@ -71,7 +71,7 @@ def lower_bound(
     # A negative sign reports absence: the inequality with the two cases exchanged.
     null, other = (absent[split:], present[cut:]) if sign > 0 else (-present[cut:], -absent[split:])
     false, true = (int((scores > threshold).sum()) for scores in (null, other))
-    rates = Rates(false, len(null), true, len(other), confidence)
+    rates = Rates(confidence, len(null), false, len(other), true)
     return Bound(rates.epsilon(delta), family.epsilon(rates, delta) if family else None, rates)
 
 

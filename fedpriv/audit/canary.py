@@ -165,8 +165,7 @@ class Canaries:
         """(k, d) bool: the coordinates to which each canary contributes."""
         if len(self) == 1:
             return np.ones((1, self.x.shape[1]), dtype=bool)
-        own: np.ndarray = np.arange(self.x.shape[1]) // FEATURES == np.arange(len(self))[:, None]
-        return own
+        return np.asarray(np.arange(self.x.shape[1]) // FEATURES == np.arange(len(self))[:, None])
 
 
 def canary_features(owner: np.ndarray, canaries: int) -> np.ndarray:
@@ -174,8 +173,7 @@ def canary_features(owner: np.ndarray, canaries: int) -> np.ndarray:
     all."""
     block = np.arange(canaries * FEATURES) // FEATURES
     x = np.where(owner[:, None] < 0, True, block == owner[:, None]).astype(float)
-    found: np.ndarray = x / np.linalg.norm(x, axis=1, keepdims=True)
-    return found
+    return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))
 
 
 def independent_users(exp: Experiment, users: int) -> tuple[np.ndarray, np.ndarray]:

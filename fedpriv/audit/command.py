@@ -8,12 +8,14 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedpriv.audit.audit import CONFIDENCE, QUICK, THOROUGH, AuditRow, audit
+from fedpriv.audit.guessing import Guesses
+from fedpriv.audit.rates import Rates
 from fedpriv.errors import require
 
 if TYPE_CHECKING:
@@ -24,36 +26,13 @@ if TYPE_CHECKING:
 
     from fedpriv.settings.experiment import Experiment
 
-CERTIFICATE = (
-    "algorithm",
-    "observer",
-    "unit",
-    "adjacency",
-    "rounds",
-    "certified",
-    "claimed",
-)
-"""Columns of audit.csv before the bounds."""
-COUNTS = (
-    "confidence",
-    "negatives",
-    "false_positives",
-    "positives",
-    "true_positives",
-    "canaries",
-    "guesses",
-    "correct_guesses",
-)
+COUNTS = [*dict.fromkeys(field.name for cls in (Rates, Guesses) for field in fields(cls))]
 """Columns with the evidence of a bound. Trials and one run fill different ones."""
-COLUMNS = (
-    *CERTIFICATE,
-    "audited",
-    "any_mechanism",
-    "within_family",
-    "assumed",
-    "estimate",
+COLUMNS = [
+    *["algorithm", "observer", "unit", "adjacency", "rounds", "certified", "claimed"],
+    *["audited", "any_mechanism", "within_family", "assumed", "estimate"],
     *COUNTS,
-)
+]
 MARKERS = {"certified": ("o", "C0"), "claimed": ("x", "C3"), "estimate": ("^", "C2")}
 """Marker and colour of each epsilon in the figure."""
 
@@ -129,7 +108,7 @@ def show(console: Console, rows: list[AuditRow], delta: float) -> None:
     """Print the table of one experiment, and the evidence of its bounds."""
     from rich.table import Table
 
-    about = f"{rows[0].algorithm}, T={rows[0].rounds}: epsilon at delta = {delta:g}"
+    about = f"{rows[0].algorithm}, T={rows[0].round}: epsilon at delta = {delta:g}"
     one_run = any(row.estimate is not None for row in rows)
     table = Table(
         *("observer", "unit", "certified", "claimed", "audited"),
@@ -168,9 +147,9 @@ def write(rows: list[AuditRow], folder: Path) -> None:
 def _cells(row: AuditRow) -> list[object]:
     bound = row.bound
     counts = asdict(bound.evidence)
-    certificate = [getattr(row, name) for name in CERTIFICATE]
+    about = [row.algorithm, row.observer, row.unit, row.adjacency, row.round]
     proven = [bound.audited, bound.epsilon, bound.within, row.assumed, row.estimate]
-    return [*certificate, *proven, *(counts.get(name) for name in COUNTS)]
+    return [*about, row.certified, row.claimed, *proven, *(counts.get(name) for name in COUNTS)]
 
 
 def draw(rows: list[AuditRow], path: Path) -> None:
@@ -185,7 +164,7 @@ def draw(rows: list[AuditRow], path: Path) -> None:
         finite = [(x, y) for x, y in points if x is not None and math.isfinite(x)]
         if finite:
             axis.scatter(*zip(*finite), marker=marker, color=color, label=name, zorder=3)
-    labels = [f"{row.algorithm}, T={row.rounds}\n{row.observer}, {row.unit}" for row in rows]
+    labels = [f"{row.algorithm}, T={row.round}\n{row.observer}, {row.unit}" for row in rows]
     axis.set_yticks(range(len(rows)), labels, fontsize=8)
     axis.invert_yaxis()
     axis.set(xlabel="epsilon", xlim=(0, None))

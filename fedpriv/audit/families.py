@@ -9,10 +9,9 @@ epsilon of the family's members that the rates do not refute: in closed form for
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -40,55 +39,34 @@ MU_LIMIT = 64.0
 """Upper end of the search among Gaussian members: an epsilon of thousands."""
 
 
-class Family(ABC):
-    """The release that a certificate describes, up to its amount of noise.
+@dataclass(frozen=True)
+class GaussianFamily:
+    """Gaussian releases of any number and size.
 
     >>> from fedpriv.audit.rates import Rates
-    >>> rates = Rates(0, 1000, 900, 1000, confidence=0.95)
+    >>> rates = Rates(0.95, negatives=1000, false_positives=0, positives=1000, true_positives=900)
     >>> round(GaussianFamily().epsilon(rates, delta=1e-5), 1)
-    23.5
+    23.2
     """
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The name in tables."""
+    name: ClassVar[str] = "GDP"
 
-    @abstractmethod
     def gaps(self, most_false: np.ndarray, least_true: np.ndarray) -> np.ndarray:
         """Distance of rates (n,) from what the family allows: larger gaps prove more."""
+        from scipy.special import ndtri
 
-    @abstractmethod
+        return np.asarray(ndtri(least_true) - ndtri(most_false))
+
     def epsilon(self, rates: Rates, delta: float) -> float:
         """Smallest epsilon at `delta` of the members that allow these rates."""
+        return gaussian_epsilon(rates.mu(), delta)
 
-    @abstractmethod
     def least_epsilon(self, refuted: Callable[[LeastFalse], bool], delta: float) -> float:
         """Smallest epsilon at `delta` of the members that are not `refuted`, never above the exact
         value.
 
         A member with more noise than a refuted one must be refuted too.
         """
-
-
-@dataclass(frozen=True)
-class GaussianFamily(Family):
-    """Gaussian releases of any number and size."""
-
-    @property
-    def name(self) -> str:
-        return "GDP"
-
-    def gaps(self, most_false: np.ndarray, least_true: np.ndarray) -> np.ndarray:
-        from scipy.special import ndtri
-
-        found: np.ndarray = ndtri(least_true) - ndtri(most_false)
-        return found
-
-    def epsilon(self, rates: Rates, delta: float) -> float:
-        return gaussian_epsilon(rates.mu(), delta)
-
-    def least_epsilon(self, refuted: Callable[[LeastFalse], bool], delta: float) -> float:
         from scipy.special import ndtr, ndtri
 
         mu = largest_refuted(
@@ -98,7 +76,7 @@ class GaussianFamily(Family):
 
 
 @dataclass(frozen=True)
-class SampledFamily(Family):
+class SampledFamily:
     """Gaussian releases, each of a Poisson sample.
 
     rate: probability with which a unit is sampled.
@@ -110,20 +88,19 @@ class SampledFamily(Family):
     rounds: int
     noise: float
 
-    @property
-    def name(self) -> str:
-        return "sampled"
+    name: ClassVar[str] = "sampled"
 
     def gaps(self, most_false: np.ndarray, least_true: np.ndarray) -> np.ndarray:
+        """As in `GaussianFamily`."""
         most_true = self._most_true(most_false, math.log(self.noise))
         gaussian = GaussianFamily()
         # A weak certificate allows every true positive rate at most false positive rates. Those
         # are compared as Gaussian rates.
         weak = gaussian.gaps(most_false, least_true) - QUANTILE_LIMIT
-        found: np.ndarray = np.where(most_true < 1, gaussian.gaps(most_true, least_true), weak)
-        return found
+        return np.where(most_true < 1, gaussian.gaps(most_true, least_true), weak)
 
     def epsilon(self, rates: Rates, delta: float) -> float:
+        """As in `GaussianFamily`."""
         if not rates.mu():
             return 0.0
         return self.least_epsilon(
@@ -131,6 +108,7 @@ class SampledFamily(Family):
         )
 
     def least_epsilon(self, refuted: Callable[[LeastFalse], bool], delta: float) -> float:
+        """As in `GaussianFamily`."""
         low = math.log(self.noise / 3)
         high = math.log(self.noise * 30)
         if refuted(self._curve(low)):
@@ -152,11 +130,15 @@ class SampledFamily(Family):
 
     def _most_true(self, false: np.ndarray, log_noise: float) -> np.ndarray:
         """The largest true positive rates that go with false positive rates (n,)."""
-        most: np.ndarray = np.min(np.exp(LEVELS) * false[:, None] + self._deltas(log_noise), axis=1)
-        return most.clip(max=1.0)
+        tangents = np.exp(LEVELS) * false[:, None] + self._deltas(log_noise)
+        return np.asarray(tangents.min(axis=1).clip(max=1.0))
 
     def _deltas(self, log_noise: float) -> np.ndarray:
         return np.asarray(self._losses(log_noise).get_delta_for_epsilon(LEVELS.tolist()))
+
+
+Family = GaussianFamily | SampledFamily
+"""The release that a certificate describes, up to its amount of noise."""
 
 
 @cache

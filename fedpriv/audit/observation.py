@@ -112,8 +112,7 @@ class ProtocolTap:
         if removable is not None and self.secret is not None:
             kept = removable.kept(silos)
             links = [removable.chain(self.secret)[kept]]
-            remaining: np.ndarray = self.noise - removable.surplus(links, kept)
-            return remaining
+            return np.asarray(self.noise - removable.surplus(links, kept))
         return self.noise if query.enforced else self.message
 
 
@@ -273,8 +272,8 @@ class Difference:
         """
         if sampling is not None:
             rate, noise = sampling
-            ratios: np.ndarray = np.logaddexp(np.log1p(-rate), np.log(rate) + (x - 0.5) / noise**2)
-            return ratios
+            present = np.log(rate) + (x - 0.5) / noise**2
+            return np.asarray(np.logaddexp(np.log1p(-rate), present))
         return x if self.query.sampled is None else np.where(self.query.sampled[users], x, 0.0)
 
 

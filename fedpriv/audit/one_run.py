@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpriv.audit.audit import CONFIDENCE, AuditRow, Subject, audit_row, subjects
+from fedpriv.audit.audit import CONFIDENCE, AuditRow, Subject, subjects
 from fedpriv.audit.bounds import guess_bound
 from fedpriv.audit.candidates import bounds_whole_silos
 from fedpriv.audit.epsilon_estimate import estimated_epsilon
@@ -72,7 +72,15 @@ def audit_in_one_run(exp: Experiment, canaries: int, *, colluding: int = 1) -> l
                 family=family,
             )
             estimate = estimated_epsilon(signal.projections, coins, delta)
-            found.append(audit_row(exp, row, bound, family, estimate))
+            found.append(
+                AuditRow(
+                    **vars(row),
+                    algorithm=exp.algo.label,
+                    bound=bound,
+                    family=family,
+                    estimate=estimate,
+                )
+            )
     return found
 
 

@@ -13,18 +13,18 @@ import numpy as np
 class Rates:
     """Counts of an attack's correct and wrong positives, with their confidence limits.
 
-    false_positives: trials without the canary in which the attack reported it.
-    negatives: trials without the canary.
-    true_positives: trials with the canary in which the attack reported it.
-    positives: trials with the canary.
     confidence: probability with which both limits hold together.
+    negatives: trials without the canary.
+    false_positives: trials without the canary in which the attack reported it.
+    positives: trials with the canary.
+    true_positives: trials with the canary in which the attack reported it.
     """
 
-    false_positives: int
-    negatives: int
-    true_positives: int
-    positives: int
     confidence: float
+    negatives: int
+    false_positives: int
+    positives: int
+    true_positives: int
 
     @property
     def most_false(self) -> float:

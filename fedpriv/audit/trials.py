@@ -85,7 +85,7 @@ def chosen_attack(
     groups = candidates(exp, limits, events[0].unit, replaces=replaces)
     change = with_noise_of(plan)
     sampling = sampling_of(events)
-    best: tuple[_Promise, Attack] | None = None
+    best: tuple[float, Attack] | None = None
     for group in groups:
         attacks = [
             prepared_attack(one, change, colluding, rounds=exp.options.rounds, sampling=sampling)
@@ -97,20 +97,20 @@ def chosen_attack(
         for attack in attacks:
             if attack is not longest:
                 attack.close()
-        promise = _promise(longest, effort, len(groups) + 1)
+        bound, error = _promise(longest, effort, len(groups) + 1)
         # The best of several small pilots is mostly the luckiest. A later attack must be better
         # beyond doubt.
-        if best is None or promise.bound - 2 * promise.error > best[0].bound:
+        if best is None or bound - 2 * error > best[0]:
             if best is not None:
                 best[1].close()
-            best = promise, longest
+            best = bound, longest
         else:
             longest.close()
     assert best is not None
     if not plan.streams.system:  # with noise of the system a repeated round is charged again
         resumed = replace(best[1], resumes=True)
-        promise = _promise(resumed, effort, len(groups) + 1)
-        best = max(best, (promise, resumed), key=lambda pair: pair[0].bound)
+        bound, _ = _promise(resumed, effort, len(groups) + 1)
+        best = max(best, (bound, resumed), key=lambda pair: pair[0])
     return best[1]
 
 
@@ -122,20 +122,11 @@ def _is_slow(attack: Attack, effort: Effort, groups: int) -> bool:
     return pilots > PILOT_SHARE * effort.seconds
 
 
-@dataclass(frozen=True)
-class _Promise:
-    """The bound of mu that an attack promises.
+def _promise(attack: Attack, effort: Effort, attacks: int) -> tuple[float, float]:
+    """The bound of mu to expect within `effort`, on average over observers, and its standard error.
 
-    bound: expected bound, on average over observers.
-    error: its standard error.
+    Both come from a pilot.
     """
-
-    bound: float
-    error: float
-
-
-def _promise(attack: Attack, effort: Effort, attacks: int) -> _Promise:
-    """The promise of an attack within `effort`, from a pilot."""
     begin = time.monotonic()
     share = PILOT_SHARE / attacks
     pilot = Effort(effort.seconds * share, max(MAX_PILOT_TRIALS, math.ceil(effort.trials * share)))
@@ -144,7 +135,7 @@ def _promise(attack: Attack, effort: Effort, attacks: int) -> _Promise:
     expected = min(counted * effort.seconds / (time.monotonic() - begin), effort.trials)
     effect = float(np.mean([_effect(*pair) for pair in scores.values()]))
     error = math.sqrt((2 + effect**2 / 4) / counted)
-    return _Promise(effect - INTERVAL_WIDTH / math.sqrt(expected), error)
+    return effect - INTERVAL_WIDTH / math.sqrt(expected), error
 
 
 def _effect(absent: np.ndarray, present: np.ndarray) -> float:

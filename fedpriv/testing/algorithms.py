@@ -170,8 +170,10 @@ def _is_configuration(exp: Experiment) -> None:
     algo = exp.algo
     _demand(pickle.loads(pickle.dumps(algo)) == algo, "pickle does not restore it")
     _demand(bool(algo.label), "has no label")
-    frozen = type(algo).__dataclass_params__.frozen  # type: ignore[attr-defined]
-    _demand(frozen, "is not a frozen dataclass")
+    _demand(
+        type(algo).__dataclass_params__.frozen,  # type: ignore[attr-defined]
+        "is not a frozen dataclass",
+    )
 
 
 def _weights(exp: Experiment) -> None:
@@ -181,11 +183,15 @@ def _weights(exp: Experiment) -> None:
     for most in (1, 5, 2000):
         counts = rng.integers(0, most + 1, (4, 4))
         weights = weighting.weights(counts)
-        shapes = f"weights of shape {weights.shape} for counts of {counts.shape}"
-        _demand(weights.shape == counts.shape, shapes)
+        _demand(
+            weights.shape == counts.shape,
+            f"weights of shape {weights.shape} for counts of {counts.shape}",
+        )
         worst = weights.max() if weighting.own_units else weights.sum(axis=0).max()
-        bounded = bool(weights.min() >= 0) and worst <= 1 + 1e-12
-        _demand(bounded, f"weights of a unit add up to {worst:g}: at most 1")
+        _demand(
+            bool(weights.min() >= 0) and worst <= 1 + 1e-12,
+            f"weights of a unit add up to {worst:g}: at most 1",
+        )
 
 
 def _plan(exp: Experiment) -> Plan:
@@ -199,19 +205,24 @@ def _queries(exp: Experiment) -> None:
     observers = {observer.name for observer in plan.threat_model.observers}
     for number in (1, 2):
         one, two = (exp.algo.queries(number, plan) for _ in range(2))
-        repeats = [q.events for q in one] == [q.events for q in two]
-        _demand(repeats, "planning the same round twice gives different events")
+        _demand(
+            [q.events for q in one] == [q.events for q in two],
+            "planning the same round twice gives different events",
+        )
         names = [query.name for query in one]
-        unique = len(set(names)) == len(names)
-        _demand(unique, f"queries of a round share a name: {', '.join(names)}")
+        _demand(
+            len(set(names)) == len(names), f"queries of a round share a name: {', '.join(names)}"
+        )
         _demand(set(names) <= set(plan.channels), f"queries {names} without their own mechanism")
         for query in one:
             missing = observers - {event.observer for event in query.events}
             _demand(
                 not missing, f"query {query.name} has no event for {', '.join(sorted(missing))}"
             )
-            possible = 0 < query.n_summed <= len(query.invited)
-            _demand(possible, f"a sum over {query.n_summed} of {query.invited}")
+            _demand(
+                0 < query.n_summed <= len(query.invited),
+                f"a sum over {query.n_summed} of {query.invited}",
+            )
 
 
 def _rounds(exp: Experiment) -> None:

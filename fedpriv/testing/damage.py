@@ -1,16 +1,15 @@
-"""Changes of messages that need no knowledge of a protocol, for `faults.alter`.
+"""Changes of messages that need no knowledge of a protocol.
 
-Bytes that no longer decode to a message arrive as bytes, which no honest party sends.
+`faults.alter(partial(flip_bit, rng))` applies one to chosen letters. Bytes that no longer decode to
+a message arrive as bytes, which no honest party sends.
 
->>> import random
->>> retype(random.Random(0))("seven")
+>>> retype(random.Random(0), "seven")
 b'seven'
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,35 +18,26 @@ import numpy as np
 from fedpriv.parties.messages import MessageError, decode, encode
 from fedpriv.parties.post import Stamped
 
-Change = Callable[[Any], Any]
 TRIED_BITS = 512
 """Bits that `same_type` tries."""
 
 
-def flip_bit(rng: random.Random) -> Change:
+def flip_bit(rng: random.Random, message: Any) -> Any:
     """Flip one bit of the encoding."""
-
-    def change(message: Any) -> Any:
-        data = encode(message)
-        return _flipped(data, rng.randrange(8 * len(data)))
-
-    return change
+    data = encode(message)
+    return _flipped(data, rng.randrange(8 * len(data)))
 
 
-def same_type(rng: random.Random) -> Change:
+def same_type(rng: random.Random, message: Any) -> Any:
     """Flip one bit so that the message keeps its type and no decoder can detect the change.
 
     Some messages, such as an empty list, have no such bit among `TRIED_BITS`. Any bit is then
     flipped.
     """
-
-    def change(message: Any) -> Any:
-        data = encode(message)
-        bits = range(8 * len(data))
-        changed = (_flipped(data, bit) for bit in rng.sample(bits, min(TRIED_BITS, len(bits))))
-        return next((one for one in changed if type(one) is type(message)), flip_bit(rng)(message))
-
-    return change
+    data = encode(message)
+    bits = range(8 * len(data))
+    changed = (_flipped(data, bit) for bit in rng.sample(bits, min(TRIED_BITS, len(bits))))
+    return next((one for one in changed if type(one) is type(message)), flip_bit(rng, message))
 
 
 def _flipped(data: bytes, bit: int) -> Any:
@@ -56,33 +46,25 @@ def _flipped(data: bytes, bit: int) -> Any:
     return _read(bytes(changed))
 
 
-def truncate(rng: random.Random) -> Change:
+def truncate(rng: random.Random, message: Any) -> Any:
     """Cut the encoding short."""
-
-    def change(message: Any) -> Any:
-        data = encode(message)
-        return _read(data[: rng.randrange(len(data))])
-
-    return change
+    data = encode(message)
+    return _read(data[: rng.randrange(len(data))])
 
 
-def retype(rng: random.Random) -> Change:
+def retype(rng: random.Random, message: Any) -> Any:
     """Give one part of a stamped message's content another type, with the same value if
     possible."""
-
-    def change(message: Any) -> Any:
-        if type(message) is Stamped:
-            return replace(message, content=change(message.content))
-        if type(message) in (list, tuple) and message and rng.random() < 0.7:
-            chosen = rng.randrange(len(message))
-            parts = [change(part) if at == chosen else part for at, part in enumerate(message)]
-            return type(message)(parts)
-        if type(message) is dict and message and rng.random() < 0.7:
-            chosen = rng.choice(list(message))
-            return {key: change(part) if key == chosen else part for key, part in message.items()}
-        return _other_type(message)
-
-    return change
+    if type(message) is Stamped:
+        return replace(message, content=retype(rng, message.content))
+    if type(message) in (list, tuple) and message and rng.random() < 0.7:
+        chosen = rng.randrange(len(message))
+        parts = [retype(rng, part) if at == chosen else part for at, part in enumerate(message)]
+        return type(message)(parts)
+    if type(message) is dict and message and rng.random() < 0.7:
+        chosen = rng.choice(list(message))
+        return {key: retype(rng, part) if key == chosen else part for key, part in message.items()}
+    return _other_type(message)
 
 
 def _other_type(value: Any) -> Any:

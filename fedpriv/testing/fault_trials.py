@@ -24,7 +24,7 @@ from fedpriv.parties.messages import digest_of
 from fedpriv.parties.traffic import Letter
 from fedpriv.runtime import PreparedRun, prepare
 from fedpriv.settings.experiment import Experiment
-from fedpriv.testing.faults import Fault, FaultyNetworks, drop
+from fedpriv.testing.faults import Fault, FaultyNetwork, drop
 from fedpriv.util.stopwatch import Stopwatch
 
 ROUNDS = (1, 2, 3)
@@ -90,12 +90,12 @@ class FaultTrials:
         Exchange 0 is the set-up. A set-up that failed is repeated before the next round.
         """
         prepared = self.prepared
-        networks = FaultyNetworks(tuple(faults))
-        trial = FaultTrial(sent=networks.sent)
+        network = FaultyNetwork(tuple(faults))
+        trial = FaultTrial(sent=network.sent)
         everybody = (*prepared.aggregation.helpers, *prepared.silos)
         prepared.session.reopen({name: {} for name in everybody})
         prepared.silo_states.clear()
-        prepared.session.network = networks
+        prepared.session.network = network
         for round in (0, *rounds):
             try:
                 if round == 0:

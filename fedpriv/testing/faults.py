@@ -9,7 +9,7 @@ gets only the newer one.
 >>> from fedpriv.runtime import prepare
 >>> from fedpriv.testing import experiment
 >>> exp = experiment("algo=fedavg", "preset.n_users=8", "preset.local_epochs=1")
->>> lossy = replace(exp, engine=Faulty(exp.engine, (drop(sender="silo1", exchange=0),)))
+>>> lossy = replace(exp, engine=Faulty(exp.engine, (drop(sender="silo1"),)))
 >>> with prepare(lossy) as run:
 ...     run.run_round(run.queries(1), run.state).aborted
 'no message from silo1'
@@ -172,49 +172,37 @@ class Faulty(Engine):
 
     def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
         session = self.engine.open(specs, memories)
-        session.network = FaultyNetworks(self.faults)
+        session.network = FaultyNetwork(self.faults)
         return session
 
 
 @dataclass
-class FaultyNetworks:
-    """The networks of one session's exchanges; a call makes the next one.
+class FaultyNetwork(Network):
+    """The network of one session; a call starts the next exchange.
 
     faults: the faults.
     sent: all letters so far, by exchange.
-    """
-
-    faults: tuple[Fault, ...]
-    sent: list[list[Letter]] = field(default_factory=list)
-
-    def __call__(self) -> Network:
-        before = {address_of(letter): letter.message for letters in self.sent for letter in letters}
-        self.sent.append([])
-        return _FaultyNetwork(len(self.sent) - 1, self.faults, self.sent[-1], before)
-
-
-@dataclass
-class _FaultyNetwork(Network):
-    """The network of one exchange.
-
-    exchange: its number.
-    faults: the faults.
-    sent: receives all letters of the exchange.
     before: the last message at each address in earlier exchanges.
     late: letters on their way, with the step in which they arrive.
     """
 
-    exchange: int
     faults: tuple[Fault, ...]
-    sent: list[Letter]
-    before: Mapping[Address, Any]
+    sent: list[list[Letter]] = field(default_factory=list)
+    before: dict[Address, Any] = field(default_factory=dict)
     late: list[tuple[int, Letter]] = field(default_factory=list)
 
+    def __call__(self) -> Network:
+        for letters in self.sent[-1:]:
+            self.before |= {address_of(letter): letter.message for letter in letters}
+        self.sent.append([])
+        self.late = []
+        return self
+
     def carry(self, step: int, letters: list[Letter]) -> list[Letter]:
-        self.sent += letters
+        self.sent[-1] += letters
         context = NetworkContext(letters, self.before)
         for letter in letters:
-            fits = (fault for fault in self.faults if fault.fits(self.exchange, letter))
+            fits = (fault for fault in self.faults if fault.fits(len(self.sent) - 1, letter))
             fault = next(fits, None)
             arrivals = fault.effect(letter, context) if fault else [(0, letter.message)]
             self.late += [(step + lag, letter._replace(message=m)) for lag, m in arrivals]

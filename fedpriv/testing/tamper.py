@@ -20,6 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rich.table import Table
@@ -28,20 +29,10 @@ from fedpriv.parties.post import Stamped
 from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Letter
 from fedpriv.settings.experiment import Experiment
+from fedpriv.testing import faults
 from fedpriv.testing.damage import flip_bit, retype, same_type, truncate
 from fedpriv.testing.fault_trials import ROUNDS, FaultTrial, FaultTrials
-from fedpriv.testing.faults import (
-    Fault,
-    alter,
-    delay,
-    drop,
-    duplicate,
-    forge,
-    misdeliver,
-    phase_of,
-    replay,
-    swap,
-)
+from fedpriv.testing.faults import Fault, phase_of
 
 DETECTED = "detected"
 UNNAMED = "nobody named"
@@ -89,26 +80,28 @@ def _swap(target: TamperTarget) -> Fault | None:
     """Swap with another sender's letter or, if one party sends to many, another receiver's."""
     letter = target.letter
     rivals = [other.sender for other in target.phase if other.receiver == letter.receiver]
-    fault, own = swap, letter.sender
+    fault, own = faults.swap, letter.sender
     if len(rivals) == 1:
         rivals = [other.receiver for other in target.phase if other.sender == letter.sender]
-        fault, own = misdeliver, letter.receiver
+        fault, own = faults.misdeliver, letter.receiver
     others = [name for name in rivals if name != own]
     where = {key: target.where[key] for key in ("exchange", "phase")}
     return fault(own, target.rng.choice(others), **where) if others else None
 
 
 TAMPERINGS: dict[str, Callable[[TamperTarget], Fault | None]] = {
-    "bit flip": lambda target: alter(flip_bit(target.rng), **target.where),
-    "forgery": lambda target: forge(same_type(target.rng), **target.where),
-    "truncation": lambda target: alter(truncate(target.rng), **target.where),
-    "retype": lambda target: alter(retype(target.rng), **target.where),
-    "earlier round": lambda target: replay(**target.where) if target.letter.message.round else None,
-    "other session": lambda target: replay(target.other_session, **target.where),
+    "bit flip": lambda target: faults.alter(partial(flip_bit, target.rng), **target.where),
+    "forgery": lambda target: faults.forge(partial(same_type, target.rng), **target.where),
+    "truncation": lambda target: faults.alter(partial(truncate, target.rng), **target.where),
+    "retype": lambda target: faults.alter(partial(retype, target.rng), **target.where),
+    "earlier round": lambda target: (
+        faults.replay(**target.where) if target.letter.message.round else None
+    ),
+    "other session": lambda target: faults.replay(target.other_session, **target.where),
     "swap": _swap,
-    "duplicate": lambda target: duplicate(**target.where),
-    "drop": lambda target: drop(**target.where),
-    "late": lambda target: delay(target.rng.randint(1, 3), **target.where),
+    "duplicate": lambda target: faults.duplicate(**target.where),
+    "drop": lambda target: faults.drop(**target.where),
+    "late": lambda target: faults.delay(target.rng.randint(1, 3), **target.where),
 }
 """Ways to tamper with a letter; None if a way does not apply to it."""
 
