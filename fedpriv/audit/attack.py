@@ -25,9 +25,8 @@ from fedpriv.audit.observation import (
     ObservedRun,
     PlanChange,
     observed_round,
-    without_noise,
     without_plan_noise,
-    without_sampling,
+    without_randomness,
 )
 
 if TYPE_CHECKING:
@@ -203,7 +202,7 @@ def _noiseless(
     state = run.restart(present, 0)
     state = state.with_params(state.params + shift)
     return {
-        query.serial: run.exchange(without_sampling(without_noise(query)), state)[1]
+        query.serial: run.exchange(without_randomness(query), state)[1]
         for number in range(1, rounds + 1)
         for query in run.prepared.queries(number)
     }

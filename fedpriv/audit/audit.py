@@ -134,6 +134,5 @@ def _tightest(rows: Iterable[EpsilonRow]) -> list[EpsilonRow]:
     best: dict[tuple[str, str, str], EpsilonRow] = {}
     for row in rows:
         key = row.observer, row.unit, row.adjacency
-        if key not in best or row.certified < best[key].certified:
-            best[key] = row
+        best[key] = min(best.get(key, row), row, key=lambda known: known.certified)
     return list(best.values())

@@ -7,7 +7,7 @@ silo.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,43 +33,6 @@ ORDERED_USERS = 16
 """Other users whose contributions depend on the order of their batches."""
 TRIED_UNITS = 12
 """Units that are tried as canaries where the canary's batch matters."""
-
-
-@dataclass(frozen=True)
-class CandidateLimits:
-    """What the candidates of an experiment may contain.
-
-    canaries: most canaries in one run.
-    pooled: whether units share one bound. Canaries would then hide each other, and opposing units
-        show no more than the canary's own contribution.
-    any_loss: whether certificates hold for losses of any shape, such as those of records that
-        drive parameters away from zero.
-    alone: whether a silo's certificate is independent of the other silos. These then have no
-        records: their training would take time and hide the canary.
-    """
-
-    canaries: int
-    pooled: bool
-    any_loss: bool
-    alone: bool
-
-    @staticmethod
-    def of(exp: Experiment, plan: Plan) -> CandidateLimits:
-        """The limits of an experiment with this plan."""
-        federation = plan.federation
-        slow = exp.aggregation.estimate(exp.algo.queries(1, plan)[0], federation, 1) is not None
-        unknown_loss = replace(plan, federation=replace(federation, loss=None))
-        with_loss, without_loss = (
-            [event.certified for event in round_events(exp, known)]
-            for known in (plan, unknown_loss)
-        )
-        pooled = bounds_whole_silos(exp, plan)
-        return CandidateLimits(
-            canaries=1 if slow or pooled else MAX_SHARED_CANARIES,
-            pooled=pooled,
-            any_loss=with_loss == without_loss,
-            alone=_certified_alone(exp, plan),
-        )
 
 
 def round_events(exp: Experiment, plan: Plan) -> list[Event]:
@@ -105,25 +68,31 @@ def _certified_alone(exp: Experiment, plan: Plan) -> bool:
         return False
 
 
-def candidates(
-    exp: Experiment, limits: CandidateLimits, unit: str, *, replaces: bool
-) -> list[list[Canaries]]:
+def candidates(exp: Experiment, plan: Plan, unit: str, *, replaces: bool) -> list[list[Canaries]]:
     """Groups of candidates for `unit`; those of a group differ only in the canary's place.
 
+    plan: plan of the audited run.
     replaces: whether neighbours replace a unit instead of adding one.
     """
+    # Units that share a bound hide each other. Sums may be too slow for shared runs to pay off.
+    pooled = bounds_whole_silos(exp, plan)
+    slow = exp.aggregation.estimate(exp.algo.queries(1, plan)[0], plan.federation, 1) is not None
+    most = 1 if slow or pooled else MAX_SHARED_CANARIES
     if exp.algo.queries_need_allocation:
-        return _with_real_sizes(exp, limits, unit, replaces)
-    shared = [[_in_every_silo(exp, limits.canaries, 0.0)]] if limits.canaries > 1 else []
+        return _with_real_sizes(exp, plan, unit, replaces, most)
+    shared = [[_in_every_silo(exp, most, 0.0)]] if most > 1 else []
     # Of equally promising candidates the first is taken. Opposing units come first because they
     # show twice as much where units share a bound.
-    ordered = [] if limits.pooled else _with_ordered_batches(exp)
-    return [
-        *shared,
-        [_in_every_silo(exp, 1, -OTHER_SLOPE)],
-        [_in_every_silo(exp, 1, 0.0)],
-        *ordered,
-    ]
+    alone = [[_in_every_silo(exp, 1, -OTHER_SLOPE)], [_in_every_silo(exp, 1, 0.0)]]
+    return [*shared, *alone, *([] if pooled else _with_ordered_batches(exp))]
+
+
+def _any_loss(exp: Experiment, plan: Plan) -> bool:
+    """Whether certificates hold for losses of any shape, such as those of records that drive
+    parameters away from zero."""
+    unknown = replace(plan, federation=replace(plan.federation, loss=None))
+    one, other = ([event.certified for event in round_events(exp, p)] for p in (plan, unknown))
+    return one == other
 
 
 def _in_every_silo(exp: Experiment, canaries: int, other_slope: float) -> Canaries:
@@ -182,9 +151,12 @@ def _added(
 
 
 def _with_real_sizes(
-    exp: Experiment, limits: CandidateLimits, unit: str, replaces: bool
+    exp: Experiment, plan: Plan, unit: str, replaces: bool, most: int
 ) -> list[list[Canaries]]:
-    """Canaries in the smallest silo of the run's allocation, where one record weighs most."""
+    """Canaries in the smallest silo of the run's allocation, where one record weighs most.
+
+    most: most canaries in one run.
+    """
     _, allocation, _ = allocate(exp)
     silo = int(allocation.silo_sizes().argmin())
     here = np.flatnonzero(allocation.trains & (allocation.silo == silo))
@@ -192,7 +164,10 @@ def _with_real_sizes(
     # A single step has no earlier noise to forget.
     single = getattr(exp.algo, "local_steps", 1) == 1
     rate = None if single else getattr(exp.algo, "local_lr", None)
-    if limits.alone:
+    # Other silos stay empty if the certificate allows it: their training takes time and hides the
+    # canary.
+    others_empty = _certified_alone(exp, plan)
+    if others_empty:
         allocation = replace(allocation, trains=allocation.trains & (allocation.silo == silo))
 
     def canaries(chosen: list[np.ndarray], *, forget: bool, escape: bool = False) -> Canaries:
@@ -200,7 +175,7 @@ def _with_real_sizes(
         for number, rows in enumerate(chosen):
             owner[rows] = number
         curvature = np.zeros(len(owner))
-        if forget and rate is not None and not limits.alone:
+        if forget and rate is not None and not others_empty:
             curvature[allocation.silo != silo] = 1 / rate
         if escape:
             curvature[(allocation.silo == silo) & (owner < 0)] = -CANARY_SLOPE
@@ -213,9 +188,9 @@ def _with_real_sizes(
         return Canaries(exp, allocation, x, absent, present, owner, users, silo=silo, leaves=False)
 
     groups = [[canaries(units[:1], forget=True)]]
-    if limits.canaries > 1 and len(units) > 1:
-        groups.insert(0, [canaries(units[: limits.canaries], forget=False)])
-    if rate is not None and limits.any_loss:
+    if most > 1 and len(units) > 1:
+        groups.insert(0, [canaries(units[:most], forget=False)])
+    if rate is not None and _any_loss(exp, plan):
         groups.append([canaries([rows], forget=True, escape=True) for rows in units[:TRIED_UNITS]])
     return groups
 

@@ -20,7 +20,7 @@ from fedpriv.engines.inprocess import InProcessSession
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.plan import Observer, Plan
-from fedpriv.rounds.query import Contributions, Query, SetUp, Total, Update
+from fedpriv.rounds.query import Contributions, Query, Total, Update
 from fedpriv.rounds.state import State
 from fedpriv.runtime import prepare, silo_states
 from fedpriv.testing.experiments import with_mechanisms
@@ -30,7 +30,6 @@ from fedpriv.util.streams import Streams, SystemGenerator
 if TYPE_CHECKING:
     from fedpriv.aggregation.base import Respond
     from fedpriv.parties.party import Party
-    from fedpriv.parties.signer import Signer
     from fedpriv.parties.traffic import Letter
 
 Observations = dict[str, np.ndarray]
@@ -61,13 +60,15 @@ def _noiseless(mechanism: Mechanism) -> Mechanism:
     return mechanism.with_noise(0.0) if mechanism.noise_multiplier else mechanism
 
 
-def without_sampling(query: Query) -> Query:
-    """The query with all users in the sample."""
-    return replace(query, sampled=None, user_rate=1.0)
+def without_randomness(query: Query) -> Query:
+    """The query without noise, with all users in the sample."""
+    return replace(without_noise(query), sampled=None, user_rate=1.0)
 
 
 class ProtocolTap:
     """A silo's protocol that records what only the silo knows: its noise share and its message.
+
+    All other attributes are those of the protocol.
 
     protocol: the silo's part in the aggregation.
     weights: (n_units,) weights of its units.
@@ -79,13 +80,8 @@ class ProtocolTap:
         self.noise = self.message = np.zeros(0)
         self.secret: bytes | None = None
 
-    @property
-    def signer(self) -> Signer:
-        signer: Signer = self.protocol.signer
-        return signer
-
-    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
-        return (yield from self.protocol.setup(task, counts))
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.protocol, name)
 
     def query(self, query: Query, respond: Respond) -> Party:
         def recorded(broadcast: Any) -> Update:

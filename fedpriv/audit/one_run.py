@@ -24,9 +24,8 @@ from fedpriv.audit.observation import (
     ObservedRun,
     observed_round,
     with_noise_of,
-    without_noise,
     without_plan_noise,
-    without_sampling,
+    without_randomness,
 )
 from fedpriv.audit.orthogonal_canaries import OrthogonalCanaries, orthogonal_canaries
 from fedpriv.errors import require
@@ -56,7 +55,7 @@ def audit_in_one_run(exp: Experiment, canaries: int, *, colluding: int = 1) -> l
         known = orthogonal_canaries(
             exp, subject.unit, subject.adjacency, wanted=canaries, colluding=colluding
         )
-        coins = exp.streams.generator("one-run audit: coins").random(len(known.canaries)) < 0.5
+        coins = exp.streams.generator("one-run audit: coins").random(len(known)) < 0.5
         signals = _signals(exp, known, subject, coins, colluding)
         delta = exp.accountant.delta
         for row in subject.rows:
@@ -109,10 +108,9 @@ def _signals(
         row.observer: CanarySignals(np.zeros(len(coins)), np.zeros(len(coins)))
         for row in subject.rows
     }
-    users = known.canaries.users
     with (
-        ObservedRun(known.canaries, change, colluders) as run,
-        ObservedRun(known.canaries, without_plan_noise(change), colluders) as quiet_run,
+        ObservedRun(known, change, colluders) as run,
+        ObservedRun(known, without_plan_noise(change), colluders) as quiet_run,
     ):
         lengths = _lengths(exp, known, quiet_run) if sampling else {}
         state = run.restart(coins, seed)
@@ -124,7 +122,7 @@ def _signals(
                     x = _projections(known, difference.vectors[name], difference.silos, run)
                     hidden = sampling.get(name)
                     unit = x / lengths[name] if hidden else x
-                    ratios = difference.ratios(unit, users, hidden)
+                    ratios = difference.ratios(unit, known.users, hidden)
                     signal.scores += ratios
                     signal.projections += x if hidden else ratios
     return signals
@@ -151,11 +149,11 @@ def _lengths(
 
     Measured in a noiseless round with coins that are independent of those of the audit.
     """
-    coins = exp.streams.generator("one-run audit: lengths").random(len(known.canaries)) < 0.5
+    coins = exp.streams.generator("one-run audit: lengths").random(len(known)) < 0.5
 
     def first_query(present: np.ndarray) -> tuple[tuple[str, ...], Observations]:
         state = quiet_run.restart(present, exp.options.seed)
-        query = without_sampling(without_noise(quiet_run.prepared.queries(1)[0]))
+        query = without_randomness(quiet_run.prepared.queries(1)[0])
         total, seen = quiet_run.exchange(query, state)
         return total.silos, seen
 

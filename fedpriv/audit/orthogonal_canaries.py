@@ -29,24 +29,21 @@ MIN_CANARIES = 10
 """Fewer canaries prove nothing."""
 
 
-@dataclass(frozen=True)
-class OrthogonalCanaries:
-    """Canaries and their directions.
+@dataclass(frozen=True, kw_only=True)
+class OrthogonalCanaries(Canaries):
+    """Canaries with orthogonal directions.
 
-    canaries: the experiment with its canaries.
     directions: (k, d), the direction of each canary's contribution.
     """
 
-    canaries: Canaries
     directions: np.ndarray
 
     @property
     def holders(self) -> np.ndarray:
         """(k, n_silos) bool: whether a canary has records in a silo."""
-        owner = self.canaries.owner
-        allocation = self.canaries.allocation
-        table = np.zeros((len(self.canaries), allocation.n_silos), dtype=bool)
-        table[owner[owner >= 0], allocation.silo[owner >= 0]] = True
+        table = np.zeros((len(self), self.allocation.n_silos), dtype=bool)
+        own = self.owner >= 0
+        table[self.owner[own], self.allocation.silo[own]] = True
         return table
 
 
@@ -85,8 +82,12 @@ def orthogonal_canaries(
     )
     users = np.zeros(count, dtype=np.int64)
     users[owner[own]] = allocation.user[own]
-    canaries = Canaries(exp, allocation, x, absent, present, owner, users, silo=None, leaves=leaves)
-    return OrthogonalCanaries(canaries, directions)
+    return OrthogonalCanaries(
+        *(exp, allocation, x, absent, present, owner, users),
+        silo=None,
+        leaves=leaves,
+        directions=directions,
+    )
 
 
 def _frame(count: int, size: int, rng: np.random.Generator) -> np.ndarray:

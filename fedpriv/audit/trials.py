@@ -11,7 +11,7 @@ import numpy as np
 
 from fedpriv.accountants.events import REPLACE, Event
 from fedpriv.audit.attack import Attack, prepared_attack
-from fedpriv.audit.candidates import CandidateLimits, candidates
+from fedpriv.audit.candidates import candidates
 from fedpriv.audit.families import sampling_of
 from fedpriv.audit.observation import with_noise_of
 from fedpriv.rounds.plan import Plan
@@ -56,21 +56,16 @@ def trials(attack: Attack, effort: Effort, first: int, fewest: int = MIN_TRIALS)
     """
     end = time.monotonic() + effort.seconds
     runs = [attack.scores(first)]
-    counts = _counts(runs[0][0])
-    while min(counts) < effort.trials and (min(counts) < fewest or time.monotonic() < end):
+    counts = np.bincount(runs[0][0], minlength=2)  # runs without and with the canary
+    while counts.min() < effort.trials and (counts.min() < fewest or time.monotonic() < end):
         runs.append(attack.scores(first + len(runs)))
-        counts += _counts(runs[-1][0])
+        counts += np.bincount(runs[-1][0], minlength=2)
     present = np.concatenate([coins for coins, _ in runs])
     found = {}
     for name in runs[0][1]:
         scores = np.concatenate([scores[name] for _, scores in runs])
         found[name] = scores[~present][: effort.trials], scores[present][: effort.trials]
     return found
-
-
-def _counts(present: np.ndarray) -> np.ndarray:
-    """Trials of one run without and with the canary."""
-    return np.array([(~present).sum(), present.sum()])
 
 
 def chosen_attack(
@@ -81,8 +76,7 @@ def chosen_attack(
     plan: the plan of the audited run.
     """
     replaces = events[0].adjacency == REPLACE
-    limits = CandidateLimits.of(exp, plan)
-    groups = candidates(exp, limits, events[0].unit, replaces=replaces)
+    groups = candidates(exp, plan, events[0].unit, replaces=replaces)
     change = with_noise_of(plan)
     sampling = sampling_of(events)
     best: tuple[float, Attack] | None = None

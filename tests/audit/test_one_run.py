@@ -81,7 +81,7 @@ def test_every_canary_has_a_direction_of_its_own_and_leaves_when_its_coin_says_s
     people = orthogonal_canaries(exp, "user", "add/remove", wanted=30, colluding=1)
     assert people.directions @ people.directions.T == pytest.approx(np.eye(30), abs=1e-9)
     coins = np.arange(30) < 10
-    _, allocation = people.canaries.records(coins)
+    _, allocation = people.records(coins)
     there = set(allocation.user[allocation.trains].tolist())
     assert set(range(10)) <= there
     assert not there & set(range(10, 30))
@@ -93,8 +93,8 @@ def test_opposite_faces_keep_all_records_and_turn_their_slopes():
         experiment("algo=cdp_fedavg"), "record", "replace", wanted=20, colluding=1
     )
     coins = np.arange(20) % 2 == 0
-    (one, allocation), (other, _) = (people.canaries.records(who) for who in (coins, ~coins))
-    own = people.canaries.owner >= 0
+    (one, allocation), (other, _) = (people.records(who) for who in (coins, ~coins))
+    own = people.owner >= 0
     assert allocation.trains[own].all()
     assert (one.y[own, 0] == -other.y[own, 0]).all()
     assert (one.y[~own] == other.y[~own]).all()
