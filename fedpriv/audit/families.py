@@ -1,4 +1,4 @@
-"""Families of privacy curves: the same kind of release with any amount of noise.
+"""Families of privacy curves: one type of release with any amount of noise.
 
 A certificate is more than its epsilon. It is a curve that says which pairs of true and false
 positive rates are possible, and rates outside the curve refute it. The audit reports the smallest
