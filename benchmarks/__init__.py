@@ -1,1 +1,1 @@
-"""Measurements of what fedpriv promises. `python -m benchmarks` runs them all."""
+"""Measurements of speed and memory. `python -m benchmarks` runs them all."""

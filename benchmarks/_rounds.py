@@ -1,4 +1,4 @@
-"""Rounds of the command's own configurations: on records in memory, and timed."""
+"""Timed rounds of the command's own configurations, on records in memory."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import time
 from dataclasses import replace
 
 
-def in_memory(kind, records, *words: str, **changes):
-    """The simulation that `words` stand for, on `records` in place of the data set `kind`'s own.
-    changes: of the experiment."""
+def in_memory(data, records, *words: str, **changes):
+    """The prepared run of a command.
+
+    data: its data set, whose records are replaced.
+    records: the records to train on.
+    changes: changed fields of the experiment.
+    """
     from fedpriv.data.base import Corpus, Records
     from fedpriv.runtime import prepare
     from fedpriv.settings.compose import one_experiment
@@ -18,7 +22,7 @@ def in_memory(kind, records, *words: str, **changes):
         records.x[few], records.y[few], user=None if records.user is None else records.user[few]
     )
 
-    class InMemory(type(kind)):
+    class InMemory(type(data)):
         natural_users = records.user is not None
 
         def load(self, streams):
@@ -29,7 +33,7 @@ def in_memory(kind, records, *words: str, **changes):
 
 
 def timed(prepared, state, number: int, now=time.process_time):
-    """The state after a round, and the processor seconds that it took, or those of `now`."""
+    """The state after a round, and the seconds it took on the clock `now`."""
     since = now()
     state = prepared.run_round(prepared.queries(number), state).state
     return state, now() - since

@@ -1,16 +1,14 @@
-"""The sum of a batch's clipped per-record gradients: fedpriv beside Opacus, same network, records
-and clip, one core.
+"""The sum of a batch's clipped per-record gradients, beside Opacus: same network, records and clip.
 
 `ghost` is Opacus' GradSampleModuleFastGradientClipping: norms by hooks, then a second backward
 pass. `vectorised` is its GradSampleModule, a gradient per record by hooks, and `functorch` the same
-by torch.func. All of them take turns in one process; the ratio is the median over turns of the
-fastest Opacus way's processor seconds over fedpriv's. Before, it is made sure that sums agree; for
-networks with dropout, where everybody draws masks in their own way, without it.
+by torch.func. All programs take alternating turns in one process on one core. The ratio is that of
+the fastest Opacus program's processor seconds to fedpriv's. The sums are compared first, without
+dropout, because each program draws its own masks.
 """
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks._apart import apart
+from benchmarks._fresh_process import in_fresh_process
+from benchmarks._ratios import alternating_turns, ratio
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -31,14 +30,19 @@ ROWS = 606
 
 @dataclass(frozen=True)
 class Case:
-    """A network of fedpriv.models and the records that it reads."""
+    """A network of fedpriv.models and its records.
+
+    name: the network's name.
+    shape: shape of a record.
+    outputs: number of outputs.
+    """
 
     name: str
     shape: tuple[int, ...]
     outputs: int
 
     def build(self, dropout: float) -> nn.Module:
-        """The network, with its dropout."""
+        """The network with this dropout."""
         from fedpriv.models.cnn import CifarCnn, MnistCnn
         from fedpriv.models.mlp import Mlp
 
@@ -59,44 +63,33 @@ OURS = "fedpriv"
 
 
 def main() -> None:
-    """Run every case in a process of its own, and print a table."""
+    """Run every case in its own process, and print a table."""
     print(f"{ROWS} records, processor milliseconds of a sum, median of {TURNS} turns")
     for case in CASES:
-        times = apart(measure, case)
-        theirs = [name for name in times if name != OURS]
-        best = min(theirs, key=lambda name: float(np.median(times[name])))
-        ratio = np.median(np.array(times[best]) / np.array(times[OURS]))
+        times = in_fresh_process(measure, case)
+        opacus = [name for name in times if name != OURS]
+        best = min(opacus, key=lambda name: float(np.median(times[name])))
         shown = "  ".join(
             f"{name} {1e3 * float(np.median(spent)):8.1f}" for name, spent in times.items()
         )
-        print(f"{case.name:>14}  {shown}  ratio {ratio:5.2f}  goal {GOAL}", flush=True)
+        print(f"{case.name:>14}  {shown}  {ratio(times[OURS], times[best])}  goal {GOAL}")
 
 
 def measure(case: Case) -> dict[str, list[float]]:
     """Processor seconds of every turn."""
     import torch
 
-    warnings.filterwarnings(
-        "ignore", message="Full backward hook is firing"
-    )  # Opacus' hooks, as they are meant to
+    warnings.filterwarnings("ignore", message="Full backward hook is firing")  # Opacus' own hooks
     torch.set_num_threads(1)
     torch.manual_seed(0)
     x = torch.randn(ROWS, *case.shape)
     y = torch.randint(0, case.outputs, (ROWS,))
-    _agree(ways(case.build(0.0), x, y))
-    running = ways(case.build(0.5), x, y)
-    times: dict[str, list[float]] = {name: [] for name in running}
-    for turn in range(TURNS + 2):
-        for name, way in running.items():
-            since = time.process_time()
-            way()
-            if turn >= 2:  # the first ones meet every kernel for the first time
-                times[name].append(time.process_time() - since)
-    return times
+    _agree(programs(case.build(0.0), x, y))
+    return alternating_turns(programs(case.build(0.5), x, y), TURNS, warm_up=2)
 
 
-def ways(network: nn.Module, x: Tensor, y: Tensor) -> dict[str, Callable[[], Tensor]]:
-    """Each gives the sum (d,) of clipped gradients."""
+def programs(network: nn.Module, x: Tensor, y: Tensor) -> dict[str, Callable[[], Tensor]]:
+    """Programs that return the sum (d,) of clipped gradients, by name."""
     import copy
 
     from opacus.grad_sample import GradSampleModule
@@ -112,10 +105,10 @@ def ways(network: nn.Module, x: Tensor, y: Tensor) -> dict[str, Callable[[], Ten
 
 
 def _agree(sums: dict[str, Callable[[], Tensor]]) -> None:
-    """Raise ValueError when two ways give different sums."""
+    """Raise ValueError if two programs give different sums."""
     ours = sums[OURS]()
-    for name, way in sums.items():
-        differs = float((way().double() - ours).norm() / ours.norm())
+    for name, program in sums.items():
+        differs = float((program().double() - ours).norm() / ours.norm())
         if differs > 1e-4:  # Opacus divides by the norm plus 1e-6, in float32
             raise ValueError(f"{name} differs from {OURS} by {differs:.1e}")
 
@@ -166,7 +159,7 @@ def _ghost(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
 
 
 def _clipped(module: Any, x: Tensor, y: Tensor) -> Tensor:
-    """Gradients per record, their norms, and the weighted sum, as Opacus' optimiser takes it."""
+    """Gradients per record, their norms, and the weighted sum, as in Opacus' optimiser."""
     import torch
     from torch.nn.functional import cross_entropy
 

@@ -1,13 +1,13 @@
-"""What it costs that the noise of a secure sum is right however many silos drop out:
-`secagg_exact_noise`.
+"""The cost of noise that stays exact when silos drop out of a secure sum: `secagg_exact_noise`.
 
-Processor seconds of one core. For one silo: `masks`, all of its masks with the others; `share`, its
-noise when none of it is ever taken out; `parts`, its noise in parts. For the server: `unmask`,
-taking the survivors' own masks off the sum and those of two silos that are gone, and `surplus`,
-taking out the noise that is too much then. Most silos and fewest are the candidates and two thirds
-of them; the fewer drop out, the more there is to take out. `noise` is the variance of the released
-noise over the certified one, without taking any out (all silos' shares are sized for the fewest)
-and with. `sent` is what a silo sends more: shares of the parts' secrets, in kB.
+Processor seconds of one core. For one silo: `masks`, all its masks; `share`, its noise in one
+piece; `parts`, its noise in removable parts. `share` and `parts` take alternating turns, and the
+ratio is that of `parts` to `share`. For the server: `unmask`, removing the survivors' own masks and
+those of two absent silos; `surplus`, removing the surplus noise. The sum covers at most all
+candidates and at least two thirds of them. Fewer dropouts leave more noise to remove. `noise` is
+the variance of the released noise relative to the certified one, without removal (all shares are
+sized for the fewest silos) and with it. `sent` is what a silo sends in addition: shares of the
+parts' secrets, in kB.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._apart import apart
+from benchmarks._fresh_process import in_fresh_process
+from benchmarks._ratios import alternating_turns, ratio
 
+TURNS = 3
 CASES = [(20, 1_000_000), (100, 100_000)]
 
 
 def main() -> None:
-    """Run every case in a process of its own, and print a table."""
-    print("exact noise; processor seconds of one silo and of the server")
+    """Run every case in its own process, and print a table."""
+    print("exact noise; processor seconds of one silo and of the server; ratio: parts to share")
     keys = ("masks", "share", "parts", "unmask", "surplus")
     print(
         f"{'silos':>6} {'fewest':>6} {'params':>8} "
@@ -34,17 +36,17 @@ def main() -> None:
         + "   sent kB  noise"
     )
     for silos, parameters in CASES:
-        r = apart(measure, silos, parameters)
+        r = in_fresh_process(measure, silos, parameters)
         times = " ".join(f"{r[key]:7.3f} s" for key in keys)
         print(
             f"{silos:>6} {r['fewest']:>6.0f} {parameters:>8} {times} {r['sent']:>9.1f}  "
-            f"{r['without']:.3f} -> {r['with']:.3f}",
+            f"{r['without']:.3f} -> {r['with']:.3f}  {r['ratio']}",
             flush=True,
         )
 
 
-def measure(silos: int, parameters: int) -> dict[str, float]:
-    """Seconds of each piece of work; two silos are gone."""
+def measure(silos: int, parameters: int) -> dict[str, Any]:
+    """Seconds of each piece of work; two silos are absent."""
     from fedpriv.aggregation.secagg.messages import SHARE_BYTES
     from fedpriv.crypto.prg import add_masks
     from fedpriv.encoding.fixed_point import FixedPoint
@@ -66,15 +68,19 @@ def measure(silos: int, parameters: int) -> dict[str, float]:
     secrets = seeds(left)
     kept = noise.kept(left)
     links = [noise.chain(secret)[kept] for secret in secrets]
-    found: dict[str, float] = {
+    found: dict[str, Any] = {
         "fewest": fewest,
         "sent": noise.parts * SHARE_BYTES * (silos - 1 + left - 1) / 1e3,
     }
     found["masks"], _ = timed(lambda: add_masks(vector, seeds(silos)))
-    found["share"], _ = timed(
-        lambda: mechanism.noise_share(parameters, fewest, generator, encoding=encoding)
-    )
-    found["parts"], share = timed(lambda: noise.share(generator, secrets[0]))
+    programs = {
+        "share": lambda: mechanism.noise_share(parameters, fewest, generator, encoding=encoding),
+        "parts": lambda: noise.share(generator, secrets[0]),
+    }
+    times = alternating_turns(programs, TURNS, warm_up=0)
+    found |= {name: float(np.median(seconds)) for name, seconds in times.items()}
+    found["ratio"] = ratio(times["share"], times["parts"])
+    share = noise.share(generator, secrets[0])
     found["unmask"], _ = timed(lambda: add_masks(vector, seeds(left), seeds(2 * left)))
     found["surplus"], _ = timed(lambda: noise.surplus(links, kept))
     own = noise.surplus(links[:1], kept)

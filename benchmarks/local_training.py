@@ -1,10 +1,10 @@
-"""Local training of every user in every silo: fedpriv against the loop a researcher would write.
+"""Local training of every user in every silo, beside the loop that a researcher would write.
 
-Both run on one core in one process, in turns, so that a busy machine slows both. The loop trains a
-fair slice of the (user, silo) pairs, every m-th by number of records, and its time is scaled by the
-batch steps it left out. Records are creditcard's and MNIST's where FEDPRIV_DATA or ../shared/data
-has them (creditcard's subset is repeated with jitter up to the paper's 24,584 rows), random numbers
-of the same shape otherwise: times do not depend on the values.
+Both take alternating turns on one core in one process, so that a busy machine slows both. The loop
+trains a fair slice of the (user, silo) pairs, every m-th by number of records. Its time is scaled
+by the batch steps that it leaves out. Records are those of creditcard and MNIST if FEDPRIV_DATA or
+../shared/data has them (creditcard's subset is repeated with jitter up to the paper's 24,584 rows).
+Otherwise they are random numbers of the same shape: times do not depend on the values.
 """
 
 from __future__ import annotations
@@ -19,15 +19,22 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks._apart import apart
+from benchmarks._fresh_process import in_fresh_process
+from benchmarks._ratios import compared
 
 TURNS = 3
 
 
 @dataclass(frozen=True)
 class Case:
-    """A configuration. slice: the loop trains every `slice`-th pair; 0 leaves it out, to measure
-    memory and scaling. goal: least ratio."""
+    """A configuration.
+
+    data: name of the data set.
+    users: number of users.
+    epochs: local epochs.
+    slice: the loop trains every `slice`-th pair; 0: no loop, only memory and scaling.
+    goal: smallest ratio to reach; 0: none.
+    """
 
     data: str
     users: int
@@ -47,7 +54,7 @@ CASES = [
 
 
 def main() -> None:
-    """Run every case in a process of its own, and print a table."""
+    """Run every case in its own process, and print a table."""
     print(
         "5 silos, zipf users (0.5) and silos (2.0), batches of 64, one core; loop: scaled from a "
         "fair slice of pairs"
@@ -58,12 +65,8 @@ def main() -> None:
         f"{'ms/user':>8} {'training MB':>11} {'process MB':>10}"
     )
     for case in CASES:
-        r = apart(measure, case)
-        loop, ratio = (
-            (f"{r['loop']:8.1f} s", f"{r['loop'] / r['fedpriv']:6.1f}")
-            if case.slice
-            else ("-", "-")
-        )
+        r = in_fresh_process(measure, case)
+        loop, ratio = (f"{r['loop']:8.1f} s", f"{r['ratio']:6.1f}") if case.slice else ("-", "-")
         print(
             f"{case.data:>10} {case.users:>6} {r['pairs']:>6} {case.epochs:>6} "
             f"{r['fedpriv']:7.2f} s {loop:>10} "
@@ -75,37 +78,36 @@ def main() -> None:
 
 
 def measure(case: Case) -> dict[str, float]:
-    """Seconds of both, and peak memory: of the process, and what training adds to it once the data
-    are loaded."""
+    """Seconds of both, their ratios, and peak memory: of the process, and what training adds."""
     silos, network = federation(case.data, case.users)
     loaded = peak_mb()
-    fedpriv = 0.0
-    loop = 0.0
     pairs = sorted(
         ((silo, i) for silo in silos for i in range(len(silo.users))),
         key=lambda p: p[0].counts[p[1]],
     )
     chosen = pairs[case.slice // 2 :: case.slice] if case.slice else []
-    # First use of every kernel and shape; a full loop meets each shape many times.
+    # Warm-up: the first use of every kernel and shape.
     everybody(network, silos, 1)
     training = peak_mb() - loaded
     process = peak_mb()
     one_by_one(network, chosen, 1)
+    turns = []
     for turn in range(TURNS):
+        part = chosen[turn::TURNS]
         since = time.perf_counter()
         everybody(network, silos, case.epochs)
-        fedpriv += time.perf_counter() - since
-        since = time.perf_counter()
-        one_by_one(network, chosen[turn::TURNS], case.epochs)
-        loop += time.perf_counter() - since
-    steps = [sum(-(-int(silo.counts[i]) // 64) for silo, i in group) for group in (pairs, chosen)]
-    return {
-        "pairs": len(pairs),
-        "fedpriv": fedpriv / TURNS,
-        "loop": loop * steps[0] / max(steps[1], 1),
-        "training_mb": training,
-        "process_mb": process,
-    }
+        middle = time.perf_counter()
+        one_by_one(network, part, case.epochs)
+        scale = batch_steps(pairs) / max(batch_steps(part), 1)
+        turns.append((middle - since, scale * (time.perf_counter() - middle)))
+    memory = {"training_mb": training, "process_mb": process}
+    names = ("fedpriv", "loop", "ratio", "least", "most")
+    return {"pairs": len(pairs)} | dict(zip(names, compared(turns))) | memory
+
+
+def batch_steps(pairs) -> int:
+    """Batch steps of an epoch over these (silo, user) pairs."""
+    return sum(-(-int(silo.counts[i]) // 64) for silo, i in pairs)
 
 
 def federation(data: str, users: int):
@@ -119,10 +121,10 @@ def federation(data: str, users: int):
     from fedpriv.util.streams import Streams
 
     torch.set_num_threads(1)
-    kind, records = load(data)
-    silos = split_by_silo(records, Zipf(users, 5).allocate(records, kind, Streams(0)), "cpu")
+    data_set, records = load(data)
+    silos = split_by_silo(records, Zipf(users, 5).allocate(records, data_set, Streams(0)), "cpu")
     model = Mlp([30] * 5, True, 0.5) if data == "creditcard" else MnistCnn([10, 20], 50, 0.5)
-    return silos, model.build(kind.shape, kind.outputs)
+    return silos, model.build(data_set.shape, data_set.outputs)
 
 
 def trained(network, silos, epochs: int, trainer: str = "auto", workers: int = 1):
@@ -146,7 +148,7 @@ def trained(network, silos, epochs: int, trainer: str = "auto", workers: int = 1
 
 
 def everybody(network, silos, epochs: int, clip: float = 0.1) -> None:
-    """fedpriv: all users of a silo at once, then clipped."""
+    """fedpriv: all users of a silo in batches, then clipped."""
     for block in trained(network, silos, epochs):
         block.deltas.mul_((clip / block.deltas.norm(dim=1, keepdim=True)).clamp_(max=1))
 
@@ -187,10 +189,10 @@ def load(name: str):
     folder = Path(
         os.environ.get("FEDPRIV_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data"
     )
-    kind, rows = (CreditCard, 24_584) if name == "creditcard" else (Mnist, 60_000)
+    data_set, rows = (CreditCard, 24_584) if name == "creditcard" else (Mnist, 60_000)
     rng = np.random.default_rng(0)
     if (folder / ("creditcard/creditcard.csv" if name == "creditcard" else "MNIST/raw")).exists():
-        data = kind(root=str(folder))
+        data = data_set(root=str(folder))
         train = data.load(Streams(0)).train
         pick = np.arange(rows) % len(train)
         x = train.x[pick]
@@ -198,7 +200,7 @@ def load(name: str):
         if rows > len(train):
             x = x + 0.01 * rng.standard_normal(x.shape, dtype=np.float32)
     else:
-        data = kind()
+        data = data_set()
         x = rng.standard_normal((rows, *data.shape), dtype=np.float32)
         y = rng.integers(0, data.outputs, rows)
     return data, Records(x, y)

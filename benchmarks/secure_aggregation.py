@@ -1,21 +1,23 @@
-"""Secure sums at the size of real cohorts: what one silo pays, and what the server pays when some
-drop out.
+"""Secure sums of real cohorts: the cost of one silo, and of the server when silos drop out.
 
-Processor seconds of one core, with the code that a run uses. `masked` is a silo's round under
-aggregation=masked. The others are secagg's: `shares` checks keys, agrees on a mask with each
-neighbour and seals shares for them, `mask` encodes the vector and adds all masks, `reveal` checks
-signatures and opens the neighbours' shares; `stage` is their sum. In `unmask` the server rebuilds
-the mask keys of silos that dropped out after sharing, and takes off one mask for each of them and
-each surviving neighbour, and the survivors' own. What the gate does with messages (their digests
-and signatures) is not in it; the stamps and signatures are in what is sent.
+Processor seconds of one core, with the code of a run. `masked` is a silo's round under
+aggregation=masked. The other columns are secagg's:
 
-One silo is timed, the last, for whom the others' keys and shares are made; the server adds the same
-message for all. The sparse graph is what neighbours=auto finds for 5% colluding silos and 5% that
-are missing in the end.
+- `shares` checks keys, agrees on a mask with each neighbour and seals shares for them;
+- `mask` encodes the vector and adds all masks;
+- `reveal` checks signatures and opens the neighbours' shares;
+- `stage` is the sum of these three;
+- `unmask` is the server's work: it rebuilds the mask keys of silos that dropped out after sharing,
+  and removes one mask for each of them and each surviving neighbour, and the survivors' own.
 
-`bare` is the part of `mask` that no code can save: as much key stream of AES-256 in counter mode,
-made and added within the cache. What `mask` takes beyond it is the encoding, and a key schedule for
-each peer.
+Digests and signatures of messages are not timed; stamps and signatures count in what is sent. One
+silo is timed, the last, for which the others' keys and shares are made. The server adds the same
+message for all. The sparse graph is that of neighbours=auto for 5 % colluding and 5 % missing
+silos.
+
+`bare` is the part of `mask` that no code can save: the same amount of AES-256 key stream in counter
+mode, made and added within the cache. `mask` and `bare` take alternating turns; the ratio is that
+of `mask` to `bare`. The difference is the encoding, and a key schedule for each peer.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks._apart import apart
+from benchmarks._fresh_process import in_fresh_process
+from benchmarks._ratios import alternating_turns, compared
 from fedpriv.parties.messages import size_of
 
 if TYPE_CHECKING:
@@ -40,7 +43,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Case:
-    """dropped: silos that share keys and never deliver. sparse: on the sparse graph."""
+    """A configuration.
+
+    silos: number of silos.
+    parameters: length of the vector.
+    dropped: silos that share keys and never deliver.
+    bits: size of the ring.
+    sparse: whether silos share masks on the sparse graph.
+    """
 
     silos: int
     parameters: int
@@ -71,14 +81,17 @@ class Case:
 
 @dataclass
 class Clock:
-    """Processor seconds of each phase, the median where it is repeated."""
+    """Processor seconds of each phase; the median if it is repeated.
+
+    seconds: by phase.
+    """
 
     seconds: dict[str, float] = field(default_factory=dict)
 
     def time(
         self, phase: str, work: Callable[..., Any], *arguments: Any, turns: int = 1, **details: Any
     ) -> Any:
-        """The last result of so many turns of work(*arguments, **details)."""
+        """The last result of `turns` calls of work(*arguments, **details)."""
         taken = []
         for _ in range(turns):
             since = time.process_time()
@@ -92,18 +105,19 @@ Shares = dict[str, np.ndarray]
 
 SESSION = bytes(16)
 TURNS = 5
-"""How often masking is timed; medians are shown."""
+"""Turns of masking; medians are shown."""
 
 CASES = [Case(100, 1_000_000, 10, 64), Case(100, 1_000_000, 10, 32)]
 COMPLETE = Case(1000, 100_000, 50, 64)
 SPARSE = Case(1000, 100_000, 50, 64, sparse=True)
 LARGE = Case(10_000, 10_000, 500, 64, sparse=True)
+SHAMIR_SILOS = (100, 1000)
 LEAST_RATIO = 8
-"""How much faster a silo's stage is to be on the sparse graph of a thousand silos."""
+"""Goal: how much faster a silo's stage is on the sparse graph of a thousand silos."""
 
 
 def main() -> None:
-    """Run every case in a process of its own, and print a table."""
+    """Run every case in its own process, and print a table."""
     print(
         "secagg, threshold two thirds; processor seconds of one silo and of the server; MB of "
         "one silo"
@@ -116,10 +130,10 @@ def main() -> None:
     )
     stages = {}
     for case in [*CASES, COMPLETE, SPARSE, LARGE]:
-        r = apart(measure, case)
+        r = in_fresh_process(measure, case)
         stages[case] = r["shares"] + r["mask"] + r["reveal"]
         times = {key: f"{r[key]:6.3f} s" for key in ("masked", "shares", "mask", "bare", "reveal")}
-        times["bare"] += f" {r['mask'] / r['bare']:>6.2f}"
+        times["bare"] += f" {r['ratio']:>6.2f}"
         print(
             f"{case.silos:>6} {r['near']:>5.0f} {case.parameters:>8} {case.dropped:>5} "
             f"{case.bits:>5} "
@@ -135,8 +149,8 @@ def main() -> None:
     )
     for case in (SPARSE, LARGE):
         print(f"{case.silos} silos:", *case.assumed.told(case.topology), sep="\n  ")  # type: ignore[arg-type]
-    for silos in (100, 1000):
-        split, join = apart(shamir, silos)
+    for silos in SHAMIR_SILOS:
+        split, join = in_fresh_process(shamir, silos)
         print(
             f"Shamir, 32 bytes, {silos} silos, threshold two thirds: split {split:.2f} ms, first "
             f"join {join:.2f} ms"
@@ -197,8 +211,17 @@ def measure(case: Case) -> dict[str, float]:
     session = members[one].session
     key_shares, seed_shares, letters = deal(members, one, graph, terms.topology.shares)
     shared = np.ones(silos, dtype=np.bool_)
-    message = clock.time("mask", members[one].masked_input, (shared, letters), turns=TURNS)
-    clock.time("bare", bare_masks, len(graph.around(one)), message, turns=TURNS)
+    message = members[one].masked_input((shared, letters))
+    masking = alternating_turns(
+        {
+            "mask": lambda: members[one].masked_input((shared, letters)),
+            "bare": lambda: bare_masks(len(graph.around(one)), message),
+        },
+        TURNS,
+        warm_up=0,
+    )
+    clock.seconds |= {name: float(np.median(seconds)) for name, seconds in masking.items()}
+    clock.seconds["ratio"] = compared([*zip(masking["bare"], masking["mask"])])[2]
     consent = members[one].consent((chosen, chosen))
     statement = set_statement(members[one].purpose, chosen)
     signatures = {name: signing[name].sign(statement) for name in chosen[-threshold:]}
@@ -213,19 +236,19 @@ def measure(case: Case) -> dict[str, float]:
     commitments = {
         name: seed_commitment(session, name, member.seed) for name, member in members.items()
     }
-    # The same message stands for everybody's: the server's work does not depend on the numbers.
-    kind = Array(encoding.dtype, (case.parameters,))
+    # One message serves for all silos: the server's work does not depend on the numbers.
+    schema = Array(encoding.dtype, (case.parameters,))
     clock.time(
         "unmask",
         Collector(
-            Post(SERVER, SESSION, terms.serial), terms, names, SystemGenerator(), kind
+            Post(SERVER, SESSION, terms.serial), terms, names, SystemGenerator(), schema
         ).unmask,
         roster=roster,
         commitments=commitments,
         masked=dict.fromkeys(chosen, message),
         revealed=revealed,
     )
-    said = {
+    contents = {
         ADVERTISE: roster[one],
         SHARE: sharing,
         COLLECT: message,
@@ -234,7 +257,7 @@ def measure(case: Case) -> dict[str, float]:
     }
     sent = sum(
         size_of(next(members[one].post.tell(phase, {SERVER: content})))
-        for phase, content in said.items()
+        for phase, content in contents.items()
     )
     sizes = {"sent": sent / 1e6, "vector": message.nbytes / 1e6, "plain": vector.nbytes / 1e6}
     return clock.seconds | sizes | {"near": len(graph.around(one)) - 1}
@@ -256,6 +279,7 @@ def members_of(
             post=Post(name, SESSION, terms.serial, signer),
             terms=terms,
             signer=signer,
+            trained=lambda: iter(()),
             vector=vector,
             invited=tuple(names),
         )
@@ -293,13 +317,12 @@ def deal(
 
 
 def two_thirds(silos: int) -> int:
-    """The threshold that secagg takes when none is given."""
+    """The default threshold of secagg."""
     return 2 * silos // 3 + 1
 
 
 def bare_masks(masks: int, vector: np.ndarray) -> None:
-    """Make as much key stream as so many masks for the vector take, and add it up, block by block
-    in one place."""
+    """Make and add the key stream of so many masks for the vector, block by block in one place."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     from fedpriv.crypto.prg import BLOCK_BYTES
@@ -315,8 +338,7 @@ def bare_masks(masks: int, vector: np.ndarray) -> None:
 
 
 def shamir(silos: int, turns: int = 5) -> tuple[float, float]:
-    """Milliseconds to share 32 bytes, and to rebuild them from a set of silos not met before:
-    medians."""
+    """Median milliseconds to share 32 bytes, and to rebuild them from a new set of silos."""
     from fedpriv.crypto.secret_sharing import Reconstruction, share
 
     threshold = two_thirds(silos)

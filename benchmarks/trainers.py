@@ -1,17 +1,17 @@
-"""Local training compiled from C++ beside the batched trainer of torch: the same users, records and
-network.
+"""Local training compiled from C++, beside the batched trainer of torch.
 
-Both take turns in one process on one thread, and processor seconds are counted, so that a busy
-machine slows both. Records are those of `local_training`.
+Users, records and network are the same. Both take alternating turns in one process on one thread,
+so that a busy machine slows both. Times are processor seconds. Records are those of
+`local_training`.
 """
 
 from __future__ import annotations
 
-import time
+from collections import deque
 from dataclasses import dataclass
 
-from benchmarks._apart import apart
-from benchmarks._turns import compared
+from benchmarks._fresh_process import in_fresh_process
+from benchmarks._ratios import alternating_turns, compared
 from benchmarks.local_training import federation, trained
 
 TRAINERS = "compiled", "batched"
@@ -19,7 +19,14 @@ TRAINERS = "compiled", "batched"
 
 @dataclass(frozen=True)
 class Case:
-    """silos: how many of the five train."""
+    """A configuration.
+
+    data: name of the data set.
+    users: number of users.
+    epochs: local epochs.
+    silos: number of silos, of five, that train.
+    turns: number of turns.
+    """
 
     data: str
     users: int
@@ -35,7 +42,7 @@ CASES = [
 
 
 def main() -> None:
-    """Run every case in a process of its own, and print a table."""
+    """Run every case in its own process, and print a table."""
     print(
         "zipf users (0.5) in five silos (2.0), batches of 64, one thread; medians of processor "
         "seconds a round"
@@ -46,7 +53,7 @@ def main() -> None:
         f"{'ratio':>6} {'least':>6} {'most':>6}"
     )
     for case in CASES:
-        r = apart(measure, case)
+        r = in_fresh_process(measure, case)
         print(
             f"{case.data:>10} {case.users:>6} {r['pairs']:>6} {r['records']:>7} {case.epochs:>6} "
             f"{r['compiled']:>9.3f} {r['batched']:>8.3f} {r['ratio']:>6.2f} {r['least']:>6.2f} "
@@ -59,16 +66,16 @@ def measure(case: Case) -> dict[str, float]:
     """Medians of both, and the ratios of single turns."""
     silos, network = federation(case.data, case.users)
     silos = silos[: case.silos]
-    times: dict[str, list[float]] = {name: [] for name in TRAINERS}
     for name in TRAINERS:
-        for _ in trained(network, silos, 1, name):  # compiles, and meets every shape
-            pass
-    for _ in range(case.turns):
-        for name, taken in times.items():
-            since = time.process_time()
-            for _ in trained(network, silos, case.epochs, name):
-                pass
-            taken.append(time.process_time() - since)
+        deque(trained(network, silos, 1, name), maxlen=0)  # warm-up: compiles, sees every shape
+    times = alternating_turns(
+        {
+            name: lambda name=name: deque(trained(network, silos, case.epochs, name), maxlen=0)
+            for name in TRAINERS
+        },
+        case.turns,
+        warm_up=0,
+    )
     return dict(zip((*TRAINERS, "ratio", "least", "most"), compared([*zip(*times.values())]))) | {
         "pairs": sum(len(silo.users) for silo in silos),
         "records": sum(len(silo.x) for silo in silos),

@@ -39,7 +39,7 @@ def exceedances(repetitions: int, each: int) -> tuple[int, float]:
     delta = exp.accountant.delta
     beaten = 0
     total = 0.0
-    with closing(chosen_attack(exp, subject.run, subject.events, Effort(1e9, 500), 1)) as attack:
+    with closing(chosen_attack(exp, subject.plan, subject.events, Effort(1e9, 500), 1)) as attack:
         for seed in range(repetitions):
             scores = trials(attack, Effort(1e9, each), 2**40 * (seed + 1))[OBSERVER]
             bound = lower_bound(*scores, delta=delta, confidence=CONFIDENCE, family=family)

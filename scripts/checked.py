@@ -11,7 +11,7 @@ from pathlib import Path
 from fedpriv.rounds.conformance_record import SHIPPED, class_name
 from fedpriv.runtime import allocate
 from fedpriv.testing import check_algorithm, experiment
-from fedpriv.testing.worlds import SMALL
+from fedpriv.testing.experiments import SMALL
 
 CONF = Path(__file__).parents[1] / "conf" / "algo"
 

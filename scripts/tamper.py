@@ -13,8 +13,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fedpriv.testing.fault_worlds import WORLDS
 from fedpriv.testing.tamper import BAD, OUTSIDE, UNNAMED, tamper
+from scripts.fault_scenarios import SCENARIOS
 
 HEAD = """# Tampered messages
 
@@ -60,19 +60,19 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "worlds", nargs="*", default=list(WORLDS), metavar="world", help=", ".join(WORLDS)
+        "worlds", nargs="*", default=list(SCENARIOS), metavar="world", help=", ".join(SCENARIOS)
     )
     parser.add_argument("--page", type=Path)
     parser.add_argument("--trials", type=int, default=20)
     options = parser.parse_args()
     console = Console(width=220)
     for name in options.worlds:
-        title = f"{WORLDS[name].title} ({options.trials} trials a cell)"
-        outcomes = tamper(WORLDS[name].experiment(), trials=options.trials, title=title)
+        title = f"{SCENARIOS[name].title} ({options.trials} trials a cell)"
+        outcomes = tamper(SCENARIOS[name].experiment(), trials=options.trials, title=title)
         console.print(outcomes.table())
-        for (row, kind, outcome), why in outcomes.examples.items():
+        for (row, way, outcome), why in outcomes.examples.items():
             if outcome in (*BAD, UNNAMED, OUTSIDE):
-                console.print(f"{outcome}: {row[1]} of {row[2]}, {kind}: {why}", markup=False)
+                console.print(f"{outcome}: {row[1]} of {row[2]}, {way}: {why}", markup=False)
         if options.page:
             options.page.parent.mkdir(parents=True, exist_ok=True)
             options.page.write_text(page(options.page, name, outcomes.markdown()))
@@ -84,7 +84,9 @@ def page(path: Path, name: str, table: str) -> str:
     tables = dict(re.findall(r"<!-- (\w+) -->\n(.*?)(?=\n<!-- |\Z)", old, re.DOTALL)) | {
         name: table
     }
-    parts = [f"<!-- {world} -->\n{tables[world].strip()}\n" for world in WORLDS if world in tables]
+    parts = [
+        f"<!-- {world} -->\n{tables[world].strip()}\n" for world in SCENARIOS if world in tables
+    ]
     return "\n".join([HEAD, *parts])
 
 

@@ -1,2 +1,1 @@
-"""Other projects' code beside ours; each lives in an environment of its own, outside this
-repository."""
+"""Other projects' code beside ours. Each needs its own environment outside this repository."""

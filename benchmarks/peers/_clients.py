@@ -35,8 +35,8 @@ class Cnn(torch.nn.Sequential):
 @cache
 def clients(file):
     """Each client's records x and y, from an .npz of x, y and user."""
-    told = np.load(file)
-    order = np.argsort(told["user"], kind="stable")
-    starts = np.flatnonzero(np.diff(told["user"][order], prepend=-1)).tolist()
-    x, y = (torch.from_numpy(told[name][order]) for name in ("x", "y"))
+    stored = np.load(file)
+    order = np.argsort(stored["user"], kind="stable")
+    starts = np.flatnonzero(np.diff(stored["user"][order], prepend=-1)).tolist()
+    x, y = (torch.from_numpy(stored[name][order]) for name in ("x", "y"))
     return [(x[begin:end], y[begin:end]) for begin, end in zip(starts, [*starts[1:], len(order)])]

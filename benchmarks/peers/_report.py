@@ -1,4 +1,4 @@
-"""What a comparison with a peer measured, and where: outputs/benchmarks/<peer>.json."""
+"""Results of a comparison with another program: outputs/benchmarks/<peer>.json."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ PACKAGES = ("fedpriv", "torch", "numpy", "opacus", "pfl", "flwr", "phe")
 
 
 def write(peer: str, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Write the rows with the machine and the versions they were measured with; returns the
-    file.
-    """
+    """Write the rows with the machine and the package versions; returns the file."""
     about = {
         "machine": processor(),
         "python": platform.python_version(),
@@ -29,18 +27,18 @@ def write(peer: str, rows: Sequence[Mapping[str, Any]]) -> Path:
     return path
 
 
-def told(row: dict[str, Any]) -> dict[str, Any]:
-    """The row, printed."""
-    shown = (
+def shown(row: dict[str, Any]) -> dict[str, Any]:
+    """Print the row, and return it."""
+    cells = (
         f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}"
         for key, value in row.items()
     )
-    print("  ".join(shown), flush=True)
+    print("  ".join(cells), flush=True)
     return row
 
 
 def processor() -> str:
-    """Its name, where the system tells."""
+    """The processor's name, if the system knows it."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text().splitlines() if file.exists() else []
     return next(

@@ -13,11 +13,11 @@ import statistics
 import sys
 import time
 
-from benchmarks._apart import apart
+from benchmarks._fresh_process import in_fresh_process
+from benchmarks._ratios import compared
 from benchmarks._rounds import in_memory, timed
-from benchmarks._turns import compared
 from benchmarks.local_training import Case, load
-from benchmarks.peers._report import told, write
+from benchmarks.peers._report import shown, write
 from benchmarks.peers.uldp_fl import CASES, TURNS, theirs, words
 
 COLUMNS = (
@@ -47,9 +47,9 @@ def main(source: str) -> None:
             case.users,
             case.epochs,
             case.slice,
-            *apart(measure, case, source, "cuda"),
+            *in_fresh_process(measure, case, source, "cuda"),
         )
-        rows.append(told(dict(zip(COLUMNS, numbers))))
+        rows.append(shown(dict(zip(COLUMNS, numbers))))
     print(write("gpu", rows))
 
 
@@ -64,10 +64,10 @@ def measure(case: Case, source: str, device: str) -> tuple[float, ...]:
             torch.cuda.synchronize()
         return time.perf_counter()
 
-    kind, records = load(case.data)
+    data_set, records = load(case.data)
     with (
-        in_memory(kind, records, *words(case), f"device={device}") as ours,
-        in_memory(kind, records, *words(case), "device=cpu") as processor,
+        in_memory(data_set, records, *words(case), f"device={device}") as ours,
+        in_memory(data_set, records, *words(case), "device=cpu") as processor,
     ):
         trainers, scale = theirs(case, source, ours.silo_data, device)
         simulations = ours, processor

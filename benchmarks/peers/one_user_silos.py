@@ -7,11 +7,11 @@ user a silo.
     python -m venv /elsewhere/flower && /elsewhere/flower/bin/pip install 'flwr[simulation]==1.41.0'
     torch psutil python -m benchmarks.peers.one_user_silos flower /elsewhere/flower/bin/python
 
-Each in a process of its own, on one thread, in turns, on the same users, records, batch sizes and
-epochs, with the same network, without evaluation. Ours is all of a round through the protocol:
-every user's silo trains, clips, adds its noise and sends. The others clip and add noise centrally;
-pfl-research has no messages, and Flower sends them to one client at a time in a process of Ray's,
-whose work is counted. Records: see `benchmarks.local_training`.
+Each runs in its own process on one thread, in alternating turns. Users, records, batch sizes,
+epochs and network are the same; nothing is evaluated. Ours is a whole round through the protocol:
+every user's silo trains, clips, adds its noise and sends. The others clip and add noise centrally.
+pfl-research has no messages. Flower sends them to one client at a time in a Ray process, whose work
+is counted. Records: see `benchmarks.local_training`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks._apart import apart
+from benchmarks._fresh_process import in_fresh_process
+from benchmarks._ratios import compared
 from benchmarks._rounds import in_memory, timed
-from benchmarks._turns import compared
 from benchmarks.local_training import load
-from benchmarks.peers._report import told, write
+from benchmarks.peers._report import shown, write
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ def main(peer: str, python: str) -> None:
     columns = ("users", "epochs", "fedpriv", peer, "ratio", "least", "most", "goal")
     rows = []
     for case in CASES[peer]:
-        measured = apart(measure, case, python, SCRIPTS[peer])
-        rows.append(told(dict(zip(columns, (case.users, case.epochs, *measured, case.goal)))))
+        measured = in_fresh_process(measure, case, python, SCRIPTS[peer])
+        rows.append(shown(dict(zip(columns, (case.users, case.epochs, *measured, case.goal)))))
     print(write(peer, rows))
 
 
@@ -63,11 +63,11 @@ def measure(case: Case, python: str, script: str) -> tuple[float, float, float, 
     import torch
 
     torch.set_num_threads(1)
-    kind, records = load("mnist")
+    data_set, records = load("mnist")
     user = np.random.default_rng(0).permutation(np.arange(len(records)) % case.users)
     with (
         tempfile.TemporaryDirectory() as folder,
-        ours(case, kind, replace(records, user=user)) as prepared,
+        ours(case, data_set, replace(records, user=user)) as prepared,
     ):
         file = Path(folder) / "records.npz"
         np.savez(file, x=records.x, y=records.y, user=user)
@@ -89,10 +89,10 @@ def measure(case: Case, python: str, script: str) -> tuple[float, float, float, 
                 turns.append((own, float(line.split()[1])))
             peer.stdin.close()
             peer.stdout.read()  # it ends, and what it has started with it
-    return compared(turns[1:])  # the first meets every shape, and compiles
+    return compared(turns[1:])  # the first turn warms up
 
 
-def ours(case: Case, kind, records):
+def ours(case: Case, data_set, records):
     """A run of the command's configuration, on the benchmark's records, whose users are known."""
     from fedpriv.data.allocate import ByUser
 
@@ -102,7 +102,7 @@ def ours(case: Case, kind, records):
         f"preset.local_epochs={case.epochs}",
     )
     whole = ByUser(case.users, case.users, local_test=0.0)
-    return in_memory(kind, records, "algo=uldp_avg", "data=mnist", *words, allocator=whole)
+    return in_memory(data_set, records, "algo=uldp_avg", "data=mnist", *words, allocator=whole)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""How many times faster than its peers: `python -m benchmarks.peers.picture [folder]` draws what
-was measured.
+"""Ratios to other programs: `python -m benchmarks.peers.picture [folder]` draws the results.
 
-Reads every .json that a comparison has left in outputs/benchmarks (or the folder), and writes
-peers.png beside them.
+Reads every .json file of a comparison in outputs/benchmarks (or the folder), and writes peers.png
+there.
 """
 
 from __future__ import annotations
@@ -14,20 +13,19 @@ from pathlib import Path
 from fedpriv.reports.canvas import plt
 
 COUNTED = ("data", "users", "epochs")
-"""What names a case."""
+"""Columns that identify a case."""
 
 
 def main(folder: str = "outputs/benchmarks") -> None:
-    """A bar a case: the median ratio of processor seconds, least and most of single turns, and what
-    it should be."""
+    """Draw a bar for each case: median ratio, the range of single turns, and the goal."""
     files = sorted(Path(folder).glob("*.json"))
     if not files:
         sys.exit(
             f"{folder}: nothing was measured there; run python -m benchmarks.peers.uldp_fl "
             "first, for example"
         )
-    told = {file.stem: json.loads(file.read_text()) for file in files}
-    cases = [(peer, row) for peer, found in told.items() for row in found["rows"]]
+    results = {file.stem: json.loads(file.read_text()) for file in files}
+    cases = [(peer, row) for peer, found in results.items() for row in found["rows"]]
     figure, axis = plt.subplots(figsize=(7, 0.42 * len(cases) + 1.4), layout="constrained")
     for place, (_, row) in enumerate(cases):
         ratio = row["ratio"]
@@ -56,7 +54,7 @@ def main(folder: str = "outputs/benchmarks") -> None:
         xlabel="times as fast as the peer, processor seconds of one thread; black: at least",
     )
     axis.grid(alpha=0.3, axis="x")
-    about = next(iter(told.values()))["about"]
+    about = next(iter(results.values()))["about"]
     packages = ", ".join(f"{name} {version}" for name, version in about["packages"].items())
     figure.supxlabel(f"{about['machine']}, Python {about['python']}, {packages}", fontsize=6)
     path = Path(folder) / "peers.png"

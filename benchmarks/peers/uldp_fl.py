@@ -3,12 +3,12 @@
     git clone https://github.com/FumiyukiKato/uldp-fl /elsewhere/uldp-fl
     python -m benchmarks.peers.uldp_fl /elsewhere/uldp-fl/src
 
-Both run in one process on one thread, in turns, on the same silos, users, records, batch sizes and
-epochs, with the same network; uldp-fl, which was written for torch 2.0, runs on this environment's
-torch. Ours is all of a round: every silo's training, clipping, weighting and noise, its message,
-the sum and the server's step. Theirs is `ClassificationTrainer.train` of each silo with every m-th
-of its users by number of records, scaled by the batch steps it left out; its loaders, which it
-makes once a run, and its server are not counted. Records: see `benchmarks.local_training`.
+Both take alternating turns in one process on one thread. Silos, users, records, batch sizes, epochs
+and network are the same. uldp-fl was written for torch 2.0 and runs on this environment's torch.
+Ours is a whole round: every silo's training, clipping, weighting and noise, its message, the sum
+and the server's step. Theirs is `ClassificationTrainer.train` of each silo with every m-th of its
+users by number of records, scaled by the omitted batch steps. Its loaders, made once a run, and its
+server are not counted. Records: see `benchmarks.local_training`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from __future__ import annotations
 import sys
 import time
 
-from benchmarks._apart import apart
+from benchmarks._fresh_process import in_fresh_process
+from benchmarks._ratios import compared
 from benchmarks._rounds import in_memory, timed
-from benchmarks._turns import compared
 from benchmarks.local_training import Case, load
-from benchmarks.peers._report import told, write
+from benchmarks.peers._report import shown, write
 
 TURNS = 5
 CASES = [
@@ -56,10 +56,10 @@ def main(source: str, *names: str) -> None:
                 case.users,
                 case.epochs,
                 case.slice,
-                *apart(measure, case, source),
+                *in_fresh_process(measure, case, source),
                 case.goal,
             )
-            rows.append(told(dict(zip(COLUMNS, numbers))))
+            rows.append(shown(dict(zip(COLUMNS, numbers))))
     print(write("uldp_fl", rows))
 
 
@@ -69,8 +69,8 @@ def measure(case: Case, source: str) -> tuple[float, float, float, float, float]
     import torch
 
     torch.set_num_threads(1)
-    kind, records = load(case.data)
-    with in_memory(kind, records, *words(case), "device=cpu") as prepared:
+    data_set, records = load(case.data)
+    with in_memory(data_set, records, *words(case), "device=cpu") as prepared:
         trainers, scale = theirs(case, source, prepared.silo_data)
         state, _ = timed(prepared, prepared.state, 1)  # compiles, and meets every shape
         turns: list[tuple[float, float]] = []

@@ -1,1 +1,1 @@
-"""Attacks on a run's own code path, and the epsilon that they prove to be spent at least."""
+"""Attacks on a run's own code path. Each proves a lower bound of the spent epsilon."""

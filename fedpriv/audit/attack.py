@@ -1,13 +1,13 @@
-"""Scores that tell whether a canary was in a run, from what each observer saw of it.
+"""Scores that say whether a canary was in a run, from what each observer saw.
 
-What an observer sees less what would be seen without canaries and without noise, projected on a
-canary's direction, is a Gaussian whose mean is 0 or the canary's length; that is the likelihood
-ratio's statistic. Under sub-sampling that the observer does not see, the ratio is that of the
-mixture. Scores of several rounds and queries add up.
+Subtract from an observation what a run without canaries and noise shows, and project the rest on a
+canary's direction. The result is Gaussian with mean 0 or the canary's length, and it is the
+statistic of the likelihood ratio. Where users are sampled and the observer does not see the sample,
+the ratio is that of the mixture. Scores of several rounds and queries are summed.
 
-Each canary of a run is a trial: it enters by a coin of its own, shows in coordinates of its own,
-and its noise there is independent of that elsewhere, as the certificates of Gaussian noise say. So
-for each of them, whatever the others' coins, presence and absence are neighbours; and the runs have
+Each canary of a run is one trial. It enters by its own coin and contributes to its own coordinates,
+where the noise is independent of the noise elsewhere, as certificates of Gaussian noise say. For
+each canary, presence and absence are thus neighbours, whatever the other coins are. Runs have
 independent noise, samples and keys.
 """
 
@@ -19,190 +19,190 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.audit.canary import Canaries
-from fedpriv.audit.watch import Revise, Seen, Watched, silent, unsampled, without_noise
-from fedpriv.errors import AggregationAbortedError
-from fedpriv.rounds.query import Query
+from fedpriv.audit.observation import (
+    Difference,
+    Observations,
+    ObservedRun,
+    PlanChange,
+    observed_round,
+    without_plan_noise,
+    without_randomness,
+)
 
 if TYPE_CHECKING:
     from fedpriv.rounds.state import State
 
-Place = tuple[int, int]
-"""A query's round and its place in it."""
+Serial = tuple[int, int]
+"""A query's round and its index in the round."""
+
+NOISELESS_RUNS = 5
+"""Noiseless runs that search for the canary where the sum covers a random part of the silos."""
 
 
 @dataclass(frozen=True)
-class Look:
-    """What is known of one query beforehand, by observer.
+class Reference:
+    """What the attacker knows of one query beforehand, by observer, without noise.
 
-    directions: (k, silos, d), what each canary adds.
-    quiet: (silos, d), what is seen without canaries; both without noise, from the initial
-        parameters.
+    directions: (k, silos, d), the contribution of each canary.
+    quiet: (silos, d), the observation without canaries.
     """
 
-    directions: Seen
-    quiet: Seen
+    directions: Observations
+    quiet: Observations
+
+    @property
+    def length(self) -> float:
+        """The shortest canary's length, for the observer who sees most of it."""
+        return max(
+            float(np.sqrt((vectors**2).sum(axis=(1, 2)).min()))
+            for vectors in self.directions.values()
+        )
 
 
 @dataclass
 class Attack:
-    """Canaries, what an attacker knows of them beforehand, and the runs that they enter.
+    """Canaries, what the attacker knows of them beforehand, and the runs that they enter.
 
-    twin: runs without noise and canaries beside those of `run`, from the same parameters; None
-        where what is seen does not depend on them.
-    sampling: by observer, (q, s): canaries enter with probability q, unseen, under noise of s times
-        their length.
-    resumes: whether each run is killed in its last round and goes on from the last checkpoint, so
-        that observers see that round twice. They take the mean of both, which adds nothing where
-        both are the same bits.
+    canaries: the experiment with its canaries.
+    rounds: rounds of each run.
+    run: the attacked run.
+    quiet_run: run without canaries and noise, from the same parameters; None if observations do not
+        depend on the parameters.
+    references: what is known of each query beforehand.
+    sampling: by observer who does not see the sample, the sampling rate q and the noise s in units
+        of a canary's length.
+    resumes: whether each run is killed in its last round and resumed from the last checkpoint, so
+        that observers see that round twice. They take the mean of both, which adds nothing if both
+        are the same bits.
     """
 
     canaries: Canaries
     rounds: int
-    run: Watched
-    twin: Watched | None
-    looks: dict[Place, Look]
+    run: ObservedRun
+    quiet_run: ObservedRun | None
+    references: dict[Serial, Reference]
     sampling: dict[str, tuple[float, float]]
     resumes: bool = False
 
     @property
     def length(self) -> float:
-        """The least of the canaries' lengths in the first round, for whoever sees most of them."""
-        return _farthest(self.looks[min(self.looks)])
+        """The shortest canary's length in the first round, for the observer who sees most of it."""
+        return self.references[min(self.references)].length
 
     def close(self) -> None:
         """End the runs."""
-        for watched in (self.run, self.twin):
-            if watched is not None:
-                watched.session.close()
+        for run in (self.run, self.quiet_run):
+            if run is not None:
+                run.session.close()
 
-    def scores(self, trial: int) -> tuple[np.ndarray, Seen]:
-        """Which canaries were present, (k,) bool, and by observer each one's score (k,) after all
-        rounds of a run."""
+    def scores(self, trial: int) -> tuple[np.ndarray, Observations]:
+        """Run all rounds once.
+
+        Returns which canaries were present, (k,) bool, and each canary's score (k,) by observer.
+        """
         present = np.random.default_rng(trial).random(len(self.canaries)) < 0.5
         state = self.run.restart(present, trial)
-        if self.twin:
-            self.twin.restart(np.zeros_like(present), trial)
-        scores = {name: np.zeros(len(present)) for name in self._observers}
+        if self.quiet_run:
+            self.quiet_run.restart(np.zeros_like(present), trial)
+        observers = self.references[min(self.references)].directions
+        scores = {name: np.zeros(len(present)) for name in observers}
         for number in range(1, self.rounds + 1):
             checkpoint = self.run.prepared.arrays(state)
-            after, seen = self._round(number, state)
+            after, found = self._round(number, state)
             if self.resumes and number == self.rounds:
-                again = self._round(number, self.run.resume(checkpoint))[1]
-                seen = {
-                    place: _mean(seen[place], again[place]) for place in seen.keys() & again.keys()
-                }
-            for query, rest in seen.values():
+                repeated = self._round(number, self.run.resume(checkpoint))[1]
+                found = [
+                    _mean(first, second)
+                    for first in found
+                    for second in repeated
+                    if first.query.serial == second.query.serial
+                ]
+            for difference in found:
                 for name in scores:
-                    scores[name] += self._ratios(name, rest[name], query)
+                    scores[name] += self._ratios(name, difference)
             state = after
         return present, scores
 
-    @property
-    def _observers(self) -> list[str]:
-        return list(self.looks[min(self.looks)].directions)
+    def _round(self, number: int, state: State) -> tuple[State, list[Difference]]:
+        known = {serial: reference.quiet for serial, reference in self.references.items()}
+        return observed_round(self.run, self.quiet_run or known, number, state)
 
-    def _round(self, number: int, state: State) -> tuple[State, dict[Place, tuple[Query, Seen]]]:
-        """The state after a round, and what is seen of each of its queries beyond what the quiet
-        run shows."""
-        prepared = self.run.prepared
-        seen = {}
-        for query in prepared.queries(number):
-            try:
-                total, shown = self.run.exchange(query, state)
-                quiet = self.looks[query.serial].quiet
-                if self.twin:
-                    quiet = self.twin.exchange(without_noise(query), state)[1]
-            except AggregationAbortedError:
-                continue
-            seen[query.serial] = query, {name: shown[name] - quiet[name] for name in shown}
-            state = prepared.algo.global_update(state, query, total, prepared.plan)
-        return state, seen
-
-    def _ratios(self, name: str, rest: np.ndarray, query: Query) -> np.ndarray:
-        directions = self.looks[query.serial].directions[name]
+    def _ratios(self, name: str, difference: Difference) -> np.ndarray:
+        directions = self.references[difference.query.serial].directions[name]
         squares = (directions**2).sum(axis=(1, 2))
-        x = (directions * rest).sum(axis=(1, 2)) / np.where(squares, squares, 1.0)
-        if name in self.sampling:
-            rate, noise = self.sampling[name]
-            ratios: np.ndarray = np.logaddexp(np.log1p(-rate), np.log(rate) + (x - 0.5) / noise**2)
-            return ratios
-        return x if query.sampled is None else np.where(query.sampled[self.canaries.users], x, 0.0)
+        products = (directions * difference.vectors[name]).sum(axis=(1, 2))
+        x = products / np.where(squares, squares, 1.0)
+        return difference.ratios(x, self.canaries.users, self.sampling.get(name))
 
 
-def _draws_silos(watched: Watched) -> bool:
-    """Whether sums cover a part of the invited silos, drawn in the exchange."""
-    return any(query.n_summed < len(query.invited) for query in watched.prepared.queries(1))
-
-
-def _mean(one: tuple[Query, Seen], other: tuple[Query, Seen]) -> tuple[Query, Seen]:
-    return one[0], {name: (one[1][name] + other[1][name]) / 2 for name in one[1]}
-
-
-def _farthest(look: Look) -> float:
-    """The least of the canaries' lengths, for whoever sees most of them."""
-    return max(float(np.sqrt((of**2).sum(axis=(1, 2)).min())) for of in look.directions.values())
-
-
-ATTEMPTS = 5
-"""Noiseless runs that look for the canary where a part of the silos is drawn."""
+def _mean(one: Difference, other: Difference) -> Difference:
+    vectors = {name: (one.vectors[name] + other.vectors[name]) / 2 for name in one.vectors}
+    return Difference(one.query, one.silos, vectors)
 
 
 def prepared_attack(
     canaries: Canaries,
-    revise: Revise,
+    change: PlanChange,
     colluding: int,
     *,
     rounds: int,
     sampling: dict[str, tuple[float, float]],
 ) -> Attack:
-    """Look at every round without noise, to learn what the canaries change for whom."""
-    names = tuple(
-        f"silo{silo}" for silo in range(canaries.allocation.n_silos) if silo != canaries.silo
-    )
+    """Prepare an attack: noiseless rounds show how the canaries change each observation."""
+    silos = range(canaries.allocation.n_silos)
+    names = tuple(f"silo{silo}" for silo in silos if silo != canaries.silo)
     colluders = names[len(names) - min(colluding, len(names)) :]
-
-    quiet = Watched(canaries, silent(revise), colluders)
-    # What others train on would differ from round to round; where there are none, one round shows
-    # them all.
-    looked = 1 if canaries.alone and canaries.like.algo.rounds_alike else rounds
-    everybody = np.ones(len(canaries), dtype=bool)
+    quiet_run = ObservedRun(canaries, without_plan_noise(change), colluders)
+    # Other units may train on different records in each round. If there are none, one round shows
+    # all rounds.
+    shown = 1 if canaries.alone and canaries.original.algo.rounds_alike else rounds
     nobody = np.zeros(len(canaries), dtype=bool)
-    without = _seen(quiet, nobody, looked, 0.0)
-    # A single round has but one state to start from.
-    moved = _seen(quiet, nobody, min(2, looked), 1.0) if rounds > 1 else {}
-    copies = (
-        quiet.prepared.queries(1)[0].size // canaries.x.shape[1]
-    )  # SCAFFOLD sends its control variate too
-    mask = np.tile(canaries.mask(), copies)[:, None, :]
-    looks: dict[Place, Look] = {}
-    for _ in range(ATTEMPTS if _draws_silos(quiet) else 1):
-        for place, seen in _seen(quiet, everybody, looked, 0.0).items():
-            look = Look(
-                {name: (seen[name] - without[place][name]) * mask for name in seen}, without[place]
-            )
-            looks[place] = max(looks.get(place, look), look, key=_farthest)
-    looks |= {
-        (number, of): looks[looked, of]
-        for number in range(looked + 1, rounds + 1)
-        for _, of in looks
-    }
+    without = _noiseless(quiet_run, nobody, shown, 0.0)
+    # A single round has only one state to start from.
+    moved = _noiseless(quiet_run, nobody, min(2, shown), 1.0) if rounds > 1 else {}
     adapts = any(
-        not np.allclose(seen[name], without[place][name], rtol=1e-6, atol=1e-9)
-        for place, seen in moved.items()
+        not np.allclose(seen[name], without[serial][name], rtol=1e-6, atol=1e-9)
+        for serial, seen in moved.items()
         for name in seen
     )
-    twin = quiet if adapts else None
-    if twin is None:
-        quiet.session.close()
-    return Attack(canaries, rounds, Watched(canaries, revise, colluders), twin, looks, sampling)
+    references = _references(canaries, quiet_run, without, shown)
+    for number in range(shown + 1, rounds + 1):
+        references |= {(number, index): references[shown, index] for _, index in [*references]}
+    if not adapts:
+        quiet_run.session.close()
+    run = ObservedRun(canaries, change, colluders)
+    return Attack(canaries, rounds, run, quiet_run if adapts else None, references, sampling)
 
 
-def _seen(watched: Watched, present: np.ndarray, rounds: int, shift: float) -> dict[Place, Seen]:
-    """What is seen of each query from initial parameters that are moved by `shift`."""
-    state = watched.restart(present, 0)
+def _references(
+    canaries: Canaries, quiet_run: ObservedRun, without: dict[Serial, Observations], rounds: int
+) -> dict[Serial, Reference]:
+    """What is known of each query of the rounds. without: observations without canaries."""
+    queries = quiet_run.prepared.queries(1)
+    # Some messages hold several vectors: SCAFFOLD also sends its control variate.
+    copies = queries[0].size // canaries.x.shape[1]
+    mask = np.tile(canaries.mask(), copies)[:, None, :]
+    partial = any(query.n_summed < len(query.invited) for query in queries)
+    everybody = np.ones(len(canaries), dtype=bool)
+    found: dict[Serial, Reference] = {}
+    for _ in range(NOISELESS_RUNS if partial else 1):
+        for serial, seen in _noiseless(quiet_run, everybody, rounds, 0.0).items():
+            quiet = without[serial]
+            directions = {name: (seen[name] - quiet[name]) * mask for name in seen}
+            new = Reference(directions, quiet)
+            best = found.get(serial, new)
+            found[serial] = new if new.length > best.length else best
+    return found
+
+
+def _noiseless(
+    run: ObservedRun, present: np.ndarray, rounds: int, shift: float
+) -> dict[Serial, Observations]:
+    """Noiseless observations of each query, from initial parameters moved by `shift`."""
+    state = run.restart(present, 0)
     state = state.with_params(state.params + shift)
     return {
-        query.serial: watched.exchange(unsampled(without_noise(query)), state)[1]
+        query.serial: run.exchange(without_randomness(query), state)[1]
         for number in range(1, rounds + 1)
-        for query in watched.prepared.queries(number)
+        for query in run.prepared.queries(number)
     }

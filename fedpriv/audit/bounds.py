@@ -1,14 +1,15 @@
-"""From an attack's successes to lower bounds of epsilon that hold with a stated confidence.
+"""Lower bounds of epsilon from the scores of an attack, each with a stated confidence.
 
-An attack guesses which of two neighbouring worlds it has seen, by a score. Of (epsilon, delta)-DP
-follows TPR <= exp(epsilon) FPR + delta in both directions (Kairouz, Oh, Viswanath, ICML 2015). Both
-rates are known to within Clopper-Pearson intervals, each at half of the error that is allowed.
+An attack guesses from a score whether it has observed a run with the canary or without it.
+(epsilon, delta)-DP implies TPR <= exp(epsilon) FPR + delta, and the same with the two cases
+exchanged (Kairouz, Oh, Viswanath, ICML 2015). Clopper-Pearson intervals limit both rates; each
+interval has half of the allowed error.
 
-A mu-GDP release (Dong, Roth, Su, JRSS B 2022) allows TPR <= Phi(Phi^-1(FPR) + mu). Where a
-certificate is that of Gaussian releases, or of sampled ones, the least private curve of that family
-that the same two intervals leave gives a larger epsilon from fewer trials (Nasr et al., Tight
-auditing of differentially private machine learning, USENIX Security 2023). It refutes a certificate
-all the same: the curve that is certified is one of those which are excluded.
+A mu-GDP release (Dong, Roth, Su, JRSS B 2022) allows TPR <= Phi(Phi^-1(FPR) + mu). Where the
+certificate describes Gaussian releases, sampled or not, the most private curve of that family that
+the intervals allow gives a larger epsilon from fewer trials (Nasr et al., Tight auditing of
+differentially private machine learning, USENIX Security 2023). Such a bound still refutes the
+certificate: the certified curve itself is among those that the rates exclude.
 """
 
 from __future__ import annotations
@@ -19,48 +20,35 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.audit.rates import Rates
+from fedpriv.audit.guessing import Guesses
+from fedpriv.audit.rates import Rates, upper_limit
 
 if TYPE_CHECKING:
     from fedpriv.audit.families import Family
 
-TUNING = 0.3
-"""Share of the trials on which the threshold is chosen; the others are counted."""
+TUNING_SHARE = 0.3
+"""Share of the trials that choose the threshold; the others are counted."""
+THRESHOLDS = 65
+"""Quantiles of the scores that are tried as thresholds."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Lower bounds of epsilon from one threshold, so that both hold with the same confidence.
+    """Lower bounds of epsilon from the same evidence; both hold together with its confidence.
 
-    epsilon: for any mechanism.
-    within: for the certificate's family; None where it has none.
+    epsilon: bound for any mechanism.
+    within: bound for the certificate's family of curves; None if the certificate has no family.
+    evidence: the counts behind the bounds.
     """
 
     epsilon: float
     within: float | None
-    rates: Rates
+    evidence: Rates | Guesses
 
     @property
     def audited(self) -> float:
-        """The larger one."""
+        """The larger of both bounds."""
         return max(self.epsilon, self.within or 0.0)
-
-    @property
-    def counts(self) -> dict[str, float]:
-        """For tables."""
-        rates = self.rates
-        return {
-            "confidence": rates.confidence,
-            "negatives": rates.negatives,
-            "false_positives": rates.false,
-            "positives": rates.positives,
-            "true_positives": rates.true,
-        }
-
-    @property
-    def evidence(self) -> str:
-        """In short."""
-        return f"{self.rates.negatives}+{self.rates.positives}"
 
 
 def lower_bound(
@@ -71,22 +59,23 @@ def lower_bound(
     confidence: float,
     family: Family | None,
 ) -> Bound:
-    """From scores (n,) without the canary and (m,) with it, independent trials in the order of
-    their draw."""
-    split = int(TUNING * len(absent))
-    cut = int(TUNING * len(present))
-    guess = _best_guess(
+    """The bound from scores (n,) without the canary and (m,) with it.
+
+    Trials must be independent and in the order in which they were drawn.
+    """
+    split = int(TUNING_SHARE * len(absent))
+    cut = int(TUNING_SHARE * len(present))
+    sign, threshold = _best_threshold(
         absent[:split], present[:cut], delta=delta, confidence=confidence, family=family
     )
-    sign, threshold = guess
-    # A negative sign guesses "absent": that is the other direction of the inequality.
+    # A negative sign reports absence: the inequality with the two cases exchanged.
     null, other = (absent[split:], present[cut:]) if sign > 0 else (-present[cut:], -absent[split:])
     false, true = (int((scores > threshold).sum()) for scores in (null, other))
-    rates = Rates(false, len(null), true, len(other), confidence)
+    rates = Rates(confidence, len(null), false, len(other), true)
     return Bound(rates.epsilon(delta), family.epsilon(rates, delta) if family else None, rates)
 
 
-def _best_guess(
+def _best_threshold(
     absent: np.ndarray,
     present: np.ndarray,
     *,
@@ -94,28 +83,44 @@ def _best_guess(
     confidence: float,
     family: Family | None,
 ) -> tuple[int, float]:
-    """The direction and threshold with the largest bound from these trials alone: few hits make
-    wide intervals, so that extreme thresholds are not chosen by luck."""
-    from scipy.special import betainccinv
+    """The direction (1 or -1) and the threshold with the largest bound on these trials.
 
-    def upper(hits: np.ndarray, trials: int) -> np.ndarray:
-        return np.where(
-            hits < trials,
-            betainccinv(hits + 1, np.maximum(trials - hits, 1), (1 - confidence) / 2),
-            1.0,
-        )
-
+    Few hits make wide intervals, so that luck does not choose an extreme threshold.
+    """
     best = (-math.inf, 1, 0.0)
     for sign, null, other in ((1, absent, present), (-1, -present, -absent)):
-        thresholds = np.unique(np.quantile(np.concatenate([null, other]), np.linspace(0, 1, 65)))
+        quantiles = np.quantile(np.concatenate([null, other]), np.linspace(0, 1, THRESHOLDS))
+        thresholds = np.unique(quantiles)
         false, true = ((scores > thresholds[:, None]).sum(axis=1) for scores in (null, other))
-        most = upper(false, len(null))
-        least = 1 - upper(len(other) - true, len(other))
+        most = upper_limit(false, len(null), confidence)
+        least = 1 - upper_limit(len(other) - true, len(other), confidence)
         with np.errstate(divide="ignore", invalid="ignore"):
             values = (
                 family.gaps(most, least) if family else np.log(np.maximum(least - delta, 0) / most)
             )
-        place = int(np.argmax(np.nan_to_num(values, nan=-math.inf)))
-        if values[place] > best[0]:
-            best = float(values[place]), sign, float(thresholds[place])
+        index = int(np.argmax(np.nan_to_num(values, nan=-math.inf)))
+        if values[index] > best[0]:
+            best = float(values[index]), sign, float(thresholds[index])
     return best[1], best[2]
+
+
+def guess_bound(
+    scores: np.ndarray,
+    coins: np.ndarray,
+    *,
+    n_guesses: int,
+    delta: float,
+    confidence: float,
+    family: Family | None,
+) -> Bound:
+    """The bound from scores (m,), larger where a canary seems present, and coins (m,) bool.
+
+    The attacker guesses "present" for the n_guesses / 2 highest scores and "absent" for as many of
+    the lowest. n_guesses is even and must depend on neither scores nor coins.
+    """
+    order = np.argsort(scores, kind="stable")
+    half = n_guesses // 2
+    correct = int(coins[order[len(order) - half :]].sum() + (~coins[order[:half]]).sum())
+    guesses = Guesses(len(coins), 2 * half, correct, confidence)
+    within = family.least_epsilon(guesses.refute, delta) if family else None
+    return Bound(guesses.epsilon(delta), within, guesses)

@@ -1,19 +1,18 @@
-"""Worlds with canaries: units whose contributions are as large as can be, while those of all others
-are known.
+"""Experiments with canaries: units with the largest possible contribution, among units whose
+contributions are known.
 
-The attack needs no access to the training code: data and loss are such that the real code makes the
-canaries. A record has features x of norm 1 and a label (slope, curvature), with which its loss at
-parameters theta is
+The attack needs no access to the training code. Data and loss make the real code produce the
+canaries. A record has features x of norm 1 and a label (slope, curvature). Its loss at parameters
+theta is
 
     slope * z + curvature * z^2 / 2,    z = <theta, x>.
 
-A slope far above the clip bound makes a contribution of the bound's full length along x, whatever
-theta is; slope zero makes none. Curvature 1 / rate lets a silo forget where it started, and with it
-the noise of its earlier steps; a large negative one makes every later step run away from zero, as
-far as clipping lets it.
+- A slope far above the clip bound gives a contribution of the full bound along x, for any theta.
+- A slope of zero gives no contribution.
+- A curvature of 1 / rate makes a silo forget its start, and with it the noise of earlier steps.
+- A large negative curvature drives every later step away from zero, as far as clipping allows.
 
-Several canaries can enter one run, each by a coin of its own, since each has coordinates of its
-own.
+Several canaries can share a run. Each has its own coin and its own coordinates.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ if TYPE_CHECKING:
     from fedpriv.util.streams import Streams
 
 FEATURES = 4
-"""Coordinates of each canary; those of the others, where they have some of their own."""
+"""Coordinates of each canary, and of the other units if they have their own."""
 
 
 @dataclass(frozen=True)
 class CanaryLoss(Task):
-    """Labels are (slope, curvature) of a quadratic loss in one output."""
+    """A quadratic loss in one output; labels are (slope, curvature)."""
 
     @property
     def metric(self) -> str:
@@ -63,7 +62,10 @@ class CanaryLoss(Task):
 
 @dataclass(frozen=True)
 class CanaryData(DataSet):
-    """Records that are already known."""
+    """Given records.
+
+    records: features (n, d) and labels (n, 2).
+    """
 
     records: Records = field(
         default_factory=lambda: Records(np.zeros((1, 1)), np.zeros((1, 2))), compare=False
@@ -79,15 +81,18 @@ class CanaryData(DataSet):
         return Corpus(self.records, Records(self.records.x[:1], self.records.y[:1]))
 
 
-class CanaryPairs(CanaryData):
-    """The same for runs whose records are drawn in pairs."""
+class PairedCanaryData(CanaryData):
+    """Given records for runs that draw records in pairs."""
 
     records_per_draw = 2
 
 
 @dataclass(frozen=True)
-class Fixed(Allocator):
-    """An allocation that is already known."""
+class GivenAllocator(Allocator):
+    """A given allocation.
+
+    known: the allocation.
+    """
 
     known: Allocation = field(kw_only=True)
 
@@ -97,18 +102,21 @@ class Fixed(Allocator):
 
 @dataclass(frozen=True)
 class Canaries:
-    """An experiment that any of k canaries may enter.
+    """An experiment with k canaries, each present or absent.
 
+    original: the audited experiment.
+    allocation: owner and silo of every record.
     x: (n, d) features.
-    absent, present: (n, 2) labels where no canary is present, and where all are.
-    owner: (n,) the canary that a record belongs to, -1 for none.
+    absent: (n, 2) labels if no canary is present.
+    present: (n, 2) labels if all canaries are present.
+    owner: (n,) the canary that a record belongs to; -1 for none.
     users: (k,) the canaries' users.
-    silo: where they are; None: in all of them.
-    leaves: whether the records of an absent canary do not train at all; else they have their absent
-        labels.
+    silo: the canaries' silo; None: every silo.
+    leaves: whether an absent canary's records do not train at all; otherwise they train with their
+        labels for absence.
     """
 
-    like: Experiment
+    original: Experiment
     allocation: Allocation
     x: np.ndarray
     absent: np.ndarray
@@ -123,26 +131,26 @@ class Canaries:
 
     @property
     def alone(self) -> bool:
-        """Whether no silo but that of the canaries trains on anything."""
-        return (
-            self.silo is not None
-            and not self.allocation.trains[self.allocation.silo != self.silo].any()
-        )
+        """Whether only the canaries' silo has training records."""
+        if self.silo is None:
+            return False
+        return not self.allocation.trains[self.allocation.silo != self.silo].any()
 
     @property
     def experiment(self) -> Experiment:
-        """That of the run with all canaries' records in place of its own, in this process."""
-        records, allocation = self.world(np.ones(len(self), dtype=bool))
-        data = (CanaryPairs if self.like.data.records_per_draw == 2 else CanaryData)(
-            records=records
-        )
-        allocator = Fixed(allocation.n_users, allocation.n_silos, known=allocation)
+        """The audited experiment in this process, on records with all canaries present."""
+        records, allocation = self.records(np.ones(len(self), dtype=bool))
+        pairs = self.original.data.records_per_draw == 2
         return replace(
-            self.like, data=data, allocator=allocator, model=Linear(bias=False), engine=InProcess()
+            self.original,
+            data=(PairedCanaryData if pairs else CanaryData)(records=records),
+            allocator=GivenAllocator(allocation.n_users, allocation.n_silos, known=allocation),
+            model=Linear(bias=False),
+            engine=InProcess(),
         )
 
-    def world(self, present: np.ndarray) -> tuple[Records, Allocation]:
-        """The records, and who trains on which, with the canaries of `present` (k,) bool."""
+    def records(self, present: np.ndarray) -> tuple[Records, Allocation]:
+        """The records and their allocation if the canaries `present` (k,) bool are present."""
         there = (self.owner < 0) | present[self.owner]
         labels = np.where(there[:, None], self.present, self.absent).astype(np.float32)
         trains = self.allocation.trains & there if self.leaves else self.allocation.trains
@@ -151,17 +159,23 @@ class Canaries:
         )
 
     def mask(self) -> np.ndarray:
-        """(k, d) bool: the coordinates in which each canary shows."""
+        """(k, d) bool: the coordinates to which each canary contributes."""
         if len(self) == 1:
             return np.ones((1, self.x.shape[1]), dtype=bool)
-        own: np.ndarray = np.arange(self.x.shape[1]) // FEATURES == np.arange(len(self))[:, None]
-        return own
+        return np.asarray(np.arange(self.x.shape[1]) // FEATURES == np.arange(len(self))[:, None])
 
 
-def features(owner: np.ndarray, canaries: int) -> np.ndarray:
-    """(n, canaries * FEATURES): records of a canary along its own coordinates, the others' along
-    all of them."""
+def canary_features(owner: np.ndarray, canaries: int) -> np.ndarray:
+    """(n, canaries * FEATURES) unit vectors: a canary's along its coordinates, others' along
+    all."""
     block = np.arange(canaries * FEATURES) // FEATURES
     x = np.where(owner[:, None] < 0, True, block == owner[:, None]).astype(float)
-    found: np.ndarray = x / np.linalg.norm(x, axis=1, keepdims=True)
-    return found
+    return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))
+
+
+def independent_users(exp: Experiment, users: int) -> tuple[np.ndarray, np.ndarray]:
+    """User and silo of each record, if every user has one draw in every silo."""
+    draws = exp.data.records_per_draw
+    user = np.repeat(np.arange(users), exp.allocator.n_silos * draws)
+    silo = np.tile(np.repeat(np.arange(exp.allocator.n_silos), draws), users)
+    return user, silo

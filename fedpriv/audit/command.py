@@ -1,16 +1,21 @@
-"""`fedpriv audit`, by trials or in one run: table, audit.csv and figure. Exit code 1 where a
-certificate is beaten."""
+"""`fedpriv audit`: table, audit.csv and figure.
+
+Exit code 1 if a bound refutes its certificate.
+"""
 
 from __future__ import annotations
 
 import argparse
 import math
 import sys
+from dataclasses import asdict, fields
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedpriv.audit.audit import CONFIDENCE, QUICK, THOROUGH, AuditRow, audit
+from fedpriv.audit.guessing import Guesses
+from fedpriv.audit.rates import Rates
 from fedpriv.errors import require
 
 if TYPE_CHECKING:
@@ -21,36 +26,19 @@ if TYPE_CHECKING:
 
     from fedpriv.settings.experiment import Experiment
 
-COUNTS = (
-    "confidence",
-    "negatives",
-    "false_positives",
-    "positives",
-    "true_positives",
-    "canaries",
-    "guesses",
-    "correct_guesses",
-)
-"""What bounds rest on; one attack's are empty for the other."""
-COLUMNS = (
-    "algorithm",
-    "observer",
-    "unit",
-    "adjacency",
-    "rounds",
-    "certified",
-    "claimed",
-    "audited",
-    "any_mechanism",
-    "within_family",
-    "assumed",
-    "estimate",
+COUNTS = [*dict.fromkeys(field.name for cls in (Rates, Guesses) for field in fields(cls))]
+"""Columns with the evidence of a bound. Trials and one run fill different ones."""
+COLUMNS = [
+    *["algorithm", "observer", "unit", "adjacency", "rounds", "certified", "claimed"],
+    *["audited", "any_mechanism", "within_family", "assumed", "estimate"],
     *COUNTS,
-)
+]
+MARKERS = {"certified": ("o", "C0"), "claimed": ("x", "C3"), "estimate": ("^", "C2")}
+"""Marker and colour of each epsilon in the figure."""
 
 
 def main(args: list[str]) -> None:
-    """Audit every job that the words stand for. Raises SystemExit(1) on an alarm."""
+    """Audit every job of the command line. Raises SystemExit(1) on an alarm."""
     from rich.console import Console
 
     from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
@@ -81,30 +69,32 @@ def main(args: list[str]) -> None:
     folder = _folder(jobs[0], line.overrides)
     write(rows, folder)
     console.print(f"Table and picture: {folder}")
-    alarms = [row for row in rows if row.alarm]
-    for row in alarms:
-        broken = f"{row.algorithm}, {row.observer}, {row.unit}: at least {row.bound.audited:.4g}"
-        print(f"fedpriv: ALARM: {broken}, but certified {row.certified:.4g}", file=sys.stderr)
-    if alarms:
+    for row in rows:
+        if row.alarm:
+            proven = (
+                f"{row.algorithm}, {row.observer}, {row.unit}: at least {row.bound.audited:.4g}"
+            )
+            print(f"fedpriv: ALARM: {proven}, but certified {row.certified:.4g}", file=sys.stderr)
+    if any(row.alarm for row in rows):
         sys.exit(1)
 
 
 def _attack(own: argparse.Namespace, silos: int) -> Callable[[Experiment], list[AuditRow]]:
-    """What one experiment goes through."""
-    from fedpriv.audit.crowd import FEWEST
+    """The audit of one experiment that the flags ask for."""
     from fedpriv.audit.one_run import QUICK_CANARIES, THOROUGH_CANARIES, audit_in_one_run
+    from fedpriv.audit.orthogonal_canaries import MIN_CANARIES
 
     if not own.one_run:
         require(own.canaries is None, "--canaries", own.canaries, "for --one-run only")
         return lambda exp: audit(exp, QUICK if own.quick else THOROUGH, colluding=silos)
     given = own.canaries or str(QUICK_CANARIES if own.quick else THOROUGH_CANARIES)
     canaries = int(given) if given.isdigit() else 0
-    require(canaries >= FEWEST, "--canaries", given, f"a number from {FEWEST} on")
+    require(canaries >= MIN_CANARIES, "--canaries", given, f"a number from {MIN_CANARIES} on")
     return lambda exp: audit_in_one_run(exp, canaries, colluding=silos)
 
 
 def _folder(config: DictConfig, words: list[str]) -> Path:
-    """hydra.run.dir if it is given, else a folder of its own below outputs/audit."""
+    """hydra.run.dir if it is given, else a new folder below outputs/audit."""
     from hydra.core.hydra_config import HydraConfig
 
     if any(word.startswith("hydra.run.dir=") for word in words):
@@ -115,37 +105,30 @@ def _folder(config: DictConfig, words: list[str]) -> Path:
 
 
 def show(console: Console, rows: list[AuditRow], delta: float) -> None:
-    """Print the table of one experiment, and what the bounds rest on."""
+    """Print the table of one experiment, and the evidence of its bounds."""
     from rich.table import Table
 
-    about = f"{rows[0].algorithm}, T={rows[0].rounds}: epsilon at delta = {delta:g}"
-    table = Table(title=f"{about}\naudited: at least, with {CONFIDENCE:.0%} confidence each")
+    about = f"{rows[0].algorithm}, T={rows[0].round}: epsilon at delta = {delta:g}"
     one_run = any(row.estimate is not None for row in rows)
-    for header in ("observer", "unit", "certified", "claimed", "audited"):
-        table.add_column(header)
-    for header in ("any", "estimate") if one_run else ("bound", "trials"):
-        table.add_column(header)
+    table = Table(
+        *("observer", "unit", "certified", "claimed", "audited"),
+        *(("any", "estimate") if one_run else ("bound", "trials")),
+        title=f"{about}\naudited: at least, with {CONFIDENCE:.0%} confidence each",
+    )
     for row in rows:
-        numbers = [
-            _number(row.certified),
-            _number(row.claimed),
-            _number(row.bound.audited) + " !" * row.alarm,
-        ]
-        in_one_run = [_number(row.bound.epsilon), _number(row.estimate)]
-        table.add_row(
-            row.observer,
-            row.unit,
-            *numbers,
-            *(in_one_run if one_run else [row.assumed, row.bound.evidence]),
+        audited = _number(row.bound.audited) + " !" * row.alarm
+        evidence = (
+            (_number(row.bound.epsilon), _number(row.estimate))
+            if one_run
+            else (row.assumed, row.bound.evidence.summary)
         )
+        certificate = _number(row.certified), _number(row.claimed)
+        table.add_row(row.observer, row.unit, *certificate, audited, *evidence)
     console.print(table)
     if one_run:
-        console.print(
-            "any: audited without the certificate's family of curves. estimate: no bound, a "
-            "Gaussian fit."
-        )
+        console.print("any: bound for any mechanism. estimate: a Gaussian fit, not a bound.")
         for row in rows:
-            console.print(f"{row.observer}, {row.unit}: {row.bound.evidence}")
+            console.print(f"{row.observer}, {row.unit}: {row.bound.evidence.summary}")
 
 
 def _number(value: float | None) -> str:
@@ -153,61 +136,40 @@ def _number(value: float | None) -> str:
 
 
 def write(rows: list[AuditRow], folder: Path) -> None:
-    """audit.csv and figure.png."""
+    """Write audit.csv and figure.png."""
     from fedpriv.reports.number_table import write_table
 
     folder.mkdir(parents=True, exist_ok=True)
-    write_table(folder / "audit.csv", COLUMNS, map(_columns, rows))
+    write_table(folder / "audit.csv", COLUMNS, map(_cells, rows))
     draw(rows, folder / "figure.png")
 
 
-def _columns(row: AuditRow) -> list[object]:
+def _cells(row: AuditRow) -> list[object]:
     bound = row.bound
-    counts = row.bound.counts
-    about = [
-        row.algorithm,
-        row.observer,
-        row.unit,
-        row.adjacency,
-        row.rounds,
-        row.certified,
-        row.claimed,
-    ]
+    counts = asdict(bound.evidence)
+    about = [row.algorithm, row.observer, row.unit, row.adjacency, row.round]
     proven = [bound.audited, bound.epsilon, bound.within, row.assumed, row.estimate]
-    return [*about, *proven, *(counts.get(name) for name in COUNTS)]
+    return [*about, row.certified, row.claimed, *proven, *(counts.get(name) for name in COUNTS)]
 
 
 def draw(rows: list[AuditRow], path: Path) -> None:
-    """Audited bounds as bars, certificates, claims and estimates as points."""
+    """Draw audited bounds as bars, and certificates, claims and estimates as points."""
     from fedpriv.reports.canvas import plt
 
     figure, axis = plt.subplots(figsize=(8.5, 1.6 + 0.45 * len(rows)), layout="constrained")
-    places = range(len(rows))
-    axis.barh(
-        places,
-        [row.bound.audited for row in rows],
-        height=0.5,
-        color="0.7",
-        label="audited: at least",
-    )
-    for marker, color, name in (
-        ("o", "C0", "certified"),
-        ("x", "C3", "claimed"),
-        ("^", "C2", "estimate"),
-    ):
+    audited = [row.bound.audited for row in rows]
+    axis.barh(range(len(rows)), audited, height=0.5, color="0.7", label="audited: at least")
+    for name, (marker, color) in MARKERS.items():
         points = [(getattr(row, name), place) for place, row in enumerate(rows)]
-        known = [
-            (value, place) for value, place in points if value is not None and math.isfinite(value)
-        ]
-        if known:
-            axis.scatter(*zip(*known), marker=marker, color=color, label=name, zorder=3)
-    labels = [f"{row.algorithm}, T={row.rounds}\n{row.observer}, {row.unit}" for row in rows]
-    axis.set_yticks(places, labels, fontsize=8)
+        finite = [(x, y) for x, y in points if x is not None and math.isfinite(x)]
+        if finite:
+            axis.scatter(*zip(*finite), marker=marker, color=color, label=name, zorder=3)
+    labels = [f"{row.algorithm}, T={row.round}\n{row.observer}, {row.unit}" for row in rows]
+    axis.set_yticks(range(len(rows)), labels, fontsize=8)
     axis.invert_yaxis()
     axis.set(xlabel="epsilon", xlim=(0, None))
     axis.grid(alpha=0.3, axis="x")
-    figure.legend(
-        *axis.get_legend_handles_labels(), loc="outside upper center", ncol=4, fontsize=8.5
-    )
+    legend = axis.get_legend_handles_labels()
+    figure.legend(*legend, loc="outside upper center", ncol=4, fontsize=8.5)
     figure.savefig(path, dpi=150)
     plt.close(figure)

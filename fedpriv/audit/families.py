@@ -1,126 +1,106 @@
-"""Certificates as members of a family with ever more noise: the most private one that an attack's
-rates leave.
+"""Families of privacy curves: one type of release with any amount of noise.
 
-A certificate is more than its epsilon: it is a whole curve of what rates of true and false
-positives are possible. Rates that the curve forbids refute it. The least epsilon of the family's
-members that allow them is the lower bound that is reported: for Gaussian releases in closed form
-(mu-GDP), for sampled ones by privacy loss distributions.
+A certificate is more than its epsilon. It is a curve that says which pairs of true and false
+positive rates are possible, and rates outside the curve refute it. The audit reports the smallest
+epsilon of the family's members that the rates do not refute: in closed form for Gaussian releases
+(mu-GDP), by privacy loss distributions for sampled releases.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from fedpriv.accountants.pld import gaussian_epsilon
+from fedpriv.audit.bisection import largest_refuted
 from fedpriv.parties.party import silo_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from dp_accounting import DpEvent
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
     from fedpriv.accountants.events import Event
     from fedpriv.audit.rates import Rates
 
     LeastFalse = Callable[[float], float]
-    """A curve of possible rates: the least false positive rate at which a true positive rate is
-    possible."""
+    """A privacy curve: the smallest false positive rate that allows a true positive rate."""
 
 LEVELS = np.linspace(0, 12, 121)
-"""Epsilons at which a curve of sampled releases is looked at; between them it is taken for its
-tangents."""
-FAR = 1e3
-"""Beyond any distance of normal quantiles."""
-MOST_MU = 64.0
-"""Of Gaussian members that are searched: an epsilon of thousands."""
-
-
-class Family(ABC):
-    """What a certificate says a release is, up to the amount of noise."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """For tables."""
-
-    @abstractmethod
-    def gaps(self, most_false: np.ndarray, least_true: np.ndarray) -> np.ndarray:
-        """How far rates are from what the family allows, (n,): the larger, the more they say."""
-
-    @abstractmethod
-    def epsilon(self, rates: Rates, delta: float) -> float:
-        """Least epsilon at `delta` of the members that allow these rates."""
-
-    @abstractmethod
-    def least_epsilon(self, refuted: Callable[[LeastFalse], bool], delta: float) -> float:
-        """Least epsilon at `delta` of the members whose curve is not `refuted`; a more private
-        member than one that is refuted is refuted too. Not above the exact value."""
+"""Epsilons at which the curve of sampled releases is evaluated; its tangents there replace it."""
+QUANTILE_LIMIT = 1e3
+"""More than any difference of normal quantiles."""
+MU_LIMIT = 64.0
+"""Upper end of the search among Gaussian members: an epsilon of thousands."""
 
 
 @dataclass(frozen=True)
-class GaussianFamily(Family):
-    """Gaussian releases of any number and size."""
+class GaussianFamily:
+    """Gaussian releases of any number and size.
 
-    @property
-    def name(self) -> str:
-        return "GDP"
+    >>> from fedpriv.audit.rates import Rates
+    >>> rates = Rates(0.95, negatives=1000, false_positives=0, positives=1000, true_positives=900)
+    >>> round(GaussianFamily().epsilon(rates, delta=1e-5), 1)
+    23.2
+    """
+
+    name: ClassVar[str] = "GDP"
 
     def gaps(self, most_false: np.ndarray, least_true: np.ndarray) -> np.ndarray:
+        """Distance of rates (n,) from what the family allows: larger gaps prove more."""
         from scipy.special import ndtri
 
-        found: np.ndarray = ndtri(least_true) - ndtri(most_false)
-        return found
+        return np.asarray(ndtri(least_true) - ndtri(most_false))
 
     def epsilon(self, rates: Rates, delta: float) -> float:
+        """Smallest epsilon at `delta` of the members that allow these rates."""
         return gaussian_epsilon(rates.mu(), delta)
 
     def least_epsilon(self, refuted: Callable[[LeastFalse], bool], delta: float) -> float:
+        """Smallest epsilon at `delta` of the members that are not `refuted`, never above the exact
+        value.
+
+        A member with more noise than a refuted one must be refuted too.
+        """
         from scipy.special import ndtr, ndtri
 
-        def forbids(mu: float) -> bool:
-            return refuted(lambda true: float(ndtr(ndtri(true) - mu)))
-
-        low = 0.0
-        high = MOST_MU
-        if not forbids(low):
-            return 0.0
-        for _ in range(30):
-            middle = (low + high) / 2
-            low, high = (middle, high) if forbids(middle) else (low, middle)
-        return gaussian_epsilon(low, delta)
+        mu = largest_refuted(
+            lambda mu: refuted(lambda true: float(ndtr(ndtri(true) - mu))), high=MU_LIMIT, steps=30
+        )
+        return gaussian_epsilon(mu, delta) if mu else 0.0
 
 
 @dataclass(frozen=True)
-class SampledFamily(Family):
-    """`rounds` Gaussian releases, each of a Poisson sample at probability `rate`.
+class SampledFamily:
+    """Gaussian releases, each of a Poisson sample.
 
-    noise: multiplier of the certificate, near which the search begins.
+    rate: probability with which a unit is sampled.
+    rounds: number of releases.
+    noise: noise multiplier of the certificate; the search starts near it.
     """
 
     rate: float
     rounds: int
     noise: float
 
-    @property
-    def name(self) -> str:
-        return "sampled"
+    name: ClassVar[str] = "sampled"
 
     def gaps(self, most_false: np.ndarray, least_true: np.ndarray) -> np.ndarray:
+        """As in `GaussianFamily`."""
         most_true = self._most_true(most_false, math.log(self.noise))
         gaussian = GaussianFamily()
-        # A weak certificate allows every true positive rate at most false ones: these compare as a
-        # Gaussian's would.
-        weak = gaussian.gaps(most_false, least_true) - FAR
-        found: np.ndarray = np.where(most_true < 1, gaussian.gaps(most_true, least_true), weak)
-        return found
+        # A weak certificate allows every true positive rate at most false positive rates. Those
+        # are compared as Gaussian rates.
+        weak = gaussian.gaps(most_false, least_true) - QUANTILE_LIMIT
+        return np.where(most_true < 1, gaussian.gaps(most_true, least_true), weak)
 
     def epsilon(self, rates: Rates, delta: float) -> float:
+        """As in `GaussianFamily`."""
         if not rates.mu():
             return 0.0
         return self.least_epsilon(
@@ -128,6 +108,7 @@ class SampledFamily(Family):
         )
 
     def least_epsilon(self, refuted: Callable[[LeastFalse], bool], delta: float) -> float:
+        """As in `GaussianFamily`."""
         low = math.log(self.noise / 3)
         high = math.log(self.noise * 30)
         if refuted(self._curve(low)):
@@ -137,7 +118,7 @@ class SampledFamily(Family):
         for _ in range(9):
             middle = (low + high) / 2
             low, high = (low, middle) if refuted(self._curve(middle)) else (middle, high)
-        # `high` is forbidden, and with it whatever has more noise.
+        # `high` is refuted, and so is every member with more noise.
         return float(self._losses(high).get_epsilon_for_delta(delta))
 
     def _losses(self, log_noise: float) -> PrivacyLossDistribution:
@@ -149,11 +130,15 @@ class SampledFamily(Family):
 
     def _most_true(self, false: np.ndarray, log_noise: float) -> np.ndarray:
         """The largest true positive rates that go with false positive rates (n,)."""
-        most: np.ndarray = np.min(np.exp(LEVELS) * false[:, None] + self._deltas(log_noise), axis=1)
-        return most.clip(max=1.0)
+        tangents = np.exp(LEVELS) * false[:, None] + self._deltas(log_noise)
+        return np.asarray(tangents.min(axis=1).clip(max=1.0))
 
     def _deltas(self, log_noise: float) -> np.ndarray:
         return np.asarray(self._losses(log_noise).get_delta_for_epsilon(LEVELS.tolist()))
+
+
+Family = GaussianFamily | SampledFamily
+"""The release that a certificate describes, up to its amount of noise."""
 
 
 @cache
@@ -168,10 +153,10 @@ def _losses(rate: float, rounds: int, noise: float) -> PrivacyLossDistribution:
 
 
 def family_of(events: Iterable[Event], rounds: int, silo: int | None) -> Family | None:
-    """What certificates say the releases to one observer are, if that is Gaussian, sampled or not.
+    """The family that the certificate of one observer belongs to; None if it belongs to neither.
 
-    events: of one round.
-    silo: where the unit is; None: in any of them, and the answer must be the same for all.
+    events: the observer's events of one round.
+    silo: the silo of the unit; None: any silo, and then all silos must have the same family.
     """
     scopes: dict[str, list[Event]] = {}
     for event in events:
@@ -183,7 +168,7 @@ def family_of(events: Iterable[Event], rounds: int, silo: int | None) -> Family 
 
 
 def _composed(events: list[Event], rounds: int) -> Family | None:
-    """What `rounds` times these events come to."""
+    """The family of these events, repeated in each of the rounds."""
     import dp_accounting as dp
 
     from fedpriv.accountants.events import leaves
@@ -194,24 +179,23 @@ def _composed(events: list[Event], rounds: int) -> Family | None:
     if all(isinstance(leaf, dp.GaussianDpEvent | dp.ZCDpEvent) for leaf in found):
         return GaussianFamily()
     [(leaf, times), *others] = found.items()
-    if (
-        isinstance(leaf, dp.PoissonSampledDpEvent)
-        and isinstance(leaf.event, dp.GaussianDpEvent)
-        and not others
-    ):
-        return SampledFamily(leaf.sampling_probability, times, leaf.event.noise_multiplier)
-    return None
+    sampling = _sampling(leaf)
+    return SampledFamily(sampling[0], times, sampling[1]) if sampling and not others else None
 
 
 def sampling_of(events: Iterable[Event]) -> dict[str, tuple[float, float]]:
-    """Observers from whom a sample of users is hidden, with its rate and the noise multiplier."""
+    """Sampling rate and noise multiplier for each observer that does not see the sample."""
+    return {
+        event.observer: sampling
+        for event in events
+        if (sampling := _sampling(event.certified)) is not None
+    }
+
+
+def _sampling(event: DpEvent) -> tuple[float, float] | None:
+    """Sampling rate and noise multiplier of a Gaussian release of a Poisson sample."""
     import dp_accounting as dp
 
-    hidden = {}
-    for event in events:
-        sampled = event.certified
-        if isinstance(sampled, dp.PoissonSampledDpEvent) and isinstance(
-            sampled.event, dp.GaussianDpEvent
-        ):
-            hidden[event.observer] = (sampled.sampling_probability, sampled.event.noise_multiplier)
-    return hidden
+    if isinstance(event, dp.PoissonSampledDpEvent) and isinstance(event.event, dp.GaussianDpEvent):
+        return event.sampling_probability, event.event.noise_multiplier
+    return None

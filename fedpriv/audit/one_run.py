@@ -1,10 +1,10 @@
-"""The audit in one run: coins decide which of many canaries are there, and what observers see tells
-the coins.
+"""The audit in one run: coins decide which of many canaries are present, and an attacker guesses
+the coins from what an observer sees.
 
-Parties, messages, bounds, noise shares and sums are those of the run (`fedpriv.audit.watch`). What
-an observer sees, less what it would see without canaries and without noise, is projected on each
-canary's direction; scores of all rounds add up. As in every audit the observer knows everything but
-the coins, the noise, and the sample where it is hidden from it.
+Parties, messages, bounds, noise shares and sums are those of the run (`fedpriv.audit.observation`).
+Subtract from an observation what a run without canaries and noise shows, and project the rest on
+each canary's direction. Scores of all rounds are summed. As in every audit, the observer knows
+everything but the coins, the noise, and the sample if it is hidden from it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpriv.audit.audit import CONFIDENCE, AuditRow, Subject, audit_row, subjects
-from fedpriv.audit.crowd import Crowd, crowd
+from fedpriv.audit.audit import CONFIDENCE, AuditRow, Subject, subjects
+from fedpriv.audit.bounds import guess_bound
+from fedpriv.audit.candidates import bounds_whole_silos
+from fedpriv.audit.epsilon_estimate import estimated_epsilon
 from fedpriv.audit.families import sampling_of
-from fedpriv.audit.guessing import best_number, guess_bound
-from fedpriv.audit.one_shot import estimated_epsilon
-from fedpriv.audit.watch import Seen, Watched, noised_like, silent, unsampled, without_noise
-from fedpriv.audit.worlds import pools
-from fedpriv.errors import AggregationAbortedError, require
+from fedpriv.audit.guessing import best_number
+from fedpriv.audit.observation import (
+    Observations,
+    ObservedRun,
+    observed_round,
+    with_noise_of,
+    without_plan_noise,
+    without_randomness,
+)
+from fedpriv.audit.orthogonal_canaries import OrthogonalCanaries, orthogonal_canaries
+from fedpriv.errors import require
 from fedpriv.settings.experiment import Experiment
 
 QUICK_CANARIES = 400
@@ -28,133 +36,131 @@ THOROUGH_CANARIES = 2000
 
 
 def audit_in_one_run(exp: Experiment, canaries: int, *, colluding: int = 1) -> list[AuditRow]:
-    """Attack every unit that certificates speak of, with so many canaries in one run for each unit.
+    """Attack every type of unit that certificates describe, in one run each.
 
-    colluding: curious silos that share what they know. Raises ConfigError where the run has too few
-        such units, or where they cannot be told apart.
+    canaries: number of canaries in a run.
+    colluding: number of curious silos that share what they know.
+
+    Raises ConfigError if the run has too few units, or if canaries would share a bound.
     """
     found = []
     for subject in subjects(exp, colluding):
-        allowed = (
-            "a method that bounds units one by one: the canaries of a silo would share its only "
-            "bound"
+        require(
+            not bounds_whole_silos(exp, subject.plan),
+            "--one-run",
+            exp.algo.label,
+            "a method that bounds units one by one; this one bounds a silo's whole update, "
+            "which its canaries would share",
         )
-        require(not pools(exp, subject.run), "--one-run", exp.algo.label, allowed)
-        people = crowd(exp, subject.unit, subject.adjacency, wanted=canaries, colluding=colluding)
-        coins = exp.streams.generator("one-run audit: coins").random(len(people.canaries)) < 0.5
-        signals = _listen(exp, people, subject, coins, colluders=_colluders(exp, colluding))
+        known = orthogonal_canaries(
+            exp, subject.unit, subject.adjacency, wanted=canaries, colluding=colluding
+        )
+        coins = exp.streams.generator("one-run audit: coins").random(len(known)) < 0.5
+        signals = _signals(exp, known, subject, coins, colluding)
+        delta = exp.accountant.delta
         for row in subject.rows:
-            heard = signals[row.observer]
+            signal = signals[row.observer]
+            number = best_number(len(coins), row.certified, delta=delta, confidence=CONFIDENCE)
             family = subject.family(row.observer)
-            delta = exp.accountant.delta
             bound = guess_bound(
-                heard.scores,
+                signal.scores,
                 coins,
-                n_guesses=best_number(
-                    len(coins), row.certified, delta=delta, confidence=CONFIDENCE
-                ),
+                n_guesses=number,
                 delta=delta,
                 confidence=CONFIDENCE,
                 family=family,
             )
+            estimate = estimated_epsilon(signal.projections, coins, delta)
             found.append(
-                audit_row(
-                    exp, row, bound, family, estimated_epsilon(heard.projections, coins, delta)
+                AuditRow(
+                    **vars(row),
+                    algorithm=exp.algo.label,
+                    bound=bound,
+                    family=family,
+                    estimate=estimate,
                 )
             )
     return found
 
 
 @dataclass
-class Heard:
-    """By canary (m,): the sum of projections on its direction, and of the scores by which coins are
-    guessed."""
+class CanarySignals:
+    """What one observer learned about each canary.
+
+    projections: (m,) sums of projections on the canaries' directions.
+    scores: (m,) scores from which coins are guessed.
+    """
 
     projections: np.ndarray
     scores: np.ndarray
 
 
-def _listen(
-    exp: Experiment,
-    people: Crowd,
-    subject: Subject,
-    coins: np.ndarray,
-    *,
-    colluders: tuple[str, ...],
-) -> dict[str, Heard]:
-    """What each observer has heard of each canary after all rounds of one run."""
-    revise = noised_like(subject.run)
+def _signals(
+    exp: Experiment, known: OrthogonalCanaries, subject: Subject, coins: np.ndarray, colluding: int
+) -> dict[str, CanarySignals]:
+    """What each observer learned about each canary after all rounds of one run."""
+    change = with_noise_of(subject.plan)
+    silos = exp.allocator.n_silos
+    colluders = tuple(f"silo{silo}" for silo in range(silos - min(colluding, silos), silos))
     sampling = sampling_of(subject.events)
     seed = exp.options.seed
+    signals = {
+        row.observer: CanarySignals(np.zeros(len(coins)), np.zeros(len(coins)))
+        for row in subject.rows
+    }
     with (
-        Watched(people.canaries, revise, colluders) as run,
-        Watched(people.canaries, silent(revise), colluders) as twin,
+        ObservedRun(known, change, colluders) as run,
+        ObservedRun(known, without_plan_noise(change), colluders) as quiet_run,
     ):
-        lengths = _lengths(exp, people, twin) if sampling else {}
-        heard = {
-            row.observer: Heard(np.zeros(len(coins)), np.zeros(len(coins))) for row in subject.rows
-        }
+        lengths = _lengths(exp, known, quiet_run) if sampling else {}
         state = run.restart(coins, seed)
-        algo = run.prepared.algo
-        twin.restart(np.zeros_like(coins), seed)
+        quiet_run.restart(np.zeros_like(coins), seed)
         for number in range(1, exp.options.rounds + 1):
-            for query in run.prepared.queries(number):
-                try:
-                    total, seen = run.exchange(query, state)
-                    quiet = twin.exchange(without_noise(query), state)[1]
-                except AggregationAbortedError:
-                    continue
-                for name, ear in heard.items():
-                    found = _projections(people, seen[name] - quiet[name], total.silos, run)
-                    if name in sampling:
-                        rate, noise = sampling[name]
-                        ratio = (found / lengths[name] - 0.5) / noise**2
-                        ear.scores += np.logaddexp(np.log1p(-rate), np.log(rate) + ratio)
-                    else:
-                        found = (
-                            found
-                            if query.sampled is None
-                            else found * query.sampled[people.canaries.users]
-                        )
-                        ear.scores += found
-                    ear.projections += found
-                state = algo.global_update(state, query, total, run.prepared.plan)
-    return heard
+            state, differences = observed_round(run, quiet_run, number, state)
+            for difference in differences:
+                for name, signal in signals.items():
+                    x = _projections(known, difference.vectors[name], difference.silos, run)
+                    hidden = sampling.get(name)
+                    unit = x / lengths[name] if hidden else x
+                    ratios = difference.ratios(unit, known.users, hidden)
+                    signal.scores += ratios
+                    signal.projections += x if hidden else ratios
+    return signals
 
 
 def _projections(
-    people: Crowd, rest: np.ndarray, silos: tuple[str, ...], run: Watched
+    known: OrthogonalCanaries, rest: np.ndarray, silos: tuple[str, ...], run: ObservedRun
 ) -> np.ndarray:
-    """(m,): what is left of a query (k, size), one vector a silo or their sum, along each canary's
-    direction; 0 for canaries in none of the silos, and nothing of messages of silos without the
-    canary."""
-    places = [run.prepared.silos.index(name) for name in silos]
-    holds = people.holders[:, places]
-    along = people.directions @ rest.T
-    return np.asarray(
-        (along * (holds if len(rest) == len(silos) else holds.any(axis=1, keepdims=True))).sum(
-            axis=1
-        )
-    )
+    """(m,): projections of vectors (k, size) on the canaries' directions.
+
+    rest: one vector for each of the silos, or their sum. A canary without records in a silo gets
+        nothing from that silo's vector.
+    """
+    holds: np.ndarray = known.holders[:, [run.prepared.silos.index(name) for name in silos]]
+    if len(rest) != len(silos):
+        holds = np.asarray(holds.any(axis=1, keepdims=True))
+    return np.asarray((known.directions @ rest.T * holds).sum(axis=1))
 
 
-def _lengths(exp: Experiment, people: Crowd, twin: Watched) -> dict[str, float]:
-    """By observer, how far a canary's presence moves what it sees: the median of a round without
-    noise, of coins that have nothing to do with those of the audit."""
-    coins = exp.streams.generator("one-run audit: lengths").random(len(people.canaries)) < 0.5
+def _lengths(
+    exp: Experiment, known: OrthogonalCanaries, quiet_run: ObservedRun
+) -> dict[str, float]:
+    """By observer: the median change of an observation by a canary's presence.
 
-    def first(present: np.ndarray) -> tuple[tuple[str, ...], Seen]:
-        state = twin.restart(present, exp.options.seed)
-        total, seen = twin.exchange(unsampled(without_noise(twin.prepared.queries(1)[0])), state)
+    Measured in a noiseless round with coins that are independent of those of the audit.
+    """
+    coins = exp.streams.generator("one-run audit: lengths").random(len(known)) < 0.5
+
+    def first_query(present: np.ndarray) -> tuple[tuple[str, ...], Observations]:
+        state = quiet_run.restart(present, exp.options.seed)
+        query = without_randomness(quiet_run.prepared.queries(1)[0])
+        total, seen = quiet_run.exchange(query, state)
         return total.silos, seen
 
-    (silos, there), (_, absent) = first(coins), first(np.zeros_like(coins))
-    moved = {
-        name: _projections(people, there[name] - absent[name], silos, twin)[coins] for name in there
-    }
-    return {name: float(np.median(along)) for name, along in moved.items()}
-
-
-def _colluders(exp: Experiment, colluding: int) -> tuple[str, ...]:
-    silos = exp.allocator.n_silos
-    return tuple(f"silo{silo}" for silo in range(silos - min(colluding, silos), silos))
+    silos, present = first_query(coins)
+    _, absent = first_query(np.zeros_like(coins))
+    lengths = {}
+    for name in present:
+        moved = _projections(known, present[name] - absent[name], silos, quiet_run)[coins]
+        lengths[name] = float(np.median(moved))
+    return lengths

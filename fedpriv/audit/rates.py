@@ -1,47 +1,67 @@
-"""How often an attack was right and wrong, and what that says with confidence."""
+"""Confidence limits of an attack's true and false positive rates."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Of n negative and m positive trials, false and true positives, with the confidence that both
-    limits hold."""
+    """Counts of an attack's correct and wrong positives, with their confidence limits.
 
-    false: int
-    negatives: int
-    true: int
-    positives: int
+    confidence: probability with which both limits hold together.
+    negatives: trials without the canary.
+    false_positives: trials without the canary in which the attack reported it.
+    positives: trials with the canary.
+    true_positives: trials with the canary in which the attack reported it.
+    """
+
     confidence: float
+    negatives: int
+    false_positives: int
+    positives: int
+    true_positives: int
 
     @property
     def most_false(self) -> float:
         """Upper limit of the false positive rate."""
-        return _upper(self.false, self.negatives, (1 - self.confidence) / 2)
+        return float(upper_limit(self.false_positives, self.negatives, self.confidence))
 
     @property
     def least_true(self) -> float:
         """Lower limit of the true positive rate."""
-        return 1 - _upper(self.positives - self.true, self.positives, (1 - self.confidence) / 2)
+        missed = self.positives - self.true_positives
+        return 1 - float(upper_limit(missed, self.positives, self.confidence))
 
     def epsilon(self, delta: float) -> float:
-        """Least epsilon of any mechanism with these rates."""
+        """Smallest epsilon of any mechanism that allows these rates."""
         above = self.least_true - delta
         return max(0.0, math.log(above / self.most_false)) if above > 0 else 0.0
 
     def mu(self) -> float:
-        """Least mu of a Gaussian mechanism with these rates."""
+        """Smallest mu of a Gaussian mechanism that allows these rates."""
         from scipy.special import ndtri
 
         return max(0.0, float(ndtri(self.least_true) - ndtri(self.most_false)))
 
+    @property
+    def summary(self) -> str:
+        """Number of trials, as the terminal table shows it."""
+        return f"{self.negatives}+{self.positives}"
 
-def _upper(hits: int, trials: int, error: float) -> float:
-    """Clopper-Pearson: the probability that is exceeded with confidence `error` at most, after
-    `hits` in `trials`."""
-    from scipy.stats import beta
 
-    return 1.0 if hits >= trials else float(beta.isf(error, hits + 1, trials - hits))
+def upper_limit(hits: Any, trials: int, confidence: float) -> np.ndarray:
+    """Clopper-Pearson upper limits of rates, (n,), from (n,) hits.
+
+    Each limit has half of the error probability, so that two of them hold together with
+    `confidence`.
+    """
+    from scipy.special import betainccinv
+
+    error = (1 - confidence) / 2
+    limit = betainccinv(hits + 1, np.maximum(trials - hits, 1), error)
+    return np.where(hits < trials, limit, 1.0)

@@ -1,4 +1,4 @@
-"""Which attack promises most, and its trials."""
+"""The choice of the most promising attack, and its trials."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 
 from fedpriv.accountants.events import REPLACE, Event
 from fedpriv.audit.attack import Attack, prepared_attack
+from fedpriv.audit.candidates import candidates
 from fedpriv.audit.families import sampling_of
-from fedpriv.audit.watch import noised_like
-from fedpriv.audit.worlds import Bounds, candidates
+from fedpriv.audit.observation import with_noise_of
 from fedpriv.rounds.plan import Plan
 
 if TYPE_CHECKING:
@@ -22,68 +22,50 @@ if TYPE_CHECKING:
 Scores = dict[str, tuple[np.ndarray, np.ndarray]]
 """By observer: scores (n,) without and (m,) with the canary, in the order of their draw."""
 
+PILOT_RUNS = 2**39
+"""Number of the first run of a pilot."""
+MIN_TRIALS = 8
+"""Trials with and without the canary, whatever time they take."""
+MIN_PILOT_TRIALS = 3
+"""The same for a pilot."""
+MAX_PILOT_TRIALS = 20
+"""Trials of a pilot if time allows, even if the audit itself has fewer."""
+PILOT_SHARE = 0.2
+"""Share of an audit's time and trials that compares all attacks. The pilots prove nothing."""
+INTERVAL_WIDTH = 5.6
+"""How far n trials each leave a bound of mu below mu, times sqrt(n): two limits of 2.24 standard
+errors of normal quantiles, each 1.25 / sqrt(n)."""
+
 
 @dataclass(frozen=True)
 class Effort:
-    """How long an audit may take: `seconds` of trials, at most `trials` of each world, at least
-    `FEWEST`."""
+    """How long an audit may take.
+
+    seconds: time for all trials; at least `MIN_TRIALS` run in any case.
+    trials: most trials with the canary, and most without.
+    """
 
     seconds: float
     trials: int
 
 
-FEWEST, FEWEST_IN_PILOT = 8, 3
-"""Trials of each world whatever time they take."""
-ENOUGH_IN_PILOT = 20
-"""Trials of each world in a pilot, where time allows, however few the audit itself has."""
-PILOT_SHARE = 0.2
-"""Of an audit's time and trials: how much compares attacks, all of them together. It proves
-nothing."""
-NARROWS = 5.6
-"""How far n trials of each world leave a bound of mu below mu itself, times sqrt(n): two limits of
-2.24 standard errors of normal quantiles, each 1.25 / sqrt(n)."""
+def trials(attack: Attack, effort: Effort, first: int, fewest: int = MIN_TRIALS) -> Scores:
+    """Run until the time is up or there are enough trials, which never depends on scores.
 
-
-def trials(attack: Attack, effort: Effort, first: int, fewest: int = FEWEST) -> Scores:
-    """Runs until the time is up or there are trials enough, which never depends on scores.
-
-    first: the first run's number, from which its noise and samples come.
+    first: number of the first run, the seed of its noise and samples.
     """
     end = time.monotonic() + effort.seconds
-    scores = _Collected(attack)
-    run = first
-    while scores.fewest < effort.trials and (scores.fewest < fewest or time.monotonic() < end):
-        scores.add(run)
-        run += 1
-    return scores.arrays(effort.trials)
-
-
-class _Collected:
-    """Scores of an attack's runs by world."""
-
-    def __init__(self, attack: Attack) -> None:
-        self.attack = attack
-        self.present: list[np.ndarray] = []
-        self.scores: list[dict[str, np.ndarray]] = []
-        self.counts = np.zeros(2, dtype=int)
-
-    @property
-    def fewest(self) -> int:
-        return int(self.counts.min())
-
-    def add(self, run: int) -> None:
-        present, scores = self.attack.scores(run)
-        self.present.append(present)
-        self.scores.append(scores)
-        self.counts += [int((~present).sum()), int(present.sum())]
-
-    def arrays(self, most: int) -> Scores:
-        present = np.concatenate(self.present)
-        whole = {
-            name: np.concatenate([scores[name] for scores in self.scores])
-            for name in self.scores[0]
-        }
-        return {name: (of[~present][:most], of[present][:most]) for name, of in whole.items()}
+    runs = [attack.scores(first)]
+    counts = np.bincount(runs[0][0], minlength=2)  # runs without and with the canary
+    while counts.min() < effort.trials and (counts.min() < fewest or time.monotonic() < end):
+        runs.append(attack.scores(first + len(runs)))
+        counts += np.bincount(runs[-1][0], minlength=2)
+    present = np.concatenate([coins for coins, _ in runs])
+    found = {}
+    for name in runs[0][1]:
+        scores = np.concatenate([scores[name] for _, scores in runs])
+        found[name] = scores[~present][: effort.trials], scores[present][: effort.trials]
+    return found
 
 
 def chosen_attack(
@@ -91,70 +73,63 @@ def chosen_attack(
 ) -> Attack:
     """The attack on the unit of `events` that promises the largest bound within `effort`.
 
-    plan: the run's.
+    plan: the plan of the audited run.
     """
-
-    unit = events[0].unit
     replaces = events[0].adjacency == REPLACE
-    kinds = candidates(exp, Bounds.of(exp, plan), unit, replaces=replaces)
-    revise = noised_like(plan)
-    known = sampling_of(events)
-    best: tuple[_Promise, Attack] | None = None
-    for kind in kinds:
-        alike = [
-            prepared_attack(one, revise, colluding, rounds=exp.options.rounds, sampling=known)
-            for one in kind
+    groups = candidates(exp, plan, events[0].unit, replaces=replaces)
+    change = with_noise_of(plan)
+    sampling = sampling_of(events)
+    best: tuple[float, Attack] | None = None
+    for group in groups:
+        attacks = [
+            prepared_attack(one, change, colluding, rounds=exp.options.rounds, sampling=sampling)
+            for one in group
         ]
-        farthest = max(alike, key=lambda attack: attack.length)
-        if best is None and _slow(farthest, effort, len(kinds)):
-            return farthest
-        for attack in alike:
-            if attack is not farthest:
+        longest = max(attacks, key=lambda attack: attack.length)
+        if best is None and _is_slow(longest, effort, len(groups)):
+            return longest
+        for attack in attacks:
+            if attack is not longest:
                 attack.close()
-        promised = _promise(farthest, effort, len(kinds) + 1)
-        # The best of several small pilots is mostly the luckiest: later kinds must be better beyond
-        # doubt.
-        if best is None or promised.bound - 2 * promised.error > best[0].bound:
+        bound, error = _promise(longest, effort, len(groups) + 1)
+        # The best of several small pilots is mostly the luckiest. A later attack must be better
+        # beyond doubt.
+        if best is None or bound - 2 * error > best[0]:
             if best is not None:
                 best[1].close()
-            best = promised, farthest
+            best = bound, longest
         else:
-            farthest.close()
+            longest.close()
     assert best is not None
-    if not plan.streams.system:  # else a round that is begun again is charged again
+    if not plan.streams.system:  # with noise of the system a repeated round is charged again
         resumed = replace(best[1], resumes=True)
-        promised = _promise(resumed, effort, len(kinds) + 1)
-        best = max(best, (promised, resumed), key=lambda pair: pair[0].bound)
+        bound, _ = _promise(resumed, effort, len(groups) + 1)
+        best = max(best, (bound, resumed), key=lambda pair: pair[0])
     return best[1]
 
 
-def _slow(attack: Attack, effort: Effort, kinds: int) -> bool:
-    """Whether runs are so long that the pilots of the other kinds would take the time of trials."""
+def _is_slow(attack: Attack, effort: Effort, groups: int) -> bool:
+    """Whether pilots of the other groups would take the time of the trials."""
     begin = time.monotonic()
-    attack.scores(2**39)
-    return 2 * FEWEST_IN_PILOT * kinds * (time.monotonic() - begin) > PILOT_SHARE * effort.seconds
+    attack.scores(PILOT_RUNS)
+    pilots = 2 * MIN_PILOT_TRIALS * groups * (time.monotonic() - begin)
+    return pilots > PILOT_SHARE * effort.seconds
 
 
-@dataclass(frozen=True)
-class _Promise:
-    """About which bound of mu to expect, on average over observers, and the standard error."""
+def _promise(attack: Attack, effort: Effort, attacks: int) -> tuple[float, float]:
+    """The bound of mu to expect within `effort`, on average over observers, and its standard error.
 
-    bound: float
-    error: float
-
-
-def _promise(attack: Attack, effort: Effort, attacks: int) -> _Promise:
-    """What a pilot says of an attack within `effort`."""
+    Both come from a pilot.
+    """
     begin = time.monotonic()
     share = PILOT_SHARE / attacks
-    pilot = Effort(effort.seconds * share, max(ENOUGH_IN_PILOT, math.ceil(effort.trials * share)))
-    scores = trials(attack, pilot, 2**39, FEWEST_IN_PILOT)
+    pilot = Effort(effort.seconds * share, max(MAX_PILOT_TRIALS, math.ceil(effort.trials * share)))
+    scores = trials(attack, pilot, PILOT_RUNS, MIN_PILOT_TRIALS)
     counted = min(len(sample) for pair in scores.values() for sample in pair)
     expected = min(counted * effort.seconds / (time.monotonic() - begin), effort.trials)
     effect = float(np.mean([_effect(*pair) for pair in scores.values()]))
-    return _Promise(
-        effect - NARROWS / math.sqrt(expected), math.sqrt((2 + effect**2 / 4) / counted)
-    )
+    error = math.sqrt((2 + effect**2 / 4) / counted)
+    return effect - INTERVAL_WIDTH / math.sqrt(expected), error
 
 
 def _effect(absent: np.ndarray, present: np.ndarray) -> float:

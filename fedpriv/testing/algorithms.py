@@ -1,11 +1,20 @@
-"""What every algorithm must do, checked on a small federation with real training.
+"""What every algorithm must satisfy, checked on a small federation with real training.
 
-The heart of it is one inequality. The event of a query declares a noise multiplier z: the released
-sum's noise has at least z times the standard deviation of how far one unit moves it. Both are
-measured: the sum with noise against the same sum without, over several seeds, and the sum without
-noise with and without a unit. Where an observer sees messages and its event speaks of one silo,
-that silo's message is held to it as well. What is measured on one data set can only show that a
-declaration is false, never that it is true for all data.
+The central check is one inequality. A query's event declares a noise multiplier z: the noise of the
+released sum has at least z times the standard deviation of the distance by which one unit moves the
+sum. Both sides are measured:
+
+- the noise: sums with noise against the same sums without it, over several seeds;
+- the distance: sums without noise, with and without a unit.
+
+If an observer sees messages and its event describes one silo, that silo's message is checked too.
+A measurement on one data set can refute a declaration. It cannot prove it for all data.
+
+>>> from fedpriv.testing import check_algorithm, experiment
+>>> algo = experiment("algo=uldp_avg", "algo.noise_multiplier=1", "preset.n_users=8").algo
+>>> report = check_algorithm(algo)
+>>> report.checked
+('is_configuration', 'weights', 'queries', 'rounds', 'update: user, add/remove')
 """
 
 from __future__ import annotations
@@ -29,53 +38,78 @@ from fedpriv.rounds.query import Query
 from fedpriv.rounds.state import State
 from fedpriv.runtime import PreparedRun, allocate, prepare
 from fedpriv.settings.experiment import Experiment
-from fedpriv.testing.faults import Faulty, alter
-from fedpriv.testing.worlds import (
+from fedpriv.testing.experiments import (
     SMALL,
     experiment,
     with_flipped_record,
+    with_mechanisms,
     without_rows,
     without_user,
 )
+from fedpriv.testing.faults import Faulty, alter
 from fedpriv.util.stopwatch import Stopwatch
 from fedpriv.util.streams import Streams
 
 SEEDS = 30
-"""Sums whose noise is measured; with 62 parameters its standard deviation is then known to 2 %."""
+"""Sums whose noise is measured. With 62 parameters the standard deviation is known to 2 %."""
 SLACK = 0.1
-"""How much less noise than declared is put down to chance; six standard deviations."""
-RECORDS, TRIED = 5, 60
-"""Records of a silo that are exchanged one by one: the first that move anything, among so many."""
+"""Share of the declared noise that may be missing by chance: six standard deviations."""
+RECORDS = 5
+"""Records of a silo that are exchanged one by one: the first that change anything."""
+TRIED_RECORDS = 60
+"""Records that are tried in search of them."""
 ROUNDS = 3
-"""Rounds in which a query must come to be checked. It is measured in the first in which a unit
-moves it."""
+"""Rounds in which a query must occur. It is measured in the first one in which a unit moves it."""
 
 
 class ConformanceError(AssertionError):
-    """A component breaks a rule that every component of its kind must keep."""
+    """A component breaks a rule that every component of its group must satisfy."""
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What has been checked;
+class ConformanceReport:
+    """The rules that an algorithm satisfies.
 
-    declared: claims of noise that the measurement cannot judge, by unit and mechanism.
+    checked: names of the rules, and each measured declaration by query, unit and adjacency.
+    declared: declarations of noise that the measurement cannot judge, by unit and mechanism.
     """
 
     checked: tuple[str, ...]
     declared: tuple[str, ...]
 
 
-def check_algorithm(algo: Algorithm, *words: str, record: bool | Path = False) -> Checked:
-    """Hold `algo` against all rules, in a world of eight users in three silos and of `words`
-    (overrides of a command).
+@dataclass(frozen=True)
+class _Declaration:
+    """Noise that an event declares.
 
-    record: note in the user's cache (True), or in the file given, that the class has passed with
-    the source that it has now; epsilons of queries that are not enforced are then "checked" and no
-    longer "declared".
+    query: the query.
+    event: the event.
+    sender: silo whose message the event describes; None: the sum.
+    """
 
-    Raises ConformanceError with what is broken, or when what should be noted could not be measured,
-    and FedprivError for a configuration that no command would accept.
+    query: Query
+    event: Event
+    sender: str | None
+
+    @property
+    def released(self) -> str:
+        return f"message of {self.sender}" if self.sender else "sum"
+
+    def __str__(self) -> str:
+        about = f"{self.query.name}: {self.event.unit}, {self.event.adjacency}"
+        return f"{about}, {self.released}" if self.sender else about
+
+
+def check_algorithm(algo: Algorithm, *words: str, record: bool | Path = False) -> ConformanceReport:
+    """Check `algo` against all rules, with eight users in three silos.
+
+    words: overrides of the command.
+    record: True notes in the user's cache, and a path notes in that file, that the class has passed
+        with its present source. Epsilons of queries that are not enforced are then "checked" and no
+        longer "declared".
+
+    Raises ConformanceError with the broken rule, or if a record is wanted and something could not
+    be measured, and FedprivError for a configuration that no command accepts.
     """
     exp = experiment(*SMALL, *words, algo=algo)
     checked = []
@@ -84,33 +118,27 @@ def check_algorithm(algo: Algorithm, *words: str, record: bool | Path = False) -
     for rule in (_is_configuration, _weights, _queries, _rounds):
         rule(exp)
         checked.append(rule.__name__.strip("_"))
-    for query, event, sender in _declarations(exp):
-        name = (
-            f"{query.name}: {event.unit}, "
-            f"{event.adjacency}{f', message of {sender}' if sender else ''}"
-        )
-        if (declared_noise := noise_multiplier(event)) is None:
-            declared.append(f"{name}, {type(event.certified).__name__}")
+    for declaration in _declarations(exp):
+        declared_noise = noise_multiplier(declaration.event)
+        if declared_noise is None:
+            declared.append(f"{declaration}, {type(declaration.event.certified).__name__}")
         elif math.isfinite(declared_noise):
-            _noise_hides(exp, query, event, declared_noise, sender=sender)
-            checked.append(name)
-            measured.add(query.name)
+            _check_noise(exp, declaration, declared_noise)
+            checked.append(str(declaration))
+            measured.add(declaration.query.name)
     if record:
-        unknown = set(_plan(exp).channels) - measured
-        _demand(
-            not declared and not unknown,
-            f"not recorded: unmeasured {', '.join([*declared, *sorted(unknown)])}",
-        )
+        missing = [*declared, *sorted(set(_plan(exp).channels) - measured)]
+        _demand(not missing, f"not recorded: unmeasured {', '.join(missing)}")
         note_passed(type(algo), Algorithm, cached() if record is True else Path(record))
-    return Checked(tuple(dict.fromkeys(checked)), tuple(dict.fromkeys(declared)))
+    return ConformanceReport(tuple(dict.fromkeys(checked)), tuple(dict.fromkeys(declared)))
 
 
 def noise_multiplier(event: Event) -> float | None:
-    """The noise multiplier z of a Gaussian release, sampled or not, inf for no guarantee; None for
-    anything else.
+    """The noise multiplier z of a Gaussian release, sampled or not.
 
-    T releases tell as much as one with z / sqrt(T), and whatever is made of them, such as a trained
-    model, no more; a unit of k records moves it k times as far as one.
+    inf for no guarantee; None for anything else. T releases tell as much as one release with
+    z / sqrt(T). What is computed from them, such as a trained model, tells no more. A unit of k
+    records moves a release k times as far as one record.
     """
     import dp_accounting as dp
 
@@ -139,26 +167,28 @@ def _demand(holds: bool, otherwise: str) -> None:
 
 
 def _is_configuration(exp: Experiment) -> None:
-    """Frozen, comparable, picklable, with a name."""
+    """The algorithm is frozen, comparable and picklable, and has a label."""
     algo = exp.algo
-    _demand(pickle.loads(pickle.dumps(algo)) == algo, "does not come back from pickle as it was")
+    _demand(pickle.loads(pickle.dumps(algo)) == algo, "pickle does not restore it")
     _demand(bool(algo.label), "has no label")
-    frozen = type(algo).__dataclass_params__.frozen  # type: ignore[attr-defined]
-    _demand(frozen, "is no frozen dataclass")
+    _demand(
+        type(algo).__dataclass_params__.frozen,  # type: ignore[attr-defined]
+        "is not a frozen dataclass",
+    )
 
 
 def _weights(exp: Experiment) -> None:
-    """The weights of a unit add up to at most 1 and are never negative."""
+    """The weights of a unit are never negative and add up to at most 1."""
     weighting = exp.algo.contributors.weighting
     rng = np.random.default_rng(0)
     for most in (1, 5, 2000):
         counts = rng.integers(0, most + 1, (4, 4))
         weights = weighting.weights(counts)
-        worst = weights.max() if weighting.own_units else weights.sum(axis=0).max()
         _demand(
             weights.shape == counts.shape,
             f"weights of shape {weights.shape} for counts of {counts.shape}",
         )
+        worst = weights.max() if weighting.own_units else weights.sum(axis=0).max()
         _demand(
             bool(weights.min() >= 0) and worst <= 1 + 1e-12,
             f"weights of a unit add up to {worst:g}: at most 1",
@@ -171,25 +201,25 @@ def _plan(exp: Experiment) -> Plan:
 
 
 def _queries(exp: Experiment) -> None:
-    """Planning repeats, names its queries apart, and says what every observer sees."""
+    """Planning is repeatable, gives queries different names, and has events for every observer."""
     plan = _plan(exp)
     observers = {observer.name for observer in plan.threat_model.observers}
     for number in (1, 2):
         one, two = (exp.algo.queries(number, plan) for _ in range(2))
         _demand(
             [q.events for q in one] == [q.events for q in two],
-            "planning the same round twice differs",
+            "planning the same round twice gives different events",
         )
         names = [query.name for query in one]
         _demand(
             len(set(names)) == len(names), f"queries of a round share a name: {', '.join(names)}"
         )
-        _demand(
-            set(names) <= set(plan.channels), f"queries {names} without a mechanism of their own"
-        )
+        _demand(set(names) <= set(plan.channels), f"queries {names} without their own mechanism")
         for query in one:
             missing = observers - {event.observer for event in query.events}
-            _demand(not missing, f"query {query.name} says nothing of {', '.join(sorted(missing))}")
+            _demand(
+                not missing, f"query {query.name} has no event for {', '.join(sorted(missing))}"
+            )
             _demand(
                 0 < query.n_summed <= len(query.invited),
                 f"a sum over {query.n_summed} of {query.invited}",
@@ -197,17 +227,15 @@ def _queries(exp: Experiment) -> None:
 
 
 def _rounds(exp: Experiment) -> None:
-    """Rounds repeat to the bit, also from a checkpoint in between, and leave finite numbers."""
+    """Rounds repeat bit by bit, also after a checkpoint, and parameters stay finite."""
     with prepare(exp) as whole:
         first = _round(whole, 1)
         arrays = whole.arrays(whole.state)
         second = _round(whole, 2)
     with prepare(exp, arrays) as resumed:
-        again = _round(resumed, 2)
-    _demand(
-        bool(np.isfinite(first).all() and np.isfinite(second).all()), "parameters are not finite"
-    )
-    _demand(np.array_equal(second, again), "a resumed run differs from one in one go")
+        repeated = _round(resumed, 2)
+    _demand(bool(np.isfinite([first, second]).all()), "parameters are not finite")
+    _demand(np.array_equal(second, repeated), "a resumed run differs from an uninterrupted one")
 
 
 def _round(prepared: PreparedRun, number: int) -> np.ndarray:
@@ -217,27 +245,28 @@ def _round(prepared: PreparedRun, number: int) -> np.ndarray:
     return prepared.algo.output(result.state)
 
 
-def _declarations(exp: Experiment) -> Iterator[tuple[Query, Event, str | None]]:
-    """Queries of the first rounds, each the first of its name, with what each says of the released
-    model, and of a silo's message that somebody sees: one event a unit and adjacency, and the
-    silo's name (None: the sum)."""
+def _declarations(exp: Experiment) -> Iterator[_Declaration]:
+    """The declarations of each query when its name first occurs.
+
+    One for each unit and adjacency, about the released model and about a silo's message that an
+    observer sees.
+    """
     plan = _plan(exp)
     named = set[str]()
-    for query in (
-        query for number in range(1, ROUNDS + 1) for query in exp.algo.queries(number, plan)
-    ):
-        seen: dict[tuple[str, str, bool], tuple[Query, Event, str | None]] = {}
-        for event in query.events if query.name not in named else ():
-            alone = plan.observer(event.observer).sees_messages and bool(event.scope)
-            if event.unit == "record" and noise_multiplier(event) == math.inf:
-                continue
-            if alone or event.observer == RELEASED_MODEL:
-                silo = _silo_of(event) if alone else None
-                for part in (event, *_of_one_record(event, query)):
-                    key = part.unit, part.adjacency, alone
-                    seen.setdefault(key, (query, part, silo))
-        named.add(query.name)
-        yield from seen.values()
+    for number in range(1, ROUNDS + 1):
+        for query in exp.algo.queries(number, plan):
+            found: dict[tuple[str, str, bool], _Declaration] = {}
+            for event in query.events if query.name not in named else ():
+                if event.unit == "record" and noise_multiplier(event) == math.inf:
+                    continue
+                alone = plan.observer(event.observer).sees_messages and bool(event.scope)
+                if alone or event.observer == RELEASED_MODEL:
+                    silo = _silo_of(event) if alone else None
+                    for part in (event, *_of_one_record(event, query)):
+                        key = part.unit, part.adjacency, alone
+                        found.setdefault(key, _Declaration(query, part, silo))
+            named.add(query.name)
+            yield from found.values()
 
 
 def _of_one_record(event: Event, query: Query) -> tuple[Event, ...]:
@@ -251,7 +280,7 @@ def _of_one_record(event: Event, query: Query) -> tuple[Event, ...]:
 
 
 def _silo_of(event: Event) -> str:
-    """The silo that the event's scope is, or is a part of."""
+    """The silo that the event's scope names."""
     return event.scope.partition("/")[0]
 
 
@@ -265,30 +294,27 @@ def total(
     round: int = 1,
     state: State | None = None,
 ) -> np.ndarray:
-    """The sum (size,) of a round's query `name`, with or without noise; with `sender`, that silo's
-    message, if it is sent in the clear.
+    """The sum (size,) of a round's query.
 
-    seed: of everything that is drawn in the round; who owns which record does not depend on it.
-    state: in which the query is asked; None: the one that the round's earlier queries lead to from
-        the first state.
+    name: the query's name.
+    noisy: whether noise is added.
+    seed: seed of everything drawn in the round; the allocation of records does not depend on it.
+    sender: a silo whose message is returned instead, if it is sent in the clear.
+    state: state of the query; None: the state after the round's earlier queries, from the first
+        state.
     """
-    said: list[np.ndarray] = []
+    contents: list[np.ndarray] = []
 
-    def overheard(message: Stamped) -> Stamped:
-        said.append(message.content)
+    def record(message: Stamped) -> Stamped:
+        contents.append(message.content)
         return message
 
     if sender:
-        exp = replace(exp, engine=Faulty(exp.engine, (alter(overheard, sender=sender),)))
+        exp = replace(exp, engine=Faulty(exp.engine, (alter(record, sender=sender),)))
 
     def revise(plan: Plan) -> Plan:
-        channels = dict(plan.channels)
-        if not noisy:
-            channels = {
-                key: replace(c, mechanism=c.mechanism.with_noise(0.0))
-                for key, c in channels.items()
-            }
-        return replace(plan, channels=channels, streams=Streams(seed))
+        seeded = replace(plan, streams=Streams(seed))
+        return seeded if noisy else with_mechanisms(seeded, lambda _, m: m.with_noise(0.0))
 
     with prepare(exp, revise=revise) as prepared:
         now = state or prepared.state
@@ -298,14 +324,13 @@ def total(
             found, _ = prepared.exchange(query, now, watch=Stopwatch(), lines=[])
             if query.name == name:
                 clear = query.encoding.clear if query.encoding else np.asarray
-                return clear(said[-1]) if sender else found.vector
+                return clear(contents[-1]) if sender else found.vector
             now = prepared.algo.global_update(now, query, found, prepared.plan)
     raise ConformanceError(f"round {round} has no query {name}")
 
 
 def _states(exp: Experiment, name: str) -> Iterator[tuple[int, State]]:
-    """The rounds in which query `name` comes, and the states in which it is asked, in a run with
-    noise."""
+    """The rounds and states of query `name` in a run with noise."""
     with prepare(exp) as prepared:
         state = prepared.state
         for number in range(1, ROUNDS + 1):
@@ -316,46 +341,48 @@ def _states(exp: Experiment, name: str) -> Iterator[tuple[int, State]]:
                 state = prepared.algo.global_update(state, query, found, prepared.plan)
 
 
-def _noise_hides(
-    exp: Experiment, query: Query, event: Event, declared: float, *, sender: str | None
-) -> None:
-    """The noise that is added is at least `declared` times what a unit moves the sum, or the
-    message of `sender`, from the same state."""
-    name = query.name
-    what = f"message of {sender}" if sender else "sum"
-    units = RECORDS if event.unit == "record" else None
-    for round, state in _states(exp, name):
+def _check_noise(exp: Experiment, declaration: _Declaration, declared: float) -> None:
+    """The noise is at least `declared` times the distance by which a unit moves the release."""
+    event = declaration.event
+    what = declaration.released
+    name = declaration.query.name
+    for number, state in _states(exp, name):
 
-        def at(
-            exp: Experiment, noisy: bool, seed: int = 0, round: int = round, state: State = state
+        def release(
+            exp: Experiment, noisy: bool, seed: int = 0, round: int = number, state: State = state
         ) -> np.ndarray:
+            sender = declaration.sender
             return total(exp, name, noisy=noisy, seed=seed, sender=sender, round=round, state=state)
 
-        here = at(exp, noisy=False)
-        near = (
-            float(np.linalg.norm(at(other, noisy=False) - here)) for other in neighbours(exp, event)
+        here = release(exp, noisy=False)
+        distances = (
+            float(np.linalg.norm(release(other, noisy=False) - here))
+            for other in neighbours(exp, event)
         )
-        moved = float(
-            np.max([0.0, *islice((distance for distance in near if distance != 0), units)])
-        )
+        moving = (distance for distance in distances if distance != 0)
+        moved = float(np.max([0.0, *islice(moving, RECORDS if event.unit == "record" else None)]))
         if moved != 0:
             break
-    _demand(math.isfinite(moved), f"a {event.unit} whose features are no numbers spoils the {what}")
+    _demand(math.isfinite(moved), f"a {event.unit} with NaN features makes the {what} infinite")
     _demand(moved > 0, f"no {event.unit} moves the {what} at all")
     noise = [
-        at(exp, noisy=True, seed=seed) - at(exp, noisy=False, seed=seed) for seed in range(SEEDS)
+        release(exp, noisy=True, seed=seed) - release(exp, noisy=False, seed=seed)
+        for seed in range(SEEDS)
     ]
     deviation = float(np.std(noise))
-    enough = deviation >= (1 - SLACK) * declared * moved
     measured = f"noise {deviation:.4g} on a {what} that a {event.unit} moves by {moved:.4g}"
     _demand(
-        enough, f"query {name}: {measured}; its event declares at least {declared:.4g} times that"
+        deviation >= (1 - SLACK) * declared * moved,
+        f"query {name}: {measured}; its event declares at least {declared:.4g} times that",
     )
 
 
 def neighbours(exp: Experiment, event: Event) -> Iterator[Experiment]:
-    """Experiments that differ from `exp` in one unit of the event. In an event of one silo the
-    number of its records is public, so there a unit that is removed goes without lowering it."""
+    """Experiments that differ from `exp` in one unit of the event.
+
+    In an event of one silo the number of its records is public. A removed unit then stays in that
+    number.
+    """
     removed = event.adjacency == ADD_REMOVE
     users = range(exp.allocator.n_users)
     if event.unit == "user" and removed and not event.scope:
@@ -370,5 +397,5 @@ def neighbours(exp: Experiment, event: Event) -> Iterator[Experiment]:
         owned = (np.flatnonzero(here & (allocation.user == user)) for user in users)
         yield from (without_rows(exp, rows) for rows in owned if len(rows))
         return
-    for row in np.flatnonzero(here)[:TRIED]:
+    for row in np.flatnonzero(here)[:TRIED_RECORDS]:
         yield without_rows(exp, row[None]) if removed else with_flipped_record(exp, int(row))

@@ -1,13 +1,15 @@
-"""Changes of messages that need no knowledge of a protocol, for `faults.alter`.
+"""Changes of messages that need no knowledge of a protocol.
 
-What no longer reads as a message arrives as the bytes that it has become, which no honest party
-sends either.
+`faults.alter(partial(flip_bit, rng))` applies one to chosen letters. Bytes that no longer decode to
+a message arrive as bytes, which no honest party sends.
+
+>>> retype(random.Random(0), "seven")
+b'seven'
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,32 +18,26 @@ import numpy as np
 from fedpriv.parties.messages import MessageError, decode, encode
 from fedpriv.parties.post import Stamped
 
-Change = Callable[[Any], Any]
-TRIED = 512
+TRIED_BITS = 512
+"""Bits that `same_type` tries."""
 
 
-def flip_bit(rng: random.Random) -> Change:
-    """One bit of the encoding is another."""
-
-    def change(message: Any) -> Any:
-        data = encode(message)
-        return _flipped(data, rng.randrange(8 * len(data)))
-
-    return change
+def flip_bit(rng: random.Random, message: Any) -> Any:
+    """Flip one bit of the encoding."""
+    data = encode(message)
+    return _flipped(data, rng.randrange(8 * len(data)))
 
 
-def another(rng: random.Random) -> Change:
-    """One bit of the encoding is another, such that it is still a message of the same type, which
-    no decoder can tell from any other; where `TRIED` bits have none, as those of an empty list, any
-    bit."""
+def same_type(rng: random.Random, message: Any) -> Any:
+    """Flip one bit so that the message keeps its type and no decoder can detect the change.
 
-    def change(message: Any) -> Any:
-        data = encode(message)
-        bits = range(8 * len(data))
-        changed = (_flipped(data, bit) for bit in rng.sample(bits, min(TRIED, len(bits))))
-        return next((one for one in changed if type(one) is type(message)), flip_bit(rng)(message))
-
-    return change
+    Some messages, such as an empty list, have no such bit among `TRIED_BITS`. Any bit is then
+    flipped.
+    """
+    data = encode(message)
+    bits = range(8 * len(data))
+    changed = (_flipped(data, bit) for bit in rng.sample(bits, min(TRIED_BITS, len(bits))))
+    return next((one for one in changed if type(one) is type(message)), flip_bit(rng, message))
 
 
 def _flipped(data: bytes, bit: int) -> Any:
@@ -50,33 +46,25 @@ def _flipped(data: bytes, bit: int) -> Any:
     return _read(bytes(changed))
 
 
-def truncate(rng: random.Random) -> Change:
-    """The encoding ends too early."""
-
-    def change(message: Any) -> Any:
-        data = encode(message)
-        return _read(data[: rng.randrange(len(data))])
-
-    return change
+def truncate(rng: random.Random, message: Any) -> Any:
+    """Cut the encoding short."""
+    data = encode(message)
+    return _read(data[: rng.randrange(len(data))])
 
 
-def retype(rng: random.Random) -> Change:
-    """One part of what is inside the stamp has another type, and as far as that goes the same
-    value."""
-
-    def change(message: Any) -> Any:
-        if type(message) is Stamped:
-            return replace(message, content=change(message.content))
-        if type(message) in (list, tuple) and message and rng.random() < 0.7:
-            place = rng.randrange(len(message))
-            parts = [change(part) if at == place else part for at, part in enumerate(message)]
-            return type(message)(parts)
-        if type(message) is dict and message and rng.random() < 0.7:
-            chosen = rng.choice(list(message))
-            return {key: change(part) if key == chosen else part for key, part in message.items()}
-        return _other_type(message)
-
-    return change
+def retype(rng: random.Random, message: Any) -> Any:
+    """Give one part of a stamped message's content another type, with the same value if
+    possible."""
+    if type(message) is Stamped:
+        return replace(message, content=retype(rng, message.content))
+    if type(message) in (list, tuple) and message and rng.random() < 0.7:
+        chosen = rng.randrange(len(message))
+        parts = [retype(rng, part) if at == chosen else part for at, part in enumerate(message)]
+        return type(message)(parts)
+    if type(message) is dict and message and rng.random() < 0.7:
+        chosen = rng.choice(list(message))
+        return {key: retype(rng, part) if key == chosen else part for key, part in message.items()}
+    return _other_type(message)
 
 
 def _other_type(value: Any) -> Any:

@@ -1,9 +1,18 @@
-"""Any engine with a network that loses, delays, repeats, confuses or changes chosen messages.
+"""Any engine with a network that drops, delays, repeats, swaps or changes chosen messages.
 
-A fault says which letters it meets, by exchange, step, phase, sender and receiver (None: any), and
-what becomes of each. Every letter meets the first fault that fits. A late letter wakes its receiver
-like any other; when a newer one of the same sender arrives in the same step, the receiver gets only
-the newer.
+A fault selects letters by exchange, step, phase, sender and receiver (None: any), and says what
+arrives instead of each. The first fault that fits a letter applies. A late letter wakes its
+receiver like any other. If a newer letter of the same sender arrives in the same step, the receiver
+gets only the newer one.
+
+>>> from dataclasses import replace
+>>> from fedpriv.runtime import prepare
+>>> from fedpriv.testing import experiment
+>>> exp = experiment("algo=fedavg", "preset.n_users=8", "preset.local_epochs=1")
+>>> lossy = replace(exp, engine=Faulty(exp.engine, (drop(sender="silo1"),)))
+>>> with prepare(lossy) as run:
+...     run.run_round(run.queries(1), run.state).aborted
+'no message from silo1'
 """
 
 from __future__ import annotations
@@ -23,23 +32,33 @@ Address = tuple[str | None, str, str]
 
 
 @dataclass(frozen=True)
-class Around:
-    """What a network knows when it carries a letter: all letters of this step, and from earlier
-    exchanges the last message at each address."""
+class NetworkContext:
+    """What the network knows when it carries a letter.
+
+    now: all letters of this step.
+    before: the last message at each address in earlier exchanges.
+    """
 
     now: list[Letter]
     before: Mapping[Address, Any]
 
 
-Effect = Callable[[Letter, Around], list[tuple[int, Any]]]
-"""What arrives instead of a letter: (steps too late, message)."""
+Arrivals = list[tuple[int, Any]]
+"""What arrives instead of a letter: (steps of delay, message)."""
+
+Effect = Callable[[Letter, NetworkContext], Arrivals]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What becomes of some letters.
+    """A change of some letters. The fields that select letters are None for any.
 
-    exchange: its number within the session, which like that of a step begins at 0.
+    effect: what arrives instead.
+    step: step of the exchange, from 0.
+    sender: party that sends.
+    receiver: party that receives.
+    exchange: number of the exchange in the session, from 0.
+    phase: phase of the protocol.
     """
 
     effect: Effect
@@ -51,107 +70,99 @@ class Fault:
 
     def fits(self, exchange: int, letter: Letter) -> bool:
         wanted = (self.exchange, self.step, self.sender, self.receiver, self.phase)
-        return all(
-            want is None or want == has
-            for want, has in zip(wanted, (exchange, *letter[:3], phase_of(letter)))
-        )
+        found = (exchange, *letter[:3], phase_of(letter))
+        return all(want is None or want == has for want, has in zip(wanted, found))
 
 
 def drop(**where: Any) -> Fault:
     """The letter never arrives. where: exchange, step, phase, sender, receiver."""
-    return Fault(lambda letter, around: [], **where)
+    return Fault(lambda letter, context: [], **where)
 
 
 def delay(steps: int, **where: Any) -> Fault:
     """The letter arrives `steps` steps late."""
-    return Fault(lambda letter, around: [(steps, letter.message)], **where)
+    return Fault(lambda letter, context: [(steps, letter.message)], **where)
 
 
 def duplicate(**where: Any) -> Fault:
-    """The letter arrives, and again one step later."""
-    return Fault(lambda letter, around: [(0, letter.message), (1, letter.message)], **where)
+    """The letter arrives twice, the second time one step later."""
+    return Fault(lambda letter, context: [(0, letter.message), (1, letter.message)], **where)
 
 
 def alter(change: Callable[[Any], Any], **where: Any) -> Fault:
-    """The letter arrives as change(message); `fedpriv.testing.damage` has changes that know nothing
-    of a protocol."""
-    return Fault(lambda letter, around: [(0, change(letter.message))], **where)
+    """change(message) arrives. `fedpriv.testing.damage` has changes for any protocol."""
+    return Fault(lambda letter, context: [(0, change(letter.message))], **where)
 
 
 def forge(change: Callable[[Any], Any], **where: Any) -> Fault:
-    """The letter arrives with change(content), and with everything made anew that takes no key: its
-    checksum, but no signature. So does somebody who changes messages on purpose."""
+    """change(content) arrives with a new checksum but no signature: all that needs no key.
 
-    def effect(letter: Letter, around: Around) -> list[tuple[int, Any]]:
+    An attacker who changes messages deliberately can do this.
+    """
+
+    def effect(letter: Letter, context: NetworkContext) -> Arrivals:
         stamp = letter.message
-        gate = Post(letter.sender, stamp.session, (stamp.round, stamp.place), CHECKSUM)
-        return [
-            (
-                0,
-                gate.stamped(stamp.phase, {letter.receiver: change(stamp.content)})[
-                    letter.receiver
-                ],
-            )
-        ]
+        post = Post(letter.sender, stamp.session, (stamp.round, stamp.place), CHECKSUM)
+        content = {letter.receiver: change(stamp.content)}
+        return [(0, post.stamped(stamp.phase, content)[letter.receiver])]
 
     return Fault(effect, **where)
 
 
 def replay(old: Iterable[Letter] | None = None, **where: Any) -> Fault:
-    """Instead of the letter arrives an old one of the same phase, sender and receiver: the last of
-    an earlier exchange or, when they are given, of `old` ones. Where there was none it arrives as
-    it is."""
+    """An old letter of the same phase, sender and receiver arrives instead.
+
+    old: letters to take it from; None: the last one of an earlier exchange. If there is none, the
+        letter arrives unchanged.
+    """
     given = None if old is None else {address_of(letter): letter.message for letter in old}
 
-    def effect(letter: Letter, around: Around) -> list[tuple[int, Any]]:
-        return [
-            (0, (around.before if given is None else given).get(address_of(letter), letter.message))
-        ]
+    def effect(letter: Letter, context: NetworkContext) -> Arrivals:
+        known = context.before if given is None else given
+        return [(0, known.get(address_of(letter), letter.message))]
 
     return Fault(effect, **where)
 
 
 def swap(one: str, other: str, **where: Any) -> Fault:
-    """What the two have sent to the same receiver in the same step arrives in each other's name."""
+    """Letters of two senders to the same receiver in the same step are exchanged."""
     return _exchanged("sender", one, other, where)
 
 
 def misdeliver(one: str, other: str, **where: Any) -> Fault:
-    """What the same sender has sent to the two in the same step arrives at the other one."""
+    """Letters of the same sender to two receivers in the same step are exchanged."""
     return _exchanged("receiver", one, other, where)
 
 
 def _exchanged(side: str, one: str, other: str, where: Mapping[str, Any]) -> Fault:
     partner = {one: other, other: one}
 
-    def effect(letter: Letter, around: Around) -> list[tuple[int, Any]]:
+    def effect(letter: Letter, context: NetworkContext) -> Arrivals:
         own = getattr(letter, side)
         wanted = letter._replace(**{side: partner.get(own, own)})[:3]
-        return [
-            (
-                0,
-                next(
-                    (match.message for match in around.now if match[:3] == wanted), letter.message
-                ),
-            )
-        ]
+        found = (match.message for match in context.now if match[:3] == wanted)
+        return [(0, next(found, letter.message))]
 
     return Fault(effect, **where)
 
 
 def phase_of(letter: Letter) -> str | None:
-    """The phase that a stamped message belongs to."""
+    """The phase of a stamped message."""
     return letter.message.phase if type(letter.message) is Stamped else None
 
 
 def address_of(letter: Letter) -> Address:
-    """Which letters of other exchanges correspond to it."""
+    """The address that corresponding letters of other exchanges share."""
     return phase_of(letter), letter.sender, letter.receiver
 
 
 @dataclass(frozen=True)
 class Faulty(Engine):
-    """`engine` with a network that has faults."""
+    """An engine with faults in its network.
+
+    engine: the engine.
+    faults: the faults; the first that fits a letter applies.
+    """
 
     engine: Engine
     faults: tuple[Fault, ...]
@@ -161,54 +172,44 @@ class Faulty(Engine):
 
     def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
         session = self.engine.open(specs, memories)
-        session.network = FaultyNetworks(self.faults)
+        session.network = FaultyNetwork(self.faults)
         return session
 
 
 @dataclass
-class FaultyNetworks:
-    """Makes the network of each exchange of one session.
+class FaultyNetwork(Network):
+    """The network of one session; a call starts the next exchange.
 
+    faults: the faults.
     sent: all letters so far, by exchange.
+    before: the last message at each address in earlier exchanges.
+    late: letters on their way, with the step in which they arrive.
     """
 
     faults: tuple[Fault, ...]
     sent: list[list[Letter]] = field(default_factory=list)
+    before: dict[Address, Any] = field(default_factory=dict)
+    late: list[tuple[int, Letter]] = field(default_factory=list)
 
     def __call__(self) -> Network:
-        before = {address_of(letter): letter.message for letters in self.sent for letter in letters}
+        for letters in self.sent[-1:]:
+            self.before |= {address_of(letter): letter.message for letter in letters}
         self.sent.append([])
-        return _FaultyNetwork(len(self.sent) - 1, self.faults, self.sent[-1], before)
-
-
-class _FaultyNetwork(Network):
-    def __init__(
-        self,
-        exchange: int,
-        faults: tuple[Fault, ...],
-        sent: list[Letter],
-        before: Mapping[Address, Any],
-    ) -> None:
-        self.exchange = exchange
-        self.faults = faults
-        self.sent = sent
-        self.before = before
-        self.late: list[tuple[int, Letter]] = []
+        self.late = []
+        return self
 
     def carry(self, step: int, letters: list[Letter]) -> list[Letter]:
-        self.sent += letters
-        around = Around(letters, self.before)
+        self.sent[-1] += letters
+        context = NetworkContext(letters, self.before)
         for letter in letters:
-            fault = next(
-                (fault for fault in self.faults if fault.fits(self.exchange, letter)), None
-            )
-            for lag, message in fault.effect(letter, around) if fault else [(0, letter.message)]:
-                self.late.append((step + lag, letter._replace(message=message)))
+            fits = (fault for fault in self.faults if fault.fits(len(self.sent) - 1, letter))
+            fault = next(fits, None)
+            arrivals = fault.effect(letter, context) if fault else [(0, letter.message)]
+            self.late += [(step + lag, letter._replace(message=m)) for lag, m in arrivals]
         due = [letter for when, letter in self.late if when <= step]
         self.late = [(when, letter) for when, letter in self.late if when > step]
-        return sorted(
-            due, key=lambda letter: letter.step
-        )  # of two from one sender, the newer comes last
+        # Of two letters from one sender, the newer one comes last.
+        return sorted(due, key=lambda letter: letter.step)
 
     @property
     def pending(self) -> bool:

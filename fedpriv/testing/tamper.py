@@ -1,15 +1,16 @@
-"""What becomes of an experiment when single messages are tampered with on their way: a table of
-outcomes.
+"""Outcomes of an experiment when single messages are tampered with on their way.
 
     from fedpriv.testing import experiment
     from fedpriv.testing.tamper import tamper
     print(tamper(experiment("aggregation=secagg"), trials=5).markdown())
 
-Each trial is one life (`lives`) in which one letter of one phase is met by one fault. It was
-detected if one exchange ended without a sum and the reason names a party; harmless if every sum
-that was learned is the right one for the silos in it, with nothing else noticed; silent if a sum,
-or what a silo remembers, is wrong. A forged message that is silent is outside the trust text if
-nobody signs it: whoever forges it sits on a channel that is taken for authentic.
+Each trial (`fault_trials`) has one fault in one letter of one phase. The outcome is:
+
+- detected: one exchange ended without a sum, and the reason names a party;
+- harmless: every sum is correct for the silos in it, and nobody noticed anything;
+- silent: a sum, or what a silo remembers, is wrong. If the message was forged and nobody signs it,
+  the outcome is outside the trust statement: the attacker controls a channel that is assumed to be
+  authentic.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rich.table import Table
@@ -27,46 +29,45 @@ from fedpriv.parties.post import Stamped
 from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Letter
 from fedpriv.settings.experiment import Experiment
-from fedpriv.testing.damage import another, flip_bit, retype, truncate
-from fedpriv.testing.faults import (
-    Fault,
-    alter,
-    delay,
-    drop,
-    duplicate,
-    forge,
-    misdeliver,
-    phase_of,
-    replay,
-    swap,
-)
-from fedpriv.testing.lives import ROUNDS, Bench, Life
+from fedpriv.testing import faults
+from fedpriv.testing.damage import flip_bit, retype, same_type, truncate
+from fedpriv.testing.fault_trials import ROUNDS, FaultTrial, FaultTrials
+from fedpriv.testing.faults import Fault, phase_of
 
 DETECTED = "detected"
 UNNAMED = "nobody named"
+"""Detected, but the reason names no party."""
 HARMLESS = "harmless"
 OUTSIDE = "outside"
-SILENT, LASTING, CRASH = "silent", "lasting", "crash"
-"""Outcomes. nobody named: as detected, but the reason names nobody. outside: of the trust text.
-lasting: detected, and more than one exchange was lost. crash: an exception that is no declared
-abort."""
+"""Outside the trust statement."""
+SILENT = "silent"
+LASTING = "lasting"
+"""Detected, but more than one exchange was lost."""
+CRASH = "crash"
+"""An exception that is no declared abort."""
 BAD = (SILENT, LASTING, CRASH)
 
 SET_UP = 0
-"""The round that messages of a set-up are stamped with."""
+"""The round in the stamps of a set-up's messages."""
 AFTER_SET_UP = (1, 2)
-"""Rounds that show what an altered set-up costs."""
+"""Rounds that show the cost of an altered set-up."""
 TAMPERED = 2
-"""The round that is tampered with; replayed letters are of the one before."""
+"""The round that is tampered with; replayed letters are of the round before."""
 
 Row = tuple[int, str, str]
-"""A round, a phase, and who sends in it: silo, or a helper's name."""
+"""A round, a phase, and its sender: "silo", or a helper's name."""
 
 
 @dataclass(frozen=True)
-class Target:
-    """The letter that a trial is about, the letters of its phase in an undisturbed life, and those
-    of another one."""
+class TamperTarget:
+    """The letter of a trial.
+
+    letter: the letter.
+    phase: all letters of its phase in an undisturbed trial.
+    other_session: all letters of the same exchange in another session.
+    where: exchange, phase, sender and receiver of the letter.
+    rng: generator of the damage.
+    """
 
     letter: Letter
     phase: tuple[Letter, ...]
@@ -75,83 +76,90 @@ class Target:
     rng: random.Random
 
 
-def _swap(target: Target) -> Fault | None:
-    """Between two senders, or where one party sends to many, between two receivers."""
+def _swap(target: TamperTarget) -> Fault | None:
+    """Swap with another sender's letter or, if one party sends to many, another receiver's."""
     letter = target.letter
     rivals = [other.sender for other in target.phase if other.receiver == letter.receiver]
-    makes = swap
-    side = "sender"
+    fault, own = faults.swap, letter.sender
     if len(rivals) == 1:
         rivals = [other.receiver for other in target.phase if other.sender == letter.sender]
-        makes = misdeliver
-        side = "receiver"
-    own = getattr(letter, side)
+        fault, own = faults.misdeliver, letter.receiver
     others = [name for name in rivals if name != own]
     where = {key: target.where[key] for key in ("exchange", "phase")}
-    return makes(own, target.rng.choice(others), **where) if others else None
+    return fault(own, target.rng.choice(others), **where) if others else None
 
 
-KINDS: dict[str, Callable[[Target], Fault | None]] = {
-    "bit flip": lambda target: alter(flip_bit(target.rng), **target.where),
-    "forgery": lambda target: forge(another(target.rng), **target.where),
-    "truncation": lambda target: alter(truncate(target.rng), **target.where),
-    "retype": lambda target: alter(retype(target.rng), **target.where),
-    "earlier round": lambda target: replay(**target.where) if target.letter.message.round else None,
-    "other session": lambda target: replay(target.other_session, **target.where),
+TAMPERINGS: dict[str, Callable[[TamperTarget], Fault | None]] = {
+    "bit flip": lambda target: faults.alter(partial(flip_bit, target.rng), **target.where),
+    "forgery": lambda target: faults.forge(partial(same_type, target.rng), **target.where),
+    "truncation": lambda target: faults.alter(partial(truncate, target.rng), **target.where),
+    "retype": lambda target: faults.alter(partial(retype, target.rng), **target.where),
+    "earlier round": lambda target: (
+        faults.replay(**target.where) if target.letter.message.round else None
+    ),
+    "other session": lambda target: faults.replay(target.other_session, **target.where),
     "swap": _swap,
-    "duplicate": lambda target: duplicate(**target.where),
-    "drop": lambda target: drop(**target.where),
-    "late": lambda target: delay(target.rng.randint(1, 3), **target.where),
+    "duplicate": lambda target: faults.duplicate(**target.where),
+    "drop": lambda target: faults.drop(**target.where),
+    "late": lambda target: faults.delay(target.rng.randint(1, 3), **target.where),
 }
-"""Ways to tamper; None where there is nothing to do it with."""
+"""Ways to tamper with a letter; None if a way does not apply to it."""
 
 
 @dataclass
 class Outcomes:
-    """How many trials ended how, by phase and kind.
+    """Number of trials with each outcome.
 
-    examples: a reason or an error, by phase, kind and outcome.
+    title: heading of the table.
+    counts: counts of outcomes, by row and way of tampering.
+    examples: a reason or an error, by row, way and outcome.
     """
 
     title: str
-    cells: dict[tuple[Row, str], Counter[str]] = field(default_factory=dict)
+    counts: dict[tuple[Row, str], Counter[str]] = field(default_factory=dict)
     examples: dict[tuple[Row, str, str], str] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[Row]:
-        return list(dict.fromkeys(row for row, _ in self.cells))
+        return list(dict.fromkeys(row for row, _ in self.counts))
 
     def of(self, outcome: str) -> dict[tuple[Row, str], int]:
-        """Where it came out, and how often."""
-        return {place: counts[outcome] for place, counts in self.cells.items() if counts[outcome]}
+        """How often an outcome occurred, by row and way."""
+        return {place: counts[outcome] for place, counts in self.counts.items() if counts[outcome]}
+
+    def note(self, row: Row, way: str, outcome: str, trial: FaultTrial) -> None:
+        """Count a trial."""
+        self.counts.setdefault((row, way), Counter())[outcome] += 1
+        reason = repr(trial.crash or "; ".join(trial.aborts.values()))
+        self.examples.setdefault((row, way, outcome), reason)
 
     def table(self) -> Table:
-        """For a terminal."""
-        table = Table("message", *KINDS, title=self.title)
-        for row in self.rows:
-            table.add_row(_row(row), *[self._cell(row, kind, "[bold red]{}[/]") for kind in KINDS])
+        """The table for a terminal."""
+        table = Table("message", *TAMPERINGS, title=self.title)
+        for cells in self._cells("[bold red]{}[/]"):
+            table.add_row(*cells)
         return table
 
     def markdown(self) -> str:
-        """For a page."""
-        lines = [f"| {' | '.join(['message', *KINDS])} |", "| --- " * (1 + len(KINDS)) + "|"]
-        lines += [
-            f"| {' | '.join([_row(row), *[self._cell(row, kind, '**{}**') for kind in KINDS]])} |"
+        """The table for a page."""
+        lines = [["message", *TAMPERINGS], ["---"] * (1 + len(TAMPERINGS)), *self._cells("**{}**")]
+        table = [f"| {' | '.join(cells)} |" for cells in lines]
+        return "\n".join([f"### {self.title}", "", *table, ""])
+
+    def _cells(self, bad: str) -> list[list[str]]:
+        """The cells of every row. bad: format of outcomes that may not occur."""
+        return [
+            [_row_title(row), *(self._cell(row, way, bad) for way in TAMPERINGS)]
             for row in self.rows
         ]
-        return "\n".join([f"### {self.title}", "", *lines, ""])
 
-    def _cell(self, row: Row, kind: str, bad: str) -> str:
-        counts = self.cells.get((row, kind))
-        if not counts:
-            return "-"
-        parts = [
-            (outcome, f"{outcome} {count}" if len(counts) > 1 else outcome)
-            for outcome, count in counts.items()
-        ]
-        return ", ".join(
-            bad.format(part) if outcome in BAD else part for outcome, part in sorted(parts)
-        )
+    def _cell(self, row: Row, way: str, bad: str) -> str:
+        counts = self.counts.get((row, way), Counter())
+        parts = []
+        for outcome, count in sorted(counts.items()):
+            part = f"{outcome} {count}" if len(counts) > 1 else outcome
+            parts.append(bad.format(part) if outcome in BAD else part)
+        return ", ".join(parts) or "-"
 
 
 def tamper(
@@ -160,93 +168,69 @@ def tamper(
     trials: int = 20,
     seed: int = 0,
     title: str = "",
-    kinds: Iterable[str] = KINDS,
+    ways: Iterable[str] = tuple(TAMPERINGS),
 ) -> Outcomes:
     """Tamper with every phase of the set-up and of a round's query, `trials` times in every way.
 
-    The experiment's rounds must have one query each.
-
-    seed: of which letters are met, and how they are damaged.
+    exp: an experiment with one query a round.
+    seed: seed of the choice of letters and of their damage.
+    title: heading of the table.
+    ways: names of `TAMPERINGS`.
     """
     outcomes = Outcomes(title or type(exp.aggregation).__name__)
-    with Bench(exp) as bench:
-        undisturbed = bench.live()
-        other = bench.live()
-        for round in (SET_UP, TAMPERED):
-            exchange = next(
-                (at for at, sent in enumerate(undisturbed.sent) if _is_of(round, sent)), None
-            )
-            if exchange is None:  # parties without anything to agree on
-                continue
-            for row in dict.fromkeys(_row_of(letter) for letter in undisturbed.sent[exchange]):
-                letters = tuple(
-                    letter for letter in undisturbed.sent[exchange] if _row_of(letter) == row
-                )
-                _fill(
-                    outcomes,
-                    row,
-                    bench,
-                    exchange,
-                    letters,
-                    tuple(other.sent[exchange]),
-                    kinds,
-                    trials,
-                    seed,
-                )
+    with FaultTrials(exp) as bench:
+        undisturbed = bench.run()
+        other = bench.run()
+        for exchange, row, letters in _phases(undisturbed):
+            for way in ways:
+                for number in range(trials):
+                    rng = random.Random(f"{seed} {row} {way} {number}")
+                    letter = rng.choice(letters)
+                    where = {
+                        "exchange": exchange,
+                        "phase": row[1],
+                        "sender": letter.sender,
+                        "receiver": letter.receiver,
+                    }
+                    known = tuple(other.sent[exchange])
+                    fault = TAMPERINGS[way](TamperTarget(letter, letters, known, where, rng))
+                    if fault is None:
+                        break
+                    trial = bench.run([fault], AFTER_SET_UP if row[0] == SET_UP else ROUNDS)
+                    forged = way == "forgery" and not _signed(letter)
+                    outcomes.note(row, way, _outcome(bench, trial, forged=forged), trial)
     return outcomes
 
 
-def _fill(
-    outcomes: Outcomes,
-    row: Row,
-    bench: Bench,
-    exchange: int,
-    letters: tuple[Letter, ...],
-    other: tuple[Letter, ...],
-    kinds: Iterable[str],
-    trials: int,
-    seed: int,
-) -> None:
-    for kind in kinds:
-        for trial in range(trials):
-            rng = random.Random(f"{seed} {row} {kind} {trial}")
-            letter = rng.choice(letters)
-            where = {
-                "exchange": exchange,
-                "phase": row[1],
-                "sender": letter.sender,
-                "receiver": letter.receiver,
-            }
-            fault = KINDS[kind](Target(letter, letters, other, where, rng))
-            if fault is None:
-                break
-            life = bench.live([fault], AFTER_SET_UP if row[0] == SET_UP else ROUNDS)
-            outcome = _outcome(bench, life, forged=kind == "forgery" and not _signed(letter))
-            outcomes.cells.setdefault((row, kind), Counter())[outcome] += 1
-            outcomes.examples.setdefault(
-                (row, kind, outcome), repr(life.crash or "; ".join(life.aborts.values()))
-            )
+def _phases(trial: FaultTrial) -> Iterable[tuple[int, Row, tuple[Letter, ...]]]:
+    """Exchange, row and letters of each phase of the set-up and of the tampered round."""
+    for round in (SET_UP, TAMPERED):
+        exchanges = (number for number, sent in enumerate(trial.sent) if _is_of(round, sent))
+        exchange = next(exchanges, None)
+        if exchange is None:  # no set-up: the parties have nothing to agree on
+            continue
+        sent = trial.sent[exchange]
+        for row in dict.fromkeys(map(_row_of, sent)):
+            yield exchange, row, tuple(letter for letter in sent if _row_of(letter) == row)
 
 
-def _outcome(bench: Bench, life: Life, *, forged: bool) -> str:
-    if life.crash is not None:
+def _outcome(bench: FaultTrials, trial: FaultTrial, *, forged: bool) -> str:
+    if trial.crash is not None:
         return CRASH
-    if not bench.is_right(life):
+    if not bench.is_correct(trial):
         return OUTSIDE if forged else SILENT
-    if len(life.aborts) > 1:
+    if len(trial.aborts) > 1:
         return LASTING
-    if not life.aborts:
+    if not trial.aborts:
         return HARMLESS
+    [reason] = trial.aborts.values()
     parties = (*bench.prepared.aggregation.helpers, *bench.prepared.silos)
-    named = all(
-        any(re.search(rf"\b{name}\b", reason) for name in parties)
-        for reason in life.aborts.values()
-    )
+    named = any(re.search(rf"\b{name}\b", reason) for name in parties)
     return DETECTED if named else UNNAMED
 
 
 def _signed(letter: Letter) -> bool:
-    """Whether it takes a key to make it."""
+    """Whether a key is needed to make the letter."""
     return len(letter.message.signature) != len(CHECKSUM.sign(()))
 
 
@@ -259,6 +243,6 @@ def _row_of(letter: Letter) -> Row:
     return letter.message.round, phase_of(letter) or "", sender
 
 
-def _row(row: Row) -> str:
+def _row_title(row: Row) -> str:
     round, phase, sender = row
     return f"{'set-up' if round == SET_UP else 'query'}: {phase} of {sender}"

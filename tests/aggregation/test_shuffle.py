@@ -6,6 +6,7 @@ import pytest
 import torch
 from parties_of_generators import Protocols, noting, run
 from queries import query_for
+from record_sgd import RecordSgd
 
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.aggregation.base import MESSAGE
@@ -19,8 +20,7 @@ from fedpriv.rounds.weighting import RecordsInFull
 from fedpriv.runs.loop import events_of
 from fedpriv.runtime import prepare
 from fedpriv.testing import check_algorithm
-from fedpriv.testing.record_sgd import RecordSgd
-from fedpriv.testing.worlds import experiment
+from fedpriv.testing.experiments import experiment
 from fedpriv.util.streams import Streams
 
 WORDS = ("aggregation=shuffle", "mechanism=binomial")

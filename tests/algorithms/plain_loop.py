@@ -10,7 +10,7 @@ import torch
 
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
-from fedpriv.testing.worlds import SMALL
+from fedpriv.testing.experiments import SMALL
 
 EPOCHS, RATE = 3, 0.2
 WORDS = [*SMALL, f"algo.local_epochs={EPOCHS}", f"algo.local_lr={RATE}", "mechanism=none"]

@@ -8,7 +8,7 @@ import torch
 from fedpriv.errors import ConfigError
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
-from fedpriv.testing.worlds import SMALL
+from fedpriv.testing.experiments import SMALL
 
 ORACLES = {
     "adam": (("optimizer=adam",), lambda params: torch.optim.Adam(params, lr=0.05)),

@@ -11,7 +11,7 @@ from fedpriv.models.tasks import Classification
 from fedpriv.runtime import prepare
 from fedpriv.runtime.evaluation import Evaluation
 from fedpriv.testing import experiment
-from fedpriv.testing.worlds import SMALL
+from fedpriv.testing.experiments import SMALL
 from fedpriv.training.initial import drawn_weights
 
 WORDS = (

@@ -7,7 +7,7 @@ from fedpriv.algorithms.secured_fl import INITIAL
 from fedpriv.errors import ConfigError
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
-from fedpriv.testing.worlds import SMALL
+from fedpriv.testing.experiments import SMALL
 from fedpriv.training.initial import drawn_weights
 
 WORDS = (*SMALL, "preset.n_silos=9", "algo=secured_fl", "aggregation=admm")

@@ -11,7 +11,7 @@ from test_dp_erm import gradient
 
 from fedpriv.errors import ConfigError
 from fedpriv.testing import check_algorithm, experiment
-from fedpriv.testing.worlds import SMALL
+from fedpriv.testing.experiments import SMALL
 
 OPERATORS = [
     ("none", 1.0, 1),

@@ -15,7 +15,9 @@ from fedpriv.audit.rates import Rates
 
 def test_limits_of_rates_without_errors_are_the_rule_of_three():
     """No hit in n trials: p <= 1 - (error)^(1/n), which is Clopper and Pearson's closed form."""
-    rates = Rates(false=0, negatives=200, true=300, positives=300, confidence=0.95)
+    rates = Rates(
+        false_positives=0, negatives=200, true_positives=300, positives=300, confidence=0.95
+    )
     assert rates.most_false == pytest.approx(1 - 0.025 ** (1 / 200))
     assert rates.least_true == pytest.approx(0.025 ** (1 / 300))
     expected = math.log((rates.least_true - 1e-5) / rates.most_false)
@@ -24,9 +26,13 @@ def test_limits_of_rates_without_errors_are_the_rule_of_three():
 
 
 def test_an_attack_that_learns_nothing_proves_nothing():
-    rates = Rates(false=50, negatives=100, true=50, positives=100, confidence=0.95)
+    rates = Rates(
+        false_positives=50, negatives=100, true_positives=50, positives=100, confidence=0.95
+    )
     assert rates.epsilon(1e-5) == rates.mu() == 0.0
-    always = Rates(false=100, negatives=100, true=100, positives=100, confidence=0.95)
+    always = Rates(
+        false_positives=100, negatives=100, true_positives=100, positives=100, confidence=0.95
+    )
     assert always.epsilon(1e-5) == always.mu() == 0.0
 
 
@@ -90,7 +96,7 @@ def test_a_weak_certificate_leaves_the_threshold_to_the_scores():
     bound = lower_bound(
         absent, present, delta=1e-5, confidence=0.95, family=SampledFamily(0.25, 2000, 1.0)
     )
-    assert bound.rates.false < 10
-    assert bound.rates.true > bound.rates.positives - 10
+    assert bound.evidence.false_positives < 10
+    assert bound.evidence.true_positives > bound.evidence.positives - 10
     assert bound.within is not None
     assert bound.within > 10

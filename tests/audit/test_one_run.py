@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from command import run
 
-from fedpriv.audit.crowd import crowd
 from fedpriv.audit.one_run import audit_in_one_run
+from fedpriv.audit.orthogonal_canaries import orthogonal_canaries
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.testing import experiment
@@ -35,7 +35,7 @@ def test_a_run_without_its_noise_is_caught(monkeypatch):
     monkeypatch.setattr(Gaussian, "share_deviation", lambda self, shares, sensitivity=1.0: 0.0)
     row = audited(*words)["released model", "user"]
     assert row.alarm
-    assert row.bound.guesses.correct == row.bound.guesses.guesses
+    assert row.bound.evidence.correct_guesses == row.bound.evidence.guesses
     assert row.estimate == np.inf
 
 
@@ -73,15 +73,15 @@ def test_units_among_records_whose_number_is_public(words, units, adjacency):
     for row in rows.values():
         assert row.adjacency == adjacency
         assert row.bound.audited <= row.certified
-        assert row.bound.guesses.canaries <= 100
+        assert row.bound.evidence.canaries <= 100
 
 
 def test_every_canary_has_a_direction_of_its_own_and_leaves_when_its_coin_says_so():
     exp = experiment("algo=uldp_avg")
-    people = crowd(exp, "user", "add/remove", wanted=30, colluding=1)
+    people = orthogonal_canaries(exp, "user", "add/remove", wanted=30, colluding=1)
     assert people.directions @ people.directions.T == pytest.approx(np.eye(30), abs=1e-9)
     coins = np.arange(30) < 10
-    _, allocation = people.canaries.world(coins)
+    _, allocation = people.records(coins)
     there = set(allocation.user[allocation.trains].tolist())
     assert set(range(10)) <= there
     assert not there & set(range(10, 30))
@@ -89,10 +89,12 @@ def test_every_canary_has_a_direction_of_its_own_and_leaves_when_its_coin_says_s
 
 
 def test_opposite_faces_keep_all_records_and_turn_their_slopes():
-    people = crowd(experiment("algo=cdp_fedavg"), "record", "replace", wanted=20, colluding=1)
+    people = orthogonal_canaries(
+        experiment("algo=cdp_fedavg"), "record", "replace", wanted=20, colluding=1
+    )
     coins = np.arange(20) % 2 == 0
-    (one, allocation), (other, _) = (people.canaries.world(who) for who in (coins, ~coins))
-    own = people.canaries.owner >= 0
+    (one, allocation), (other, _) = (people.records(who) for who in (coins, ~coins))
+    own = people.owner >= 0
     assert allocation.trains[own].all()
     assert (one.y[own, 0] == -other.y[own, 0]).all()
     assert (one.y[~own] == other.y[~own]).all()

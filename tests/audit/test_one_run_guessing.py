@@ -10,9 +10,10 @@ from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
 from fedpriv.accountants.pld import gaussian_epsilon
+from fedpriv.audit.bounds import guess_bound
+from fedpriv.audit.epsilon_estimate import estimated_epsilon
 from fedpriv.audit.families import GaussianFamily, SampledFamily
-from fedpriv.audit.guessing import Guesses, best_number, guess_bound
-from fedpriv.audit.one_shot import estimated_epsilon
+from fedpriv.audit.guessing import Guesses, best_number
 
 DELTA, CONFIDENCE = 1e-5, 0.95
 FAMILY = GaussianFamily()
@@ -125,7 +126,7 @@ def test_bounds_of_a_gaussian_exceed_the_truth_no_more_often_than_allowed(mu, m)
             found[correct] = guess_bound(
                 scores, own, n_guesses=number, delta=DELTA, confidence=CONFIDENCE, family=FAMILY
             )
-            assert found[correct].guesses.correct == correct
+            assert found[correct].evidence.correct_guesses == correct
         results.append((found[correct].epsilon, found[correct].within))
     any_mechanism, within = np.array(results).T
     assert (np.maximum(any_mechanism, within) > truth).sum() <= 131

@@ -19,7 +19,7 @@ from fedpriv.rounds.conformance_record import SHIPPED, class_name, source_digest
 from fedpriv.runtime import allocate, prepare
 from fedpriv.testing import check_algorithm, experiment
 from fedpriv.testing.algorithms import noise_multiplier, total
-from fedpriv.testing.worlds import SMALL, with_training_records, without_user
+from fedpriv.testing.experiments import SMALL, with_training_records, without_user
 from fedpriv.util.stopwatch import Stopwatch
 
 CONF = Path(__file__).parents[2] / "conf"

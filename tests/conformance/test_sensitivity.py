@@ -18,7 +18,7 @@ from fedpriv.rounds.local_job import Silo
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.algorithms import total
-from fedpriv.testing.worlds import without_user
+from fedpriv.testing.experiments import without_user
 from fedpriv.training import dp_sgd as training
 
 USERS, SILOS, CLIP = 12, 3, 0.3

@@ -4,7 +4,7 @@ from fedpriv.accountants.ledger import Ledger
 from fedpriv.runs.epsilon_forecast import EpsilonForecast, calibrations
 from fedpriv.runs.folder import RunFolder
 from fedpriv.runs.loop import train
-from fedpriv.testing.worlds import experiment
+from fedpriv.testing.experiments import experiment
 
 
 def test_queries_that_differ_cost_what_a_run_records(tmp_path):

@@ -293,7 +293,7 @@ def test_killed_at_random_moments_nothing_that_was_seen_goes_uncharged(tmp_path,
         (*WORDS, "checkpoint_every=3", "rounds=5000"),
     )
     context, moments = multiprocessing.get_context("forkserver"), random.Random(kills)
-    context.set_forkserver_preload(["torch", "fedpriv.testing.worlds", "fedpriv.runtime"])
+    context.set_forkserver_preload(["torch", "fedpriv.testing.experiments", "fedpriv.runtime"])
     for _ in range(kills):
         resumes = (folder / "config.yaml").exists()
         before = noted(log)

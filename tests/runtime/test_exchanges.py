@@ -11,7 +11,7 @@ from fedpriv.errors import AggregationAbortedError, MisfitError, SilenceError
 from fedpriv.rounds.query import Broadcast, SiloReport
 from fedpriv.runtime import DivergedError, PreparedRun, prepare
 from fedpriv.testing import experiment
-from fedpriv.testing.worlds import SMALL
+from fedpriv.testing.experiments import SMALL
 from fedpriv.util.stopwatch import Stopwatch
 
 ALL = frozenset({"silo0", "silo1", "silo2", "silo3"})

@@ -12,8 +12,8 @@ from fedpriv.parties.messages import size_of
 from fedpriv.runs.loop import train
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
+from fedpriv.testing.experiments import SMALL
 from fedpriv.testing.faults import Faulty, drop
-from fedpriv.testing.worlds import SMALL
 
 NINE = (*SMALL, "preset.n_silos=9", "rounds=3")
 CONVERGED = (

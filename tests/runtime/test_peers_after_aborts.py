@@ -11,8 +11,8 @@ from fedpriv.engines.inprocess import InProcess
 from fedpriv.rounds.query import Broadcast
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
+from fedpriv.testing.experiments import SMALL
 from fedpriv.testing.faults import Faulty, drop
-from fedpriv.testing.worlds import SMALL
 from fedpriv.topology.groups import group_sizes
 from fedpriv.util.stopwatch import Stopwatch
 

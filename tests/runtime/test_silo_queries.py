@@ -14,7 +14,7 @@ from fedpriv.rounds.query import SUMMED, Broadcast, Contributions, Query, SetUp,
 from fedpriv.runtime import prepare
 from fedpriv.runtime.silo import _SumMembership, _Work, ahead, contributions
 from fedpriv.testing import experiment
-from fedpriv.testing.worlds import SMALL
+from fedpriv.testing.experiments import SMALL
 from fedpriv.training import users
 from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.util.streams import Streams

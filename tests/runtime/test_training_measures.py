@@ -10,7 +10,7 @@ from fedpriv.data.silo import SiloData
 from fedpriv.errors import ConfigError
 from fedpriv.papers.objective import Objective
 from fedpriv.runtime import prepare
-from fedpriv.testing.worlds import experiment
+from fedpriv.testing.experiments import experiment
 from fedpriv.training.vectors import flatten
 
 WORDS = (

@@ -1,7 +1,7 @@
 """The page of tampered messages: one table a world, in a fixed order, each replaced by a newer one
 of itself."""
 
-from fedpriv.testing.fault_worlds import WORLDS
+from scripts.fault_scenarios import SCENARIOS
 from scripts.tamper import HEAD, page
 
 
@@ -22,9 +22,7 @@ def test_a_table_replaces_the_older_one_of_its_world_alone(tmp_path):
 
 
 def test_every_aggregation_is_in_the_page():
-    named = " ".join(
-        word for world in WORLDS.values() for word in world.words if word.startswith("aggregation=")
-    )
+    named = " ".join(scenario.command for scenario in SCENARIOS.values())
     for aggregation in (
         "plain",
         "masked",

@@ -17,7 +17,7 @@ from fedpriv.accountants.renyi import ORDERS, convert
 from fedpriv.accountants.selection import TruncatedNegativeBinomial
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.sweeps.random_number import RandomNumber, SweepDraw
-from fedpriv.testing.worlds import experiment
+from fedpriv.testing.experiments import experiment
 
 WORDS = ("rounds=2", "preset.local_epochs=1", "preset.n_users=8")
 GRID = ("preset.local_lr=0.01,0.1", "algo.noise_multiplier=3,5")

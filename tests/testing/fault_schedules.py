@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from hypothesis import strategies as st
 
-from fedpriv.testing.fault_worlds import WORLDS
+from fedpriv.testing.fault_trials import FaultTrials
 from fedpriv.testing.faults import delay, drop, duplicate
-from fedpriv.testing.lives import Bench
+from scripts.fault_scenarios import SCENARIOS
 
 ROUNDS = (1, 2)
 LONGEST, LONGEST_BUSY = 900, 60
@@ -36,21 +36,23 @@ schedules = st.lists(faults, min_size=1, max_size=5)
 prints and shrinks."""
 
 
-def bench(world, engine=None) -> Bench:
-    return Bench(WORLDS[world].experiment(*(() if engine is None else (f"engine={engine}",))))
+def bench(world, engine=None) -> FaultTrials:
+    return FaultTrials(
+        SCENARIOS[world].experiment(*(() if engine is None else (f"engine={engine}",)))
+    )
 
 
-def check(parties: Bench, schedule) -> str:
+def check(parties: FaultTrials, schedule) -> str:
     """One life: every sum it learns is right, and it ends as a life may. Returns what became of
     it.
     """
     with ends_in_time():
-        life = parties.live(
+        life = parties.run(
             [make(*arguments, **where) for make, arguments, where in schedule], ROUNDS
         )
     if life.crash is not None:
         raise life.crash
-    assert parties.is_right(life), life
+    assert parties.is_correct(life), life
     assert all(life.aborts.values())
     return f"{len(life.successes)} of {len(ROUNDS)} rounds"
 

@@ -7,14 +7,14 @@ import pytest
 from fault_schedules import bench, check, schedules
 from hypothesis import HealthCheck, given, settings
 
-from fedpriv.testing.fault_worlds import WORLDS
 from fedpriv.testing.faults import drop, duplicate
+from scripts.fault_scenarios import SCENARIOS
 
 SLOW = {"oblivious": 0.02, "admm": 0.1, "shuffle": 0.2}
 """Where a life is long, a share of the schedules."""
-FAST = {world: round(30 * SLOW.get(world, 1)) for world in WORLDS}
+FAST = {world: round(30 * SLOW.get(world, 1)) for world in SCENARIOS}
 """Schedules in every run of the tests; twenty thousand in the slow ones."""
-MANY = {world: round(2200 * SLOW.get(world, 1)) for world in WORLDS}
+MANY = {world: round(2200 * SLOW.get(world, 1)) for world in SCENARIOS}
 PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
 

@@ -10,11 +10,11 @@ from fedpriv.parties.messages import encode
 from fedpriv.parties.post import Stamped
 from fedpriv.parties.traffic import Letter
 from fedpriv.testing import experiment
-from fedpriv.testing.damage import another, flip_bit, retype, truncate
-from fedpriv.testing.fault_worlds import SMALL, WORLDS
+from fedpriv.testing.damage import flip_bit, retype, same_type, truncate
+from fedpriv.testing.fault_trials import FaultTrials
 from fedpriv.testing.faults import alter, forge
-from fedpriv.testing.lives import Bench
-from fedpriv.testing.tamper import BAD, HARMLESS, KINDS, OUTSIDE, SET_UP, UNNAMED, tamper
+from fedpriv.testing.tamper import BAD, HARMLESS, OUTSIDE, SET_UP, TAMPERINGS, UNNAMED, tamper
+from scripts.fault_scenarios import SCENARIOS, TINY
 
 SIGNED = {"secagg", "secagg_state", "exact", "admm", "admm_masked"}
 """Worlds whose parties sign what they say after the exchange of keys."""
@@ -24,22 +24,22 @@ SUMS_TELL = {"masked", "masked_state", "private", "oblivious"}
 
 
 def outcomes_of(world, **options):
-    return tamper(WORLDS[world].experiment(), **options)
+    return tamper(SCENARIOS[world].experiment(), **options)
 
 
 def assert_table(world, outcomes):
     for bad in BAD:
         assert not outcomes.of(bad), outcomes.examples
-    assert {kind for _, kind in outcomes.of(OUTSIDE)} <= {"forgery"}, outcomes.examples
-    assert {kind for _, kind in outcomes.of(UNNAMED)} <= (
+    assert {way for _, way in outcomes.of(OUTSIDE)} <= {"forgery"}, outcomes.examples
+    assert {way for _, way in outcomes.of(UNNAMED)} <= (
         {"forgery"} if world in SUMS_TELL else set()
     )
     if world in SIGNED:  # what is signed cannot be forged
         assert all(round == SET_UP for (round, _, _), _ in outcomes.of(OUTSIDE)), outcomes.examples
-    for (row, kind), counts in outcomes.cells.items():
-        if kind == "duplicate":
+    for (row, way), counts in outcomes.counts.items():
+        if way == "duplicate":
             assert set(counts) == {HARMLESS}, row
-        elif kind == "truncation":
+        elif way == "truncation":
             assert HARMLESS not in counts, row
 
 
@@ -47,14 +47,14 @@ def assert_table(world, outcomes):
 def test_tampering_is_found_or_harmless_or_outside_the_trust_text(world):
     """And costs one exchange at most, in set-ups too."""
     outcomes = outcomes_of(
-        world, trials=1, kinds=KINDS if world != "oblivious" else ["forgery", "late"]
+        world, trials=1, ways=TAMPERINGS if world != "oblivious" else ["forgery", "late"]
     )
     assert_table(world, outcomes)
     assert len(outcomes.rows) == ROWS[world]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", SCENARIOS)
 def test_twenty_trials_in_every_cell(world):
     assert_table(world, outcomes_of(world, trials=20))
 
@@ -66,46 +66,46 @@ def test_a_wrong_sum_is_told_from_a_right_one():
     def nudge(vector):
         return np.nextafter(vector, np.inf)
 
-    with Bench(experiment(*SMALL, "aggregation=plain", "algo=fedavg")) as bench:
-        assert bench.is_right(bench.live())
-        untouched = bench.live(
+    with FaultTrials(experiment(*TINY.split(), "aggregation=plain", "algo=fedavg")) as bench:
+        assert bench.is_correct(bench.run())
+        untouched = bench.run(
             [alter(lambda message: message, phase="message"), forge(lambda content: content)]
         )
         assert len(untouched.successes) == 3
-        assert bench.is_right(untouched)
-        nudged = bench.live([forge(nudge, sender="silo1", phase="message")])
+        assert bench.is_correct(untouched)
+        nudged = bench.run([forge(nudge, sender="silo1", phase="message")])
         assert not nudged.aborts
-        assert not bench.is_right(nudged)
+        assert not bench.is_correct(nudged)
 
 
 def test_tables_are_printed_and_repeat():
-    one, two = (outcomes_of("plain", trials=1, seed=3, kinds=["drop", "retype"]) for _ in range(2))
-    assert one.cells == two.cells
+    one, two = (outcomes_of("plain", trials=1, seed=3, ways=["drop", "retype"]) for _ in range(2))
+    assert one.counts == two.counts
     page = one.markdown()
     assert page.startswith("### Plain\n\n| message | bit flip | forgery |")
     assert "| set-up: counts of silo | - | - | - | detected | - |" in page
     assert one.table().row_count == len(one.rows) == 4
-    assert len(one.table().columns) == 1 + len(KINDS)
+    assert len(one.table().columns) == 1 + len(TAMPERINGS)
 
 
-@pytest.mark.parametrize("damage", [flip_bit, another, truncate, retype])
+@pytest.mark.parametrize("damage", [flip_bit, same_type, truncate, retype])
 def test_damage_always_changes_something(damage):
     rng = random.Random(0)
     message = Stamped(b"s", 1, 0, "p", ({"a": b"x"}, [1, "y"], np.ones(2)), b"")
     for _ in range(200):
-        damaged = damage(rng)(message)
+        damaged = damage(rng, message)
         assert type(damaged) is bytes or encode(damaged) != encode(message)
 
 
 @pytest.mark.parametrize("message", [[], {}, None, 7, "s", np.ones(2)], ids=repr)
 def test_a_forgery_is_found_for_any_message_and_has_its_type_if_there_is_one(message):
     for seed in range(20):
-        forged = another(random.Random(seed))(message)
+        forged = same_type(random.Random(seed), message)
         assert type(forged) is bytes or encode(forged) != encode(message)
         assert type(forged) is type(message) or message in ([], {}, None)
 
 
 def test_letters_of_the_transcript_are_named():
-    with Bench(experiment(*SMALL, "aggregation=plain", "algo=fedavg")) as bench:
-        sent = bench.live(rounds=(1,)).sent
+    with FaultTrials(experiment(*TINY.split(), "aggregation=plain", "algo=fedavg")) as bench:
+        sent = bench.run(rounds=(1,)).sent
     assert [type(letter) for letter in sent[1]] == [Letter] * 6

@@ -13,7 +13,7 @@ from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.folder import RunFolder, read_status
 from fedpriv.runs.loop import train
-from fedpriv.testing.worlds import SMALL, experiment
+from fedpriv.testing.experiments import SMALL, experiment
 from fedpriv.trackers import base
 from fedpriv.trackers.base import Log, Tracker, finite
 

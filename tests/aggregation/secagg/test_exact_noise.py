@@ -18,7 +18,7 @@ from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.exact_noise import SecAggExactNoise
-from fedpriv.audit.watch import Tap
+from fedpriv.audit.observation import ProtocolTap
 from fedpriv.crypto.prg import SeededGenerator
 from fedpriv.crypto.secret_sharing import Reconstruction
 from fedpriv.engines.inprocess import InProcess
@@ -185,7 +185,7 @@ def test_survivors_let_go_of_surplus_alone(gone, kept):
 
 def test_a_colluding_silo_can_take_out_the_noise_that_stays_and_no_more():
     """What an audit gives the adversary is not the noise that the server has taken out already."""
-    sum_, tap = Sum(FIVE, [5] * 5, size=20_000), Tap(None, np.ones(1))
+    sum_, tap = Sum(FIVE, [5] * 5, size=20_000), ProtocolTap(None, np.ones(1))
     tap.noise, tap.secret = sum_.noises["silo0"], sum_.secrets["silo0"]
     for silos in (3, 4, 5):
         assert tap.known(sum_.query, silos).var() == pytest.approx(20.0**2 / silos, rel=0.05)

@@ -1,20 +1,19 @@
-"""Local SGD of one record a step: microseconds of the processor for a step of one training, on one
-core.
+"""Local SGD with one record a step: processor microseconds of a step of one training.
 
-The network is that of MNIST odd/even. `one by one` takes a clipped gradient and a step's noise at a
-time, as trainings of larger batches do; `alone` is one training in the stacked layers; the others
-are as many settings of one seed, which share their noise, or as many seeds. They take turns in one
-process; ratios are medians over turns.
+The network is that of MNIST odd/even, on one core. `one by one` computes one clipped gradient and
+one step's noise at a time, as trainings with larger batches do. `alone` is one training in the
+stacked layers. The others are many settings of one seed, which share their noise, or many seeds.
+All take alternating turns in one process; the ratio is that of `one by one` to each.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks._apart import apart
+from benchmarks._fresh_process import in_fresh_process
+from benchmarks._ratios import alternating_turns, ratio
 
 TURNS = 5
 STEPS = 200
@@ -26,15 +25,11 @@ GOAL = 5.0
 
 
 def main() -> None:
-    times = apart(measure)
-    slow = np.array(times["one by one"])
+    """Print a line for each program."""
+    times = in_fresh_process(measure)
     for name, spent in times.items():
-        ratio = np.median(slow / np.array(spent))
-        print(
-            f"{name:>14} {1e6 * float(np.median(spent)):8.1f} us a step  ratio {ratio:6.1f}  "
-            f"goal {GOAL}",
-            flush=True,
-        )
+        step = 1e6 * float(np.median(spent))
+        print(f"{name:>14} {step:8.1f} us a step  {ratio(times['one by one'], spent)}  goal {GOAL}")
 
 
 def measure() -> dict[str, list[float]]:
@@ -81,23 +76,19 @@ def measure() -> dict[str, list[float]]:
 
     cases: dict[str, tuple[int, Callable[[], object]]] = {
         "one by one": (1, one_by_one),
-        "alone": (1, lambda: training(0).alone()),
+        "alone": (1, lambda: training(0).run()),
         f"{WIDE} settings": (
             WIDE,
-            lambda: RecordSteps.together([training(0) for _ in range(WIDE)]),
+            lambda: RecordSteps.run_batch([training(0) for _ in range(WIDE)]),
         ),
         f"{WIDE} seeds": (
             WIDE,
-            lambda: RecordSteps.together([training(seed) for seed in range(WIDE)]),
+            lambda: RecordSteps.run_batch([training(seed) for seed in range(WIDE)]),
         ),
     }
-    times: dict[str, list[float]] = {name: [] for name in cases}
-    for _ in range(TURNS):
-        for name, (width, case) in cases.items():
-            since = time.process_time()
-            case()
-            times[name].append((time.process_time() - since) / STEPS / width)
-    return times
+    programs = {name: case for name, (_, case) in cases.items()}
+    times = alternating_turns(programs, TURNS)
+    return {name: [t / STEPS / cases[name][0] for t in spent] for name, spent in times.items()}
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""A round's exchange in the shuffle model: silos round their records to levels, count bits, and a
-server sums them.
+"""A round's exchange in the shuffle model, with noise of the operating system beside seeded noise.
 
-Processor seconds and memory of one core for all parties together, in the order of a run: per-record
-vectors are there (one block of a silo's at a time, as local training would give them), are bounded,
-become levels, get noise bits, and travel as counts through the gate to the shuffler and the server.
-The case is MNIST odd / even with 25 silos and 1,238 records of 3,394 parameters each. `wide` is one
-part in a thousand of a million records with 10^5 coordinates: memory stays the same for all of it,
-and time grows in proportion.
+Silos round their records to levels and count bits; a server sums the counts. Times are processor
+seconds of one core for all parties, as in a run: per-record vectors arrive in blocks, are bounded,
+become levels, get noise bits, and travel as counts to the shuffler and the server. The two sources
+of noise take alternating turns in one process; the ratio is that of `system` to `seeded`. The case
+is MNIST odd / even with 25 silos and 1,238 records of 3,394 parameters each. `wide` is a thousandth
+of a million records with 10^5 coordinates: memory is the same for all of it, time is proportional.
 """
 
 from __future__ import annotations
@@ -18,12 +17,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks._apart import apart
+from benchmarks._fresh_process import in_fresh_process
+from benchmarks._ratios import ratio
 
 
 @dataclass(frozen=True)
 class Case:
-    """block: records whose vectors are there at a time."""
+    """A configuration.
+
+    name: name in the output.
+    silos: number of silos.
+    records: records of a silo.
+    size: coordinates of a vector.
+    block: records in memory at a time.
+    """
 
     name: str
     silos: int
@@ -32,26 +39,40 @@ class Case:
     block: int
 
 
+TURNS = 3
 CASES = (Case("MNIST round", 25, 1238, 3394, 256), Case("wide", 25, 40, 100_000, 8))
-EXACT = {"seeded": False, "system": True}
+NOISE = {"seeded": False, "system": True}
 
 
 def main() -> None:
+    """Print a line for each case and source of noise."""
     for case in CASES:
-        for name, system in EXACT.items():
-            vectors, seconds, mib, error = apart(measure, case, system)
-            cells = case.silos * case.records * case.size
+        turns, mib = in_fresh_process(measure, case)
+        coordinates = case.silos * case.records * case.size
+        for name, found in turns.items():
+            making, seconds, error = (float(np.median(column)) for column in zip(*found))
             print(
-                f"{case.name:>12} {name:>7} {seconds:6.2f} s, of that {vectors:5.2f} s to make "
-                "vectors, "
-                f"{seconds / cells * 1e9:5.1f} ns a coordinate, {mib:6.0f} MiB at most, error "
-                f"{error:.2f} deviations"
+                f"{case.name:>12} {name:>7} {seconds:6.2f} s, {making:5.2f} s of it to make "
+                f"vectors, {seconds / coordinates * 1e9:5.1f} ns a coordinate, peak {mib:6.0f} "
+                f"MiB, error {error:.2f} deviations",
+                flush=True,
             )
+        seeded, system = ([seconds for _, seconds, _ in found] for found in turns.values())
+        print(f"{case.name:>12} {ratio(seeded, system)}")
 
 
-def measure(case: Case, system: bool) -> tuple[float, float, float, float]:
-    """Seconds in which the vectors were made, seconds in all, MiB at the peak, and the sum's error
-    over its standard deviation, root mean square over coordinates."""
+def measure(case: Case) -> tuple[dict[str, list[tuple[float, float, float]]], float]:
+    """The exchanges of every turn by source of noise, and MiB at the peak."""
+    turns: dict[str, list[tuple[float, float, float]]] = {name: [] for name in NOISE}
+    for _ in range(TURNS):
+        for name, system in NOISE.items():
+            turns[name].append(exchange(case, system))
+    return turns, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def exchange(case: Case, system: bool) -> tuple[float, float, float]:
+    """Seconds to make the vectors, seconds in all, and the root mean square error of the sum over
+    its standard deviation."""
     from fedpriv.aggregation.shuffle import Shuffle
     from fedpriv.engines.inprocess import InProcess
     from fedpriv.mechanisms.binomial import Binomial
@@ -137,7 +158,6 @@ def measure(case: Case, system: bool) -> tuple[float, float, float, float]:
         asked | {name: helper.query(query, Broadcast({})) for name, helper in helpers.items()}
     )
     seconds = time.process_time() - since
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     deviation = mechanism.noise_multiplier * mechanism.clip
     error = float(np.sqrt(np.mean((learned["server"].vector - true) ** 2)) / deviation)
-    return making[0], seconds, peak, error
+    return making[0], seconds, error

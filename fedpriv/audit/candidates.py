@@ -1,0 +1,205 @@
+"""Candidates for the worst pair of neighbouring experiments.
+
+Algorithm, aggregation, mechanism and optimiser are those of the audited run. Silos keep their
+numbers of records where certificates depend on them. Otherwise canaries have one record in each
+silo.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.audit.canary import FEATURES, Canaries, canary_features, independent_users
+from fedpriv.data.allocation import Allocation
+from fedpriv.parties.party import silo_name
+from fedpriv.rounds.plan import Plan
+from fedpriv.rounds.weighting import OwnWeighting
+from fedpriv.runtime import allocate
+from fedpriv.settings.experiment import Experiment
+
+if TYPE_CHECKING:
+    from fedpriv.accountants.events import Event
+
+CANARY_SLOPE = 1e5
+"""Slope of the canaries' losses, far above any reasonable clip bound."""
+OTHER_SLOPE = 10.0
+"""Slope of opposing units: also above the clip bound, and outweighed by the canary's slope."""
+MAX_SHARED_CANARIES = 32
+"""Most canaries in one run."""
+ORDERED_USERS = 16
+"""Other users whose contributions depend on the order of their batches."""
+TRIED_UNITS = 12
+"""Units that are tried as canaries where the canary's batch matters."""
+
+
+def round_events(exp: Experiment, plan: Plan) -> list[Event]:
+    """All events of the first round."""
+    return [event for query in exp.algo.queries(1, plan) for event in query.events]
+
+
+def bounds_whole_silos(exp: Experiment, plan: Plan) -> bool:
+    """Whether the bound applies to a silo's whole update, so that its units share the bound."""
+    enforced = any(query.enforced for query in exp.algo.queries(1, plan))
+    return enforced and exp.algo.contributors.weighting == OwnWeighting()
+
+
+def _certified_alone(exp: Experiment, plan: Plan) -> bool:
+    """Whether each silo adds all its noise itself and keeps its certificate if the others are
+    empty."""
+    sizes = plan.federation.silo_records
+    if not sizes or any(query.enforced for query in exp.algo.queries(1, plan)):
+        return False
+
+    def of_silo(silo: int, records: tuple[int, ...]) -> list[Event]:
+        known = replace(plan, federation=replace(plan.federation, silo_records=records))
+        return [event for event in round_events(exp, known) if event.scope == silo_name(silo)]
+
+    try:
+        return all(
+            of_silo(silo, tuple(n * (other == silo) for other, n in enumerate(sizes)))
+            == of_silo(silo, sizes)
+            != []
+            for silo in range(len(sizes))
+        )
+    except ZeroDivisionError:  # a method that divides by the size of every silo
+        return False
+
+
+def candidates(exp: Experiment, plan: Plan, unit: str, *, replaces: bool) -> list[list[Canaries]]:
+    """Groups of candidates for `unit`; those of a group differ only in the canary's place.
+
+    plan: plan of the audited run.
+    replaces: whether neighbours replace a unit instead of adding one.
+    """
+    # Units that share a bound hide each other. Sums may be too slow for shared runs to pay off.
+    pooled = bounds_whole_silos(exp, plan)
+    slow = exp.aggregation.estimate(exp.algo.queries(1, plan)[0], plan.federation, 1) is not None
+    most = 1 if slow or pooled else MAX_SHARED_CANARIES
+    if exp.algo.queries_need_allocation:
+        return _with_real_sizes(exp, plan, unit, replaces, most)
+    shared = [[_in_every_silo(exp, most, 0.0)]] if most > 1 else []
+    # Of equally promising candidates the first is taken. Opposing units come first because they
+    # show twice as much where units share a bound.
+    alone = [[_in_every_silo(exp, 1, -OTHER_SLOPE)], [_in_every_silo(exp, 1, 0.0)]]
+    return [*shared, *alone, *([] if pooled else _with_ordered_batches(exp))]
+
+
+def _any_loss(exp: Experiment, plan: Plan) -> bool:
+    """Whether certificates hold for losses of any shape, such as those of records that drive
+    parameters away from zero."""
+    unknown = replace(plan, federation=replace(plan.federation, loss=None))
+    one, other = ([event.certified for event in round_events(exp, p)] for p in (plan, unknown))
+    return one == other
+
+
+def _in_every_silo(exp: Experiment, canaries: int, other_slope: float) -> Canaries:
+    """Canaries, and one other user, with one draw in each silo."""
+    user, silo = independent_users(exp, canaries + 1)
+    owner = np.where(user < canaries, user, -1)
+    slopes = np.where(owner >= 0, CANARY_SLOPE, other_slope)
+    labels = np.stack([slopes, np.zeros(len(user))], axis=1)
+    return _added(exp, user, silo, owner, canary_features(owner, canaries), labels)
+
+
+def _with_ordered_batches(exp: Experiment) -> list[list[Canaries]]:
+    """Other users with two batches in every silo, who end near the minimum of their last batch.
+
+    If the canary's presence changes another user's order, it changes the sum by all of them.
+    """
+    size = getattr(exp.algo, "batch_size", None)
+    rate = getattr(exp.algo, "local_lr", None)
+    if size is None or rate is None:
+        return []
+    silos = exp.allocator.n_silos
+    draws = exp.data.records_per_draw
+    each = -(-2 * size // draws) * draws
+    others = np.repeat(np.arange(1, ORDERED_USERS + 1), each)
+    user = np.tile(np.concatenate([np.zeros(draws, dtype=int), others]), silos)
+    silo = np.repeat(np.arange(silos), draws + len(others))
+    owner = np.where(user == 0, 0, -1)
+    # Each user has its own coordinate, so that their changes do not cancel.
+    x = np.zeros((len(user), FEATURES + ORDERED_USERS))
+    x[user == 0, :FEATURES] = FEATURES**-0.5
+    x[user > 0, FEATURES + user[user > 0] - 1] = 1.0
+    slopes = CANARY_SLOPE * np.random.default_rng(0).standard_normal(len(user))
+    slopes[user == 0] = CANARY_SLOPE
+    labels = np.stack([slopes, np.where(user == 0, 0.0, 1 / rate)], axis=1)
+    return [[_added(exp, user, silo, owner, x, labels)]]
+
+
+def _added(
+    exp: Experiment,
+    user: np.ndarray,
+    silo: np.ndarray,
+    owner: np.ndarray,
+    x: np.ndarray,
+    present: np.ndarray,
+) -> Canaries:
+    """Canaries that neighbours add. present: (n, 2) labels if all canaries are present."""
+    trains = np.ones(len(user), dtype=bool)
+    allocation = Allocation(user, silo, trains, int(user.max()) + 1, exp.allocator.n_silos)
+    absent = present.copy()
+    absent[owner >= 0, 0] = 0.0
+    users = np.array([user[owner == k][0] for k in range(owner.max() + 1)])
+    # Weights from counts may divide by a canary's count. The canary then stays, with records that
+    # have no gradient.
+    leaves = not exp.algo.contributors.weighting.needs_counts
+    return Canaries(exp, allocation, x, absent, present, owner, users, silo=None, leaves=leaves)
+
+
+def _with_real_sizes(
+    exp: Experiment, plan: Plan, unit: str, replaces: bool, most: int
+) -> list[list[Canaries]]:
+    """Canaries in the smallest silo of the run's allocation, where one record weighs most.
+
+    most: most canaries in one run.
+    """
+    _, allocation, _ = allocate(exp)
+    silo = int(allocation.silo_sizes().argmin())
+    here = np.flatnonzero(allocation.trains & (allocation.silo == silo))
+    units = _units(allocation, here, unit, exp.data.records_per_draw)
+    # A single step has no earlier noise to forget.
+    single = getattr(exp.algo, "local_steps", 1) == 1
+    rate = None if single else getattr(exp.algo, "local_lr", None)
+    # Other silos stay empty if the certificate allows it: their training takes time and hides the
+    # canary.
+    others_empty = _certified_alone(exp, plan)
+    if others_empty:
+        allocation = replace(allocation, trains=allocation.trains & (allocation.silo == silo))
+
+    def canaries(chosen: list[np.ndarray], *, forget: bool, escape: bool = False) -> Canaries:
+        owner = np.full(len(allocation.user), -1)
+        for number, rows in enumerate(chosen):
+            owner[rows] = number
+        curvature = np.zeros(len(owner))
+        if forget and rate is not None and not others_empty:
+            curvature[allocation.silo != silo] = 1 / rate
+        if escape:
+            curvature[(allocation.silo == silo) & (owner < 0)] = -CANARY_SLOPE
+        absent, present = (
+            np.stack([np.where(owner >= 0, slope, 0.0), curvature], axis=1)
+            for slope in (-CANARY_SLOPE if replaces else 0.0, CANARY_SLOPE)
+        )
+        users = np.array([allocation.user[rows[0]] for rows in chosen])
+        x = canary_features(owner, len(chosen))
+        return Canaries(exp, allocation, x, absent, present, owner, users, silo=silo, leaves=False)
+
+    groups = [[canaries(units[:1], forget=True)]]
+    if most > 1 and len(units) > 1:
+        groups.insert(0, [canaries(units[:most], forget=False)])
+    if rate is not None and _any_loss(exp, plan):
+        groups.append([canaries([rows], forget=True, escape=True) for rows in units[:TRIED_UNITS]])
+    return groups
+
+
+def _units(allocation: Allocation, here: np.ndarray, unit: str, draws: int) -> list[np.ndarray]:
+    """Rows of each unit among the rows `here`: single draws, or the users with most rows."""
+    owned = np.bincount(allocation.user[here])
+    if unit == "user":
+        largest = np.flatnonzero(owned == owned.max())
+        return [here[allocation.user[here] == user] for user in largest]
+    ordered = here[np.argsort(allocation.user[here], kind="stable")]
+    return list(ordered[: len(ordered) // draws * draws].reshape(-1, draws))

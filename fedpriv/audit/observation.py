@@ -1,0 +1,300 @@
+"""The observations of each observer in real rounds.
+
+The releases are those of `PreparedRun.exchange`: real parties, messages, bounds, noise shares and
+sums. Data and model are loaded once. Every trial has its own parties, keys, set-up and noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedpriv.audit.canary import Canaries
+from fedpriv.data.silo import split_by_silo
+from fedpriv.engines.base import Network
+from fedpriv.engines.inprocess import InProcessSession
+from fedpriv.errors import AggregationAbortedError
+from fedpriv.mechanisms.base import Mechanism
+from fedpriv.rounds.plan import Observer, Plan
+from fedpriv.rounds.query import Contributions, Query, Total, Update
+from fedpriv.rounds.state import State
+from fedpriv.runtime import prepare, silo_states
+from fedpriv.testing.experiments import with_mechanisms
+from fedpriv.util.stopwatch import Stopwatch
+from fedpriv.util.streams import Streams, SystemGenerator
+
+if TYPE_CHECKING:
+    from fedpriv.aggregation.base import Respond
+    from fedpriv.parties.party import Party
+    from fedpriv.parties.traffic import Letter
+
+Observations = dict[str, np.ndarray]
+"""By observer: its vectors (k, size) of one query; one for each silo if it receives messages."""
+
+PlanChange = Callable[[Plan], Plan]
+
+
+def with_noise_of(run: Plan) -> PlanChange:
+    """Give a canary experiment the mechanisms of the audited run.
+
+    Noise that is calibrated to the model must be that of the run, not of the canary's model.
+    """
+    return lambda plan: with_mechanisms(plan, lambda name, _: run.channels[name].mechanism)
+
+
+def without_plan_noise(change: PlanChange) -> PlanChange:
+    """`change`, followed by the removal of all noise."""
+    return lambda plan: with_mechanisms(change(plan), lambda _, mechanism: _noiseless(mechanism))
+
+
+def without_noise(query: Query) -> Query:
+    """The query without noise, with the same sample of users."""
+    return replace(query, mechanism=_noiseless(query.mechanism))
+
+
+def _noiseless(mechanism: Mechanism) -> Mechanism:
+    return mechanism.with_noise(0.0) if mechanism.noise_multiplier else mechanism
+
+
+def without_randomness(query: Query) -> Query:
+    """The query without noise, with all users in the sample."""
+    return replace(without_noise(query), sampled=None, user_rate=1.0)
+
+
+class ProtocolTap:
+    """A silo's protocol that records what only the silo knows: its noise share and its message.
+
+    All other attributes are those of the protocol.
+
+    protocol: the silo's part in the aggregation.
+    weights: (n_units,) weights of its units.
+    """
+
+    def __init__(self, protocol: Any, weights: np.ndarray) -> None:
+        self.protocol = protocol
+        self.weights = weights
+        self.noise = self.message = np.zeros(0)
+        self.secret: bytes | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.protocol, name)
+
+    def query(self, query: Query, respond: Respond) -> Party:
+        def recorded(broadcast: Any) -> Update:
+            update = respond(broadcast)
+            self.noise = update.noise
+            self.message = update.noise.copy()
+            self.secret = update.secret
+            return replace(update, blocks=self._summed(update.blocks))
+
+        return (yield from self.protocol.query(query, recorded))
+
+    def _summed(self, blocks: Iterator[Contributions]) -> Iterator[Contributions]:
+        for block in blocks:
+            self.message += self.weights[block.units] @ block.vectors.double().cpu().numpy()
+            yield block
+
+    def known(self, query: Query, silos: int) -> np.ndarray:
+        """What the silo can subtract from a sum over `silos` silos.
+
+        Noise inside local training cannot be separated from the message, so the silo subtracts
+        its whole message.
+        """
+        removable = query.removable
+        if removable is not None and self.secret is not None:
+            kept = removable.kept(silos)
+            links = [removable.chain(self.secret)[kept]]
+            return np.asarray(self.noise - removable.surplus(links, kept))
+        return self.noise if query.enforced else self.message
+
+
+class _RecordingNetwork(Network):
+    """A network that records the last message by receiver and sender.
+
+    last: (receiver, sender) -> content.
+    """
+
+    def __init__(self, last: dict[tuple[str, str], Any]) -> None:
+        self.last = last
+
+    def carry(self, step: int, letters: list[Letter]) -> list[Letter]:
+        self.last |= {
+            (letter.receiver, letter.sender): letter.message.content for letter in letters
+        }
+        return letters
+
+
+@dataclass(frozen=True)
+class TrialStreams(Streams):
+    """Streams of one trial: observers know all of them but the secret ones.
+
+    trial: seed of the secret streams, unless they come from the operating system.
+    """
+
+    trial: int = 0
+
+    @property
+    def _hidden(self) -> Streams:
+        return Streams(self.trial, self.system)
+
+    def unit_keys(self, purpose: str, round: int, party: str, units: np.ndarray) -> np.ndarray:
+        return Streams(self.seed).unit_keys(purpose, round, party, units)
+
+    def unit_coins(
+        self, purpose: str, round: int, party: str, units: np.ndarray
+    ) -> Callable[[int], np.ndarray]:
+        return self._hidden.unit_coins(purpose, round, party, units)
+
+    def secret(
+        self, purpose: str, round: int, party: str = ""
+    ) -> np.random.Generator | SystemGenerator:
+        return self._hidden.secret(purpose, round, party)
+
+
+@dataclass
+class ObservedRun(AbstractContextManager["ObservedRun"]):
+    """A run whose messages and noise shares are recorded, restarted for every trial.
+
+    canaries: the experiment and its canaries.
+    change: change of the run's plan.
+    colluders: names of the silos that share what they know.
+    taps: recorders of the silos' protocols, by silo.
+    last_messages: last message by (receiver, sender).
+    """
+
+    canaries: Canaries
+    change: PlanChange
+    colluders: tuple[str, ...]
+    taps: dict[str, ProtocolTap] = field(default_factory=dict)
+    last_messages: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.prepared = prepare(self.canaries.experiment, revise=self.change)
+        assert isinstance(self.prepared.session, InProcessSession)  # see `Canaries.experiment`
+        self.session = self.prepared.session
+        self.session.network = lambda: _RecordingNetwork(self.last_messages)
+        self.state = State(np.zeros_like(self.prepared.state.params), self.prepared.state.slots)
+
+    def __exit__(self, *failure: object) -> None:
+        self.session.close()
+
+    def restart(self, present: np.ndarray, trial: int) -> State:
+        """Start a fresh run in which the canaries `present` (k,) bool are present.
+
+        Returns the state before the first round, in which all parameters are zero.
+        """
+        plan = self.prepared.plan
+        streams = TrialStreams(plan.streams.seed, plan.streams.system, trial)
+        self.prepared.plan = plan = replace(plan, streams=streams)
+        silo_data = split_by_silo(*self.canaries.records(present), "cpu")
+        for name, data in zip(self.prepared.silos, silo_data):
+            spec: Any = self.session.specs[name]
+            self.session.specs[name] = replace(spec, data=data, plan=plan)
+        return self.resume(self.state.arrays())
+
+    def resume(self, checkpoint: Mapping[str, np.ndarray]) -> State:
+        """Create every party anew from the checkpoint, as after a crash, and repeat the set-up."""
+        self.prepared.silo_states = memories = silo_states(checkpoint)
+        self.session.reopen({name: memories.get(name, {}) for name in self.session.specs})
+        self.prepared.set_up(0, [])
+        participants: Any = self.session.participants
+        for name, weights in zip(self.prepared.silos, self._weights()):
+            self.taps[name] = ProtocolTap(participants[name].protocol, weights)
+            participants[name].protocol = self.taps[name]
+        return State.from_arrays(checkpoint)
+
+    def _weights(self) -> np.ndarray:
+        """Weights of each silo's units, (n_silos, n_units); 1 if they depend on counts, which the
+        audit does not need."""
+        algo = self.prepared.algo
+        federation = self.prepared.plan.federation
+        table = np.zeros((federation.n_silos, algo.contributors.number(federation)), dtype=np.int64)
+        weighting = algo.contributors.weighting
+        return np.ones(table.shape) if weighting.needs_counts else weighting.weights(table)
+
+    def exchange(self, query: Query, state: State) -> tuple[Total, Observations]:
+        """Run one query; its sum, and the observations of each observer."""
+        self.last_messages.clear()
+        total, _ = self.prepared.exchange(query, state, watch=Stopwatch(), lines=[])
+        if query.stateful:
+            self.prepared.silo_states |= self.session.checkpoints(self.prepared.silos)
+        observers = self.prepared.plan.threat_model.observers
+        return total, {
+            observer.name: self._observation(observer, query, total) for observer in observers
+        }
+
+    def _observation(self, observer: Observer, query: Query, total: Total) -> np.ndarray:
+        if not observer.sees_messages:
+            known = [
+                self.taps[name].known(query, len(total.silos)) if name in total.silos else 0.0
+                for name in (self.colluders if observer.own_shares else ())
+            ]
+            rest = total.vector.copy()
+            for share in known:
+                rest -= share
+            return rest[None]
+        if observer.name not in self.prepared.aggregation.helpers:
+            # Peers find out each other's vectors.
+            return np.stack([self.taps[name].message for name in total.silos])
+        clear = query.encoding.clear if query.encoding else np.asarray
+        return np.stack([clear(self.last_messages[observer.name, name]) for name in total.silos])
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What the observers of one query see beyond a run without canaries and noise.
+
+    query: the query.
+    silos: names of the silos in its sum.
+    vectors: by observer, (k, size).
+    """
+
+    query: Query
+    silos: tuple[str, ...]
+    vectors: Observations
+
+    def ratios(
+        self, x: np.ndarray, users: np.ndarray, sampling: tuple[float, float] | None
+    ) -> np.ndarray:
+        """Log-likelihood ratios, or multiples of them, from projections x (k,) on canaries.
+
+        users: (k,) the canaries' users.
+        sampling: rate and noise multiplier if the observer does not see the sample. One canary's
+            projections then have means 0 and 1.
+        """
+        if sampling is not None:
+            rate, noise = sampling
+            present = np.log(rate) + (x - 0.5) / noise**2
+            return np.asarray(np.logaddexp(np.log1p(-rate), present))
+        return x if self.query.sampled is None else np.where(self.query.sampled[users], x, 0.0)
+
+
+def observed_round(
+    run: ObservedRun,
+    quiet: ObservedRun | Mapping[tuple[int, int], Observations],
+    number: int,
+    state: State,
+) -> tuple[State, list[Difference]]:
+    """Run a round; the state after it, and the differences of its queries that have a sum.
+
+    quiet: a run without canaries and noise, or its observations by the queries' serial numbers.
+    """
+    found = []
+    for query in run.prepared.queries(number):
+        try:
+            total, seen = run.exchange(query, state)
+            expected = (
+                quiet.exchange(without_noise(query), state)[1]
+                if isinstance(quiet, ObservedRun)
+                else quiet[query.serial]
+            )
+        except AggregationAbortedError:
+            continue
+        vectors = {name: seen[name] - expected[name] for name in seen}
+        found.append(Difference(query, total.silos, vectors))
+        state = run.prepared.algo.global_update(state, query, total, run.prepared.plan)
+    return state, found

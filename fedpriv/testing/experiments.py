@@ -1,0 +1,124 @@
+"""Small experiments, composed and checked like those of a command, and their neighbours, which
+differ in one unit.
+
+>>> exp = experiment("algo=fedavg", "preset.n_users=8")
+>>> exp.allocator.n_users, exp.allocator.n_silos
+(8, 3)
+>>> without_user(exp, user=5).allocator.n_users
+8
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from fedpriv.algorithms.base import Algorithm
+from fedpriv.data.allocate import Allocator
+from fedpriv.data.allocation import Allocation
+from fedpriv.data.base import Corpus, DataSet, Records
+from fedpriv.mechanisms.base import Mechanism
+from fedpriv.rounds.plan import Plan
+from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
+from fedpriv.settings.experiment import Experiment, build
+from fedpriv.settings.help import conf_dir
+from fedpriv.util.streams import Streams
+
+SMALL = (
+    "preset.n_users=8",
+    "preset.local_epochs=2",
+    "preset.silo_epochs=2",
+    "preset.batch_size=1000",
+)
+"""Eight users in three silos. Batches hold all records, so that their order has no effect."""
+
+
+def experiment(*words: str, algo: Algorithm | None = None) -> Experiment:
+    """The experiment of a command line.
+
+    algo: replaces the algorithm of the words, by its class and the values of its fields. An
+        algorithm without a clip bound runs with mechanism=none unless the words name a mechanism.
+
+    Raises FedprivError as the command would.
+    """
+    if algo is not None and not hasattr(algo, "clip"):
+        named = any(word.startswith("mechanism=") for word in words)
+        words = words if named else (*words, "mechanism=none")
+    [config] = compose_jobs(CommandLine.parse([*words]), conf_dir())
+    plain = without_hydra(config)
+    if algo is not None:
+        cls = type(algo)
+        plain["algo"] = {"_target_": f"{cls.__module__}.{cls.__qualname__}", **_values(algo)}
+    return build(plain)
+
+
+def _values(component: Any) -> dict[str, Any]:
+    """The arguments that build this component."""
+    return {field.name: getattr(component, field.name) for field in fields(component) if field.init}
+
+
+def with_mechanisms(plan: Plan, change: Callable[[str, Mechanism], Mechanism]) -> Plan:
+    """The plan with other mechanisms. change: from a query's name and its mechanism."""
+    channels = {
+        name: replace(channel, mechanism=change(name, channel.mechanism))
+        for name, channel in plan.channels.items()
+    }
+    return replace(plan, channels=channels)
+
+
+@dataclass(frozen=True)
+class _WithoutUser(Allocator):
+    """`allocator` without the records of `user`."""
+
+    allocator: Allocator
+    user: int
+
+    def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
+        whole = self.allocator.allocate(records, data, streams)
+        return replace(whole, trains=whole.trains & (whole.user != self.user))
+
+
+def without_user(exp: Experiment, user: int) -> Experiment:
+    """The neighbouring experiment in which `user` has no records."""
+    own = exp.allocator
+    return replace(exp, allocator=_WithoutUser(own.n_users, own.n_silos, own, user))
+
+
+def with_training_records(exp: Experiment, change: Callable[[Records], Records]) -> Experiment:
+    """The experiment with changed training records."""
+    base = type(exp.data)
+
+    class ChangedData(base):  # type: ignore[misc, valid-type]
+        def load(self, streams: Streams) -> Corpus:
+            corpus = base.load(self, streams)
+            return Corpus(change(corpus.train), corpus.test)
+
+    return replace(exp, data=ChangedData(**_values(exp.data)))
+
+
+def without_rows(exp: Experiment, rows: np.ndarray) -> Experiment:
+    """The neighbouring experiment without training records `rows` (k,), whose number stays public.
+
+    Their features become NaN, so that they have no gradient and contribute nothing.
+    """
+
+    def blank(records: Records) -> Records:
+        x = np.array(records.x)
+        x[rows] = np.nan
+        return replace(records, x=x)
+
+    return with_training_records(exp, blank)
+
+
+def with_flipped_record(exp: Experiment, row: int) -> Experiment:
+    """The neighbouring experiment in which training record `row` has the other of two labels."""
+
+    def flip(records: Records) -> Records:
+        y = np.array(records.y)
+        y[row] = 1 - y[row]
+        return replace(records, y=y)
+
+    return with_training_records(exp, flip)

@@ -1,0 +1,137 @@
+"""Short runs of an experiment's parties under faults, compared with the correct results.
+
+A trial is the set-up and some rounds, with fresh parties. It is correct if every sum, and
+everything that silos remember afterwards, equals that of an undisturbed trial in which the same
+silos took part in the same rounds. Simulated noise depends on round and silo alone, so there is one
+correct result, bit by bit.
+
+>>> from fedpriv.testing import experiment
+>>> from fedpriv.testing.faults import drop
+>>> exp = experiment("algo=fedavg", "preset.n_users=6", "preset.local_epochs=1")
+>>> with FaultTrials(exp) as trials:
+...     trial = trials.run([drop(sender="silo0", exchange=2)])
+...     trial.aborts, len(trial.successes), trials.is_correct(trial)
+({2: 'no message from silo0'}, 2, True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from fedpriv.errors import AggregationAbortedError
+from fedpriv.parties.messages import digest_of
+from fedpriv.parties.traffic import Letter
+from fedpriv.runtime import PreparedRun, prepare
+from fedpriv.settings.experiment import Experiment
+from fedpriv.testing.faults import Fault, FaultyNetwork, drop
+from fedpriv.util.stopwatch import Stopwatch
+
+ROUNDS = (1, 2, 3)
+
+History = tuple[tuple[int, frozenset[str]], ...]
+"""Rounds with a sum, each with the silos in it."""
+
+
+@dataclass(frozen=True)
+class Success:
+    """A round with a sum.
+
+    round: its number.
+    silos: names of the silos in the sum.
+    digest: digest of the sum and of what silos remember afterwards.
+    """
+
+    round: int
+    silos: tuple[str, ...]
+    digest: bytes
+
+
+@dataclass
+class FaultTrial:
+    """The outcome of one trial.
+
+    successes: rounds with a sum.
+    aborts: by round, 0 for the set-up before the first: why there was no sum.
+    sent: all letters, by exchange.
+    crash: any other exception, which ended the trial.
+    """
+
+    successes: list[Success] = field(default_factory=list)
+    aborts: dict[int, str] = field(default_factory=dict)
+    sent: list[list[Letter]] = field(default_factory=list)
+    crash: Exception | None = None
+
+    @property
+    def history(self) -> History:
+        return tuple((success.round, frozenset(success.silos)) for success in self.successes)
+
+    @property
+    def digests(self) -> list[bytes]:
+        return [success.digest for success in self.successes]
+
+
+class FaultTrials:
+    """An experiment's parties, for one trial after the other. A context that ends them."""
+
+    def __init__(self, exp: Experiment) -> None:
+        self.prepared: PreparedRun = prepare(exp)
+        self._correct: dict[History, list[bytes]] = {}
+
+    def __enter__(self) -> FaultTrials:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.prepared.session.close()
+
+    def run(self, faults: Iterable[Fault] = (), rounds: Iterable[int] = ROUNDS) -> FaultTrial:
+        """Run one trial.
+
+        Exchange 0 is the set-up. A set-up that failed is repeated before the next round.
+        """
+        prepared = self.prepared
+        network = FaultyNetwork(tuple(faults))
+        trial = FaultTrial(sent=network.sent)
+        everybody = (*prepared.aggregation.helpers, *prepared.silos)
+        prepared.session.reopen({name: {} for name in everybody})
+        prepared.silo_states.clear()
+        prepared.session.network = network
+        for round in (0, *rounds):
+            try:
+                if round == 0:
+                    prepared.set_up(0, [])
+                else:
+                    trial.successes.append(self._round(round))
+            except AggregationAbortedError as abort:
+                trial.aborts[round] = str(abort)
+            except Exception as crash:
+                trial.crash = crash
+                break
+        return trial
+
+    def is_correct(self, trial: FaultTrial) -> bool:
+        """Whether every sum, and everything remembered, is correct for the silos in it."""
+        return trial.digests == self._expected(trial.history)
+
+    def _round(self, round: int) -> Success:
+        prepared = self.prepared
+        (query,) = prepared.queries(round)
+        total, _ = prepared.exchange(query, prepared.state, watch=Stopwatch(), lines=[])
+        remembered = prepared.session.checkpoints(prepared.silos) if query.stateful else {}
+        remembered = {name: dict(memory) for name, memory in remembered.items()}
+        return Success(round, total.silos, digest_of((total.vector, list(total.silos), remembered)))
+
+    def _expected(self, history: History) -> list[bytes]:
+        if history not in self._correct:
+            absent = [
+                drop(exchange=exchange, sender=silo)
+                for exchange, (_, silos) in enumerate(history, start=1)
+                for silo in self.prepared.silos
+                if silo not in silos
+            ]
+            trial = self.run(absent, [round for round, _ in history])
+            if trial.history != history:
+                found = f"{history} cannot be repeated: {trial.history}, {trial.aborts}"
+                raise AssertionError(found) from trial.crash
+            self._correct[history] = trial.digests
+        return self._correct[history]
