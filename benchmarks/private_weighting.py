@@ -148,9 +148,9 @@ def measure(case: Case) -> dict[str, float]:
 def phe_pair(n: int, factor: int, coefficients: np.ndarray, slice_size: int = 16) -> float:
     """Seconds that python-paillier takes for one (parameter, user) pair, positive and negative in
     equal parts: the power, and the addition to the sum over users."""
-    from phe import EncodedNumber, EncryptedNumber, PaillierPublicKey
+    from phe import EncodedNumber, EncryptedNumber, EncryptionKey
 
-    public = PaillierPublicKey(n)
+    public = EncryptionKey(n)
     one = EncryptedNumber(public, public.raw_encrypt(secrets.randbelow(n)))
     sizes = np.abs(coefficients[:slice_size]).tolist()
     exponents = [(value if k % 2 else -value) * factor % n for k, value in enumerate(sizes)]

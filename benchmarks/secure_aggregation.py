@@ -233,7 +233,7 @@ def measure(case: Case) -> dict[str, float]:
         UNMASK: answer,
     }
     sent = sum(
-        size_of(next(members[one].post.tell(phase, {SERVER: content})))
+        size_of(next(members[one].post.send(phase, {SERVER: content})))
         for phase, content in said.items()
     )
     sizes = {"sent": sent / 1e6, "vector": message.nbytes / 1e6, "plain": vector.nbytes / 1e6}

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedpriv.algorithms.base import silo_name
 from fedpriv.parties.party import Mail, Party
-from fedpriv.parties.post import Hear, Post
+from fedpriv.parties.post import Expected, Post
 from fedpriv.parties.signer import CHECKSUM, Signer
 from fedpriv.rounds.plan import ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SetUp, Update
@@ -188,5 +188,5 @@ def invited_silos(query: Query) -> tuple[str, ...]:
 def awaited_broadcast(post: Post, query: Query) -> Generator[Mail, Mail, Broadcast | None]:
     """A silo's first step of a query: what is sent down to it; None when nothing is, and then it
     takes no part."""
-    heard = yield from post.hear(Hear(BROADCAST, query.broadcast_kind, (SERVER,)))
+    heard = yield from post.receive(Expected(BROADCAST, query.broadcast_schema, (SERVER,)))
     return heard.get(SERVER)

@@ -104,7 +104,7 @@ class MaskedSilo(RingSilo):
         masked = mask(
             encoded, self.name, invited_silos(query), seeds=self.seeds, serial=query.serial
         )
-        yield from post.tell(MESSAGE, {SERVER: masked})
+        yield from post.send(MESSAGE, {SERVER: masked})
 
     def spend(self, serial: tuple[int, int]) -> None:
         """Note that the masks of a query are spent. Raises RuntimeError when they, or those of a

@@ -60,7 +60,7 @@ class PlainSilo(RingSilo):
         broadcast = yield from awaited_broadcast(post, query)
         if broadcast is None:
             return
-        yield from post.tell(
+        yield from post.send(
             MESSAGE, {SERVER: self._message((yield from trained(respond(broadcast))), query)}
         )
 

@@ -39,7 +39,7 @@ from fedpriv.aggregation.base import (
 from fedpriv.aggregation.weighted import WeighingServer, WeightedSilo
 from fedpriv.encoding.levels import Coins, Levels
 from fedpriv.errors import ConfigError
-from fedpriv.parties.post import Hear
+from fedpriv.parties.post import Expected
 from fedpriv.parties.schema import Array
 from fedpriv.rounds.plan import Observer, ThreatModel
 from fedpriv.rounds.query import Total
@@ -112,7 +112,7 @@ class ShuffledSilo(WeightedSilo):
         post = query.post(self.name)
         broadcast = yield from awaited_broadcast(post, query)
         if broadcast is not None:
-            yield from post.tell(
+            yield from post.send(
                 MESSAGE, {SHUFFLER: self.ones(query, (yield from trained(respond(broadcast))))}
             )
 
@@ -156,9 +156,9 @@ class Shuffler(HelperProtocol):
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         post = query.post(SHUFFLER)
         silos = invited_silos(query)
-        heard = yield from post.hear(Hear(MESSAGE, ones_of(query, parties=1), silos))
+        heard = yield from post.receive(Expected(MESSAGE, ones_of(query, parties=1), silos))
         post.require_all(silos, heard)
-        yield from post.tell(SHUFFLED, {SERVER: np.sum([heard[name] for name in silos], axis=0)})
+        yield from post.send(SHUFFLED, {SERVER: np.sum([heard[name] for name in silos], axis=0)})
 
 
 class CountingServer(WeighingServer):
@@ -170,7 +170,7 @@ class CountingServer(WeighingServer):
         levels = level_encoding(query)
         down = dict.fromkeys(silos, broadcast)
         kind = ones_of(query, parties=len(silos))
-        heard = yield from post.exchange(BROADCAST, down, Hear(SHUFFLED, kind, (SHUFFLER,)))
+        heard = yield from post.exchange(BROADCAST, down, Expected(SHUFFLED, kind, (SHUFFLER,)))
         post.require_all([SHUFFLER], heard)
         return Total(levels.decode(heard[SHUFFLER], query.n_units), silos)
 

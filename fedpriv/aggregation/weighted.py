@@ -18,7 +18,7 @@ import numpy as np
 from fedpriv.accountants.events import OBSERVERS
 from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, HelperProtocol, SiloProtocol
 from fedpriv.parties.party import Mail, Party
-from fedpriv.parties.post import Hear, Post, blaming
+from fedpriv.parties.post import Expected, Post, blaming
 from fedpriv.parties.schema import Array, Raw, Schema, Table
 from fedpriv.rounds.plan import Observer, ThreatModel
 from fedpriv.rounds.weighting import bounded_weights
@@ -80,7 +80,9 @@ class WeightedSilo(SiloProtocol):
             return
         post = task.post(self.name, self.signer)
         row = Array(np.float64, counts.shape, low=0.0, high=1.0)
-        heard = yield from post.exchange(COUNTS, {SERVER: counts}, Hear(WEIGHTS, row, (SERVER,)))
+        heard = yield from post.exchange(
+            COUNTS, {SERVER: counts}, Expected(WEIGHTS, row, (SERVER,))
+        )
         post.require_all([SERVER], heard)
         with blaming(SERVER):
             self.weighting.check_row(heard[SERVER], counts)
@@ -109,7 +111,7 @@ class WeighingServer(HelperProtocol):
         post = task.post(SERVER)
         weights = yield from self.weights_of_silos(task, post)
         if weights:
-            yield from post.tell(WEIGHTS, weights)
+            yield from post.send(WEIGHTS, weights)
 
     def weights_of_silos(
         self, task: SetUp, post: Post, said: Mail | None = None
@@ -123,8 +125,8 @@ class WeighingServer(HelperProtocol):
             if said:
                 yield said
             return {}
-        shown = Hear(COUNTS, Array(np.int64, (task.n_units,), low=0, high=MOST), self.silos)
-        counts = yield from post.answered(said or {}, shown)
+        shown = Expected(COUNTS, Array(np.int64, (task.n_units,), low=0, high=MOST), self.silos)
+        counts = yield from post.await_answers(said or {}, shown)
         post.require_all(self.silos, counts)
         table = self.weighting.weights(np.stack([counts[name] for name in self.silos]))
         return dict(zip(self.silos, bounded_weights(table)))
@@ -139,7 +141,7 @@ class KeyPassingServer(WeighingServer):
         post = task.post(SERVER)
         weights = yield from self.weights_of_silos(task, post)
         keys = yield from heard_keys(post, self.silos, (WEIGHTS, weights))
-        yield from post.tell(KEYS, dict.fromkeys(self.silos, keys))
+        yield from post.send(KEYS, dict.fromkeys(self.silos, keys))
 
 
 def heard_keys(
@@ -149,7 +151,7 @@ def heard_keys(
 
     said: a phase and what it sends in it first.
     """
-    keys = yield from post.exchange(*said, Hear(KEY, Raw(KEY_BYTES), silos))
+    keys = yield from post.exchange(*said, Expected(KEY, Raw(KEY_BYTES), silos))
     post.require_all(silos, keys)
     return keys
 
@@ -159,7 +161,7 @@ def exchanged_keys(
 ) -> Generator[Mail, Mail, dict[str, bytes]]:
     """A silo's part in the exchange of public keys: everybody's, by name. Raises
     AggregationAbortedError when its own is not among them."""
-    hear = Hear(KEYS, Table(silos, Raw(KEY_BYTES)), (SERVER,))
+    hear = Expected(KEYS, Table(silos, Raw(KEY_BYTES)), (SERVER,))
     heard = yield from post.exchange(KEY, {SERVER: own}, hear)
     post.require_all([SERVER], heard)
     keys: dict[str, bytes] = heard[SERVER]
@@ -176,7 +178,7 @@ def sum_of_answers(
     may be missing."""
     post = query.post(SERVER)
     answers = yield from post.exchange(
-        BROADCAST, dict.fromkeys(silos, broadcast), Hear(MESSAGE, kind, silos)
+        BROADCAST, dict.fromkeys(silos, broadcast), Expected(MESSAGE, kind, silos)
     )
     post.require_all(silos, answers)
     total: np.ndarray = np.zeros_like(answers[silos[0]])

@@ -256,7 +256,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     def _check(self, query: Query, learned: dict[str, Any]) -> None:
         """Raise MisfitError for what no party can have learned."""
         silos = frozenset(self.silos)
-        kinds = {silo: query.learned_kind(silos, silo=silo) for silo in (True, False)}
+        kinds = {silo: query.learned_schema(silos, silo=silo) for silo in (True, False)}
         for name, known in learned.items():
             with blaming(name):
                 kinds[name in silos].check(known)

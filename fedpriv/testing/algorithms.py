@@ -21,7 +21,7 @@ import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL, Event
 from fedpriv.algorithms.base import Algorithm, silo_name
-from fedpriv.parties.post import Stamped
+from fedpriv.parties.post import Message
 from fedpriv.rounds.conformance_record import cached, note_passed
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
@@ -259,7 +259,7 @@ def total(
     """
     said: list[np.ndarray] = []
 
-    def overheard(message: Stamped) -> Stamped:
+    def overheard(message: Message) -> Message:
         said.append(message.content)
         return message
 

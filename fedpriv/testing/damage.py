@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.parties.messages import MessageError, decode, encode
-from fedpriv.parties.post import Stamped
+from fedpriv.parties.post import Message
 
 Change = Callable[[Any], Any]
 TRIED = 512
@@ -65,7 +65,7 @@ def retype(rng: random.Random) -> Change:
     value."""
 
     def change(message: Any) -> Any:
-        if type(message) is Stamped:
+        if type(message) is Message:
             return replace(message, content=change(message.content))
         if type(message) in (list, tuple) and message and rng.random() < 0.7:
             place = rng.randrange(len(message))

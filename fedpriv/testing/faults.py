@@ -14,7 +14,7 @@ from typing import Any
 
 from fedpriv.engines.base import Engine, Network, Session
 from fedpriv.parties.party import Memory, PartySpec
-from fedpriv.parties.post import Post, Stamped
+from fedpriv.parties.post import Message, Post
 from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Letter
 
@@ -88,9 +88,7 @@ def forge(change: Callable[[Any], Any], **where: Any) -> Fault:
         return [
             (
                 0,
-                gate.stamped(stamp.phase, {letter.receiver: change(stamp.content)})[
-                    letter.receiver
-                ],
+                gate.signed(stamp.phase, {letter.receiver: change(stamp.content)})[letter.receiver],
             )
         ]
 
@@ -141,7 +139,7 @@ def _exchanged(side: str, one: str, other: str, where: Mapping[str, Any]) -> Fau
 
 def phase_of(letter: Letter) -> str | None:
     """The phase that a stamped message belongs to."""
-    return letter.message.phase if type(letter.message) is Stamped else None
+    return letter.message.phase if type(letter.message) is Message else None
 
 
 def address_of(letter: Letter) -> Address:

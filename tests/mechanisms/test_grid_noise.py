@@ -54,7 +54,7 @@ def observed(aggregation, silos):
         return query.encoding.decode(silo.encoded(update, query.encoding)), query
     party = silo.query(query, lambda _: update)
     next(party)
-    [broadcast] = next(query.post("server").tell(BROADCAST, {"silo0": Broadcast({})})).values()
+    [broadcast] = next(query.post("server").send(BROADCAST, {"silo0": Broadcast({})})).values()
     message = party.send({"server": broadcast})["server"].content
     return (message if query.encoding is None else query.encoding.decode(message)), query
 

@@ -19,7 +19,7 @@ from fedpriv.algorithms.base import LocalUpdate, Silo
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.algorithms.silo_unit import SiloAlgorithm
 from fedpriv.mechanisms.base import Mechanism
-from fedpriv.parties.post import Hear
+from fedpriv.parties.post import Expected
 from fedpriv.parties.schema import Array
 from fedpriv.rounds.plan import ObservedRelease, Observer, Plan, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SiloState, Total
@@ -140,7 +140,7 @@ class Peer(SiloProtocol):
         kind = Array(np.float64, vector.shape, finite=True)
         post = query.post(self.name)
         mail = yield from post.exchange(
-            MESSAGE, dict.fromkeys(others, vector), Hear(MESSAGE, kind, others)
+            MESSAGE, dict.fromkeys(others, vector), Expected(MESSAGE, kind, others)
         )
         post.require_all(others, mail)
         total = np.zeros_like(vector)

@@ -24,7 +24,7 @@ from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import digest_of
 from fedpriv.parties.party import Mail
-from fedpriv.parties.post import Hear, Post
+from fedpriv.parties.post import Expected, Post
 from fedpriv.parties.schema import Array, Raw, Series
 from fedpriv.rounds.query import Broadcast, Total
 from fedpriv.rounds.weighting import bounded_weights
@@ -97,7 +97,7 @@ class AdmmPeer(WeightedSilo):
         others = self._others(present)
         own = key.verification_key.raw
         keys = yield from post.exchange(
-            KEY, dict.fromkeys(others, own), Hear(KEY, Raw(KEY_BYTES), others)
+            KEY, dict.fromkeys(others, own), Expected(KEY, Raw(KEY_BYTES), others)
         )
         post.require_all(others, keys)
         registry = {name: VerificationKey(raw) for name, raw in (keys | {self.name: own}).items()}
@@ -111,7 +111,7 @@ class AdmmPeer(WeightedSilo):
         post = task.post(self.name, self.signer)
         kind = Array(np.int64, counts.shape, low=0, high=MOST)
         heard = yield from post.exchange(
-            COUNTS, dict.fromkeys(others, counts), Hear(COUNTS, kind, others)
+            COUNTS, dict.fromkeys(others, counts), Expected(COUNTS, kind, others)
         )
         post.require_all(others, heard)
         shown = dict.fromkeys(self.silos, np.zeros_like(counts)) | heard | {self.name: counts}
@@ -237,7 +237,7 @@ class _Exchange:
         for share in shares.values():
             rest = rest - share
         heard = yield from self.post.exchange(
-            f"{SHARE} {number}", shares, Hear(f"{SHARE} {number}", integers, others)
+            f"{SHARE} {number}", shares, Expected(f"{SHARE} {number}", integers, others)
         )
         self.post.require_all(others, heard)
         for share in heard.values():
@@ -258,15 +258,15 @@ class _Exchange:
         foreign = tuple(name for name in leaders if name != leaders[at])
         members = tuple(name for name in groups[at] if name != leader)
         if self.post.name == leader:
-            hear = Hear(f"{SUM} {number}", self._vector, foreign)
+            hear = Expected(f"{SUM} {number}", self._vector, foreign)
             heard = yield from self.post.exchange(
                 f"{SUM} {number}", dict.fromkeys(foreign, own), hear
             )
             self.post.require_all(foreign, heard)
             sums = [heard[name] for name in foreign]
         else:
-            relay = Hear(f"{RELAY} {number}", Series(len(foreign), self._vector), (leader,))
-            heard = yield from self.post.hear(relay)
+            relay = Expected(f"{RELAY} {number}", Series(len(foreign), self._vector), (leader,))
+            heard = yield from self.post.receive(relay)
             self.post.require_all([leader], heard)
             sums = heard[leader]
         z: np.ndarray = np.zeros(self.size)
@@ -287,7 +287,7 @@ class _Exchange:
         """What each of the group says in a phase, this peer's own `value` among it."""
         others = self._others(group)
         heard = yield from self.post.exchange(
-            phase, dict.fromkeys(others, value), Hear(phase, kind, others)
+            phase, dict.fromkeys(others, value), Expected(phase, kind, others)
         )
         self.post.require_all(others, heard)
         return heard | {self.post.name: value}
@@ -296,7 +296,9 @@ class _Exchange:
         self, phase: str, mail: Mail, awaited: str, names: tuple[str, ...], z: np.ndarray
     ) -> Generator[Mail, Mail, None]:
         """Send `mail`, and hear from `names` the digest of the same z."""
-        heard = yield from self.post.exchange(phase, mail, Hear(awaited, Raw(DIGEST_BYTES), names))
+        heard = yield from self.post.exchange(
+            phase, mail, Expected(awaited, Raw(DIGEST_BYTES), names)
+        )
         self.post.require_all(names, heard)
         for name, digest in heard.items():
             if digest != digest_of(z):

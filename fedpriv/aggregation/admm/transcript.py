@@ -22,7 +22,7 @@ from fedpriv.parties.post import Serial
 from fedpriv.parties.traffic import Letter
 
 
-class Step(NamedTuple):
+class Disclosure(NamedTuple):
     """An iteration of an aggregation, and whose vectors are determined once it is over, by (model,
     peer)."""
 
@@ -50,13 +50,13 @@ class Eavesdroppers:
     model_of: Callable[[Serial], Hashable] = _itself
     groups: dict[tuple[Serial, int], dict[str, frozenset[str]]] = field(default_factory=dict)
 
-    def steps(self, letters: Iterable[Letter]) -> list[Step]:
+    def steps(self, letters: Iterable[Letter]) -> list[Disclosure]:
         """Who is determined after each iteration, in the order of the letters."""
         coalition = Coalition(self.colluders, self.penalty)
-        steps = list[Step]()
+        steps = list[Disclosure]()
         for seen, _ in self.observations(letters):
             coalition.sees(seen)
-            step = Step(seen.aggregation, seen.iteration, coalition.determined())  # type: ignore[arg-type]
+            step = Disclosure(seen.aggregation, seen.iteration, coalition.determined())  # type: ignore[arg-type]
             if steps and steps[-1][:2] == step[:2]:
                 steps.pop()
             steps.append(step)

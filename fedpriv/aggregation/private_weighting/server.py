@@ -22,11 +22,11 @@ from fedpriv.aggregation.private_weighting.sampling import (
 from fedpriv.aggregation.private_weighting.weighted_product import multiply
 from fedpriv.aggregation.weighted import COUNTS, KEY, KEY_BYTES, KEYS
 from fedpriv.crypto.oblivious_transfer import ELEMENT_BYTES, Sender
-from fedpriv.crypto.paillier.keys import PrivateKey, generate_key
+from fedpriv.crypto.paillier.keys import DecryptionKey, generate_key
 from fedpriv.crypto.paillier.parallel import even_ranges, map_in_processes
 from fedpriv.crypto.uniform_integers import from_bytes, width
 from fedpriv.parties.party import Mail, Party
-from fedpriv.parties.post import Hear, Post, at_fault, blaming
+from fedpriv.parties.post import Expected, Post, at_fault, blaming
 from fedpriv.parties.schema import Raw, Table
 from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
 
@@ -45,7 +45,7 @@ class PrivateWeightingServer(HelperProtocol):
     key_bits: int
     oblivious: bool
     workers: int
-    key: PrivateKey | None = None
+    key: DecryptionKey | None = None
     inverses: list[int] = field(default_factory=list)
     encrypted: bytes | None = None
 
@@ -61,14 +61,14 @@ class PrivateWeightingServer(HelperProtocol):
         n = key.public.n
         n_users = task.n_units
         post = task.post(SERVER)
-        keys = yield from post.hear(Hear(KEY, Raw(KEY_BYTES), self.silos))
+        keys = yield from post.receive(Expected(KEY, Raw(KEY_BYTES), self.silos))
         post.require_all(self.silos, keys)
         raw = n.to_bytes(width(n), "little")
-        seeds = Hear(SEED, Table(self.silos[1:], Raw(SEALED_SEED)), [leader])
+        seeds = Expected(SEED, Table(self.silos[1:], Raw(SEALED_SEED)), [leader])
         heard = yield from post.exchange(KEYS, dict.fromkeys(self.silos, (raw, keys)), seeds)
         post.require_all([leader], heard)
         for_each = {name: heard[leader].get(name) for name in self.silos}
-        blinded = Hear(COUNTS, Raw(n_users * width(n)), self.silos)
+        blinded = Expected(COUNTS, Raw(n_users * width(n)), self.silos)
         heard = yield from post.exchange(SEED, for_each, blinded)
         post.require_all(self.silos, heard)
         totals = [0] * n_users
@@ -97,7 +97,9 @@ class PrivateWeightingServer(HelperProtocol):
         options = options_to_hide(query.user_rate, self.oblivious)
         post = query.post(SERVER)
         columns = layout.columns
-        answers = Hear(MESSAGE, Raw(columns(query.size) * key.public.ciphertext_bytes), self.silos)
+        answers = Expected(
+            MESSAGE, Raw(columns(query.size) * key.public.ciphertext_bytes), self.silos
+        )
         if options is None:
             said = dict.fromkeys(self.silos, (down, self._encrypted_inverses(key, query)))
             heard = yield from post.exchange(BROADCAST, said, answers)
@@ -121,7 +123,7 @@ class PrivateWeightingServer(HelperProtocol):
             ]
         return Total(layout.decode(layout.unpack(totals, key.public.n, query.size)), self.silos)
 
-    def _encrypted_inverses(self, key: PrivateKey, query: Query) -> bytes:
+    def _encrypted_inverses(self, key: DecryptionKey, query: Query) -> bytes:
         """Enc(1 / (r_u N_u)) for every sampled user and Enc(0) for the others: freshly encrypted
         for a sample, and once for all queries in which everybody takes part, so that silos can go
         on with what they have computed from it."""
@@ -135,7 +137,13 @@ class PrivateWeightingServer(HelperProtocol):
         return self.encrypted
 
     def _transfer(
-        self, post: Post, key: PrivateKey, query: Query, down: Broadcast, *, options: Options
+        self,
+        post: Post,
+        key: DecryptionKey,
+        query: Query,
+        down: Broadcast,
+        *,
+        options: Options,
     ) -> Generator[Mail, Mail, Mail]:
         """The inverses by oblivious transfer: for every user `options.offered` ciphertexts, of
         which `options.real` hold the inverse, in an order that the server draws. All silos are
@@ -143,7 +151,7 @@ class PrivateWeightingServer(HelperProtocol):
         sent next."""
         senders = {name: Sender(transfer_session(name, query)) for name in self.silos}
         said = {name: (down, sender.element) for name, sender in senders.items()}
-        requests = Hear(REQUESTS, Raw(len(self.inverses) * ELEMENT_BYTES), self.silos)
+        requests = Expected(REQUESTS, Raw(len(self.inverses) * ELEMENT_BYTES), self.silos)
         heard = yield from post.exchange(BROADCAST, said, requests)
         post.require_all(self.silos, heard)
         offers = [
@@ -159,5 +167,5 @@ class PrivateWeightingServer(HelperProtocol):
         return sealed
 
 
-def _decrypted(key: PrivateKey, ciphertexts: list[mpz]) -> list[int]:
+def _decrypted(key: DecryptionKey, ciphertexts: list[mpz]) -> list[int]:
     return [key.decrypt(c) for c in ciphertexts]

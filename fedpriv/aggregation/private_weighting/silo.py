@@ -30,14 +30,14 @@ from fedpriv.aggregation.weighted import COUNTS, KEY, KEYS
 from fedpriv.crypto import sealing, x25519
 from fedpriv.crypto.digest import digest
 from fedpriv.crypto.oblivious_transfer import ELEMENT_BYTES, Receiver
-from fedpriv.crypto.paillier.keys import PublicKey
+from fedpriv.crypto.paillier.keys import EncryptionKey
 from fedpriv.crypto.paillier.residues import PublishedResidues, Residues, TableResidues, tables_pay
 from fedpriv.crypto.prg import KEY_BYTES
 from fedpriv.crypto.uniform_integers import integers_below, to_bytes
 from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.parties.party import Mail, Party
-from fedpriv.parties.post import Hear, Post, at_fault, blaming
-from fedpriv.parties.schema import Maybe, Raw, Row, Series, Table
+from fedpriv.parties.post import Expected, Post, at_fault, blaming
+from fedpriv.parties.schema import Maybe, Parts, Raw, Series, Table
 from fedpriv.rounds.query import Contributions, Query, SetUp
 
 
@@ -67,7 +67,7 @@ class PrivateWeightingSilo(SiloProtocol):
     oblivious: bool
     workers: int
     sound: bool
-    public: PublicKey | None = None
+    public: EncryptionKey | None = None
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     pair_seeds: dict[str, bytes] = field(default_factory=dict)
     common_seed: bytes = b""
@@ -86,8 +86,8 @@ class PrivateWeightingSilo(SiloProtocol):
         private = x25519.PrivateKey.generate()
         post = task.post(self.name)
         own = private.public.raw
-        answer = Row((Raw(-(-self.key_bits // 8)), Table(self.silos, Raw(x25519.KEY_BYTES))))
-        heard = yield from post.exchange(KEY, {SERVER: own}, Hear(KEYS, answer, (SERVER,)))
+        answer = Parts((Raw(-(-self.key_bits // 8)), Table(self.silos, Raw(x25519.KEY_BYTES))))
+        heard = yield from post.exchange(KEY, {SERVER: own}, Expected(KEYS, answer, (SERVER,)))
         post.require_all([SERVER], heard)
         raw, keys = heard[SERVER]
         with blaming(SERVER):
@@ -113,15 +113,15 @@ class PrivateWeightingSilo(SiloProtocol):
             for user, count in enumerate(counts.tolist())
         ]
         masked = self._masked(public, blinded, digest("private weighting counts"))
-        yield from post.tell(COUNTS, {SERVER: to_bytes(masked, public.n)})
+        yield from post.send(COUNTS, {SERVER: to_bytes(masked, public.n)})
 
-    def _checked_key(self, n: int) -> PublicKey:
+    def _checked_key(self, n: int) -> EncryptionKey:
         """Raises ValueError for a modulus that is not `key_bits` long, or even."""
         if n.bit_length() != self.key_bits or n % 2 == 0:
             raise ValueError(
                 f"a modulus of {n.bit_length()} bits, not an odd one of {self.key_bits}"
             )
-        return PublicKey(n)
+        return EncryptionKey(n)
 
     def query(self, query: Query, respond: Respond) -> Party:
         """Step 2b: train, weigh under the server's encryption, add noise, dither and masks,
@@ -140,8 +140,8 @@ class PrivateWeightingSilo(SiloProtocol):
         post = query.post(self.name)
         options = options_to_hide(query.user_rate, self.oblivious)
         size = len(self.counts) * public.ciphertext_bytes if options is None else ELEMENT_BYTES
-        kind = Row((query.broadcast_kind, Raw(size)))
-        heard = yield from post.hear(Hear(BROADCAST, kind, (SERVER,)))
+        kind = Parts((query.broadcast_schema, Raw(size)))
+        heard = yield from post.receive(Expected(BROADCAST, kind, (SERVER,)))
         post.require_all([SERVER], heard)
         broadcast, said = heard[SERVER]
         update = yield from trained(respond(broadcast))
@@ -159,7 +159,7 @@ class PrivateWeightingSilo(SiloProtocol):
         masked = self._masked(public, plaintexts, digest("private weighting sums", *query.serial))
         residues = _residues(public).draw(len(products)) if self.sound else [mpz(1)] * len(products)
         message = add_and_rerandomise(public, products, plaintexts=masked, residues=residues)
-        yield from post.tell(MESSAGE, {SERVER: public.to_bytes(message)})
+        yield from post.send(MESSAGE, {SERVER: public.to_bytes(message)})
 
     def _common_seed(
         self, post: Post, private: x25519.PrivateKey, peers: dict[str, x25519.PublicKey]
@@ -168,7 +168,7 @@ class PrivateWeightingSilo(SiloProtocol):
         the server."""
         leader = self.silos[0]
         if self.name != leader:
-            heard = yield from post.hear(Hear(SEED, Raw(SEALED_SEED), (SERVER,)))
+            heard = yield from post.receive(Expected(SEED, Raw(SEALED_SEED), (SERVER,)))
             post.require_all([SERVER], heard)
             with blaming(leader):
                 channel = private.derive_shared_seed(peers[leader], self._pair("channel", leader))
@@ -180,11 +180,17 @@ class PrivateWeightingSilo(SiloProtocol):
         }
         sealed = {peer: sealing.seal(key, seed) for peer, key in channels.items()}
         # The server's answer only tells the leader that the others have theirs.
-        yield from post.exchange(SEED, {SERVER: sealed}, Hear(SEED, Maybe(Raw(0)), (SERVER,)))
+        yield from post.exchange(SEED, {SERVER: sealed}, Expected(SEED, Maybe(Raw(0)), (SERVER,)))
         return seed
 
     def _choose(
-        self, post: Post, public: PublicKey, query: Query, element: bytes, *, options: Options
+        self,
+        post: Post,
+        public: EncryptionKey,
+        query: Query,
+        element: bytes,
+        *,
+        options: Options,
     ) -> Generator[Mail, Mail, bytes]:
         """The ciphertexts of all users, side by side, that this silo takes from those that the
         server offers."""
@@ -192,13 +198,13 @@ class PrivateWeightingSilo(SiloProtocol):
         with blaming(SERVER):
             receiver = Receiver(transfer_session(self.name, query), element, places)
         each = options.offered * (public.ciphertext_bytes + sealing.TAG_BYTES)
-        offers = Hear(OFFERS, Series(len(places), Raw(each)), (SERVER,))
+        offers = Expected(OFFERS, Series(len(places), Raw(each)), (SERVER,))
         heard = yield from post.exchange(REQUESTS, {SERVER: receiver.requests}, offers)
         post.require_all([SERVER], heard)
         with blaming(SERVER):
             return b"".join(receiver.unseal(heard[SERVER], public.ciphertext_bytes))
 
-    def _raise_powers(self, public: PublicKey, raw: bytes, encoding: SlotEncoding) -> None:
+    def _raise_powers(self, public: EncryptionKey, raw: bytes, encoding: SlotEncoding) -> None:
         """Raise the server's ciphertexts for every user with records here, unless they are those of
         the last query."""
         stamp = digest("private weighting inverses", raw)
@@ -219,7 +225,7 @@ class PrivateWeightingSilo(SiloProtocol):
 
     def _products(
         self,
-        public: PublicKey,
+        public: EncryptionKey,
         users: list[int],
         coefficients: np.ndarray,
         *,
@@ -242,7 +248,7 @@ class PrivateWeightingSilo(SiloProtocol):
         read = query.streams.secret(query.stream("dither"), query.round, self.name).bytes
         return lambda bound: integers_below(bound, 1, read)[0]
 
-    def _masked(self, public: PublicKey, numbers: list[int], purpose: bytes) -> list[int]:
+    def _masked(self, public: EncryptionKey, numbers: list[int], purpose: bytes) -> list[int]:
         """The numbers modulo n under masks that cancel in the sum over all silos."""
         masks = cancelling_masks(
             n=public.n, count=len(numbers), name=self.name, seeds=self.pair_seeds, purpose=purpose
@@ -277,7 +283,7 @@ class _ResidueSource:
     """Fresh n-th residues, one by one until so many have been drawn that preparing tables would
     have paid."""
 
-    def __init__(self, public: PublicKey) -> None:
+    def __init__(self, public: EncryptionKey) -> None:
         self.public = public
         self.drawn = 0
         self.source: Residues = PublishedResidues(public)
@@ -291,7 +297,7 @@ class _ResidueSource:
 
 
 @lru_cache(maxsize=1)
-def _residues(public: PublicKey) -> _ResidueSource:
+def _residues(public: EncryptionKey) -> _ResidueSource:
     """One source for all silos of this process: residues are as good for who knows the tables,
     which are large."""
     return _ResidueSource(public)

@@ -19,14 +19,18 @@ from gmpy2 import f_divmod, invert, mpz
 from fedpriv.aggregation.private_weighting import packed_tables
 from fedpriv.aggregation.private_weighting.packed_tables import TablePlan
 from fedpriv.crypto.paillier import pairs
-from fedpriv.crypto.paillier.keys import PublicKey
+from fedpriv.crypto.paillier.keys import EncryptionKey
 from fedpriv.crypto.paillier.parallel import even_ranges, map_in_processes
 from fedpriv.encoding.fixed_point import OutOfRangeError
 from fedpriv.encoding.slot_layout import SlotLayout
 
 
 def raise_to_factors(
-    public: PublicKey, ciphertexts: Sequence[mpz], factors: Sequence[int], *, workers: int = 1
+    public: EncryptionKey,
+    ciphertexts: Sequence[mpz],
+    factors: Sequence[int],
+    *,
+    workers: int = 1,
 ) -> list[mpz]:
     """Every user's ciphertext raised to its factor modulo n, once a round. The factor is r_u n_su
     C_LCM, so that a parameter's exponent is only the short fixed-point coordinate. The result does
@@ -41,7 +45,7 @@ def raise_to_factors(
 
 
 def weighted_product(
-    public: PublicKey,
+    public: EncryptionKey,
     powers: Sequence[mpz],
     coefficients: np.ndarray,
     *,
@@ -90,7 +94,7 @@ def check_coefficients(coefficients: np.ndarray, users: int, layout: SlotLayout)
 
 
 def add_and_rerandomise(
-    public: PublicKey,
+    public: EncryptionKey,
     products: Sequence[mpz],
     *,
     plaintexts: Sequence[int],
@@ -106,7 +110,7 @@ def add_and_rerandomise(
     ]
 
 
-def multiply(public: PublicKey, messages: Sequence[Sequence[mpz]]) -> list[mpz]:
+def multiply(public: EncryptionKey, messages: Sequence[Sequence[mpz]]) -> list[mpz]:
     """The server's sum: ciphertexts of all silos multiplied column by column."""
     totals = list(messages[0])
     for message in messages[1:]:
@@ -114,7 +118,7 @@ def multiply(public: PublicKey, messages: Sequence[Sequence[mpz]]) -> list[mpz]:
     return totals
 
 
-def _powers(public: PublicKey, jobs: list[tuple[mpz, int]]) -> list[mpz]:
+def _powers(public: EncryptionKey, jobs: list[tuple[mpz, int]]) -> list[mpz]:
     n = public.modulus
     return [
         pairs.join(pairs.power(pairs.split(c, n), factor % public.n, n), n) for c, factor in jobs
@@ -122,7 +126,7 @@ def _powers(public: PublicKey, jobs: list[tuple[mpz, int]]) -> list[mpz]:
 
 
 def _products(
-    public: PublicKey,
+    public: EncryptionKey,
     powers: list[mpz],
     coefficients: np.ndarray,
     *,
@@ -147,7 +151,9 @@ def _products(
     return results
 
 
-def _lifted_zero(public: PublicKey, powers: list[mpz], *, layout: SlotLayout, slots: int) -> mpz:
+def _lifted_zero(
+    public: EncryptionKey, powers: list[mpz], *, layout: SlotLayout, slots: int
+) -> mpz:
     """What takes the offset off every coordinate of a column: prod_u E_u^(-offset) in every
     slot.
     """

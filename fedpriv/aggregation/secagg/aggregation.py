@@ -328,10 +328,10 @@ class SecAggServer(WeighingServer):
         self.signer = Ed25519Signer(own, {name: VerificationKey(raw) for name, raw in keys.items()})
         post = task.post(SERVER, self.signer)
         weights = yield from self.weights_of_silos(
-            task, post, unsigned.stamped(KEYS, dict.fromkeys(self.silos, keys))
+            task, post, unsigned.signed(KEYS, dict.fromkeys(self.silos, keys))
         )
         if weights:
-            yield from post.tell(WEIGHTS, weights)
+            yield from post.send(WEIGHTS, weights)
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         draws = query.streams.secret(query.stream("silo sample"), query.round, SERVER)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.aggregation.secagg.messages import UNMASK, Advert, points, sealed_kind, shares_kind
+from fedpriv.aggregation.secagg.messages import UNMASK, Advert, points, sealed_schema, shares_schema
 from fedpriv.aggregation.secagg.server import Collector
 from fedpriv.crypto.digest import DIGEST_BYTES
 from fedpriv.crypto.secret_sharing import BadSharesError, Reconstruction
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.mechanisms.removable_noise import SECRET_BYTES, RemovableNoise
 from fedpriv.parties.post import blaming
-from fedpriv.parties.schema import Maybe, Raw, Row, Schema, Table
+from fedpriv.parties.schema import Maybe, Parts, Raw, Schema, Table
 
 if TYPE_CHECKING:
     from fedpriv.aggregation.secagg.exact_silo import Revelation
@@ -33,7 +33,7 @@ class ExactCollector(Collector):
 
     def _sharing(self, roster: Collection[str]) -> Schema:
         secrets = 2 + self.noise.parts
-        return Row((Raw(2 * DIGEST_BYTES), Table(roster, sealed_kind(secrets), whole=False)))
+        return Parts((Raw(2 * DIGEST_BYTES), Table(roster, sealed_schema(secrets), whole=False)))
 
     def _chosen(self, delivered: list[str]) -> list[str]:
         return delivered
@@ -41,8 +41,8 @@ class ExactCollector(Collector):
     def _revealing(
         self, owners: Collection[str], chosen: list[str], *, whole: bool = True
     ) -> Schema:
-        surplus = shares_kind(chosen, whole=False)
-        return Row((shares_kind(owners, whole=whole), surplus, Maybe(Raw(SECRET_BYTES))))
+        surplus = shares_schema(chosen, whole=False)
+        return Parts((shares_schema(owners, whole=whole), surplus, Maybe(Raw(SECRET_BYTES))))
 
     def unmask(
         self,

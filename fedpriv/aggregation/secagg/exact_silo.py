@@ -10,7 +10,7 @@ import numpy as np
 from fedpriv.aggregation.secagg.messages import CHECK, Advert, Sharing
 from fedpriv.aggregation.secagg.silo import Member
 from fedpriv.mechanisms.removable_noise import RemovableNoise
-from fedpriv.parties.schema import Names, Row, Schema
+from fedpriv.parties.schema import Names, Parts, Schema
 
 Revelation = tuple[dict[str, np.ndarray], dict[str, np.ndarray], bytes | None]
 """What a silo sends in Unmasking: shares of masks' secrets, shares of the secret of each silo's
@@ -38,7 +38,7 @@ class ExactMember(Member):
         return commitment + self.noise.chain(self.secret)[-1], sealed
 
     def _sets(self) -> Schema:
-        return Row((Names(self.sharing), Names(self.sharing)))
+        return Parts((Names(self.sharing), Names(self.sharing)))
 
     def consent(self, sets: tuple[list[str], list[str]]) -> bytes:
         """As without. Noise that is sized for `cohort` silos is too little for fewer."""

@@ -19,7 +19,7 @@ from fedpriv.crypto.secret_sharing import LIMBS, PRIME
 from fedpriv.crypto.signatures import SIGNATURE_BYTES
 from fedpriv.crypto.x25519 import KEY_BYTES, PrivateKey, PublicKey
 from fedpriv.encoding.fixed_point import FixedPoint
-from fedpriv.parties.schema import Array, Raw, Row, Table
+from fedpriv.parties.schema import Array, Parts, Raw, Table
 
 ADVERTISE = "AdvertiseKeys"
 SHARE = "ShareKeys"
@@ -31,7 +31,7 @@ SHARE_BYTES = 4 * LIMBS
 SEALED = 2 * SHARE_BYTES + DIGEST_BYTES + TAG_BYTES
 """Bytes in which the shares of both masks' secrets travel, with both names."""
 
-ADVERT = Row((Raw(KEY_BYTES), Raw(KEY_BYTES), Raw(SIGNATURE_BYTES)))
+ADVERT = Parts((Raw(KEY_BYTES), Raw(KEY_BYTES), Raw(SIGNATURE_BYTES)))
 """The kind of an `Advert`."""
 
 Advert = tuple[bytes, bytes, bytes]
@@ -44,12 +44,12 @@ receiver.
 """
 
 
-def sealed_kind(secrets: int = 2) -> Raw:
+def sealed_schema(secrets: int = 2) -> Raw:
     """What the shares of so many secrets travel in, with both names."""
     return Raw(SEALED + (secrets - 2) * SHARE_BYTES)
 
 
-def shares_kind(owners: Collection[str], *, whole: bool = True) -> Table:
+def shares_schema(owners: Collection[str], *, whole: bool = True) -> Table:
     """A share of one secret of each owner; of some of them only unless `whole`."""
     return Table(owners, Array(np.uint32, (LIMBS,), high=PRIME - 1), whole=whole)
 

@@ -21,10 +21,10 @@ from fedpriv.aggregation.secagg.messages import (
     Terms,
     pair_seed,
     points,
-    sealed_kind,
+    sealed_schema,
     seed_commitment,
     session_of,
-    shares_kind,
+    shares_schema,
     sharing_digest,
 )
 from fedpriv.crypto.digest import DIGEST_BYTES
@@ -33,8 +33,8 @@ from fedpriv.crypto.secret_sharing import BadSharesError, Reconstruction
 from fedpriv.crypto.signatures import SIGNATURE_BYTES
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import AggregationAbortedError
-from fedpriv.parties.post import Hear, Post, blaming
-from fedpriv.parties.schema import Raw, Row, Schema, Table
+from fedpriv.parties.post import Expected, Post, blaming
+from fedpriv.parties.schema import Parts, Raw, Schema, Table
 from fedpriv.rounds.query import Total
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Collector:
         terms = self.terms
         said: Mail = dict.fromkeys(self.invited, broadcast)
         adverts = yield from self._heard(
-            BROADCAST, said, Hear(ADVERTISE, ADVERT, self.invited), least=terms.cohort
+            BROADCAST, said, Expected(ADVERTISE, ADVERT, self.invited), least=terms.cohort
         )
         drawn = self._draw(adverts, min(terms.candidates, len(adverts)))
         roster = {name: adverts[name] for name in drawn}
@@ -73,7 +73,7 @@ class Collector:
 
         said = dict.fromkeys(roster, roster)
         shared = yield from self._heard(
-            ADVERTISE, said, Hear(SHARE, self._sharing(roster), roster), least=terms.cohort
+            ADVERTISE, said, Expected(SHARE, self._sharing(roster), roster), least=terms.cohort
         )
         commitments = {name: commitment for name, (commitment, _) in shared.items()}
         sealed = {name: letters for name, (_, letters) in shared.items()}
@@ -95,7 +95,7 @@ class Collector:
         }
 
         masked = yield from self._heard(
-            SHARE, for_each, Hear(COLLECT, self.message, sealed), least=terms.cohort
+            SHARE, for_each, Expected(COLLECT, self.message, sealed), least=terms.cohort
         )
         delivered = sorted(masked)
         chosen = self._chosen(delivered)
@@ -105,13 +105,13 @@ class Collector:
 
         witnesses = sorted(graph.witnesses(set(delivered), set(chosen)))
         said = dict.fromkeys(witnesses, (delivered, chosen))
-        consent = Hear(CHECK, Raw(SIGNATURE_BYTES), witnesses)
+        consent = Expected(CHECK, Raw(SIGNATURE_BYTES), witnesses)
         signatures = yield from self._heard(COLLECT, said, consent, least=terms.threshold)
 
         said = dict.fromkeys(signatures, signatures)
         any_shares = self._revealing(sealed, chosen, whole=False)
         revealed = yield from self._heard(
-            CHECK, said, Hear(UNMASK, any_shares, signatures), least=terms.threshold
+            CHECK, said, Expected(UNMASK, any_shares, signatures), least=terms.threshold
         )
         for name, shares in revealed.items():
             with blaming(name):
@@ -126,7 +126,7 @@ class Collector:
 
     def _sharing(self, roster: Collection[str]) -> Schema:
         """What a silo sends in ShareKeys."""
-        return Row((Raw(DIGEST_BYTES), Table(roster, sealed_kind(), whole=False)))
+        return Parts((Raw(DIGEST_BYTES), Table(roster, sealed_schema(), whole=False)))
 
     def _chosen(self, delivered: list[str]) -> list[str]:
         """U5, out of U4."""
@@ -139,7 +139,7 @@ class Collector:
 
         owners: whose shares it sends, or, unless `whole`, may send.
         """
-        return shares_kind(owners, whole=whole)
+        return shares_schema(owners, whole=whole)
 
     def _draw(self, names: Iterable[str], size: int) -> list[str]:
         """`size` of the names, uniformly without replacement, in order."""
@@ -147,15 +147,15 @@ class Collector:
         return [ordered[i] for i in np.sort(np.argsort(self.draws.random(len(ordered)))[:size])]
 
     def _heard(
-        self, phase: str, said: Mail, hear: Hear, *, least: int
+        self, phase: str, said: Mail, expected: Expected, *, least: int
     ) -> Generator[Mail, Mail, Mail]:
         """Send `said`, and wait for answers. Raises AggregationAbortedError when fewer than `least`
         come."""
-        heard = yield from self.post.exchange(phase, said, hear)
+        heard = yield from self.post.exchange(phase, said, expected)
         if len(heard) < least:
-            silent = self.post.nothing_from(sorted(set(hear.senders) - set(heard)))
+            silent = self.post.describe_missing(sorted(set(expected.senders) - set(heard)))
             raise AggregationAbortedError(
-                f"{hear.phase}: {len(heard)} of at least {least} silos; {silent}"
+                f"{expected.phase}: {len(heard)} of at least {least} silos; {silent}"
             )
         return heard
 

@@ -26,7 +26,7 @@ from fedpriv.aggregation.secagg.messages import (
     keys_statement,
     pair_seed,
     points,
-    sealed_kind,
+    sealed_schema,
     seed_commitment,
     session_of,
     set_statement,
@@ -38,8 +38,8 @@ from fedpriv.crypto.signatures import SIGNATURE_BYTES, Ed25519Signer
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import MisfitError
 from fedpriv.parties.party import Party
-from fedpriv.parties.post import Hear, Post, blaming
-from fedpriv.parties.schema import Array, Names, Raw, Row, Schema, Table
+from fedpriv.parties.post import Expected, Post, blaming
+from fedpriv.parties.schema import Array, Names, Parts, Raw, Schema, Table
 
 MASK_KEY, OWN_MASK = 0, 1
 """Rows of what one silo holds of another, (secrets, LIMBS) uint32: its shares of the mask key and
@@ -101,12 +101,12 @@ class Member:
                 yield from self.trained()
             said = step(answer)
             heard = yield from self.post.exchange(
-                phase, {SERVER: said}, Hear(phase, kind(), (SERVER,))
+                phase, {SERVER: said}, Expected(phase, kind(), (SERVER,))
             )
             if SERVER not in heard:
                 return
             answer = heard[SERVER]
-        yield from self.post.tell(UNMASK, {SERVER: self.reveal(answer)})
+        yield from self.post.send(UNMASK, {SERVER: self.reveal(answer)})
 
     @property
     def name(self) -> str:
@@ -127,12 +127,12 @@ class Member:
         """Which of the candidates, in order, have shared, and what they have sealed for this
         silo.
         """
-        sealed = Table(self._around() - {self.name}, sealed_kind(len(self.secrets)), whole=False)
-        return Row((Array(np.bool_, (len(self.roster),)), sealed))
+        sealed = Table(self._around() - {self.name}, sealed_schema(len(self.secrets)), whole=False)
+        return Parts((Array(np.bool_, (len(self.roster),)), sealed))
 
     def _sets(self) -> Schema:
         """Who has delivered, and who of them is in the sum."""
-        return Row((Names(self.sharing), Names(self.sharing, size=self.terms.cohort)))
+        return Parts((Names(self.sharing), Names(self.sharing, size=self.terms.cohort)))
 
     def advertise(self, _: None) -> Advert:
         """This query's public keys, signed."""

@@ -22,17 +22,19 @@ WINDOW = 6
 
 
 @dataclass(frozen=True)
-class Work:
+class Operations:
     """Numbers of operations on pairs."""
 
     multiplications: int = 0
     squarings: int = 0
 
-    def __add__(self, other: Work) -> Work:
-        return Work(self.multiplications + other.multiplications, self.squarings + other.squarings)
+    def __add__(self, other: Operations) -> Operations:
+        return Operations(
+            self.multiplications + other.multiplications, self.squarings + other.squarings
+        )
 
-    def __mul__(self, times: int) -> Work:
-        return Work(self.multiplications * times, self.squarings * times)
+    def __mul__(self, times: int) -> Operations:
+        return Operations(self.multiplications * times, self.squarings * times)
 
     @property
     def size(self) -> float:
@@ -40,10 +42,10 @@ class Work:
         return self.multiplications + 0.8 * self.squarings
 
 
-def power_work(bits: int) -> Work:
+def power_work(bits: int) -> Operations:
     """What `power` takes for an exponent of `bits` bits."""
     windows = -(-bits // WINDOW)
-    return Work(2**WINDOW - 1 + windows, WINDOW * (WINDOW - 1) // 2 + WINDOW * windows)
+    return Operations(2**WINDOW - 1 + windows, WINDOW * (WINDOW - 1) // 2 + WINDOW * windows)
 
 
 def split(number: mpz, n: mpz) -> Pair:

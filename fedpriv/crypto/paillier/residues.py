@@ -33,7 +33,7 @@ from typing import Protocol
 from gmpy2 import gcd, mpz
 
 from fedpriv.crypto.paillier import pairs
-from fedpriv.crypto.paillier.keys import PublicKey
+from fedpriv.crypto.paillier.keys import EncryptionKey
 
 GENERATORS = 168
 """k: 8 * 3^-k is below 2^-263."""
@@ -53,7 +53,7 @@ class Residues(Protocol):
 class PublishedResidues:
     """s^n modulo n^2 for uniform s, as Paillier has it: exactly uniform, one long power each."""
 
-    def __init__(self, public: PublicKey) -> None:
+    def __init__(self, public: EncryptionKey) -> None:
         self.public = public
 
     def draw(self, count: int) -> list[mpz]:
@@ -61,8 +61,8 @@ class PublishedResidues:
         return [pairs.join(uniform_residue(self.public), self.public.modulus) for _ in range(count)]
 
     @staticmethod
-    def one(bits: int) -> pairs.Work:
-        """Work of one residue."""
+    def one(bits: int) -> pairs.Operations:
+        """Operations of one residue."""
         return pairs.power_work(bits)
 
 
@@ -70,7 +70,7 @@ class TableResidues:
     """Products from precomputed tables, within 2^-128 of uniform; about seven times as fast, after
     a preparation of `GENERATORS` long powers."""
 
-    def __init__(self, public: PublicKey) -> None:
+    def __init__(self, public: EncryptionKey) -> None:
         self.public = public
         n = public.modulus
         bases = []
@@ -97,18 +97,18 @@ class TableResidues:
         return results
 
     @staticmethod
-    def preparation(bits: int) -> pairs.Work:
-        """Work before the first residue."""
-        generator = pairs.power_work(bits) + pairs.Work(squarings=exponent_bits(bits))
+    def preparation(bits: int) -> pairs.Operations:
+        """Operations before the first residue."""
+        generator = pairs.power_work(bits) + pairs.Operations(squarings=exponent_bits(bits))
         return generator * GENERATORS + TableResidues.one(bits) * (1 << WINDOW)
 
     @staticmethod
-    def one(bits: int) -> pairs.Work:
-        """Work of one residue: a multiplication for each table."""
-        return pairs.Work(multiplications=GENERATORS * exponent_bits(bits) // WINDOW)
+    def one(bits: int) -> pairs.Operations:
+        """Operations of one residue: a multiplication for each table."""
+        return pairs.Operations(multiplications=GENERATORS * exponent_bits(bits) // WINDOW)
 
 
-def fastest_source(public: PublicKey, expected: int) -> Residues:
+def fastest_source(public: EncryptionKey, expected: int) -> Residues:
     """The source that takes the least time for `expected` residues in a run, preparation included.
     Both are sound."""
     return TableResidues(public) if tables_pay(public.bits, expected) else PublishedResidues(public)
@@ -125,7 +125,7 @@ def exponent_bits(bits: int) -> int:
     return -(-(bits + EXTRA_BITS) // GENERATORS)
 
 
-def uniform_residue(public: PublicKey) -> pairs.Pair:
+def uniform_residue(public: EncryptionKey) -> pairs.Pair:
     """s^n for s uniform among the units modulo n; s -> s^n maps them one to one onto the n-th
     residues modulo n^2."""
     while gcd(root := mpz(secrets.randbelow(public.n)), public.modulus) != 1:

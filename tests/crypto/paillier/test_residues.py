@@ -4,7 +4,7 @@ import pytest
 from scipy.stats import chisquare
 
 from fedpriv.crypto.paillier import residues
-from fedpriv.crypto.paillier.keys import PublicKey, generate_key
+from fedpriv.crypto.paillier.keys import EncryptionKey, generate_key
 from fedpriv.crypto.paillier.residues import (
     PublishedResidues,
     TableResidues,
@@ -13,7 +13,7 @@ from fedpriv.crypto.paillier.residues import (
 )
 
 P, Q = 7, 11
-TINY = PublicKey(P * Q)  # 60 residues: their distribution can be seen whole. 77 is prime to 60.
+TINY = EncryptionKey(P * Q)  # 60 residues: their distribution can be seen whole. 77 is prime to 60.
 SOURCES = [PublishedResidues, TableResidues]
 
 
