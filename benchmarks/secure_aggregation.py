@@ -134,7 +134,7 @@ def main() -> None:
         f"{LEAST_RATIO}: {met})"
     )
     for case in (SPARSE, LARGE):
-        print(f"{case.silos} silos:", *case.assumed.told(case.topology), sep="\n  ")  # type: ignore[arg-type]
+        print(f"{case.silos} silos:", *case.assumed.describe(case.topology), sep="\n  ")  # type: ignore[arg-type]
     for silos in (100, 1000):
         split, join = apart(shamir, silos)
         print(

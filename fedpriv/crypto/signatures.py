@@ -67,6 +67,11 @@ class Ed25519Signer:
     key: SigningKey
     registry: Mapping[str, VerificationKey]
 
+    @classmethod
+    def of(cls, key: SigningKey, keys: Mapping[str, bytes]) -> Ed25519Signer:
+        """A signer from its own key and everybody's verification keys, as bytes by name."""
+        return cls(key, {name: VerificationKey(raw) for name, raw in keys.items()})
+
     def sign(self, statement: Statement) -> bytes:
         """64 bytes."""
         return self.key.sign(digest(*statement))

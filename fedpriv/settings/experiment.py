@@ -134,7 +134,7 @@ NO_TRACKER = Tracker()
 class Experiment:
     """Everything one run needs, checked.
 
-    algo: as its aggregation needs it (`Aggregation.serving`).
+    algo: as its aggregation needs it (`Aggregation.adapt`).
     """
 
     options: RunOptions
@@ -150,10 +150,9 @@ class Experiment:
     tracker: Tracker = NO_TRACKER
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "algo", self.aggregation.serving(self.algo))
+        object.__setattr__(self, "algo", self.aggregation.adapt(self.algo))
         self.allocator.check(self.data)
         self.tracker.check()
-        self.aggregation.check(self.algo)
         network = type(self.model).__name__.lower()
         features = "characters" if self.data.text else "measurements"
         require(

@@ -50,18 +50,17 @@ from fedpriv.aggregation.private_weighting.counts import count_limit
 from fedpriv.aggregation.private_weighting.integers import slot_encoding
 from fedpriv.aggregation.private_weighting.sampling import as_options, options_to_hide
 from fedpriv.aggregation.weighted import AUTHENTIC
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.crypto.paillier.extra import require_extra
 from fedpriv.encoding.slot_layout import SlotLayout
 from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.errors import ConfigError, require
-from fedpriv.rounds.plan import Observer, ThreatModel
+from fedpriv.rounds.plan import Federation, Observer, ThreatModel
+from fedpriv.rounds.query import Query
 from fedpriv.rounds.weighting import RecordWeighting, Weighting
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.base import Algorithm
     from fedpriv.mechanisms.base import Mechanism
-    from fedpriv.rounds.plan import Federation
-    from fedpriv.rounds.query import Query
 
 SAFE_KEY_BITS = 2048
 """Shorter keys can be factored, or may soon be."""

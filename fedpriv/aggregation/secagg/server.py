@@ -1,10 +1,10 @@
-"""The server of a secure sum: collects, draws, passes on, and takes the masks off the sum."""
+"""The server of a secure sum: collects, draws, passes on, and removes the masks from the sum."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,25 +33,25 @@ from fedpriv.crypto.secret_sharing import BadSharesError, Reconstruction
 from fedpriv.crypto.signatures import SIGNATURE_BYTES
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import AggregationAbortedError
+from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, blaming
 from fedpriv.parties.schema import Parts, Raw, Schema, Table
-from fedpriv.rounds.query import Total
-
-if TYPE_CHECKING:
-    from fedpriv.parties.party import Mail, Party
-    from fedpriv.rounds.query import Broadcast
-    from fedpriv.util.streams import SystemGenerator
+from fedpriv.rounds.query import Broadcast, Total
+from fedpriv.util.streams import SystemGenerator
 
 Revealed = dict[str, np.ndarray]
 
 
 @dataclass
 class Collector:
-    """The server for one query to the `invited` silos.
+    """The server for one query.
 
-    draws: for U2 and U5. Whoever could foretell them would know which silos to drop; a simulation's
-        are seeded.
-    message: what a silo's masked vector looks like.
+    post: its gate.
+    terms: the query's public numbers.
+    invited: silos that are asked.
+    draws: random numbers for U2 and U5, seeded in a simulation. An attacker that could predict them
+        would know which silos to drop.
+    message: schema of a silo's masked vector.
     """
 
     post: Post
@@ -125,7 +125,7 @@ class Collector:
         return Total(terms.encoding.decode(total), tuple(chosen))
 
     def _sharing(self, roster: Collection[str]) -> Schema:
-        """What a silo sends in ShareKeys."""
+        """Schema of a silo's message in ShareKeys."""
         return Parts((Raw(DIGEST_BYTES), Table(roster, sealed_schema(), whole=False)))
 
     def _chosen(self, delivered: list[str]) -> list[str]:
@@ -135,9 +135,9 @@ class Collector:
     def _revealing(
         self, owners: Collection[str], chosen: list[str], *, whole: bool = True
     ) -> Schema:
-        """What a silo sends in Unmasking.
+        """Schema of a silo's message in Unmasking.
 
-        owners: whose shares it sends, or, unless `whole`, may send.
+        owners: silos whose shares it sends; unless `whole`, it may send fewer.
         """
         return shares_schema(owners, whole=whole)
 
@@ -149,8 +149,7 @@ class Collector:
     def _heard(
         self, phase: str, said: Mail, expected: Expected, *, least: int
     ) -> Generator[Mail, Mail, Mail]:
-        """Send `said`, and wait for answers. Raises AggregationAbortedError when fewer than `least`
-        come."""
+        """Send and wait for answers. Raises AggregationAbortedError for fewer than `least`."""
         heard = yield from self.post.exchange(phase, said, expected)
         if len(heard) < least:
             silent = self.post.describe_missing(sorted(set(expected.senders) - set(heard)))
@@ -167,12 +166,13 @@ class Collector:
         masked: dict[str, np.ndarray],
         revealed: dict[str, Any],
     ) -> np.ndarray:
-        """The sum over U5 of what was under the masks, (d,) integers modulo R.
+        """The sum over U5 without the masks, (d,) integers modulo R.
 
-        commitments: to the own masks' seeds, of U3.
+        commitments: of U3 to the own masks' seeds.
         masked: messages of U5.
-        revealed: what each silo of U7 has sent. Raises AggregationAbortedError when they do not fit
-            together.
+        revealed: contents of U7's last messages.
+
+        Raises AggregationAbortedError when they do not fit together.
         """
         chosen = sorted(masked)
         left_out = sorted(set(commitments) - set(masked))
@@ -207,9 +207,8 @@ class Collector:
     def _secrets(
         self, graph: Graph, owners: list[str], revealed: dict[str, Revealed]
     ) -> dict[str, bytes]:
-        """The owners' secrets; those whose shares lie at the same points are put together at
-        once.
-        """
+        """The owners' secrets. Owners whose shares lie at the same points are reconstructed in one
+        product."""
         least = self.terms.topology.shares
         secrets = dict[str, bytes]()
         at: dict[tuple[int, ...], dict[str, list[np.ndarray]]] = {}
