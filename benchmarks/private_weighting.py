@@ -87,7 +87,7 @@ def measure(case: Case) -> dict[str, float]:
         weighted_product,
     )
     from fedpriv.crypto.paillier.keys import generate_key
-    from fedpriv.crypto.paillier.residues import fastest_source
+    from fedpriv.crypto.paillier.residues import PublishedResidues, TableResidues, tables_pay
     from fedpriv.encoding.slot_layout import SlotLayout
 
     key = generate_key(KEY_BITS)
@@ -116,7 +116,8 @@ def measure(case: Case) -> dict[str, float]:
 
     inverses = [pow(blind * total, -1, public.n) for blind, total in zip(blinds, totals)]
     broadcast = timed("server", lambda: [key.encrypt(inverse) for inverse in inverses])
-    source = timed("once", fastest_source, public, ROUNDS * layout.columns(case.parameters))
+    pays = tables_pay(public.bits, ROUNDS * layout.columns(case.parameters))
+    source = timed("once", TableResidues if pays else PublishedResidues, public)
     factors = [blind * count * layout.lcm for blind, count in zip(blinds, counts)]
     powers = timed("factors", raise_to_factors, public, broadcast, factors)
     coefficients = timed("product", layout.truncate, vectors)
@@ -148,9 +149,9 @@ def measure(case: Case) -> dict[str, float]:
 def phe_pair(n: int, factor: int, coefficients: np.ndarray, slice_size: int = 16) -> float:
     """Seconds that python-paillier takes for one (parameter, user) pair, positive and negative in
     equal parts: the power, and the addition to the sum over users."""
-    from phe import EncodedNumber, EncryptedNumber, EncryptionKey
+    from phe import EncodedNumber, EncryptedNumber, PaillierPublicKey
 
-    public = EncryptionKey(n)
+    public = PaillierPublicKey(n)
     one = EncryptedNumber(public, public.raw_encrypt(secrets.randbelow(n)))
     sizes = np.abs(coefficients[:slice_size]).tolist()
     exponents = [(value if k % 2 else -value) * factor % n for k, value in enumerate(sizes)]

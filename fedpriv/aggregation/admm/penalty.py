@@ -53,11 +53,6 @@ class Penalty:
         rho; later ones are narrower."""
         return [float(abs(b / a)) for a, b in self.coefficients(iterations)]
 
-    def left_after_rounds(self, rounds: int) -> float:
-        """Standard deviation of the mean of `rounds` first messages about the same vector, each
-        with a fresh lambda^0. One message's error is uniform: its width over sqrt(12)."""
-        return self.widths(1)[0] / math.sqrt(12 * rounds)
-
 
 @lru_cache(maxsize=512)
 def _coefficients(penalty: Penalty, iterations: int) -> tuple[tuple[Fraction, Fraction], ...]:

@@ -2,8 +2,7 @@
 included.
 
 Everything comes from the letters that the colluders sent or received: the groups, the messages, the
-partial sums. `knowledge` says what these determine. `recovered` computes it in floating point, as
-the colluders would.
+partial sums. `knowledge` says what these determine.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedpriv.aggregation.admm.knowledge import Coalition, Column, Observation, row_of
+from fedpriv.aggregation.admm.knowledge import Coalition, Observation
 from fedpriv.aggregation.admm.peer import PARTIAL, RELAY, SHARE, SUM, Y
 from fedpriv.aggregation.admm.penalty import Penalty
 from fedpriv.parties.post import Serial
@@ -124,72 +123,3 @@ class Eavesdroppers:
         message = letter.message
         phase, _, number = message.phase.partition(" ")
         return phase, ((message.round, message.place), int(number or 0))
-
-    def recovered(self, letters: Iterable[Letter]) -> dict[tuple[Hashable, str], np.ndarray]:
-        """The determined vectors (d,) float64, by (model, peer), from unmasked messages."""
-        seen = [
-            (observation, value)
-            for observation, value in self.observations(letters)
-            if value is not None
-        ]
-        coalition = Coalition(self.colluders, self.penalty)
-        values = {(o.aggregation, o.iteration, frozenset(o.shares)): value for o, value in seen}
-        rows = []
-        results = []
-        for observation, value in seen:
-            coalition.sees(observation)
-            offset = self._offset(observation, values)
-            if offset is None:
-                continue
-            result = value - offset * float(sum(observation.shares.values()))
-            others = {}
-            for name, share in observation.shares.items():
-                if name in self.colluders:
-                    own = values[observation.aggregation, observation.iteration, frozenset((name,))]
-                    result = result - float(share) * (own - offset)
-                else:
-                    others[name] = share
-            rows.append(row_of(observation._replace(shares=others), self.penalty))
-            results.append(result)
-        columns: list[Column] = list(dict.fromkeys(column for row in rows for column in row))
-        matrix = np.array([[float(row.get(column, 0)) for column in columns] for row in rows])
-        solved = np.linalg.lstsq(matrix, np.stack(results), rcond=None)[0]
-        return {key: solved[columns.index(("vector", *key))] for key in coalition.determined()}
-
-    def _offset(
-        self, seen: Observation, values: Mapping[tuple[Hashable, int, frozenset[str]], np.ndarray]
-    ) -> np.ndarray | None:
-        """The public part of a message in this iteration; None where an earlier z is not known."""
-        offset = np.zeros(1)
-        last = 0.0
-        for iteration in range(2, seen.iteration + 1):
-            z = self._z(seen.aggregation, iteration - 1, values)
-            if z is None:
-                return None
-            last = self.penalty.at(iteration - 1)
-            rho = self.penalty.at(iteration)
-            offset = (rho * z + 2 * last / rho * (offset - z)) / (2 + rho)
-        return offset
-
-    def _z(
-        self,
-        serial: Hashable,
-        iteration: int,
-        values: Mapping[tuple[Hashable, int, frozenset[str]], np.ndarray],
-    ) -> np.ndarray | None:
-        """z of an iteration, from the groups' sums or from the messages in them."""
-        total = np.zeros(1)
-        for group in set(self.groups[serial, iteration].values()):  # type: ignore[index]
-            part = values.get((serial, iteration, group))
-            if part is None:
-                single = [
-                    values.get((serial, iteration, frozenset((name,)))) for name in sorted(group)
-                ]
-                if any(value is None for value in single):
-                    return None
-                part = sum(
-                    (self.shares[n] * v for n, v in zip(sorted(group), single) if v is not None),
-                    np.zeros(1),
-                )
-            total = total + part
-        return total

@@ -20,7 +20,7 @@ from fedpriv.aggregation.private_weighting import packed_tables
 from fedpriv.aggregation.private_weighting.packed_tables import TablePlan
 from fedpriv.crypto.paillier import pairs
 from fedpriv.crypto.paillier.keys import EncryptionKey
-from fedpriv.crypto.paillier.parallel import even_ranges, map_in_processes
+from fedpriv.crypto.paillier.parallel import even_ranges, map_evenly, map_in_processes
 from fedpriv.encoding.fixed_point import OutOfRangeError
 from fedpriv.encoding.slot_layout import SlotLayout
 
@@ -33,15 +33,10 @@ def raise_to_factors(
     workers: int = 1,
 ) -> list[mpz]:
     """Every user's ciphertext raised to its factor modulo n, once a round. The factor is r_u n_su
-    C_LCM, so that a parameter's exponent is only the short fixed-point coordinate. The result does
-    not depend on `workers`."""
+    C_LCM. A parameter's exponent is then only the short fixed-point coordinate. The result does not
+    depend on `workers`."""
     jobs = list(zip(ciphertexts, factors, strict=True))
-    parts = [jobs[part.start : part.stop] for part in even_ranges(len(jobs), workers)]
-    return [
-        power
-        for part in map_in_processes(partial(_powers, public), parts, workers)
-        for power in part
-    ]
+    return map_evenly(partial(_powers, public), jobs, workers)
 
 
 def weighted_product(
@@ -57,11 +52,12 @@ def weighted_product(
 
     powers: one ciphertext of m_u for each of this silo's users, at least one, by
         `raise_to_factors`.
-    coefficients: (users, d) int64, truncated coordinates. The products are deterministic: they must
-        go through `add_and_rerandomise` before they leave the silo. The number of operations does
-        not depend on the coefficients. Raises OutOfRangeError for a coefficient beyond
-        `layout.coordinate_bound`. `workers` processes share the columns; the result does not depend
-        on their number.
+    coefficients: (users, d) int64, truncated coordinates.
+    workers: processes that share the columns; the result does not depend on them.
+
+    The products are deterministic: they must go through `add_and_rerandomise` before they leave the
+    silo. The number of operations does not depend on the coefficients. Raises OutOfRangeError for a
+    coefficient beyond `layout.coordinate_bound`.
     """
     check_coefficients(coefficients, len(powers), layout)
     parts = even_ranges(layout.columns(coefficients.shape[1]), workers)
@@ -100,8 +96,8 @@ def add_and_rerandomise(
     plaintexts: Sequence[int],
     residues: Sequence[mpz],
 ) -> list[mpz]:
-    """What a silo sends: each product with a plaintext (noise and mask, modulo n) added and a fresh
-    n-th residue multiplied in. Without that residue the product tells the coefficients to whoever
+    """A silo's message: add a plaintext (noise and mask, modulo n) to each product and multiply by
+    a fresh n-th residue. Without the residue the product reveals the coefficients to the party that
     made the ciphertexts."""
     square = public.square
     return [
@@ -154,9 +150,7 @@ def _products(
 def _lifted_zero(
     public: EncryptionKey, powers: list[mpz], *, layout: SlotLayout, slots: int
 ) -> mpz:
-    """What takes the offset off every coordinate of a column: prod_u E_u^(-offset) in every
-    slot.
-    """
+    """Removes the offset from every coordinate of a column: prod_u E_u^(-offset) in every slot."""
     product = mpz(1)
     for c in powers:
         product = product * c % public.square
@@ -181,8 +175,7 @@ def _joint_tables(
 
 
 def _indices(lifted: np.ndarray, plan: TablePlan, layout: SlotLayout) -> list[list[list[int]]]:
-    """Where to look in every group's table: for each slot, and each bit from the highest to the
-    lowest.
+    """Index in every group's table, for each slot and each bit from the highest to the lowest.
 
     lifted: (users, slots) int64, zero or more.
     """

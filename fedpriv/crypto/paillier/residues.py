@@ -108,12 +108,6 @@ class TableResidues:
         return pairs.Operations(multiplications=GENERATORS * exponent_bits(bits) // WINDOW)
 
 
-def fastest_source(public: EncryptionKey, expected: int) -> Residues:
-    """The source that takes the least time for `expected` residues in a run, preparation included.
-    Both are sound."""
-    return TableResidues(public) if tables_pay(public.bits, expected) else PublishedResidues(public)
-
-
 def tables_pay(bits: int, expected: int) -> bool:
     """Whether `expected` residues for n of `bits` bits make up for the preparation of tables."""
     tables = TableResidues.preparation(bits) + TableResidues.one(bits) * expected

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from phe import DecryptionKey, EncryptionKey
+from phe import PaillierPrivateKey, PaillierPublicKey
 
 from fedpriv.aggregation.private_weighting import packed_tables
 from fedpriv.aggregation.private_weighting.weighted_product import (
@@ -18,7 +18,7 @@ from fedpriv.encoding.slot_layout import SlotLayout
 
 KEY = generate_key(512)
 PUBLIC = KEY.public
-PHE = DecryptionKey(EncryptionKey(PUBLIC.n), KEY.p, KEY.q)
+PHE = PaillierPrivateKey(PaillierPublicKey(PUBLIC.n), KEY.p, KEY.q)
 
 
 def layout(users, bound=1.0, precision=20):

@@ -64,4 +64,3 @@ def test_the_stated_distance_from_uniform(bits):
 def test_tables_pay_only_for_many_residues():
     pays = [tables_pay(3072, count) for count in (1, 100, 500, 10_000)]
     assert pays == [False, False, True, True]
-    assert isinstance(residues.fastest_source(TINY, 1), PublishedResidues)
