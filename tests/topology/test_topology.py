@@ -144,7 +144,7 @@ def test_numbers_left_by_a_dropout(n, sizes):
 @pytest.mark.parametrize(
     ("partitions", "why"),
     [
-        ((((0, 1), (2, 3)), ((0, 1), (2, 3))), "met before"),
+        ((((0, 1), (2, 3)), ((0, 1), (2, 3))), "shared a group before"),
         ((((0, 1), (2, 2)),), "each of 4 peers once"),
         ((((0, 1, 2), (3,)),), "groups of"),
     ],

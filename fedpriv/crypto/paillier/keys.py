@@ -34,7 +34,7 @@ class EncryptionKey:
 
     @property
     def ciphertext_bytes(self) -> int:
-        """Bytes of one ciphertext on the wire."""
+        """Bytes of one ciphertext in a message."""
         return -(-2 * self.bits // 8)
 
     @cached_property
@@ -80,14 +80,14 @@ class EncryptionKey:
 
 @dataclass(frozen=True)
 class DecryptionKey:
-    """The two primes. Whoever holds them reads every ciphertext, and its n-th residue too."""
+    """The two primes. Their holder reads every ciphertext, and its n-th residue too."""
 
     p: int = field(repr=False)
     q: int = field(repr=False)
 
     @cached_property
     def public(self) -> EncryptionKey:
-        """The key that everybody may know."""
+        """The public key."""
         return EncryptionKey(self.p * self.q)
 
     def encrypt(self, message: int) -> mpz:
@@ -118,8 +118,8 @@ class DecryptionKey:
 
     @cached_property
     def _scales(self) -> tuple[mpz, mpz]:
-        """Inverses of (p - 1) q modulo p and of (q - 1) p modulo q: what (n + 1)^(p-1) leaves
-        beside the message."""
+        """Inverses of (p - 1) q modulo p and of (q - 1) p modulo q: they remove the factor that
+        (n + 1)^(p-1) adds to the message."""
         return invert(-self.q, self.p), invert(-self.p, self.q)
 
     @cached_property

@@ -18,7 +18,7 @@ from gmpy2 import f_divmod, mpz
 Pair = tuple[mpz, mpz]
 
 WINDOW = 6
-"""Bits of an exponent that one multiplication takes care of."""
+"""Bits of an exponent that one multiplication covers."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Operations:
 
     @property
     def size(self) -> float:
-        """To compare ways of working: time in multiplications, as measured at 3072 bits."""
+        """Time in multiplications, as measured at 3072 bits; for comparisons."""
         return self.multiplications + 0.8 * self.squarings
 
 
 def power_work(bits: int) -> Operations:
-    """What `power` takes for an exponent of `bits` bits."""
+    """Operations of `power` for an exponent of `bits` bits."""
     windows = -(-bits // WINDOW)
     return Operations(2**WINDOW - 1 + windows, WINDOW * (WINDOW - 1) // 2 + WINDOW * windows)
 
@@ -76,8 +76,8 @@ def doublings(a: Pair, count: int, n: mpz) -> Pair:
 
 
 def power(a: Pair, exponent: int, n: mpz) -> Pair:
-    """a^exponent, by windows of equal length: the operations depend on the exponent's length alone.
-    Not for negative exponents."""
+    """a^exponent, by windows of equal length. The operations depend only on the exponent's length.
+    The exponent must not be negative."""
     small = subset_products([doublings(a, k, n) for k in range(WINDOW)], n)
     result = (mpz(1), mpz(0))
     for shift in reversed(range(0, exponent.bit_length(), WINDOW)):
@@ -86,8 +86,8 @@ def power(a: Pair, exponent: int, n: mpz) -> Pair:
 
 
 def subset_products(bases: Sequence[Pair], n: mpz) -> list[Pair]:
-    """Products of all 2^t subsets of t numbers; bit i of a product's index tells whether number i
-    takes part."""
+    """Products of all 2^t subsets of t numbers; bit i of an index says whether number i is in the
+    subset."""
     products = [(mpz(1), mpz(0))]
     for base in bases:
         products += [times(product, base, n) for product in products]

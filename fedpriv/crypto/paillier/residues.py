@@ -1,13 +1,12 @@
 """Fresh n-th residues for a party that knows n alone. To multiply by one re-randomises a
 ciphertext.
 
-Who must be kept from telling such a residue from a uniform one is the server, and it holds the
-primes. So no assumption that factoring, or deciding residues, is hard can help: the residue must be
-close to uniform in the statistical sense. The usual shortcut, h^x for one fixed n-th residue h, is
-not. Its powers are a proper subgroup, since the n-th residues are the product of two cyclic groups
-of even orders p - 1 and q - 1, and the coset of a product tells a linear function of the secret
-exponents. If h is a square, even the Jacobi symbol, which needs no primes, passes through
-unchanged.
+The server must not distinguish such a residue from a uniform one, and the server holds the primes.
+So it does not help to assume that factoring, or deciding residues, is hard: the residue must be
+statistically close to uniform. The usual shortcut, h^x for one fixed n-th residue h, is not. The
+n-th residues are the product of two cyclic groups of even orders p - 1 and q - 1, so the powers of
+h are a proper subgroup, and the coset of a product reveals a linear function of the secret
+exponents. If h is a square, even the Jacobi symbol, which needs no primes, stays unchanged.
 
 `TableResidues` multiplies random powers of k independent uniform residues instead: h_1^x_1 ...
 h_k^x_k with every x_i uniform on 0..2^B - 1, kB >= bits(n) + 256. Its distance from uniform, on
@@ -38,7 +37,7 @@ from fedpriv.crypto.paillier.keys import EncryptionKey
 GENERATORS = 168
 """k: 8 * 3^-k is below 2^-263."""
 WINDOW = 8
-"""Bits of the exponents in one table: 2^8 products, about 0.9 kB each for 3072 bits."""
+"""Exponent bits that one table covers: 2^8 products, about 0.9 kB each for 3072 bits."""
 EXTRA_BITS = 256
 """Twice the bits of the statistical distance."""
 
@@ -51,7 +50,8 @@ class Residues(Protocol):
 
 
 class PublishedResidues:
-    """s^n modulo n^2 for uniform s, as Paillier has it: exactly uniform, one long power each."""
+    """s^n modulo n^2 for uniform s, as in Paillier's paper: exactly uniform, one long power
+    each."""
 
     def __init__(self, public: EncryptionKey) -> None:
         self.public = public
