@@ -95,7 +95,7 @@ class MaskedSilo(WeightedSilo):
 
     def messages(self, query: Query, update: Update) -> Mail:
         self.spend(query.serial)
-        encoded = self.noised_sum(update, ring_encoding(query))
+        encoded = self.noised_sum(query, update)
         masked = mask(
             encoded, self.name, invited_silos(query), seeds=self.seeds, serial=query.serial
         )

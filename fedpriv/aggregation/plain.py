@@ -53,8 +53,7 @@ class PlainSilo(WeightedSilo):
     """Sends its noised sum, as integers if the mechanism's noise is discrete."""
 
     def messages(self, query: Query, update: Update) -> Mail:
-        encoding = None if query.encoding is None else ring_encoding(query)
-        return {SERVER: self.noised_sum(update, encoding)}
+        return {SERVER: self.noised_sum(query, update)}
 
 
 class PlainServer(WeighingServer):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,18 +22,16 @@ from fedpriv.aggregation.base import (
     Respond,
     SiloProtocol,
     awaited_broadcast,
+    encoding_of,
     trained,
 )
+from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, blaming
 from fedpriv.parties.schema import Array, Raw, Schema, Table
 from fedpriv.rounds.plan import Observer, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SetUp, Update
 from fedpriv.rounds.weighting import Weighting, bounded_weights
-
-if TYPE_CHECKING:
-    from fedpriv.encoding.fixed_point import FixedPoint
-
 
 COUNTS, WEIGHTS, KEY, KEYS = "counts", "weights", "key", "keys"
 """Phases of set-ups."""
@@ -123,8 +120,10 @@ class WeightedSilo(SiloProtocol):
             signal += (weights @ block.vectors).cpu().numpy()
         return signal
 
-    def noised_sum(self, update: Update, encoding: FixedPoint | None) -> np.ndarray:
-        """The weighted sum and the silo's noise share: (size,) float64, or integers modulo R."""
+    def noised_sum(self, query: Query, update: Update) -> np.ndarray:
+        """The weighted sum and the silo's noise share, (size,): integers modulo R if the query has
+        an encoding, else float64."""
+        encoding = None if query.encoding is None else encoding_of(query, FixedPoint)
         signal = self.weighted_sum(update)
         if encoding is not None:
             return encoding.encode(signal, self.name, update.noise)

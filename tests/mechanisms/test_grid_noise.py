@@ -51,7 +51,7 @@ def observed(aggregation, silos):
     silo = aggregation.silo("silo0", tuple(f"silo{i}" for i in range(silos)), WEIGHTINGS["uniform"])
     silo.weights = np.ones(1)
     if isinstance(aggregation, Masked):
-        return query.encoding.decode(silo.noised_sum(update, query.encoding)), query
+        return query.encoding.decode(silo.noised_sum(query, update)), query
     party = silo.query(query, lambda _: update)
     next(party)
     [broadcast] = next(query.post("server").send(BROADCAST, {"silo0": Broadcast({})})).values()

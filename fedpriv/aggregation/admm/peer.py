@@ -123,12 +123,10 @@ class AdmmPeer(WeightedSilo):
         return Total(len(query.invited) * z, peers)
 
     def _vector(self, update: Update, query: Query) -> np.ndarray:
-        if query.encoding is None:
-            return self.noised_sum(update, None)
+        noised = self.noised_sum(query, update)
         # Noise that protects somebody consists of whole grid steps. The sum of both is a float64
         # without another rounding.
-        grid = encoding_of(query, FixedPoint)
-        return grid.decode(self.noised_sum(update, grid))
+        return noised if query.encoding is None else encoding_of(query, FixedPoint).decode(noised)
 
     def _begin(self, vector: np.ndarray) -> None:
         """Note what the messages are about.

@@ -261,7 +261,7 @@ class SecAggSilo(WeightedSilo):
             signer=self.signer,
             # Called late: the result would wait in memory.
             trained=lambda: trained(update),
-            vector=lambda: self.noised_sum(update, terms.encoding),
+            vector=lambda: self.noised_sum(query, update),
             invited=invited_silos(query),
         )
         yield from member.run()
