@@ -60,7 +60,7 @@ from fedpriv.aggregation.base import (
     require_setting,
 )
 from fedpriv.aggregation.private_weighting.integers import slot_encoding
-from fedpriv.aggregation.private_weighting.procedure import Procedure
+from fedpriv.aggregation.private_weighting.procedure import ProtocolSettings
 from fedpriv.aggregation.private_weighting.sampling import as_options, options_to_hide
 from fedpriv.aggregation.weighted import AUTHENTIC
 from fedpriv.algorithms.base import Algorithm
@@ -159,8 +159,8 @@ class PrivateWeighting(Aggregation):
         return algo
 
     @property
-    def _procedure(self) -> Procedure:
-        return Procedure(
+    def _procedure(self) -> ProtocolSettings:
+        return ProtocolSettings(
             key_bits=self.key_bits,
             n_max=self.n_max,
             count_cap=self.count_cap,

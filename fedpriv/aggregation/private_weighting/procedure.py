@@ -8,7 +8,7 @@ from fedpriv.aggregation.private_weighting.counts import count_limit
 
 
 @dataclass(frozen=True)
-class Procedure:
+class ProtocolSettings:
     """The settings that parties need; see `PrivateWeighting`."""
 
     key_bits: int

@@ -13,7 +13,7 @@ from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, HelperProtocol
 from fedpriv.aggregation.private_weighting.counts import refuse_none
 from fedpriv.aggregation.private_weighting.integers import slot_encoding
 from fedpriv.aggregation.private_weighting.phases import OFFERS, REQUESTS, SEALED_SEED, SEED
-from fedpriv.aggregation.private_weighting.procedure import Procedure
+from fedpriv.aggregation.private_weighting.procedure import ProtocolSettings
 from fedpriv.aggregation.private_weighting.sampling import (
     Options,
     options_to_hide,
@@ -44,7 +44,7 @@ class PrivateWeightingServer(HelperProtocol):
     """
 
     silos: tuple[str, ...]
-    procedure: Procedure
+    procedure: ProtocolSettings
     key: DecryptionKey | None = None
     inverses: list[int] = field(default_factory=list)
     encrypted: bytes | None = None

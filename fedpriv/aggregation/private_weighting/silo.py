@@ -15,7 +15,7 @@ from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, Respond, SiloPr
 from fedpriv.aggregation.private_weighting.counts import refuse_many
 from fedpriv.aggregation.private_weighting.integers import blind, cancelling_masks, slot_encoding
 from fedpriv.aggregation.private_weighting.phases import OFFERS, REQUESTS, SEALED_SEED, SEED
-from fedpriv.aggregation.private_weighting.procedure import Procedure
+from fedpriv.aggregation.private_weighting.procedure import ProtocolSettings
 from fedpriv.aggregation.private_weighting.sampling import (
     Options,
     choices,
@@ -61,7 +61,7 @@ class PrivateWeightingSilo(SiloProtocol):
 
     name: str
     silos: tuple[str, ...]
-    procedure: Procedure
+    procedure: ProtocolSettings
     public: EncryptionKey | None = None
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     pair_seeds: dict[str, bytes] = field(default_factory=dict)
