@@ -96,7 +96,7 @@ def measure(case: Case) -> dict[str, float]:
         weighted_product,
     )
     from fedpriv.crypto.paillier.keys import generate_key
-    from fedpriv.crypto.paillier.residues import fastest_source
+    from fedpriv.crypto.paillier.residues import PublishedResidues, TableResidues, tables_pay
     from fedpriv.encoding.slot_layout import SlotLayout
 
     key = generate_key(KEY_BITS)
@@ -125,7 +125,8 @@ def measure(case: Case) -> dict[str, float]:
 
     inverses = [pow(blind * total, -1, public.n) for blind, total in zip(blinds, totals)]
     broadcast = timed("server", lambda: [key.encrypt(inverse) for inverse in inverses])
-    source = timed("once", fastest_source, public, ROUNDS * layout.columns(case.parameters))
+    pays = tables_pay(public.bits, ROUNDS * layout.columns(case.parameters))
+    source = timed("once", TableResidues if pays else PublishedResidues, public)
     pairs = case.users * case.parameters
     factors = [blind * count * layout.lcm for blind, count in zip(blinds, counts)]
     coefficients = layout.truncate(vectors)

@@ -148,7 +148,7 @@ def main() -> None:
         f"{LEAST_RATIO}: {met})"
     )
     for case in (SPARSE, LARGE):
-        print(f"{case.silos} silos:", *case.assumed.told(case.topology), sep="\n  ")  # type: ignore[arg-type]
+        print(f"{case.silos} silos:", *case.assumed.describe(case.topology), sep="\n  ")  # type: ignore[arg-type]
     for silos in SHAMIR_SILOS:
         split, join = in_fresh_process(shamir, silos)
         print(
@@ -256,7 +256,7 @@ def measure(case: Case) -> dict[str, float]:
         UNMASK: answer,
     }
     sent = sum(
-        size_of(next(members[one].post.tell(phase, {SERVER: content})))
+        size_of(next(members[one].post.send(phase, {SERVER: content})))
         for phase, content in contents.items()
     )
     sizes = {"sent": sent / 1e6, "vector": message.nbytes / 1e6, "plain": vector.nbytes / 1e6}

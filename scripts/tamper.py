@@ -1,8 +1,8 @@
-"""Prints what becomes of tampered messages under every aggregation, and writes it as a page.
+"""Tampers with messages under every aggregation, prints the outcomes and writes them to a page.
 
 python -m scripts.tamper --page docs/trust/tamper.md --trials 20 secagg masked
 
-A world that is not named keeps what the page says of it.
+Scenarios that are not named keep their table on the page.
 """
 
 from __future__ import annotations
@@ -18,40 +18,52 @@ from scripts.fault_scenarios import SCENARIOS
 
 HEAD = """# Tampered messages
 
-Every type of message of every aggregation, met by every kind of fault, in so many trials a cell
-as each table says. One trial: a set-up and three rounds, in which one letter of the set-up, or of
-round 2, is tampered with on its way. Made by `python -m scripts.tamper --page
-docs/trust/tamper.md`.
+This page shows what happens when a message is tampered with: every type of message of every
+aggregation, every kind of fault. One trial is a set-up and three rounds. In each trial one message
+of the set-up, or of round 2, is tampered with on its way. The title of each table has the number of
+trials in a cell. Command: `python -m scripts.tamper --page docs/trust/tamper.md`.
 
-**Faults.** bit flip: anywhere in the message, stamp and signature included. forgery: a bit of the
-content, by somebody who makes anew whatever takes no key (a checksum, but no signature).
-truncation: the end is missing. retype: one part has another type. earlier round, other session:
-the corresponding letter from there comes instead. swap: with another sender's letter to the same
-receiver or, where one party sends to many, with another receiver's. duplicate: it comes again a
-step later. drop: it never comes. late: it comes one to three steps late.
+**Faults.**
 
-**Outcomes.** A number says in how many trials, where they differ.
+- bit flip: one bit of the message changes, stamp and signature included.
+- forgery: one bit of the content changes, and the attacker renews everything that needs no key (a
+  checksum, but no signature).
+- truncation: the end is missing.
+- retype: one part has another type.
+- earlier round, other session: the corresponding message from there arrives instead.
+- swap: the message of another sender to the same receiver arrives instead. Where one party sends to
+  many, it is the message to another receiver.
+- duplicate: the message arrives again one step later.
+- drop: it never arrives.
+- late: it arrives one to three steps late.
 
-- *detected*: one exchange ended without a sum, with the name of a party that the message came
-  from or did not come from; the rounds after it were as they should be.
-- *nobody named*: the same, but the sum alone shows that a message was wrong, and it cannot show
-  whose: under masks, or an encryption whose key only opens the sum, a single message is uniformly
-  random whatever is in it.
-- *harmless*: every sum that was learned is, to the bit, that of an undisturbed life with the same
-  silos, and nobody noticed. It must be so. A *duplicate* carries the stamp of a phase that is
-  over and is left aside (`fedpriv.parties.post`). A *late* letter arrives while its receiver
-  still waits, since nobody gives up before the network is silent; or it is left aside too. What
-  is *dropped*, or left aside since its stamp is that of another phase, round or session, is
-  missing: where only one letter of its kind is (`secagg` needs a threshold), the sum does without
-  its sender, and is right for the silos that it says it covers; or the letter tells its receiver
-  nothing that it needs. A *forged* bit on which nothing depends changes nothing: rounding takes
-  it away, or it lies in an offer that is not chosen.
-- *outside*: of the trust text. The sum is wrong, unseen; the forged message is one that nobody
-  signs, and the trust text of that aggregation says that its channels must be authentic (TLS), or
-  that verification keys handed out at the set-up must be genuine. `fedpriv epsilon` and every
-  certificate name that assumption.
-- **silent**: the sum is wrong, unseen, against the trust text. **lasting**: more than one
-  exchange was lost. **crash**: anything but a declared abort. None of them may occur.
+**Outcomes.** Where trials of a cell differ, a number says how many had the outcome.
+
+- *detected*: one exchange ended without a sum. The error names a party whose message was wrong or
+  missing. The rounds after it were right.
+- *nobody named*: the same, but the error names nobody. Only the sum shows that a message was wrong.
+  Under masks, or under encryption whose key only opens the sum, a single message is uniformly
+  random whatever it holds.
+- *harmless*: every sum is equal, to the bit, to that of an undisturbed run with the same silos, and
+  nobody noticed anything. The reasons:
+    - A *duplicate* carries the stamp of a phase that is over. It is left aside
+      (`fedpriv.parties.post`).
+    - A *late* message arrives while its receiver still waits, since nobody gives up before the
+      network is silent. Or it is left aside.
+    - A *dropped* message is missing, and so is one with the stamp of another phase, round or
+      session. If the protocol needs fewer messages (`secagg` has a threshold), the sum covers the
+      other silos, and says so. Or the receiver needs nothing from the message.
+    - A *forged* bit may have no effect: rounding removes it, or it lies in an offer that is not
+      chosen.
+- *outside*: outside the threat model. The sum is wrong, and nobody noticed. Nobody signs the forged
+  message, and the aggregation's threat model says that its channels must be authentic (TLS), or
+  that the verification keys of the set-up must be genuine. `fedpriv epsilon` and every certificate
+  name this assumption.
+- **silent**: the sum is wrong, nobody noticed, and the threat model does not cover it.
+- **lasting**: more than one exchange was lost.
+- **crash**: an error that is no declared abort.
+
+The last three must not occur.
 """
 
 

@@ -87,7 +87,7 @@ class Protocols:
     def letter(self, query, phase, sender, receiver, content):
         """A message of a query as its sender stamps and signs it."""
         post = addressed(query, Broadcast({})).post(sender, self.members[sender].signer)
-        return next(post.tell(phase, {receiver: content}))[receiver]
+        return next(post.send(phase, {receiver: content}))[receiver]
 
 
 def addressed(query, broadcast):
@@ -121,7 +121,7 @@ def changed(party, phase, change, *, name, signer=CHECKSUM):
             (stamp.round, stamp.place),
             signer() if callable(signer) else signer,
         )
-        return next(post.tell(phase, change(contents(sent))))
+        return next(post.send(phase, change(contents(sent))))
 
     return on_its_way(party, phase, restamped)
 

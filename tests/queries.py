@@ -28,8 +28,7 @@ def query_for(
     """A query without events to silos, by their number or their indices, over `users` users, for
     contributions of `size` coordinates; where the aggregation asks for no bound, of any length."""
     invited = tuple(range(silos)) if isinstance(silos, int) else tuple(silos)
-    n_summed = aggregation.n_summed(len(invited))
-    n_most = aggregation.n_most(len(invited))
+    n_summed, n_most = aggregation.cohort_size(len(invited))
     encoding = aggregation.encoding(
         n_most or n_summed, math.inf, Federation(users, len(invited), size), mechanism
     )

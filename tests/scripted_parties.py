@@ -15,7 +15,7 @@ import numpy as np
 
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.parties.party import Participant, PartySpec
-from fedpriv.parties.post import Hear, Post
+from fedpriv.parties.post import Expected, Post
 from fedpriv.parties.schema import Raw
 from fedpriv.util.work import Work
 
@@ -158,12 +158,12 @@ def globals_of_its_process():
 def talks_in_strays(player, to):
     gate = Post("a", b"here")
     while True:
-        yield gate.stamped("something else", {to: b"ok", "a": None})
+        yield gate.signed("something else", {to: b"ok", "a": None})
 
 
 def awaits_a_word(player, sender):
     gate = Post("server", b"here")
-    heard = yield from gate.hear(Hear("word", Raw(2), (sender,)))
+    heard = yield from gate.receive(Expected("word", Raw(2), (sender,)))
     return heard.get(sender, "nothing"), gate.strays
 
 

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 import fedpriv
 from fedpriv.parties.messages import size_of
-from fedpriv.parties.post import Stamped
+from fedpriv.parties.post import Message
 from fedpriv.rounds.query import Broadcast
 
 TINY = ["rounds=3", "algo.local_epochs=1", "allocator.n_users=8"]
@@ -172,8 +172,8 @@ def test_everything_that_is_sent_is_counted(finished):
     # A stamp: 17 bytes for class and fields, 21 for the session, 6 each for round and place, 5 and
     # its letters for the phase, 37 for the checksum; an array has 7 for type and length.
     broadcast = Broadcast({"params": np.zeros(size)})
-    down = size_of(Stamped(bytes(16), 1, 0, "broadcast", broadcast, bytes(32)))
-    up = size_of(Stamped(bytes(16), 1, 0, "message", np.zeros(size), bytes(32)))
+    down = size_of(Message(bytes(16), 1, 0, "broadcast", broadcast, bytes(32)))
+    up = size_of(Message(bytes(16), 1, 0, "message", np.zeros(size), bytes(32)))
     assert (down - size_of(broadcast), up - (8 * size + 7)) == (
         92 + len("broadcast"),
         92 + len("message"),

@@ -1,8 +1,8 @@
-"""Aggregations: how the parties sum contributions, and who learns what while doing so.
+"""Aggregations: how the parties sum contributions, and what each of them learns.
 
-An aggregation is frozen configuration. What a party needs between exchanges lives in its
-`SiloProtocol` or `HelperProtocol`, which is made where the party is and whose attributes never
-leave it.
+An aggregation is frozen configuration. Each party keeps its memory in a `SiloProtocol` or a
+`HelperProtocol`. That object is created in the party's own process, and its attributes never leave
+it.
 """
 
 from __future__ import annotations
@@ -10,48 +10,78 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from fedpriv.algorithms.base import Algorithm
+from fedpriv.errors import require
 from fedpriv.parties.party import Mail, Party, silo_name
-from fedpriv.parties.post import Hear, Post
+from fedpriv.parties.post import Expected, Post
 from fedpriv.parties.signer import CHECKSUM, Signer
-from fedpriv.rounds.plan import ThreatModel
+from fedpriv.rounds.plan import Federation, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SetUp, Update
 from fedpriv.rounds.weighting import Weighting
 from fedpriv.util.work import Work
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.base import Algorithm
     from fedpriv.encoding.base import Encoding
     from fedpriv.mechanisms.base import Mechanism
-    from fedpriv.rounds.plan import Federation
 
 SERVER = "server"
 BROADCAST = "broadcast"
+"""Phase in which the server sends a query down to the silos."""
 MESSAGE = "message"
-"""Phases of most queries: what goes down to the silos, and what comes back."""
+"""Phase in which the silos answer."""
 
 Respond = Callable[[Broadcast], Update]
-"""What a silo does once it has what was sent down: trains when the update's blocks are asked
-for.
-"""
+"""What a silo answers to a broadcast. It trains when the update's blocks are read."""
+
+EncodingType = TypeVar("EncodingType")
 
 
 def trained(update: Update) -> Generator[Work[Any], Any, Update]:
-    """The update, once work for it that gains by waiting for other silos' has been done. Make the
-    message of it at once: under a name of its own it would stay in memory, with its noise, in every
-    silo until the query ends."""
+    """Return the update after its training, which the engine may batch with other silos' training.
+
+    Pass the result straight to the function that makes the message. A local variable would keep the
+    update and its noise in memory until the query ends, once for every silo.
+    """
     if update.ahead is not None and update.ahead.waits:
         update.ahead.give((yield update.ahead.work))
     return update
 
 
+class CohortSize(NamedTuple):
+    """How many silos a released sum covers.
+
+    least: with fewer silos the query ends without a sum; noise shares are sized for this number.
+    most: upper limit, where surplus noise is removed from the sum; None: exactly `least`.
+    """
+
+    least: int
+    most: int | None = None
+
+
+@dataclass(frozen=True)
+class AbortPolicy:
+    """What a run does after an exchange without a sum.
+
+    never_repeats: whether the contributions of such a query must stay out of all later sums,
+        because both exchanges together could determine them.
+    continues_with: whether the run goes on with this many silos when the others stay silent.
+    """
+
+    never_repeats: bool = False
+    continues_with: Callable[[int], bool] = lambda n_silos: False
+
+
 @dataclass(frozen=True)
 class Estimate:
-    """Sizes, costs and risks in `lines`, and how many seconds a query's sum will take when one
-    process does all the work; None where that is not foreseen."""
+    """What a sum will cost.
+
+    lines: sizes, costs and risks, for the log.
+    seconds: of one query's sum if one process does all the work; None if unknown.
+    """
 
     lines: tuple[str, ...]
     seconds: float | None = None
@@ -60,132 +90,143 @@ class Estimate:
 class SiloProtocol(ABC):
     """One silo's part in the sums of a run; its attributes are the silo's memory.
 
-    signer: signs its messages since the set-up.
+    signer: signs its messages after the set-up.
     """
 
     signer: Signer = CHECKSUM
 
     @abstractmethod
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
-        """Before the first round.
+        """Take part in the exchange before the first round.
 
         counts: this silo's records per unit, (n_units,) int64.
         """
 
     @abstractmethod
     def query(self, query: Query, respond: Respond) -> Party:
-        """One query; returns a Total if silos learn it, else None.
+        """Take part in one query. Return a Total if silos learn it, else None.
 
-        query: as silos are told (`Query.silo_query`).
-        respond: answers what is sent down; where there is no helper, whatever it is given, from the
-            silo's own state.
+        query: the part that silos may know (`Query.silo_query`).
+        respond: turns a broadcast into an update. Without a helper it ignores the broadcast and
+            uses the silo's own state.
 
-        Raises AggregationAbortedError when the sum cannot be had.
+        Raises AggregationAbortedError when there is no sum.
         """
 
 
 class HelperProtocol(ABC):
     """The part of a party without records, such as a server, in the sums of a run.
 
-    signer: as in `SiloProtocol`.
+    signer: signs its messages after the set-up.
     """
 
     signer: Signer = CHECKSUM
 
     @abstractmethod
     def setup(self, task: SetUp) -> Party:
-        """Before the first round."""
+        """Take part in the exchange before the first round."""
 
     @abstractmethod
     def query(self, query: Query, broadcast: Broadcast) -> Party:
-        """One query: sends `broadcast` down to the invited silos first; returns a Total if this
-        party learns it.
+        """Take part in one query. Return a Total if this party learns it, else None.
 
-        Raises AggregationAbortedError when the sum cannot be had.
+        The first helper sends `broadcast` to the invited silos. Raises AggregationAbortedError when
+        there is no sum.
         """
 
 
 @dataclass(frozen=True)
 class Aggregation(ABC):
-    """How contributions are summed."""
+    """How contributions are summed.
 
-    def check(self, algo: Algorithm) -> None:  # noqa: B027
-        """Raise ConfigError for an algorithm whose contributions or weights this aggregation cannot
-        serve."""
+    A subclass needs a threat model, a silo protocol and a helper protocol:
 
-    def serving(self, algo: Algorithm) -> Algorithm:
-        """The algorithm with contributions of the kind that this aggregation sums. Raises
-        ConfigError where it has none."""
-        return algo
+    >>> from fedpriv.aggregation.plain import Plain
+    >>> aggregation = Plain()
+    >>> aggregation.threat_model().learners
+    ('server',)
+    >>> aggregation.cohort_size(n_invited=5).least
+    5
+    >>> aggregation.helpers
+    ('server',)
+    """
 
-    def n_summed(self, n_invited: int) -> int:
-        """How many silos a released sum covers when `n_invited` are asked; with fewer the query
-        ends without one.
+    @abstractmethod
+    def threat_model(self) -> ThreatModel:
+        """Who observes what, who learns the total, and on which assumptions this rests."""
 
-        Noise shares are sized for so many. Raises ConfigError for settings that cannot work with
-        `n_invited`.
-        """
-        return n_invited
+    @abstractmethod
+    def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> SiloProtocol:
+        """The protocol of silo `name`, one of `silos`; called in that silo's process."""
 
-    def n_most(self, n_invited: int) -> int | None:
-        """How many silos a released sum may cover, `n_summed` being the fewest, where noise that is
-        then too much is taken out of it; None: exactly `n_summed`."""
-        return None
+    @abstractmethod
+    def helper(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> HelperProtocol:
+        """The protocol of helper `name`; called in that helper's process."""
 
     @property
-    def never_repeats(self) -> bool:
-        """Whether what a query without a sum was about must not be in another sum: what parties
-        have seen of both could determine it."""
-        return False
+    def helpers(self) -> tuple[str, ...]:
+        """Names of the parties without records. The first one sends queries to the silos. Without
+        helpers every silo holds the state."""
+        return (SERVER,)
 
-    def goes_on_with(self, n_silos: int) -> bool:
-        """Whether a run goes on with so many silos when the others no longer answer."""
-        return False
+    def adapt(self, algo: Algorithm) -> Algorithm:
+        """The algorithm with contributions that this aggregation can sum. Raises ConfigError if
+        there are none, or if it cannot serve the algorithm's weights."""
+        return algo
+
+    def cohort_size(self, n_invited: int) -> CohortSize:
+        """How many of the invited silos a released sum covers. Raises ConfigError for settings that
+        cannot work with `n_invited`."""
+        return CohortSize(n_invited)
+
+    @property
+    def abort_policy(self) -> AbortPolicy:
+        """What a run does after an exchange without a sum."""
+        return AbortPolicy()
 
     def encoding(
         self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism
     ) -> Encoding | None:
-        """How messages are made of integers when sums cover at most `n_summed` silos and no
-        coordinate of a message exceeds `bound`; None: they are real numbers. Raises ConfigError
-        when nothing fits."""
+        """How messages become integers; None if they are real numbers.
+
+        n_summed: most silos in a sum.
+        bound: largest absolute coordinate of a message.
+
+        Raises ConfigError when nothing fits.
+        """
         return None
 
     def narrower(self) -> Aggregation | None:
-        """The same with shorter messages, to be taken where they serve as well (`Planner`); None
-        where that is not asked for."""
+        """The same aggregation with shorter messages, which the `Planner` takes if rounding costs
+        next to nothing; None if the settings do not ask for it."""
         return None
-
-    @property
-    def helpers(self) -> tuple[str, ...]:
-        """Names of the parties beside the silos. The first one sends queries down to the silos;
-        where there is none, every silo has the state."""
-        return (SERVER,)
-
-    @abstractmethod
-    def threat_model(self) -> ThreatModel:
-        """Who may look and what they see, who learns the total, and what that rests on."""
 
     def estimate(self, query: Query, federation: Federation, rounds: int) -> Estimate | None:
-        """What a person should know before `rounds` rounds begin; None where sums take no time
-        worth telling."""
+        """What the next `rounds` rounds will cost; None where sums cost next to nothing."""
         return None
 
-    @abstractmethod
-    def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> SiloProtocol:
-        """Silo `name`'s part among `silos`, made where it lives."""
 
-    @abstractmethod
-    def helper(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> HelperProtocol:
-        """The part of helper `name`, made where it lives."""
+def require_setting(aggregation: Aggregation, key: str, holds: bool, allowed: str) -> None:
+    """Raise ConfigError for the aggregation's setting `key` unless `holds`."""
+    require(holds, f"aggregation.{key}", getattr(aggregation, key), allowed)
 
 
 def invited_silos(query: Query) -> tuple[str, ...]:
-    """Names of the silos that are asked, in the order of the invitation."""
+    """Names of the invited silos, in the order of the invitation."""
     return tuple(silo_name(index) for index in query.invited)
 
 
+def encoding_of(query: Query, encoding_type: type[EncodingType]) -> EncodingType:
+    """The query's encoding. Raises ValueError if it has another type."""
+    if not isinstance(query.encoding, encoding_type):
+        raise ValueError(
+            f"query {query.name}: messages need {encoding_type.__name__}, not {query.encoding}"
+        )
+    return query.encoding
+
+
 def awaited_broadcast(post: Post, query: Query) -> Generator[Mail, Mail, Broadcast | None]:
-    """A silo's first step of a query: what is sent down to it; None when nothing is, and then it
-    takes no part."""
-    heard = yield from post.hear(Hear(BROADCAST, query.broadcast_kind, (SERVER,)))
-    return heard.get(SERVER)
+    """A silo's first step of a query: wait for the broadcast. None when nothing comes; the silo
+    then takes no part."""
+    received = yield from post.receive(Expected(BROADCAST, query.broadcast_schema, (SERVER,)))
+    return received.get(SERVER)

@@ -1,41 +1,38 @@
-"""Summation in the clear: each silo sends its weighted, noised vector to the server.
+"""Sums in the clear: each silo sends its weighted, noised vector to the server.
 
-Trust. The server sees every silo's message, and with weights that depend on record counts it sees
-the counts too; and nobody checks the sum that it tells. A silo refuses weights outside 0 to 1.
-Silos that collude with it learn nothing that it does not see. A silo can send any vector: the noise
-it owes may be missing, and one silo can move the sum as far as it likes, or as far as messages on a
-grid can reach; infinite numbers and NaN are refused. Whoever is on the network reads everything
-and, by making checksums anew, can change it unseen: channels must be secret and authentic (TLS).
-What is damaged or not of the declared kind, or no message, ends the query with its sender's name;
-what is late, repeated or of another query is left aside.
+Trust.
+
+- The server sees every silo's message. It sees the record counts too if weights depend on them.
+  Nobody checks the sum that it announces. Colluding silos tell it nothing new.
+- A silo refuses weights outside 0 to 1.
+- A silo can send any vector. It can leave its noise out, and it can move the sum as far as it likes
+  (on a grid: as far as messages can reach). Infinite numbers and NaN are refused.
+- An attacker on the network reads everything. One who makes new checksums can change everything
+  unseen: channels must be secret and authentic (TLS).
+- A damaged, malformed or missing message ends the query and names its sender. A late, repeated or
+  foreign message is left aside.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.aggregation.base import (
-    MESSAGE,
-    SERVER,
-    Aggregation,
-    awaited_broadcast,
-    invited_silos,
-    trained,
+from fedpriv.aggregation.base import SERVER, Aggregation, invited_silos
+from fedpriv.aggregation.ring import clear_message, ring_encoding
+from fedpriv.aggregation.weighted import (
+    AUTHENTIC,
+    WeighingServer,
+    WeightedSilo,
+    server_trust,
+    sum_of_answers,
 )
-from fedpriv.aggregation.ring import RingSilo, clear_message, ring_encoding
-from fedpriv.aggregation.weighted import AUTHENTIC, WeighingServer, server_trust, sum_of_answers
+from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.schema import Array
-from fedpriv.rounds.query import Total
-
-if TYPE_CHECKING:
-    from fedpriv.aggregation.base import Respond
-    from fedpriv.parties.party import Party
-    from fedpriv.rounds.plan import ThreatModel
-    from fedpriv.rounds.query import Broadcast, Query, Update
-    from fedpriv.rounds.weighting import Weighting
+from fedpriv.rounds.plan import ThreatModel
+from fedpriv.rounds.query import Broadcast, Query, Total, Update
+from fedpriv.rounds.weighting import Weighting
 
 
 @dataclass(frozen=True)
@@ -52,23 +49,11 @@ class Plain(Aggregation):
         return PlainServer(silos, weighting)
 
 
-class PlainSilo(RingSilo):
-    """Answers a broadcast with its message, as integers where the mechanism's noise is one."""
+class PlainSilo(WeightedSilo):
+    """Sends its noised sum, as integers if the mechanism's noise is discrete."""
 
-    def query(self, query: Query, respond: Respond) -> Party:
-        post = query.post(self.name)
-        broadcast = yield from awaited_broadcast(post, query)
-        if broadcast is None:
-            return
-        yield from post.tell(
-            MESSAGE, {SERVER: self._message((yield from trained(respond(broadcast))), query)}
-        )
-
-    def _message(self, update: Update, query: Query) -> np.ndarray:
-        if query.encoding is not None:
-            return self.encoded(update, ring_encoding(query))
-        message: np.ndarray = self.weighted_sum(update) + update.noise
-        return message
+    def messages(self, query: Query, update: Update) -> Mail:
+        return {SERVER: self.noised_sum(query, update)}
 
 
 class PlainServer(WeighingServer):
@@ -77,6 +62,6 @@ class PlainServer(WeighingServer):
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         silos = invited_silos(query)
         real = query.encoding is None
-        kind = Array(np.float64, (query.size,), finite=True) if real else clear_message(query)
-        total = yield from sum_of_answers(query, silos, broadcast, kind)
+        schema = Array(np.float64, (query.size,), finite=True) if real else clear_message(query)
+        total = yield from sum_of_answers(query, silos, broadcast, schema)
         return Total(total if real else ring_encoding(query).decode(total), silos)

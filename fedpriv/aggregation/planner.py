@@ -1,6 +1,4 @@
-"""From components to a plan: how many silos a sum covers, how messages are encoded, who sees
-what.
-"""
+"""From components to a plan: cohort sizes, encodings and observers."""
 
 from __future__ import annotations
 
@@ -17,9 +15,9 @@ from fedpriv.rounds.plan import Channel, Federation, Plan
 from fedpriv.training.optimizers import LocalOptimizer
 from fedpriv.util.streams import Streams
 
-MOST_ROUNDING = 1e-3
-"""What rounding may add to a sum's sensitivity, in units of the bound on a contribution, where the
-encoding is ours to choose: an epsilon then changes in its fourth digit."""
+MAX_ROUNDING = 1e-3
+"""What rounding may add to a sum's sensitivity, in units of the bound on a contribution, if the
+encoding is ours to choose. An epsilon then changes in its fourth digit."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +31,13 @@ class Planner:
     streams: Streams
 
     def draft(self, federation: Federation) -> Plan:
-        """The plan with mechanisms as configured, checked as far as `federation` is known. Raises
-        ConfigError for settings that cannot work together."""
+        """The plan with the mechanisms as configured, checked as far as `federation` is known.
+        Raises ConfigError for settings that cannot work together."""
         return self._checked(federation, self.algo.mechanisms(self.mechanism))
 
     def plan(self, federation: Federation) -> Plan:
-        """The plan with all noise a number, once records are allocated. Raises as `draft` does."""
+        """The plan with every noise multiplier a number, once records are allocated. Raises
+        ConfigError as `draft` does."""
         return self._checked(federation, self.algo.calibrated(self.draft(federation)))
 
     def _checked(self, federation: Federation, mechanisms: Mapping[str, Mechanism]) -> Plan:
@@ -46,10 +45,8 @@ class Planner:
         if narrower is not None:
             with suppress(ConfigError):
                 plan = replace(self, aggregation=narrower)._checked(federation, mechanisms)
-                if all(
-                    _hardly_rounded(channel, federation.n_parameters)
-                    for channel in plan.channels.values()
-                ):
+                size = federation.n_parameters
+                if all(_hardly_rounded(channel, size) for channel in plan.channels.values()):
                     return plan
         channels = {
             name: self._channel(name, mechanism, federation)
@@ -68,18 +65,17 @@ class Planner:
 
     def _channel(self, name: str, mechanism: Mechanism, federation: Federation) -> Channel:
         n_invited = self.algo.n_invited(federation)
-        n_summed = self.aggregation.n_summed(n_invited)
-        bound = self.algo.message_bound(name, mechanism, n_summed, federation)
-        n_most = self.aggregation.n_most(n_invited)
-        encoding = self.aggregation.encoding(n_most or n_summed, bound, federation, mechanism)
+        least, most = self.aggregation.cohort_size(n_invited)
+        bound = self.algo.message_bound(name, mechanism, least, federation)
+        encoding = self.aggregation.encoding(most or least, bound, federation, mechanism)
         if encoding is None:
-            encoding = mechanism.encoding(n_summed, bound, real=self.streams.system)
-        return Channel(mechanism, n_invited, n_summed, encoding, n_most)
+            encoding = mechanism.encoding(least, bound, real=self.streams.system)
+        return Channel(mechanism, n_invited, least, encoding, most)
 
 
 def _hardly_rounded(channel: Channel, size: int) -> bool:
     """Whether noise hides the grid and sensitivities hardly grow by it. Without noise nothing says
-    how fine it must be."""
+    how fine the grid must be."""
     mechanism = channel.mechanism
     noised = mechanism.clips and mechanism.noise_multiplier > 0
-    return noised and mechanism.rounding(channel.encoding, size) <= MOST_ROUNDING
+    return noised and mechanism.rounding(channel.encoding, size) <= MAX_ROUNDING

@@ -4,18 +4,20 @@ counts them.
 A. Lowy, A. Ghafelebashi, M. Razaviyayn, Private non-convex federated learning without a trusted
 server, section 1 and Algorithms 4 and 5 (P_1D and P_vec). Each record's vector becomes bits,
 coordinate by coordinate (`encoding.levels`), and each silo adds its noise bits. The shuffler
-permutes all bits of a coordinate, which leaves of them how many are ones; so parties send that
-number instead of the bits, which is the same information in 8 bytes. A silo adds up the bits of its
-own records before it sends them: its shuffler sees less than one who gets every record's bits.
+permutes all bits of a coordinate. After that only the number of ones is left, so parties send this
+number instead of the bits: the same information in 8 bytes. A silo adds up the bits of its own
+records before it sends them, so that its shuffler sees less than one that gets every record's bits.
 
-Trust: the shuffler follows the protocol, adds the messages of all silos, and tells nobody but the
-server, and it the sum alone. The server learns the sum. The shuffler sees each silo's ones: against
-it only that silo's own noise counts. Whoever sees both, or reads the channels to the shuffler, is a
-shuffler too. A silo that does not add its noise takes it from all others: `mechanism.silent` says
-how many may. A silo's message that is missing ends the query.
+Trust.
 
-Nobody signs. Channels have to be authentic and confidential, such as TLS: one who could put
-messages in a silo's place would leave its noise out.
+- The shuffler follows the protocol: it adds the messages of all silos, and sends the sum to the
+  server and nothing to anybody else. The server learns the sum.
+- The shuffler sees each silo's ones. Against it only that silo's own noise counts. A server that
+  colludes with the shuffler, or an attacker who reads the channels to it, sees as much.
+- A silo that leaves its noise out takes it from all others: `mechanism.silent` says how many may.
+- A missing message ends the query.
+- Nobody signs. Channels must be authentic and confidential, such as TLS: an attacker who replaces a
+  silo's message leaves its noise out.
 """
 
 from __future__ import annotations
@@ -32,38 +34,34 @@ from fedpriv.aggregation.base import (
     SERVER,
     Aggregation,
     HelperProtocol,
-    awaited_broadcast,
+    encoding_of,
     invited_silos,
-    trained,
 )
 from fedpriv.aggregation.weighted import WeighingServer, WeightedSilo
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.encoding.levels import Coins, Levels
 from fedpriv.errors import ConfigError
-from fedpriv.parties.post import Hear
+from fedpriv.parties.party import Mail, Party
+from fedpriv.parties.post import Expected
 from fedpriv.parties.schema import Array
-from fedpriv.rounds.plan import Observer, ThreatModel
-from fedpriv.rounds.query import Total
+from fedpriv.rounds.plan import Federation, Observer, ThreatModel
+from fedpriv.rounds.query import Broadcast, Query, SetUp, Total, Update
+from fedpriv.rounds.weighting import Weighting
 from fedpriv.util.streams import branch
 
 if TYPE_CHECKING:
-    from fedpriv.aggregation.base import Respond
-    from fedpriv.algorithms.base import Algorithm
     from fedpriv.mechanisms.base import Mechanism
-    from fedpriv.parties.party import Party
-    from fedpriv.rounds.plan import Federation
-    from fedpriv.rounds.query import Broadcast, Query, SetUp, Update
-    from fedpriv.rounds.weighting import Weighting
 
 SHUFFLER = "shuffler"
 SHUFFLED = "shuffled"
-"""Phase in which the server hears of the shuffler."""
+"""Phase in which the shuffler sends its sum to the server."""
 
 
 @dataclass(frozen=True)
 class Shuffle(Aggregation):
-    """The ones among the bits of all silos, each coordinate's for itself."""
+    """The number of ones among the bits of all silos, for each coordinate."""
 
-    def serving(self, algo: Algorithm) -> Algorithm:
+    def adapt(self, algo: Algorithm) -> Algorithm:
         from fedpriv.algorithms.record_gradients import record_form
 
         records = record_form(algo)
@@ -71,7 +69,7 @@ class Shuffle(Aggregation):
             raise ConfigError(
                 "aggregation",
                 "shuffle",
-                f"another: a contribution of {algo.label} is not one record's",
+                f"needs another algorithm: a contribution of {algo.label} is not one record's",
             )
         return records
 
@@ -110,16 +108,11 @@ class Shuffle(Aggregation):
 class ShuffledSilo(WeightedSilo):
     """Randomises its units' contributions and counts the ones among their bits."""
 
-    def query(self, query: Query, respond: Respond) -> Party:
-        post = query.post(self.name)
-        broadcast = yield from awaited_broadcast(post, query)
-        if broadcast is not None:
-            yield from post.tell(
-                MESSAGE, {SHUFFLER: self.ones(query, (yield from trained(respond(broadcast))))}
-            )
+    def messages(self, query: Query, update: Update) -> Mail:
+        return {SHUFFLER: self.ones(query, update)}
 
     def ones(self, query: Query, update: Update) -> np.ndarray:
-        """How many of the silo's bits of each coordinate are ones, (size,) int64."""
+        """The number of ones among the silo's bits of each coordinate, (size,) int64."""
         levels = level_encoding(query)
         total = levels.noise_counts(update.noise)
         missing = query.n_units
@@ -130,13 +123,13 @@ class ShuffledSilo(WeightedSilo):
                 vectors = vectors * weights[:, None]
             total += levels.counts(vectors, self._coins(query, block.units))
             missing -= len(vectors)
-        # The others send the zero vector.
+        # Units without a contribution send the zero vector.
         total += missing * (levels.levels // 2)
         return total
 
     def _coins(self, query: Query, units: np.ndarray) -> Coins:
-        """Each unit's own, whoever else is there. Rounding may be public: no certificate counts on
-        it."""
+        """Random numbers for rounding. Each unit's depend on no other unit. They may be public: no
+        certificate relies on them."""
         keys = query.streams.unit_keys(query.stream("levels"), query.round, self.name, units)
 
         def coins(positions: np.ndarray, columns: slice) -> np.ndarray:
@@ -150,7 +143,7 @@ class ShuffledSilo(WeightedSilo):
 
 @dataclass
 class Shuffler(HelperProtocol):
-    """Adds the silos' ones, which is what a permutation of their bits shows."""
+    """Adds the silos' ones: a permutation of their bits shows no more."""
 
     def setup(self, task: SetUp) -> Party:
         yield {}
@@ -158,34 +151,28 @@ class Shuffler(HelperProtocol):
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         post = query.post(SHUFFLER)
         silos = invited_silos(query)
-        heard = yield from post.hear(Hear(MESSAGE, ones_of(query, parties=1), silos))
-        post.require_all(silos, heard)
-        yield from post.tell(SHUFFLED, {SERVER: np.sum([heard[name] for name in silos], axis=0)})
+        ones = yield from post.receive_all(Expected(MESSAGE, ones_of(query, parties=1), silos))
+        yield from post.send(SHUFFLED, {SERVER: np.sum([ones[name] for name in silos], axis=0)})
 
 
 class CountingServer(WeighingServer):
-    """Sends queries down, and makes the sum of the ones that the shuffler counts."""
+    """Sends queries to the silos and decodes the shuffler's sum."""
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         post = query.post(SERVER)
         silos = invited_silos(query)
-        levels = level_encoding(query)
         down = dict.fromkeys(silos, broadcast)
-        kind = ones_of(query, parties=len(silos))
-        heard = yield from post.exchange(BROADCAST, down, Hear(SHUFFLED, kind, (SHUFFLER,)))
-        post.require_all([SHUFFLER], heard)
-        return Total(levels.decode(heard[SHUFFLER], query.n_units), silos)
+        expected = Expected(SHUFFLED, ones_of(query, parties=len(silos)), (SHUFFLER,))
+        ones = yield from post.exchange_all(BROADCAST, down, expected)
+        return Total(level_encoding(query).decode(ones[SHUFFLER], query.n_units), silos)
 
 
 def ones_of(query: Query, *, parties: int) -> Array:
-    """What `parties` silos' bits can hold: no more ones than there are bits."""
-    return Array(
-        np.int64, (query.size,), low=0, high=parties * level_encoding(query).most(query.n_units)
-    )
+    """Schema of the ones of `parties` silos: no more than there are bits."""
+    most = parties * level_encoding(query).most(query.n_units)
+    return Array(np.int64, (query.size,), low=0, high=most)
 
 
 def level_encoding(query: Query) -> Levels:
     """How the query's contributions become levels."""
-    if not isinstance(query.encoding, Levels):
-        raise ValueError(f"bits are counted of levels, not of {query.encoding}")
-    return query.encoding
+    return encoding_of(query, Levels)

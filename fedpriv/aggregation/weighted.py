@@ -1,69 +1,78 @@
-"""What aggregations have in common in which a silo knows its weights: the set-up, and a silo's
-weighted sum.
+"""Aggregations whose silos know their weights: the set-up, and a silo's weighted sum.
 
-Trust: weights that depend on no record count each silo computes itself, from public numbers. With
-weights that do, the server learns all counts, and each silo its own users' weights. A silo refuses
-weights that cannot be right; a server that tells several silos too much of one user, each time less
-than 1, can still move the sum by more than the bound.
+Trust. Each silo computes weights that depend on no record count itself, from public numbers. If
+weights depend on counts, the server learns all counts and each silo learns its own users' weights.
+A silo refuses weights that cannot be right. A cheating server can still move the sum by more than
+the bound: it tells several silos too large a weight for the same user, each below 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.accountants.events import OBSERVERS
-from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, HelperProtocol, SiloProtocol
+from fedpriv.aggregation.base import (
+    BROADCAST,
+    MESSAGE,
+    SERVER,
+    HelperProtocol,
+    Respond,
+    SiloProtocol,
+    awaited_broadcast,
+    encoding_of,
+    trained,
+)
+from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.parties.party import Mail, Party
-from fedpriv.parties.post import Hear, Post, blaming
+from fedpriv.parties.post import Expected, Post, blaming
 from fedpriv.parties.schema import Array, Raw, Schema, Table
 from fedpriv.rounds.plan import Observer, ThreatModel
-from fedpriv.rounds.weighting import bounded_weights
-
-if TYPE_CHECKING:
-    from fedpriv.rounds.query import Broadcast, Query, SetUp, Update
-    from fedpriv.rounds.weighting import Weighting
-
+from fedpriv.rounds.query import Broadcast, Query, SetUp, Update
+from fedpriv.rounds.weighting import Weighting, bounded_weights
 
 COUNTS, WEIGHTS, KEY, KEYS = "counts", "weights", "key", "keys"
 """Phases of set-ups."""
-MOST = 2**53
-"""Records of a unit in a silo."""
+MAX_RECORDS = 2**53
+"""Most records of a unit in a silo."""
 KEY_BYTES = 32
-"""Of a public key, to agree on a seed or to check signatures."""
-
-
+"""Length of a public key, for key agreement or for signatures."""
 AUTHENTIC = "channels are authentic (TLS): messages are not signed"
-"""What rests on the network where nobody signs."""
+"""Assumption of every aggregation that does not sign."""
 
 
-def server_trust(*, sees_messages: bool, assumptions: tuple[str, ...]) -> ThreatModel:
-    """Who sees what where the server hands out weights, samples users and learns the sum.
+def server_trust(
+    *, sees_messages: bool, assumptions: tuple[str, ...], others: tuple[Observer, ...] = ()
+) -> ThreatModel:
+    """The threat model of a server that hands out weights, samples users and learns the sum.
 
     sees_messages: whether the server sees every silo's message too.
-    assumptions: what all of it rests on.
+    assumptions: what all of this rests on.
+    others: observers beside the released model, the server and a silo.
     """
     released, server, silo = OBSERVERS
+    counts = "the server learns every user's record counts"
+    weights = "a silo's weights reveal its users' records elsewhere"
     observers = (
         Observer(released, sees_sample=False),
-        Observer(
-            server,
-            sees_messages=sees_messages,
-            sees_counts="the server learns every user's record counts",
-        ),
-        Observer(
-            silo, sees_counts="a silo's weights reveal its users' records elsewhere", own_shares=1
-        ),
+        Observer(server, sees_messages=sees_messages, sees_counts=counts),
+        Observer(silo, sees_counts=weights, own_shares=1),
+        *others,
     )
     return ThreatModel(observers, learners=(SERVER,), assumptions=assumptions)
 
 
 @dataclass(repr=False)
 class WeightedSilo(SiloProtocol):
-    """A silo, one of `silos`, with weights (n_units,) float64."""
+    """A silo that weighs its contributions, sends messages and waits for no answer.
+
+    name: of this silo.
+    silos: names of all silos.
+    weighting: how units are weighed.
+    weights: of this silo's units, (n_units,) float64; known after the set-up.
+    """
 
     name: str
     silos: tuple[str, ...]
@@ -71,20 +80,35 @@ class WeightedSilo(SiloProtocol):
     weights: np.ndarray = field(init=False)
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
-        """Compute the weights, or show the counts and be told. Raises AggregationAbortedError for
-        weights that cannot be right."""
+        """Compute the weights, or send the counts and receive the weights. Raises
+        AggregationAbortedError for weights that cannot be right."""
         if not self.weighting.needs_counts:
-            self.weights = self.weighting.own_weights(
-                self.silos.index(self.name), (len(self.silos), len(counts))
-            )
+            self.weights = self.own_weights(counts)
             return
         post = task.post(self.name, self.signer)
         row = Array(np.float64, counts.shape, low=0.0, high=1.0)
-        heard = yield from post.exchange(COUNTS, {SERVER: counts}, Hear(WEIGHTS, row, (SERVER,)))
-        post.require_all([SERVER], heard)
+        weights = yield from post.ask(COUNTS, SERVER, counts, (WEIGHTS, row))
         with blaming(SERVER):
-            self.weighting.check_row(heard[SERVER], counts)
-        self.weights = heard[SERVER]
+            self.weighting.check_row(weights, counts)
+        self.weights = weights
+
+    def query(self, query: Query, respond: Respond) -> Party:
+        """Answer the broadcast with `messages`."""
+        post = query.post(self.name, self.signer)
+        broadcast = yield from awaited_broadcast(post, query)
+        if broadcast is not None:
+            yield from post.send(
+                MESSAGE, self.messages(query, (yield from trained(respond(broadcast))))
+            )
+
+    def messages(self, query: Query, update: Update) -> Mail:
+        """Contents by receiver, made of a trained update."""
+        raise NotImplementedError
+
+    def own_weights(self, counts: np.ndarray) -> np.ndarray:
+        """The weights of units with these counts, where weights need no counts."""
+        shape = (len(self.silos), len(counts))
+        return self.weighting.own_weights(self.silos.index(self.name), shape)
 
     def weighted_sum(self, update: Update) -> np.ndarray:
         """The silo's contributions times their weights, without noise: (size,) float64."""
@@ -96,11 +120,20 @@ class WeightedSilo(SiloProtocol):
             signal += (weights @ block.vectors).cpu().numpy()
         return signal
 
+    def noised_sum(self, query: Query, update: Update) -> np.ndarray:
+        """The weighted sum and the silo's noise share, (size,): integers modulo R if the query has
+        an encoding, else float64."""
+        encoding = None if query.encoding is None else encoding_of(query, FixedPoint)
+        signal = self.weighted_sum(update)
+        if encoding is not None:
+            return encoding.encode(signal, self.name, update.noise)
+        noised: np.ndarray = signal + update.noise
+        return noised
+
 
 @dataclass
 class WeighingServer(HelperProtocol):
-    """A server that makes the weights of all `silos` from the counts that they show, if any depends
-    on counts."""
+    """A server that turns the silos' counts into weights, if weights depend on counts."""
 
     silos: tuple[str, ...]
     weighting: Weighting
@@ -109,60 +142,56 @@ class WeighingServer(HelperProtocol):
         post = task.post(SERVER)
         weights = yield from self.weights_of_silos(task, post)
         if weights:
-            yield from post.tell(WEIGHTS, weights)
+            yield from post.send(WEIGHTS, weights)
 
     def weights_of_silos(
-        self, task: SetUp, post: Post, said: Mail | None = None
+        self, task: SetUp, post: Post, first: Mail | None = None
     ) -> Generator[Mail, Mail, Mail]:
-        """Each silo's weights, made of the counts of all; none where silos compute them.
+        """Each silo's weights, from the counts of all silos; empty where silos compute them.
 
-        said: stamped messages that are sent first. Raises ValueError for weights beyond the
-            sensitivity bound.
+        first: signed messages that are sent before.
+
+        Raises ValueError for weights beyond the sensitivity bound.
         """
         if not self.weighting.needs_counts:
-            if said:
-                yield said
+            if first:
+                yield first
             return {}
-        shown = Hear(COUNTS, Array(np.int64, (task.n_units,), low=0, high=MOST), self.silos)
-        counts = yield from post.answered(said or {}, shown)
+        schema = Array(np.int64, (task.n_units,), low=0, high=MAX_RECORDS)
+        counts = yield from post.await_answers(first or {}, Expected(COUNTS, schema, self.silos))
         post.require_all(self.silos, counts)
         table = self.weighting.weights(np.stack([counts[name] for name in self.silos]))
         return dict(zip(self.silos, bounded_weights(table)))
 
 
 class KeyPassingServer(WeighingServer):
-    """A server whose silos send a public key each once they have weights: everybody gets all
-    keys.
-    """
+    """A server that also passes the silos' public keys on to all of them."""
 
     def setup(self, task: SetUp) -> Party:
         post = task.post(SERVER)
         weights = yield from self.weights_of_silos(task, post)
-        keys = yield from heard_keys(post, self.silos, (WEIGHTS, weights))
-        yield from post.tell(KEYS, dict.fromkeys(self.silos, keys))
+        keys = yield from received_keys(post, self.silos, (WEIGHTS, weights))
+        yield from post.send(KEYS, dict.fromkeys(self.silos, keys))
 
 
-def heard_keys(
-    post: Post, silos: tuple[str, ...], said: tuple[str, Mail] = ("", {})
+def received_keys(
+    post: Post, silos: tuple[str, ...], first: tuple[str, Mail] = ("", {})
 ) -> Generator[Mail, Mail, dict[str, bytes]]:
-    """What the server passes on: all silos' public keys, by name.
+    """The server's part in the exchange of public keys: all silos' keys, by name.
 
-    said: a phase and what it sends in it first.
+    first: a phase, and the contents that the server sends in it before.
     """
-    keys = yield from post.exchange(*said, Hear(KEY, Raw(KEY_BYTES), silos))
-    post.require_all(silos, keys)
-    return keys
+    return post.exchange_all(*first, Expected(KEY, Raw(KEY_BYTES), silos))
 
 
 def exchanged_keys(
     post: Post, own: bytes, silos: Collection[str]
 ) -> Generator[Mail, Mail, dict[str, bytes]]:
-    """A silo's part in the exchange of public keys: everybody's, by name. Raises
-    AggregationAbortedError when its own is not among them."""
-    hear = Hear(KEYS, Table(silos, Raw(KEY_BYTES)), (SERVER,))
-    heard = yield from post.exchange(KEY, {SERVER: own}, hear)
-    post.require_all([SERVER], heard)
-    keys: dict[str, bytes] = heard[SERVER]
+    """A silo's part in the exchange of public keys: all parties' keys, by name. Raises
+    AggregationAbortedError when its own key came back changed."""
+    keys: dict[str, bytes] = yield from post.ask(
+        KEY, SERVER, own, (KEYS, Table(silos, Raw(KEY_BYTES)))
+    )
     with blaming(SERVER):
         if keys[post.name] != own:
             raise ValueError(f"it holds another key for {post.name}")
@@ -170,15 +199,13 @@ def exchanged_keys(
 
 
 def sum_of_answers(
-    query: Query, silos: tuple[str, ...], broadcast: Broadcast, kind: Schema
+    query: Query, silos: tuple[str, ...], broadcast: Broadcast, schema: Schema
 ) -> Generator[Mail, Mail, np.ndarray]:
-    """The server's part where the messages' own sum, in the order of `silos`, is the total: nobody
-    may be missing."""
+    """The server's part where the total is the sum of the messages, added in the order of `silos`.
+    No silo may be missing."""
     post = query.post(SERVER)
-    answers = yield from post.exchange(
-        BROADCAST, dict.fromkeys(silos, broadcast), Hear(MESSAGE, kind, silos)
-    )
-    post.require_all(silos, answers)
+    down = dict.fromkeys(silos, broadcast)
+    answers = yield from post.exchange_all(BROADCAST, down, Expected(MESSAGE, schema, silos))
     total: np.ndarray = np.zeros_like(answers[silos[0]])
     for name in silos:
         total += answers[name]

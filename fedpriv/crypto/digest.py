@@ -8,7 +8,7 @@ DIGEST_BYTES = 32
 
 
 def digest(*parts: str | bytes | int) -> bytes:
-    """32 bytes that stand for a list of values; no two lists run together to the same bytes."""
+    """A digest of a list of values. Different lists have different inputs: lengths are included."""
     state = hashlib.sha256()
     for part in parts:
         raw = part if isinstance(part, bytes) else str(part).encode()

@@ -1,13 +1,13 @@
-"""Oblivious transfer, 1 out of b: the receiver gets the message that it chooses, the sender does
-not learn which.
+"""Oblivious transfer, 1 out of b: the receiver gets the message that it chooses, and the sender
+does not learn the choice.
 
 T. Chou and C. Orlandi, The simplest protocol for oblivious transfer (LATINCRYPT 2015), in the
 squares modulo the prime p of group 15 of RFC 3526, a group of prime order q = (p - 1) / 2. The
 sender publishes S = g^y. For choice c the receiver sends R = S^c g^x with x uniform below q: R is
-uniform in the group whatever c is, so the choice is hidden perfectly. The key of message j is a
-hash of R^y S^(-jy) and of what was said before; the receiver can compute it for j = c alone, as
-S^x. One S serves for all transfers of a session, so that the receiver's powers have two fixed
-bases; y has 512 bits, above the 420 that RFC 3526 asks for in this group.
+uniform in the group for every c, so the choice is hidden perfectly. The key of message j is a hash
+of R^y S^(-jy) and of the transcript. The receiver can compute it only for j = c, as S^x. One S
+serves for all transfers of a session, so that the receiver's powers have two fixed bases. y has 512
+bits, above the 420 that RFC 3526 asks for in this group.
 
 Security: against parties that follow the protocol, under the computational Diffie-Hellman
 assumption with SHA-256 as a random oracle. A session is bytes that name who talks to whom and when;
@@ -30,14 +30,14 @@ from fedpriv.crypto.digest import digest
 from fedpriv.crypto.uniform_integers import from_bytes, to_bytes
 
 GENERATOR = 4
-"""A square, and so a generator of the squares, whose number is prime."""
+"""A square, and so a generator of the squares: their number is prime."""
 SENDER_BITS = 512
 ELEMENT_BYTES = 384
-"""Of a number below p on the wire."""
+"""Bytes of a number below p in a message."""
 WINDOW = 4
-"""Bits of an exponent that one multiplication takes care of."""
+"""Bits of an exponent that one multiplication covers."""
 TABLES_PAY = 20
-"""Powers of one base from which on tables of windows are faster."""
+"""Number of powers of one base from which on tables of windows are faster."""
 
 
 @cache
@@ -49,12 +49,12 @@ def prime() -> int:
 
 
 def order() -> int:
-    """q, how many squares there are."""
+    """q, the number of squares."""
     return (prime() - 1) // 2
 
 
 class Sender:
-    """Who offers messages, in one session."""
+    """The party that offers messages, in one session."""
 
     def __init__(self, session: bytes) -> None:
         self.session = session
@@ -63,8 +63,8 @@ class Sender:
         self.element = to_bytes([int(self._own)], prime())
 
     def seal(self, requests: bytes, messages: Sequence[Sequence[bytes]]) -> list[bytes]:
-        """All messages of every transfer, sealed, in order; a transfer's are equally long and
-        together in one piece. Raises ValueError for requests that are no squares."""
+        """All messages of every transfer, sealed, in order. The messages of a transfer have equal
+        lengths and form one piece. Raises ValueError for requests that are no squares."""
         p = prime()
         step = invert(powmod(self._own, self._exponent, p), p)
         sealed = []
@@ -82,10 +82,13 @@ class Sender:
 
 
 class Receiver:
-    """Who has chosen, in one session.
+    """The party that chooses, in one session.
 
-    choices: for each transfer, which message it wants. Raises ValueError for an element that is no
-        square.
+    session: names the parties and the exchange.
+    element: the sender's.
+    choices: index of the wanted message, for each transfer.
+
+    Raises ValueError for an element that is no square.
     """
 
     def __init__(self, session: bytes, element: bytes, choices: Sequence[int]) -> None:
@@ -123,7 +126,7 @@ def _elements(raw: bytes, count: int) -> list[mpz]:
 
 @cache
 def _generator_windows(p: int) -> list[list[mpz]]:
-    """Of the one base that all sessions share: 5 MB, once a process."""
+    """Tables of the base that all sessions share: 5 MB, once in a process."""
     return _windows(mpz(GENERATOR), p)
 
 

@@ -2,8 +2,8 @@
 mode.
 
 A seed has 256 bits. A mask is the key stream itself, read as integers modulo 2^32 or 2^64, so it is
-uniform in the ring without any rejection. The stream's key is derived from the seed and from what
-the mask is for; the same words must never mask two different vectors.
+uniform in the ring without rejection. The stream's key is derived from the seed and from the mask's
+purpose. The same seed and purpose must never mask two different vectors.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from fedpriv.util.streams import SystemGenerator
 
 KEY_BYTES = 32
-"""Bytes of a seed, and of the key that is made of it."""
+"""Bytes of a seed, and of the key that is derived from it."""
 BLOCK_BYTES = 2**17
-"""Key stream made at a time: it, the zeros that it encrypts and the sum's block stay in the
+"""Bytes of key stream per step. They, the encrypted zeros and the block of the sum stay in the
 processor's cache."""
 
 
 def add_masks(
     vector: np.ndarray, plus: Iterable[bytes], minus: Iterable[bytes] = (), *, purpose: bytes = b""
 ) -> np.ndarray:
-    """Add the masks of some seeds to `vector` (d,) uint32 or uint64, in place, and subtract those
-    of others."""
+    """Add the masks of the seeds `plus` to `vector` (d,) uint32 or uint64, in place, and subtract
+    those of the seeds `minus`."""
     streams: list[tuple[CipherContext, np.ufunc]] = [
         (key_stream(seed, purpose), np.add) for seed in plus
     ]
@@ -48,16 +48,15 @@ def add_masks(
 
 
 def key_stream(seed: bytes, purpose: bytes) -> CipherContext:
-    """What encrypts zeros to the bytes that everybody with the seed can make, always the same from
-    the start."""
+    """A cipher that encrypts zeros to the key stream of seed and purpose."""
     key = HKDFExpand(SHA256(), KEY_BYTES, info=b"fedpriv mask/" + purpose).derive(seed)
     # The key serves for this stream alone, so the counter may start at zero.
     return Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
 
 
 class SeededGenerator(SystemGenerator):
-    """Draws from the key stream of a secret seed: the same ones again for everybody who has it, and
-    for nobody else to tell from the operating system's."""
+    """Draws from the key stream of a secret seed. With the seed the draws can be repeated; without
+    it they are indistinguishable from the operating system's."""
 
     def __init__(self, seed: bytes, purpose: bytes) -> None:
         self._stream = key_stream(seed, purpose)

@@ -1,9 +1,7 @@
-"""Messages that only the holders of a key can read or make: AES-256 in Galois/counter mode (NIST SP
-800-38D).
+"""Authenticated encryption: AES-256 in Galois/counter mode (NIST SP 800-38D).
 
-A key must serve for one message alone, since the nonce is the same for all: two messages under one
-key give their difference away, and let anybody forge more. Every key here is derived for a single
-message.
+A key must serve for one message only, because the nonce is constant. Two messages under one key
+reveal their difference, and anybody can forge more. Every key here is derived for a single message.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_BYTES = 32
 TAG_BYTES = 16
-"""How much longer a sealed message is."""
+"""Bytes that sealing adds to a message."""
 NONCE = bytes(12)
 
 
@@ -30,8 +28,8 @@ def seal(key: bytes, content: bytes) -> bytes:
 
 
 def unseal(key: bytes, sealed: bytes) -> bytes:
-    """What was sealed. Raises SealBrokenError for a message that this key has not sealed, and
-    ValueError for a key that has not 32 bytes."""
+    """Decrypt and verify. Raises SealBrokenError for a message that this key has not sealed,
+    ValueError for a key of another length."""
     try:
         return _cipher(key).decrypt(NONCE, sealed, None)
     except InvalidTag as error:

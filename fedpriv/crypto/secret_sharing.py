@@ -29,7 +29,7 @@ class BadSharesError(ValueError):
 
 def share(secret: bytes, threshold: int, parties: int) -> np.ndarray:
     """Shares of a 32-byte secret, (parties, LIMBS) uint32; row i belongs to point i + 1. Any
-    `threshold` rows suffice, fewer tell nothing."""
+    `threshold` rows give the secret; fewer reveal nothing."""
     if len(secret) != SECRET_BYTES:
         raise ValueError(f"a secret has {SECRET_BYTES} bytes, not {len(secret)}")
     if not 1 <= threshold <= parties < MAX_TERMS:
@@ -43,8 +43,8 @@ def share(secret: bytes, threshold: int, parties: int) -> np.ndarray:
 
 
 def random_elements(shape: tuple[int, ...]) -> np.ndarray:
-    """Uniform field elements, uint64, from the operating system. Rejects 2^31 - 1 instead of
-    reducing, which would make zero twice as likely."""
+    """Uniform field elements, uint64, from the operating system. 2^31 - 1 is rejected: reducing it
+    would make zero twice as likely."""
     count = int(np.prod(shape))
     kept = np.empty(0, dtype=np.uint64)
     while len(kept) < count:
@@ -57,8 +57,10 @@ def random_elements(shape: tuple[int, ...]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Lagrange's weights at zero for one set of points, (t,) field elements; good for any number of
-    secrets."""
+    """Reconstructs any number of secrets from shares at one set of points.
+
+    weights: Lagrange's weights at zero, (t,) field elements.
+    """
 
     weights: np.ndarray
 
@@ -75,8 +77,7 @@ class Reconstruction:
 
     def secrets(self, shares: np.ndarray) -> list[bytes]:
         """k secrets from (k, t, LIMBS) shares, in the order of the points. Raises BadSharesError
-        when a result is no secret; shares that are wrong in a less visible way give a wrong
-        secret."""
+        when a result is no secret. Other wrong shares give a wrong secret."""
         k, t, limbs = shares.shape
         if t != len(self.weights) or limbs != LIMBS or (shares >= PRIME).any():
             raise BadSharesError(f"shares of shape {shares.shape} for {len(self.weights)} points")

@@ -18,7 +18,7 @@ SIGNATURE_BYTES = 64
 
 @dataclass(frozen=True)
 class VerificationKey:
-    """What everybody may know of a key, 32 bytes. Raises ValueError for another length."""
+    """A public key of 32 bytes. Raises ValueError for another length."""
 
     raw: bytes
 
@@ -36,7 +36,7 @@ class VerificationKey:
 
 @dataclass(frozen=True)
 class SigningKey:
-    """What its owner alone may know, 32 bytes. Raises ValueError for another length."""
+    """A private key of 32 bytes. Raises ValueError for another length."""
 
     raw: bytes = field(repr=False)
 
@@ -50,7 +50,7 @@ class SigningKey:
 
     @property
     def verification_key(self) -> VerificationKey:
-        """What checks this key's signatures."""
+        """The public key that verifies this key's signatures."""
         return VerificationKey(
             Ed25519PrivateKey.from_private_bytes(self.raw).public_key().public_bytes_raw()
         )
@@ -62,10 +62,19 @@ class SigningKey:
 
 @dataclass(frozen=True, repr=False)
 class Ed25519Signer:
-    """Signs a party's messages, and checks those of whoever is in `registry`, by name."""
+    """Signs a party's messages and verifies those of others.
+
+    key: of this party.
+    registry: verification keys by name.
+    """
 
     key: SigningKey
     registry: Mapping[str, VerificationKey]
+
+    @classmethod
+    def of(cls, key: SigningKey, keys: Mapping[str, bytes]) -> Ed25519Signer:
+        """A signer from its own key and everybody's verification keys, as bytes by name."""
+        return cls(key, {name: VerificationKey(raw) for name, raw in keys.items()})
 
     def sign(self, statement: Statement) -> bytes:
         """64 bytes."""

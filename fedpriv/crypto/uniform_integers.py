@@ -1,8 +1,7 @@
-"""Uniform integers of any size: from a source of random bytes, and from seeds that several parties
-share.
+"""Uniform integers of any size: from a source of random bytes, or from a seed that parties share.
 
-A seed has 256 bits. Each purpose has a key stream of its own, and integers are drawn from it by
-rejection, so every one is equally likely.
+A seed has 256 bits. Each purpose has its own key stream. Integers are drawn from it by rejection,
+so each is equally likely.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from fedpriv.crypto.prg import key_stream
 def integers_below(bound: int, count: int, read: Callable[[int], bytes]) -> list[int]:
     """`count` independent integers, uniform on 0..bound-1.
 
-    read: makes as many random bytes as it is told.
+    read: returns the given number of random bytes.
     """
     bits = (bound - 1).bit_length()
     size = -(-bits // 8)
@@ -28,14 +27,12 @@ def integers_below(bound: int, count: int, read: Callable[[int], bytes]) -> list
 
 
 def shared_integers(bound: int, count: int, *, seed: bytes, purpose: bytes) -> list[int]:
-    """The same `count` integers below `bound` for everybody who has the seed, and unknown to all
-    others."""
+    """`count` integers below `bound`, equal for all parties with the seed and unknown to others."""
     return integers_below(bound, count, shared_bytes(seed, purpose))
 
 
 def shared_bytes(seed: bytes, purpose: bytes) -> Callable[[int], bytes]:
-    """Reads on in the key stream of seed and purpose: as many bytes as it is told, the next ones
-    with every call."""
+    """A function that returns the next bytes of the key stream of seed and purpose."""
     stream = key_stream(seed, purpose)
     return lambda size: stream.update(bytes(size))
 

@@ -14,7 +14,7 @@ SEED_BYTES = 32
 
 @dataclass(frozen=True)
 class PublicKey:
-    """What everybody may know of a key, 32 bytes. Raises ValueError for another length."""
+    """A public key of 32 bytes. Raises ValueError for another length."""
 
     raw: bytes
 
@@ -24,7 +24,7 @@ class PublicKey:
 
 @dataclass(frozen=True)
 class PrivateKey:
-    """What its owner alone may know, 32 bytes. Raises ValueError for another length."""
+    """A private key of 32 bytes. Raises ValueError for another length."""
 
     raw: bytes = field(repr=False)
 
@@ -45,10 +45,10 @@ class PrivateKey:
 
     def derive_shared_seed(self, peer: PublicKey, purpose: bytes) -> bytes:
         """The 32-byte seed that both parties derive, each from its own private key and the other's
-        public one.
+        public key.
 
-        Raises ValueError for a public key of low order, with which everybody would agree on the
-        same seed.
+        Raises ValueError for a public key of low order: with it everybody would derive the same
+        seed.
         """
         secret = X25519PrivateKey.from_private_bytes(self.raw).exchange(
             X25519PublicKey.from_public_bytes(peer.raw)

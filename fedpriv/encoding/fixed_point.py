@@ -1,11 +1,10 @@
-"""Real vectors as integers modulo R = 2^bits, so that masks can hide them perfectly and sums stay
-exact.
+"""Real vectors as integers modulo R = 2^bits: masks hide them perfectly, and sums stay exact.
 
 A silo's message is rint(signal * 2^f) + rint(noise * 2^f) mod R. The precision f is public and as
-large as a public bound allows: with h parties whose coordinates are all within `bound`, h * (bound
-* 2^f + 1) stays below R / 2, so that no sum can wrap, and below 2^53, so that float64 holds every
-message and every sum exactly. A coordinate beyond the bound is an error; it is never wrapped and
-never clipped.
+large as a public bound allows. For h parties with coordinates within `bound`, h * (bound * 2^f + 1)
+stays below R / 2, so that no sum wraps, and below 2^53, so that float64 holds every message and
+every sum exactly. A coordinate beyond the bound is an error. It is never wrapped and never
+clipped.
 
 What rounding costs. Signal and noise are rounded apart. Data that differ in one unit move each
 silo's rounded signal by at most one grid step more, in every coordinate, than the signal itself:
@@ -32,13 +31,11 @@ from fedpriv.errors import AggregationAbortedError, ConfigError, MisfitError, re
 
 SIGNED: dict[int, type[np.signedinteger]] = {32: np.int32, 64: np.int64}
 RING: dict[int, type[np.unsignedinteger]] = {32: np.uint32, 64: np.uint64}
-"""The integers modulo R. Their addition wraps by itself, which is what makes these two sizes
-fast.
-"""
+"""The integers modulo R. Hardware addition wraps for these two sizes, so sums are fast."""
 
 UNBOUNDED_RANGE = 1e4
-"""Range for methods that bound no message, such as federated averaging; far above any update that
-still trains."""
+"""Range for methods without a bound on messages, such as federated averaging; far above any update
+of a training that works."""
 
 EXACT_BITS = 53
 """Integers up to 2^53 are float64s."""
@@ -53,9 +50,7 @@ class ImpossibleSumError(MisfitError):
 
 
 def check_ring(bits: object, bound: float | None) -> None:
-    """Raise ConfigError unless `aggregation.bits` and `aggregation.range` can make a ring at
-    all.
-    """
+    """Raise ConfigError unless `aggregation.bits` and `aggregation.range` describe a ring."""
     require(bits in RING, "aggregation.bits", bits, " or ".join(map(str, RING)))
     require(
         bound is None or 0 < bound < math.inf,
@@ -87,8 +82,12 @@ def precision(bits: int, bound: float, parties: int) -> int:
 
 @dataclass(frozen=True)
 class FixedPoint(Encoding):
-    """Encoding of vectors whose coordinates are within `bound`, for sums over at most `parties` of
-    them."""
+    """Vectors on a binary grid.
+
+    bits: R = 2^bits.
+    bound: largest absolute coordinate of a vector.
+    parties: most vectors in a sum.
+    """
 
     bits: int
     bound: float
@@ -110,7 +109,7 @@ class FixedPoint(Encoding):
 
     @property
     def rounding(self) -> float:
-        # For each party half a step of its signal and half a step of its noise.
+        # Each party adds half a step for its signal and half a step for its noise.
         return self.parties * self.unit
 
     def shift(self, size: int) -> float:
@@ -134,10 +133,9 @@ class FixedPoint(Encoding):
         return ConfigError("aggregation.range", self.bound, allowed)
 
     def encode(self, signal: np.ndarray, owner: str, noise: np.ndarray | None = None) -> np.ndarray:
-        """(d,) float64, and noise of the same shape, to (d,) integers modulo R, each to the
-        nearest.
+        """Round (d,) float64, and noise of the same shape, to (d,) integers modulo R.
 
-        Raises OutOfRangeError, naming `owner`.
+        Raises OutOfRangeError that names `owner`.
         """
         whole = signal if noise is None else signal + noise
         smallest = whole.min(initial=0.0)
@@ -158,25 +156,23 @@ class FixedPoint(Encoding):
         return self._in_ring(total)
 
     def whole(self, noise: np.ndarray) -> np.ndarray:
-        """What `encode` makes of noise on the grid, or of a sum of several parties', (d,) integers
-        modulo R."""
+        """The integers modulo R, (d,), of noise on the grid, or of a sum of such noise."""
         return self._in_ring(np.rint(np.ldexp(noise, self.precision)))
 
     def _in_ring(self, steps: np.ndarray) -> np.ndarray:
         return steps.astype(np.int64).view(np.uint64).astype(self.dtype, copy=False)
 
     def reached_by(self, parties: int, total: np.ndarray) -> bool:
-        """Whether `total` (d,), modulo R, can be the sum of so many honest parties' messages."""
+        """Whether `total` (d,), modulo R, can be the sum of this many honest messages."""
         signed = total.view(SIGNED[self.bits])
         most = int(parties * (self.bound * 2**self.precision + 1))
         return bool(-most <= signed.min(initial=0) and signed.max(initial=0) <= most)
 
     def decode(self, total: np.ndarray) -> np.ndarray:
-        """The sum (d,) of messages modulo R as (d,) float64, the upper half of the ring as negative
-        numbers.
+        """The sum (d,) of messages modulo R as (d,) float64. The upper half of the ring are
+        negative numbers.
 
-        Raises ImpossibleSumError for a sum that `parties` honest ones cannot reach: somebody's
-        message was not its own.
+        Raises ImpossibleSumError for a sum that `parties` honest messages cannot reach.
         """
         if not self.reached_by(self.parties, total):
             raise ImpossibleSumError(

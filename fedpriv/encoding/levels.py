@@ -26,25 +26,27 @@ from fedpriv.accountants.shifted_binomial import VARIANCE
 from fedpriv.encoding.base import LEAST_STEPS, Encoding
 from fedpriv.errors import AggregationAbortedError, ConfigError, require
 
-MOST = 2**52
-"""Largest count of ones: int64 holds it, and and so does float64."""
+MAX_COUNT = 2**52
+"""Largest count of ones; int64 and float64 hold it exactly."""
 TILE = 2**14
-"""Coordinates that are rounded at a time, few enough for the processor's cache."""
+"""Coordinates per step of rounding, few enough for the processor's cache."""
 SLACK = 1e-9
-"""How far beyond the bound a coordinate may lie for rounding's sake, relatively."""
+"""How far a coordinate may lie beyond the bound because of rounding, relatively."""
 
 Coins = Callable[[np.ndarray, slice], np.ndarray]
-"""Of positions of vectors (k,) and a range of coordinates (c of them): (k, c) uniform numbers from
-[0, 1)."""
+"""A function of positions of vectors (k,) and a slice of c coordinates; returns (k, c) uniform
+numbers from [0, 1)."""
 
 
 @dataclass(frozen=True)
 class Levels(Encoding):
-    """levels: an even number.
+    """Vectors as numbers of ones among bits.
+
+    levels: bits of a coordinate, an even number.
     clip: bound on a contribution's L2 norm.
-    trials: noise bits of one party, a multiple of four, so that their mean is whole; encodings that
-        differ in it alone are equal.
-    parties: in the sum.
+    trials: noise bits of one party, a multiple of four, so that their mean is whole. Encodings that
+        differ only here are equal.
+    parties: number of parties in the sum.
     """
 
     levels: int
@@ -57,7 +59,7 @@ class Levels(Encoding):
         require(fits, "mechanism.levels", self.levels, "an even number from 2 to 2^40")
         bits = self.parties * self.trials
         require(
-            bits <= MOST // 2,
+            bits <= MAX_COUNT // 2,
             "algo.noise_multiplier",
             f"{bits} noise bits a coordinate",
             "at most 2^51 of them",
@@ -94,10 +96,10 @@ class Levels(Encoding):
 
     def most(self, units: int) -> int:
         """Most ones of a coordinate in one party's message about `units` units. Raises ConfigError
-        where the sum of all parties' could pass `MOST`."""
+        if the sum over all parties could exceed `MAX_COUNT`."""
         ones = units * self.levels + self.trials
         require(
-            ones * self.parties <= MOST,
+            ones * self.parties <= MAX_COUNT,
             "mechanism.levels",
             self.levels,
             f"fewer: {units} units do not fit 2^52",
@@ -105,8 +107,8 @@ class Levels(Encoding):
         return ones
 
     def counts(self, vectors: np.ndarray, coins: Coins) -> np.ndarray:
-        """The levels of `vectors` (k, d) float64, added up: (d,) int64. Memory beyond the vectors:
-        that of `TILE` coordinates. Raises OutsideError for a coordinate beyond the bound."""
+        """The sum of the levels of `vectors` (k, d) float64: (d,) int64. It takes memory for `TILE`
+        coordinates. Raises OutsideError for a coordinate beyond the bound."""
         total = np.zeros(vectors.shape[1], dtype=np.int64)
         for rows, columns in tiles(*vectors.shape):
             levels = self._scaled(vectors[rows, columns])
@@ -117,7 +119,7 @@ class Levels(Encoding):
         return total
 
     def _scaled(self, vectors: np.ndarray) -> np.ndarray:
-        """Real levels between 0 and `levels`."""
+        """Real-valued levels from 0 to `levels`."""
         scaled: np.ndarray = vectors * (1 / self.unit)
         scaled += self.levels / 2
         beyond = self.levels * SLACK
@@ -135,8 +137,8 @@ class Levels(Encoding):
         return np.rint(noise / self.unit).astype(np.int64) + self.trials // 4
 
     def decode(self, total: np.ndarray, units: int) -> np.ndarray:
-        """All parties' ones (d,) int64 as the sum of their contributions (d,) float64, right on
-        average.
+        """An unbiased estimate of the sum of all contributions, (d,) float64, from all parties'
+        ones (d,) int64.
 
         units: of each party.
         """
@@ -155,11 +157,11 @@ class Levels(Encoding):
 
 
 class OutsideError(AggregationAbortedError):
-    """A contribution lies outside its bound, so that its level would be none."""
+    """A contribution lies outside its bound and has no level."""
 
 
 def tiles(rows: int, columns: int) -> list[tuple[slice, slice]]:
-    """A table cut into parts of at most `TILE` cells, whole rows where they fit."""
+    """Slices that cut a table into parts of at most `TILE` entries, whole rows where they fit."""
     wide = min(columns, TILE)
     high = max(1, TILE // max(wide, 1))
     return [

@@ -3,7 +3,7 @@
 A user's coordinate x becomes a = trunc(x 2^f). With C = lcm(1..N_max), n_su records of user u in
 silo s and N_u in all, the weighted value C n_su / N_u * a is an integer. A slot's total over users
 and silos, noise and dither included, is at most `total_bound`, below 2^(width - 1), so slots never
-touch each other. Weights of a user add up to at most one over the silos: the number of silos
+overlap. Weights of a user add up to at most one over the silos: the number of silos
 multiplies the noise alone.
 
     C_LCM            `lcm`            P (precision)   2^-f, `unit`
@@ -44,12 +44,15 @@ def lcm_up_to(n_max: int) -> int:
 
 @dataclass(frozen=True)
 class SlotLayout:
-    """key_bits: length of n.
+    """Sizes of slots and plaintexts.
+
+    key_bits: length of n.
     n_max: cap on a user's records over all silos.
     precision: binary digits after the point, f.
-    users: all users in the sum.
-    bound: largest |coordinate| of a user's vector.
-    noise: largest |coordinate| of one silo's noise share; in the units of the vectors.
+    users: number of users in the sum.
+    silos: number of silos in the sum.
+    bound: largest absolute coordinate of a user's vector.
+    noise: largest absolute coordinate of one silo's noise share, in the units of the vectors.
 
     Raises ConfigError when not even one parameter fits a plaintext.
     """
@@ -133,7 +136,7 @@ class SlotLayout:
 
     @property
     def width(self) -> int:
-        """Bits of a slot, its sign included: total_bound < 2^(width - 1)."""
+        """Bits of a slot with its sign: total_bound < 2^(width - 1)."""
         return self.total_bound.bit_length() + 1
 
     @property
@@ -164,9 +167,11 @@ class SlotLayout:
     ) -> list[int]:
         """Plaintext noise of one silo, (d,) Python integers: C_LCM * noise + uniform on 0..C_LCM-1.
 
-        `noise` is (d,) int64, real noise floored to units of 2^-f. The uniform part is what hides
-        the total modulo C_LCM, which otherwise tells the users' counts; `below` draws it. Raises
-        OutOfRangeError.
+        noise: (d,) int64, real noise floored to units of 2^-f.
+        below: draws the uniform part. It hides the total modulo C_LCM, which would reveal the
+            users' counts.
+
+        Raises OutOfRangeError.
         """
         if (
             noise.dtype != np.int64

@@ -1,4 +1,4 @@
-"""Messages of private weighting as mechanisms and algorithms see them: integers in slots, dithered.
+"""The encoding of private weighting: integers in slots, dithered.
 
 What the grid costs. Contributions are truncated towards zero, which moves no norm up. The decrypted
 total of a slot is
@@ -28,12 +28,12 @@ from fedpriv.encoding.slot_layout import SlotLayout
 from fedpriv.errors import ConfigError
 
 CLIPPING_ERROR = 1e-12
-"""How far, relatively, float64 arithmetic may carry a clipped coordinate beyond its bound."""
+"""Largest relative error of a clipped coordinate in float64 arithmetic."""
 
 
 @dataclass(frozen=True)
 class SlotEncoding(Encoding):
-    """Where parameters and their noise are placed in plaintexts."""
+    """Parameters and their noise in plaintexts."""
 
     layout: SlotLayout
 

@@ -1,10 +1,24 @@
-"""Engines: where the parties live and how their messages travel.
+"""Engines: where parties run and how their messages travel.
 
-The network is synchronous: in every step the parties that have mail wake, and what they send
-arrives in the next step. A party that has nothing to say stays silent; whoever counts on it sees
-its name missing from the mail. When no message is under way, every waiting party wakes with empty
-mail, which is how it learns that nobody will answer. It also does after `PATIENCE` steps in which
-nothing came for it, so that nobody who goes on talking keeps others waiting.
+The network is synchronous. In every step the parties that have mail wake; their messages arrive in
+the next step. A party may send nothing; a party that waits for it finds its name missing from the
+mail. When no message is on its way, every waiting party wakes with empty mail: nobody will answer.
+A party also wakes with empty mail after `PATIENCE` steps without mail, so that others who go on
+sending cannot keep it waiting.
+
+>>> from fedpriv.engines.inprocess import InProcess
+>>> from fedpriv.parties.party import Participant, PartySpec
+>>> class Adder(PartySpec, Participant):
+...     def open(self, memory):
+...         return self
+...     def take_part(self, task):
+...         if task is None:
+...             mail = yield {}
+...             return sum(mail.values())
+...         yield {"server": task}
+>>> with InProcess().open({"a": Adder(), "b": Adder(), "server": Adder()}, {}) as session:
+...     session.run({"a": 1, "b": 2, "server": None})["server"]
+3
 """
 
 from __future__ import annotations
@@ -19,90 +33,85 @@ from fedpriv.parties.party import PATIENCE, Mail, Memory, PartySpec
 from fedpriv.parties.traffic import Letter, Traffic
 
 STRAGGLING = 10_000
-"""Steps after somebody's return in which nobody else's follows: whoever still goes on is left
-behind, as if it were lost. Each wait of an honest party ends long before."""
+"""Steps after a party's return without another return. Parties that still go on then count as lost.
+An honest party never waits so long."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A party's answer to being woken: messages, and it waits."""
+    """A party's answer to its mail: messages; then it waits."""
 
     messages: Mail
 
 
 @dataclass(frozen=True)
 class Returned:
-    """A party's last answer: what it has learned."""
+    """A party's last answer: what it learned."""
 
     learned: Any
 
 
 class Network:
-    """The way from sender to receiver; this one delivers everything at once."""
+    """Delivers messages; this one delivers everything in the next step."""
 
     def carry(self, step: int, letters: list[Letter]) -> list[Letter]:
-        """What arrives in the step after `step`, in which `letters` were sent."""
+        """The letters that arrive after `step`, in which `letters` were sent."""
         return letters
 
     @property
     def pending(self) -> bool:
-        """Whether messages of earlier steps are still under way."""
+        """Whether messages of earlier steps are still on their way."""
         return False
 
 
 class Session(AbstractContextManager["Session"], ABC):
-    """The parties' life, as long as the run. Leaving it ends everything that was started for
-    them.
-    """
+    """The running parties of a run. Leaving it ends everything that was started for them."""
 
     network: Callable[[], Network] = Network
-    """Makes a fresh network for each exchange."""
+    """Creates a network for each exchange."""
 
     @abstractmethod
     def begin(self, tasks: Mapping[str, Any]) -> None:
-        """Give each named party its task of the next exchange; whatever was left of the last one is
-        dropped."""
+        """Give each named party its task of the next exchange. The last exchange is dropped."""
 
     @abstractmethod
     def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
-        """Give each named party its mail (None the first time) and return each one's answer, None
-        for one that is gone without an answer and will not come back. Raises what a party
-        raises."""
+        """Give each named party its mail, None the first time, and return its answer. The answer is
+        None for a party that was lost. Raises what a party raises."""
 
     @property
     @abstractmethod
     def lost(self) -> frozenset[str]:
-        """Parties that are gone, with their memory."""
+        """Parties that are gone, and their memory with them."""
 
     @abstractmethod
     def reopen(self, memories: Mapping[str, Memory]) -> None:
-        """Make the named parties anew, each from its last checkpoint. What they knew beside it is
-        lost, so that the set-up must be repeated with everybody."""
+        """Create the named parties again, each from its last checkpoint. Their other memory is
+        lost, so all parties must repeat the set-up."""
 
     @abstractmethod
     def checkpoints(self, names: Iterable[str]) -> dict[str, Memory]:
-        """What the named parties give out to be kept; those that are lost are missing."""
+        """Checkpoints of the named parties; lost parties are missing."""
 
     @abstractmethod
     def close(self) -> None:
         """End every party."""
 
     def elapsed(self, seconds: Iterable[float]) -> float:
-        """How long computations of several parties take together: one after the other, or the
-        longest if they run side by side."""
+        """Wall-clock seconds of several parties' computations: their sum if they run one after the
+        other, the longest if they run in parallel."""
         return sum(seconds)
 
     def __exit__(self, *failure: object) -> None:
         self.close()
 
     def run(self, tasks: Mapping[str, Any], traffic: Traffic | None = None) -> dict[str, Any]:
-        """Deliver messages until every party with a task has returned; returns what each one has
-        learned, by name. A party that was lost before or on the way is missing, and one that never
-        ends.
+        """Deliver messages until every party with a task has returned. Return what each party
+        learned, by name. Lost parties are missing, and so are parties that never end.
 
-        traffic: counts what is sent; then every message must be one that `messages.encode` takes.
-        Raises whatever a party raises, and RuntimeError when parties go on without sending or
-        returning.
+        traffic: counts messages; `messages.encode` must then accept each of them.
+
+        Raises what a party raises, and RuntimeError when parties neither send nor return.
         """
         present = {name: task for name, task in sorted(tasks.items()) if name not in self.lost}
         self.begin(present)
@@ -114,30 +123,28 @@ class Engine(ABC):
     """Opens sessions."""
 
     def check(self, device: str) -> None:  # noqa: B027
-        """Raise ConfigError when this engine cannot run here, or not with parties that train on
-        `device`."""
+        """Raise ConfigError if this engine cannot run here, or not with training on `device`."""
 
     @abstractmethod
     def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
-        """Make every party.
+        """Create every party.
 
-        memories: the last checkpoints; parties without one start afresh.
+        specs: by name.
+        memories: the last checkpoints by name; parties without one start without memory.
         """
 
 
 SILENCES = 8
-"""Times that everybody may be told of silence and nobody speak or end: a party that has said
-something and then waits for something else ends at the second."""
+"""How often all parties may wake with empty mail while nobody sends or returns. An honest party
+ends at the second time."""
 
 
 def _deliver(
     session: Session, network: Network, names: list[str], traffic: Traffic | None
 ) -> dict[str, Any]:
     learned: dict[str, Any] = {}
-    waiting = dict.fromkeys(names, 0)  # the step in which each was woken last
-    mail: dict[str, Mail | None] = dict.fromkeys(
-        names
-    )  # a generator's first wake-up carries nothing
+    waiting = dict.fromkeys(names, 0)  # step of each party's last wake-up
+    mail: dict[str, Mail | None] = dict.fromkeys(names)  # a generator starts with None
     silence = False
     step = 0
     ended = None

@@ -1,8 +1,7 @@
-"""What one party sends or gets in one step, as bytes: messages side by side, each of which is read
-for itself.
+"""One party's mail of a step as bytes: messages side by side.
 
-Limits on what is read (`parties.messages`) hold for each message. How many there are is bounded by
-how many parties there are, so that a server may hear of thousands of silos in one step.
+Each message is read by itself, under the limits of `parties.messages`. The number of messages is
+bounded by the number of parties, so that a server may hear thousands of silos in one step.
 
 Layout: `MARK`, and for every message twice 8 bytes of length and an encoding: of a name, and of the
 message.
@@ -32,9 +31,11 @@ def bundled(mail: Mail) -> bytes:
 
 
 def unbundled(data: bytes, most: float = math.inf) -> Mail:
-    """The same messages.
+    """The messages of a bundle, by receiver or sender.
 
-    most: how many there may be. Raises MessageError for what no mail is bundled to.
+    most: how many there may be.
+
+    Raises MessageError for bytes that are no bundle.
     """
     if data[: len(MARK)] != MARK:
         raise MessageError("no bundle of messages")

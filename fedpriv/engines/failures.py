@@ -1,4 +1,4 @@
-"""What a party raises in another process, and how it comes out of this one."""
+"""Exceptions of parties in other processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from fedpriv.parties.messages import register
 class PartyFailure:
     """An exception as text.
 
-    ancestry: the names of its class and of that one's bases, nearest first.
+    ancestry: names of its class and of the class's bases, nearest first.
+    text: its message.
+    trace: its traceback.
     """
 
     ancestry: tuple[str, ...]
@@ -25,23 +27,23 @@ class PartyFailure:
 
 
 def failure_of(error: Exception) -> PartyFailure:
-    """The exception that is being handled."""
+    """The exception that is being handled, as text."""
     ancestry = tuple(_title(cls) for cls in type(error).__mro__)
     return PartyFailure(ancestry, _printable(str(error)), _printable(traceback.format_exc()))
 
 
 def raise_failure(party: str, failure: PartyFailure) -> NoReturn:
-    """Raise it as its own class if that is a FedprivError which this process knows, else as the
-    nearest base that is one, else as a RuntimeError that names the party; the party's traceback is
-    a note."""
+    """Raise a party's exception here, with the party's traceback as a note.
+
+    Its class is the exception's own or nearest FedprivError that this process knows; otherwise
+    RuntimeError, with the party's name in the text.
+    """
     known = {_title(cls): cls for cls in _family(FedprivError)}
     cls = next((known[title] for title in failure.ancestry if title in known), None)
     if cls is None:
         error: Exception = RuntimeError(f"{party}: {failure.ancestry[0]}: {failure.text}")
     else:
-        error = cls.__new__(
-            cls, failure.text
-        )  # its __init__ may want other arguments than its text
+        error = cls.__new__(cls, failure.text)  # __init__ may need other arguments
     error.add_note(failure.trace)
     raise error
 

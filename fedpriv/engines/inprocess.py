@@ -1,4 +1,4 @@
-"""All parties in this process, in lock step."""
+"""Runs all parties in this process, in lock step."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from fedpriv.parties.party import Mail, Memory, Participant, Party, PartySpec
 from fedpriv.util.work import Work, run_all
 
 WAITING_BYTES = 2**28
-"""Of results of work that parties wait for together."""
+"""Most memory of results that waiting work may have together."""
 
 
 @dataclass(frozen=True)
 class InProcess(Engine):
-    """One process. Within a step parties run in the order of their names, which no result depends
-    on."""
+    """One process. Within a step parties run in the order of their names; no result depends on the
+    order."""
 
     def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
         return InProcessSession(specs, memories)
 
 
 class InProcessSession(Session):
-    """Nobody is ever lost."""
+    """Parties in this process; none is ever lost."""
 
     lost: frozenset[str] = frozenset()
 
@@ -48,7 +48,7 @@ class InProcessSession(Session):
         waiting: dict[str, Work[Any]] = {}
         nbytes = 0
         for name in answers:
-            said = go_on(self.parties[name], mail[name])
+            said = resume(self.parties[name], mail[name])
             if not isinstance(said, Work):
                 answers[name] = said
                 continue
@@ -61,14 +61,14 @@ class InProcessSession(Session):
         return answers | self._after(waiting)
 
     def _after(self, waiting: Mapping[str, Work[Any]]) -> dict[str, Sent | Returned]:
-        """What parties answer once the work that they wait for is done, and whatever more they ask
-        for then."""
+        """Run the work that parties wait for, and all further work that they ask for; return their
+        answers."""
         answers: dict[str, Sent | Returned] = {}
         while waiting:
             results = run_all(list(waiting.values()))[::-1]
             more = {}
             for name in waiting:
-                said = go_on(self.parties[name], results.pop())
+                said = resume(self.parties[name], results.pop())
                 if isinstance(said, Work):
                     more[name] = said
                 else:
@@ -84,9 +84,8 @@ class InProcessSession(Session):
         self.participants.clear()
 
 
-def go_on(party: Party, given: Any) -> Sent | Returned | Work[Any]:
-    """Wake one party with mail, or with what the work comes to that it has asked for. Raises what
-    it raises."""
+def resume(party: Party, given: Any) -> Sent | Returned | Work[Any]:
+    """Wake a party with mail, or with the result of its work. Raises what the party raises."""
     try:
         said = party.send(given)
     except StopIteration as end:
@@ -95,9 +94,9 @@ def go_on(party: Party, given: Any) -> Sent | Returned | Work[Any]:
 
 
 def answer(party: Party, mail: Mail | None) -> Sent | Returned:
-    """The same for a party that waits for no other one's work."""
-    said = go_on(party, mail)
+    """As `resume`, for a party whose work is not batched with others'."""
+    said = resume(party, mail)
     while isinstance(said, Work):
         [made] = run_all([said])
-        said = go_on(party, made)
+        said = resume(party, made)
     return said

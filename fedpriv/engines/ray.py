@@ -1,8 +1,8 @@
-"""One actor of Ray a party, silos and helpers alike, on this machine or on a cluster's.
+"""Runs each party, silos and helpers alike, as an actor of Ray, on this machine or on a cluster.
 
-The coordinator holds nothing of a party but its description. A party's process is given that
-description alone, and then its tasks and its mail; messages travel through the coordinator, in the
-same steps as in one process.
+The coordinator holds nothing of a party but its description. A party's process gets this
+description, then its tasks and its mail. Messages travel through the coordinator, in the same steps
+as in one process.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class RayEngine(Engine):
 
     address: of a cluster that this machine belongs to, "host:port" or "auto"; None: a private
         instance on this machine, which ends with the session.
-    timeout: seconds without an answer after which a party that is not computing is lost; how long
-        local training may take is not bounded.
-    cpus_per_party, gpus_per_party: what Ray reserves for each party, which may be fractions; 0
-        reserves nothing, so that there may be more parties than cores, and each sees all GPUs of
-        its machine.
-    threads: that a party computes on; with one, results are those of one process on one thread to
-        the bit.
+    timeout: seconds without an answer after which a party that is not computing is lost. Local
+        training may take any time.
+    cpus_per_party: cores that Ray reserves for each party, or a fraction of one; with 0 there may
+        be more parties than cores.
+    gpus_per_party: GPUs that Ray reserves for each party, or a fraction of one; with 0 each party
+        sees all GPUs of its machine.
+    threads: of each party. With one, results equal those of one process on one thread to the bit.
     """
 
     address: str | None = None
@@ -55,17 +55,14 @@ class RayEngine(Engine):
 
     def check(self, device: str) -> None:
         if self.gpus_per_party and device not in ("cpu", "cuda", "cuda:0"):
-            allowed = (
-                "with engine.gpus_per_party each party sees its own GPUs only; allowed: cpu, cuda"
-            )
+            allowed = "cpu or cuda: with engine.gpus_per_party each party sees its own GPUs only"
             raise ConfigError("device", device, allowed)
         self._require_ray()
 
     def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
         self._require_ray()
-        os.environ.setdefault(
-            "RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0"
-        )  # read on import; parties need nothing installed
+        # Ray reads this on import; parties need nothing installed.
+        os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
         from fedpriv.engines.ray_session import RaySession
 
         return RaySession(
@@ -79,8 +76,8 @@ class RayEngine(Engine):
         )
 
     def _require_ray(self) -> None:
-        """Raise ConfigError unless Ray is installed and something listens at the address; Ray would
-        try for long."""
+        """Raise ConfigError unless Ray is installed and something listens at the address. Ray
+        itself would try for a long time."""
         if find_spec("ray") is None:
             raise ConfigError("engine", "ray", "Ray is not installed; pip install 'fedpriv[ray]'")
         if self.address in (None, "auto"):

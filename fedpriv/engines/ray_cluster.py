@@ -1,4 +1,4 @@
-"""This process's connection to Ray. There can be one at a time, which sessions share."""
+"""This process's connection to Ray. There is at most one; sessions share it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ import ray
 from fedpriv.errors import ConfigError
 
 OBJECT_STORE = 80 * 2**20
-"""Bytes, hardly more than the least that Ray allows: nothing is put there."""
+"""Bytes, close to the minimum that Ray allows: nothing is stored there."""
 
 LONGEST = 40
-"""Characters in the path of a private instance's folder: paths of sockets in it must stay below
-108."""
+"""Most characters in the path of a private instance's folder: the paths of its sockets must stay
+below 108."""
 
 MODE = "RAY_AUTH_MODE"
 TOKEN = "RAY_AUTH_TOKEN"
@@ -31,8 +31,8 @@ TOKEN_PATH = "RAY_AUTH_TOKEN_PATH"
 
 
 class Connection:
-    """Open while `users` sessions need it. Where the process was connected before, that connection
-    serves and stays."""
+    """The connection, open while `users` sessions need it. If the process was connected before,
+    that connection is used and stays open."""
 
     def __init__(self) -> None:
         self.users = 0
@@ -41,8 +41,8 @@ class Connection:
         self.folder: str | None = None
 
     def enter(self, address: str | None) -> None:
-        """Connect to a cluster, or start a private instance (None). Raises ConfigError when there
-        is no such cluster, or the process is connected to another."""
+        """Connect to a cluster, or start a private instance (None). Raises ConfigError if there is
+        no such cluster, or if the process is connected to another one."""
         if self.users and address != self.address:
             raise ConfigError(
                 "engine.address",
@@ -55,13 +55,13 @@ class Connection:
         self.users += 1
 
     def leave(self) -> None:
-        """Disconnect with the last session; a private instance ends."""
+        """Disconnect after the last session; a private instance ends."""
         self.users -= 1
         if not self.users:
             self.stop()
 
     def stop(self) -> None:
-        """Disconnect, whoever needs it."""
+        """Disconnect, even if sessions still need it."""
         if not self.own:
             return
         with _late_interrupts():
@@ -85,14 +85,12 @@ class Connection:
             raise
         finally:
             if _in_main_thread() and handler not in (signal.SIG_DFL, None):
-                signal.signal(
-                    signal.SIGTERM, handler
-                )  # Ray has put its own in the place of somebody else's
+                signal.signal(signal.SIGTERM, handler)  # Ray has replaced it
 
     def _start_private(self) -> None:
-        """Ray's files are in a folder of this instance's own, the object store too, since /dev/shm
-        may be small. Its ports are open to who has the token, a new one; Ray reads it once in a
-        process, so it stays set."""
+        """Start Ray with a folder of its own, for the object store too, since /dev/shm may be
+        small. A new token protects its ports. Ray reads the token once in a process, so it stays
+        set."""
         if not any(os.environ.get(name) for name in (MODE, TOKEN, TOKEN_PATH)):
             os.environ[TOKEN] = secrets.token_hex(32)
         self.folder = _folder()
@@ -102,7 +100,7 @@ class Connection:
             object_store_memory=OBJECT_STORE,
             _plasma_directory=self.folder,
             _temp_dir=self.folder,
-            # Else Ray keeps as many idle processes as there are cores.
+            # Otherwise Ray keeps one idle process for each core.
             _system_config={"enable_worker_prestart": False, "prestart_worker_first_driver": False},
         )
 
@@ -117,8 +115,8 @@ def _in_main_thread() -> bool:
 
 @contextmanager
 def _late_interrupts() -> Iterator[None]:
-    """Interrupts take effect in the end: Ray, interrupted while it starts or stops, leaves
-    processes behind."""
+    """Delay interrupts to the end: if interrupted while it starts or stops, Ray leaves processes
+    behind."""
     handler = signal.getsignal(signal.SIGINT)
     if handler is None or not _in_main_thread():
         yield

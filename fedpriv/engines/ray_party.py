@@ -1,8 +1,8 @@
-"""A party's process under Ray, and how anything gets in and out of it.
+"""A party's process under Ray, and the bytes that go in and out.
 
-Everything crosses as bytes in pieces so small that they travel inside Ray's calls. What is larger
-Ray keeps in its object store, which is memory that every process of a machine maps: each party
-could read there what the others were given and have said.
+Everything travels as bytes, in pieces small enough for Ray to put into its calls. Ray keeps larger
+values in its object store, which every process of a machine maps: each party could read there what
+the others receive and send.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from fedpriv.parties.messages import encode
 from fedpriv.parties.party import Participant, Party
 
 pickled: Callable[[Any], bytes] = ray.cloudpickle.dumps
-"""Also of what a script defines, which no other process could import."""
+"""Also pickles what a script defines, which no other process could import."""
 
 PIECE = 96 * 1024
-"""Bytes; from 100 KiB on Ray uses its object store."""
+"""Bytes of a piece; from 100 KiB on Ray uses its object store."""
 
 PER_CALL = 16
-"""Pieces in one call; with more, Ray spends longer on each."""
+"""Pieces in one call; with more, Ray takes longer for each."""
 
 HEAD = 8
-"""Bytes in front of a reply, which say how long it is."""
+"""Bytes in front of a reply, with its length."""
 
 
 def batches(content: bytes) -> Iterator[tuple[bytes, ...]]:
-    """The pieces of `content`, those of one call at a time; at least one call."""
+    """The pieces of `content`, grouped by call; at least one call."""
     for start in range(0, max(len(content), 1), PIECE * PER_CALL):
         end = min(len(content), start + PIECE * PER_CALL)
         yield tuple(content[at : min(at + PIECE, end)] for at in range(start, end, PIECE))
 
 
 class PartyProcess:
-    """What runs there, for one party. A request is a verb (open, begin, wake, checkpoint) and
-    bytes, a reply is bytes.
+    """One party's process. A request is a verb (open, begin, wake, checkpoint) and bytes; a reply
+    is bytes.
 
-    Descriptions and tasks are pickled, as they come from the coordinator's own code. Mail is a
-    bundle of `parties.messages`, and so is what a party says; whatever else comes back is one of
-    them. Reading them runs no code.
+    Descriptions and tasks are pickled: they come from the coordinator's own code. Mail in both
+    directions is a bundle of `parties.messages`. Every other reply is a single message. Reading
+    them runs no code.
     """
 
     def __init__(self) -> None:
@@ -60,19 +60,19 @@ class PartyProcess:
         self.answering = False
 
     def prepare(self, folder: str, path: list[str], threads: int) -> None:
-        """Look for modules and files where the coordinator does; before anything is loaded."""
+        """Use the coordinator's folder and import path; called before anything is loaded."""
         if os.path.isdir(folder):
             os.chdir(folder)
         sys.path += [entry for entry in path if entry not in sys.path]
-        os.environ["OMP_NUM_THREADS"] = str(threads)  # for libraries that are yet to be loaded
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # for libraries that are loaded later
 
     def take(self, verb: str, *pieces: bytes) -> None:
         """The next pieces of a request."""
         self.request += pieces
 
     def serve(self, verb: str, *pieces: bytes) -> bytes:
-        """The last pieces of a request; returns the length of the reply, `HEAD` bytes, and the
-        reply's first piece."""
+        """The last pieces of a request. Returns the reply's length in `HEAD` bytes, and its first
+        piece."""
         self.take(verb, *pieces)
         request = b"".join(self.request)
         self.request.clear()
@@ -89,19 +89,14 @@ class PartyProcess:
 
     @ray.method(concurrency_group="watch")
     def patience(self) -> bool:
-        """Whether silence does not mean that the party is gone: it computes, or waits for more of a
+        """Whether silence is no sign of a lost party: it computes, or waits for the rest of a
         request."""
         return not self.answering or self.participant is None or self.participant.computing
 
     def _reply(self, verb: str, request: bytes) -> bytes:
-        act = {
-            "open": self._open,
-            "begin": self._begin,
-            "wake": self._wake,
-            "checkpoint": self._checkpoint,
-        }[verb]
         try:
-            return act(request)
+            reply: bytes = getattr(self, f"_{verb}")(request)
+            return reply
         except Exception as error:
             return encode(("raised", failure_of(error)))
 

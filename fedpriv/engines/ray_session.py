@@ -17,13 +17,13 @@ from fedpriv.engines.bundles import MARK, bundled, unbundled
 from fedpriv.engines.failures import PartyFailure, raise_failure
 from fedpriv.engines.ray_cluster import CONNECTION
 from fedpriv.engines.ray_party import HEAD, PIECE, PartyProcess, batches, pickled
-from fedpriv.errors import ConfigError
+from fedpriv.errors import require
 from fedpriv.parties.messages import LIMIT, decode
 from fedpriv.parties.party import Mail, Memory, PartySpec
 
 STARTING = 600.0
-"""Seconds that starting the processes and making the parties may take: on a small machine they load
-their libraries one after the other."""
+"""Seconds for starting the processes and creating the parties. On a small machine they load their
+libraries one after the other."""
 
 REPLIES: dict[str, dict[str, type]] = {
     "open": {"done": type(None)},
@@ -31,17 +31,17 @@ REPLIES: dict[str, dict[str, type]] = {
     "wake": {"returned": object},
     "checkpoint": {"done": dict},
 }
-"""The kinds of replies to each request, with what they hold; to any of them also what the party
-raises, and to wake a bundle of messages."""
+"""Names of the replies to each request, with the type of their content. Any request may be answered
+by an exception, and wake by a bundle of messages."""
 
 ANSWERS: dict[str, Callable[[Any], Sent | Returned]] = {"sent": Sent, "returned": Returned}
 
 AT_ONCE = 64
-"""Pieces of a reply that are asked for together."""
+"""Pieces of a reply that are requested at once."""
 
 
 class RaySession(Session):
-    """One actor a party, made from its description alone. Arguments: see `RayEngine`."""
+    """One actor per party, created from its description alone. Arguments: see `RayEngine`."""
 
     def __init__(
         self,
@@ -125,8 +125,8 @@ class RaySession(Session):
     def _ask(
         self, verb: str, requests: Mapping[str, bytes], timeout: float
     ) -> dict[str, tuple[str, Any]]:
-        """Everybody's reply to its request; who is lost, before or meanwhile, is missing. Raises
-        the first by name of what parties raise."""
+        """Each party's reply to its request; lost parties are missing. Raises the exception of the
+        first party, by name, that raises one."""
         pending = {}
         for name, request in requests.items():
             if name not in self.reasons:
@@ -143,14 +143,14 @@ class RaySession(Session):
                 replies[name] = _reply(verb, raw, len(self.specs))
             except ValueError as error:
                 self._lose(name, f"its reply cannot be read ({error})")
-        for name, (kind, content) in replies.items():
-            if kind == "raised":
+        for name, (outcome, content) in replies.items():
+            if outcome == "raised":
                 raise_failure(name, content)
         return replies
 
     def _replies(self, pending: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """The results of one call a party. Those of which nothing is heard for `timeout` seconds,
-        though they are not busy, are lost."""
+        """The results of one call to each party. A party that is silent for `timeout` seconds, and
+        not busy, is lost."""
         results: dict[str, Any] = {}
         calls = {ref: name for name, ref in pending.items()}
         probes = dict[Any, str]()
@@ -159,7 +159,7 @@ class RaySession(Session):
         while calls:
             began = time.monotonic()
             ready, _ = ray.wait([*calls], num_returns=len(calls), timeout=tick)
-            passed = min(tick, time.monotonic() - began)  # not what this process has slept through
+            passed = min(tick, time.monotonic() - began)  # without the time that this process slept
             for ref in ready:
                 name = calls.pop(ref)
                 answered, result = self._result(name, ref)
@@ -179,16 +179,15 @@ class RaySession(Session):
         return results
 
     def _busy(self, probes: dict[Any, str]) -> set[str]:
-        """Who says that its silence means nothing; takes the probes that are answered out of
-        `probes`."""
+        """The parties that answer that they are busy. Removes answered probes from `probes`."""
         ready, _ = ray.wait([*probes], num_returns=len(probes), timeout=0) if probes else ([], [])
         names = [(probes.pop(ref), ref) for ref in ready]
         return {name for name, ref in names if self._result(name, ref) == (True, True)}
 
     def _rest(self, name: str, start: bytes, timeout: float) -> bytes | None:
-        """A whole reply by its start; None if the party is lost over it. What it says of its length
-        is held against the limit, a message for each party, before anything is asked for, and every
-        piece against that length."""
+        """The whole reply that begins with `start`; None if the party is lost over it. The
+        announced length is compared with the limit, one message for each party, before anything is
+        requested, and the pieces are compared with that length."""
         length = int.from_bytes(start[:HEAD], "little")
         parts = [start[HEAD:]]
         places = range(PIECE, length, PIECE)
@@ -216,7 +215,7 @@ class RaySession(Session):
         return None
 
     def _result(self, name: str, refs: Any, timeout: float | None = None) -> tuple[bool, Any]:
-        """Whether there is a result, and what it is; a party that has none is lost."""
+        """Whether there is a result, and the result; a party without one is lost."""
         try:
             return True, ray.get(refs, timeout=timeout)
         except ray.exceptions.RayTaskError:
@@ -235,33 +234,30 @@ class RaySession(Session):
 
 
 def _reply(verb: str, raw: bytes, parties: int) -> tuple[str, Any]:
-    """What a party has answered. Raises ValueError, of which MessageError is one, for what no
-    `PartyProcess` does."""
+    """A party's answer. Raises ValueError, or MessageError, for bytes that no `PartyProcess`
+    sends."""
     if verb == "wake" and raw[:1] == MARK:
         return "sent", unbundled(raw, parties)
     reply = decode(raw)
-    kinds = {"raised": PartyFailure} | REPLIES[verb]
+    types = {"raised": PartyFailure} | REPLIES[verb]
     if type(reply) is not tuple or len(reply) != 2 or type(reply[0]) is not str:
-        raise ValueError("not a kind and a content")
-    kind, content = reply
-    if kind not in kinds or not isinstance(content, kinds[kind]):
-        raise ValueError(f"{kind[:20]!r} with {type(content).__name__} to {verb}")
-    return kind, content
+        raise ValueError("not a name and a content")
+    name, content = reply
+    if name not in types or not isinstance(content, types[name]):
+        raise ValueError(f"{name[:20]!r} with {type(content).__name__} to {verb}")
+    return name, content
 
 
 def _require_resources(parties: int, cpus: float, gpus: float) -> None:
     resources: Callable[[], dict[str, float]] = ray.cluster_resources
     present = resources()
-    for key, kind, each in (("cpus", "CPU", cpus), ("gpus", "GPU", gpus)):
-        if parties * each > present.get(kind, 0.0):
-            allowed = (
-                f"that is {parties * each:g} {kind}s for all parties, and Ray has "
-                f"{present.get(kind, 0.0):g}"
-            )
-            raise ConfigError(f"engine.{key}_per_party", each, allowed)
+    for key, resource, each in (("cpus", "CPU", cpus), ("gpus", "GPU", gpus)):
+        needed, available = parties * each, present.get(resource, 0.0)
+        allowed = f"all parties need {needed:g} {resource}s, and Ray has {available:g}"
+        require(needed <= available, f"engine.{key}_per_party", each, allowed)
 
 
 def _reason(error: Exception) -> str:
-    """One line of what Ray says of a dead actor."""
-    kind = re.search(r"Worker exit type: (\w+)", str(error))
-    return kind[1] if kind else str(error).strip().split("\n")[-1]
+    """Why an actor died, in one line."""
+    exit_type = re.search(r"Worker exit type: (\w+)", str(error))
+    return exit_type[1] if exit_type else str(error).strip().split("\n")[-1]

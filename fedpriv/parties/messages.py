@@ -1,13 +1,18 @@
-"""Messages as bytes, with a closed set of types: reading foreign bytes can run no code, and takes
-no more memory than `GROWTH` times their own length and `ALLOWANCE`.
+"""Messages as bytes.
+
+The set of types is closed: reading foreign bytes runs no code. Reading takes at most `GROWTH` times
+the bytes' length and `ALLOWANCE` of memory.
 
 A message is None, a bool, an int of any size, a float, a str, bytes, a tuple, list or dict (keys:
 str or int) of messages, a numpy array or scalar of booleans or numbers, or a registered dataclass
-of messages. Equal bytes mean equal messages: each message has exactly one encoding, `decode`
-refuses all others, and types come back as they were (a tuple as a tuple, float32 as float32).
+of messages. Each message has exactly one encoding, and `decode` refuses all others, so that equal
+bytes mean equal messages. Types come back unchanged: a tuple as a tuple, float32 as float32.
 
-Layout: one letter for the type, then its content. Lengths and counts are 4 bytes, everything is
+Layout: one letter for the type, then its content. Lengths and counts take 4 bytes. Everything is
 little-endian.
+
+>>> decode(encode(("hello", [1, 2.5])))
+('hello', [1, 2.5])
 """
 
 from __future__ import annotations
@@ -28,9 +33,9 @@ DEPTH = 32
 """Deepest nesting of tuples, lists and dicts."""
 
 GROWTH, ALLOWANCE = 4, 2**19
-"""What is read may take `GROWTH` times its own bytes and `ALLOWANCE` bytes more. Vectors, keys and
-sealed shares take less; names and short arrays take a little more, and the allowance is for 10,000
-silos' in one message."""
+"""A message may take `GROWTH` times its bytes and `ALLOWANCE` bytes more in memory. Vectors, keys
+and sealed shares take less than that. Names and short arrays take a little more; the allowance
+covers those of 10,000 silos in one message."""
 
 DTYPES = tuple(
     np.dtype(code)
@@ -52,7 +57,7 @@ DTYPES = tuple(
     )
 )
 NATIVE = tuple(dtype.newbyteorder("=") for dtype in DTYPES)
-"""Shared by all arrays that are read; one of its own would double what a short array takes."""
+"""Shared by all arrays that are read: an own one would double the memory of a short array."""
 
 _COUNT = struct.Struct("<I").pack
 _FLOAT = struct.Struct("<d").pack
@@ -63,21 +68,21 @@ _CODES = {
 
 T = TypeVar("T")
 _REGISTERED: dict[str, type] = {}
-_BEGINNINGS: dict[type, tuple[bytes, tuple[str, ...]]] = {}
-"""How an instance's encoding begins, and the names of its fields."""
+_PREFIXES: dict[type, tuple[bytes, tuple[str, ...]]] = {}
+"""The first bytes of an instance's encoding, and the names of its fields."""
 
 
 class MessageError(ValueError):
-    """Not a message: a type outside the schema, too large, or bytes that no message encodes to."""
+    """Not a message: an unknown type, too large, or bytes that are no message's encoding."""
 
 
 def register(cls: type[T]) -> type[T]:
-    """Class decorator: instances of this dataclass, told by its name and its fields' values, may be
-    in a message."""
+    """Class decorator: messages may hold instances of this dataclass, as its name and the values of
+    its fields."""
     if _REGISTERED.setdefault(cls.__name__, cls) is not cls:
         raise ValueError(f"two classes of messages are named {cls.__name__}")
     name = cls.__name__.encode()
-    _BEGINNINGS[cls] = b"o" + _length(len(name)) + name, tuple(field.name for field in fields(cls))  # type: ignore[arg-type]
+    _PREFIXES[cls] = _sized(b"o", name), tuple(field.name for field in fields(cls))  # type: ignore[arg-type]
     return cls
 
 
@@ -113,14 +118,13 @@ def decode(data: bytes) -> Any:
 
 
 Pieces = list[bytes | np.ndarray]
-"""An encoding cut up; an array with the layout and byte order it is sent in stands for its
-bytes.
-"""
+"""An encoding in pieces. An array, in the layout and byte order of the message, stands for its
+bytes."""
 
 
 def _pieces(message: Any) -> Pieces:
     pieces: Pieces = []
-    _writer(message)(message, 0, pieces)
+    _write(message, 0, pieces)
     return pieces
 
 
@@ -131,103 +135,85 @@ def _size(pieces: Pieces) -> int:
     return size
 
 
-Writer = Callable[[Any, int, Pieces], None]
-"""Adds a message's pieces, given how many containers it is in."""
+def _write(message: Any, depth: int, pieces: Pieces) -> None:
+    """Append the pieces of a message that is inside `depth` containers. Types must be exact, since
+    they come back unchanged."""
+    cls = type(message)
+    if cls in _SCALARS:
+        pieces.append(_SCALARS[cls](message))
+    elif cls in (tuple, list):
+        _write_items(message, depth, pieces)
+    elif cls is dict:
+        for key in message:
+            if type(key) not in (str, int):
+                raise MessageError(f"a key of type {type(key).__name__}; allowed: str, int")
+        _open_container(b"d", len(message), depth, pieces)
+        for pair in message.items():
+            for item in pair:
+                _write(item, depth + 1, pieces)
+    elif cls is np.ndarray:
+        _write_array(message, b"a", pieces)
+    elif isinstance(message, np.generic):
+        _write_array(np.asarray(message), b"g", pieces)
+    elif cls in _PREFIXES:
+        prefix, names = _PREFIXES[cls]
+        _require_depth(depth)
+        pieces.append(prefix)
+        _write_items(tuple(getattr(message, name) for name in names), depth + 1, pieces)
+    else:
+        raise MessageError(f"a message cannot hold {cls.__module__}.{cls.__qualname__}")
 
 
-def _writer(message: Any) -> Writer:
-    """By the exact type, since types come back as they were."""
-    return _WRITERS.get(type(message)) or (
-        _write_scalar if isinstance(message, np.generic) else _write_instance
-    )
+def _write_items(items: tuple[Any, ...] | list[Any], depth: int, pieces: Pieces) -> None:
+    _open_container(b"t" if type(items) is tuple else b"l", len(items), depth, pieces)
+    for item in items:
+        _write(item, depth + 1, pieces)
 
 
-def _write_none(message: None, depth: int, pieces: Pieces) -> None:
-    pieces.append(b"N")
+def _open_container(letter: bytes, length: int, depth: int, pieces: Pieces) -> None:
+    pieces.append(letter + _length(length))
+    if length:
+        _require_depth(depth)
 
 
-def _write_bool(message: bool, depth: int, pieces: Pieces) -> None:
-    pieces.append(b"T" if message else b"F")
-
-
-def _write_int(message: int, depth: int, pieces: Pieces) -> None:
-    content = _int_bytes(message)
-    pieces.append(b"i" + _length(len(content)) + content)
-
-
-def _write_float(message: float, depth: int, pieces: Pieces) -> None:
-    pieces.append(b"f" + _FLOAT(message))
-
-
-def _write_text(message: str, depth: int, pieces: Pieces) -> None:
-    try:
-        content = message.encode()
-    except UnicodeEncodeError as error:
-        raise MessageError(str(error)) from error
-    pieces.append(b"s" + _length(len(content)) + content)
-
-
-def _write_bytes(message: bytes, depth: int, pieces: Pieces) -> None:
-    pieces.append(b"b" + _length(len(message)) + message)
-
-
-def _write_items(message: tuple[Any, ...] | list[Any], depth: int, pieces: Pieces) -> None:
-    pieces.append((b"t" if type(message) is tuple else b"l") + _length(len(message)))
-    if message and depth == DEPTH:
+def _require_depth(depth: int) -> None:
+    if depth >= DEPTH:
         raise MessageError(f"nested more than {DEPTH} deep")
-    for item in message:
-        _writer(item)(item, depth + 1, pieces)
 
 
-def _write_pairs(message: dict[Any, Any], depth: int, pieces: Pieces) -> None:
-    for key in message:
-        if type(key) not in (str, int):
-            raise MessageError(f"a key of type {type(key).__name__}; allowed: str, int")
-    pieces.append(b"d" + _length(len(message)))
-    if message and depth == DEPTH:
-        raise MessageError(f"nested more than {DEPTH} deep")
-    for key, value in message.items():
-        _writer(key)(key, depth + 1, pieces)
-        _writer(value)(value, depth + 1, pieces)
-
-
-def _write_instance(message: Any, depth: int, pieces: Pieces) -> None:
-    kind = type(message)
-    if kind not in _BEGINNINGS:
-        raise MessageError(f"a message cannot hold {kind.__module__}.{kind.__qualname__}")
-    name, names = _BEGINNINGS[kind]
-    if depth == DEPTH:
-        raise MessageError(f"nested more than {DEPTH} deep")
-    pieces.append(name)
-    _write_items(tuple(getattr(message, name) for name in names), depth + 1, pieces)
-
-
-def _write_array(message: np.ndarray, depth: int, pieces: Pieces, letter: bytes = b"a") -> None:
+def _write_array(message: np.ndarray, letter: bytes, pieces: Pieces) -> None:
     code = _CODES.get(message.dtype)
     if code is None:
         raise MessageError(f"an array cannot hold {message.dtype}; allowed: booleans and numbers")
-    if math.prod(max(size, 1) for size in message.shape) > LIMIT:
-        raise MessageError(f"an array of shape {message.shape}")
+    _require_shape(message.shape)
     pieces.append(letter + bytes([code, message.ndim]) + b"".join(map(_length, message.shape)))
     pieces.append(message.astype(DTYPES[code], copy=False))
 
 
-def _write_scalar(message: np.generic, depth: int, pieces: Pieces) -> None:
-    _write_array(np.asarray(message), depth, pieces, b"g")
+def _require_shape(shape: tuple[int, ...]) -> None:
+    if math.prod(max(size, 1) for size in shape) > LIMIT:
+        raise MessageError(f"an array of shape {shape}")
 
 
-_WRITERS: dict[type, Writer] = {
-    type(None): _write_none,
-    bool: _write_bool,
-    int: _write_int,
-    float: _write_float,
-    str: _write_text,
-    bytes: _write_bytes,
-    tuple: _write_items,
-    list: _write_items,
-    dict: _write_pairs,
-    np.ndarray: _write_array,
+def _text_bytes(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise MessageError(str(error)) from error
+
+
+_SCALARS: dict[type, Callable[[Any], bytes]] = {
+    type(None): lambda message: b"N",
+    bool: lambda message: b"T" if message else b"F",
+    int: lambda message: _sized(b"i", _int_bytes(message)),
+    float: lambda message: b"f" + _FLOAT(message),
+    str: lambda message: _sized(b"s", _text_bytes(message)),
+    bytes: lambda message: _sized(b"b", message),
 }
+
+
+def _sized(letter: bytes, content: bytes) -> bytes:
+    return letter + _length(len(content)) + content
 
 
 def _length(value: int) -> bytes:
@@ -237,15 +223,14 @@ def _length(value: int) -> bytes:
 
 
 def _int_bytes(value: int) -> bytes:
-    """Two's complement, as short as it can be."""
-    return value.to_bytes(
-        (value if value >= 0 else ~value).bit_length() // 8 + 1, "little", signed=True
-    )
+    """Two's complement, as short as possible."""
+    length = (value if value >= 0 else ~value).bit_length() // 8 + 1
+    return value.to_bytes(length, "little", signed=True)
 
 
 class _Reader:
-    """Takes a message off a buffer; everything that follows from a length is held against what is
-    left of the buffer and of the memory, before anything is allocated."""
+    """Reads a message from a buffer. Before anything is allocated, each length is compared with the
+    rest of the buffer and with the memory that is left."""
 
     def __init__(self, data: bytes) -> None:
         self.data = memoryview(data)
@@ -259,47 +244,42 @@ class _Reader:
         return self.data[self.at - size : self.at]
 
     def count(self) -> int:
-        """A number of things that follow and take at least one byte each."""
+        """The number of items that follow; each takes at least one byte."""
         count = int.from_bytes(self.take(4), "little")
         if count > len(self.data) - self.at:
             raise MessageError("a message that ends too early")
         return count
 
     def pay(self, size: int, passing: int = 0) -> None:
-        """Book the memory of an object, CPython's bytes;
+        """Book the memory of an object.
 
-        passing: what making it takes for a moment. Raises MessageError when so much is not left.
+        size: bytes that CPython takes for it.
+        passing: bytes that its creation takes for a moment.
+
+        Raises MessageError when less is left.
         """
         self.room -= size
         if self.room < passing:
             raise MessageError("a message that would take far more memory than its own bytes")
 
     def message(self, depth: int) -> Any:
-        if depth > DEPTH:
-            raise MessageError(f"nested more than {DEPTH} deep")
+        _require_depth(depth - 1)
         letter = bytes(self.take(1))
-        if letter in (b"N", b"T", b"F"):
-            return {b"N": None, b"T": True, b"F": False}[letter]
-        if letter == b"f":
-            self.pay(24)
-            return struct.unpack("<d", self.take(8))[0]
-        if letter == b"i":
-            return self.integer()
-        if letter == b"s":
-            return self.text()
-        if letter == b"b":
-            content = self.take(self.count())
-            self.pay(33 + len(content))
-            return bytes(content)
-        if letter in (b"t", b"l"):
-            return self.items(depth, as_tuple=letter == b"t")
-        if letter == b"d":
-            return self.pairs(depth)
-        if letter in (b"a", b"g"):
-            return self.array(scalar=letter == b"g")
-        if letter == b"o":
-            return self.instance(depth)
+        if letter in _CONSTANTS:
+            return _CONSTANTS[letter]
+        if letter in _READERS:
+            return _READERS[letter](self, depth)
         raise MessageError(f"no type has the letter {letter!r}")
+
+    def number(self) -> float:
+        self.pay(24)
+        number: float = struct.unpack("<d", self.take(8))[0]
+        return number
+
+    def raw(self) -> bytes:
+        content = self.take(self.count())
+        self.pay(33 + len(content))
+        return bytes(content)
 
     def integer(self) -> int:
         content = self.take(self.count())
@@ -342,10 +322,8 @@ class _Reader:
     def pairs(self, depth: int) -> dict[str | int, Any]:
         count = self.count()
         pairs = dict[str | int, Any]()
-        cells = (
-            1 << (3 * count // 2).bit_length() if count else 0
-        )  # a table is at most two thirds full
-        self.pay(72 + 20 * max(cells, 8 * bool(count)), passing=10 * cells)
+        slots = 1 << (3 * count // 2).bit_length() if count else 0  # at most two thirds are full
+        self.pay(72 + 20 * max(slots, 8 * bool(count)), passing=10 * slots)
         for _ in range(count):
             key = self.message(depth + 1)
             if type(key) not in (str, int) or key in pairs:
@@ -358,8 +336,7 @@ class _Reader:
         if code >= len(DTYPES) or dimensions > (0 if scalar else DEPTH):
             raise MessageError("an array of unknown type or with too many dimensions")
         shape = struct.unpack(f"<{dimensions}I", self.take(4 * dimensions))
-        if math.prod(max(size, 1) for size in shape) > LIMIT:
-            raise MessageError(f"an array of shape {shape}")
+        _require_shape(shape)
         content = self.take(math.prod(shape) * DTYPES[code].itemsize)
         self.pay(100 + 16 * dimensions + len(content), passing=300 + 32 * dimensions)
         flat = np.frombuffer(content, DTYPES[code])
@@ -367,3 +344,18 @@ class _Reader:
             raise MessageError("a boolean that is neither 0 nor 1")
         array = flat.reshape(shape).astype(NATIVE[code])
         return array[()] if scalar else array
+
+
+_CONSTANTS = {b"N": None, b"T": True, b"F": False}
+_READERS: dict[bytes, Callable[[_Reader, int], Any]] = {
+    b"f": lambda reader, depth: reader.number(),
+    b"i": lambda reader, depth: reader.integer(),
+    b"s": lambda reader, depth: reader.text(),
+    b"b": lambda reader, depth: reader.raw(),
+    b"t": lambda reader, depth: reader.items(depth, as_tuple=True),
+    b"l": lambda reader, depth: reader.items(depth, as_tuple=False),
+    b"d": lambda reader, depth: reader.pairs(depth),
+    b"a": lambda reader, depth: reader.array(scalar=False),
+    b"g": lambda reader, depth: reader.array(scalar=True),
+    b"o": lambda reader, depth: reader.instance(depth),
+}

@@ -1,15 +1,21 @@
-"""What a participant is, wherever it lives.
+"""Parties and participants.
 
-A protocol is a set of parties, each a generator: it yields `{receiver: message}` and is sent
-`{sender: message}`. A party wakes when it has mail; empty mail means that nobody has anything more
-to say, or that nothing has come for `PATIENCE` steps, so whoever is missing dropped out. In place
-of messages it may yield `Work`, such as local training: it is sent what that comes to, as `Done`,
-in the same step. Where parties share a process theirs may be done together.
+A protocol is a set of parties. A party is a generator: it yields `{receiver: message}` and is sent
+`{sender: message}`. It wakes when it has mail. Empty mail means that nobody sends anything more, or
+that nothing has come for `PATIENCE` steps; missing senders have dropped out. Instead of messages a
+party may yield `Work`, such as local training. It then gets the work's `Result` in the same step.
+Parties in one process may have their work done in one batch.
 
-A `Participant` lives as long as the run. It is made where it will live from a picklable
-`PartySpec`, and keeps its memory (keys, shares, its records, what an algorithm lets a silo
-remember) as attributes of its own. Nothing of that memory leaves it but what it says in messages,
-what an exchange returns, and an explicit `checkpoint`.
+A `Participant` exists for the whole run. It is created in its own process from a picklable
+`PartySpec`. Its attributes are its memory: keys, shares, records, and the state of an algorithm.
+Only messages, the return value of an exchange and an explicit `checkpoint` leave it.
+
+>>> def asks():
+...     answers = yield {"server": "how many?"}
+...     return answers["server"]
+>>> party = asks()
+>>> next(party)
+{'server': 'how many?'}
 """
 
 from __future__ import annotations
@@ -23,19 +29,18 @@ import numpy as np
 from fedpriv.util.work import Work
 
 Mail = dict[str, Any]
-"""Messages by sender for who receives it, by receiver for who sends it."""
+"""Messages by sender for the receiver, by receiver for the sender."""
 
 Party = Generator[Mail | Work[Any], Any, Any]
-"""One exchange as one participant goes through it; its return value is what it has learned."""
+"""One participant's part in one exchange; its return value is what the participant learned."""
 
 Memory = Mapping[str, np.ndarray]
-"""What a checkpoint holds of a participant: arrays by name. Keys, masks and shares are never among
-them."""
+"""A participant's checkpoint: arrays by name. It never holds keys, masks or shares."""
 
 
 PATIENCE = 256
-"""Steps that a party waits for what it needs, however much others have to say. Protocols answer
-within a few."""
+"""Steps that a party waits, however many messages others exchange. Protocols answer within a few
+steps."""
 
 
 def silo_name(index: int) -> str:
@@ -44,27 +49,27 @@ def silo_name(index: int) -> str:
 
 
 class Participant(ABC):
-    """A party for as long as the run."""
+    """A party for the whole run."""
 
     @abstractmethod
     def take_part(self, task: Any) -> Party:
-        """One exchange. `task` is public and picklable: what everybody knows of it before the first
-        message."""
+        """One exchange.
+
+        task: public and picklable; what every party knows before the first message.
+        """
 
     def checkpoint(self) -> dict[str, np.ndarray]:
-        """What must survive for the run to go on elsewhere; `PartySpec.open` takes it back."""
+        """State that a run needs to continue elsewhere; `PartySpec.open` takes it back."""
         return {}
 
     @property
     def computing(self) -> bool:
-        """Whether a long computation is under way, so that silence does not mean that this party is
-        gone."""
+        """Whether a long computation is running, so that silence does not mean a lost party."""
         return False
 
 
 class WorkingParticipant(Participant):
-    """A participant whose every step may take as long as it takes, such as local training or
-    cryptography."""
+    """A participant with long steps, such as local training or cryptography."""
 
     _at_work = False
 
@@ -73,7 +78,7 @@ class WorkingParticipant(Participant):
         return self._at_work
 
     def working(self, party: Party) -> Party:
-        """The same party, whose steps count as computing."""
+        """The same party; its steps count as computing."""
         given: Any = None
         while True:
             self._at_work = True
@@ -83,17 +88,17 @@ class WorkingParticipant(Participant):
                 return end.value
             finally:
                 self._at_work = False
-            self._at_work = isinstance(said, Work)  # which is computed next
+            self._at_work = isinstance(said, Work)  # the engine runs it next
             given = yield said
 
 
 class PartySpec(ABC):
-    """A picklable description of a participant, which holds no other participant's data and no
-    secret."""
+    """A picklable description of a participant, without secrets and without other participants'
+    data."""
 
     @abstractmethod
     def open(self, memory: Memory) -> Participant:
-        """Make the participant, here and now.
+        """Create the participant in this process.
 
         memory: its last checkpoint; empty at the start of a run.
         """

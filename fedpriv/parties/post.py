@@ -1,15 +1,17 @@
-"""The gate that every message of an exchange goes through, on its way out and on its way in.
+"""The gate that every message of an exchange passes, on its way out and on its way in.
 
-Out: each message is stamped with the session (everything since the last set-up), the round, the
-query's place in it and the phase, and signed where the party has a key to sign with, else with a
-checksum. In: only what carries the stamp that is waited for, comes from somebody who may send it,
-and is signed by that party, is looked at; then it must be of the declared kind. A message with
-another stamp (a late, repeated or replayed one) counts as not sent; whatever else is wrong with a
-message ends the exchange, with the sender's name.
+Outgoing messages carry a stamp: the session (everything since the last set-up), the round, the
+query's place in the round and the phase. They are signed if the party has a key; otherwise they
+carry a checksum.
 
-A checksum tells what was damaged or misdirected by mistake. It proves nothing: whoever changes
-messages on their way on purpose makes a new one. Where nobody signs the protocol needs channels
-that are authentic, such as TLS.
+An incoming message is read only if its stamp is the expected one, its sender is expected and the
+signature is that sender's. Its content must then fit the expected schema. A message with another
+stamp (late, repeated or replayed) counts as not sent. Any other fault ends the exchange and names
+the sender.
+
+A checksum finds accidental damage and misdirection. It proves nothing: an attacker who changes a
+message also makes a new checksum. Where nobody signs, the protocol needs authentic channels such as
+TLS.
 """
 
 from __future__ import annotations
@@ -26,15 +28,20 @@ from fedpriv.parties.schema import Schema, SchemaError
 from fedpriv.parties.signer import CHECKSUM, Signer
 
 Serial = tuple[int, int]
-"""A round and the place of a query in it; the set-up is (0, 0)."""
+"""A round, and a query's place in it; (0, 0) for the set-up."""
 
 
 @register
 @dataclass(frozen=True)
-class Stamped:
-    """A message with where it belongs.
+class Message:
+    """What a party sends.
 
-    signature: of its sender, or a checksum where parties do not sign.
+    session: names the set-up that this message belongs to.
+    round: 0 for the set-up.
+    place: of the query in its round.
+    phase: step of the protocol.
+    content: what a schema describes.
+    signature: the sender's, or a checksum where parties do not sign.
     """
 
     session: bytes
@@ -46,11 +53,16 @@ class Stamped:
 
 
 @dataclass(frozen=True)
-class Hear:
-    """What is waited for: a phase's message, of one kind, from some parties."""
+class Expected:
+    """What a party waits for.
+
+    phase: of the messages.
+    schema: of their contents.
+    senders: who may send them.
+    """
 
     phase: str
-    kind: Schema
+    schema: Schema
     senders: Collection[str]
 
 
@@ -58,9 +70,11 @@ class Hear:
 class Post:
     """One party's gate in one exchange.
 
-    signer: signs what it sends and checks what others have signed; the same for both sides.
-
-    strays: by sender, how many messages of another session, round or phase were left aside.
+    name: of the party.
+    session: as in `Message`.
+    serial: round and place.
+    signer: signs outgoing messages and verifies incoming ones.
+    strays: messages left aside because of another session, round or phase, counted by sender.
     """
 
     name: str
@@ -69,85 +83,108 @@ class Post:
     signer: Signer = CHECKSUM
     strays: dict[str, int] = field(default_factory=dict)
 
-    def exchange(self, phase: str, mail: Mail, hear: Hear) -> Generator[Mail, Mail, Mail]:
-        """Send `mail` (contents by receiver) as messages of `phase`, and wait for what `hear` says.
-        Returns contents by sender, empty when nobody answers. Raises AggregationAbortedError for a
-        message that is no honest party's."""
-        return (yield from self.answered(self.stamped(phase, mail), hear))
+    def exchange(self, phase: str, mail: Mail, expected: Expected) -> Generator[Mail, Mail, Mail]:
+        """Send `mail` (contents by receiver), then wait for the expected messages.
 
-    def answered(self, sent: Mail, hear: Hear) -> Generator[Mail, Mail, Mail]:
-        """The same with messages that are stamped already. Nothing but strays `PATIENCE` times is
-        silence."""
+        Returns contents by sender; empty when nobody answers. Raises AggregationAbortedError for a
+        message that no honest party sends.
+        """
+        return self.await_answers(self.signed(phase, mail), expected)
+
+    def exchange_all(
+        self, phase: str, mail: Mail, expected: Expected
+    ) -> Generator[Mail, Mail, Mail]:
+        """The same. Raises SilenceError unless every expected sender answers."""
+        received = yield from self.exchange(phase, mail, expected)
+        self.require_all(expected.senders, received)
+        return received
+
+    def ask(
+        self, phase: str, receiver: str, content: Any, answer: tuple[str, Schema]
+    ) -> Generator[Mail, Mail, Any]:
+        """Send `content` to one party and return its answer, of the given phase and schema."""
+        expected = Expected(*answer, (receiver,))
+        received = yield from self.exchange_all(phase, {receiver: content}, expected)
+        return received[receiver]
+
+    def await_answers(self, sent: Mail, expected: Expected) -> Generator[Mail, Mail, Mail]:
+        """As `exchange`, for messages that are signed already. `PATIENCE` steps with strays alone
+        count as silence."""
         for _ in range(PATIENCE):
             arrived = yield sent
-            heard = self.opened(arrived, hear)
-            if heard or not arrived:
-                return heard
+            accepted = self.accept(arrived, expected)
+            if accepted or not arrived:
+                return accepted
             sent = {}
         return {}
 
-    def opened(self, mail: Mail, hear: Hear) -> Mail:
-        """Contents by sender of what is waited for. Raises AggregationAbortedError for what no
-        honest party sends."""
-        opened = {sender: self._opened(sender, message, hear) for sender, message in mail.items()}
-        return {sender: content for sender, content in opened.items() if content is not _STRAY}
+    def accept(self, mail: Mail, expected: Expected) -> Mail:
+        """Contents of the expected messages, by sender. Raises AggregationAbortedError for a
+        message that no honest party sends."""
+        contents = {sender: self._content(sender, mail[sender], expected) for sender in mail}
+        return {sender: content for sender, content in contents.items() if content is not _STRAY}
 
-    def hear(self, hear: Hear) -> Generator[Mail, Mail, Mail]:
-        """Wait without a word."""
-        return self.exchange("", {}, hear)
+    def receive(self, expected: Expected) -> Generator[Mail, Mail, Mail]:
+        """Wait without sending."""
+        return self.exchange("", {}, expected)
 
-    def tell(self, phase: str, mail: Mail) -> Generator[Mail, Mail, None]:
-        """Send, and wait for nothing."""
-        yield self.stamped(phase, mail)
+    def receive_all(self, expected: Expected) -> Generator[Mail, Mail, Mail]:
+        """The same. Raises SilenceError unless every expected sender is heard."""
+        return self.exchange_all("", {}, expected)
 
-    def require_all(self, names: Iterable[str], heard: Mail) -> None:
-        """Raise SilenceError unless every one of them has been heard."""
-        silent = [name for name in names if name not in heard]
+    def send(self, phase: str, mail: Mail) -> Generator[Mail, Mail, None]:
+        """Send `mail` (contents by receiver) without waiting for an answer."""
+        yield self.signed(phase, mail)
+
+    def require_all(self, names: Iterable[str], received: Mail) -> None:
+        """Raise SilenceError unless there is a message from each of `names`."""
+        silent = [name for name in names if name not in received]
         if silent:
-            # Without its noise share the sum would be less private than declared.
-            raise SilenceError(self.nothing_from(silent), silent)
+            # A sum that lacks a noise share would be less private than declared.
+            raise SilenceError(self.describe_missing(silent), silent)
 
-    def nothing_from(self, names: Iterable[str]) -> str:
-        """Whose message is missing, and how much of theirs was left aside, for a person to read."""
+    def describe_missing(self, names: Iterable[str]) -> str:
+        """One line: whose messages are missing, and how many of theirs were left aside."""
         left_aside = " ({} of another session, round or phase)"
         strays = {name: self.strays.get(name, 0) for name in names}
-        told = (
+        lines = (
             name + (left_aside.format(count) if count else "") for name, count in strays.items()
         )
-        return f"no message from {', '.join(told)}"
+        return f"no message from {', '.join(lines)}"
 
-    def stamped(self, phase: str, mail: Mail) -> Mail:
-        """`mail` (contents by receiver) as messages of `phase`."""
-        digests: dict[int, bytes] = {}  # what goes to many is read once
-        stamped = {}
+    def signed(self, phase: str, mail: Mail) -> Mail:
+        """Contents by receiver as signed messages of `phase`."""
+        digests: dict[int, bytes] = {}  # content for many receivers is hashed once
+        messages = {}
         for receiver, content in mail.items():
             if id(content) not in digests:
                 digests[id(content)] = digest_of(content)
             signature = self.signer.sign(
                 self._statement(phase, self.name, receiver, digests[id(content)])
             )
-            stamped[receiver] = Stamped(self.session, *self.serial, phase, content, signature)
-        return stamped
+            messages[receiver] = Message(self.session, *self.serial, phase, content, signature)
+        return messages
 
     def _statement(
         self, phase: str, sender: str, receiver: str, content: bytes
     ) -> tuple[str | bytes | int, ...]:
         return ("message", self.session, *self.serial, phase, sender, receiver, content)
 
-    def _opened(self, sender: str, message: Any, hear: Hear) -> Any:
+    def _content(self, sender: str, message: Any, expected: Expected) -> Any:
         with blaming(sender):
-            if type(message) is not Stamped:
+            if type(message) is not Message:
                 raise SchemaError(f"{type(message).__name__} without a stamp")
             stamp = message.session, message.round, message.place, message.phase
-            if sender not in hear.senders or not _same(
-                stamp, (self.session, *self.serial, hear.phase)
+            if sender not in expected.senders or not _same(
+                stamp, (self.session, *self.serial, expected.phase)
             ):
                 self.strays[sender] = self.strays.get(sender, 0) + 1
                 return _STRAY
-            statement = self._statement(hear.phase, sender, self.name, digest_of(message.content))
+            digest = digest_of(message.content)
+            statement = self._statement(expected.phase, sender, self.name, digest)
             if not self.signer.verifies(sender, message.signature, statement):
                 raise SchemaError("the signature is not its own")
-            hear.kind.check(message.content)
+            expected.schema.check(message.content)
         return message.content
 
 
@@ -155,21 +192,21 @@ _STRAY = object()
 
 
 def _same(stamp: tuple[Any, ...], awaited: tuple[bytes | int | str, ...]) -> bool:
-    """Types first: a foreign stamp may hold anything, such as an array."""
+    """Compare types first: a foreign stamp may hold anything, such as an array."""
     return all(
         type(one) is type(other) and one == other for one, other in zip(stamp, awaited, strict=True)
     )
 
 
 def claims(message: Any, phase: str) -> bool:
-    """Whether a message says that it belongs to the phase; nothing is checked by that."""
-    return type(message) is Stamped and _same((message.phase,), (phase,))
+    """Whether a message claims to belong to `phase`; nothing else is checked."""
+    return type(message) is Message and _same((message.phase,), (phase,))
 
 
 @contextmanager
 def blaming(sender: str) -> Iterator[None]:
-    """Turn what is wrong with a party's message, found at the gate or later, into the exchange's
-    end: a MisfitError."""
+    """Turn a fault in a party's message, found here or later, into a MisfitError that names the
+    sender."""
     try:
         yield
     except (ValueError, MessageError) as error:
@@ -180,7 +217,7 @@ def blaming(sender: str) -> Iterator[None]:
 
 @contextmanager
 def at_fault(name: str) -> Iterator[None]:
-    """Put a party's own name to what ends the exchange while it computes."""
+    """Put the party's own name in front of an abort that its computation raises."""
     try:
         yield
     except AggregationAbortedError as error:
@@ -188,5 +225,5 @@ def at_fault(name: str) -> Iterator[None]:
 
 
 def contents(mail: Mapping[str, Any]) -> dict[str, Any]:
-    """What is inside stamped messages, by receiver or sender; for those who watch an exchange."""
+    """The contents of messages, by receiver or sender; for code that observes an exchange."""
     return {name: message.content for name, message in mail.items()}

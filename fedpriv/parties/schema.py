@@ -1,8 +1,16 @@
-"""What a message may hold: types, shapes, ranges and keys, checked before anybody computes with it.
+"""Schemas: the types, shapes, ranges and keys that a message may have.
 
-A schema says what honest parties send in one phase of an exchange. Whatever passes is safe to
-compute with as far as types and sizes go; what it means (a key of low order, a share of nothing) is
-for the protocol to find out.
+A schema describes what honest parties send in one phase of an exchange. The gate (`parties.post`)
+checks every message against it before a protocol computes with the content. A message that passes
+has a safe type and size. Its meaning (a key of low order, a share of nothing) is for the protocol
+to check.
+
+>>> counts = Array(np.int64, (3,), low=0, high=9)
+>>> counts.check(np.array([4, 0, 2]))
+>>> counts.check(np.array([4, 0, -2]))
+Traceback (most recent call last):
+...
+fedpriv.parties.schema.SchemaError: a number outside 0 to 9
 """
 
 from __future__ import annotations
@@ -20,15 +28,21 @@ class SchemaError(ValueError):
 
 
 class Schema(ABC):
-    """One kind of message."""
+    """What one message may be."""
 
     @abstractmethod
     def check(self, message: Any) -> None:
-        """Raise SchemaError unless `message` is of this kind."""
+        """Raise SchemaError unless `message` fits this schema."""
 
 
-def _kind(message: Any) -> str:
-    return type(message).__name__
+def _require(holds: bool, problem: str) -> None:
+    if not holds:
+        raise SchemaError(problem)
+
+
+def _require_type(message: Any, expected: type, name: str) -> None:
+    """Subclasses do not count: their methods could be anything."""
+    _require(type(message) is expected, f"{type(message).__name__} instead of {name}")
 
 
 @dataclass(frozen=True)
@@ -38,31 +52,30 @@ class Raw(Schema):
     size: int
 
     def check(self, message: Any) -> None:
-        if type(message) is not bytes:
-            raise SchemaError(f"{_kind(message)} instead of bytes")
-        if len(message) != self.size:
-            raise SchemaError(f"{len(message)} bytes instead of {self.size}")
+        _require_type(message, bytes, "bytes")
+        _require(len(message) == self.size, f"{len(message)} bytes instead of {self.size}")
 
 
 @dataclass(frozen=True)
 class Number(Schema):
-    """A number that is neither infinite nor NaN."""
+    """A finite number."""
 
     def check(self, message: Any) -> None:
-        right = type(message) in (int, float) or isinstance(message, np.number)
-        if not right:
-            raise SchemaError(f"{_kind(message)} instead of a number")
-        if type(message) is not int and not np.isfinite(message):
-            raise SchemaError("a number that is not finite")
+        if not isinstance(message, np.number) and type(message) not in (int, float):
+            raise SchemaError(f"{type(message).__name__} instead of a number")
+        finite = type(message) is int or bool(np.isfinite(message))
+        _require(finite, "a number that is not finite")
 
 
 @dataclass(frozen=True)
 class Array(Schema):
     """A numpy array.
 
-    shape: None for a length that is not known before.
-    low, high: of every element; NaN is neither.
-    finite: of floating-point ones.
+    dtype: type of its elements.
+    shape: sizes by dimension; None where any size is allowed.
+    low: smallest allowed element; NaN is refused.
+    high: largest allowed element; NaN is refused.
+    finite: whether every element must be finite.
     """
 
     dtype: type[np.generic]
@@ -72,141 +85,133 @@ class Array(Schema):
     finite: bool = False
 
     def check(self, message: Any) -> None:
-        if type(message) is not np.ndarray:
-            raise SchemaError(f"{_kind(message)} instead of an array")
-        right = message.dtype == self.dtype
-        if not right:
+        _require_type(message, np.ndarray, "an array")
+        if message.dtype != self.dtype:
             raise SchemaError(f"an array of {message.dtype} instead of {np.dtype(self.dtype)}")
         fits = len(message.shape) == len(self.shape)
         fits = fits and all(want in (None, has) for want, has in zip(self.shape, message.shape))
-        if not fits:
-            raise SchemaError(f"an array of shape {message.shape} instead of {self.shape}")
+        _require(fits, f"an array of shape {message.shape} instead of {self.shape}")
         for bound, inside in ((self.low, np.greater_equal), (self.high, np.less_equal)):
-            if bound is not None and not inside(message, bound).all():
-                raise SchemaError(f"a number outside {self.low} to {self.high}")
-        if self.finite and not np.isfinite(message).all():
-            raise SchemaError("a number that is not finite")
+            within = bound is None or bool(inside(message, bound).all())
+            _require(within, f"a number outside {self.low} to {self.high}")
+        finite = not self.finite or bool(np.isfinite(message).all())
+        _require(finite, "a number that is not finite")
 
 
 @dataclass(frozen=True)
 class Names(Schema):
-    """A list or tuple (`kind`) of different names out of `within`: `size` of them, any number for
-    None."""
+    """A list or tuple of distinct names.
+
+    within: the allowed names.
+    size: how many names; None for any number.
+    container: list or tuple.
+    """
 
     within: Collection[str]
     size: int | None = None
-    kind: type = list
+    container: type = list
 
     def check(self, message: Any) -> None:
-        right = type(message) is self.kind
-        if not right:
-            raise SchemaError(f"{_kind(message)} instead of a {self.kind.__name__} of names")
-        if not all(type(name) is str for name in message):
-            raise SchemaError("a name that is no text")
-        if len(set(message)) != len(message):
-            raise SchemaError("a name twice")
-        if not set(message) <= set(self.within):
-            raise SchemaError("a name from outside")
-        if self.size is not None and len(message) != self.size:
-            raise SchemaError(f"{len(message)} names instead of {self.size}")
+        _require_type(message, self.container, f"a {self.container.__name__} of names")
+        _require(all(type(name) is str for name in message), "a name that is no text")
+        _require(len(set(message)) == len(message), "a name twice")
+        _require(set(message) <= set(self.within), "a name from outside")
+        fits = self.size in (None, len(message))
+        _require(fits, f"{len(message)} names instead of {self.size}")
 
 
 @dataclass(frozen=True)
 class Table(Schema):
-    """A dictionary with keys out of `keys` (all of them if `whole`), every value of the kind
-    `value`."""
+    """A dictionary whose values all fit one schema.
+
+    keys: the allowed keys.
+    value: schema of every value.
+    whole: whether every key must be there.
+    """
 
     keys: Collection[str]
     value: Schema
     whole: bool = True
 
     def check(self, message: Any) -> None:
-        if type(message) is not dict:
-            raise SchemaError(f"{_kind(message)} instead of a dictionary")
+        _require_type(message, dict, "a dictionary")
         known = set(self.keys)
-        if not set(message) <= known:
-            raise SchemaError("an entry for an unknown name")
-        if self.whole:
-            missing = sorted(known - set(message))
-            if missing:
-                raise SchemaError(f"no entry for {', '.join(missing[:5])}")
+        _require(set(message) <= known, "an entry for an unknown name")
+        missing = sorted(known - set(message)) if self.whole else []
+        _require(not missing, f"no entry for {', '.join(missing[:5])}")
         for key, value in message.items():
-            _within(str(key), self.value, value)
+            _check_part(str(key), self.value, value)
 
 
 @dataclass(frozen=True)
 class Entries(Schema):
-    """A dictionary with exactly these keys, each with a kind of its own."""
+    """A dictionary with exactly these keys, each with its own schema."""
 
-    kinds: Mapping[str, Schema]
+    schemas: Mapping[str, Schema]
 
     def check(self, message: Any) -> None:
-        if type(message) is not dict:
-            raise SchemaError(f"{_kind(message)} instead of a dictionary")
-        if set(message) != set(self.kinds):
-            raise SchemaError(f"entries other than {', '.join(sorted(self.kinds)) or 'none'}")
-        for key, kind in self.kinds.items():
-            _within(key, kind, message[key])
+        _require_type(message, dict, "a dictionary")
+        same = set(message) == set(self.schemas)
+        _require(same, f"entries other than {', '.join(sorted(self.schemas)) or 'none'}")
+        for key, schema in self.schemas.items():
+            _check_part(key, schema, message[key])
 
 
 @dataclass(frozen=True)
-class Row(Schema):
-    """A tuple whose parts are of these kinds."""
+class Parts(Schema):
+    """A tuple, with a schema for each part."""
 
     parts: tuple[Schema, ...]
 
     def check(self, message: Any) -> None:
-        if type(message) is not tuple:
-            raise SchemaError(f"{_kind(message)} instead of a tuple")
-        if len(message) != len(self.parts):
-            raise SchemaError(f"{len(message)} parts instead of {len(self.parts)}")
-        for place, (kind, part) in enumerate(zip(self.parts, message)):
-            _within(f"part {place}", kind, part)
+        _require_type(message, tuple, "a tuple")
+        _check_items(self.parts, message)
 
 
 @dataclass(frozen=True)
 class Series(Schema):
-    """A list of `size` messages of one kind."""
+    """A list of `size` items that all fit one schema."""
 
     size: int
-    kind: Schema
+    item: Schema
 
     def check(self, message: Any) -> None:
-        if type(message) is not list:
-            raise SchemaError(f"{_kind(message)} instead of a list")
-        if len(message) != self.size:
-            raise SchemaError(f"{len(message)} parts instead of {self.size}")
-        for place, part in enumerate(message):
-            _within(f"part {place}", self.kind, part)
+        _require_type(message, list, "a list")
+        _check_items((self.item,) * self.size, message)
 
 
 @dataclass(frozen=True)
 class Maybe(Schema):
-    """None, or a message of the kind."""
+    """None, or a message that fits `schema`."""
 
-    kind: Schema
+    schema: Schema
 
     def check(self, message: Any) -> None:
         if message is not None:
-            self.kind.check(message)
+            self.schema.check(message)
 
 
 @dataclass(frozen=True)
 class Instance(Schema):
-    """A registered dataclass whose fields are of these kinds."""
+    """A registered dataclass, with a schema for each field."""
 
     cls: type
-    kinds: Mapping[str, Schema]
+    schemas: Mapping[str, Schema]
 
     def check(self, message: Any) -> None:
-        if type(message) is not self.cls:
-            raise SchemaError(f"{_kind(message)} instead of a {self.cls.__name__}")
+        _require_type(message, self.cls, f"a {self.cls.__name__}")
         for field in fields(self.cls):
-            _within(field.name, self.kinds[field.name], getattr(message, field.name))
+            _check_part(field.name, self.schemas[field.name], getattr(message, field.name))
 
 
-def _within(place: str, kind: Schema, message: Any) -> None:
+def _check_items(schemas: tuple[Schema, ...], message: Collection[Any]) -> None:
+    _require(len(message) == len(schemas), f"{len(message)} parts instead of {len(schemas)}")
+    for place, (schema, part) in enumerate(zip(schemas, message)):
+        _check_part(f"part {place}", schema, part)
+
+
+def _check_part(place: str, schema: Schema, message: Any) -> None:
     try:
-        kind.check(message)
+        schema.check(message)
     except SchemaError as error:
         raise SchemaError(f"{place}: {error}") from None

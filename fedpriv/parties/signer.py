@@ -1,4 +1,4 @@
-"""Who signs messages, as the gate sees it; `fedpriv.crypto` knows how."""
+"""The interface of signers; `fedpriv.crypto` implements signatures."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ Statement = tuple[str | bytes | int, ...]
 
 
 class Signer(Protocol):
-    """A party's own signing key, and what checks the signatures of all others."""
+    """Signs for one party, and verifies the signatures of all parties."""
 
     def sign(self, statement: Statement) -> bytes:
-        """This party's signature."""
+        """This party's signature of a statement."""
 
     def verifies(self, signer: str, signature: Any, statement: Statement) -> bool:
-        """Whether `signature`, which may be anything, is that party's under the statement."""
+        """Whether `signature`, which may be anything, is `signer`'s for this statement."""
 
 
 class Checksum:
-    """What stands in a signature's place where nobody has a key: SHA-256 of the statement. It finds
-    what was damaged or put in another's place by mistake; whoever changes a message on purpose can
-    make a new one."""
+    """Replaces signatures where nobody has a key: SHA-256 of the statement. It finds accidental
+    damage and misdirection. An attacker can make a new checksum."""
 
     def sign(self, statement: Statement) -> bytes:
         return digest_of(statement)

@@ -1,4 +1,4 @@
-"""What the parties of one exchange have sent."""
+"""The messages of one exchange, counted and recorded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from fedpriv.parties.messages import size_of
 
 
 class Letter(NamedTuple):
-    """A message on its way, sent in `step` (the first is 0)."""
+    """A message on its way.
+
+    step: in which it was sent, from 0.
+    sender: name of a party.
+    receiver: name of a party.
+    message: any message that `parties.messages` can encode.
+    """
 
     step: int
     sender: str
@@ -21,8 +27,8 @@ class Traffic:
     """Messages and bytes by step and sender, counted when they are sent, whether or not they
     arrive.
 
-    keep: keep the letters too, as `transcript`, in the order they were sent (within a step, by
-    sender).
+    keep: whether to record the letters in `transcript`, in the order of sending (within a step, by
+        sender).
     """
 
     def __init__(self, keep: bool = False) -> None:
@@ -38,7 +44,7 @@ class Traffic:
             self.transcript.append(letter)
 
     def rows(self, round: int, query: str) -> list[dict[str, Any]]:
-        """Lines of traffic.csv; `query` names the exchange."""
+        """Rows of traffic.csv; `query` names the exchange."""
         return [
             {"round": round, "query": query, "step": step, "party": name, "messages": count}
             | {"bytes": self.bytes[step, name]}

@@ -129,7 +129,7 @@ class Query:
         return Post(name, self.session, self.serial, signer=signer)
 
     @property
-    def broadcast_kind(self) -> Schema:
+    def broadcast_schema(self) -> Schema:
         """What a silo may be sent down."""
         vectors = {name: Array(np.float64, shape, finite=True) for name, shape in self.down}
         return Instance(
@@ -137,21 +137,21 @@ class Query:
             {"vectors": Entries(vectors), "sampled": Maybe(Array(np.bool_, (self.n_units,)))},
         )
 
-    def summed_kind(self, silos: Collection[str]) -> Schema:
+    def summed_schema(self, silos: Collection[str]) -> Schema:
         """What silos that keep a state may be told at the end."""
         return Instance(
             Summed,
             {
                 "silos": Names(
-                    silos, size=self.n_summed if self.n_most is None else None, kind=tuple
+                    silos, size=self.n_summed if self.n_most is None else None, container=tuple
                 )
             },
         )
 
-    def learned_kind(self, silos: Collection[str], *, silo: bool) -> Schema:
+    def learned_schema(self, silos: Collection[str], *, silo: bool) -> Schema:
         """What a party may say that it has learned: a silo's report, or a helper's total."""
         vector = Array(np.float64, (self.size,))
-        total = Maybe(Instance(Total, {"vector": vector, "silos": Names(silos, kind=tuple)}))
+        total = Maybe(Instance(Total, {"vector": vector, "silos": Names(silos, container=tuple)}))
         stats = Instance(
             ContributionStats,
             dict.fromkeys((field.name for field in fields(ContributionStats)), Number()),

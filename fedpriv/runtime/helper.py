@@ -46,7 +46,7 @@ class HelperParticipant(WorkingParticipant):
             query.covered(total)
             if query.stateful and self.tells:
                 post = query.post(self.name, self.protocol.signer)
-                yield from post.tell(
+                yield from post.send(
                     SUMMED, dict.fromkeys(map(silo_name, query.invited), Summed(total.silos))
                 )
         return total

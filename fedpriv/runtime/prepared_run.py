@@ -117,7 +117,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
                 if (
                     not silence.names
                     or not silence.names <= set(self.silos)
-                    or not self.aggregation.goes_on_with(left)
+                    or not self.aggregation.abort_policy.continues_with(left)
                 ):
                     raise
                 if twice := silence.names & silent:
@@ -255,13 +255,13 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         ):  # noise shares are then larger, so that the sum's noise stays what is charged
             invited = tuple(silo for silo in query.invited if silo_name(silo) not in self.absent)
             query = replace(query, invited=invited, n_summed=len(invited))
-        again = self.failures if self.aggregation.never_repeats else 0
+        again = self.failures if self.aggregation.abort_policy.never_repeats else 0
         return replace(query, session=self.session_name, down=down, n_units=n_units, again=again)
 
     def _check(self, query: Query, learned: dict[str, Any]) -> None:
         """Raise MisfitError for what no party can have learned."""
         silos = frozenset(self.silos)
-        kinds = {silo: query.learned_kind(silos, silo=silo) for silo in (True, False)}
+        kinds = {silo: query.learned_schema(silos, silo=silo) for silo in (True, False)}
         for name, known in learned.items():
             with blaming(name):
                 kinds[name in silos].check(known)

@@ -19,7 +19,7 @@ from fedpriv.aggregation.base import Aggregation, Respond
 from fedpriv.algorithms.base import Algorithm, LocalUpdate
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.party import Mail, Memory, Party, PartySpec, WorkingParticipant
-from fedpriv.parties.post import Hear, Post, Serial, claims
+from fedpriv.parties.post import Expected, Post, Serial, claims
 from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import (
@@ -117,7 +117,7 @@ class SiloParticipant(WorkingParticipant):
         self.watch = Stopwatch()
         work = _Work(self, query)
         post = query.post(self.silo.name, self.protocol.signer)
-        told = _SumMembership(post, Hear(SUMMED, query.summed_kind(self.silos), self.teller))
+        told = _SumMembership(post, Expected(SUMMED, query.summed_schema(self.silos), self.teller))
         total = yield from told.overhearing(
             self.protocol.query(query, self._responding(work, query))
         )
@@ -285,7 +285,7 @@ class _SumMembership:
     """What tells a silo who is in the sum, which may come before its protocol has ended."""
 
     post: Post
-    hear: Hear
+    expected: Expected
     silos: tuple[str, ...] | None = None
 
     def overhearing(self, party: Party) -> Party:
@@ -304,7 +304,7 @@ class _SumMembership:
         """The silos of the sum. Raises AggregationAbortedError when nobody says: what it remembers
         would no longer fit the others'."""
         if self.silos is None:
-            self._learn((yield from self.post.hear(self.hear)))
+            self._learn((yield from self.post.receive(self.expected)))
         if self.silos is None:
             raise AggregationAbortedError(f"{self.post.name} has not been told who is in the sum")
         return self.silos
@@ -313,7 +313,7 @@ class _SumMembership:
         """What the party is to see; a letter of this phase from another round it leaves aside
         itself."""
         ours = {name: said for name, said in mail.items() if claims(said, SUMMED)}
-        heard = self.post.opened(ours, self.hear)
+        heard = self.post.accept(ours, self.expected)
         self._learn(heard)
         return {name: said for name, said in mail.items() if name not in heard}
 

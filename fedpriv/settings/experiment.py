@@ -113,7 +113,7 @@ GROUPS = {
 class Experiment:
     """The checked options and components of one run.
 
-    algo: the algorithm in the form that the aggregation needs (`Aggregation.serving`).
+    algo: the algorithm in the form that the aggregation needs (`Aggregation.adapt`).
     """
 
     options: RunOptions
@@ -129,10 +129,9 @@ class Experiment:
     tracker: Tracker
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "algo", self.aggregation.serving(self.algo))
+        object.__setattr__(self, "algo", self.aggregation.adapt(self.algo))
         self.allocator.check(self.data)
         self.tracker.check()
-        self.aggregation.check(self.algo)
         network = type(self.model).__name__.lower()
         features = "characters" if self.data.text else "measurements"
         suitable = self.model.reads_text == self.data.text

@@ -31,7 +31,7 @@ import numpy as np
 from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL, Event
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.parties.party import silo_name
-from fedpriv.parties.post import Stamped
+from fedpriv.parties.post import Message
 from fedpriv.rounds.conformance_record import cached, note_passed
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
@@ -305,7 +305,7 @@ def total(
     """
     contents: list[np.ndarray] = []
 
-    def record(message: Stamped) -> Stamped:
+    def record(message: Message) -> Message:
         contents.append(message.content)
         return message
 

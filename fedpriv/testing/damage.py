@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.parties.messages import MessageError, decode, encode
-from fedpriv.parties.post import Stamped
+from fedpriv.parties.post import Message
 
 TRIED_BITS = 512
 """Bits that `same_type` tries."""
@@ -55,7 +55,7 @@ def truncate(rng: random.Random, message: Any) -> Any:
 def retype(rng: random.Random, message: Any) -> Any:
     """Give one part of a stamped message's content another type, with the same value if
     possible."""
-    if type(message) is Stamped:
+    if type(message) is Message:
         return replace(message, content=retype(rng, message.content))
     if type(message) in (list, tuple) and message and rng.random() < 0.7:
         chosen = rng.randrange(len(message))

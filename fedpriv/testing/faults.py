@@ -23,7 +23,7 @@ from typing import Any
 
 from fedpriv.engines.base import Engine, Network, Session
 from fedpriv.parties.party import Memory, PartySpec
-from fedpriv.parties.post import Post, Stamped
+from fedpriv.parties.post import Message, Post
 from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Letter
 
@@ -104,7 +104,7 @@ def forge(change: Callable[[Any], Any], **where: Any) -> Fault:
         stamp = letter.message
         post = Post(letter.sender, stamp.session, (stamp.round, stamp.place), CHECKSUM)
         content = {letter.receiver: change(stamp.content)}
-        return [(0, post.stamped(stamp.phase, content)[letter.receiver])]
+        return [(0, post.signed(stamp.phase, content)[letter.receiver])]
 
     return Fault(effect, **where)
 
@@ -148,7 +148,7 @@ def _exchanged(side: str, one: str, other: str, where: Mapping[str, Any]) -> Fau
 
 def phase_of(letter: Letter) -> str | None:
     """The phase of a stamped message."""
-    return letter.message.phase if type(letter.message) is Stamped else None
+    return letter.message.phase if type(letter.message) is Message else None
 
 
 def address_of(letter: Letter) -> Address:

@@ -25,7 +25,7 @@ from typing import Any
 
 from rich.table import Table
 
-from fedpriv.parties.post import Stamped
+from fedpriv.parties.post import Message
 from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Letter
 from fedpriv.settings.experiment import Experiment
@@ -235,7 +235,7 @@ def _signed(letter: Letter) -> bool:
 
 
 def _is_of(round: int, sent: list[Letter]) -> bool:
-    return any(type(letter.message) is Stamped and letter.message.round == round for letter in sent)
+    return any(type(letter.message) is Message and letter.message.round == round for letter in sent)
 
 
 def _row_of(letter: Letter) -> Row:

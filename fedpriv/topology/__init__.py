@@ -1,2 +1,1 @@
-"""Who talks to whom when there is no server: the peers' groups. Needs nothing but integers and a
-generator."""
+"""Groups of peers for exchanges without a server."""

@@ -1,8 +1,8 @@
-"""The most partitions that are known here for a number of peers.
+"""As many partitions of a number of peers as the constructions here give.
 
-Constructions first (`transversal`, `starters`), the better of them; where neither reaches the
-bound, an exact search for a starter within a fixed number of steps (`search`), and seeded
-randomised runs. The result depends on the numbers alone, so that every peer comes to the same
+The better of two constructions comes first (`transversal`, `starters`). If neither reaches the
+bound, an exact search for a starter within a fixed number of steps (`search`) follows, then seeded
+randomised runs. The result depends only on the numbers, so that every peer computes the same
 groups.
 """
 
@@ -21,8 +21,8 @@ SEED = 20
 
 @cache
 def designed(n: int, size: int) -> Partitions:
-    """Partitions of n peers into groups of `size`, checked; of `size` and `size` + 1 where n is not
-    divisible, and none where there are no such groups either."""
+    """Partitions of n peers into groups of `size`, or of `size` and `size` + 1 if n is not
+    divisible; none if there are no such groups. They are checked."""
     sizes = group_sizes(n, size)
     if sizes is None:
         return ()
@@ -37,8 +37,8 @@ def designed(n: int, size: int) -> Partitions:
 
 @cache
 def _constructed(n: int, size: int) -> Partitions:
-    """The better of a starter from the table and lines, whose copies are partitioned in their turn;
-    a single partition there always is."""
+    """The better of the table's starter and of lines, whose copies are partitioned again; at least
+    one partition."""
     one = (partition(range(start, start + size) for start in range(0, n, size)),)
     modulus = n // size
     lines = line_partitions(size, modulus)

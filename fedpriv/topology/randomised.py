@@ -1,8 +1,8 @@
 """The randomised construction of Jeon et al. (SecureD-FL, Algorithm 2), for any sizes of groups.
 
-Draw as many peers as a group has from those who are free; if no two of them have met, they are a
-group. As printed, a partition that cannot be finished blocks everything after it; with rollback,
-after `misses` draws in vain the unfinished partition is taken back and begun again.
+Draw as many free peers as a group has. If no two of them have shared a group before, they form one.
+As printed, a partition that cannot be finished blocks everything after it. With rollback the
+unfinished partition is dropped and started again after `rollback` failed draws.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedpriv.topology.groups import Group, Partition, Partitions, most_partition
 
 ROLLBACK = 1000
 TRIALS = 20_000
-"""Draws in all; later ones rarely find anything."""
+"""Most draws; later ones rarely find anything."""
 RUNS = 20
 
 
@@ -28,20 +28,21 @@ def randomised(
 ) -> Partitions:
     """Partitions of sum(sizes) peers into groups of these sizes.
 
-    rollback: draws in vain after which the unfinished partition is taken back; None: never, as
+    rollback: failed draws after which the unfinished partition is dropped; None: never, as
         printed.
+    trials: most draws.
     """
     everybody = list(range(sum(sizes)))
     most = most_partitions(sizes)
-    met: set[tuple[int, int]] = set()
+    used: set[tuple[int, int]] = set()
     found: list[Partition] = []
     free = everybody
     unfinished = list[Group]()
     misses = 0
     for _ in range(trials):
         group = tuple(sorted(rng.sample(free, sizes[len(unfinished)])))
-        if met.isdisjoint(combinations(group, 2)):
-            met.update(combinations(group, 2))
+        if used.isdisjoint(combinations(group, 2)):
+            used.update(combinations(group, 2))
             unfinished.append(group)
             free = [peer for peer in free if peer not in group]
             misses = 0
@@ -55,7 +56,7 @@ def randomised(
                 break
         elif rollback is not None and misses >= rollback:
             for group in unfinished:
-                met.difference_update(combinations(group, 2))
+                used.difference_update(combinations(group, 2))
             free = everybody
             unfinished = []
             misses = 0
@@ -63,6 +64,6 @@ def randomised(
 
 
 def best_randomised(sizes: Sequence[int], seed: int, *, runs: int = RUNS) -> Partitions:
-    """The most partitions that `runs` seeded runs have found; of equally many, the first."""
+    """The most partitions that any of `runs` seeded runs finds; of equally many, the first."""
     every = (randomised(sizes, random.Random(f"{seed}/{run}")) for run in range(runs))
     return max(every, key=len)

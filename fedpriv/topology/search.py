@@ -1,6 +1,5 @@
-"""An exact search for a starter (see `starters`): backtracking over the blocks that may hold the
-point with the fewest choices left. It ends with a starter, or without one after a fixed number of
-steps."""
+"""An exact search for a starter (see `starters`): backtracking over the blocks of the point with
+the fewest choices. It ends with a starter, or without one after a fixed number of steps."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ SEED = 7
 
 
 def found_starter(n: int, size: int, *, steps: int = STEPS, runs: int = RUNS) -> Partitions:
-    """As many partitions as `most_partitions` allows, from a starter with size - 1 copies; none
-    where none is found.
+    """As many partitions as `most_partitions` allows, from a starter with size - 1 copies; none if
+    the search fails.
 
     steps: blocks that one of `runs` attempts tries.
     """
@@ -41,8 +40,11 @@ def found_starter(n: int, size: int, *, steps: int = STEPS, runs: int = RUNS) ->
 
 
 class _Search:
-    """orbit: for every pair of points which pairs it is moved onto, (n, n); -1 for one that comes
-    back too early."""
+    """A search for the blocks of a starter.
+
+    orbit: (n, n), number of the orbit of each pair of points under moves; -1 if the orbit is too
+        short.
+    """
 
     def __init__(self, n: int, size: int, modulus: int, moving: int) -> None:
         self.n = n

@@ -4,7 +4,7 @@ is a power of two, and the lines through them.
 For slopes b = 0, ..., g - 1 the blocks {(c, a + c b) : c < s}, a = 0, ..., g - 1, are a partition
 of the s g points; two lines of different slopes cross at most once as long as the differences of
 two copies' numbers have inverses. In a field all but zero have; modulo g those of 1 to s - 1 must.
-The copies themselves, of g points that no line joins, can be partitioned in their turn. With g = s
+The copies themselves, of g points that no line joins, can be partitioned again. With g = s
 a prime or 4 that is the affine plane (n = 9, 16, 25, 49); with g odd and triples it makes Kirkman
 systems of size 3 g out of those of size g (n = 27, 45).
 """
@@ -18,7 +18,7 @@ from fedpriv.topology.groups import Partitions, partition
 
 def line_partitions(size: int, modulus: int) -> Partitions:
     """The `modulus` partitions of size * modulus points, point (c, a) being c * modulus + a; none
-    where lines would cross twice."""
+    if lines would cross twice."""
     if modulus >= size and modulus in POLYNOMIALS:
         return tuple(
             partition(
@@ -44,7 +44,7 @@ ors."""
 
 
 def _product(x: int, y: int, elements: int) -> int:
-    """Of two elements of the field."""
+    """The product of two elements of the field."""
     product = 0
     while y:
         if y & 1:
@@ -57,7 +57,7 @@ def _product(x: int, y: int, elements: int) -> int:
 
 
 def side_by_side(partitions: Partitions, copies: int, modulus: int) -> Partitions:
-    """Partitions of `modulus` points, done in each of `copies` copies at once."""
+    """Partitions of `modulus` points, applied to each of `copies` copies at once."""
     return tuple(
         partition(
             [c * modulus + point for point in group] for c in range(copies) for group in groups

@@ -109,13 +109,16 @@ def test_what_is_just_not_names_its_key(kind, settings, key):
 @pytest.mark.parametrize(("kind", "settings", "key"), SILOS)
 def test_what_does_not_fit_four_silos_names_its_key(kind, settings, key):
     with pytest.raises(ConfigError, match=rf"^aggregation\.{key}="):
-        kind(**settings).n_summed(4)
+        kind(**settings).cohort_size(4)
 
 
 def test_numbers_that_just_fit():
-    assert SecAgg(candidates=4, cohort=4, threshold=3).n_summed(4) == 4
-    assert SecAgg(cohort=3, threshold=3).n_summed(4) == 3
-    assert SecAgg(neighbours="auto", dropouts=0.25, corrupt=0.25, threshold=3).n_summed(4) == 4
+    assert SecAgg(candidates=4, cohort=4, threshold=3).cohort_size(4).least == 4
+    assert SecAgg(cohort=3, threshold=3).cohort_size(4).least == 3
+    assert (
+        SecAgg(neighbours="auto", dropouts=0.25, corrupt=0.25, threshold=3).cohort_size(4).least
+        == 4
+    )
 
 
 def test_as_many_records_as_no_silo_could_add_up_to_too_many():

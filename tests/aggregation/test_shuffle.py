@@ -140,7 +140,7 @@ def test_a_silent_shuffler_ends_the_exchange():
 
 
 def test_only_levels_can_be_counted():
-    with pytest.raises(ValueError, match="bits are counted of levels, not of None"):
+    with pytest.raises(ValueError, match="messages need Levels, not None"):
         level_encoding(query_for(Plain(), 2))
 
 

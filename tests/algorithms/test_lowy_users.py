@@ -37,7 +37,7 @@ def named(algo):
 
 def rows_of(algo, aggregation=Plain(), mechanism=Gaussian(1.0, 0.0)):  # noqa: B008
     """PLD rows by observer and unit."""
-    algo = aggregation.serving(algo)
+    algo = aggregation.adapt(algo)
     plan = make_plan(algo, mechanism, aggregation, federation=FEDERATION)
     ledger = Ledger(Pld(1e-5))
     for number in range(1, 7):

@@ -305,5 +305,5 @@ def test_a_silo_is_taken_to_know_its_own_share_of_the_noise(served):
 
 
 def test_a_ring_takes_no_other_integers():
-    with pytest.raises(ValueError, match="fixed-point numbers, not as None"):
+    with pytest.raises(ValueError, match="need FixedPoint, not None"):
         ring_encoding(replace(query_for(Masked(), SILOS, 1, users=USERS, size=SIZE), encoding=None))

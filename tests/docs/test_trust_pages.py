@@ -13,12 +13,14 @@ AGGREGATIONS = sorted(path.stem for path in (ROOT / "conf" / "aggregation").glob
 
 
 def lines(page):
-    """The rows of a page's tables whose last column is for tests, without heads."""
+    """The claims of a page: what each party learns, and the rows of tables whose last column is for
+    tests, without heads."""
     text = (PAGES / f"{page}.md").read_text()
+    claims = re.findall(r"^- .+", text, flags=re.MULTILINE)
     tables = re.findall(
         r"^\| who .*shown by \|\n\| [- |]+\n((?:\|.*\n)+)", text, flags=re.MULTILINE
     )
-    return [row for table in tables for row in table.splitlines()]
+    return claims + [row for table in tables for row in table.splitlines()]
 
 
 @cache
@@ -46,3 +48,9 @@ def test_every_aggregation_has_its_page_and_its_line():
     index = (PAGES / "README.md").read_text()
     for aggregation in AGGREGATIONS:
         assert f"| [{aggregation}]({aggregation}.md) |" in index
+
+
+@pytest.mark.parametrize("page", AGGREGATIONS)
+def test_a_page_opens_with_what_each_party_learns(page):
+    opening = (PAGES / f"{page}.md").read_text().partition("## Who may do what")[0]
+    assert "## What each party learns\n\n- " in opening

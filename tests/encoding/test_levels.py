@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpriv.encoding.levels import MOST, TILE, Levels, OutsideError, tiles
+from fedpriv.encoding.levels import MAX_COUNT, TILE, Levels, OutsideError, tiles
 from fedpriv.errors import ConfigError
 
 
@@ -69,12 +69,12 @@ def test_ends_of_the_range_have_the_last_levels():
 
 def test_sums_that_could_leave_exact_integers_are_refused_before_anything_is_counted():
     fits = Levels(4096, 1.0, 0, 25)
-    units = MOST // (25 * 4096)
-    assert fits.most(units) * 25 <= MOST
+    units = MAX_COUNT // (25 * 4096)
+    assert fits.most(units) * 25 <= MAX_COUNT
     with pytest.raises(ConfigError, match=r"mechanism\.levels=4096"):
         fits.most(units + 1)
     with pytest.raises(ConfigError, match="noise bits a coordinate"):
-        Levels(4096, 1.0, MOST // 4, 3)
+        Levels(4096, 1.0, MAX_COUNT // 4, 3)
 
 
 @pytest.mark.parametrize("levels", [0, 1, 7, 2**41])
@@ -90,14 +90,14 @@ def test_one_message_in_the_clear_differs_from_another_by_what_was_contributed()
 
 
 def test_counts_stop_at_what_floats_hold_exactly_and_not_before():
-    assert MOST == 2**52
-    assert Levels(4, 1.0, 0, 1).most(2**50) == MOST
+    assert MAX_COUNT == 2**52
+    assert Levels(4, 1.0, 0, 1).most(2**50) == MAX_COUNT
     assert Levels(4, 1.0, 8, 3).most(5) == 5 * 4 + 8
     with pytest.raises(ConfigError, match=r"mechanism\.levels=4"):
         Levels(4, 1.0, 4, 1).most(2**50)
-    assert Levels(2**40, 1.0, MOST // 2, 1).trials == MOST // 2
+    assert Levels(2**40, 1.0, MAX_COUNT // 2, 1).trials == MAX_COUNT // 2
     with pytest.raises(ConfigError, match="noise bits a coordinate"):
-        Levels(2**40, 1.0, MOST // 2 + 4, 1)
+        Levels(2**40, 1.0, MAX_COUNT // 2 + 4, 1)
 
 
 def test_how_much_noise_there_is_makes_no_other_encoding():

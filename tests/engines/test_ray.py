@@ -121,7 +121,7 @@ def test_a_party_that_leaves_its_process_is_silent(session):
     [
         ((play.garbles, b""), "cannot be read .*ends too early"),
         ((play.garbles, b"\xff" * 50), "cannot be read .*no type has the letter"),
-        ((play.garbles, encode(3)), "cannot be read .*not a kind and a content"),
+        ((play.garbles, encode(3)), "cannot be read .*not a name and a content"),
         ((play.garbles, encode(("sent", None))), "cannot be read .*'sent' with NoneType to wake"),
         ((play.garbles, bundled({"b": 1})[:-1]), "cannot be read .*a bundle that ends too early"),
         ((play.garbles, bundled(dict.fromkeys("vwxyz", 1))), "cannot be read .*more than 4 names"),
@@ -248,12 +248,12 @@ def test_a_cluster_of_two_nodes(cluster):
 @pytest.mark.parametrize(
     ("key", "each", "needs"),
     [
-        ("cpus_per_party", 100, "400 CPUs for all parties, and Ray has 2"),
-        ("gpus_per_party", 0.5, "2 GPUs for all parties, and Ray has 0"),
+        ("cpus_per_party", 100, "400 CPUs, and Ray has 2"),
+        ("gpus_per_party", 0.5, "2 GPUs, and Ray has 0"),
     ],
 )
 def test_what_a_cluster_does_not_have_is_refused(cluster, key, each, needs):
-    with pytest.raises(ConfigError, match=rf"^engine\.{key}={each}: that is {needs}$"):
+    with pytest.raises(ConfigError, match=rf"^engine\.{key}={each}: all parties need {needs}$"):
         RayEngine(address=cluster.address, **{key: each}).open(
             dict.fromkeys(NAMES, play.Role()), {}
         )
@@ -293,7 +293,7 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
 def test_a_party_with_its_own_gpu_has_no_second(monkeypatch):
     RayEngine().check("cuda:1")
     RayEngine(gpus_per_party=0.5).check("cuda")
-    with pytest.raises(ConfigError, match=r"^device=cuda:1: .*allowed: cpu, cuda$"):
+    with pytest.raises(ConfigError, match=r"^device=cuda:1: .*its own GPUs only$"):
         RayEngine(gpus_per_party=0.5).check("cuda:1")
 
 

@@ -51,10 +51,10 @@ def observed(aggregation, silos):
     silo = aggregation.silo("silo0", tuple(f"silo{i}" for i in range(silos)), WEIGHTINGS["uniform"])
     silo.weights = np.ones(1)
     if isinstance(aggregation, Masked):
-        return query.encoding.decode(silo.encoded(update, query.encoding)), query
+        return query.encoding.decode(silo.noised_sum(query, update)), query
     party = silo.query(query, lambda _: update)
     next(party)
-    [broadcast] = next(query.post("server").tell(BROADCAST, {"silo0": Broadcast({})})).values()
+    [broadcast] = next(query.post("server").send(BROADCAST, {"silo0": Broadcast({})})).values()
     message = party.send({"server": broadcast})["server"].content
     return (message if query.encoding is None else query.encoding.decode(message)), query
 

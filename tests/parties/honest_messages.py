@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from fedpriv.parties.messages import encode
-from fedpriv.parties.post import Stamped
+from fedpriv.parties.post import Message
 from fedpriv.rounds.query import Broadcast, Summed
 
 
@@ -35,6 +35,6 @@ def frames(silos, size):
     """Encoded messages, by what they hold."""
     stamp = os.urandom(16), 3, 0, "MaskedInputCollection"
     return {
-        kind: encode(Stamped(*stamp, said, os.urandom(64)))
+        kind: encode(Message(*stamp, said, os.urandom(64)))
         for kind, said in contents(silos, size).items()
     }

@@ -18,7 +18,7 @@ from fedpriv.crypto.signatures import Ed25519Signer, SigningKey
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import AggregationAbortedError, MisfitError
 from fedpriv.parties.messages import DTYPES, MessageError, decode, digest_of, encode
-from fedpriv.parties.post import Hear, Post, Stamped, at_fault, blaming, claims, contents
+from fedpriv.parties.post import Expected, Message, Post, at_fault, blaming, claims, contents
 from fedpriv.parties.schema import Raw
 from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Traffic
@@ -28,7 +28,7 @@ from fedpriv.runtime.silo import _SumMembership
 from fedpriv.testing.faults import Faulty, delay, duplicate
 
 HERE, ELSEWHERE = b"h" * 16, b"e" * 16
-WORD = Hear("word", Raw(2), ("a", "b"))
+WORD = Expected("word", Raw(2), ("a", "b"))
 KEYS = {name: SigningKey.generate() for name in ("a", "b", "server")}
 REGISTRY = {name: key.verification_key for name, key in KEYS.items()}
 
@@ -38,7 +38,7 @@ def post(name="server", session=HERE, serial=(3, 1), signed=False):
 
 
 def letter(content=b"ok", sender="a", receiver="server", phase="word", **where):
-    return next(post(sender, **where).tell(phase, {receiver: content}))[receiver]
+    return next(post(sender, **where).send(phase, {receiver: content}))[receiver]
 
 
 def test_contents_arrive_as_they_were_sent():
@@ -48,7 +48,7 @@ def test_contents_arrive_as_they_were_sent():
             for sender in "ab"
         }
         mail = {sender: decode(encode(message)) for sender, message in mail.items()}
-        assert post(signed=signed).opened(mail, WORD) == {"a": b"aa", "b": b"bb"}
+        assert post(signed=signed).accept(mail, WORD) == {"a": b"aa", "b": b"bb"}
         assert contents(mail) == {"a": b"aa", "b": b"bb"}
 
 
@@ -77,9 +77,9 @@ STRAYS = {
 @pytest.mark.parametrize("stray", STRAYS)
 def test_strays_are_left_aside_and_counted(stray):
     gate = post()
-    assert gate.opened({"a": STRAYS[stray], "b": letter(sender="b")}, WORD) == {"b": b"ok"}
+    assert gate.accept({"a": STRAYS[stray], "b": letter(sender="b")}, WORD) == {"b": b"ok"}
     assert gate.strays == {"a": 1}
-    assert gate.opened({"a": STRAYS[stray]}, WORD) == {}
+    assert gate.accept({"a": STRAYS[stray]}, WORD) == {}
     with pytest.raises(
         AggregationAbortedError,
         match=r"^no message from a \(2 of another session, round or phase\)$",
@@ -89,7 +89,7 @@ def test_strays_are_left_aside_and_counted(stray):
 
 def test_who_is_not_asked_is_left_aside():
     gate = post()
-    assert gate.opened({"c": letter(b"whatever")}, WORD) == {}
+    assert gate.accept({"c": letter(b"whatever")}, WORD) == {}
     assert gate.strays == {"c": 1}
 
 
@@ -97,7 +97,7 @@ def test_a_party_goes_on_waiting_past_strays_and_stops_when_nobody_answers():
     gate = post()
     exchange = gate.exchange("question", {"a": b"??"}, WORD)
     [asked] = next(exchange).values()
-    assert replace(asked, signature=b"") == Stamped(HERE, 3, 1, "question", b"??", b"")
+    assert replace(asked, signature=b"") == Message(HERE, 3, 1, "question", b"??", b"")
     assert exchange.send({"a": letter(serial=(2, 1))}) == {}
     assert (
         exchange.send({"a": letter(phase="answer"), "b": letter(sender="b", session=ELSEWHERE)})
@@ -107,7 +107,7 @@ def test_a_party_goes_on_waiting_past_strays_and_stops_when_nobody_answers():
         exchange.send({"b": letter(sender="b")})
     assert ended.value.value == {"b": b"ok"}
     assert gate.strays == {"a": 2, "b": 1}
-    silence = gate.hear(WORD)
+    silence = gate.receive(WORD)
     assert next(silence) == {}
     assert silence.send({"a": STRAYS["another round"]}) == {}
     with pytest.raises(StopIteration) as ended:
@@ -127,7 +127,7 @@ def test_a_party_goes_on_waiting_past_strays_and_stops_when_nobody_answers():
 )
 def test_what_has_no_stamp_ends_the_exchange(message, why, signed):
     with pytest.raises(AggregationAbortedError, match=f"^a message of a is refused: {why}$"):
-        post(signed=signed).opened({"a": message, "b": letter(sender="b", signed=signed)}, WORD)
+        post(signed=signed).accept({"a": message, "b": letter(sender="b", signed=signed)}, WORD)
 
 
 @pytest.mark.parametrize("signed", [False, True])
@@ -138,14 +138,14 @@ def test_what_is_of_another_kind_ends_the_exchange(content, signed):
     with pytest.raises(
         AggregationAbortedError, match=r"^a message of a is refused: .* instead of "
     ):
-        post(signed=signed).opened({"a": letter(content, signed=signed)}, WORD)
+        post(signed=signed).accept({"a": letter(content, signed=signed)}, WORD)
 
 
 def refused_signature(message, sender="a", receiver="server", hear=WORD, signed=True):
     with pytest.raises(
         MisfitError, match=f"^a message of {sender} is refused: the signature is not its own"
     ):
-        post(receiver, signed=signed).opened({sender: message}, hear)
+        post(receiver, signed=signed).accept({sender: message}, hear)
 
 
 @pytest.mark.parametrize("signed", [False, True])
@@ -153,7 +153,7 @@ def test_a_signature_holds_for_one_message(signed):
     """Neither its content, nor who it is from or for, nor where it belongs can be changed under the
     signature, or under the checksum that stands in its place."""
     good = letter(signed=signed)
-    assert post(signed=signed).opened({"a": good}, WORD) == {"a": b"ok"}
+    assert post(signed=signed).accept({"a": good}, WORD) == {"a": b"ok"}
     refused_signature(replace(good, content=b"no"), signed=signed)
     refused_signature(good, sender="b", signed=signed)
     refused_signature(good, receiver="b", signed=signed)
@@ -164,7 +164,7 @@ def test_a_signature_holds_for_one_message(signed):
         {"phase": "answer"},
     ):
         other = letter(signed=signed, **where)
-        assert post(signed=signed).opened({"a": other}, WORD) == {}
+        assert post(signed=signed).accept({"a": other}, WORD) == {}
         refused_signature(
             replace(other, session=HERE, round=3, place=1, phase="word"), signed=signed
         )
@@ -172,7 +172,7 @@ def test_a_signature_holds_for_one_message(signed):
 
 def test_without_signatures_whoever_changes_a_message_makes_a_new_checksum():
     """So the way must be one on which nobody can change it; and nothing proves who it is from."""
-    assert post().opened({"a": letter(b"no")}, WORD) == {"a": b"no"}
+    assert post().accept({"a": letter(b"no")}, WORD) == {"a": b"no"}
     refused_signature(letter(b"no"))
 
 
@@ -206,24 +206,24 @@ def test_signatures_of_two_parties_swapped_are_found():
 
 def test_a_party_that_nobody_has_a_key_of_is_refused():
     stranger = Post("c", HERE, (3, 1), Ed25519Signer(SigningKey.generate(), REGISTRY))
-    message = next(stranger.tell("word", {"server": b"ok"}))["server"]
+    message = next(stranger.send("word", {"server": b"ok"}))["server"]
     refused_signature(message, sender="c", hear=replace(WORD, senders=("c",)))
 
 
 def test_what_goes_to_many_is_signed_for_each():
     content = np.arange(3.0)
-    mail = next(post("server", signed=True).tell("word", dict.fromkeys("ab", content)))
+    mail = next(post("server", signed=True).send("word", dict.fromkeys("ab", content)))
     assert mail["a"].signature != mail["b"].signature
-    apart = next(post("server", signed=True).tell("word", {"a": content.copy()}))
+    apart = next(post("server", signed=True).send("word", {"a": content.copy()}))
     assert apart["a"].signature == mail["a"].signature  # Ed25519 is deterministic
 
 
 def test_what_cannot_be_sent_cannot_be_signed():
     with pytest.raises(MessageError, match="cannot hold"):
-        next(post("a", signed=True).tell("word", {"server": object()}))
+        next(post("a", signed=True).send("word", {"server": object()}))
     refused = replace(letter(signed=True), content=object())
     with pytest.raises(AggregationAbortedError, match=r"^a message of a is refused: .*cannot hold"):
-        post(signed=True).opened({"a": refused}, WORD)
+        post(signed=True).accept({"a": refused}, WORD)
 
 
 def test_what_is_found_later_is_blamed_on_the_sender_too():
@@ -253,7 +253,7 @@ contents_of_any_kind = st.recursive(
         st.lists(inner, max_size=3).map(tuple),
         st.dictionaries(st.one_of(st.text(max_size=2), st.integers()), inner, max_size=3),
         st.builds(
-            Stamped,
+            Message,
             st.binary(max_size=3),
             st.integers(),
             st.integers(),
@@ -289,10 +289,10 @@ def test_nothing_but_an_abort_comes_of_any_content(content):
     for signed in (False, True):
         gate, message = post(signed=signed), letter(content, signed=signed)
         if type(content) is bytes and len(content) == 2:
-            assert gate.opened({"a": message}, WORD) == {"a": content}
+            assert gate.accept({"a": message}, WORD) == {"a": content}
         else:
             with pytest.raises(AggregationAbortedError, match=r"^a message of a is refused: "):
-                gate.opened({"a": message}, WORD)
+                gate.accept({"a": message}, WORD)
 
 
 # -- late and repeated letters in whole exchanges --------------------------------------------------
@@ -362,14 +362,14 @@ def test_letters_of_the_set_up_that_arrive_in_a_query_are_strays(aggregation):
 def test_a_late_word_about_an_earlier_sum_is_no_answer():
     """It neither ends the wait of a silo's protocol nor is taken for the word about this sum."""
     told = _SumMembership(
-        post("a"), Hear(SUMMED, query_for(Plain(), 2).summed_kind(("a", "b")), ("server",))
+        post("a"), Expected(SUMMED, query_for(Plain(), 2).summed_schema(("a", "b")), ("server",))
     )
     late, now = (
         letter(Summed(("b", "a")), "server", "a", SUMMED, serial=serial)
         for serial in ((2, 0), (3, 1))
     )
     gate = post("a")
-    party = told.overhearing(gate.hear(replace(WORD, senders=("server",))))
+    party = told.overhearing(gate.receive(replace(WORD, senders=("server",))))
     assert next(party) == {}
     assert party.send({"server": late}) == {}
     assert gate.strays == {"server": 1}

@@ -19,8 +19,8 @@ from fedpriv.parties.schema import (
     Maybe,
     Names,
     Number,
+    Parts,
     Raw,
-    Row,
     SchemaError,
     Series,
     Table,
@@ -34,7 +34,7 @@ class Couple:
     right: object
 
 
-PAIR = {"left": Raw(1), "right": Names(("a", "b"), kind=tuple)}
+PAIR = {"left": Raw(1), "right": Names(("a", "b"), container=tuple)}
 WEIGHTS = Array(np.float64, (3,), low=0.0, high=1.0)
 RIGHT = [
     (Raw(3), b"abc"),
@@ -48,13 +48,13 @@ RIGHT = [
     (Array(np.uint64, (1,), high=2**64 - 1), np.array([2**64 - 1], np.uint64)),
     (Names(("a", "b")), []),
     (Names(("a", "b"), size=2), ["b", "a"]),
-    (Names(("a", "b"), size=1, kind=tuple), ("a",)),
+    (Names(("a", "b"), size=1, container=tuple), ("a",)),
     (Table(("a", "b"), Raw(1)), {"b": b"1", "a": b"2"}),
     (Table(("a", "b"), Raw(1), whole=False), {"b": b"1"}),
     (Entries({"x": Raw(1), "y": WEIGHTS}), {"x": b"1", "y": np.zeros(3)}),
     (Entries({}), {}),
-    (Row((Raw(1), Maybe(Raw(2)))), (b"1", None)),
-    (Row((Raw(1), Maybe(Raw(2)))), (b"1", b"22")),
+    (Parts((Raw(1), Maybe(Raw(2)))), (b"1", None)),
+    (Parts((Raw(1), Maybe(Raw(2)))), (b"1", b"22")),
     (Series(2, Raw(1)), [b"1", b"2"]),
     (Maybe(Raw(1)), None),
     (Instance(Couple, PAIR), Couple(b"1", ("b",))),
@@ -99,9 +99,9 @@ WRONG = [
     (Entries({}), {"x": b"1"}, "entries other than none"),
     (Entries({"x": Raw(1)}), None, "NoneType instead of a dictionary"),
     (Entries({"x": Raw(1)}), {"x": 1}, "x: int instead of bytes"),
-    (Row((Raw(1),)), [b"1"], "list instead of a tuple"),
-    (Row((Raw(1),)), (b"1", b"2"), "2 parts instead of 1"),
-    (Row((Raw(1), Raw(1))), (b"1", b""), "part 1: 0 bytes instead of 1"),
+    (Parts((Raw(1),)), [b"1"], "list instead of a tuple"),
+    (Parts((Raw(1),)), (b"1", b"2"), "2 parts instead of 1"),
+    (Parts((Raw(1), Raw(1))), (b"1", b""), "part 1: 0 bytes instead of 1"),
     (Series(2, Raw(1)), (b"1", b"2"), "tuple instead of a list"),
     (Series(2, Raw(1)), [b"1"], "1 parts instead of 2"),
     (Series(2, Raw(1)), [b"1", 2], "part 1: int instead of bytes"),

@@ -21,9 +21,9 @@ DIGEST = State(np.zeros(2)).digest()
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_nobody_is_sent_numbers_that_are_not_finite(number):
-    QUERY.broadcast_kind.check(Broadcast({"params": np.zeros(2)}, np.ones(4, dtype=bool)))
+    QUERY.broadcast_schema.check(Broadcast({"params": np.zeros(2)}, np.ones(4, dtype=bool)))
     with pytest.raises(SchemaError, match="not finite"):
-        QUERY.broadcast_kind.check(Broadcast({"params": np.array([0.0, number])}))
+        QUERY.broadcast_schema.check(Broadcast({"params": np.array([0.0, number])}))
 
 
 def test_a_query_follows_none_that_failed_unless_it_says_so():
@@ -35,19 +35,19 @@ def test_silos_are_told_of_as_many_as_the_noise_is_for():
     """And of any number where noise that is too much is taken out."""
     told = Summed(SILOS[:2])
     with pytest.raises(SchemaError, match="2 names instead of 3"):
-        QUERY.summed_kind(SILOS).check(told)
-    QUERY.summed_kind(SILOS).check(Summed(SILOS))
-    replace(QUERY, n_summed=2, n_most=3).summed_kind(SILOS).check(told)
-    replace(QUERY, n_summed=2, n_most=3).summed_kind(SILOS).check(Summed(SILOS))
+        QUERY.summed_schema(SILOS).check(told)
+    QUERY.summed_schema(SILOS).check(Summed(SILOS))
+    replace(QUERY, n_summed=2, n_most=3).summed_schema(SILOS).check(told)
+    replace(QUERY, n_summed=2, n_most=3).summed_schema(SILOS).check(Summed(SILOS))
 
 
 def test_a_state_is_told_by_its_digest():
     report = SiloReport(TOTAL, ContributionStats(), 0.5, DIGEST)
-    QUERY.learned_kind(SILOS, silo=True).check(report)
+    QUERY.learned_schema(SILOS, silo=True).check(report)
     assert len(DIGEST) == STATE_DIGEST
     for digest in (DIGEST[1:], DIGEST + b"\0"):
         with pytest.raises(SchemaError, match="bytes instead of 32"):
-            QUERY.learned_kind(SILOS, silo=True).check(replace(report, state=digest))
+            QUERY.learned_schema(SILOS, silo=True).check(replace(report, state=digest))
 
 
 def test_what_parties_have_learned_is_a_message():

@@ -20,7 +20,7 @@ from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import Request, Target
 from fedpriv.mechanisms.base import Mechanism
-from fedpriv.parties.post import Hear
+from fedpriv.parties.post import Expected
 from fedpriv.parties.schema import Array
 from fedpriv.rounds.contributors import Silos
 from fedpriv.rounds.local_job import Silo
@@ -137,7 +137,7 @@ class Peer(SiloProtocol):
         kind = Array(np.float64, vector.shape, finite=True)
         post = query.post(self.name)
         mail = yield from post.exchange(
-            MESSAGE, dict.fromkeys(others, vector), Hear(MESSAGE, kind, others)
+            MESSAGE, dict.fromkeys(others, vector), Expected(MESSAGE, kind, others)
         )
         post.require_all(others, mail)
         total = np.zeros_like(vector)

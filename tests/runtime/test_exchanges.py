@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fedpriv.aggregation.base import AbortPolicy
 from fedpriv.errors import AggregationAbortedError, MisfitError, SilenceError
 from fedpriv.rounds.query import Broadcast, SiloReport
 from fedpriv.runtime import DivergedError, PreparedRun, prepare
@@ -36,7 +37,7 @@ def scripted(*tries):
         ("algo", "session", "state", "model", "task", "silo_data", "evaluation", "device")
     )
     federation = SimpleNamespace(federation=SimpleNamespace(n_silos=4))
-    aggregation = SimpleNamespace(goes_on_with=lambda left: left >= 2)
+    aggregation = SimpleNamespace(abort_policy=AbortPolicy(continues_with=lambda left: left >= 2))
     return Scripted(**nothing, aggregation=aggregation, plan=federation, tries=(*tries, None))
 
 
@@ -122,7 +123,7 @@ def test_a_method_that_must_not_repeat_itself_is_told_how_often_it_failed(plain)
     [query] = plain.queries(1)
     plain.failures = 2
     assert plain._addressed(query, Broadcast({})).again == 0
-    plain.aggregation = SimpleNamespace(never_repeats=True)
+    plain.aggregation = SimpleNamespace(abort_policy=AbortPolicy(never_repeats=True))
     assert plain._addressed(query, Broadcast({})).again == 2
 
 

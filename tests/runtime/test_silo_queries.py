@@ -9,7 +9,7 @@ import torch
 
 from fedpriv.algorithms.base import LocalUpdate
 from fedpriv.errors import AggregationAbortedError
-from fedpriv.parties.post import Hear, Post
+from fedpriv.parties.post import Expected, Post
 from fedpriv.rounds.query import SUMMED, Broadcast, Contributions, Query, SetUp, Summed
 from fedpriv.runtime import prepare
 from fedpriv.runtime.silo import _SumMembership, _Work, ahead, contributions
@@ -145,9 +145,9 @@ def test_later_queries_of_a_round_draw_from_streams_of_their_own(place, prefix, 
 def told():
     query = Query("update", 1, (0, 1), 2, 1, None, None, (), Streams(0))
     server, silo = (Post(name, SESSION, (1, 0)) for name in ("server", "silo0"))
-    kind = query.summed_kind(("silo0", "silo1"))
-    letter = server.stamped(SUMMED, {"silo0": Summed(("silo0", "silo1"))})["silo0"]
-    return _SumMembership(silo, Hear(SUMMED, kind, ("server",))), letter
+    kind = query.summed_schema(("silo0", "silo1"))
+    letter = server.signed(SUMMED, {"silo0": Summed(("silo0", "silo1"))})["silo0"]
+    return _SumMembership(silo, Expected(SUMMED, kind, ("server",))), letter
 
 
 def test_who_is_in_the_sum_may_be_heard_before_or_after():

@@ -4,7 +4,7 @@ import pytest
 import scripted_parties as play
 
 from fedpriv.engines.inprocess import InProcess
-from fedpriv.parties.post import Stamped
+from fedpriv.parties.post import Message
 from fedpriv.parties.traffic import Letter
 from fedpriv.testing.faults import Faulty, drop, misdeliver, replay, swap
 
@@ -51,6 +51,6 @@ def test_letters_of_an_earlier_exchange_or_of_another_session_are_repeated():
 @pytest.mark.parametrize(("phase", "lost"), [("one", True), ("two", False)])
 def test_a_fault_may_be_of_one_phase(phase, lost):
     stamped = heard(
-        drop(phase=phase, sender="b"), says=lambda name, _: Stamped(b"", 1, 0, "one", name, b"")
+        drop(phase=phase, sender="b"), says=lambda name, _: Message(b"", 1, 0, "one", name, b"")
     )
     assert ("b" not in stamped) == lost

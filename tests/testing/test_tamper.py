@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedpriv.parties.messages import encode
-from fedpriv.parties.post import Stamped
+from fedpriv.parties.post import Message
 from fedpriv.parties.traffic import Letter
 from fedpriv.testing import experiment
 from fedpriv.testing.damage import flip_bit, retype, same_type, truncate
@@ -91,7 +91,7 @@ def test_tables_are_printed_and_repeat():
 @pytest.mark.parametrize("damage", [flip_bit, same_type, truncate, retype])
 def test_damage_always_changes_something(damage):
     rng = random.Random(0)
-    message = Stamped(b"s", 1, 0, "p", ({"a": b"x"}, [1, "y"], np.ones(2)), b"")
+    message = Message(b"s", 1, 0, "p", ({"a": b"x"}, [1, "y"], np.ones(2)), b"")
     for _ in range(200):
         damaged = damage(rng, message)
         assert type(damaged) is bytes or encode(damaged) != encode(message)

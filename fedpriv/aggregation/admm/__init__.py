@@ -1,3 +1,1 @@
-"""Averages without a server by the alternating direction method of multipliers: see
-`aggregation`.
-"""
+"""Averages without a server by the alternating direction method of multipliers."""

@@ -7,27 +7,28 @@ federated learning ("SecureD-FL", INFOCOM workshops 2021), Algorithms 1 to 3.
     n, s            invited silos, group_size
     Pi, t_g         `partitions`, their number
     w_k             a peer's message          its weighted, noised contributions
-    rho             penalty                   public, may change from iteration to iteration
+    rho             penalty                   public; may change from iteration to iteration
     I               iterations, or fewer within `tolerance`
-    x, lambda, z    `Averaging`               lambda^0 is uniform on [0, 1), fresh in every
-    aggregation
+    x, lambda, z    `Averaging`               lambda^0 is uniform on [0, 1), fresh each time
 
 In iteration i a peer sends y = x + lambda / rho to the others of its group. One member of each
-group sends the group's share of z to those of the other groups, who pass on what they get. The
-total is n z, so that it covers every invited peer with equal weights; with average=records it is n
-times the mean weighted by how many records each peer has.
+group sends the group's share of z to those of the other groups. They pass it on inside their
+groups. The total is n z, so that it covers every invited peer with equal weights. With
+average=records it is n times the mean, weighted by how many records each peer has.
 
-Trust: peers follow the protocol and are curious. What they see determines others' messages exactly
-after few iterations, whatever the paper says (`knowledge`), and closely before (`Penalty.widths`);
-so whatever is certified against a peer counts each message as seen, and rests on the peer's own
-noise share alone: without noise nothing is. Shared masks hide messages inside a group and leave the
-groups' sums: see `masking`.
+Trust.
 
-What an aggregation without a sum was about is never sent again: whole silos train an epoch longer
-for each such query in a row, noise is new, and a peer refuses the very same vector. The next model
-is then another unknown; but where it hardly differs, what is seen of both tells it nearly as well.
-Peers that no longer answer are left out on demand, see `least_peers`; the noise shares of those who
-are left are larger.
+- Peers follow the protocol and are curious. What they see determines the others' messages exactly
+  after few iterations, whatever the paper says (`knowledge`), and closely before that
+  (`Penalty.widths`). A certificate against a peer therefore counts each message as seen, and rests
+  on the sender's own noise share alone. Without noise nothing is certified.
+- With `masking` additive shares hide the messages inside a group. The groups' sums stay visible.
+- The vector of an aborted aggregation is never sent again. Whole silos train one epoch more for
+  each such query in a row, noise is new, and a peer refuses to send the very same vector. The next
+  model is then a new unknown. If it hardly differs, both aggregations together reveal it nearly as
+  well as a repetition would.
+- With `least_peers` the run continues without peers that stay silent. The noise shares of the
+  remaining peers are larger.
 """
 
 from __future__ import annotations
@@ -41,42 +42,55 @@ from fedpriv.accountants.events import RELEASED_MODEL, SILO
 from fedpriv.aggregation.admm.knowledge import first_leak
 from fedpriv.aggregation.admm.peer import AdmmPeer, Procedure
 from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
-from fedpriv.aggregation.base import Aggregation
+from fedpriv.aggregation.base import (
+    AbortPolicy,
+    Aggregation,
+    CohortSize,
+    HelperProtocol,
+    require_setting,
+)
 from fedpriv.encoding.fixed_point import FixedPoint, check_ring
 from fedpriv.errors import ConfigError, require
-from fedpriv.rounds.plan import Observer, ThreatModel
+from fedpriv.rounds.plan import Federation, Observer, ThreatModel
+from fedpriv.rounds.weighting import Weighting
 from fedpriv.topology.design import designed
 from fedpriv.topology.groups import Partitions, check, group_sizes, partition
 from fedpriv.topology.randomised import ROLLBACK, randomised
 
 if TYPE_CHECKING:
-    from fedpriv.aggregation.base import HelperProtocol
     from fedpriv.mechanisms.base import Mechanism
-    from fedpriv.rounds.plan import Federation
-    from fedpriv.rounds.weighting import Weighting
 
 LEAST_GROUP = 3
-"""In groups of two, nobody is told by a third what it has been told by its leader."""
+"""In a group of two no third peer could compare what the leader told its member."""
 LEAST_PENALTY = 1e-100
 CONSTRUCTIONS = ("designed", "randomised", "printed")
 
 
 @dataclass(frozen=True)
 class Admm(Aggregation):
-    """topology: all, or groups of `group_size` (and one more where peers are left over; all where
-        there are no such groups).
-    groups: designed, or the paper's randomised construction with rollback or as printed, of public
-        seed `group_seed`.
+    """Averages without a server.
+
+    topology: all, or groups of `group_size`. Some groups have one peer more if peers are left over;
+        without such a partition, all.
+    group_size: peers in a group.
+    groups: designed, or the paper's randomised construction, with rollback (randomised) or as
+        printed.
+    group_seed: public seed of the randomised construction.
     preset: iterations and penalty by name; null: `iterations`, `rho`, `decay` and `period`.
-    tolerance: stop early when no coordinate of z has moved by more.
-    average: equal, or records.
-    masking: hide messages inside groups, which then stay the same, in integers for numbers of size
-        up to `range`.
-    least_peers: fewest peers that a run goes on with, in groups made anew, when others no longer
-        answer; null: all of them have to.
-    colluders: how many peers may put together what they see.
-    beyond_safe: run even where these determine another's message, or where a single message leaves
-        an interval of less than `smallest_width`.
+    iterations: most iterations.
+    rho: penalty of the first iterations.
+    decay: factor on the penalty after every `period` iterations.
+    period: iterations between two such changes.
+    tolerance: stop early when no coordinate of z moves by more.
+    average: equal, or by records.
+    masking: hide messages inside groups, which then stay the same.
+    range: public bound on masked numbers.
+    least_peers: fewest peers that a run continues with, in new groups, when others stay silent;
+        null: all of them are needed.
+    colluders: how many peers may combine what they see.
+    smallest_width: narrowest interval that a single message may leave for a coordinate.
+    beyond_safe: run even where colluders determine another peer's message, or where a message
+        leaves less than `smallest_width`.
     """
 
     topology: str = "groups"
@@ -98,58 +112,34 @@ class Admm(Aggregation):
     beyond_safe: bool = False
 
     def __post_init__(self) -> None:
-        require(
-            self.topology in ("all", "groups"),
-            "aggregation.topology",
-            self.topology,
-            "all or groups",
-        )
-        least = f"{LEAST_GROUP} or more"
-        require(self.group_size >= LEAST_GROUP, "aggregation.group_size", self.group_size, least)
-        require(
-            self.groups in CONSTRUCTIONS,
-            "aggregation.groups",
-            self.groups,
-            " or ".join(CONSTRUCTIONS),
-        )
-        named = self.preset is None or self.preset in PRESETS
-        require(named, "aggregation.preset", self.preset, f"null or one of {', '.join(PRESETS)}")
         own = self.iterations is not None and self.iterations >= 1
         counted = own if self.preset is None else self.iterations is None
-        with_preset = "null with a preset, else a positive number of iterations"
-        require(counted, "aggregation.iterations", self.iterations, with_preset)
-        positive = self.tolerance is None or self.tolerance > 0
-        require(positive, "aggregation.tolerance", self.tolerance, "a positive number, or null")
-        require(
-            self.average in ("equal", "records"),
-            "aggregation.average",
-            self.average,
-            "equal or records",
-        )
-        fewest = self.least_peers is None or self.least_peers >= LEAST_GROUP
-        require(
-            fewest, "aggregation.least_peers", self.least_peers, f"{LEAST_GROUP} or more, or null"
-        )
-        require(
-            self.colluders >= 1,
-            "aggregation.colluders",
-            self.colluders,
-            "a positive number of peers",
-        )
-        require(
-            self.smallest_width >= 0,
-            "aggregation.smallest_width",
-            self.smallest_width,
-            "zero or more",
-        )
+        at_least = f"{LEAST_GROUP} or more"
+        for key, holds, allowed in (
+            ("topology", self.topology in ("all", "groups"), "all or groups"),
+            ("group_size", self.group_size >= LEAST_GROUP, at_least),
+            ("groups", self.groups in CONSTRUCTIONS, " or ".join(CONSTRUCTIONS)),
+            ("preset", self.preset in (None, *PRESETS), f"null or one of {', '.join(PRESETS)}"),
+            ("iterations", counted, "null with a preset, else a positive number of iterations"),
+            (
+                "tolerance",
+                self.tolerance is None or self.tolerance > 0,
+                "a positive number, or null",
+            ),
+            ("average", self.average in ("equal", "records"), "equal or records"),
+            (
+                "least_peers",
+                self.least_peers is None or self.least_peers >= LEAST_GROUP,
+                f"{at_least}, or null",
+            ),
+            ("colluders", self.colluders >= 1, "a positive number of peers"),
+            ("smallest_width", self.smallest_width >= 0, "zero or more"),
+        ):
+            require_setting(self, key, holds, allowed)
         check_ring(64, self.range)
         last = self.penalty.at(self.most_iterations)
-        require(
-            last > LEAST_PENALTY,
-            "aggregation.decay",
-            self.decay,
-            f"such that rho stays above {LEAST_PENALTY:g}",
-        )
+        allowed = f"such that rho stays above {LEAST_PENALTY:g}"
+        require_setting(self, "decay", last > LEAST_PENALTY, allowed)
 
     @property
     def helpers(self) -> tuple[str, ...]:
@@ -158,19 +148,17 @@ class Admm(Aggregation):
     @property
     def penalty(self) -> Penalty:
         """rho of each iteration."""
-        return (
-            PRESETS[self.preset][1]
-            if self.preset is not None
-            else Penalty(self.rho, self.decay, self.period)
-        )
+        if self.preset is None:
+            return Penalty(self.rho, self.decay, self.period)
+        return PRESETS[self.preset][1]
 
     @property
     def most_iterations(self) -> int:
-        """How many iterations there are unless `tolerance` ends them before."""
+        """Number of iterations, unless `tolerance` ends them earlier."""
         return PRESETS[self.preset][0] if self.preset is not None else self.iterations or 0
 
     def partitions(self, n: int) -> Partitions:
-        """The groups of n peers, by iteration; after the last the first comes again."""
+        """The groups of n peers by iteration; after the last partition the first one returns."""
         sizes = group_sizes(n, self.group_size)
         if self.topology == "all" or sizes is None:
             return (partition([range(n)]),)
@@ -182,61 +170,51 @@ class Admm(Aggregation):
         # Sums of several groups that overlap would determine single messages.
         return found[:1] if self.masking else found
 
-    def n_summed(self, n_invited: int) -> int:
-        require(
-            n_invited >= LEAST_GROUP,
-            "aggregation",
-            "admm",
-            f"needs {LEAST_GROUP} or more silos, not {n_invited}",
-        )
+    def cohort_size(self, n_invited: int) -> CohortSize:
+        allowed = f"needs {LEAST_GROUP} or more silos, not {n_invited}"
+        require(n_invited >= LEAST_GROUP, "aggregation", "admm", allowed)
         if not self.beyond_safe:
             self._require_safe(n_invited)
-        return n_invited
+        return CohortSize(n_invited)
 
     @property
-    def never_repeats(self) -> bool:
-        return True
+    def abort_policy(self) -> AbortPolicy:
+        return AbortPolicy(never_repeats=True, continues_with=self._continues_with)
 
-    def goes_on_with(self, n_silos: int) -> bool:
-        """Whether so many are enough, and what is safe among them covers the iterations."""
-        if self.least_peers is None or n_silos < self.least_peers:
+    def _continues_with(self, n_peers: int) -> bool:
+        if self.least_peers is None or n_peers < self.least_peers:
             return False
         try:
-            self.n_summed(n_silos)
+            self.cohort_size(n_peers)
         except ConfigError:
             return False
         return True
 
     def _require_safe(self, n: int) -> None:
-        """Raise ConfigError for what `beyond_safe` stands for."""
+        """Raise ConfigError for settings that need `beyond_safe`."""
         leak = _first_leak(self, n)
         if leak is not None:
             paper = 2 * len(self.partitions(n)) - 1
-            true = leak - 1
             raise ConfigError(
                 "aggregation",
                 "admm",
-                f"{self.most_iterations} iterations let {self.colluders} of {n} peers determine "
-                "another's vector; safe "
-                f"are {true} (the paper says {paper}), or masking=true; beyond_safe=true runs them",
+                f"after {self.most_iterations} iterations {self.colluders} of {n} peers determine "
+                f"another's vector; {leak - 1} are safe (the paper says {paper}), or set "
+                "aggregation.masking=true; aggregation.beyond_safe=true runs them",
             )
         width = min(self.penalty.widths(self.most_iterations))
-        if width < self.smallest_width and not self.masking:
-            allowed = (
-                f"at most {width:.2g}: so closely a message tells a coordinate; or beyond_safe=true"
-            )
-            raise ConfigError("aggregation.smallest_width", self.smallest_width, allowed)
+        wide = self.masking or width >= self.smallest_width
+        allowed = f"at most {width:.2g}, the interval that a message leaves; or beyond_safe=true"
+        require_setting(self, "smallest_width", wide, allowed)
 
     def encoding(
         self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism
     ) -> None:
         everybody = n_summed == federation.n_silos
-        allowed = "needs every silo in every round: nobody would tell the others the model"
+        allowed = "needs every silo in every round: nobody would send the others the model"
         require(everybody, "aggregation", "admm", allowed)
-        weighs = self.average == "records" and mechanism.clips
-        require(
-            not weighs, "aggregation.average", self.average, "equal where contributions are bounded"
-        )
+        bounded = self.average == "records" and mechanism.clips
+        require_setting(self, "average", not bounded, "equal where contributions are bounded")
 
     def threat_model(self) -> ThreatModel:
         counts = "peers show each other their record counts"

@@ -9,9 +9,12 @@ import numpy as np
 
 @dataclass
 class Averaging:
-    """vector: the peer's own, w (d,).
-    dual: lambda (d,), uniform on [0, 1) at first.
-    z: what all peers know (d,).
+    """The variables of ADMM, all of shape (d,).
+
+    vector: the peer's own, w.
+    dual: lambda, uniform on [0, 1) at first.
+    z: the average so far, which all peers know.
+    x: the peer's own estimate.
     """
 
     vector: np.ndarray
@@ -23,12 +26,12 @@ class Averaging:
         self.z = np.zeros_like(self.vector)
 
     def message(self, rho: float) -> np.ndarray:
-        """y of the next iteration, after x is minimised."""
+        """Minimise over x; return y of the next iteration."""
         self.x = (2 * self.vector - self.dual + rho * self.z) / (2 + rho)
         return self.x + self.dual / rho
 
     def take(self, z: np.ndarray, rho: float) -> float:
-        """Go on with the new z; how far its coordinates have moved at most."""
+        """Continue with the new z; return how far its coordinates have moved at most."""
         step = float(np.abs(z - self.z).max(initial=0.0))
         self.dual = self.dual + rho * (self.x - z)
         self.z = z

@@ -1,13 +1,13 @@
-"""What some colluding peers know after an aggregation, by exact linear algebra.
+"""What colluding peers know after an aggregation, by exact linear algebra.
 
 Every message of an iteration, and every partial sum, is a public linear function of the peers'
 vectors w and their first dual variables lambda^0 (see `penalty`), the same in every coordinate.
-What is determined is what lies in the span of the rows that the colluders have; it is found by
-elimination modulo a prime, so that no rounding can blur it. A vector that is not determined may
-still be known closely: see `Penalty.widths`.
+The colluders determine everything in the span of the rows that they have. Elimination modulo a
+prime finds it without rounding. A vector that is not determined may still be known closely: see
+`Penalty.widths`.
 
-A vector that is in several aggregations (because one was aborted and repeated, which the protocol
-never does) is one unknown; each aggregation has dual variables of its own.
+A vector in several aggregations is one unknown. (An aborted aggregation could be repeated; the
+protocol never does so.) Each aggregation has its own dual variables.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ from fedpriv.aggregation.admm.penalty import Penalty
 from fedpriv.topology.groups import Partitions
 
 PRIME = 2**61 - 1
-"""A row is taken for dependent though it is not with probability about 1e-18."""
+"""With probability about 1e-18 an independent row is taken for dependent."""
 
 Column = tuple[str, Hashable, str]
-"""An unknown: "vector" or "dual", of which model or aggregation, and of which peer."""
+"""An unknown: "vector" or "dual"; the model or aggregation; the peer."""
 
 
 class Observation(NamedTuple):
     """The weighted sum of some peers' messages in one iteration.
 
-    shares: each peer's weight; one peer with weight 1 is its message itself.
-    model: names the vectors that are aggregated; equal names mean equal vectors.
+    aggregation: names the aggregation.
+    model: names its vectors; equal names mean equal vectors.
+    iteration: from 1.
+    shares: weight by peer; one peer with weight 1 is its message itself.
     """
 
     aggregation: Hashable
@@ -63,7 +65,7 @@ class Knowledge:
         self.rows[pivot] = rest
 
     def determines(self, column: Column) -> bool:
-        """Whether the unknown has one value alone."""
+        """Whether the unknown has only one possible value."""
         return self.rows.get(column) == {column: 1}
 
 
@@ -90,9 +92,10 @@ def row_of(seen: Observation, penalty: Penalty) -> dict[Column, Fraction]:
 
 
 class Coalition:
-    """What colluding peers have gathered.
+    """The knowledge of colluding peers.
 
-    penalty: of all aggregations.
+    colluders: their names.
+    penalty: rho of each iteration, the same in all aggregations.
     """
 
     def __init__(self, colluders: Collection[str], penalty: Penalty) -> None:
@@ -102,24 +105,24 @@ class Coalition:
         self.others: dict[tuple[Hashable, str], None] = {}
 
     def sees(self, seen: Observation) -> None:
-        """Add an observation. Of the colluders' own part everything is known."""
+        """Add an observation. The colluders know their own part of it."""
         shares = {peer: share for peer, share in seen.shares.items() if peer not in self.colluders}
         self.others |= dict.fromkeys((seen.model, peer) for peer in shares)
         row = row_of(seen._replace(shares=shares), self.penalty)
         self.known.add({column: residue(value) for column, value in row.items()})
 
     def determined(self) -> frozenset[tuple[Hashable, str]]:
-        """Which vectors of others, by (model, peer), have one value alone."""
+        """The determined vectors of other peers, by (model, peer)."""
         return frozenset(
             (m, peer) for m, peer in self.others if self.known.determines(("vector", m, peer))
         )
 
 
-def planned(
+def faultless(
     partitions: Partitions, iteration: int, colluders: Collection[int], *, masked: bool = False
 ) -> Iterable[Observation]:
-    """What an iteration without faults shows to colluding peers, by number, all weights being
-    equal: the messages in their groups unless they are masked, and every group's partial sum."""
+    """What colluding peers, given by number, see of an iteration without faults and with equal
+    weights: the unmasked messages in their groups, and every group's partial sum."""
     n = sum(map(len, partitions[0]))
     for group in partitions[(iteration - 1) % len(partitions)]:
         if not masked and not set(colluders).isdisjoint(group):
@@ -136,14 +139,14 @@ def first_leak(
     colluders: int = 1,
     masked: bool = False,
 ) -> int | None:
-    """The first of so many iterations after which some `colluders` peers determine another's
-    vector, if one is."""
+    """The first iteration after which some `colluders` peers determine another peer's vector; None
+    if there is none up to `iterations`."""
     n = sum(map(len, partitions[0]))
     first = iterations + 1
     for chosen in combinations(range(n), colluders):
         coalition = Coalition([str(peer) for peer in chosen], penalty)
         for iteration in range(1, first):
-            for seen in planned(partitions, iteration, chosen, masked=masked):
+            for seen in faultless(partitions, iteration, chosen, masked=masked):
                 coalition.sees(seen)
             if coalition.determined():
                 first = iteration

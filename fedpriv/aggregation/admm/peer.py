@@ -1,61 +1,54 @@
 """A peer's part in an average by ADMM.
 
-Phases of iteration i: "y i" inside groups; with masks "share i" and "partial i" instead; "sum i"
-between the groups' leaders, "relay i" from each leader to its group, "check i" inside groups: what
-everybody makes of it must be the same. In the end "done": all peers compare their averages. Whoever
-misses a message, or gets one that is no honest peer's, says nothing more, and so does everybody who
-waits for it.
+Phases of iteration i: "y i" inside groups, or "share i" and "partial i" with masks; "sum i" between
+the groups' leaders; "relay i" from each leader to its group; "check i" inside groups, where all
+members compare the result. At the end, in "done", all peers compare their averages. A peer that
+misses a message, or receives one that no honest peer sends, falls silent, and so do all peers that
+wait for it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedpriv.aggregation.admm.averaging import Averaging
-from fedpriv.aggregation.base import invited_silos, trained
-from fedpriv.aggregation.weighted import COUNTS, KEY, KEY_BYTES, MOST, WeightedSilo
-from fedpriv.crypto.signatures import Ed25519Signer, SigningKey, VerificationKey
+from fedpriv.aggregation.base import Respond, encoding_of, invited_silos, trained
+from fedpriv.aggregation.weighted import COUNTS, KEY, KEY_BYTES, MAX_RECORDS, WeightedSilo
+from fedpriv.crypto.signatures import Ed25519Signer, SigningKey
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import digest_of
-from fedpriv.parties.party import Mail
-from fedpriv.parties.post import Hear, Post
-from fedpriv.parties.schema import Array, Raw, Series
-from fedpriv.rounds.query import Broadcast, Total
+from fedpriv.parties.party import Mail, Party
+from fedpriv.parties.post import Expected, Post, Serial
+from fedpriv.parties.schema import Array, Raw, Schema, Series
+from fedpriv.rounds.query import Broadcast, Query, SetUp, Total, Update
 from fedpriv.rounds.weighting import bounded_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fedpriv.aggregation.admm.penalty import Penalty
-    from fedpriv.aggregation.base import Respond
-    from fedpriv.parties.party import Party
-    from fedpriv.parties.schema import Schema
-    from fedpriv.rounds.query import Query, SetUp, Update
     from fedpriv.topology.groups import Partitions
 
-Y = "y"
-SHARE = "share"
-PARTIAL = "partial"
-SUM = "sum"
-RELAY = "relay"
-CHECK = "check"
+Y, SHARE, PARTIAL, SUM, RELAY, CHECK = "y", "share", "partial", "sum", "relay", "check"
+"""Phases of an iteration, before its number."""
 DONE = "done"
 DIGEST_BYTES = 32
 
 
 @dataclass(frozen=True)
 class Procedure:
-    """What all peers go by.
+    """What all peers follow.
 
-    topology: the partitions of any number of peers.
-    by_records: the average's weights.
-    ring: of masked messages; None: they are not masked.
+    topology: the partitions, by number of peers.
+    penalty: rho of each iteration.
+    iterations: most iterations.
+    tolerance: stop when no coordinate moves by more; None: never early.
+    by_records: whether the average is weighted by records.
+    ring: encoding of masked messages; None: messages are not masked.
     """
 
     topology: Callable[[int], Partitions]
@@ -68,19 +61,19 @@ class Procedure:
 
 @dataclass(repr=False)
 class AdmmPeer(WeightedSilo):
-    """shares: how much the vector of each peer that is there counts in the average, by name; they
-    add up to 1.
+    """A silo that averages with the other silos.
 
-    spent: the last query that it took part in.
-    under_way: digest of the vector that it sends messages about.
-    done: of the last one whose average it has.
-    given_up: of those whose aggregation was aborted.
+    shares: each present peer's weight in the average, by name; they add up to 1.
+    spent: serial of the last query that it took part in.
+    under_way: digest of the vector that its messages are about.
+    done: digest of the last vector whose average it has.
+    given_up: digests of the vectors of aborted aggregations.
     """
 
     procedure: Procedure
     signer: Ed25519Signer = field(init=False)
     shares: Mapping[str, float] = field(init=False)
-    spent: tuple[int, int] = (0, 0)
+    spent: Serial = (0, 0)
     under_way: bytes | None = None
     done: bytes | None = None
     given_up: set[bytes] = field(default_factory=set)
@@ -89,33 +82,20 @@ class AdmmPeer(WeightedSilo):
         """Exchange verification keys, and counts if anything depends on them."""
         self.spent = (0, 0)
         present = task.silos or self.silos
-        self.given_up |= {
-            digest for digest in (self.under_way, self.done if task.aborted else None) if digest
-        }
-        post = task.post(self.name)
+        aborted = (self.under_way, self.done if task.aborted else None)
+        self.given_up |= {digest for digest in aborted if digest}
         key = SigningKey.generate()
-        others = self._others(present)
         own = key.verification_key.raw
-        keys = yield from post.exchange(
-            KEY, dict.fromkeys(others, own), Hear(KEY, Raw(KEY_BYTES), others)
-        )
-        post.require_all(others, keys)
-        registry = {name: VerificationKey(raw) for name, raw in (keys | {self.name: own}).items()}
-        self.signer = Ed25519Signer(key, registry)
+        keys = yield from _from_all(task.post(self.name), KEY, own, present, Raw(KEY_BYTES))
+        self.signer = Ed25519Signer.of(key, keys)
         self.shares = dict.fromkeys(present, 1 / len(present))
         if not (self.weighting.needs_counts or self.procedure.by_records):
-            self.weights = self.weighting.own_weights(
-                self.silos.index(self.name), (len(self.silos), len(counts))
-            )
+            self.weights = self.own_weights(counts)
             return
         post = task.post(self.name, self.signer)
-        kind = Array(np.int64, counts.shape, low=0, high=MOST)
-        heard = yield from post.exchange(
-            COUNTS, dict.fromkeys(others, counts), Hear(COUNTS, kind, others)
-        )
-        post.require_all(others, heard)
-        shown = dict.fromkeys(self.silos, np.zeros_like(counts)) | heard | {self.name: counts}
-        table = np.stack([shown[name] for name in self.silos])
+        schema = Array(np.int64, counts.shape, low=0, high=MAX_RECORDS)
+        known = yield from _from_all(post, COUNTS, counts, present, schema)
+        table = np.stack([known.get(name, np.zeros_like(counts)) for name in self.silos])
         self.weights = bounded_weights(self.weighting.weights(table))[self.silos.index(self.name)]
         if self.procedure.by_records:
             totals = table.sum(axis=1)
@@ -130,9 +110,8 @@ class AdmmPeer(WeightedSilo):
         self.spent = query.serial
         vector = self._vector((yield from trained(respond(Broadcast({})))), query)
         self._begin(vector)
-        dual = query.streams.secret(query.stream("dual variable"), query.round, self.name).random(
-            query.size
-        )
+        streams = query.streams.secret(query.stream("dual variable"), query.round, self.name)
+        dual = streams.random(query.size)
         post = query.post(self.name, self.signer)
         peers = invited_silos(query)
         partitions = self.procedure.topology(len(peers))
@@ -141,41 +120,33 @@ class AdmmPeer(WeightedSilo):
         )
         z = yield from exchange.run(Averaging(vector, dual))
         self.under_way, self.done = None, self.under_way
-        return Total(len(query.invited) * z, invited_silos(query))
+        return Total(len(query.invited) * z, peers)
 
     def _vector(self, update: Update, query: Query) -> np.ndarray:
-        vector: np.ndarray
-        if query.encoding is None:
-            vector = self.weighted_sum(update) + update.noise
-            return vector
-        if not isinstance(query.encoding, FixedPoint):
-            raise ValueError(f"peers' messages lie on a fixed-point grid, not on {query.encoding}")
-        # Noise that protects somebody is whole grid steps; the sum of both is a float64 without
-        # another rounding.
-        whole = query.encoding.encode(self.weighted_sum(update), self.name, update.noise)
-        vector = query.encoding.decode(whole)
-        return vector
+        noised = self.noised_sum(query, update)
+        # Noise that protects somebody consists of whole grid steps. The sum of both is a float64
+        # without another rounding.
+        return noised if query.encoding is None else encoding_of(query, FixedPoint).decode(noised)
 
     def _begin(self, vector: np.ndarray) -> None:
-        """Note what messages are about. Raises AggregationAbortedError for the vector of an aborted
-        aggregation: what is known from there may determine it together with another one of it.
-        Zeros protect nothing."""
+        """Note what the messages are about.
+
+        Raises AggregationAbortedError for the vector of an aborted aggregation: both aggregations
+        together may determine it. A zero vector reveals nothing.
+        """
         digest = digest_of(vector)
         if vector.any() and digest in self.given_up:
             raise AggregationAbortedError(
-                f"{self.name} would send again what an aborted aggregation was about"
+                f"{self.name} would repeat the vector of an aborted aggregation"
             )
         self.under_way = digest
-
-    def _others(self, names: Sequence[str]) -> tuple[str, ...]:
-        return tuple(name for name in names if name != self.name)
 
 
 @dataclass
 class _Exchange:
     """One aggregation.
 
-    peers: all, in an order that everybody knows; the topology's numbers are places in it.
+    peers: all peers, in an order that all of them know; the partitions number them in this order.
     """
 
     post: Post
@@ -193,7 +164,7 @@ class _Exchange:
             moved = own.take(z, rho)
             if self.procedure.tolerance is not None and moved <= self.procedure.tolerance:
                 break
-        others = self._others(self.peers)
+        others = _without(self.post.name, self.peers)
         yield from self._compared(
             DONE, dict.fromkeys(others, digest_of(own.z)), DONE, others, own.z
         )
@@ -214,35 +185,32 @@ class _Exchange:
     def _group_sum(
         self, number: int, y: np.ndarray, group: tuple[str, ...]
     ) -> Generator[Mail, Mail, np.ndarray]:
-        """The weighted sum of the group's messages, added in the same order by all of its
-        members.
-        """
-        heard = yield from self._from_all(f"{Y} {number}", y, group, self._vector)
+        """The weighted sum of the group's messages, added in the same order by all members."""
+        known = yield from _from_all(self.post, f"{Y} {number}", y, group, self._schema)
         total: np.ndarray = np.zeros(self.size)
         for name in group:
-            total += self.shares[name] * heard[name]
+            total += self.shares[name] * known[name]
         return total
 
     def _masked_sum(
         self, number: int, y: np.ndarray, group: tuple[str, ...], ring: FixedPoint
     ) -> Generator[Mail, Mail, np.ndarray]:
-        """The same from additive shares modulo 2^64: nobody sees another's message, all see their
-        sum."""
-        others = self._others(group)
+        """The same sum from additive shares modulo 2^64. Nobody sees another peer's message; all
+        see the sum."""
+        others = _without(self.post.name, group)
         integers = Array(np.uint64, (self.size,))
         rest = ring.encode(self.shares[self.post.name] * y, self.post.name)
         shares = {
             name: np.frombuffer(os.urandom(8 * self.size), dtype=np.uint64) for name in others
         }
-        for share in shares.values():
-            rest = rest - share
-        heard = yield from self.post.exchange(
-            f"{SHARE} {number}", shares, Hear(f"{SHARE} {number}", integers, others)
+        phase = f"{SHARE} {number}"
+        received = yield from self.post.exchange_all(
+            phase, shares, Expected(phase, integers, others)
         )
-        self.post.require_all(others, heard)
-        for share in heard.values():
-            rest = rest + share
-        partial = yield from self._from_all(f"{PARTIAL} {number}", rest, group, integers)
+        for name in others:
+            rest = rest - shares[name] + received[name]
+        phase = f"{PARTIAL} {number}"
+        partial = yield from _from_all(self.post, phase, rest, group, integers)
         total = np.zeros(self.size, dtype=np.uint64)
         for part in partial.values():
             total += part
@@ -251,62 +219,60 @@ class _Exchange:
     def _sum_of_groups(
         self, number: int, own: np.ndarray, groups: list[tuple[str, ...]], at: int
     ) -> Generator[Mail, Mail, np.ndarray]:
-        """z, by way of the groups' leaders. Members compare what they make of it, and so go on at
-        the same time."""
+        """z, by way of the groups' leaders. Members compare their z, and so continue at the same
+        time."""
         leaders = [group[number % len(group)] for group in groups]
         leader = leaders[at]
-        foreign = tuple(name for name in leaders if name != leaders[at])
-        members = tuple(name for name in groups[at] if name != leader)
-        if self.post.name == leader:
-            hear = Hear(f"{SUM} {number}", self._vector, foreign)
-            heard = yield from self.post.exchange(
-                f"{SUM} {number}", dict.fromkeys(foreign, own), hear
+        leads = self.post.name == leader
+        foreign = _without(leader, leaders)
+        members = _without(leader, groups[at])
+        relay, check = f"{RELAY} {number}", f"{CHECK} {number}"
+        sums: list[np.ndarray]
+        if leads:
+            phase = f"{SUM} {number}"
+            received = yield from self.post.exchange_all(
+                phase, dict.fromkeys(foreign, own), Expected(phase, self._schema, foreign)
             )
-            self.post.require_all(foreign, heard)
-            sums = [heard[name] for name in foreign]
+            sums = [received[name] for name in foreign]
         else:
-            relay = Hear(f"{RELAY} {number}", Series(len(foreign), self._vector), (leader,))
-            heard = yield from self.post.hear(relay)
-            self.post.require_all([leader], heard)
-            sums = heard[leader]
+            schema = Series(len(foreign), self._schema)
+            received = yield from self.post.receive_all(Expected(relay, schema, (leader,)))
+            sums = received[leader]
         z: np.ndarray = np.zeros(self.size)
         for part in [*sums[:at], own, *sums[at:]]:
             z += part
-        check = f"{CHECK} {number}"
-        leads = self.post.name == leader
         content: Any = sums if leads else digest_of(z)
-        mail = dict.fromkeys(members if leads else self._others(groups[at]), content)
-        yield from self._compared(
-            f"{RELAY} {number}" if leads else check, mail, check, self._others(members), z
-        )
+        mail = dict.fromkeys(_without(self.post.name, groups[at]), content)
+        others = _without(self.post.name, members)
+        yield from self._compared(relay if leads else check, mail, check, others, z)
         return z
-
-    def _from_all(
-        self, phase: str, value: np.ndarray, group: tuple[str, ...], kind: Schema
-    ) -> Generator[Mail, Mail, Mail]:
-        """What each of the group says in a phase, this peer's own `value` among it."""
-        others = self._others(group)
-        heard = yield from self.post.exchange(
-            phase, dict.fromkeys(others, value), Hear(phase, kind, others)
-        )
-        self.post.require_all(others, heard)
-        return heard | {self.post.name: value}
 
     def _compared(
         self, phase: str, mail: Mail, awaited: str, names: tuple[str, ...], z: np.ndarray
     ) -> Generator[Mail, Mail, None]:
-        """Send `mail`, and hear from `names` the digest of the same z."""
-        heard = yield from self.post.exchange(phase, mail, Hear(awaited, Raw(DIGEST_BYTES), names))
-        self.post.require_all(names, heard)
-        for name, digest in heard.items():
+        """Send `mail`, and require the digest of the same z from each of `names`."""
+        expected = Expected(awaited, Raw(DIGEST_BYTES), names)
+        received = yield from self.post.exchange_all(phase, mail, expected)
+        for name, digest in received.items():
             if digest != digest_of(z):
                 raise AggregationAbortedError(
                     f"{name} and {self.post.name} have come to different averages"
                 )
 
-    def _others(self, group: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(name for name in group if name != self.post.name)
-
     @property
-    def _vector(self) -> Array:
+    def _schema(self) -> Array:
         return Array(np.float64, (self.size,), finite=True)
+
+
+def _from_all(
+    post: Post, phase: str, own: Any, names: Sequence[str], schema: Schema
+) -> Generator[Mail, Mail, Mail]:
+    """Send `own` to all of `names`, and return everybody's contents, `own` included."""
+    others = _without(post.name, names)
+    mail = dict.fromkeys(others, own)
+    received = yield from post.exchange_all(phase, mail, Expected(phase, schema, others))
+    return received | {post.name: own}
+
+
+def _without(name: str, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(other for other in names if other != name)

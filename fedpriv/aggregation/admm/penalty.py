@@ -21,7 +21,12 @@ from fedpriv.errors import require
 
 @dataclass(frozen=True)
 class Penalty:
-    """`rho` in the first `period` iterations, then times `decay` after every `period`."""
+    """A schedule of penalties.
+
+    rho: penalty of the first iterations.
+    decay: factor on the penalty after every `period` iterations.
+    period: iterations between two such changes.
+    """
 
     rho: float
     decay: float = 1.0
@@ -35,7 +40,7 @@ class Penalty:
         )
 
     def at(self, iteration: int) -> float:
-        """rho in an iteration, the first being 1."""
+        """rho in an iteration, counted from 1."""
         return self.rho * self.decay ** ((iteration - 1) // self.period)
 
     def coefficients(self, iterations: int) -> tuple[tuple[Fraction, Fraction], ...]:
@@ -43,16 +48,10 @@ class Penalty:
         return _coefficients(self, iterations)
 
     def widths(self, iterations: int) -> list[float]:
-        """For each iteration, the width of the interval that a message of it leaves for a
-        coordinate of w, whatever is known about w before: |b_i / a_i|. The first is 1 / rho; later
-        ones are narrower."""
+        """For each iteration, the width of the interval that its message leaves for a coordinate of
+        w: |b_i / a_i|. It does not depend on what was known about w before. The first width is 1 /
+        rho; later ones are narrower."""
         return [float(abs(b / a)) for a, b in self.coefficients(iterations)]
-
-    def left_after_rounds(self, rounds: int) -> float:
-        """Standard deviation that is left of a first message's uniform error, its width over
-        sqrt(12), when somebody averages those of `rounds` rounds about the same vector, each with a
-        fresh lambda^0."""
-        return self.widths(1)[0] / math.sqrt(12 * rounds)
 
 
 @lru_cache(maxsize=512)

@@ -1,9 +1,8 @@
-"""What colluding peers learn from the messages that were really sent, in any number of
-aggregations, also aborted ones.
+"""What colluding peers learn from real messages, in any number of aggregations, aborted ones
+included.
 
-Everything is taken from the letters that the colluders sent or received: who is in whose group,
-messages, partial sums. `knowledge` says what these determine; `recovered` computes it in floating
-point, as the colluders would.
+Everything comes from the letters that the colluders sent or received: the groups, the messages, the
+partial sums. `knowledge` says what these determine.
 """
 
 from __future__ import annotations
@@ -15,16 +14,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedpriv.aggregation.admm.knowledge import Coalition, Column, Observation, row_of
+from fedpriv.aggregation.admm.knowledge import Coalition, Observation
 from fedpriv.aggregation.admm.peer import PARTIAL, RELAY, SHARE, SUM, Y
 from fedpriv.aggregation.admm.penalty import Penalty
 from fedpriv.parties.post import Serial
 from fedpriv.parties.traffic import Letter
 
 
-class Step(NamedTuple):
-    """An iteration of an aggregation, and whose vectors are determined once it is over, by (model,
-    peer)."""
+class Disclosure(NamedTuple):
+    """What colluders know after an iteration.
+
+    aggregation: its round and place.
+    iteration: from 1.
+    determined: (model, peer) of the vectors that are determined.
+    """
 
     aggregation: Serial
     iteration: int
@@ -39,9 +42,12 @@ def _itself(serial: Serial) -> Hashable:
 class Eavesdroppers:
     """Colluding peers who have kept their mail.
 
+    colluders: their names.
+    penalty: rho of each iteration.
     shares: each peer's weight in the average, in the peers' order.
-    model_of: names the vectors that an aggregation, by its round and place, is about; by default
-        each is about vectors of its own.
+    model_of: names the vectors of an aggregation, given by round and place; by default each
+        aggregation has its own.
+    groups: members seen so far, by aggregation and iteration, then by peer.
     """
 
     colluders: Collection[str]
@@ -50,13 +56,13 @@ class Eavesdroppers:
     model_of: Callable[[Serial], Hashable] = _itself
     groups: dict[tuple[Serial, int], dict[str, frozenset[str]]] = field(default_factory=dict)
 
-    def steps(self, letters: Iterable[Letter]) -> list[Step]:
-        """Who is determined after each iteration, in the order of the letters."""
+    def steps(self, letters: Iterable[Letter]) -> list[Disclosure]:
+        """The determined vectors after each iteration, in the order of the letters."""
         coalition = Coalition(self.colluders, self.penalty)
-        steps = list[Step]()
+        steps = list[Disclosure]()
         for seen, _ in self.observations(letters):
             coalition.sees(seen)
-            step = Step(seen.aggregation, seen.iteration, coalition.determined())  # type: ignore[arg-type]
+            step = Disclosure(seen.aggregation, seen.iteration, coalition.determined())  # type: ignore[arg-type]
             if steps and steps[-1][:2] == step[:2]:
                 steps.pop()
             steps.append(step)
@@ -65,8 +71,8 @@ class Eavesdroppers:
     def observations(
         self, letters: Iterable[Letter]
     ) -> Iterator[tuple[Observation, np.ndarray | None]]:
-        """Weighted sums of messages that the colluders have, each with its value; None for masked
-        integers."""
+        """The weighted sums of messages that the colluders have, each with its value; None for
+        masked integers."""
         kept = [(letter, *self._place(letter)) for letter in letters]
         for letter, phase, at in kept:
             if phase in (Y, SHARE):
@@ -77,7 +83,7 @@ class Eavesdroppers:
         known: set[tuple[tuple[Serial, int], frozenset[str]]] = set()
         for letter, phase, at in kept:
             if self.colluders_have(letter):
-                for members, value in self._told(letter, phase, at):
+                for members, value in self._sums(letter, phase, at):
                     if (at, members) not in known:
                         known.add((at, members))
                         yield self._observation(at, members), value
@@ -86,23 +92,23 @@ class Eavesdroppers:
         """Whether it is in their mail."""
         return letter.sender in self.colluders or letter.receiver in self.colluders
 
-    def _told(
+    def _sums(
         self, letter: Letter, phase: str, at: tuple[Serial, int]
     ) -> Iterator[tuple[frozenset[str], np.ndarray | None]]:
-        """Whose messages a letter adds up, and to what."""
+        """The peers whose messages a letter adds up, and the sum."""
         content = letter.message.content
         if phase == Y:
             yield frozenset((letter.sender,)), content
         elif phase == SUM:
-            yield self._group(at, letter.sender), content
+            yield self.groups[at][letter.sender], content
         elif phase == PARTIAL:
-            yield (
-                self._group(at, letter.sender),
-                None,
-            )  # a member soon has all parts, and with them the group's sum
+            # A member soon has all parts, and with them the group's sum.
+            yield self.groups[at][letter.sender], None
         elif phase == RELAY:
-            own = self._group(at, letter.sender)
-            foreign = [group for group in self._all_groups(at) if group != own]
+            own = self.groups[at][letter.sender]
+            order = list(self.shares)
+            others = set(self.groups[at].values()) - {own}
+            foreign = sorted(others, key=lambda group: min(map(order.index, group)))
             yield from zip(foreign, content)
 
     def _observation(self, at: tuple[Serial, int], members: frozenset[str]) -> Observation:
@@ -117,79 +123,3 @@ class Eavesdroppers:
         message = letter.message
         phase, _, number = message.phase.partition(" ")
         return phase, ((message.round, message.place), int(number or 0))
-
-    def _group(self, at: tuple[Serial, int], name: str) -> frozenset[str]:
-        return self.groups[at][name]
-
-    def _all_groups(self, at: tuple[Serial, int]) -> list[frozenset[str]]:
-        order = list(self.shares)
-        return sorted(set(self.groups[at].values()), key=lambda group: min(map(order.index, group)))
-
-    def recovered(self, letters: Iterable[Letter]) -> dict[tuple[Hashable, str], np.ndarray]:
-        """The determined vectors (d,) float64, by (model, peer), from unmasked messages."""
-        seen = [
-            (observation, value)
-            for observation, value in self.observations(letters)
-            if value is not None
-        ]
-        coalition = Coalition(self.colluders, self.penalty)
-        values = {(o.aggregation, o.iteration, frozenset(o.shares)): value for o, value in seen}
-        rows = []
-        results = []
-        for observation, value in seen:
-            coalition.sees(observation)
-            offset = self._offset(observation, values)
-            if offset is None:
-                continue
-            result = value - offset * float(sum(observation.shares.values()))
-            others = {}
-            for name, share in observation.shares.items():
-                if name in self.colluders:
-                    own = values[observation.aggregation, observation.iteration, frozenset((name,))]
-                    result = result - float(share) * (own - offset)
-                else:
-                    others[name] = share
-            rows.append(row_of(observation._replace(shares=others), self.penalty))
-            results.append(result)
-        columns: list[Column] = list(dict.fromkeys(column for row in rows for column in row))
-        matrix = np.array([[float(row.get(column, 0)) for column in columns] for row in rows])
-        solved = np.linalg.lstsq(matrix, np.stack(results), rcond=None)[0]
-        return {key: solved[columns.index(("vector", *key))] for key in coalition.determined()}
-
-    def _offset(
-        self, seen: Observation, values: Mapping[tuple[Hashable, int, frozenset[str]], np.ndarray]
-    ) -> np.ndarray | None:
-        """The public part of a message in this iteration; None where an earlier z is not known."""
-        offset = np.zeros(1)
-        last = 0.0
-        for iteration in range(2, seen.iteration + 1):
-            z = self._z(seen.aggregation, iteration - 1, values)
-            if z is None:
-                return None
-            last = self.penalty.at(iteration - 1)
-            rho = self.penalty.at(iteration)
-            offset = (rho * z + 2 * last / rho * (offset - z)) / (2 + rho)
-        return offset
-
-    def _z(
-        self,
-        serial: Hashable,
-        iteration: int,
-        values: Mapping[tuple[Hashable, int, frozenset[str]], np.ndarray],
-    ) -> np.ndarray | None:
-        """z of an iteration, from the groups' sums or from the messages in them."""
-        total = np.zeros(1)
-        for group in set(self.groups[serial, iteration].values()):  # type: ignore[index]
-            part = values.get((serial, iteration, group))
-            if part is None:
-                single = [
-                    values.get((serial, iteration, frozenset((name,)))) for name in sorted(group)
-                ]
-                if any(value is None for value in single):
-                    return None
-                part = sum(
-                    (self.shares[n] * v for n, v in zip(sorted(group), single) if v is not None),
-                    np.zeros(1),
-                )
-            total = total + part
-        return total

@@ -13,30 +13,36 @@ server sends Enc(0) for users outside the sample; silos cannot tell and train al
     n_su, N_u        counts          r_u     `blind`             B'_su             blinded counts
     B_inv(N_u)       `inverses`      R       `common_seed`       lambda (key)      `key_bits`
 
-Where this departs from the paper, since its text lets counts through:
-- Noise that is a multiple of C_LCM hides nothing modulo C_LCM. Every silo adds a dither, uniform
-  below C_LCM; it costs a grid step of sensitivity in every coordinate (`encoding.slots`).
-- A silo multiplies a fresh n-th residue into every ciphertext that it sends. Without, ciphertexts
-  modulo n tell the contributions to the server, noise and masks notwithstanding.
-- The protocol needs 1 <= N_u <= N_max. Nobody knows N_u, so each silo answers for its part: it
-  refuses counts above floor(N_max / silos), or cuts them to `count_cap`. The weights are then those
-  of the cut counts, closer to uniform for users with more records than that; they still add up to
-  one, so the sensitivity is the same. A user without any record makes the server's blinded total
-  zero. It then ends the set-up and names the user: who takes part must be settled before (record
-  linkage), and that everybody in the list has a record somewhere is public.
+Differences from the paper, whose text reveals counts:
 
-Trust. All follow the protocol. The server sees uniformly random numbers, the noisy sum, and whether
-a user has no records. A silo sees ciphertexts. The server together with any one silo learns all
-counts, since all silos share the blinds. A server that cheats at the set-up, where it passes the
-public keys on, could put its own in between; a silo refuses a changed key of its own, a modulus of
-another length, and a seed that was not sealed for it. A silo's message that is damaged or no list
-of ciphertexts ends the query with its name. One that brings the sum beyond its bound ends it too,
-and so do keys or ciphertexts of the server that fit nobody's; whose they were the sum does not
-tell, and the next query begins with a new set-up. Other wrong ones go unseen, and so do changes on
-the network by whoever makes checksums anew: channels must be authentic (TLS). Nobody may drop out:
-masks would not cancel, and the query ends without a sum. `oblivious` hides the sample from the
-server too (`crypto.oblivious_transfer`). Arithmetic is not constant-time: who can time a silo is
-not covered.
+- Noise that is a multiple of C_LCM hides nothing modulo C_LCM. Every silo adds a dither, uniform
+  below C_LCM. It costs a grid step of sensitivity in every coordinate (`encoding.slots`).
+- A silo multiplies every ciphertext that it sends by a fresh n-th residue. Without it, ciphertexts
+  modulo n reveal the contributions to the server, despite noise and masks.
+- The protocol needs 1 <= N_u <= N_max. Nobody knows N_u, so each silo bounds its own part: it
+  refuses counts above floor(N_max / silos), or cuts them to `count_cap`. The weights are then those
+  of the cut counts, closer to uniform for users with more records. They still add up to one, so the
+  sensitivity is the same. A user without any record makes the server's blinded total zero. The
+  server then ends the set-up and names the user. So who takes part must be settled before (record
+  linkage), and it is public that everybody in the list has a record somewhere.
+
+Trust.
+
+- All parties follow the protocol. The server sees uniformly random numbers, the noisy sum, and
+  whether a user has no records. A silo sees ciphertexts.
+- The server together with one silo learns all counts, since all silos share the blinds.
+- A server that cheats at the set-up, where it passes the public keys on, could replace them. A silo
+  refuses a change of its own key, a modulus of another length, and a seed that was not sealed for
+  it.
+- A silo's message that is damaged or no list of ciphertexts ends the query and names the silo. A
+  message that brings the sum beyond its bound ends the query too, and so do keys or ciphertexts of
+  the server that do not match. The sum does not show whose they were, and the next query begins
+  with a new set-up.
+- Other wrong messages go unseen, and so do changes by an attacker on the network who makes new
+  checksums: channels must be authentic (TLS).
+- Nobody may drop out: masks would not cancel, and the query ends without a sum.
+- `oblivious` hides the sample from the server too (`crypto.oblivious_transfer`).
+- Arithmetic is not constant-time: an attacker who can time a silo is not covered.
 """
 
 from __future__ import annotations
@@ -45,23 +51,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.events import OBSERVERS
-from fedpriv.aggregation.base import SERVER, Aggregation, Estimate, HelperProtocol, SiloProtocol
-from fedpriv.aggregation.private_weighting.counts import count_limit
+from fedpriv.aggregation.base import (
+    SERVER,
+    Aggregation,
+    Estimate,
+    HelperProtocol,
+    SiloProtocol,
+    require_setting,
+)
 from fedpriv.aggregation.private_weighting.integers import slot_encoding
+from fedpriv.aggregation.private_weighting.procedure import ProtocolSettings
 from fedpriv.aggregation.private_weighting.sampling import as_options, options_to_hide
 from fedpriv.aggregation.weighted import AUTHENTIC
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.crypto.paillier.extra import require_extra
 from fedpriv.encoding.slot_layout import SlotLayout
 from fedpriv.encoding.slots import SlotEncoding
-from fedpriv.errors import ConfigError, require
-from fedpriv.rounds.plan import Observer, ThreatModel
+from fedpriv.errors import require
+from fedpriv.rounds.plan import Federation, Observer, ThreatModel
+from fedpriv.rounds.query import Query
 from fedpriv.rounds.weighting import RecordWeighting, Weighting
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.base import Algorithm
     from fedpriv.mechanisms.base import Mechanism
-    from fedpriv.rounds.plan import Federation
-    from fedpriv.rounds.query import Query
 
 SAFE_KEY_BITS = 2048
 """Shorter keys can be factored, or may soon be."""
@@ -70,14 +82,16 @@ VARIANTS = ("sound", "paper")
 
 @dataclass(frozen=True)
 class PrivateWeighting(Aggregation):
-    """key_bits: length of the Paillier modulus.
+    """Sums with weights n_su / N_u, under Paillier's encryption.
+
+    key_bits: length of the Paillier modulus.
     n_max: cap on a user's records over all silos; costs grow with it.
     precision: binary digits after the point.
-    count_cap: counts of a user in a silo above it are cut to it; null: a silo that has more than
+    count_cap: larger counts of a user in a silo are cut to it; null: a silo with more than
         floor(n_max / silos) refuses.
     oblivious: hide the sample of users from the server too.
     workers: processes that share a party's work.
-    variant: sound, or paper: without dither and re-randomising, to show what that gives away.
+    variant: sound; or paper: without dither and re-randomising, to show what that reveals.
     """
 
     key_bits: int = 3072
@@ -90,19 +104,13 @@ class PrivateWeighting(Aggregation):
 
     def __post_init__(self) -> None:
         require_extra()
-        require(
-            self.key_bits >= 256,
-            "aggregation.key_bits",
-            self.key_bits,
-            "256 or more; 3072 for real use",
-        )
-        require(self.n_max >= 1, "aggregation.n_max", self.n_max, "a positive number of records")
-        require(
-            self.workers >= 1, "aggregation.workers", self.workers, "a positive number of processes"
-        )
-        require(
-            self.variant in VARIANTS, "aggregation.variant", self.variant, " or ".join(VARIANTS)
-        )
+        for key, holds, allowed in (
+            ("key_bits", self.key_bits >= 256, "256 or more; 3072 for real use"),
+            ("n_max", self.n_max >= 1, "a positive number of records"),
+            ("workers", self.workers >= 1, "a positive number of processes"),
+            ("variant", self.variant in VARIANTS, " or ".join(VARIANTS)),
+        ):
+            require_setting(self, key, holds, allowed)
 
     def threat_model(self) -> ThreatModel:
         released, server, silo = OBSERVERS
@@ -128,13 +136,13 @@ class PrivateWeighting(Aggregation):
         """Why nothing is certified against anybody."""
         if self.variant == "paper":
             return (
-                "aggregation.variant=paper lets the decrypted sum and the ciphertexts tell "
+                "aggregation.variant=paper lets the decrypted sum and the ciphertexts reveal "
                 "record counts and updates"
             )
         return None
 
     def _factored(self) -> str | None:
-        """Why nothing is certified against who has ciphertexts and not the key."""
+        """Why nothing is certified against a party with ciphertexts and without the key."""
         if self.key_bits < SAFE_KEY_BITS:
             return (
                 f"aggregation.key_bits={self.key_bits} can be factored; then a silo reads all "
@@ -142,31 +150,35 @@ class PrivateWeighting(Aggregation):
             )
         return None
 
-    def check(self, algo: Algorithm) -> None:
+    def adapt(self, algo: Algorithm) -> Algorithm:
         allowed = "private_weighting serves weights n_su / N_u alone (algo.weighting=records)"
-        require(
-            algo.contributors.weighting == RecordWeighting(),
-            "aggregation",
-            "private_weighting",
-            allowed,
-        )
+        records = algo.contributors.weighting == RecordWeighting()
+        require(records, "aggregation", "private_weighting", allowed)
         if self.oblivious:
             as_options(algo.contributors.rate)
+        return algo
+
+    @property
+    def _procedure(self) -> ProtocolSettings:
+        return ProtocolSettings(
+            key_bits=self.key_bits,
+            n_max=self.n_max,
+            count_cap=self.count_cap,
+            oblivious=self.oblivious,
+            workers=self.workers,
+            sound=self.variant == "sound",
+        )
 
     def count_limit(self, n_silos: int) -> int:
-        """Most records of a user that count in one silo."""
-        return count_limit(self.n_max, self.count_cap, n_silos)
+        """Most records of a user that may count in one silo."""
+        return self._procedure.count_limit(n_silos)
 
     def encoding(
         self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism
     ) -> SlotEncoding:
         self.count_limit(federation.n_silos)
-        if not mechanism.clips:
-            raise ConfigError(
-                "aggregation",
-                "private_weighting",
-                "needs contributions of bounded norm, not mechanism=none",
-            )
+        allowed = "needs contributions of bounded norm, not mechanism=none"
+        require(mechanism.clips, "aggregation", "private_weighting", allowed)
         layout = SlotLayout(
             key_bits=self.key_bits,
             n_max=self.n_max,
@@ -216,27 +228,13 @@ class PrivateWeighting(Aggregation):
         from fedpriv.aggregation.private_weighting.silo import PrivateWeightingSilo
 
         _require_records(weighting)
-        return PrivateWeightingSilo(
-            name=name,
-            silos=tuple(sorted(silos)),
-            limit=self.count_limit(len(silos)),
-            cut=self.count_cap is not None,
-            key_bits=self.key_bits,
-            oblivious=self.oblivious,
-            workers=self.workers,
-            sound=self.variant == "sound",
-        )
+        return PrivateWeightingSilo(name, tuple(sorted(silos)), self._procedure)
 
     def helper(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> HelperProtocol:
         from fedpriv.aggregation.private_weighting.server import PrivateWeightingServer
 
         _require_records(weighting)
-        return PrivateWeightingServer(
-            silos=tuple(sorted(silos)),
-            key_bits=self.key_bits,
-            oblivious=self.oblivious,
-            workers=self.workers,
-        )
+        return PrivateWeightingServer(tuple(sorted(silos)), self._procedure)
 
 
 def _require_records(weighting: Weighting) -> None:

@@ -12,7 +12,7 @@ from gmpy2 import mpz, powmod
 
 from fedpriv.aggregation.private_weighting import packed_tables
 from fedpriv.crypto.paillier import pairs, residues
-from fedpriv.crypto.paillier.keys import PublicKey
+from fedpriv.crypto.paillier.keys import EncryptionKey
 from fedpriv.encoding.slot_layout import SlotLayout
 
 LARGE_TABLE = 2**13
@@ -54,7 +54,7 @@ class Timings:
             half_power=_fastest(lambda: powmod(number, half - 1, n)),
         )
 
-    def seconds(self, work: pairs.Work) -> float:
+    def seconds(self, work: pairs.Operations) -> float:
         """Time of operations on pairs."""
         return work.multiplications * self.multiplication + work.squarings * self.squaring
 
@@ -111,7 +111,7 @@ def predict(
     plan = packed_tables.best_plan(layout, users, block, memory=packed_tables.MEMORY // workers)
     prepared = residues.tables_pay(bits, columns * rounds)
     source = residues.TableResidues if prepared else residues.PublishedResidues
-    size = PublicKey((1 << bits) - 1).ciphertext_bytes
+    size = EncryptionKey((1 << bits) - 1).ciphertext_bytes
     return Cost(
         setup=timings.seconds(residues.TableResidues.preparation(bits)) if prepared else 0.0,
         factors=timings.seconds(pairs.power_work(bits)) * -(-users // workers),

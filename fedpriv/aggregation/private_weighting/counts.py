@@ -1,10 +1,10 @@
-"""Which record counts private weighting can serve: 1 <= N_u <= N_max for every user, though nobody
+"""Record counts that private weighting can serve: 1 <= N_u <= N_max for every user, though nobody
 knows N_u.
 
-A total above N_max may not divide C_LCM, and would decrypt to a garbage number as large as n.
-Nothing could be done about it then: the server would already hold a function of the counts without
-noise. So each silo bounds its own part before it sends anything. That a silo refuses, and so that
-some user has many records there, is seen by all.
+A total above N_max may not divide C_LCM, and would decrypt to a garbage number as large as n. That
+would be too late: the server would already hold a function of the counts without noise. So each
+silo bounds its own part before it sends anything. If it refuses, all parties see that some user has
+many records there.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ NAMED = 10
 
 
 class CountsRefusedError(AggregationAbortedError):
-    """Record counts that cannot be served; the set-up ends and nothing is released. Honest counts
-    stay as they are, and then the first set-up fails, and with it the run; later ones can fail by a
-    lie alone."""
+    """Record counts that cannot be served. The set-up ends and nothing is released. Honest counts
+    never change, so the first set-up fails, and with it the run. Later set-ups fail only if a party
+    lies."""
 
 
 def count_limit(n_max: int, count_cap: int | None, n_silos: int) -> int:
-    """Most records of a user that may count in one silo, so that the user cannot have more than
-    `n_max` in all. Raises ConfigError when there is no such number, or when the cap lies above
-    it."""
+    """Most records of a user that may count in one silo, so that the user has at most `n_max` in
+    all. Raises ConfigError if there is no such number, or if the cap lies above it."""
     most = n_max // n_silos
     require(
         most >= 1,
@@ -44,8 +43,8 @@ def count_limit(n_max: int, count_cap: int | None, n_silos: int) -> int:
 
 
 def refuse_many(name: str, counts: np.ndarray, limit: int) -> None:
-    """At a silo. Raises CountsRefusedError for a count above `limit`; says no more about it than
-    what is public."""
+    """At a silo: raise CountsRefusedError for a count above `limit`. The error contains only public
+    numbers."""
     if counts.max(initial=0) > limit:
         raise CountsRefusedError(
             f"{name} has a user with more than {limit} records, aggregation.n_max over the "
@@ -55,7 +54,7 @@ def refuse_many(name: str, counts: np.ndarray, limit: int) -> None:
 
 
 def refuse_none(totals: Sequence[int]) -> None:
-    """At the server. Raises CountsRefusedError for users whose blinded total is zero."""
+    """At the server: raise CountsRefusedError for users whose blinded total is zero."""
     absent = [str(user) for user, total in enumerate(totals) if total == 0]
     if absent:
         names = ", ".join(absent[:NAMED]) + (" and others" if len(absent) > NAMED else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from fedpriv.aggregation.base import encoding_of
 from fedpriv.crypto.digest import digest
 from fedpriv.crypto.uniform_integers import integers_below, shared_bytes, shared_integers
 from fedpriv.encoding.slots import SlotEncoding
@@ -22,10 +23,11 @@ def blind(n: int, seed: bytes, user: int) -> int:
 def cancelling_masks(
     *, n: int, count: int, name: str, seeds: Mapping[str, bytes], purpose: bytes
 ) -> list[int]:
-    """What silo `name` adds, modulo n, to `count` numbers: uniform for who lacks one of its pairs'
-    seeds, and zero in the sum over all silos.
+    """Masks of silo `name` for `count` numbers modulo n. They are uniform for a party that lacks
+    one of its pairs' seeds, and zero in the sum over all silos.
 
-    seeds: by peer. The same purpose must never mask two different lists.
+    seeds: by peer.
+    purpose: must never mask two different lists.
     """
     sums = [0] * count
     for peer, seed in seeds.items():
@@ -36,6 +38,4 @@ def cancelling_masks(
 
 def slot_encoding(query: Query) -> SlotEncoding:
     """How the query's messages are placed in plaintexts."""
-    if not isinstance(query.encoding, SlotEncoding):
-        raise ValueError(f"private weighting encodes messages in slots, not as {query.encoding}")
-    return query.encoding
+    return encoding_of(query, SlotEncoding)

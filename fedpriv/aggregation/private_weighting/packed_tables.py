@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedpriv.crypto.paillier.pairs import Work, power_work
+from fedpriv.crypto.paillier.pairs import Operations, power_work
 from fedpriv.crypto.paillier.parallel import even_ranges
 from fedpriv.encoding.slot_layout import SlotLayout
 
@@ -46,7 +46,7 @@ class TablePlan:
     copies: int
     groups: int
     table_entries: int
-    work: Work
+    work: Operations
 
     def __str__(self) -> str:
         return (
@@ -91,8 +91,10 @@ def make_plan(
     bits = layout.coordinate_bits
     copies = -(-slots // chain)
     entries = copies * sum(1 << len(group) for group in even_ranges(users, groups))
-    shifts = Work(squarings=users * (copies - 1) * chain * layout.width)
-    column = Work(slots * bits * groups + 1, (chain - 1) * (layout.width - bits) + chain * bits)
+    shifts = Operations(squarings=users * (copies - 1) * chain * layout.width)
+    column = Operations(
+        slots * bits * groups + 1, (chain - 1) * (layout.width - bits) + chain * bits
+    )
     offset = power_work(slots * layout.width)
-    work = shifts + Work(entries) + offset + column * columns
+    work = shifts + Operations(entries) + offset + column * columns
     return TablePlan(chain=chain, copies=copies, groups=groups, table_entries=entries, work=work)

@@ -1,6 +1,4 @@
-"""What server and silos say to each other in private weighting, beside what all aggregations
-say.
-"""
+"""Phases of private weighting that no other aggregation has."""
 
 from __future__ import annotations
 
@@ -12,4 +10,4 @@ REQUESTS = "requests"
 OFFERS = "offers"
 
 SEALED_SEED = KEY_BYTES + TAG_BYTES
-"""Bytes of the common seed on its way to another silo."""
+"""Bytes of the sealed common seed."""

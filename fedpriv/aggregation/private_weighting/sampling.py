@@ -1,10 +1,10 @@
-"""Which users a query samples when nobody may know: the server orders ciphertexts, the silos choose
-a place.
+"""How a query samples users so that no party knows the sample: the server orders ciphertexts, the
+silos choose a place.
 
 For a rate a / b the server offers b ciphertexts for each user, a of them real, in a uniformly
-random order, and all silos take the one at the same uniformly random place. Server and silos each
-know half of what decides; a user is sampled with probability a / b, independently of other users
-and queries.
+random order. All silos take the one at the same uniformly random place. Server and silos each know
+half of the draw. A user is sampled with probability a / b, independently of other users and
+queries.
 """
 
 from __future__ import annotations
@@ -19,24 +19,27 @@ from fedpriv.crypto.uniform_integers import shared_integers
 from fedpriv.errors import ConfigError
 from fedpriv.rounds.query import Query
 
-MOST_OFFERED = 100
+MAX_OFFERED = 100
 
 
 @dataclass(frozen=True)
 class Options:
-    """real (a) of offered (b) ciphertexts for a user hold the inverse, the others zero."""
+    """The offers for a user.
+
+    real: a, ciphertexts that hold the inverse; the others hold zero.
+    offered: b, all ciphertexts.
+    """
 
     real: int
     offered: int
 
 
 def as_options(rate: float) -> Options:
-    """The fraction that `rate` is. Raises ConfigError unless one with a denominator up to
-    `MOST_OFFERED` is."""
-    fraction = Fraction(rate).limit_denominator(MOST_OFFERED)
+    """`rate` as a fraction. Raises ConfigError unless its denominator is at most `MAX_OFFERED`."""
+    fraction = Fraction(rate).limit_denominator(MAX_OFFERED)
     if float(fraction) != rate:
         allowed = (
-            f"with aggregation.oblivious=true a fraction a / b with b up to {MOST_OFFERED}, such "
+            f"with aggregation.oblivious=true a fraction a / b with b up to {MAX_OFFERED}, such "
             "as 0.25 or 0.3"
         )
         raise ConfigError("algo.user_rate", rate, allowed)
@@ -44,8 +47,7 @@ def as_options(rate: float) -> Options:
 
 
 def options_to_hide(rate: float, oblivious: bool) -> Options | None:
-    """What the server offers a silo to choose from; None where it may know the sample, or where
-    everybody is in it."""
+    """The server's offers; None if it may know the sample, or if everybody is in it."""
     return as_options(rate) if oblivious and rate < 1 else None
 
 
@@ -58,9 +60,8 @@ def orders(options: Options, n_users: int, query: Query) -> np.ndarray:
 
 
 def choices(options: Options, n_users: int, query: Query, *, seed: bytes) -> list[int]:
-    """The silos' half: a place 0..offered-1 for each user, the same in every silo, from the seed
-    that they share. A seeded simulation draws it from its own stream, so that the sample
-    repeats."""
+    """The silos' half: a place 0..offered-1 for each user, from the silos' common seed. A seeded
+    simulation draws it from its own stream, so that the sample repeats."""
     if query.streams.system:
         purpose = digest("private weighting choice", *query.serial)
         return shared_integers(options.offered, n_users, seed=seed, purpose=purpose)

@@ -1,4 +1,4 @@
-"""A silo's part in private weighting: blinded counts once, and in every query its users' weighted
+"""A silo's part in private weighting: blinded counts once, then in every query its users' weighted
 sum, encrypted."""
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, Respond, SiloPr
 from fedpriv.aggregation.private_weighting.counts import refuse_many
 from fedpriv.aggregation.private_weighting.integers import blind, cancelling_masks, slot_encoding
 from fedpriv.aggregation.private_weighting.phases import OFFERS, REQUESTS, SEALED_SEED, SEED
+from fedpriv.aggregation.private_weighting.procedure import ProtocolSettings
 from fedpriv.aggregation.private_weighting.sampling import (
     Options,
     choices,
@@ -30,105 +31,94 @@ from fedpriv.aggregation.weighted import COUNTS, KEY, KEYS
 from fedpriv.crypto import sealing, x25519
 from fedpriv.crypto.digest import digest
 from fedpriv.crypto.oblivious_transfer import ELEMENT_BYTES, Receiver
-from fedpriv.crypto.paillier.keys import PublicKey
+from fedpriv.crypto.paillier.keys import EncryptionKey
 from fedpriv.crypto.paillier.residues import PublishedResidues, Residues, TableResidues, tables_pay
 from fedpriv.crypto.prg import KEY_BYTES
 from fedpriv.crypto.uniform_integers import integers_below, to_bytes
 from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.parties.party import Mail, Party
-from fedpriv.parties.post import Hear, Post, at_fault, blaming
-from fedpriv.parties.schema import Maybe, Raw, Row, Series, Table
+from fedpriv.parties.post import Expected, Post, Serial, at_fault, blaming
+from fedpriv.parties.schema import Maybe, Parts, Raw, Series, Table
 from fedpriv.rounds.query import Contributions, Query, SetUp
 
 
 @dataclass(repr=False)
 class PrivateWeightingSilo(SiloProtocol):
-    """silos: sorted; the first one leads the set-up.
-    limit: most records of a user that count here.
-    cut: counts above it are cut to it; without, they are refused.
-    key_bits, oblivious, workers: as in `PrivateWeighting`.
-    sound: whether to dither and re-randomise.
+    """A silo whose record counts stay hidden.
 
+    name: of this silo.
+    silos: all silos, sorted; the first one leads the set-up.
+    procedure: what all parties agree on.
     public: the server's key; None before the set-up.
     counts: records that count, (n_users,) int64.
     pair_seeds: for masks, by the other silo.
     common_seed: R, which all silos have.
-    spent: the last query whose masks are used up.
-    powers: the server's ciphertexts raised to r_u n_su C_LCM, by user; kept, because the server
-        sends the same ones for as long as all users take part.
-    powers_of: stands for the ciphertexts that they were made from.
+    spent: serial of the last query whose masks were used.
+    powers: the server's ciphertexts raised to r_u n_su C_LCM, by user. They are kept, because the
+        server sends the same ciphertexts for as long as all users take part.
+    powers_of: digest of the ciphertexts behind `powers`.
     """
 
     name: str
     silos: tuple[str, ...]
-    limit: int
-    cut: bool
-    key_bits: int
-    oblivious: bool
-    workers: int
-    sound: bool
-    public: PublicKey | None = None
+    procedure: ProtocolSettings
+    public: EncryptionKey | None = None
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     pair_seeds: dict[str, bytes] = field(default_factory=dict)
     common_seed: bytes = b""
-    spent: tuple[int, int] = (0, 0)
+    spent: Serial = (0, 0)
     powers: dict[int, mpz] = field(default_factory=dict)
     powers_of: bytes = b""
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
-        """Steps 1a to 1e: agree on seeds with every other silo and on the common one, R; send
+        """Steps 1a to 1e: agree on seeds with every other silo and on the common seed R; send
         blinded, masked counts.
 
-        Raises CountsRefusedError for a count above `limit`, before anything is sent.
+        Raises CountsRefusedError for a count above the limit, before anything is sent.
         """
-        counts = np.minimum(counts, self.limit) if self.cut else counts
-        refuse_many(self.name, counts, self.limit)
+        limit = self.procedure.count_limit(len(self.silos))
+        if self.procedure.count_cap is not None:
+            counts = np.minimum(counts, limit)
+        refuse_many(self.name, counts, limit)
         private = x25519.PrivateKey.generate()
         post = task.post(self.name)
         own = private.public.raw
-        answer = Row((Raw(-(-self.key_bits // 8)), Table(self.silos, Raw(x25519.KEY_BYTES))))
-        heard = yield from post.exchange(KEY, {SERVER: own}, Hear(KEYS, answer, (SERVER,)))
-        post.require_all([SERVER], heard)
-        raw, keys = heard[SERVER]
+        keys_of_all = Table(self.silos, Raw(x25519.KEY_BYTES))
+        schema = Parts((Raw(-(-self.procedure.key_bits // 8)), keys_of_all))
+        raw, keys = yield from post.ask(KEY, SERVER, own, (KEYS, schema))
         with blaming(SERVER):
             public = self._checked_key(int.from_bytes(raw, "little"))
             if keys[self.name] != own:
                 raise ValueError(f"it holds another key for {self.name}")
             peers = {peer: x25519.PublicKey(keys[peer]) for peer in self.silos if peer != self.name}
-            seeds = {
-                peer: private.derive_shared_seed(key, self._pair("masks", peer))
-                for peer, key in peers.items()
-            }
+            seeds = self._seeds(private, peers, "masks")
         common = yield from self._common_seed(post, private, peers)
         self.public = public
         self.counts = counts
         self.pair_seeds = seeds
         self.common_seed = common
-        self.spent, self.powers_of = (
-            (0, 0),
-            b"",
-        )  # no mask for a query is made of these seeds yet; rounds begin at 1
+        self.spent = (0, 0)  # the new seeds have made no mask for a query yet; rounds begin at 1
+        self.powers_of = b""
         blinded = [
             blind(public.n, common, user) * count if count else 0
             for user, count in enumerate(counts.tolist())
         ]
         masked = self._masked(public, blinded, digest("private weighting counts"))
-        yield from post.tell(COUNTS, {SERVER: to_bytes(masked, public.n)})
+        yield from post.send(COUNTS, {SERVER: to_bytes(masked, public.n)})
 
-    def _checked_key(self, n: int) -> PublicKey:
-        """Raises ValueError for a modulus that is not `key_bits` long, or even."""
-        if n.bit_length() != self.key_bits or n % 2 == 0:
-            raise ValueError(
-                f"a modulus of {n.bit_length()} bits, not an odd one of {self.key_bits}"
-            )
-        return PublicKey(n)
+    def _checked_key(self, n: int) -> EncryptionKey:
+        """Raises ValueError for a modulus of another length, or an even one."""
+        bits = self.procedure.key_bits
+        if n.bit_length() != bits or n % 2 == 0:
+            raise ValueError(f"a modulus of {n.bit_length()} bits, not an odd one of {bits}")
+        return EncryptionKey(n)
 
     def query(self, query: Query, respond: Respond) -> Party:
-        """Step 2b: train, weigh under the server's encryption, add noise, dither and masks,
+        """Step 2b: train; weigh under the server's encryption; add noise, dither and masks;
         re-randomise and send.
 
         Raises OutOfRangeError for a contribution beyond the clip bound, RuntimeError for a query
-        that leaves a silo out, or whose masks are spent.
+        that leaves a silo out or whose masks are used up.
         """
         public = self.public
         encoding = slot_encoding(query)
@@ -136,73 +126,79 @@ class PrivateWeightingSilo(SiloProtocol):
             raise RuntimeError(
                 "private weighting needs every silo in set-up and queries: masks would not cancel"
             )
-        self._spend_masks(query)
+        if query.serial <= self.spent:  # two messages under one mask reveal their difference
+            raise RuntimeError(f"{self.name} has used its masks of round {query.round} already")
+        self.spent = query.serial
         post = query.post(self.name)
-        options = options_to_hide(query.user_rate, self.oblivious)
+        options = options_to_hide(query.user_rate, self.procedure.oblivious)
         size = len(self.counts) * public.ciphertext_bytes if options is None else ELEMENT_BYTES
-        kind = Row((query.broadcast_kind, Raw(size)))
-        heard = yield from post.hear(Hear(BROADCAST, kind, (SERVER,)))
-        post.require_all([SERVER], heard)
-        broadcast, said = heard[SERVER]
+        schema = Parts((query.broadcast_schema, Raw(size)))
+        received = yield from post.receive_all(Expected(BROADCAST, schema, (SERVER,)))
+        broadcast, raw = received[SERVER]
         update = yield from trained(respond(broadcast))
         with at_fault(self.name):
             users, coefficients = _collect(update.blocks, encoding, query.size)
-        raw = (
-            said
-            if options is None
-            else (yield from self._choose(post, public, query, said, options=options))
-        )
+        if options is not None:
+            raw = yield from self._choose(post, public, query, raw, options=options)
+        sound = self.procedure.sound
         with at_fault(self.name):
             self._raise_powers(public, raw, encoding)
             products = self._products(public, users, coefficients, encoding=encoding)
-            plaintexts = encoding.plaintexts(update.noise, self._dither(query))
+            dither = self._dither(query) if sound else lambda bound: 0
+            plaintexts = encoding.plaintexts(update.noise, dither)
         masked = self._masked(public, plaintexts, digest("private weighting sums", *query.serial))
-        residues = _residues(public).draw(len(products)) if self.sound else [mpz(1)] * len(products)
+        residues = _residues(public).draw(len(products)) if sound else [mpz(1)] * len(products)
         message = add_and_rerandomise(public, products, plaintexts=masked, residues=residues)
-        yield from post.tell(MESSAGE, {SERVER: public.to_bytes(message)})
+        yield from post.send(MESSAGE, {SERVER: public.to_bytes(message)})
+
+    def _seeds(
+        self, private: x25519.PrivateKey, peers: dict[str, x25519.PublicKey], purpose: str
+    ) -> dict[str, bytes]:
+        """The seeds for `purpose` that this silo shares with each peer."""
+        return {
+            peer: private.derive_shared_seed(
+                key, digest("private weighting", purpose, *sorted((self.name, peer)))
+            )
+            for peer, key in peers.items()
+        }
 
     def _common_seed(
         self, post: Post, private: x25519.PrivateKey, peers: dict[str, x25519.PublicKey]
     ) -> Generator[Mail, Mail, bytes]:
-        """R, which the first silo draws and sends to each other one under their own key, through
-        the server."""
+        """R. The first silo draws it and sends it to each other silo, sealed, through the
+        server."""
         leader = self.silos[0]
         if self.name != leader:
-            heard = yield from post.hear(Hear(SEED, Raw(SEALED_SEED), (SERVER,)))
-            post.require_all([SERVER], heard)
+            received = yield from post.receive_all(Expected(SEED, Raw(SEALED_SEED), (SERVER,)))
             with blaming(leader):
-                channel = private.derive_shared_seed(peers[leader], self._pair("channel", leader))
-                return sealing.unseal(channel, heard[SERVER])
+                channel = self._seeds(private, {leader: peers[leader]}, "channel")[leader]
+                return sealing.unseal(channel, received[SERVER])
         seed = secrets.token_bytes(KEY_BYTES)
-        channels = {
-            peer: private.derive_shared_seed(key, self._pair("channel", peer))
-            for peer, key in peers.items()
-        }
+        channels = self._seeds(private, peers, "channel")
         sealed = {peer: sealing.seal(key, seed) for peer, key in channels.items()}
-        # The server's answer only tells the leader that the others have theirs.
-        yield from post.exchange(SEED, {SERVER: sealed}, Hear(SEED, Maybe(Raw(0)), (SERVER,)))
+        # The server's answer only says that the others have their seeds.
+        yield from post.exchange(SEED, {SERVER: sealed}, Expected(SEED, Maybe(Raw(0)), (SERVER,)))
         return seed
 
     def _choose(
-        self, post: Post, public: PublicKey, query: Query, element: bytes, *, options: Options
+        self, post: Post, public: EncryptionKey, query: Query, element: bytes, *, options: Options
     ) -> Generator[Mail, Mail, bytes]:
-        """The ciphertexts of all users, side by side, that this silo takes from those that the
-        server offers."""
+        """The ciphertexts of all users, side by side, that this silo chooses from the server's
+        offers."""
         places = choices(options, len(self.counts), query, seed=self.common_seed)
         with blaming(SERVER):
             receiver = Receiver(transfer_session(self.name, query), element, places)
         each = options.offered * (public.ciphertext_bytes + sealing.TAG_BYTES)
-        offers = Hear(OFFERS, Series(len(places), Raw(each)), (SERVER,))
-        heard = yield from post.exchange(REQUESTS, {SERVER: receiver.requests}, offers)
-        post.require_all([SERVER], heard)
+        answer = (OFFERS, Series(len(places), Raw(each)))
+        offers = yield from post.ask(REQUESTS, SERVER, receiver.requests, answer)
         with blaming(SERVER):
-            return b"".join(receiver.unseal(heard[SERVER], public.ciphertext_bytes))
+            return b"".join(receiver.unseal(offers, public.ciphertext_bytes))
 
-    def _raise_powers(self, public: PublicKey, raw: bytes, encoding: SlotEncoding) -> None:
+    def _raise_powers(self, public: EncryptionKey, raw: bytes, encoding: SlotEncoding) -> None:
         """Raise the server's ciphertexts for every user with records here, unless they are those of
         the last query."""
-        stamp = digest("private weighting inverses", raw)
-        if stamp == self.powers_of:
+        powers_of = digest("private weighting inverses", raw)
+        if powers_of == self.powers_of:
             return
         with blaming(SERVER):
             inverses = public.from_bytes(raw, len(self.counts))
@@ -212,59 +208,47 @@ class PrivateWeightingSilo(SiloProtocol):
             blind(public.n, self.common_seed, user) * int(self.counts[user]) * lcm for user in users
         ]
         powers = raise_to_factors(
-            public, [inverses[user] for user in users], factors, workers=self.workers
+            public, [inverses[user] for user in users], factors, workers=self.procedure.workers
         )
         self.powers = dict(zip(users, powers))
-        self.powers_of = stamp
+        self.powers_of = powers_of
 
     def _products(
         self,
-        public: PublicKey,
+        public: EncryptionKey,
         users: list[int],
         coefficients: np.ndarray,
         *,
         encoding: SlotEncoding,
     ) -> list[mpz]:
-        """Enc(C_LCM sum_u n_su / N_u a_u), packed; of the number zero, and not yet hidden, where
-        nobody contributes."""
+        """Enc(C_LCM sum_u n_su / N_u a_u), packed. Without contributions an encryption of zero
+        that hides nothing yet."""
+        layout = encoding.layout
         if not users:
-            return [mpz(1)] * encoding.layout.columns(coefficients.shape[1])
+            return [mpz(1)] * layout.columns(coefficients.shape[1])
         powers = [self.powers[user] for user in users]
-        return weighted_product(
-            public, powers, coefficients, layout=encoding.layout, workers=self.workers
-        )
+        workers = self.procedure.workers
+        return weighted_product(public, powers, coefficients, layout=layout, workers=workers)
 
     def _dither(self, query: Query) -> Callable[[int], int]:
-        """Draws integers below a bound: from the operating system, or in a seeded simulation from a
-        stream."""
-        if not self.sound:
-            return lambda bound: 0
+        """Draws integers below a bound: from the operating system, or from a stream in a seeded
+        simulation."""
         read = query.streams.secret(query.stream("dither"), query.round, self.name).bytes
         return lambda bound: integers_below(bound, 1, read)[0]
 
-    def _masked(self, public: PublicKey, numbers: list[int], purpose: bytes) -> list[int]:
+    def _masked(self, public: EncryptionKey, numbers: list[int], purpose: bytes) -> list[int]:
         """The numbers modulo n under masks that cancel in the sum over all silos."""
         masks = cancelling_masks(
             n=public.n, count=len(numbers), name=self.name, seeds=self.pair_seeds, purpose=purpose
         )
         return [(number + mask) % public.n for number, mask in zip(numbers, masks)]
 
-    def _spend_masks(self, query: Query) -> None:
-        """Raises RuntimeError when the query's masks, or a later one's, were used before: two
-        messages under one mask give their difference away."""
-        if query.serial <= self.spent:
-            raise RuntimeError(f"{self.name} has used its masks of round {query.round} already")
-        self.spent = query.serial
-
-    def _pair(self, purpose: str, peer: str) -> bytes:
-        return digest("private weighting", purpose, *sorted((self.name, peer)))
-
 
 def _collect(
     blocks: Iterator[Contributions], encoding: SlotEncoding, size: int
 ) -> tuple[list[int], np.ndarray]:
-    """Users with a contribution, and their coordinates as integers, (k, size) int64. Trains as it
-    goes."""
+    """Users with a contribution, and their coordinates as integers, (k, size) int64. Reading the
+    blocks trains."""
     users: list[int] = []
     rows = [np.empty((0, size), dtype=np.int64)]
     for block in blocks:
@@ -274,10 +258,10 @@ def _collect(
 
 
 class _ResidueSource:
-    """Fresh n-th residues, one by one until so many have been drawn that preparing tables would
-    have paid."""
+    """Fresh n-th residues. It draws them one by one until tables would have paid, then prepares
+    tables."""
 
-    def __init__(self, public: PublicKey) -> None:
+    def __init__(self, public: EncryptionKey) -> None:
         self.public = public
         self.drawn = 0
         self.source: Residues = PublishedResidues(public)
@@ -291,7 +275,7 @@ class _ResidueSource:
 
 
 @lru_cache(maxsize=1)
-def _residues(public: PublicKey) -> _ResidueSource:
-    """One source for all silos of this process: residues are as good for who knows the tables,
-    which are large."""
+def _residues(public: EncryptionKey) -> _ResidueSource:
+    """One source for all silos of this process: the tables are large, and knowing them does not
+    weaken residues."""
     return _ResidueSource(public)

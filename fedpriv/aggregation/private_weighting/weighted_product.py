@@ -19,29 +19,28 @@ from gmpy2 import f_divmod, invert, mpz
 from fedpriv.aggregation.private_weighting import packed_tables
 from fedpriv.aggregation.private_weighting.packed_tables import TablePlan
 from fedpriv.crypto.paillier import pairs
-from fedpriv.crypto.paillier.keys import PublicKey
-from fedpriv.crypto.paillier.parallel import even_ranges, map_in_processes
+from fedpriv.crypto.paillier.keys import EncryptionKey
+from fedpriv.crypto.paillier.parallel import even_ranges, map_evenly, map_in_processes
 from fedpriv.encoding.fixed_point import OutOfRangeError
 from fedpriv.encoding.slot_layout import SlotLayout
 
 
 def raise_to_factors(
-    public: PublicKey, ciphertexts: Sequence[mpz], factors: Sequence[int], *, workers: int = 1
+    public: EncryptionKey,
+    ciphertexts: Sequence[mpz],
+    factors: Sequence[int],
+    *,
+    workers: int = 1,
 ) -> list[mpz]:
     """Every user's ciphertext raised to its factor modulo n, once a round. The factor is r_u n_su
-    C_LCM, so that a parameter's exponent is only the short fixed-point coordinate. The result does
-    not depend on `workers`."""
+    C_LCM. A parameter's exponent is then only the short fixed-point coordinate. The result does not
+    depend on `workers`."""
     jobs = list(zip(ciphertexts, factors, strict=True))
-    parts = [jobs[part.start : part.stop] for part in even_ranges(len(jobs), workers)]
-    return [
-        power
-        for part in map_in_processes(partial(_powers, public), parts, workers)
-        for power in part
-    ]
+    return map_evenly(partial(_powers, public), jobs, workers)
 
 
 def weighted_product(
-    public: PublicKey,
+    public: EncryptionKey,
     powers: Sequence[mpz],
     coefficients: np.ndarray,
     *,
@@ -53,11 +52,12 @@ def weighted_product(
 
     powers: one ciphertext of m_u for each of this silo's users, at least one, by
         `raise_to_factors`.
-    coefficients: (users, d) int64, truncated coordinates. The products are deterministic: they must
-        go through `add_and_rerandomise` before they leave the silo. The number of operations does
-        not depend on the coefficients. Raises OutOfRangeError for a coefficient beyond
-        `layout.coordinate_bound`. `workers` processes share the columns; the result does not depend
-        on their number.
+    coefficients: (users, d) int64, truncated coordinates.
+    workers: processes that share the columns; the result does not depend on them.
+
+    The products are deterministic: they must go through `add_and_rerandomise` before they leave the
+    silo. The number of operations does not depend on the coefficients. Raises OutOfRangeError for a
+    coefficient beyond `layout.coordinate_bound`.
     """
     check_coefficients(coefficients, len(powers), layout)
     parts = even_ranges(layout.columns(coefficients.shape[1]), workers)
@@ -90,14 +90,14 @@ def check_coefficients(coefficients: np.ndarray, users: int, layout: SlotLayout)
 
 
 def add_and_rerandomise(
-    public: PublicKey,
+    public: EncryptionKey,
     products: Sequence[mpz],
     *,
     plaintexts: Sequence[int],
     residues: Sequence[mpz],
 ) -> list[mpz]:
-    """What a silo sends: each product with a plaintext (noise and mask, modulo n) added and a fresh
-    n-th residue multiplied in. Without that residue the product tells the coefficients to whoever
+    """A silo's message: add a plaintext (noise and mask, modulo n) to each product and multiply by
+    a fresh n-th residue. Without the residue the product reveals the coefficients to the party that
     made the ciphertexts."""
     square = public.square
     return [
@@ -106,7 +106,7 @@ def add_and_rerandomise(
     ]
 
 
-def multiply(public: PublicKey, messages: Sequence[Sequence[mpz]]) -> list[mpz]:
+def multiply(public: EncryptionKey, messages: Sequence[Sequence[mpz]]) -> list[mpz]:
     """The server's sum: ciphertexts of all silos multiplied column by column."""
     totals = list(messages[0])
     for message in messages[1:]:
@@ -114,7 +114,7 @@ def multiply(public: PublicKey, messages: Sequence[Sequence[mpz]]) -> list[mpz]:
     return totals
 
 
-def _powers(public: PublicKey, jobs: list[tuple[mpz, int]]) -> list[mpz]:
+def _powers(public: EncryptionKey, jobs: list[tuple[mpz, int]]) -> list[mpz]:
     n = public.modulus
     return [
         pairs.join(pairs.power(pairs.split(c, n), factor % public.n, n), n) for c, factor in jobs
@@ -122,7 +122,7 @@ def _powers(public: PublicKey, jobs: list[tuple[mpz, int]]) -> list[mpz]:
 
 
 def _products(
-    public: PublicKey,
+    public: EncryptionKey,
     powers: list[mpz],
     coefficients: np.ndarray,
     *,
@@ -147,10 +147,10 @@ def _products(
     return results
 
 
-def _lifted_zero(public: PublicKey, powers: list[mpz], *, layout: SlotLayout, slots: int) -> mpz:
-    """What takes the offset off every coordinate of a column: prod_u E_u^(-offset) in every
-    slot.
-    """
+def _lifted_zero(
+    public: EncryptionKey, powers: list[mpz], *, layout: SlotLayout, slots: int
+) -> mpz:
+    """Removes the offset from every coordinate of a column: prod_u E_u^(-offset) in every slot."""
     product = mpz(1)
     for c in powers:
         product = product * c % public.square
@@ -175,8 +175,7 @@ def _joint_tables(
 
 
 def _indices(lifted: np.ndarray, plan: TablePlan, layout: SlotLayout) -> list[list[list[int]]]:
-    """Where to look in every group's table: for each slot, and each bit from the highest to the
-    lowest.
+    """Index in every group's table, for each slot and each bit from the highest to the lowest.
 
     lifted: (users, slots) int64, zero or more.
     """

@@ -1,34 +1,36 @@
-"""How few neighbours are enough: degree and thresholds of a sparse graph from the probabilities
-that they fail.
+"""How few neighbours are enough: degree and thresholds of a sparse graph, from probabilities of
+failure.
 
 After Bell et al. (see `graph`), section 3, with exact tails instead of bounds on them. The ring's
 order is uniformly random and independent of which silos collude (fixed before the query) and of
-which drop out. With n candidates, c of them colluding, k neighbours, t shares that reveal a secret,
-and at most l of k / 2 silos in a row left out:
+which drop out. Let there be n candidates, c of them colluding, k neighbours, t shares that reveal a
+secret, and at most l of k / 2 silos in a row left out. Four things can fail:
 
-- secrets: somebody has too many colluding neighbours. Their number is hypergeometric; those are
-  added who are deceived about the set that is summed (below). They must stay below t, so that no
-  secret is revealed that should not be, and below 2 t - (k + 1), so that two thresholds overlap in
-  an honest silo.
-- connection: k / 2 - l of k / 2 silos in a row collude. Only then may the honest silos in the sum
+- secrets: a silo has too many colluding neighbours. Their number is hypergeometric. Neighbours that
+  are deceived about the summed set (below) are added. The total must stay below t, so that no wrong
+  secret is revealed, and below 2 t - (k + 1), so that two thresholds overlap in an honest silo.
+- connection: k / 2 - l of k / 2 silos in a row collude. Only then can the honest silos in the sum
   fall apart.
-- shares: of somebody's k neighbours fewer than t are left in the end; the sum is not had.
-- stretches: of k / 2 silos in a row more than l are left out; silos refuse the sum.
+- shares: fewer than t of a silo's k neighbours are left at the end. There is no sum.
+- stretches: more than l of k / 2 silos in a row are left out. Silos refuse the sum.
 
-The first two are failures of security, the others of correctness; each holds for all silos at once
-(union bound).
+The first two are failures of security, the others of correctness. Each bound holds for all silos at
+once (union bound).
 
-Why a cheating server learns nothing but one sum then. Of all sets (with who had shared, U3) that
-silos sign, A is the one with most honest signers; any other has at most (n + c) / 2 valid
-signatures, and passes for one with `threshold` of them only with a silo whose `checked` random
-signatures all happen to be valid: the deceived, a binomial number. So for the honest silos P in A
-mask keys stay hidden, and for all other honest ones the own masks. A pair's mask depends on U3. (1)
-Who of P was told another U3 than A's sends a mask that no one else sends: for its own mask to be
-revealed t neighbours that signed A must have it as a neighbour, t must be in its U3, and an honest
-one is both. (2) Neighbours in P who were both told A's U3 have their common mask in the sum with
-opposite signs, and where one of them was not, the other sends a mask that no one else does. (3) P
-is connected. So a combination of messages without unknown masks has the same factor for all of P,
-and is a multiple of the sum.
+Why a cheating server then learns nothing but one sum. Silos sign sets, together with the set U3 of
+silos that had shared. Among all signed sets let A be the one with most honest signers. Any other
+set has at most (n + c) / 2 valid signatures. A silo accepts it as signed by `threshold` silos only
+if all of its `checked` random signatures happen to be valid. Such a silo is deceived; the number of
+deceived silos is binomial. So the mask keys of the honest silos P in A stay hidden, and so do the
+own masks of all other honest silos. A pair's mask depends on U3.
+
+1. A silo of P that was told another U3 than A's sends a mask that no other silo sends. To reveal
+   its own mask, t neighbours that signed A must have it as a neighbour, and t must be in its U3. An
+   honest silo is both, which is impossible.
+2. Neighbours in P that were both told A's U3 have their common mask in the sum with opposite signs.
+   If one of them was not, the other sends a mask that no other silo sends.
+3. P is connected. So a combination of messages without unknown masks has the same factor for all of
+   P: it is a multiple of the sum.
 """
 
 from __future__ import annotations
@@ -43,20 +45,14 @@ from fedpriv.aggregation.secagg.graph import Sparse
 from fedpriv.errors import require
 
 GRINDING = 64
-"""Binary logarithm of the orders of the ring that a cheating server may try while a query's keys
-are fresh."""
+"""Binary logarithm of the number of ring orders that a cheating server may try in a query."""
 CHECKED = 32
 """Signatures under a set that a silo verifies on a sparse graph."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Probabilities, as binary logarithms.
-
-    secrets, connection, shares, stretches: see the module.
-    curious: of the first two together for a server that keeps to the protocol;
-    cheating: for one that does not.
-    """
+    """Binary logarithms of the probabilities of the module's four failures."""
 
     secrets: float
     connection: float
@@ -65,23 +61,28 @@ class Failure:
 
     @property
     def curious(self) -> float:
+        """A server that follows the protocol breaks security."""
         return _sum(self.secrets, self.connection)
 
     @property
     def cheating(self) -> float:
+        """A cheating server breaks security."""
         return self.curious + GRINDING
 
     @property
     def correctness(self) -> float:
+        """There is no sum."""
         return _sum(self.shares, self.stretches)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assumed:
-    """What a query's silos are reckoned to do.
+    """Assumptions about a query's silos.
 
-    candidates, cohort, threshold: as in `SecAgg`.
-    colluding: silos.
+    candidates: as in `SecAgg`.
+    cohort: as in `SecAgg`.
+    threshold: as in `SecAgg`.
+    colluding: number of colluding silos.
     missing: candidates that are not in the sum, or silent in its last phases.
     """
 
@@ -92,16 +93,16 @@ class Assumed:
     missing: int
 
     def sparse(self, degree: int, correctness_bits: int) -> Sparse:
-        """The safest graph of this degree that fails to give a sum with a probability of at most
-        2^-correctness_bits, if there is one: the more shares and the less slack, the safer."""
+        """The safest graph of this degree that gives no sum with a probability of at most
+        2^-correctness_bits, if there is one. More shares and less slack are safer."""
         share = 2.0 ** -(correctness_bits + 1) / self.candidates
         lost = _quantile(share, self.candidates - 1, self.missing, degree)
         slack = _quantile(share, self.candidates, self.candidates - self.cohort, degree // 2)
         return Sparse(degree, max(degree - lost, 1), slack, CHECKED)
 
     def failure(self, graph: Sparse) -> Failure:
-        """What may happen on it. The candidates may be as few as the cohort and still hold all who
-        collude."""
+        """How likely this graph fails. The candidates may be as few as the cohort and still include
+        all colluding silos."""
         from scipy.stats import binom, hypergeom
 
         n = self.candidates
@@ -123,7 +124,7 @@ class Assumed:
         )
 
     def required(self, degree: int, security_bits: int, correctness_bits: int) -> Sparse:
-        """The graph of this degree. Raises ConfigError when it is not safe, or hardly ever gives a
+        """The graph of this degree. Raises ConfigError when it is not safe, or too often gives no
         sum."""
         graph = self.sparse(degree, correctness_bits)
         failure = self.failure(graph)
@@ -131,33 +132,28 @@ class Assumed:
             (failure.cheating, security_bits, "a cheating server succeeds"),
             (failure.correctness, correctness_bits, "a sum fails"),
         ):
-            allowed = (
-                f"too few: {what} with a probability of {_told(wrong)} instead of 2^-{bits}; "
-                "more, or auto"
-            )
+            probability = f"{what} with a probability of {_power(wrong)} instead of 2^-{bits}"
+            allowed = f"too few: {probability}; take more, or auto"
             require(wrong <= -bits, "aggregation.neighbours", degree, allowed)
         return graph
 
-    def told(self, graph: Sparse) -> list[str]:
-        """What a person should know of a sparse graph before a run."""
+    def describe(self, graph: Sparse) -> list[str]:
+        """Lines for the log about a sparse graph."""
         failure = self.failure(graph)
         return [
             f"secagg: {graph.degree} neighbours out of {self.candidates - 1}, "
-            f"{graph.share_threshold} shares reveal a "
-            f"secret, at most {graph.slack} of {graph.degree // 2} in a row left out; reckoned "
-            f"with {self.colluding} "
-            f"silos that collude and {self.missing} that drop out",
+            f"{graph.share_threshold} shares reveal a secret, at most {graph.slack} of "
+            f"{graph.degree // 2} in a row left out; assuming that {self.colluding} silos collude "
+            f"and {self.missing} drop out",
             "in each query the graph fails to protect with a probability of "
-            f"{_told(failure.cheating)} from a server "
-            f"that cheats, {_told(failure.curious)} from one that does not; it fails to give a "
-            "sum with "
-            f"{_told(failure.correctness)}",
+            f"{_power(failure.cheating)} from a cheating server, {_power(failure.curious)} from an "
+            f"honest one; there is no sum with {_power(failure.correctness)}",
         ]
 
     @property
     def deceived(self) -> float:
-        """Largest probability that a silo takes signatures for enough of which at most (n + c) / 2
-        are valid."""
+        """Largest probability that a silo accepts a set with at most (n + c) / 2 valid
+        signatures."""
         valid = (self.candidates + self.colluding) // 2
         checked = min(CHECKED, self.threshold)
         if valid < checked:
@@ -166,8 +162,8 @@ class Assumed:
 
     @lru_cache(maxsize=16)  # noqa: B019 (a frozen value is its own key)
     def least(self, security_bits: int, correctness_bits: int) -> Sparse | None:
-        """The graph of least degree that is safe against a cheating server and correct but for
-        probabilities of 2^-security_bits and 2^-correctness_bits; None where no degree below
+        """The graph of least degree that is safe against a cheating server and gives a sum, except
+        with probabilities of 2^-security_bits and 2^-correctness_bits. None if no degree below
         `cohort` is enough."""
 
         def fits(half: int) -> bool:
@@ -189,12 +185,12 @@ class Assumed:
         return self.sparse(2 * high, correctness_bits)
 
 
-def _told(failure: float) -> str:
+def _power(failure: float) -> str:
     return "0" if failure == -math.inf else f"2^{min(failure, 0.0):.1f}"
 
 
 def _quantile(probability: float, population: int, marked: int, drawn: int) -> int:
-    """The smallest number that the marked ones among those drawn exceed with at most this
+    """The smallest number that the marked items among the drawn ones exceed with at most this
     probability."""
     from scipy.stats import hypergeom
 

@@ -1,5 +1,4 @@
-"""The server of a secure sum with exact noise: takes the surplus off the sum, and finds who lies
-about it."""
+"""The server of a secure sum with exact noise: it removes the surplus and names silos that lie."""
 
 from __future__ import annotations
 
@@ -9,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.aggregation.secagg.messages import UNMASK, Advert, points, sealed_kind, shares_kind
+from fedpriv.aggregation.secagg.messages import UNMASK, Advert, points, sealed_schema, shares_schema
 from fedpriv.aggregation.secagg.server import Collector
 from fedpriv.crypto.digest import DIGEST_BYTES
 from fedpriv.crypto.secret_sharing import BadSharesError, Reconstruction
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.mechanisms.removable_noise import SECRET_BYTES, RemovableNoise
 from fedpriv.parties.post import blaming
-from fedpriv.parties.schema import Maybe, Raw, Row, Schema, Table
+from fedpriv.parties.schema import Maybe, Parts, Raw, Schema, Table
 
 if TYPE_CHECKING:
     from fedpriv.aggregation.secagg.exact_silo import Revelation
@@ -26,14 +25,14 @@ if TYPE_CHECKING:
 class ExactCollector(Collector):
     """The server for one query.
 
-    noise: of the query.
+    noise: removable noise of the query.
     """
 
     noise: RemovableNoise
 
     def _sharing(self, roster: Collection[str]) -> Schema:
         secrets = 2 + self.noise.parts
-        return Row((Raw(2 * DIGEST_BYTES), Table(roster, sealed_kind(secrets), whole=False)))
+        return Parts((Raw(2 * DIGEST_BYTES), Table(roster, sealed_schema(secrets), whole=False)))
 
     def _chosen(self, delivered: list[str]) -> list[str]:
         return delivered
@@ -41,8 +40,8 @@ class ExactCollector(Collector):
     def _revealing(
         self, owners: Collection[str], chosen: list[str], *, whole: bool = True
     ) -> Schema:
-        surplus = shares_kind(chosen, whole=False)
-        return Row((shares_kind(owners, whole=whole), surplus, Maybe(Raw(SECRET_BYTES))))
+        surplus = shares_schema(chosen, whole=False)
+        return Parts((shares_schema(owners, whole=whole), surplus, Maybe(Raw(SECRET_BYTES))))
 
     def unmask(
         self,
@@ -52,7 +51,7 @@ class ExactCollector(Collector):
         masked: dict[str, np.ndarray],
         revealed: dict[str, Any],
     ) -> np.ndarray:
-        """As without, less the surplus.
+        """The sum without masks and without surplus noise.
 
         commitments: to the own mask and to the noise.
         """
@@ -77,8 +76,8 @@ class ExactCollector(Collector):
         revealed: dict[str, Revelation],
         kept: int,
     ) -> list[bytes]:
-        """The secret of each silo's surplus, from itself or from the others' shares. Raises
-        AggregationAbortedError with the name of a silo that lies."""
+        """The secret of each silo's surplus, from the silo or from the others' shares. Raises
+        AggregationAbortedError that names a silo that lies."""
         links = []
         for name, end in ends.items():
             if name in revealed:
@@ -108,9 +107,11 @@ class ExactCollector(Collector):
         end: bytes,
         kept: int,
     ) -> bytes:
-        """The secret of a silo that has left, from shares (LIMBS,) by holder. Holders stand in a
-        ring: as soon as so many neighbours as are needed are honest, their secret fits the
-        commitment, and shows who else lies."""
+        """The secret of a silo that has left, from shares (LIMBS,) by holder.
+
+        Tries sets of neighbouring holders on a ring. The secret of a set of honest holders fits the
+        commitment, and then shows who lies.
+        """
         holders = sorted(shares)
         needed = self.terms.threshold
 

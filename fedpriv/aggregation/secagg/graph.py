@@ -1,14 +1,13 @@
-"""Who shares secrets and masks with whom in a secure sum: everybody, or the neighbours on a random
-ring.
+"""Which silos share secrets and masks in a secure sum: all, or neighbours on a random ring.
 
 The sparse graph is that of J. Bell, K. Bonawitz, A. Gascon, T. Lepoint, M. Raykova, Secure
-single-server aggregation with (poly)logarithmic overhead (CCS 2020), section 3: Harary's graph, in
-which everybody on a ring is joined to the degree / 2 nearest on either side, over the candidates in
-random order. The order is a function of the query's session, the digest of all candidates' fresh
-keys (`messages.session_of`), so that every silo works it out for itself and no message says what it
-is. Nobody chooses it, but who sees all honest silos' keys first, as the server does, can try
-several sets of candidates, or keys of silos that it has, and take the order that it likes best:
-`degrees` reckons with 2^`GRINDING` tries.
+single-server aggregation with (poly)logarithmic overhead (CCS 2020), section 3: Harary's graph over
+the candidates in random order. It joins each silo on a ring to the degree / 2 nearest silos on
+either side. The order is a function of the query's session, the digest of all candidates' fresh
+keys (`messages.session_of`). Every silo computes it, and no message contains it. Nobody chooses the
+order. But the server sees all honest silos' keys first. It can try several sets of candidates, or
+several keys of colluding silos, and take the order that it likes best. `degrees` allows for
+2^`GRINDING` tries.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from fedpriv.crypto.prg import add_masks
 
 @dataclass(frozen=True)
 class Graph(ABC):
-    """One query's candidates, in the order of their names, and who is whose neighbour;
-    symmetric.
+    """One query's candidates and the symmetric relation of neighbours.
+
+    names: of the candidates, sorted.
     """
 
     names: tuple[str, ...]
 
     @abstractmethod
     def around(self, name: str) -> tuple[str, ...]:
-        """The silo and its neighbours, in the order of their names; those who hold shares of its
-        secrets."""
+        """The silo and its neighbours, sorted by name. They hold shares of its secrets."""
 
     @abstractmethod
     def holds_together(self, chosen: Collection[str]) -> bool:
@@ -43,17 +42,16 @@ class Graph(ABC):
 
     @abstractmethod
     def witnesses(self, delivered: set[str], chosen: set[str]) -> set[str]:
-        """Who signs the set of the chosen and reveals shares."""
+        """The silos that sign the chosen set and reveal shares."""
 
 
 class Topology(ABC):
-    """What is fixed of the graph before a query: how many shares reveal a secret, how the graph is
-    drawn."""
+    """The part of the graph that is fixed before a query."""
 
     @property
     @abstractmethod
     def shares(self) -> int:
-        """Shares that reveal a secret; a neighbourhood with fewer silos is refused."""
+        """How many shares reveal a secret. A silo refuses a neighbourhood with fewer silos."""
 
     @abstractmethod
     def graph(self, session: bytes, names: Iterable[str]) -> Graph:
@@ -61,12 +59,12 @@ class Topology(ABC):
 
     @abstractmethod
     def drawn(self, signers: Collection[str]) -> list[str]:
-        """Whose signatures a silo checks."""
+        """The signers whose signatures a silo checks."""
 
 
 @dataclass(frozen=True)
 class Complete(Topology):
-    """Everybody is everybody's neighbour (Bonawitz et al. 2017)."""
+    """All candidates are neighbours (Bonawitz et al. 2017)."""
 
     threshold: int
 
@@ -83,8 +81,7 @@ class Complete(Topology):
 
 @dataclass(frozen=True)
 class CompleteGraph(Graph):
-    """All candidates are neighbours, so any set holds together; the chosen need no more help than
-    others."""
+    """All candidates are neighbours, so that any set holds together."""
 
     def around(self, name: str) -> tuple[str, ...]:
         return self.names
@@ -98,11 +95,12 @@ class CompleteGraph(Graph):
 
 @dataclass(frozen=True)
 class Sparse(Topology):
-    """degree: neighbours of a silo, even.
-    share_threshold: shares that reveal a secret, of the degree + 1 that there are.
-    slack: most silos of degree / 2 in a row that may be left out of a sum.
-    checked: signatures that a silo verifies, drawn anew by each with randomness that nobody else
-        sees.
+    """Neighbours on a random ring (Bell et al. 2020).
+
+    degree: neighbours of a silo, an even number.
+    share_threshold: shares that reveal a secret, out of degree + 1.
+    slack: most silos out of degree / 2 in a row that may be left out of a sum.
+    checked: signatures that a silo verifies; each silo draws them from private randomness.
     """
 
     degree: int
@@ -123,7 +121,12 @@ class Sparse(Topology):
 
 @dataclass(frozen=True)
 class RingGraph(Graph):
-    """half: neighbours on either side."""
+    """A random ring.
+
+    session: determines the order.
+    half: neighbours on either side.
+    slack: as in `Sparse`.
+    """
 
     session: bytes
     half: int
@@ -131,8 +134,8 @@ class RingGraph(Graph):
 
     @cached_property
     def order(self) -> np.ndarray:
-        """Indices of names, (n,), in the order in which they stand on the ring: uniformly random as
-        long as SHA-256 and AES behave like random functions."""
+        """Indices of names, (n,), in their order on the ring. It is uniformly random if SHA-256 and
+        AES behave like random functions."""
         numbers = add_masks(
             np.zeros(len(self.names), np.uint64), [self.session], purpose=b"secagg ring"
         )
@@ -149,13 +152,13 @@ class RingGraph(Graph):
 
     def holds_together(self, chosen: Collection[str]) -> bool:
         """Whether no stretch of `half` silos misses more than `slack`. Two parts of the ring are
-        only apart when whole stretches between them are left out or collude."""
+        separate only if whole stretches between them are left out or collude."""
         inside = set(chosen)
         missing = np.array([name not in inside for name in self.names])[self.order]
         counts = np.concatenate([[0], np.cumsum(np.concatenate([missing, missing[: self.half]]))])
         return bool((counts[self.half :] - counts[: -self.half] <= self.slack).all())
 
     def witnesses(self, delivered: set[str], chosen: set[str]) -> set[str]:
-        """The chosen alone: those left out, whose masks are known, would make it easier to part the
-        ring."""
+        """The chosen silos only. With the others, whose masks are known, it would be easier to cut
+        the ring."""
         return chosen

@@ -1,8 +1,8 @@
-"""What silos and server of a secure sum say to each other, what they sign, and how shares travel.
+"""Messages of a secure sum: their schemas, what is signed in them, and how shares travel.
 
-Every message is signed by its sender (`parties.post`). A digest of the query's serial and of all
-candidates' fresh public keys, the session, enters every signature of a set, every encryption and
-every mask, so nothing of one query means anything in another.
+Every message is signed by its sender (`parties.post`). The session is a digest of the query's
+serial and of all candidates' fresh public keys. It enters every signature of a set, every
+encryption and every mask, so that nothing of one query is valid in another.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fedpriv.crypto.secret_sharing import LIMBS, PRIME
 from fedpriv.crypto.signatures import SIGNATURE_BYTES
 from fedpriv.crypto.x25519 import KEY_BYTES, PrivateKey, PublicKey
 from fedpriv.encoding.fixed_point import FixedPoint
-from fedpriv.parties.schema import Array, Raw, Row, Table
+from fedpriv.parties.schema import Array, Parts, Raw, Table
 
 ADVERTISE = "AdvertiseKeys"
 SHARE = "ShareKeys"
@@ -29,35 +29,41 @@ UNMASK = "Unmasking"
 
 SHARE_BYTES = 4 * LIMBS
 SEALED = 2 * SHARE_BYTES + DIGEST_BYTES + TAG_BYTES
-"""Bytes in which the shares of both masks' secrets travel, with both names."""
+"""Bytes of the sealed shares of both masks' secrets, with both names."""
 
-ADVERT = Row((Raw(KEY_BYTES), Raw(KEY_BYTES), Raw(SIGNATURE_BYTES)))
-"""The kind of an `Advert`."""
+ADVERT = Parts((Raw(KEY_BYTES), Raw(KEY_BYTES), Raw(SIGNATURE_BYTES)))
+"""Schema of an `Advert`."""
 
 Advert = tuple[bytes, bytes, bytes]
-"""A silo's public keys for this query, of the channel (c_u) and of the masks (s_u), and its
-signature on them."""
+"""A silo's public keys for this query: of the channel (c_u), of the masks (s_u); and its signature
+on both."""
 
 Sharing = tuple[bytes, dict[str, bytes]]
-"""A silo's commitment to its own mask's seed, and its shares of both secrets, sealed, by
-receiver.
-"""
+"""A silo's commitment to its own mask's seed, and its sealed shares of both secrets by
+receiver."""
 
 
-def sealed_kind(secrets: int = 2) -> Raw:
-    """What the shares of so many secrets travel in, with both names."""
+def sealed_schema(secrets: int = 2) -> Raw:
+    """Schema of the sealed shares of this many secrets, with both names."""
     return Raw(SEALED + (secrets - 2) * SHARE_BYTES)
 
 
-def shares_kind(owners: Collection[str], *, whole: bool = True) -> Table:
-    """A share of one secret of each owner; of some of them only unless `whole`."""
+def shares_schema(owners: Collection[str], *, whole: bool = True) -> Table:
+    """Schema of shares by owner: of all owners, or of some unless `whole`."""
     return Table(owners, Array(np.uint32, (LIMBS,), high=PRIME - 1), whole=whole)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The public numbers of one query: its serial, Th, E, E0, who shares with whom, and how sums
-    are decoded."""
+    """The public numbers of one query.
+
+    serial: its round and place.
+    threshold: Th.
+    cohort: E.
+    candidates: E0.
+    topology: who shares with whom.
+    encoding: of messages.
+    """
 
     serial: tuple[int, int]
     threshold: int
@@ -69,9 +75,13 @@ class Terms:
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope:
-    """What one silo's shares travel in to another, past the server.
+    """Hides one silo's shares for another from the server.
 
-    own, peer: the channel keys of whoever holds the envelope and of the other side.
+    own: channel key of the party that holds the envelope.
+    peer: channel key of the other party.
+    session: of the query.
+    sender: name of the silo that shares.
+    receiver: name of the silo that gets the shares.
     """
 
     own: PrivateKey
@@ -81,13 +91,13 @@ class Envelope:
     receiver: str
 
     def seal(self, shares: bytes) -> bytes:
-        """Both names (as a digest) and the shares, encrypted for the receiver. Raises ValueError
-        for a peer's key of low order."""
+        """Encrypt a digest of both names and the shares for the receiver. Raises ValueError for a
+        peer's key of low order."""
         return seal(self._key(), self._names() + shares)
 
     def unseal(self, sealed: bytes) -> bytes:
-        """The shares. Raises SealBrokenError for an altered message, ValueError for one that names
-        others."""
+        """Decrypt the shares. Raises SealBrokenError for an altered message, ValueError for one
+        with other names."""
         opened = unseal(self._key(), sealed)
         names = self._names()
         if opened[: len(names)] != names:
@@ -95,7 +105,7 @@ class Envelope:
         return opened[len(names) :]
 
     def _key(self) -> bytes:
-        """Serves for this one message, since it depends on the direction."""
+        """The key of this one message; it depends on the direction."""
         purpose = digest("secagg channel", self.session, self.sender, self.receiver)
         return self.own.derive_shared_seed(self.peer, purpose)
 
@@ -109,13 +119,13 @@ def keys_statement(serial: tuple[int, int], name: str, keys: tuple[bytes, bytes]
 
 
 def sharing_digest(session: bytes, sharing: Iterable[str]) -> bytes:
-    """What all masks of a query are made for: masks of silos that were told different sets U3 do
-    not cancel."""
+    """The purpose of all masks of a query. Masks of silos that received different sets U3 do not
+    cancel."""
     return digest("secagg sharing", session, *sorted(sharing))
 
 
 def set_statement(sharing: bytes, members: Iterable[str]) -> bytes:
-    """What a silo signs about the set whose sum is to be revealed.
+    """What a silo signs about the set whose sum is revealed.
 
     sharing: the `sharing_digest`.
     """
@@ -123,13 +133,13 @@ def set_statement(sharing: bytes, members: Iterable[str]) -> bytes:
 
 
 def session_of(serial: tuple[int, int], roster: Mapping[str, Advert]) -> bytes:
-    """The digest that ties a message to this query and these keys."""
+    """The digest that binds a message to this query and these keys."""
     keys = [part for name in sorted(roster) for part in (name, *roster[name][:2])]
     return digest("secagg session", *serial, *keys)
 
 
 def points(roster: Iterable[str]) -> dict[str, int]:
-    """By name, the points on a polynomial of those who hold its shares."""
+    """The point on the polynomial of each share holder, by name."""
     return {name: index + 1 for index, name in enumerate(sorted(roster))}
 
 
@@ -140,6 +150,6 @@ def pair_seed(own: PrivateKey, peer: PublicKey, session: bytes) -> bytes:
 
 
 def seed_commitment(session: bytes, name: str, seed: bytes) -> bytes:
-    """What shows later that a seed is the one this silo shared in this query; 256 random bits
-    cannot be guessed."""
+    """A commitment: it shows later that a seed is the one that this silo shared in this query. 256
+    random bits cannot be guessed."""
     return digest("secagg seed", session, name, seed)

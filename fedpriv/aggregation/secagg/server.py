@@ -1,10 +1,10 @@
-"""The server of a secure sum: collects, draws, passes on, and takes the masks off the sum."""
+"""The server of a secure sum: collects, draws, passes on, and removes the masks from the sum."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +21,10 @@ from fedpriv.aggregation.secagg.messages import (
     Terms,
     pair_seed,
     points,
-    sealed_kind,
+    sealed_schema,
     seed_commitment,
     session_of,
-    shares_kind,
+    shares_schema,
     sharing_digest,
 )
 from fedpriv.crypto.digest import DIGEST_BYTES
@@ -33,25 +33,25 @@ from fedpriv.crypto.secret_sharing import BadSharesError, Reconstruction
 from fedpriv.crypto.signatures import SIGNATURE_BYTES
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import AggregationAbortedError
-from fedpriv.parties.post import Hear, Post, blaming
-from fedpriv.parties.schema import Raw, Row, Schema, Table
-from fedpriv.rounds.query import Total
-
-if TYPE_CHECKING:
-    from fedpriv.parties.party import Mail, Party
-    from fedpriv.rounds.query import Broadcast
-    from fedpriv.util.streams import SystemGenerator
+from fedpriv.parties.party import Mail, Party
+from fedpriv.parties.post import Expected, Post, blaming
+from fedpriv.parties.schema import Parts, Raw, Schema, Table
+from fedpriv.rounds.query import Broadcast, Total
+from fedpriv.util.streams import SystemGenerator
 
 Revealed = dict[str, np.ndarray]
 
 
 @dataclass
 class Collector:
-    """The server for one query to the `invited` silos.
+    """The server for one query.
 
-    draws: for U2 and U5. Whoever could foretell them would know which silos to drop; a simulation's
-        are seeded.
-    message: what a silo's masked vector looks like.
+    post: its gate.
+    terms: the query's public numbers.
+    invited: silos that are asked.
+    draws: random numbers for U2 and U5, seeded in a simulation. An attacker that could predict them
+        would know which silos to drop.
+    message: schema of a silo's masked vector.
     """
 
     post: Post
@@ -65,7 +65,7 @@ class Collector:
         terms = self.terms
         said: Mail = dict.fromkeys(self.invited, broadcast)
         adverts = yield from self._heard(
-            BROADCAST, said, Hear(ADVERTISE, ADVERT, self.invited), least=terms.cohort
+            BROADCAST, said, Expected(ADVERTISE, ADVERT, self.invited), least=terms.cohort
         )
         drawn = self._draw(adverts, min(terms.candidates, len(adverts)))
         roster = {name: adverts[name] for name in drawn}
@@ -73,7 +73,7 @@ class Collector:
 
         said = dict.fromkeys(roster, roster)
         shared = yield from self._heard(
-            ADVERTISE, said, Hear(SHARE, self._sharing(roster), roster), least=terms.cohort
+            ADVERTISE, said, Expected(SHARE, self._sharing(roster), roster), least=terms.cohort
         )
         commitments = {name: commitment for name, (commitment, _) in shared.items()}
         sealed = {name: letters for name, (_, letters) in shared.items()}
@@ -95,7 +95,7 @@ class Collector:
         }
 
         masked = yield from self._heard(
-            SHARE, for_each, Hear(COLLECT, self.message, sealed), least=terms.cohort
+            SHARE, for_each, Expected(COLLECT, self.message, sealed), least=terms.cohort
         )
         delivered = sorted(masked)
         chosen = self._chosen(delivered)
@@ -105,13 +105,13 @@ class Collector:
 
         witnesses = sorted(graph.witnesses(set(delivered), set(chosen)))
         said = dict.fromkeys(witnesses, (delivered, chosen))
-        consent = Hear(CHECK, Raw(SIGNATURE_BYTES), witnesses)
+        consent = Expected(CHECK, Raw(SIGNATURE_BYTES), witnesses)
         signatures = yield from self._heard(COLLECT, said, consent, least=terms.threshold)
 
         said = dict.fromkeys(signatures, signatures)
         any_shares = self._revealing(sealed, chosen, whole=False)
         revealed = yield from self._heard(
-            CHECK, said, Hear(UNMASK, any_shares, signatures), least=terms.threshold
+            CHECK, said, Expected(UNMASK, any_shares, signatures), least=terms.threshold
         )
         for name, shares in revealed.items():
             with blaming(name):
@@ -125,8 +125,8 @@ class Collector:
         return Total(terms.encoding.decode(total), tuple(chosen))
 
     def _sharing(self, roster: Collection[str]) -> Schema:
-        """What a silo sends in ShareKeys."""
-        return Row((Raw(DIGEST_BYTES), Table(roster, sealed_kind(), whole=False)))
+        """Schema of a silo's message in ShareKeys."""
+        return Parts((Raw(DIGEST_BYTES), Table(roster, sealed_schema(), whole=False)))
 
     def _chosen(self, delivered: list[str]) -> list[str]:
         """U5, out of U4."""
@@ -135,11 +135,11 @@ class Collector:
     def _revealing(
         self, owners: Collection[str], chosen: list[str], *, whole: bool = True
     ) -> Schema:
-        """What a silo sends in Unmasking.
+        """Schema of a silo's message in Unmasking.
 
-        owners: whose shares it sends, or, unless `whole`, may send.
+        owners: silos whose shares it sends; unless `whole`, it may send fewer.
         """
-        return shares_kind(owners, whole=whole)
+        return shares_schema(owners, whole=whole)
 
     def _draw(self, names: Iterable[str], size: int) -> list[str]:
         """`size` of the names, uniformly without replacement, in order."""
@@ -147,15 +147,14 @@ class Collector:
         return [ordered[i] for i in np.sort(np.argsort(self.draws.random(len(ordered)))[:size])]
 
     def _heard(
-        self, phase: str, said: Mail, hear: Hear, *, least: int
+        self, phase: str, said: Mail, expected: Expected, *, least: int
     ) -> Generator[Mail, Mail, Mail]:
-        """Send `said`, and wait for answers. Raises AggregationAbortedError when fewer than `least`
-        come."""
-        heard = yield from self.post.exchange(phase, said, hear)
+        """Send and wait for answers. Raises AggregationAbortedError for fewer than `least`."""
+        heard = yield from self.post.exchange(phase, said, expected)
         if len(heard) < least:
-            silent = self.post.nothing_from(sorted(set(hear.senders) - set(heard)))
+            silent = self.post.describe_missing(sorted(set(expected.senders) - set(heard)))
             raise AggregationAbortedError(
-                f"{hear.phase}: {len(heard)} of at least {least} silos; {silent}"
+                f"{expected.phase}: {len(heard)} of at least {least} silos; {silent}"
             )
         return heard
 
@@ -167,12 +166,13 @@ class Collector:
         masked: dict[str, np.ndarray],
         revealed: dict[str, Any],
     ) -> np.ndarray:
-        """The sum over U5 of what was under the masks, (d,) integers modulo R.
+        """The sum over U5 without the masks, (d,) integers modulo R.
 
-        commitments: to the own masks' seeds, of U3.
+        commitments: of U3 to the own masks' seeds.
         masked: messages of U5.
-        revealed: what each silo of U7 has sent. Raises AggregationAbortedError when they do not fit
-            together.
+        revealed: contents of U7's last messages.
+
+        Raises AggregationAbortedError when they do not fit together.
         """
         chosen = sorted(masked)
         left_out = sorted(set(commitments) - set(masked))
@@ -207,9 +207,8 @@ class Collector:
     def _secrets(
         self, graph: Graph, owners: list[str], revealed: dict[str, Revealed]
     ) -> dict[str, bytes]:
-        """The owners' secrets; those whose shares lie at the same points are put together at
-        once.
-        """
+        """The owners' secrets. Owners whose shares lie at the same points are reconstructed in one
+        product."""
         least = self.terms.topology.shares
         secrets = dict[str, bytes]()
         at: dict[tuple[int, ...], dict[str, list[np.ndarray]]] = {}

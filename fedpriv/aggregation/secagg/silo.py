@@ -1,5 +1,4 @@
-"""A silo in a secure sum: five questions to the server, and the checks that decide whether to go
-on."""
+"""A silo in a secure sum: its five phases, and its checks of the server's answers."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from fedpriv.aggregation.secagg.messages import (
     keys_statement,
     pair_seed,
     points,
-    sealed_kind,
+    sealed_schema,
     seed_commitment,
     session_of,
     set_statement,
@@ -38,11 +37,11 @@ from fedpriv.crypto.signatures import SIGNATURE_BYTES, Ed25519Signer
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import MisfitError
 from fedpriv.parties.party import Party
-from fedpriv.parties.post import Hear, Post, blaming
-from fedpriv.parties.schema import Array, Names, Raw, Row, Schema, Table
+from fedpriv.parties.post import Expected, Post, blaming
+from fedpriv.parties.schema import Array, Names, Parts, Raw, Schema, Table
 
 MASK_KEY, OWN_MASK = 0, 1
-"""Rows of what one silo holds of another, (secrets, LIMBS) uint32: its shares of the mask key and
+"""Rows of the shares that one silo holds of another, (secrets, LIMBS) uint32: of the mask key and
 of the seed."""
 
 
@@ -50,15 +49,26 @@ of the seed."""
 class Member:
     """One silo for one query.
 
-    signer: of this silo.
-    trained: what it yields before its message is asked for.
-    vector: its message in the clear, (size,) integers modulo R, asked for once.
-    invited: who may be among the candidates.
-    channel, masking, seed: this query's secrets; nobody ever learns the first. The rest is filled
-        from phase to phase: advert, its public keys; roster, those of U2, with their session and
-        graph; own, its shares of its own secrets; pairs, the seeds of its masks with its
-        neighbours; sharing, U3, and what all masks are made for then; sealed, what its neighbours
-        in U3 have sent it; delivered, U4; chosen, U5.
+    post: its gate.
+    terms: the query's public numbers.
+    signer: its signing key, and everybody's verification keys.
+    trained: training that must end before the message is made.
+    vector: makes its message in the clear, (size,) integers modulo R; called once.
+    invited: silos that may be candidates.
+    channel: this query's key for sealed shares; never revealed.
+    masking: this query's key for pairwise masks.
+    seed: of its own mask.
+    advert: its public keys; the following fields are filled from phase to phase.
+    roster: the adverts of the candidates U2.
+    session: of the roster.
+    graph: of the roster.
+    own: its shares of its own secrets.
+    pairs: seeds of the masks with its neighbours.
+    sealed: shares from its neighbours in U3.
+    sharing: U3.
+    purpose: of all masks.
+    delivered: U4.
+    chosen: U5.
     """
 
     post: Post
@@ -83,30 +93,26 @@ class Member:
     chosen: set[str] = field(init=False)
 
     def run(self) -> Party:
-        """The five phases. Ends early when the server has nothing to say: not drawn, or no longer
-        there."""
+        """The five phases. Ends early when the server sends nothing, because this silo was not
+        drawn or the server is gone."""
         steps: tuple[tuple[str, Callable[[Any], Any], Callable[[], Schema]], ...] = (
             (ADVERTISE, self.advertise, lambda: Table(self.invited, ADVERT, whole=False)),
             (SHARE, self.share_keys, self._letters),
             (COLLECT, self.masked_input, self._sets),
-            (
-                CHECK,
-                self.consent,
-                lambda: Table(self._witnesses(), Raw(SIGNATURE_BYTES), whole=False),
-            ),
+            (CHECK, self.consent, self._signatures),
         )
         answer: Any = None
-        for phase, step, kind in steps:
+        for phase, step, schema in steps:
             if phase == COLLECT:
                 yield from self.trained()
-            said = step(answer)
-            heard = yield from self.post.exchange(
-                phase, {SERVER: said}, Hear(phase, kind(), (SERVER,))
+            content = step(answer)
+            received = yield from self.post.exchange(
+                phase, {SERVER: content}, Expected(phase, schema(), (SERVER,))
             )
-            if SERVER not in heard:
+            if SERVER not in received:
                 return
-            answer = heard[SERVER]
-        yield from self.post.tell(UNMASK, {SERVER: self.reveal(answer)})
+            answer = received[SERVER]
+        yield from self.post.send(UNMASK, {SERVER: self.reveal(answer)})
 
     @property
     def name(self) -> str:
@@ -114,7 +120,7 @@ class Member:
 
     @property
     def secrets(self) -> tuple[bytes, ...]:
-        """What is shared among this silo and its neighbours, 32 bytes each."""
+        """The secrets that this silo shares with its neighbours, 32 bytes each."""
         return self.masking.raw, self.seed
 
     def _around(self) -> set[str]:
@@ -123,16 +129,18 @@ class Member:
     def _witnesses(self) -> set[str]:
         return self.graph.witnesses(self.delivered, self.chosen)
 
+    def _signatures(self) -> Schema:
+        """Schema of the witnesses' signatures."""
+        return Table(self._witnesses(), Raw(SIGNATURE_BYTES), whole=False)
+
     def _letters(self) -> Schema:
-        """Which of the candidates, in order, have shared, and what they have sealed for this
-        silo.
-        """
-        sealed = Table(self._around() - {self.name}, sealed_kind(len(self.secrets)), whole=False)
-        return Row((Array(np.bool_, (len(self.roster),)), sealed))
+        """Schema: which candidates, in order, have shared; what they have sealed for this silo."""
+        sealed = Table(self._around() - {self.name}, sealed_schema(len(self.secrets)), whole=False)
+        return Parts((Array(np.bool_, (len(self.roster),)), sealed))
 
     def _sets(self) -> Schema:
-        """Who has delivered, and who of them is in the sum."""
-        return Row((Names(self.sharing), Names(self.sharing, size=self.terms.cohort)))
+        """Schema: the silos that have delivered, and those of them in the sum."""
+        return Parts((Names(self.sharing), Names(self.sharing, size=self.terms.cohort)))
 
     def advertise(self, _: None) -> Advert:
         """This query's public keys, signed."""
@@ -144,8 +152,8 @@ class Member:
         return self.advert
 
     def share_keys(self, roster: dict[str, Advert]) -> Sharing:
-        """Check the candidates U2 and the neighbours' keys; shares of both secrets, sealed for each
-        neighbour."""
+        """Check the candidates U2 and the neighbours' keys. Return shares of both secrets, sealed
+        for each neighbour."""
         self._check_candidates(roster)
         self.roster = roster
         self.session = session_of(self.terms.serial, roster)
@@ -172,8 +180,8 @@ class Member:
         self._demand(SHARE, len(set(keys)) == len(keys), "two keys are the same")
 
     def _check_keys(self, names: Iterable[str]) -> None:
-        """That they are their owners'. Somebody else's, which make no mask of this silo's, may be
-        anything."""
+        """Check that the owners have signed these keys. Other silos' keys make no mask of this
+        silo, and need no check."""
         for name in names:
             channel, masking, signature = self.roster[name]
             statement = keys_statement(self.terms.serial, name, (channel, masking))
@@ -181,7 +189,7 @@ class Member:
             self._demand(SHARE, right, f"{name} has not signed its keys")
 
     def masked_input(self, letters: tuple[np.ndarray, dict[str, bytes]]) -> np.ndarray:
-        """The vector under this silo's own mask and those with all neighbours in U3, (size,)."""
+        """The vector under the own mask and the masks with all neighbours in U3, (size,)."""
         shared, self.sealed = letters
         self.sharing = {
             name for name, inside in zip(sorted(self.roster), shared.tolist()) if inside
@@ -201,8 +209,8 @@ class Member:
         return add_masks(self.vector(), [self.seed, *smaller], larger, purpose=self.purpose)
 
     def consent(self, sets: tuple[list[str], list[str]]) -> bytes:
-        """Sign the set U5 that the sum shall cover, out of those who delivered, U4. Once, and no
-        other set."""
+        """Sign the set U5 of the summed silos, out of those that delivered, U4. A silo signs one
+        set only."""
         delivered, chosen = sets
         self.delivered = set(delivered)
         self.chosen = set(chosen)
@@ -217,8 +225,8 @@ class Member:
         return self.signer.key.sign(set_statement(self.purpose, chosen))
 
     def reveal(self, signatures: dict[str, bytes]) -> Any:
-        """Shares of the own mask of every neighbour in U5, and of the mask key of every other in
-        U3, (LIMBS,) each."""
+        """Shares of the own mask of every neighbour in U5, and of the mask key of every other
+        neighbour in U3, (LIMBS,) each."""
         return self._of_masks(self._held(signatures))
 
     def _of_masks(self, held: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -228,8 +236,8 @@ class Member:
         }
 
     def _held(self, signatures: dict[str, bytes]) -> dict[str, np.ndarray]:
-        """This silo's shares of its neighbours' secrets and of its own, once enough have signed the
-        same set."""
+        """This silo's shares of its neighbours' secrets and of its own, once enough silos have
+        signed the same set."""
         self._demand(
             UNMASK, len(signatures) >= self.terms.threshold, f"{len(signatures)} signatures"
         )

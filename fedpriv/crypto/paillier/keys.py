@@ -22,7 +22,7 @@ class BadCiphertextError(ValueError):
 
 
 @dataclass(frozen=True)
-class PublicKey:
+class EncryptionKey:
     """The modulus n, product of two primes of equal length."""
 
     n: int
@@ -34,7 +34,7 @@ class PublicKey:
 
     @property
     def ciphertext_bytes(self) -> int:
-        """Bytes of one ciphertext on the wire."""
+        """Bytes of one ciphertext in a message."""
         return -(-2 * self.bits // 8)
 
     @cached_property
@@ -79,16 +79,16 @@ class PublicKey:
 
 
 @dataclass(frozen=True)
-class PrivateKey:
-    """The two primes. Whoever holds them reads every ciphertext, and its n-th residue too."""
+class DecryptionKey:
+    """The two primes. Their holder reads every ciphertext, and its n-th residue too."""
 
     p: int = field(repr=False)
     q: int = field(repr=False)
 
     @cached_property
-    def public(self) -> PublicKey:
-        """The key that everybody may know."""
-        return PublicKey(self.p * self.q)
+    def public(self) -> EncryptionKey:
+        """The public key."""
+        return EncryptionKey(self.p * self.q)
 
     def encrypt(self, message: int) -> mpz:
         """Ciphertext of `message` modulo n with a fresh n-th residue."""
@@ -118,8 +118,8 @@ class PrivateKey:
 
     @cached_property
     def _scales(self) -> tuple[mpz, mpz]:
-        """Inverses of (p - 1) q modulo p and of (q - 1) p modulo q: what (n + 1)^(p-1) leaves
-        beside the message."""
+        """Inverses of (p - 1) q modulo p and of (q - 1) p modulo q: they remove the factor that
+        (n + 1)^(p-1) adds to the message."""
         return invert(-self.q, self.p), invert(-self.p, self.q)
 
     @cached_property
@@ -131,13 +131,13 @@ class PrivateKey:
         return invert(self.p**2, self.q**2)
 
 
-def generate_key(bits: int) -> PrivateKey:
+def generate_key(bits: int) -> DecryptionKey:
     """A fresh key whose n has `bits` bits, by python-paillier from the operating system's
     randomness. 3072 bits for real use; a few hundred only in tests."""
     from phe import generate_paillier_keypair
 
     _, private = generate_paillier_keypair(n_length=bits)
-    return PrivateKey(int(private.p), int(private.q))
+    return DecryptionKey(int(private.p), int(private.q))
 
 
 def _join(residues: Sequence[mpz], moduli: tuple[mpz, mpz], inverse: mpz) -> mpz:

@@ -18,32 +18,34 @@ from gmpy2 import f_divmod, mpz
 Pair = tuple[mpz, mpz]
 
 WINDOW = 6
-"""Bits of an exponent that one multiplication takes care of."""
+"""Bits of an exponent that one multiplication covers."""
 
 
 @dataclass(frozen=True)
-class Work:
+class Operations:
     """Numbers of operations on pairs."""
 
     multiplications: int = 0
     squarings: int = 0
 
-    def __add__(self, other: Work) -> Work:
-        return Work(self.multiplications + other.multiplications, self.squarings + other.squarings)
+    def __add__(self, other: Operations) -> Operations:
+        return Operations(
+            self.multiplications + other.multiplications, self.squarings + other.squarings
+        )
 
-    def __mul__(self, times: int) -> Work:
-        return Work(self.multiplications * times, self.squarings * times)
+    def __mul__(self, times: int) -> Operations:
+        return Operations(self.multiplications * times, self.squarings * times)
 
     @property
     def size(self) -> float:
-        """To compare ways of working: time in multiplications, as measured at 3072 bits."""
+        """Time in multiplications, as measured at 3072 bits; for comparisons."""
         return self.multiplications + 0.8 * self.squarings
 
 
-def power_work(bits: int) -> Work:
-    """What `power` takes for an exponent of `bits` bits."""
+def power_work(bits: int) -> Operations:
+    """Operations of `power` for an exponent of `bits` bits."""
     windows = -(-bits // WINDOW)
-    return Work(2**WINDOW - 1 + windows, WINDOW * (WINDOW - 1) // 2 + WINDOW * windows)
+    return Operations(2**WINDOW - 1 + windows, WINDOW * (WINDOW - 1) // 2 + WINDOW * windows)
 
 
 def split(number: mpz, n: mpz) -> Pair:
@@ -74,8 +76,8 @@ def doublings(a: Pair, count: int, n: mpz) -> Pair:
 
 
 def power(a: Pair, exponent: int, n: mpz) -> Pair:
-    """a^exponent, by windows of equal length: the operations depend on the exponent's length alone.
-    Not for negative exponents."""
+    """a^exponent, by windows of equal length. The operations depend only on the exponent's length.
+    The exponent must not be negative."""
     small = subset_products([doublings(a, k, n) for k in range(WINDOW)], n)
     result = (mpz(1), mpz(0))
     for shift in reversed(range(0, exponent.bit_length(), WINDOW)):
@@ -84,8 +86,8 @@ def power(a: Pair, exponent: int, n: mpz) -> Pair:
 
 
 def subset_products(bases: Sequence[Pair], n: mpz) -> list[Pair]:
-    """Products of all 2^t subsets of t numbers; bit i of a product's index tells whether number i
-    takes part."""
+    """Products of all 2^t subsets of t numbers; bit i of an index says whether number i is in the
+    subset."""
     products = [(mpz(1), mpz(0))]
     for base in bases:
         products += [times(product, base, n) for product in products]

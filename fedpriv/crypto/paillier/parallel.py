@@ -1,5 +1,5 @@
-"""Work in several processes. Loops of big multiplications hold the interpreter's lock, so threads
-would not help."""
+"""Work in several processes. Threads would not help: big multiplications hold the interpreter's
+lock."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Result = TypeVar("Result")
 
 
 def even_ranges(count: int, parts: int) -> list[range]:
-    """0..count-1 cut into at most `parts` ranges whose lengths differ by at most one; none is empty
-    unless all are."""
+    """0..count-1 cut into at most `parts` ranges whose lengths differ by at most one. None is empty
+    unless count is 0."""
     parts = max(1, min(parts, count))
     return [range(count * k // parts, count * (k + 1) // parts) for k in range(parts)]
 
@@ -27,9 +27,9 @@ def map_in_processes(
 ) -> list[Result]:
     """`function` of each part, in the order of the parts, in up to `workers` processes.
 
-    In this process alone when there is one part, and in a daemon, which may have no children: the
-    engine that runs silos as daemons has spread them over the processors already. Raises
-    AggregationAbortedError when one dies.
+    Everything stays in this process if there is one part. So it does in a daemon, which may have no
+    children: an engine that runs silos as daemons has spread them over the processors already.
+    Raises AggregationAbortedError when a process dies.
     """
     if workers == 1 or len(parts) == 1 or multiprocessing.current_process().daemon:
         return [function(part) for part in parts]
@@ -40,3 +40,11 @@ def map_in_processes(
             return list(pool.map(function, parts))
     except BrokenProcessPool as error:
         raise AggregationAbortedError("a process that shared the work has died") from error
+
+
+def map_evenly(
+    function: Callable[[list[Part]], list[Result]], items: Sequence[Part], workers: int
+) -> list[Result]:
+    """`function` of lists that make up `items`; its results as one list, in order."""
+    parts = [list(items[part.start : part.stop]) for part in even_ranges(len(items), workers)]
+    return [result for part in map_in_processes(function, parts, workers) for result in part]

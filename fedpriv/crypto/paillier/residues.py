@@ -1,13 +1,12 @@
 """Fresh n-th residues for a party that knows n alone. To multiply by one re-randomises a
 ciphertext.
 
-Who must be kept from telling such a residue from a uniform one is the server, and it holds the
-primes. So no assumption that factoring, or deciding residues, is hard can help: the residue must be
-close to uniform in the statistical sense. The usual shortcut, h^x for one fixed n-th residue h, is
-not. Its powers are a proper subgroup, since the n-th residues are the product of two cyclic groups
-of even orders p - 1 and q - 1, and the coset of a product tells a linear function of the secret
-exponents. If h is a square, even the Jacobi symbol, which needs no primes, passes through
-unchanged.
+The server must not distinguish such a residue from a uniform one, and the server holds the primes.
+So it does not help to assume that factoring, or deciding residues, is hard: the residue must be
+statistically close to uniform. The usual shortcut, h^x for one fixed n-th residue h, is not. The
+n-th residues are the product of two cyclic groups of even orders p - 1 and q - 1, so the powers of
+h are a proper subgroup, and the coset of a product reveals a linear function of the secret
+exponents. If h is a square, even the Jacobi symbol, which needs no primes, stays unchanged.
 
 `TableResidues` multiplies random powers of k independent uniform residues instead: h_1^x_1 ...
 h_k^x_k with every x_i uniform on 0..2^B - 1, kB >= bits(n) + 256. Its distance from uniform, on
@@ -33,12 +32,12 @@ from typing import Protocol
 from gmpy2 import gcd, mpz
 
 from fedpriv.crypto.paillier import pairs
-from fedpriv.crypto.paillier.keys import PublicKey
+from fedpriv.crypto.paillier.keys import EncryptionKey
 
 GENERATORS = 168
 """k: 8 * 3^-k is below 2^-263."""
 WINDOW = 8
-"""Bits of the exponents in one table: 2^8 products, about 0.9 kB each for 3072 bits."""
+"""Exponent bits that one table covers: 2^8 products, about 0.9 kB each for 3072 bits."""
 EXTRA_BITS = 256
 """Twice the bits of the statistical distance."""
 
@@ -51,9 +50,10 @@ class Residues(Protocol):
 
 
 class PublishedResidues:
-    """s^n modulo n^2 for uniform s, as Paillier has it: exactly uniform, one long power each."""
+    """s^n modulo n^2 for uniform s, as in Paillier's paper: exactly uniform, one long power
+    each."""
 
-    def __init__(self, public: PublicKey) -> None:
+    def __init__(self, public: EncryptionKey) -> None:
         self.public = public
 
     def draw(self, count: int) -> list[mpz]:
@@ -61,8 +61,8 @@ class PublishedResidues:
         return [pairs.join(uniform_residue(self.public), self.public.modulus) for _ in range(count)]
 
     @staticmethod
-    def one(bits: int) -> pairs.Work:
-        """Work of one residue."""
+    def one(bits: int) -> pairs.Operations:
+        """Operations of one residue."""
         return pairs.power_work(bits)
 
 
@@ -70,7 +70,7 @@ class TableResidues:
     """Products from precomputed tables, within 2^-128 of uniform; about seven times as fast, after
     a preparation of `GENERATORS` long powers."""
 
-    def __init__(self, public: PublicKey) -> None:
+    def __init__(self, public: EncryptionKey) -> None:
         self.public = public
         n = public.modulus
         bases = []
@@ -97,21 +97,15 @@ class TableResidues:
         return results
 
     @staticmethod
-    def preparation(bits: int) -> pairs.Work:
-        """Work before the first residue."""
-        generator = pairs.power_work(bits) + pairs.Work(squarings=exponent_bits(bits))
+    def preparation(bits: int) -> pairs.Operations:
+        """Operations before the first residue."""
+        generator = pairs.power_work(bits) + pairs.Operations(squarings=exponent_bits(bits))
         return generator * GENERATORS + TableResidues.one(bits) * (1 << WINDOW)
 
     @staticmethod
-    def one(bits: int) -> pairs.Work:
-        """Work of one residue: a multiplication for each table."""
-        return pairs.Work(multiplications=GENERATORS * exponent_bits(bits) // WINDOW)
-
-
-def fastest_source(public: PublicKey, expected: int) -> Residues:
-    """The source that takes the least time for `expected` residues in a run, preparation included.
-    Both are sound."""
-    return TableResidues(public) if tables_pay(public.bits, expected) else PublishedResidues(public)
+    def one(bits: int) -> pairs.Operations:
+        """Operations of one residue: a multiplication for each table."""
+        return pairs.Operations(multiplications=GENERATORS * exponent_bits(bits) // WINDOW)
 
 
 def tables_pay(bits: int, expected: int) -> bool:
@@ -125,7 +119,7 @@ def exponent_bits(bits: int) -> int:
     return -(-(bits + EXTRA_BITS) // GENERATORS)
 
 
-def uniform_residue(public: PublicKey) -> pairs.Pair:
+def uniform_residue(public: EncryptionKey) -> pairs.Pair:
     """s^n for s uniform among the units modulo n; s -> s^n maps them one to one onto the n-th
     residues modulo n^2."""
     while gcd(root := mpz(secrets.randbelow(public.n)), public.modulus) != 1:

@@ -322,28 +322,28 @@ def test_a_query_is_served_once():
 @pytest.mark.parametrize(
     ("settings", "n", "why"),
     [
-        ({"preset": None, "iterations": 5}, 9, "safe are 4 .the paper says 7"),
-        ({"preset": None, "iterations": 6}, 15, "safe are 5 .the paper says 13"),
-        ({"topology": "all"}, 9, "safe are 1"),
-        ({"preset": None, "iterations": 2, "colluders": 3}, 9, "safe are 1 .the paper says 7"),
+        ({"preset": None, "iterations": 5}, 9, "; 4 are safe .the paper says 7"),
+        ({"preset": None, "iterations": 6}, 15, "; 5 are safe .the paper says 13"),
+        ({"topology": "all"}, 9, "; 1 are safe"),
+        ({"preset": None, "iterations": 2, "colluders": 3}, 9, "; 1 are safe .the paper says 7"),
         ({"preset": "tuned_4"}, 9, "smallest_width=0.1: at most"),
-        ({"preset": None, "iterations": 2, "masking": True, "colluders": 2}, 9, "safe are 1"),
+        ({"preset": None, "iterations": 2, "masking": True, "colluders": 2}, 9, "; 1 are safe"),
         ({}, 2, "3 or more silos"),
     ],
     ids=str,
 )
 def test_settings_that_give_models_away_are_refused(settings, n, why):
     with pytest.raises(ConfigError, match=why):
-        Admm(**settings).n_summed(n)
+        Admm(**settings).cohort_size(n)
     if n > 2:
-        assert Admm(**settings, beyond_safe=True).n_summed(n) == n
+        assert Admm(**settings, beyond_safe=True).cohort_size(n) == (n, None)
 
 
 def test_fewer_peers_go_on_where_that_is_safe():
     safe, unsafe = (Admm(preset=None, iterations=few, least_peers=9) for few in (4, 5))
-    assert [safe.goes_on_with(n) for n in (8, 9)] == [False, True]
-    assert not unsafe.goes_on_with(9)
-    assert not Admm(preset=None, iterations=4).goes_on_with(9)
+    assert [safe.abort_policy.continues_with(n) for n in (8, 9)] == [False, True]
+    assert not unsafe.abort_policy.continues_with(9)
+    assert not Admm(preset=None, iterations=4).abort_policy.continues_with(9)
 
 
 def test_weights_by_records_would_undo_a_bound():
@@ -362,7 +362,7 @@ def test_there_is_no_helper_and_no_grid_of_another_kind():
     with pytest.raises(ValueError, match="no helper"):
         admm().helper("server", peers.names, OwnWeighting())
     query = replace(peers.query(), encoding=Levels(levels=2, clip=1.0, trials=4, parties=3))
-    with pytest.raises(ValueError, match="fixed-point grid"):
+    with pytest.raises(ValueError, match="messages need FixedPoint"):
         peers.protocols["silo0"]._vector(None, query)
 
 

@@ -435,7 +435,7 @@ def test_who_loses_a_process_is_named(place, monkeypatch):
         raise AggregationAbortedError("a process that shared the work has died")
 
     world = random_world().ready()
-    monkeypatch.setattr(f"fedpriv.aggregation.private_weighting.{place}.map_in_processes", breaks)
+    monkeypatch.setattr(f"fedpriv.aggregation.private_weighting.{place}.map_evenly", breaks)
     with pytest.raises(AggregationAbortedError, match=r"^(server|silo\d): a process"):
         world.run()
 
@@ -457,9 +457,9 @@ def test_what_each_party_remembers():
     assert len(seed) == 32
     pairs = {silo.pair_seeds[peer] for silo in silos for peer in world.silos if peer != silo.name}
     assert len(pairs) == 3
-    configured = {"silos", "key_bits", "oblivious", "workers"}
+    configured = {"silos", "procedure"}
     assert set(vars(server)) == configured | {"key", "inverses", "encrypted"}
     kept = {"public", "counts", "pair_seeds", "common_seed", "spent", "powers", "powers_of"}
     for silo in silos:
-        assert set(vars(silo)) == configured | {"name", "limit", "cut", "sound"} | kept
+        assert set(vars(silo)) == configured | {"name"} | kept
         assert silo.public == server.key.public

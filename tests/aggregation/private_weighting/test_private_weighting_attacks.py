@@ -9,7 +9,7 @@ from scipy.stats import kstest
 
 from fedpriv.aggregation.private_weighting.integers import blind
 from fedpriv.aggregation.private_weighting.weighted_product import multiply
-from fedpriv.crypto.paillier.keys import PrivateKey
+from fedpriv.crypto.paillier.keys import DecryptionKey
 
 SIZE = 300
 
@@ -78,7 +78,7 @@ def test_without_fresh_residues_noise_and_masks_do_not_touch_ciphertexts_modulo_
 def fix_broadcast(monkeypatch):
     """The same residue in every encryption of the server: a server may well choose so."""
     monkeypatch.setattr(
-        PrivateKey, "residue", lambda self: pow(7, self.p * self.q, (self.p * self.q) ** 2)
+        DecryptionKey, "residue", lambda self: pow(7, self.p * self.q, (self.p * self.q) ** 2)
     )
 
 

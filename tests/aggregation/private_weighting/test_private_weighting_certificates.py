@@ -57,7 +57,7 @@ def test_impossible_settings_are_refused_in_one_line(wrong, text):
 
 
 def check(aggregation, algo, mechanism):
-    aggregation.check(algo)
+    aggregation.adapt(algo)
     make_plan(aggregation, algo, mechanism)
 
 

@@ -38,5 +38,5 @@ def test_masks_cancel_over_all_silos_and_only_there():
 
 def test_messages_of_another_kind_are_refused():
     assert slot_encoding(query_for(small(), 3)).layout.n_max == 20
-    with pytest.raises(ValueError, match="in slots"):
+    with pytest.raises(ValueError, match="need SlotEncoding"):
         slot_encoding(query_for(Plain(), 3))

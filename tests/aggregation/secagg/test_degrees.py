@@ -165,8 +165,8 @@ def test_the_numbers_are_told_before_a_run():
     aggregation, graph = settled(1000)
     lines = aggregation.estimate(query_for(aggregation, 1000), Federation(1, 1000, 1), 1).lines
     assert f"{graph.degree} neighbours out of 999, {graph.share_threshold} shares" in lines[0]
-    assert "50 silos that collude and 50 that drop out" in lines[0]
-    assert "2^-49.8 from a server that cheats, 2^-113.8 from one that does not" in lines[1]
+    assert "50 silos collude and 50 drop out" in lines[0]
+    assert "2^-49.8 from a cheating server, 2^-113.8 from an honest one" in lines[1]
     aggregation, _ = settled(20, corrupt=0.2)
     assert (
         "complete graph"

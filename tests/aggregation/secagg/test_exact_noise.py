@@ -150,8 +150,8 @@ def test_without_it_the_same_silos_would_hold_more_noise():
 def test_noise_that_cannot_be_taken_out_is_refused():
     sum_, fixed = Sum(FIVE, [5] * 5), query_for(SecAgg(threshold=3, cohort=3), 5, streams=SYSTEM)
     for query, secret, match in (
-        (sum_.query, None, "without the secret"),
-        (fixed, b"s" * 32, "can be taken out"),
+        (sum_.query, None, "has no secret"),
+        (fixed, b"s" * 32, "removable noise"),
     ):
         updates = {name: Update(iter(()), sum_.vectors[name], secret) for name in sum_.names}
         with pytest.raises(ValueError, match=match):
@@ -326,7 +326,7 @@ def test_noise_of_colluding_silos_counts_for_nothing(colluding):
 def test_algorithms_that_need_a_fixed_number_of_silos_are_refused(algo):
     with pytest.raises(
         ConfigError,
-        match=r"aggregation=secagg_exact_noise: another one.*number of silos that varies",
+        match=r"aggregation=secagg_exact_noise: needs another.*number of silos that varies",
     ):
         experiment(f"algo={algo}", "aggregation=secagg_exact_noise")
 
@@ -339,7 +339,7 @@ def test_algorithms_that_need_a_fixed_number_of_silos_are_refused(algo):
         (["aggregation.neighbours=2"], "aggregation.neighbours=.*: unknown key"),
         (
             ["+aggregation.neighbours=2"],
-            "aggregation.neighbours=2: null, since exact noise keeps to the complete graph",
+            "aggregation.neighbours=2: null: exact noise uses the complete graph",
         ),
         (["+aggregation.dropouts=0.2"], "aggregation.dropouts=0.2: left out"),
         (["+aggregation.corrupt=0.2"], "aggregation.corrupt=0.2: left out"),

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from phe import EncryptedNumber, PaillierPrivateKey, PaillierPublicKey
 
-from fedpriv.crypto.paillier.keys import BadCiphertextError, PublicKey, generate_key
+from fedpriv.crypto.paillier.keys import BadCiphertextError, EncryptionKey, generate_key
 from fedpriv.crypto.paillier.residues import PublishedResidues
 
 KEY = generate_key(512)
@@ -62,7 +62,7 @@ def test_bytes_keep_ciphertexts_and_refuse_other_things():
         raw + b"\0",
         bytes(len(raw)),
         b"\xff" * len(raw),
-        PublicKey.to_bytes(PUBLIC, [KEY.p] * 3),
+        EncryptionKey.to_bytes(PUBLIC, [KEY.p] * 3),
     ):
         with pytest.raises(BadCiphertextError):
             PUBLIC.from_bytes(bad, 3)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpriv.crypto.paillier.pairs import (
-    Work,
+    Operations,
     doublings,
     join,
     power,
@@ -41,7 +41,7 @@ def test_subset_products_are_indexed_by_who_takes_part():
 
 
 def test_work_adds_up_and_a_power_of_windows_costs_what_it_says():
-    assert Work(1, 2) + Work(3, 4) * 2 == Work(7, 10)
-    assert Work(10, 5).size == 14.0
+    assert Operations(1, 2) + Operations(3, 4) * 2 == Operations(7, 10)
+    assert Operations(10, 5).size == 14.0
     # 63 products and 15 squarings for the table, then 512 windows of six squarings and one product.
-    assert power_work(3072) == Work(63 + 512, 15 + 3072)
+    assert power_work(3072) == Operations(63 + 512, 15 + 3072)

