@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fedpriv.accountants.events import leaves
 from fedpriv.rounds.conformance_record import SHIPPED, class_name
 from fedpriv.runtime import allocate
 from fedpriv.testing import check_algorithm, experiment
@@ -21,7 +22,10 @@ def main() -> None:
     for path in sorted(CONF.glob("*.yaml")):
         exp = experiment(*SMALL, f"algo={path.stem}")
         _, _, federation = allocate(exp)
-        if any(not query.enforced for query in exp.algo.queries(1, exp.planner.plan(federation))):
+        queries = exp.algo.queries(1, exp.planner.plan(federation))
+        # Where nothing is certified, there is nothing to measure.
+        certified = any(leaves([(e.certified, 1)]) is not None for q in queries for e in q.events)
+        if certified and not all(query.enforced for query in queries):
             check_algorithm(exp.algo, record=SHIPPED)
             print(f"{class_name(type(exp.algo))} has passed")
 
