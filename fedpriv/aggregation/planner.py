@@ -11,7 +11,7 @@ from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.conformance_record import has_passed
-from fedpriv.rounds.plan import Channel, Federation, Plan
+from fedpriv.rounds.plan import Federation, Plan, QueryParameters
 from fedpriv.training.optimizers import LocalOptimizer
 from fedpriv.util.streams import Streams
 
@@ -46,15 +46,18 @@ class Planner:
             with suppress(ConfigError):
                 plan = replace(self, aggregation=narrower)._checked(federation, mechanisms)
                 size = federation.n_parameters
-                if all(_hardly_rounded(channel, size) for channel in plan.channels.values()):
+                if all(
+                    _hardly_rounded(parameters, size)
+                    for parameters in plan.query_parameters.values()
+                ):
                     return plan
-        channels = {
-            name: self._channel(name, mechanism, federation)
+        query_parameters = {
+            name: self._parameters(name, mechanism, federation)
             for name, mechanism in mechanisms.items()
         }
         plan = Plan(
             federation,
-            channels,
+            query_parameters,
             self.aggregation.threat_model(),
             self.streams,
             self.optimizer,
@@ -63,19 +66,21 @@ class Planner:
         self.algo.check(plan)
         return plan
 
-    def _channel(self, name: str, mechanism: Mechanism, federation: Federation) -> Channel:
+    def _parameters(
+        self, name: str, mechanism: Mechanism, federation: Federation
+    ) -> QueryParameters:
         n_invited = self.algo.n_invited(federation)
         least, most = self.aggregation.cohort_size(n_invited)
         bound = self.algo.message_bound(name, mechanism, least, federation)
         encoding = self.aggregation.encoding(most or least, bound, federation, mechanism)
         if encoding is None:
             encoding = mechanism.encoding(least, bound, real=self.streams.system)
-        return Channel(mechanism, n_invited, least, encoding, most)
+        return QueryParameters(mechanism, n_invited, least, encoding, most)
 
 
-def _hardly_rounded(channel: Channel, size: int) -> bool:
+def _hardly_rounded(parameters: QueryParameters, size: int) -> bool:
     """Whether noise hides the grid and sensitivities hardly grow by it. Without noise nothing says
     how fine the grid must be."""
-    mechanism = channel.mechanism
+    mechanism = parameters.mechanism
     noised = mechanism.clips and mechanism.noise_multiplier > 0
-    return noised and mechanism.rounding(channel.encoding, size) <= MAX_ROUNDING
+    return noised and mechanism.rounding(parameters.encoding, size) <= MAX_ROUNDING

@@ -118,7 +118,7 @@ class Algorithm(ABC):
 
         draft: the plan with the mechanisms as configured.
         """
-        return {name: channel.mechanism for name, channel in draft.channels.items()}
+        return {name: parameters.mechanism for name, parameters in draft.query_parameters.items()}
 
     def message_bound(
         self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation

@@ -86,7 +86,7 @@ class FedAvg(WholeSilo):
 
     @property
     def label(self) -> str:
-        return "DEFAULT"
+        return "FedAvg"
 
     def check(self, plan: Plan) -> None:
         name = type(plan.mechanism).__name__.lower()

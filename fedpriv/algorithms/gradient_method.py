@@ -210,13 +210,13 @@ class GradientMethod(Algorithm, ABC):
             self.calibration,
             "certified or given: the paper's constants are not known",
         )
-        for name, channel in plan.channels.items():
-            fixed = self.least_cohort is None or channel.n_summed == channel.n_invited
+        for name, parameters in plan.query_parameters.items():
+            fixed = self.least_cohort is None or parameters.n_summed == parameters.n_invited
             allowed = "null: this aggregation's sums cover a fixed number of silos"
             require(fixed, "algo.least_cohort", self.least_cohort, allowed)
             sizes = plan.federation.silo_records
             finest = 1 / max((self.size(name, records) for records in sizes), default=1)
-            channel.mechanism.check_encoding(1, channel.encoding, finest)
+            parameters.mechanism.check_encoding(1, parameters.encoding, finest)
 
     def check_settings(self, plan: Plan) -> None:
         """Raise ConfigError for settings that do not fit, whoever adds the noise."""
@@ -227,8 +227,8 @@ class GradientMethod(Algorithm, ABC):
         require(least <= silos, "algo.least_cohort", least, f"at most {silos}, the number of silos")
         plan.observer(self.observer)
         require_plain_sgd(plan)
-        for channel in plan.channels.values():
-            clipped = self.calibration == "given" or channel.mechanism.clips
+        for parameters in plan.query_parameters.values():
+            clipped = self.calibration == "given" or parameters.mechanism.clips
             require(
                 clipped,
                 "algo.calibration",
@@ -286,8 +286,8 @@ class GradientMethod(Algorithm, ABC):
             else self._certified_noise(draft)
         )
         return {
-            name: channel.mechanism.with_noise(noise[name])
-            for name, channel in draft.channels.items()
+            name: parameters.mechanism.with_noise(noise[name])
+            for name, parameters in draft.query_parameters.items()
         }
 
     def _claimed_noise(self, draft: Plan) -> dict[str, float]:
@@ -300,7 +300,7 @@ class GradientMethod(Algorithm, ABC):
             name: noise_for_rho(
                 self.counted(name) * max(self.claimed_rho(name, n, 1.0) for n in sizes), rho
             )
-            for name in draft.channels
+            for name in draft.query_parameters
         }
 
     def _certified_noise(self, draft: Plan) -> dict[str, float]:
@@ -319,8 +319,8 @@ class GradientMethod(Algorithm, ABC):
                     counts[release.of(self.protected)] += 1
         return certified_noise(
             met.values(),
-            {name: self.share(name) for name in draft.channels},
-            {name: channel.mechanism for name, channel in draft.channels.items()},
+            {name: self.share(name) for name in draft.query_parameters},
+            {name: parameters.mechanism for name, parameters in draft.query_parameters.items()},
             sampling=self.grouped,
             adjacency=self.batches.adjacency,
             epsilon=self.epsilon,
@@ -357,9 +357,9 @@ class GradientMethod(Algorithm, ABC):
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
         requests = []
         for name, drawn in self.asked(round, plan):
-            channel = plan.channels[name]
+            parameters = plan.query_parameters[name]
             # Every silo's noise is enough for itself: a sum over fewer is no less private.
-            n_summed = channel.n_summed - (channel.n_invited - len(drawn["invited"]))
+            n_summed = parameters.n_summed - (parameters.n_invited - len(drawn["invited"]))
             noise = SiloNoise(GRADIENTS_PER_RECORD[name])
             requests.append(Request(noise, name=name, n_summed=n_summed, **drawn))
         return tuple(requests)

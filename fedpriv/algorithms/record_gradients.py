@@ -97,8 +97,8 @@ class RecordGradients(Algorithm):
         require(
             once, "algo.sampling", "with_replacement", "another: a record contributes once to a sum"
         )
-        for channel in plan.channels.values():
-            channel.mechanism.check_encoding(channel.n_summed, channel.encoding)
+        for parameters in plan.query_parameters.values():
+            parameters.mechanism.check_encoding(parameters.n_summed, parameters.encoding)
 
     def n_invited(self, federation: Federation) -> int:
         return self.method.n_invited(federation)
@@ -126,7 +126,7 @@ class RecordGradients(Algorithm):
         """One budget for all releases that a record meets. It is spent on Gaussian releases first,
         and counts get the noise that hides as much."""
         method = self.method
-        names = draft.channels
+        names = draft.query_parameters
         sizes = draft.federation.silo_records
         moved = method.batches.moved(1)
         met = dict[str, ReleaseCounts]()
@@ -149,10 +149,10 @@ class RecordGradients(Algorithm):
         observer = draft.observer(method.observer)
         size = draft.federation.n_parameters
         found = {}
-        for name, channel in names.items():
-            n_summed = channel.n_summed
+        for name, parameters in names.items():
+            n_summed = parameters.n_summed
             silos = 1 if observer.sees_messages else max(1, n_summed - observer.own_shares)
-            found[name] = channel.mechanism.counting().with_gaussian_cost(
+            found[name] = parameters.mechanism.counting().with_gaussian_cost(
                 gaussian[name] / moved, size, sensitivity=moved, shares=silos / n_summed
             )
         return found
@@ -163,10 +163,10 @@ class RecordGradients(Algorithm):
         method = self.method
         sizes = sorted(draft.federation.silo_records)[: self.n_invited(draft.federation)]
         found = {}
-        for name, channel in draft.channels.items():
+        for name, parameters in draft.query_parameters.items():
             records = sum(method.size(name, one) for one in sizes)
             levels, bits = self._budget(name, draft).noise(records, size, method.epsilon)
-            found[name] = channel.mechanism.counting().with_bits(levels, bits)
+            found[name] = parameters.mechanism.counting().with_bits(levels, bits)
         return found
 
     def _budget(self, name: str, plan: Plan) -> ShuffleBudget:
@@ -174,7 +174,7 @@ class RecordGradients(Algorithm):
         federation = plan.federation
         chosen = self.n_invited(federation) / federation.n_silos
         calls = max(1, math.ceil(self.method.counted(name)))
-        return ShuffleBudget(len(plan.channels), calls, chosen, self.method.delta)
+        return ShuffleBudget(len(plan.query_parameters), calls, chosen, self.method.delta)
 
     # -- a round -----------------------------------------------------------------------------------
 

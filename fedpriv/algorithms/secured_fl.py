@@ -55,7 +55,7 @@ class SecuredFl(FedAvg):
         return {INITIAL: mechanism, UPDATE: mechanism}
 
     def check(self, plan: Plan) -> None:
-        mechanism = plan.channels[UPDATE].mechanism
+        mechanism = plan.query_parameters[UPDATE].mechanism
         require(
             not mechanism.clips,
             "mechanism",

@@ -68,7 +68,7 @@ class UldpBase(Algorithm):
         )
 
     def check(self, plan: Plan) -> None:
-        plan.channel.check_noise()
+        plan.parameters.check_noise()
 
     @abstractmethod
     def recipe(self, silo: Silo) -> Recipe:

@@ -43,7 +43,7 @@ def with_noise_of(run: Plan) -> PlanChange:
 
     Noise that is calibrated to the model must be that of the run, not of the canary's model.
     """
-    return lambda plan: with_mechanisms(plan, lambda name, _: run.channels[name].mechanism)
+    return lambda plan: with_mechanisms(plan, lambda name, _: run.query_parameters[name].mechanism)
 
 
 def without_plan_noise(change: PlanChange) -> PlanChange:

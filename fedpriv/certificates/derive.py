@@ -47,7 +47,7 @@ def planned(
     targets = tuple(targets)
     queries = []
     for place, request in enumerate(requests):
-        channel = plan.channels[request.name]
+        parameters = plan.query_parameters[request.name]
         n_summed = request.sum_of(plan)
         query = Query(
             name=request.name,
@@ -55,10 +55,10 @@ def planned(
             place=place,
             invited=request.silos(plan),
             n_summed=n_summed,
-            n_most=channel.n_most,
+            n_most=parameters.n_most,
             size=request.length(plan),
-            mechanism=channel.mechanism,
-            encoding=channel.encoding,
+            mechanism=parameters.mechanism,
+            encoding=parameters.encoding,
             events=derive(request, plan, contributors, targets, round, claim),
             streams=plan.streams,
             sampled=sampled,
@@ -116,7 +116,7 @@ def _event(view: View, claimed: DpEvent | None) -> Event:
         from dp_accounting import NonPrivateDpEvent
 
         certified, why = NonPrivateDpEvent(), (f"FAILS: {fails}",)
-    noise = view.mechanism.assumptions(view.channel.encoding, real=plan.streams.system)
+    noise = view.mechanism.assumptions(view.parameters.encoding, real=plan.streams.system)
     return Event(
         view.observer.name,
         target.unit,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from fedpriv.certificates.sampling import Batches
 from fedpriv.parties.party import silo_name
 from fedpriv.rounds.contributors import Contributors
-from fedpriv.rounds.plan import UPDATE, Channel, Observer, Plan
+from fedpriv.rounds.plan import UPDATE, Observer, Plan, QueryParameters
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -79,7 +79,7 @@ class Request:
 
     def sum_of(self, plan: Plan) -> int:
         """How many silos the sum covers."""
-        return plan.channels[self.name].n_summed if self.n_summed is None else self.n_summed
+        return plan.query_parameters[self.name].n_summed if self.n_summed is None else self.n_summed
 
     def length(self, plan: Plan) -> int:
         """Coordinates of a message."""
@@ -103,12 +103,12 @@ class View:
     silo: int | None = None
 
     @property
-    def channel(self) -> Channel:
-        return self.plan.channels[self.request.name]
+    def parameters(self) -> QueryParameters:
+        return self.plan.query_parameters[self.request.name]
 
     @property
     def mechanism(self) -> Mechanism:
-        return self.channel.mechanism
+        return self.parameters.mechanism
 
     @property
     def n_summed(self) -> int:
@@ -123,7 +123,7 @@ class View:
     @cached_property
     def rounding(self) -> float:
         """What rounding to the grid of messages adds to how far a unit moves one."""
-        return self.mechanism.rounding(self.channel.encoding, self.request.length(self.plan))
+        return self.mechanism.rounding(self.parameters.encoding, self.request.length(self.plan))
 
     @property
     def unknown_shares(self) -> int:

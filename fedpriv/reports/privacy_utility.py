@@ -43,7 +43,7 @@ from fedpriv.reports.summary import GroupSummary, mean_and_std, summarise
 from fedpriv.runs.labels import RELEASED
 
 NAIVE = "ULDP-NAIVE"
-ORDER = ("DEFAULT", NAIVE, "ULDP-GROUP", "ULDP-SGD", "ULDP-AVG")
+ORDER = ("FedAvg", NAIVE, "ULDP-GROUP", "ULDP-SGD", "ULDP-AVG")
 EPSILON_LINES = {"certified": "-", "claimed": "--"}
 MAX_ROWS = 6
 """Rows of panels in one figure."""

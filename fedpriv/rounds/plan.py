@@ -97,8 +97,8 @@ class ThreatModel:
 
 
 @dataclass(frozen=True)
-class Channel:
-    """One kind of query with all its numbers.
+class QueryParameters:
+    """The public numbers of all queries of one name.
 
     n_invited: silos that are invited.
     n_summed: silos that a released sum covers; noise shares are sized for so many.
@@ -126,35 +126,35 @@ class Channel:
 
 @dataclass(frozen=True)
 class Plan:
-    """channels: one for each kind of query that the algorithm makes, by its name.
+    """query_parameters: those of each query that the algorithm makes, by the query's name.
     optimizer: of local training.
     checked: whether the algorithm's class has passed `fedpriv.testing` as it stands.
     """
 
     federation: Federation
-    channels: Mapping[str, Channel]
+    query_parameters: Mapping[str, QueryParameters]
     threat_model: ThreatModel
     streams: Streams
     optimizer: LocalOptimizer = Sgd()
     checked: bool = False
 
     @property
-    def channel(self) -> Channel:
+    def parameters(self) -> QueryParameters:
         """That of an algorithm with a single kind of query."""
-        (channel,) = self.channels.values()
-        return channel
+        (parameters,) = self.query_parameters.values()
+        return parameters
 
     @property
     def mechanism(self) -> Mechanism:
-        return self.channel.mechanism
+        return self.parameters.mechanism
 
     @property
     def n_summed(self) -> int:
-        return self.channel.n_summed
+        return self.parameters.n_summed
 
     @property
     def encoding(self) -> Encoding | None:
-        return self.channel.encoding
+        return self.parameters.encoding
 
     def observer(self, name: str) -> Observer:
         """The observer of this name. Raises ConfigError where the aggregation has none."""

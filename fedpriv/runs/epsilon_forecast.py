@@ -53,7 +53,7 @@ class EpsilonForecast:
     @property
     def noise(self) -> float:
         """The noise multiplier of the first query of a round."""
-        return next(iter(self.plan.channels.values())).mechanism.noise_multiplier
+        return next(iter(self.plan.query_parameters.values())).mechanism.noise_multiplier
 
     def events(self, number: int) -> Iterable[Event]:
         """The privacy events of round `number`."""
@@ -104,14 +104,14 @@ class EpsilonForecast:
         before = self.noise
         if noise == before:
             return self
-        if len(plan.channels) == 1:
+        if len(plan.query_parameters) == 1:
             planner = replace(self.exp.planner, mechanism=plan.mechanism.with_noise(noise))
             return replace(self, plan=planner.draft(self.federation))
         scaled = {}
-        for name, channel in plan.channels.items():
-            own = noise * (channel.mechanism.noise_multiplier / before if before else 1.0)
-            scaled[name] = replace(channel, mechanism=channel.mechanism.with_noise(own))
-        return replace(self, plan=replace(plan, channels=scaled))
+        for name, parameters in plan.query_parameters.items():
+            own = noise * (parameters.mechanism.noise_multiplier / before if before else 1.0)
+            scaled[name] = replace(parameters, mechanism=parameters.mechanism.with_noise(own))
+        return replace(self, plan=replace(plan, query_parameters=scaled))
 
     def spent(self, accountant: Accountant, noise: float, rounds: int) -> float:
         """The headline epsilon after `rounds` rounds with noise multiplier `noise`."""

@@ -184,7 +184,10 @@ class _TrainingLoop:
 
         rows: the epsilon rows of the last round.
         """
-        clips = all(channel.mechanism.clips for channel in self.prepared.plan.channels.values())
+        clips = all(
+            parameters.mechanism.clips
+            for parameters in self.prepared.plan.query_parameters.values()
+        )
         released = [row for row in rows if row.observer == RELEASED_MODEL]
         finite = any(math.isfinite(row.certified) for row in released)
         invented = self.experiment.allocator.invents_users

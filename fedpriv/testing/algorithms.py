@@ -127,7 +127,7 @@ def check_algorithm(algo: Algorithm, *words: str, record: bool | Path = False) -
             checked.append(str(declaration))
             measured.add(declaration.query.name)
     if record:
-        missing = [*declared, *sorted(set(_plan(exp).channels) - measured)]
+        missing = [*declared, *sorted(set(_plan(exp).query_parameters) - measured)]
         _demand(not missing, f"not recorded: unmeasured {', '.join(missing)}")
         note_passed(type(algo), Algorithm, cached() if record is True else Path(record))
     return ConformanceReport(tuple(dict.fromkeys(checked)), tuple(dict.fromkeys(declared)))
@@ -214,7 +214,9 @@ def _queries(exp: Experiment) -> None:
         _demand(
             len(set(names)) == len(names), f"queries of a round share a name: {', '.join(names)}"
         )
-        _demand(set(names) <= set(plan.channels), f"queries {names} without their own mechanism")
+        _demand(
+            set(names) <= set(plan.query_parameters), f"queries {names} without their own mechanism"
+        )
         for query in one:
             missing = observers - {event.observer for event in query.events}
             _demand(

@@ -62,11 +62,11 @@ def _values(component: Any) -> dict[str, Any]:
 
 def with_mechanisms(plan: Plan, change: Callable[[str, Mechanism], Mechanism]) -> Plan:
     """The plan with other mechanisms. change: from a query's name and its mechanism."""
-    channels = {
-        name: replace(channel, mechanism=change(name, channel.mechanism))
-        for name, channel in plan.channels.items()
+    query_parameters = {
+        name: replace(parameters, mechanism=change(name, parameters.mechanism))
+        for name, parameters in plan.query_parameters.items()
     }
-    return replace(plan, channels=channels)
+    return replace(plan, query_parameters=query_parameters)
 
 
 @dataclass(frozen=True)

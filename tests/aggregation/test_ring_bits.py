@@ -51,7 +51,7 @@ def test_auto_takes_32_bits_where_rounding_costs_next_to_nothing(kind):
 
 
 def test_auto_is_what_32_bits_are_when_said():
-    assert plan(SecAgg(bits="auto")).channels == plan(SecAgg(bits=32)).channels
+    assert plan(SecAgg(bits="auto")).query_parameters == plan(SecAgg(bits=32)).query_parameters
 
 
 @pytest.mark.parametrize("bits", ["auto", 32, 64])

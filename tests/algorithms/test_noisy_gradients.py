@@ -111,7 +111,8 @@ def test_the_paper_spends_the_budget_of_spider_twice():
         algo = replace(whole, calibration=calibration)
         plan = make_plan(algo, Gaussian(1.0, 0.0), federation=federation)
         noise = {
-            name: channel.mechanism.noise_multiplier for name, channel in plan.channels.items()
+            name: parameters.mechanism.noise_multiplier
+            for name, parameters in plan.query_parameters.items()
         }
         rho[calibration] = 3 * 2**2 / (2 * noise["gradient"] ** 2) + 9 * 4**2 / (
             2 * noise["difference"] ** 2
@@ -143,7 +144,10 @@ def test_gradients_may_have_more_of_the_budget():
         algo = replace(SVRG, **CERTIFIED, gradient_share=share)
         assert spent(algo, plan_of(algo))[0] == pytest.approx(3.0, abs=1e-6)
         noises.append(
-            [channel.mechanism.noise_multiplier for channel in plan_of(algo).channels.values()]
+            [
+                parameters.mechanism.noise_multiplier
+                for parameters in plan_of(algo).query_parameters.values()
+            ]
         )
     (anchor, difference), (less, more) = noises
     assert (anchor / less, more / difference) == pytest.approx((3, 3))
@@ -199,7 +203,7 @@ def test_against_a_sum_the_other_silos_noise_counts():
     plan = plan_of(algo, Masked())
     [query] = algo.queries(1, plan)
     [mine] = [e for e in query.events if e.scope == "silo3" and e.observer == "silo"]
-    alone = plan.channels["gradient"].mechanism.noise_multiplier / 2
+    alone = plan.query_parameters["gradient"].mechanism.noise_multiplier / 2
     # Of the other three, one is the observer: the least noisy two are left, those of 100 records.
     expected = alone * math.sqrt(1 + 2 * 0.6**2)
     assert mine.certified.noise_multiplier == pytest.approx(expected, rel=1e-3)

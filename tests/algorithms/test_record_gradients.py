@@ -101,7 +101,7 @@ def test_the_true_epsilon_of_calibrated_noise_is_the_target_within_two_percent()
     """One release whose record moves a single count through all levels, exactly: a lower bound of
     the true value."""
     _, plan = rows_of(replace(ONE_PASS, **CERTIFIED))
-    mechanism = plan.channels["gradient"].mechanism
+    mechanism = plan.query_parameters["gradient"].mechanism
     assert 0.98 * 3.0 <= epsilon_of_one(mechanism.trials, mechanism.levels, 1e-5) <= 3.0
 
 
@@ -142,9 +142,9 @@ def test_the_papers_noise_has_the_papers_claim_and_is_far_too_much(algo):
     assert rows["silo"].claimed is None
     assert rows["shuffler"].claimed is None
     assert rows["server"].certified < 0.1
-    sizes = {name: algo_size(algo, name) for name in plan.channels}
-    for name, channel in plan.channels.items():
-        assert channel.mechanism.levels == max(2 * math.ceil(math.sqrt(sizes[name])), 10)
+    sizes = {name: algo_size(algo, name) for name in plan.query_parameters}
+    for name, parameters in plan.query_parameters.items():
+        assert parameters.mechanism.levels == max(2 * math.ceil(math.sqrt(sizes[name])), 10)
 
 
 def algo_size(algo, name):
@@ -158,8 +158,8 @@ def test_the_papers_budget_of_a_pass_is_halved_times_the_silos_left_out():
     noises = []
     for cohort in (None, 2):
         algo = replace(ONE_PASS, **CERTIFIED | {"calibration": "paper"}, cohort=cohort)
-        channel = rows_of(algo, rounds=1)[1].channels["gradient"]
-        noises.append(channel.mechanism.noise_multiplier)
+        parameters = rows_of(algo, rounds=1)[1].query_parameters["gradient"]
+        noises.append(parameters.mechanism.noise_multiplier)
     log = [math.log(4 * 101 / (1e-5 * left)) for left in (0.5, 1.0)]
     assert noises[0] / noises[1] == pytest.approx(2 * log[0] / log[1], rel=1e-3)
 

@@ -128,7 +128,7 @@ def test_the_command_writes_one_schema_for_both_audits(tmp_path):
         (["--canaries=50"], "--canaries=50: for --one-run only"),
         (["--one-run", "--canaries=5"], "--canaries=5: a number from 10 on"),
         (["--one-run", "--canaries=many"], "--canaries=many: a number from 10 on"),
-        (["--one-run", "algo=fedavg"], "--one-run=DEFAULT: a method that bounds units one by one"),
+        (["--one-run", "algo=fedavg"], "--one-run=FedAvg: a method that bounds units one by one"),
     ],
 )
 def test_a_mistake_is_one_line_here_too(words, line, tmp_path):

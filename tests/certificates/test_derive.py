@@ -33,7 +33,7 @@ from fedpriv.data.stability import DRAWN_BY_PLACE, OF_EACH_USER, Stability, trun
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.rounds.contributors import RecordVectors, Silos, Users
-from fedpriv.rounds.plan import Channel, Federation, Observer, Plan, ThreatModel
+from fedpriv.rounds.plan import Federation, Observer, Plan, QueryParameters, ThreatModel
 from fedpriv.rounds.weighting import RecordWeighting, UniformWeighting, Weighting
 from fedpriv.util.streams import Streams
 
@@ -46,10 +46,10 @@ USER = Target("user", ADD_REMOVE)
 
 
 def plan(*observers, mechanism=None, system=False):
-    channel = Channel(mechanism or Gaussian(1.0, NOISE), 4, 4, None)
+    parameters = QueryParameters(mechanism or Gaussian(1.0, NOISE), 4, 4, None)
     threat_model = ThreatModel(observers or (MODEL, BLIND, SILO), ("server",), ("nobody colludes",))
     federation = Federation(10, 4, 5, silo_records=(100, 50, 40, 0))
-    return Plan(federation, {"update": channel}, threat_model, Streams(0, system=system))
+    return Plan(federation, {"update": parameters}, threat_model, Streams(0, system=system))
 
 
 def claimed(view):

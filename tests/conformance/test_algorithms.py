@@ -150,11 +150,11 @@ def sums(exp, rounds, noisy=True):
     """(rounds, d): what is summed in each round, all from the first state."""
 
     def silent(plan):
-        channels = {
+        query_parameters = {
             name: replace(c, mechanism=c.mechanism.with_noise(0.0))
-            for name, c in plan.channels.items()
+            for name, c in plan.query_parameters.items()
         }
-        return plan if noisy else replace(plan, channels=channels)
+        return plan if noisy else replace(plan, query_parameters=query_parameters)
 
     with prepare(exp, revise=silent) as prepared:
         return np.array(

@@ -14,7 +14,7 @@ from fedpriv.reports.summary import mean_and_std
 
 @pytest.fixture
 def sweep(tmp_path):
-    fake_run(tmp_path / "0", "DEFAULT", [0.1, 0.6, 0.9], (float("inf"), None))
+    fake_run(tmp_path / "0", "FedAvg", [0.1, 0.6, 0.9], (float("inf"), None))
     fake_run(tmp_path / "1", "ULDP-AVG", [0.1, 0.4, 0.8], (1.0, 2.0))
     fake_run(tmp_path / "2", "ULDP-AVG", [0.1, 0.5, 0.6], (1.0, 2.0), seed=1)
     fake_run(tmp_path / "3", "ULDP-SGD", [0.1, 0.2, 0.3], (1.0, 2.0))
@@ -24,7 +24,7 @@ def sweep(tmp_path):
 
 def test_finished_runs_are_found_and_others_named(sweep, capsys):
     runs = find_runs([sweep])
-    assert [run.label for run in runs] == ["DEFAULT", "ULDP-AVG", "ULDP-AVG", "ULDP-SGD"]
+    assert [run.label for run in runs] == ["FedAvg", "ULDP-AVG", "ULDP-AVG", "ULDP-SGD"]
     assert "4 (failed)" in capsys.readouterr().err
     with pytest.raises(FedprivError, match="no finished run"):
         find_runs([sweep / "nowhere"])
@@ -64,14 +64,14 @@ def test_privacy_utility_draws_one_line_for_equal_epsilons(sweep, tmp_path, monk
     privacy_utility.draw(find_runs([sweep]), out)
     assert out.stat().st_size > 10_000
     assert [text.get_text() for text in seen["left"].get_legend().get_texts()] == [
-        "DEFAULT (1 seed)",
+        "FedAvg (1 seed)",
         "ULDP-SGD (1 seed)",
         "ULDP-AVG (2 seeds)",
     ]
     assert [text.get_text() for text in seen["right"].get_legend().get_texts()] == [
         "certified: ULDP-SGD, ULDP-AVG",
         "claimed: ULDP-SGD, ULDP-AVG",
-        "nothing certified: DEFAULT",
+        "nothing certified: FedAvg",
     ]
     styles = {line.get_label().split(":")[0]: line.get_linestyle() for line in seen["right"].lines}
     assert styles == {"certified": "-", "claimed": "--"}
@@ -108,11 +108,11 @@ def test_settings_of_one_method_are_no_seeds(tmp_path, drawn):
                 seed=seed,
                 noise_multiplier=noise,
             )
-    fake_run(tmp_path / "plain", "DEFAULT", [0.1, 0.9, 0.9], (float("inf"), None))
+    fake_run(tmp_path / "plain", "FedAvg", [0.1, 0.9, 0.9], (float("inf"), None))
     privacy_utility.draw(find_runs([tmp_path]), tmp_path / "figure.pdf")
     assert [title for title, *_ in drawn] == [f"noise_multiplier={noise}" for noise in (1, 2, 5)]
     for _, labels, left, right in drawn:
-        assert labels == ["DEFAULT (1 seed)", "ULDP-AVG (2 seeds)"]
+        assert labels == ["FedAvg (1 seed)", "ULDP-AVG (2 seeds)"]
         assert right < left
     fonts = (tmp_path / "figure.pdf").read_bytes()
     assert b"/CIDFontType2" in fonts  # Type 42's contents
@@ -120,7 +120,7 @@ def test_settings_of_one_method_are_no_seeds(tmp_path, drawn):
     table = pd.read_csv(tmp_path / "figure.csv")
     last = table[table["round"] == 2].set_index("group")
     assert last["certified"].to_dict() == {
-        "DEFAULT": float("inf"),
+        "FedAvg": float("inf"),
         "ULDP-AVG, noise_multiplier=1": 8.0,
         "ULDP-AVG, noise_multiplier=2": 4.0,
         "ULDP-AVG, noise_multiplier=5": 1.6,

@@ -108,8 +108,8 @@ def sweep(tmp_path):
     }
     for number, (label, n, values) in enumerate(
         [
-            ("DEFAULT", 9, [0.1, 0.8, 0.7]),
-            ("DEFAULT", 9, [0.1, 0.6, 0.9]),
+            ("FedAvg", 9, [0.1, 0.8, 0.7]),
+            ("FedAvg", 9, [0.1, 0.6, 0.9]),
             ("SecureD-FL", 9, [0.1, 0.5, 0.6]),
             ("SecureD-FL", 15, [0.1, 0.5, 0.6]),
             ("Local-only", 9, [0.1, 0.2, 0.3]),

@@ -20,23 +20,23 @@ def test_groups_are_named_by_the_keys_that_differ(tmp_path):
         [
             ("AVG", {"clip": 1, "lr": 0.5}),
             ("AVG", {"clip": 2.0, "lr": 0.5}),
-            ("DEFAULT", {"lr": 0.1}),
+            ("FedAvg", {"lr": 0.1}),
         ]
     ):
         fake_run(tmp_path / str(place), label, VALUES, EPSILON, **algo)
     assert [group.name for group in group_runs(find_runs([tmp_path]))] == [
         "AVG, clip=1",
         "AVG, clip=2",
-        "DEFAULT",
+        "FedAvg",
     ]
 
 
 def test_what_belongs_to_no_method_is_always_named(tmp_path):
     fake_run(tmp_path / "0", "AVG", VALUES, EPSILON)
-    fake_run(tmp_path / "1", "DEFAULT", VALUES[:2], EPSILON)
+    fake_run(tmp_path / "1", "FedAvg", VALUES[:2], EPSILON)
     assert [group.name for group in group_runs(find_runs([tmp_path]))] == [
         "AVG, rounds=2",
-        "DEFAULT, rounds=1",
+        "FedAvg, rounds=1",
     ]
 
 

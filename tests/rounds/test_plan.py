@@ -5,10 +5,10 @@ from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.removable_noise import LEAST_PART
 from fedpriv.rounds.plan import (
-    Channel,
     Federation,
     Observer,
     Plan,
+    QueryParameters,
     ThreatModel,
 )
 from fedpriv.util.streams import Streams
@@ -21,9 +21,9 @@ OBSERVERS = (
 
 
 def plan(*observers, assumptions=("nobody colludes",)):
-    channel = Channel(Gaussian(1.0, 5.0), 3, 3, None)
+    parameters = QueryParameters(Gaussian(1.0, 5.0), 3, 3, None)
     threat_model = ThreatModel(observers or OBSERVERS, ("server",), assumptions)
-    return Plan(Federation(10, 3, 5), {"update": channel}, threat_model, Streams(0))
+    return Plan(Federation(10, 3, 5), {"update": parameters}, threat_model, Streams(0))
 
 
 def test_who_hides_what():
@@ -49,9 +49,9 @@ def test_every_part_of_noise_that_can_be_taken_out_spans_the_grid():
     """
     encoding = FixedPoint(32, 2.0**20, 4)
     noise = Gaussian(1.0, LEAST_PART * encoding.unit)
-    Channel(noise, 4, 2, encoding).check_noise()
+    QueryParameters(noise, 4, 2, encoding).check_noise()
     with pytest.raises(ConfigError, match=f"at least {LEAST_PART} are needed"):
-        Channel(noise, 4, 2, encoding, n_most=4).check_noise()
+        QueryParameters(noise, 4, 2, encoding, n_most=4).check_noise()
 
 
 def test_whoever_drew_noise_is_assumed_to_subtract_it():

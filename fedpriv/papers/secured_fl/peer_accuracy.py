@@ -28,7 +28,6 @@ METHODS: dict[str, tuple[str, ...]] = {
     "secured_fl": (),
 }
 """Overrides of each method's sweep, by the name of its folder."""
-NAMES = {"DEFAULT": "FedAvg"}
 COLORS = {"Local-only": "C2", "FedAvg": "C1", "SecureD-FL": "C0"}
 TITLES: dict[str, Callable[[str | None], str]] = {
     "Femnist": lambda root: "FEMNIST digits",
@@ -164,5 +163,5 @@ def settings(run: Run) -> str:
 
 def method(run: Run) -> str:
     """The run's method, and whether the peers share first weights."""
-    name = NAMES.get(run.label, run.label)
+    name = run.label
     return f"{name}, shared weights" if run.config["algo"].get("init_weights") == "shared" else name
