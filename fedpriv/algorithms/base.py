@@ -19,7 +19,7 @@ import numpy as np
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.algorithms.proximal import Regulariser
 from fedpriv.certificates.derive import planned
-from fedpriv.certificates.request import Request, Target, View
+from fedpriv.certificates.request import ObservedRelease, Request, Target
 from fedpriv.errors import require
 from fedpriv.rounds.contributors import Contributors
 from fedpriv.rounds.local_job import Silo
@@ -158,7 +158,7 @@ class Algorithm(ABC):
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
         """What is asked of the silos in this round; looks at no data."""
 
-    def claim(self, view: View) -> DpEvent | None:
+    def claim(self, view: ObservedRelease) -> DpEvent | None:
         """What the method's paper says that a view costs; None where it says nothing."""
         return None
 

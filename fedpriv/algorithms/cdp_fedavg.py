@@ -57,7 +57,7 @@ from fedpriv.algorithms.record_targets import (
 )
 from fedpriv.certificates.drift import convex_drift, touches
 from fedpriv.certificates.noise import StepNoise, Steps
-from fedpriv.certificates.request import Request, Target, View
+from fedpriv.certificates.request import ObservedRelease, Request, Target
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.errors import require
@@ -247,7 +247,7 @@ class CdpFedAvg(Algorithm):
             / (records * batch_noise * (plan.n_summed if plan.hides_messages else 1))
         )
 
-    def claim(self, view: View) -> DpEvent | None:
+    def claim(self, view: ObservedRelease) -> DpEvent | None:
         if view.target.unit != "record" or not view.mechanism.clips:
             return None
         from dp_accounting import NonPrivateDpEvent
@@ -301,7 +301,7 @@ class CdpFedAvg(Algorithm):
         noise = self.noise(draft)
         [target, *_] = self.targets(draft.federation)
         observer = draft.observer(self.observer)
-        view = View(Request(noise), draft, self.contributors, target, observer, 1, silo)
+        view = ObservedRelease(Request(noise), draft, self.contributors, target, observer, 1, silo)
         release, _ = noise.bound(view, 0.0)
         return release.gap
 

@@ -59,7 +59,7 @@ from fedpriv.algorithms.record_targets import (
 )
 from fedpriv.certificates.drift import Drift
 from fedpriv.certificates.noise import StepNoise, Steps
-from fedpriv.certificates.request import Request, Target, View
+from fedpriv.certificates.request import ObservedRelease, Request, Target
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.errors import require
@@ -219,7 +219,7 @@ class DpErm(Algorithm):
             )
         return Drift(1.0, "the clipped losses are convex and smooth for any record")
 
-    def claim(self, view: View) -> DpEvent | None:
+    def claim(self, view: ObservedRelease) -> DpEvent | None:
         """Theorem 1 turned around: the epsilon for which equation (2) gives this silo's sigma."""
         mechanism = view.mechanism
         federation = view.plan.federation

@@ -49,7 +49,7 @@ from fedpriv.algorithms.record_targets import (
 )
 from fedpriv.certificates.calibrate import ReleaseCounts, certified_noise
 from fedpriv.certificates.noise import SiloNoise
-from fedpriv.certificates.request import Request, Target, View
+from fedpriv.certificates.request import ObservedRelease, Request, Target
 from fedpriv.certificates.sampling import Batches, Sampling
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
@@ -313,7 +313,9 @@ class GradientMethod(Algorithm, ABC):
                 noise = request.noise
                 assert isinstance(noise, SiloNoise)
                 for silo in request.silos(draft):
-                    view = View(request, draft, self.contributors, RECORD, observer, round, silo)
+                    view = ObservedRelease(
+                        request, draft, self.contributors, RECORD, observer, round, silo
+                    )
                     release, _, _ = noise.seen(view)
                     counts = met.setdefault(view.scope, ReleaseCounts())
                     counts[release.of(self.protected)] += 1
@@ -364,7 +366,7 @@ class GradientMethod(Algorithm, ABC):
             requests.append(Request(noise, name=name, n_summed=n_summed, **drawn))
         return tuple(requests)
 
-    def claim(self, view: View) -> DpEvent | None:
+    def claim(self, view: ObservedRelease) -> DpEvent | None:
         name = view.request.name
         mechanism = view.mechanism
         if self.claims is None or not mechanism.clips:

@@ -39,7 +39,7 @@ from fedpriv.algorithms.proximal import Regulariser
 from fedpriv.certificates.calibrate import ReleaseCounts, certified_noise
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.release import Release
-from fedpriv.certificates.request import Request, Target, View
+from fedpriv.certificates.request import ObservedRelease, Request, Target
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.errors import require
@@ -182,7 +182,7 @@ class RecordGradients(Algorithm):
         asked = self.method.asked(round, plan)
         return tuple(Request(SumNoise(), name=name, **drawn) for name, drawn in asked)
 
-    def claim(self, view: View) -> DpEvent | None:
+    def claim(self, view: ObservedRelease) -> DpEvent | None:
         from fedpriv.accountants.zcdp import AdvancedClaim
 
         if view.observer.sees_messages or view.observer.own_shares:

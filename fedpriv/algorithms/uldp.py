@@ -26,7 +26,7 @@ import numpy as np
 from fedpriv.accountants.events import ADD_REMOVE, SERVER
 from fedpriv.algorithms.base import Algorithm, LocalUpdate, require_plain_sgd
 from fedpriv.certificates.noise import SumNoise
-from fedpriv.certificates.request import Request, Target, View
+from fedpriv.certificates.request import ObservedRelease, Request, Target
 from fedpriv.certificates.sampling import Coins
 from fedpriv.errors import require
 from fedpriv.rounds.contributors import Users
@@ -97,7 +97,7 @@ class UldpBase(Algorithm):
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
         return (Request(SumNoise()),)
 
-    def claim(self, view: View) -> DpEvent | None:
+    def claim(self, view: ObservedRelease) -> DpEvent | None:
         """The released model's epsilon for everybody; with sub-sampling the paper leaves the server
         out, unless the sample is hidden from it."""
         observer = view.observer

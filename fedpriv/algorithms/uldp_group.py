@@ -22,7 +22,7 @@ from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.algorithms.base import LocalUpdate, require_plain_sgd
 from fedpriv.algorithms.fedavg import WholeSilo
 from fedpriv.certificates.noise import DpSgdNoise
-from fedpriv.certificates.request import TRUNCATED, Request, Target, View
+from fedpriv.certificates.request import TRUNCATED, ObservedRelease, Request, Target
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.data.flags import flags, group_size, select
@@ -106,7 +106,7 @@ class UldpGroup(WholeSilo):
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
         return (Request(DpSgdNoise(self._steps)),)
 
-    def claim(self, view: View) -> DpEvent | None:
+    def claim(self, view: ObservedRelease) -> DpEvent | None:
         if not view.mechanism.clips:
             return None
         event, _ = view.request.noise.event(view)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.algorithms.fedavg import WholeSilo
 from fedpriv.certificates.noise import SumNoise
-from fedpriv.certificates.request import Request, View
+from fedpriv.certificates.request import ObservedRelease, Request
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.plan import Federation, Plan
@@ -66,5 +66,5 @@ class UldpNaive(WholeSilo):
         per_silo = PER_SILO[self.calibration]
         return (Request(SumNoise(lambda n_summed: per_silo * n_summed)),)
 
-    def claim(self, view: View) -> DpEvent | None:
+    def claim(self, view: ObservedRelease) -> DpEvent | None:
         return view.mechanism.event() if view.mechanism.clips else None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
-from fedpriv.certificates.request import TRUNCATED, Request, Target, View
+from fedpriv.certificates.request import TRUNCATED, ObservedRelease, Request, Target
 from fedpriv.data.stability import Distance
 from fedpriv.rounds.contributors import Contributors
 from fedpriv.rounds.plan import Plan
@@ -32,7 +32,7 @@ def planned(
     targets: Iterable[Target],
     *,
     round: int,
-    claim: Callable[[View], DpEvent | None],
+    claim: Callable[[ObservedRelease], DpEvent | None],
 ) -> tuple[Query, ...]:
     """A round's queries, with what each observer will have seen once they are over.
 
@@ -72,13 +72,13 @@ def planned(
     return tuple(queries)
 
 
-def views(
+def observed_releases(
     request: Request,
     plan: Plan,
     contributors: Contributors,
     targets: Iterable[Target],
     round: int,
-) -> Iterator[View]:
+) -> Iterator[ObservedRelease]:
     """What there is to see of a query: by part of the data, protected unit and observer. A silo
     without records has no part."""
     parts: Iterable[int | None] = (None,)
@@ -89,7 +89,7 @@ def views(
     for silo in parts:
         for target in targets:
             for observer in plan.threat_model.observers:
-                yield View(request, plan, contributors, target, observer, round, silo)
+                yield ObservedRelease(request, plan, contributors, target, observer, round, silo)
 
 
 def derive(
@@ -98,15 +98,16 @@ def derive(
     contributors: Contributors,
     targets: Iterable[Target],
     round: int,
-    claim: Callable[[View], DpEvent | None],
+    claim: Callable[[ObservedRelease], DpEvent | None],
 ) -> tuple[Event, ...]:
     """The events of one query."""
     return tuple(
-        _event(view, claim(view)) for view in views(request, plan, contributors, targets, round)
+        _event(view, claim(view))
+        for view in observed_releases(request, plan, contributors, targets, round)
     )
 
 
-def _event(view: View, claimed: DpEvent | None) -> Event:
+def _event(view: ObservedRelease, claimed: DpEvent | None) -> Event:
     request = view.request
     plan = view.plan
     target = view.target
@@ -138,7 +139,7 @@ def _event(view: View, claimed: DpEvent | None) -> Event:
     )
 
 
-def _failure(view: View) -> str | None:
+def _failure(view: ObservedRelease) -> str | None:
     """Why this observer learns what nothing certified covers; None if it does not."""
     observer = view.observer
     if observer.why_uncertified:
@@ -148,14 +149,14 @@ def _failure(view: View) -> str | None:
     return view.target.fails or _too_far(view.target, _distance(view))
 
 
-def _group(view: View) -> int:
+def _group(view: ObservedRelease) -> int:
     """How many records may differ where a release is described by what one record moves."""
     rows = _distance(view).rows
     records = view.target.records
     return records if records == 1 or math.isinf(rows) else max(records, int(rows))
 
 
-def _distance(view: View) -> Distance:
+def _distance(view: ObservedRelease) -> Distance:
     """How far apart neighbours are when the first event happens."""
     target = view.target
     unit = "user" if target.unit == "user" else "record"

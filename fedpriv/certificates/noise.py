@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from fedpriv.accountants.events import RELEASED_MODEL, REPLACE
 from fedpriv.certificates.drift import Drift
 from fedpriv.certificates.release import Release
-from fedpriv.certificates.request import Noise, View
+from fedpriv.certificates.request import Noise, ObservedRelease
 from fedpriv.certificates.sampling import Batches, Coins, Sampling
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ Seen = tuple[Release, Sampling, tuple[str, ...]]
 class ReleaseNoise(Noise):
     """Noise under which a view is one release of the mechanism."""
 
-    def seen(self, view: View) -> Seen:
+    def seen(self, view: ObservedRelease) -> Seen:
         """What the view shows. Raises NotImplementedError where a subclass does not say."""
         raise NotImplementedError
 
-    def event(self, view: View) -> tuple[DpEvent, tuple[str, ...]]:
+    def event(self, view: ObservedRelease) -> tuple[DpEvent, tuple[str, ...]]:
         release, sampling, why = self.seen(view)
         return release.event(view.mechanism, sampling), why
 
@@ -46,10 +46,10 @@ class NoNoise(ReleaseNoise):
 
     enforced = True
 
-    def seen(self, view: View) -> Seen:
+    def seen(self, view: ObservedRelease) -> Seen:
         return Release(view.request.name, 1.0, 1.0), Sampling(), ()
 
-    def assumptions(self, view: View) -> tuple[str, ...]:
+    def assumptions(self, view: ObservedRelease) -> tuple[str, ...]:
         return ("no noise is added",)
 
 
@@ -68,7 +68,7 @@ class SumNoise(ReleaseNoise):
     def made_for(self, n_summed: int) -> float:
         return self.per_sum(n_summed)
 
-    def seen(self, view: View) -> Seen:
+    def seen(self, view: ObservedRelease) -> Seen:
         n_summed = view.n_summed
         observer = view.observer
         single = observer.sees_messages
@@ -90,7 +90,7 @@ class SumNoise(ReleaseNoise):
             why = (f"the noise of {silos} silos hides the sum", *observer.subtracts)
         return release, _drawn(view), why
 
-    def assumptions(self, view: View) -> tuple[str, ...]:
+    def assumptions(self, view: ObservedRelease) -> tuple[str, ...]:
         if view.contributors.one_silo:
             return PUBLIC_SIZES, PUBLIC_COHORT, *_note(view)
         bounded = (
@@ -112,7 +112,7 @@ class SiloNoise(ReleaseNoise):
 
     by_silo = True
 
-    def seen(self, view: View) -> Seen:
+    def seen(self, view: ObservedRelease) -> Seen:
         request = view.request
         batches = request.batches
         assert batches is not None
@@ -135,7 +135,7 @@ class SiloNoise(ReleaseNoise):
         release = Release(request.name, moved, hidden, size, view.records)
         return release, _drawn(view), (why, *view.observer.subtracts)
 
-    def assumptions(self, view: View) -> tuple[str, ...]:
+    def assumptions(self, view: ObservedRelease) -> tuple[str, ...]:
         return PUBLIC_SIZES, PUBLIC_COHORT, *_note(view)
 
 
@@ -173,11 +173,11 @@ class StepNoise(ReleaseNoise):
 
     by_silo = True
 
-    def seen(self, view: View) -> Seen:
+    def seen(self, view: ObservedRelease) -> Seen:
         release, why = self.bound(view, view.rounding)
         return release, Sampling(), why
 
-    def bound(self, view: View, rounding: float) -> tuple[Release, tuple[str, ...]]:
+    def bound(self, view: ObservedRelease, rounding: float) -> tuple[Release, tuple[str, ...]]:
         """The better bound for one record.
 
         rounding: of a message, in units of the mechanism's noise.
@@ -201,7 +201,7 @@ class StepNoise(ReleaseNoise):
         reason = (f"no better bound for the sum: {self.drift.reason}",) if unknown else ()
         return local, (alone, *reason)
 
-    def assumptions(self, view: View) -> tuple[str, ...]:
+    def assumptions(self, view: ObservedRelease) -> tuple[str, ...]:
         return PUBLIC_SIZES, PUBLIC_COHORT
 
 
@@ -217,14 +217,14 @@ class DpSgdNoise(Noise):
 
     by_silo = True
 
-    def event(self, view: View) -> tuple[DpEvent, tuple[str, ...]]:
+    def event(self, view: ObservedRelease) -> tuple[DpEvent, tuple[str, ...]]:
         from dp_accounting import PoissonSampledDpEvent, SelfComposedDpEvent
 
         steps, rate = self.plan(view.records)
         step = PoissonSampledDpEvent(rate, view.mechanism.event())
         return SelfComposedDpEvent(step, steps), ()
 
-    def assumptions(self, view: View) -> tuple[str, ...]:
+    def assumptions(self, view: ObservedRelease) -> tuple[str, ...]:
         return ("a silo's number of training records is public",)
 
 
@@ -238,13 +238,13 @@ class OwnNoise(SumNoise):
 
     enforced = False
 
-    def seen(self, view: View) -> Seen:
+    def seen(self, view: ObservedRelease) -> Seen:
         release, sampling, why = super().seen(view)
         moved = self.per_sum(view.n_summed) + view.rounding
         return Release(release.name, moved, release.hidden), sampling, why
 
 
-def _drawn(view: View) -> Sampling:
+def _drawn(view: ObservedRelease) -> Sampling:
     """How the batch is drawn, as far as it is proved for the protected unit."""
     batches = view.request.batches
     if batches is None:
@@ -252,12 +252,12 @@ def _drawn(view: View) -> Sampling:
     return batches if view.target.records == 1 else batches.of_groups
 
 
-def _note(view: View) -> tuple[str, ...]:
+def _note(view: ObservedRelease) -> tuple[str, ...]:
     batches: Batches | None = view.request.batches
     return () if batches is None else (batches.note,)
 
 
-def _seen_by(view: View) -> tuple[str, ...]:
+def _seen_by(view: ObservedRelease) -> tuple[str, ...]:
     observer = view.observer
     if observer.name == RELEASED_MODEL:
         return ()

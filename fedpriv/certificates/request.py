@@ -87,7 +87,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class View:
+class ObservedRelease:
     """What one observer sees of one disjoint part of the data in one query.
 
     silo: the part's silo; None: all data.
@@ -156,9 +156,9 @@ class Noise(ABC):
         return 1.0
 
     @abstractmethod
-    def event(self, view: View) -> tuple[DpEvent, tuple[str, ...]]:
+    def event(self, view: ObservedRelease) -> tuple[DpEvent, tuple[str, ...]]:
         """What the view costs at most, and what that rests on."""
 
-    def assumptions(self, view: View) -> tuple[str, ...]:
+    def assumptions(self, view: ObservedRelease) -> tuple[str, ...]:
         """What every observer's certificate rests on."""
         return ()
