@@ -38,12 +38,18 @@ if TYPE_CHECKING:
 
 LOOKING_RULES = ("max", "median")
 """Rules for the group size that look at how many records users own."""
+ALL = "all"
+"""No bound on a user's records: a record has a certificate, and no user has."""
 
 
 @dataclass(frozen=True)
 class UldpGroup(WholeSilo):
     """DP-SGD on at most `group_size` records of each user: a number, or max or median of the users'
-    totals."""
+    totals; all for every record.
+
+    Users who keep at most k records are protected, their single records are not: without one record
+    another of the same user trains. With group_size=all it is the other way round.
+    """
 
     clip: float
     noise_multiplier: float
@@ -51,10 +57,10 @@ class UldpGroup(WholeSilo):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = self.group_size in LOOKING_RULES or (
-            self.group_size.isdigit() and int(self.group_size) >= 1
-        )
-        require(known, "algo.group_size", self.group_size, "a positive integer, max or median")
+        number = self.group_size.isdigit() and int(self.group_size) >= 1
+        known = number or self.group_size in (*LOOKING_RULES, ALL)
+        allowed = "a positive integer, all, max or median"
+        require(known, "algo.group_size", self.group_size, allowed)
 
     @property
     def label(self) -> str:
@@ -75,6 +81,10 @@ class UldpGroup(WholeSilo):
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         counts = allocation.counts()
         group = data.records_per_draw
+        if self.group_size == ALL:
+            allowed = "a number: the loss of this data set compares records of a user"
+            require(group == 1, "algo.group_size", ALL, allowed)
+            return allocation
         k = group_size(
             self.group_size if self.group_size in LOOKING_RULES else int(self.group_size), counts
         )
@@ -86,6 +96,8 @@ class UldpGroup(WholeSilo):
         return self.local_epochs * batches, 1 / batches if batches else 0.0
 
     def targets(self, federation: Federation) -> tuple[Target, ...]:
+        if self.group_size == ALL:
+            return (Target("record", ADD_REMOVE),)
         group = federation.records_per_draw
         k = federation.records_per_user
         fails = None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Contributors(ABC):
     """Who contributes to every query of a method.
 
-    >>> Users(rate=0.1).rate
+    >>> Users(sampled=0.1).rate
     0.1
     >>> Silos().reach(3, replaced=False, single=False)
     6.0

@@ -169,7 +169,7 @@ def test_cox_records_count_in_pairs():
     assert {event.group_size for event in seen if event.unit == "user"} == {2}
 
 
-@pytest.mark.parametrize("wrong", ["0", "-2", "1.5", "all", ""])
+@pytest.mark.parametrize("wrong", ["0", "-2", "1.5", "any", ""])
 def test_impossible_group_sizes_are_refused(wrong):
     with pytest.raises(ConfigError, match=r"algo\.group_size="):
         replace(BASE, group_size=wrong)
@@ -201,3 +201,15 @@ def test_the_noise_of_a_round_is_what_its_events_declare():
             event.count * step**2
         )
     assert min(stats.chi2.cdf(total, 5 * size), stats.chi2.sf(total, 5 * size)) > 1e-6
+
+
+def test_with_all_records_a_record_has_a_certificate_and_no_user_has():
+    algo = replace(BASE, group_size="all")
+    before = allocation()
+    assert algo.training_records(before, BreastCancer()) is before
+    sizes = before.counts().sum(axis=1).tolist()
+    seen = events(algo, sizes)
+    assert {event.unit for event in seen} == {"record"}
+    assert all(event.certified != NonPrivateDpEvent() for event in seen)
+    with pytest.raises(ConfigError, match=r"algo\.group_size=all: a number"):
+        algo.training_records(before, TcgaBrca())

@@ -38,7 +38,7 @@ from fedpriv.data.stability import (
 )
 from fedpriv.models.tasks import Classification
 from fedpriv.runtime.prepare import allocate
-from fedpriv.testing import worlds
+from fedpriv.testing import experiments
 from fedpriv.util.streams import Streams
 
 N, USERS_OF_TABLE, SILOS = 240, 24, 3
@@ -456,7 +456,7 @@ def test_a_federation_knows_the_distance(words, user, record):
 def test_uldp_group_8_on_the_default_data():
     """Of 455 records, 122 change nothing if they are absent, 157 change one training record, and
     176 two: truncation lets another record of the same user in."""
-    exp = worlds.experiment("algo=uldp_group_8")
+    exp = experiments.experiment("algo=uldp_group_8")
     records = exp.data.load(exp.streams).train
     whole = exp.allocator.allocate(records, exp.data, exp.streams)
     before = exp.algo.training_records(whole, exp.data)

@@ -42,7 +42,7 @@ def observed(aggregation, silos):
         federation=Federation(n_users=8, n_silos=silos, n_parameters=TRIALS),
         streams=Streams(0, system=True),
     )
-    query = made.query(1, events=())
+    [query] = algo.queries(1, made)
     noise = query.mechanism.noise_share(
         TRIALS, silos, made.streams.secret("noise", 1, "silo0"), encoding=query.encoding
     )
@@ -248,10 +248,8 @@ def test_messages_in_the_clear_are_integers_only_where_their_noise_protects(syst
         made = make_plan(algo, mechanism, federation=federation, streams=randomness)
         assert (made.encoding is not None) == integers
         if integers:
-            assert (
-                made.query(1, events=algo.events(made)).events[0].assumptions[0]
-                == "integer noise, exactly sampled"
-            )
+            [query] = algo.queries(1, made)
+            assert query.events[0].assumptions[0] == "integer noise, exactly sampled"
 
 
 def test_a_grid_too_fine_for_float64_is_refused():

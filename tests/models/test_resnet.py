@@ -33,9 +33,7 @@ def test_a_single_value_becomes_the_shift():
 
 @pytest.mark.parametrize("algo", ["uldp_avg", "dp_sgd", "minibatch_sgd", "uldp_group_2"])
 def test_it_is_refused_before_data_are_read_where_users_or_records_are_bounded(algo):
-    with pytest.raises(
-        ConfigError, match="model=resnet18: a network that takes records one by one"
-    ):
+    with pytest.raises(ConfigError, match="model=resnet18: a network without batch statistics"):
         experiment("data=cifar10_clients", "data.root=/nowhere", f"algo={algo}")
 
 

@@ -18,7 +18,7 @@ from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
 from fedpriv.runs.labels import metric_label
 from fedpriv.runs.loop import train
-from fedpriv.sweeps.random_number import NAME, RandomNumber, SweepDraw
+from fedpriv.sweeps.random_number import DRAW, RandomNumber, SweepDraw
 
 PEOPLE, VICTIM = 8, 3
 
@@ -80,7 +80,7 @@ def sweep(folder, metric, **people):
     sweeper = RandomNumber(10.0, 1.0)
     asked = {**asdict(sweeper), "metric": metric, "seed": 0, "settings": SETTINGS}
     draw = SweepDraw(asked, [0, 1], [1, 1], sweeper.cost(exps))
-    (folder / NAME).write_text(json.dumps(asdict(draw)))
+    (folder / DRAW).write_text(json.dumps(asdict(draw)))
     return folder
 
 
@@ -187,9 +187,9 @@ def test_a_run_with_another_seed_is_not_covered(swept, tmp_path):
 
 def test_a_draw_of_an_earlier_version_fixes_no_metric(swept, tmp_path):
     folder = copied(swept, tmp_path)
-    draw = json.loads((folder / NAME).read_text())
+    draw = json.loads((folder / DRAW).read_text())
     del draw["asked"]["metric"]
-    (folder / NAME).write_text(json.dumps(draw))
+    (folder / DRAW).write_text(json.dumps(draw))
     assert selection(folder).cost.startswith("not covered")
 
 
@@ -197,13 +197,13 @@ def test_a_draw_of_an_earlier_version_fixes_no_metric(swept, tmp_path):
 def test_a_sweep_cannot_be_drawn_for_a_diagnostic(metric, tmp_path):
     exps = [experiment("algo=uldp_avg", "rounds=1")]
     with pytest.raises(ConfigError, match=f"hydra.sweeper.metric={metric}: a metric of the rel"):
-        RandomNumber(4.0, 1.0, metric).drawn(tmp_path, [[]], exps)
+        RandomNumber(4.0, 1.0, metric).draw(tmp_path, [[]], exps)
 
 
 def test_the_draw_keeps_the_metric(tmp_path):
     exps = [experiment("algo=uldp_avg", "rounds=1")]
-    assert RandomNumber(4.0, 1.0).drawn(tmp_path / "a", [[]], exps).asked["metric"] == "accuracy"
-    drawn = RandomNumber(4.0, 1.0, "loss").drawn(tmp_path / "b", [[]], exps)
+    assert RandomNumber(4.0, 1.0).draw(tmp_path / "a", [[]], exps).asked["metric"] == "accuracy"
+    drawn = RandomNumber(4.0, 1.0, "loss").draw(tmp_path / "b", [[]], exps)
     assert drawn.asked["metric"] == "loss"
 
 

@@ -139,7 +139,7 @@ _GROUP = Method(
     _local,
     {
         USER: (f'algo.group_size="{RECORDS_PER_USER}"',),
-        RECORD: (f'algo.group_size="{ALL_RECORDS}"',),
+        RECORD: ("algo.group_size=all",),
     },
 )
 _MINIBATCH = _record_level("MB-SGD", LOWY, "algo=minibatch_sgd", rate=_global, search_noise=False)
