@@ -127,7 +127,7 @@ def _event(view: ObservedRelease, claimed: DpEvent | None) -> Event:
         view.scope,
         (
             *noise,
-            *((ROUNDED_ALIKE,) if target.adjacency == ADD_REMOVE else ()),
+            *((ROUNDED_ALIKE,) if _shares_kernels(view) else ()),
             *plan.threat_model.assumptions,
             *request.noise.assumptions(view),
             *request.assumptions,
@@ -137,6 +137,13 @@ def _event(view: ObservedRelease, claimed: DpEvent | None) -> Event:
         ),
         _group(view),
     )
+
+
+def _shares_kernels(view: ObservedRelease) -> bool:
+    """Whether units that come or go can change the last bits of others. With system randomness each
+    user trains alone (`fedpriv.training.select.isolated_trainers`)."""
+    alone = view.plan.streams.system and view.contributors.any_number
+    return view.target.adjacency == ADD_REMOVE and not alone
 
 
 def _failure(view: ObservedRelease) -> str | None:

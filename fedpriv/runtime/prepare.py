@@ -121,6 +121,7 @@ def _check_trainer(exp: Experiment, model: nn.Module, params: np.ndarray, device
         exp.data.task,
         exp.optimizer,
         dtype,
+        isolated=exp.options.system and exp.algo.contributors.any_number,
     )
 
 

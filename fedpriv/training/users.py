@@ -12,7 +12,7 @@ from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Execution, Training
 from fedpriv.training.freed_memory import keep_freed_memory
 from fedpriv.training.network_checks import check_parameters, refuse_shared_state
-from fedpriv.training.select import select_trainers
+from fedpriv.training.select import isolated_trainers, select_trainers
 from fedpriv.training.silo_training import SiloTraining
 from fedpriv.training.trainers.base import LocalProblem, Users
 from fedpriv.util.streams import Streams
@@ -75,7 +75,9 @@ def silo_training(
         orders = streams.unit_keys(batches_stream, round, party, data.users)
     dropout = streams.unit_keys(dropout_stream, round, party, data.users)
     chosen = chosen[np.argsort(-counts[chosen], kind="stable")]
-    selection = select_trainers(problem, np.minimum(counts[chosen], size))
+    isolated = streams.system and not training.pooled
+    choose = isolated_trainers if isolated else select_trainers
+    selection = choose(problem, np.minimum(counts[chosen], size))
     everyone = Users(data, np.arange(len(counts)), size, orders, dropout)
     return SiloTraining(training, problem, everyone.part(chosen), selection)
 

@@ -1,0 +1,81 @@
+"""With system randomness no bit of a user's result depends on other users."""
+
+import numpy as np
+import pytest
+import torch
+from one_by_one import PROBLEMS, ROUND, silo
+
+from fedpriv.data.silo import SiloData
+from fedpriv.errors import ConfigError
+from fedpriv.training import select, users
+from fedpriv.training.description import Execution, Recipe, Training
+from fedpriv.training.vectors import flatten
+from fedpriv.util.streams import Streams
+
+COUNTS = [5, 1, 9, 16, 17, 3, 3, 40, 8]
+
+
+class SystemStreams(Streams):
+    """Streams of the system that can be repeated."""
+
+    def __init__(self):
+        super().__init__(3, system=True)
+
+    def unit_keys(self, *names):
+        return Streams(3).unit_keys(*names)
+
+
+def without(data, place):
+    """The silo's records without those of one user."""
+    rows = np.delete(np.arange(len(data.x)), data.rows(place))
+    counts = np.delete(data.counts, place)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    return SiloData(data.x[rows], data.y[rows], np.delete(data.users, place), starts)
+
+
+def changes(model, data, task, recipe, **how):
+    """Each chosen user's change of the parameters, by the user."""
+    training = Training(recipe, flatten(model).double().numpy())
+    work = users.silo_training(
+        training,
+        model=model,
+        data=data,
+        task=task,
+        streams=how.get("streams") or SystemStreams(),
+        round=ROUND,
+        party="silo0",
+        execution=Execution(how.get("trainer", "auto")),
+    )
+    return {
+        int(data.users[place]): delta.numpy()
+        for block in work.blocks()
+        for place, delta in zip(block.positions, block.deltas)
+    }
+
+
+@pytest.mark.parametrize("compiler", [True, False])
+@pytest.mark.parametrize("recipe", [Recipe(20, 8, 0.1), Recipe(20, None, 0.1)], ids=str)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_others_keep_every_bit(name, recipe, compiler, monkeypatch):
+    """One user after another is absent; full batches and many epochs amplify what rounding does."""
+    if not compiler:
+        monkeypatch.setattr(select, "compiled", lambda problem: None)
+    torch.manual_seed(1)
+    build, shape, task = PROBLEMS[name]
+    model = build()
+    data = silo(COUNTS, shape, task)
+    whole = changes(model, data, task, recipe)
+    for absent in (7, 1):  # the longest, the shortest
+        rest = changes(model, without(data, absent), task, recipe)
+        assert rest.keys() == whole.keys() - {int(data.users[absent])}
+        assert all(np.array_equal(rest[user], whole[user]) for user in rest)
+
+
+def test_the_batched_trainer_is_refused():
+    build, shape, task = PROBLEMS["mlp"]
+    data = silo(COUNTS, shape, task)
+    recipe = Recipe(1, None, 0.1)
+    with pytest.raises(ConfigError, match="trainer=batched: auto, compiled or sequential"):
+        changes(build(), data, task, recipe, trainer="batched")
+    seeded = changes(build(), data, task, recipe, trainer="batched", streams=Streams(3))
+    assert len(seeded) == len(COUNTS)
