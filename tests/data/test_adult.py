@@ -1,6 +1,7 @@
-from pathlib import Path
+from pathlib import math
 
 import numpy as np
+import Path
 import pytest
 from small_data import write_adult
 
@@ -57,8 +58,10 @@ def test_real_devices(real_root):
     data = Adult(real_root)
     corpus = data.load(Streams(0))
     allocation = Equal(16, 16).allocate(corpus.train, data, Streams(0))
-    assert np.bincount(allocation.silo[allocation.trains]).tolist() == [2441] * 16
-    assert np.bincount(allocation.silo[~allocation.trains]).tolist() == [306] * 16
+    # 2,441 train on average: each record's own coin decides whether it is held out.
+    assert np.bincount(allocation.silo).tolist() == [2747] * 16
+    sizes = np.bincount(allocation.silo[allocation.trains])
+    assert abs(sizes - 2441.0).max() < 4 * math.sqrt(2747 * 0.1112 * 0.8888)
     assert len(corpus.test) == 16 * 305
     assert corpus.train.x.shape[1] == 108
     assert corpus.train.y.mean() == pytest.approx(0.239, abs=0.005)
