@@ -1,7 +1,7 @@
-from pathlib import math
+import math
+from pathlib import Path
 
 import numpy as np
-import Path
 import pytest
 from small_data import write_adult
 
