@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
@@ -39,11 +40,9 @@ def planned(
     Users are sampled here, unless nobody may know who is.
     claim: what the method's paper says that a view costs.
     """
-    sampled = None
+    requests = tuple(requests)
+    _require_askable(requests, plan)
     rate = contributors.rate
-    if rate < 1 and not plan.hides_sample:
-        drawn = plan.streams.secret("user sample", round).random(plan.federation.n_users)
-        sampled = drawn < rate
     targets = tuple(targets)
     queries = []
     for place, request in enumerate(requests):
@@ -61,15 +60,34 @@ def planned(
             encoding=channel.encoding,
             events=derive(request, plan, contributors, targets, round, claim),
             streams=plan.streams,
-            sampled=sampled,
             user_rate=rate,
             enforced=request.noise.enforced,
             checked=plan.checked,
             sensitivity=request.noise.made_for(n_summed),
             stateful=request.stateful,
         )
+        if rate < 1 and not plan.hides_sample:
+            # Afresh for each query: each is charged as a sample of its own.
+            coins = plan.streams.secret(query.stream("user sample"), round)
+            query = replace(query, sampled=coins.random(plan.federation.n_users) < rate)
         queries.append(query)
     return tuple(queries)
+
+
+def _require_askable(requests: tuple[Request, ...], plan: Plan) -> None:
+    """Raise ValueError for requests whose noise shares or random streams would not be what events
+    say."""
+    names = [request.name for request in requests]
+    if len(set(names)) < len(names):
+        raise ValueError(f"queries of a round share a name: {', '.join(names)}")
+    for request in requests:
+        silos = request.silos(plan)
+        n_summed = request.sum_of(plan)
+        known = set(range(plan.federation.n_silos))
+        if len(set(silos)) < len(silos) or not set(silos) <= known:
+            raise ValueError(f"query {request.name}: {silos} are not different silos of the run")
+        if not 1 <= n_summed <= len(silos):
+            raise ValueError(f"query {request.name}: a sum over {n_summed} of {len(silos)} silos")
 
 
 def views(

@@ -266,9 +266,11 @@ def test_a_query_takes_the_numbers_of_its_channel():
     [query] = queries(plan(), Request(SumNoise()), Users(), USER, round=4)
     assert (query.round, query.invited, query.n_summed, query.size) == (4, (0, 1, 2, 3), 4, 5)
     assert query.stream("noise") == "noise"
-    two = [Request(SumNoise()), Request(SumNoise())]
-    first, second = planned(two, plan(), Users(), [USER], round=4, claim=claimed)
-    assert second.stream("noise") == "update noise"
+    made = plan()
+    made = replace(made, channels={**made.channels, "other": made.channel})
+    two = [Request(SumNoise()), Request(SumNoise(), name="other")]
+    first, second = planned(two, made, Users(), [USER], round=4, claim=claimed)
+    assert second.stream("noise") == "other noise"
     assert first.serial < second.serial
     assert (query.user_rate, query.place, query.stateful, query.sampled) == (1.0, 0, False, None)
 
