@@ -34,11 +34,13 @@ def planned(
     *,
     round: int,
     claim: Callable[[View], DpEvent | None],
+    drawing: object = None,
 ) -> tuple[Query, ...]:
     """A round's queries, with what each observer will have seen once they are over.
 
     Users are sampled here, unless nobody may know who is.
     claim: what the method's paper says that a view costs.
+    drawing: what draws batches, where requests speak of them.
     """
     requests = tuple(requests)
     _require_askable(requests, plan)
@@ -65,6 +67,15 @@ def planned(
             checked=plan.checked,
             sensitivity=request.noise.made_for(n_summed),
             stateful=request.stateful,
+            derived=_own(
+                request,
+                request.noise,
+                request.batches,
+                drawing if request.batches is not None else None,
+                contributors,
+                contributors.weighting,
+                channel.mechanism,
+            ),
         )
         if rate < 1 and not plan.hides_sample:
             # Afresh for each query: each is charged as a sample of its own.
@@ -72,6 +83,12 @@ def planned(
             query = replace(query, sampled=coins.random(plan.federation.n_users) < rate)
         queries.append(query)
     return tuple(queries)
+
+
+def _own(*parts: object) -> bool:
+    """Whether all parts of a certificate are of the framework's own classes. What others say of a
+    distance, a sample or a noise is their word."""
+    return all(part is None or type(part).__module__.startswith("fedpriv.") for part in parts)
 
 
 def _require_askable(requests: tuple[Request, ...], plan: Plan) -> None:

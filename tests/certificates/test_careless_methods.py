@@ -4,13 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from test_derive import USER, claimed, plan
 
+from fedpriv.accountants.events import ADD_REMOVE
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.derive import planned
 from fedpriv.certificates.noise import SumNoise
-from fedpriv.certificates.request import Request
-from fedpriv.rounds.contributors import Users
+from fedpriv.certificates.request import Request, Target
+from fedpriv.certificates.sampling import Poisson
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.rounds.contributors import RecordVectors, Users
 from fedpriv.rounds.plan import Observer
+from fedpriv.rounds.weighting import RecordsInFull, UniformWeighting
 
 
 def with_channels(made, *names):
@@ -45,3 +51,80 @@ def test_each_query_of_a_round_draws_its_users_afresh():
 def test_what_cannot_be_asked_is_refused(requests, message):
     with pytest.raises(ValueError, match=message):
         asked(requests, plan())
+
+
+def test_a_rule_for_each_silos_own_units_does_not_weigh_users():
+    """A user would move the sum by the bound in every silo."""
+    with pytest.raises(ValueError, match="in full in each"):
+        Users(RecordsInFull())
+
+
+class Quiet(SumNoise):
+    """An event of the author's own."""
+
+    def event(self, view):
+        return GaussianDpEvent(1000.0), ()
+
+
+class Near(Users):
+    """A distance of the author's own."""
+
+    def reach(self, n_summed, *, replaced, single):
+        return 0.1
+
+
+class Even(UniformWeighting):
+    """A spread of the author's own."""
+
+    def spread(self, n_silos):
+        return 0.1
+
+
+class Loud(Gaussian):
+    """A mechanism of the author's own."""
+
+    def event(self, *, sensitivity=1.0, shares=1.0):
+        return GaussianDpEvent(1000.0)
+
+
+class Rare(Poisson):
+    """Batches of the author's own."""
+
+    def event(self, release, size, records):
+        return PoissonSampledDpEvent(1e-6, release)
+
+
+class Anybody:
+    """What draws batches, outside of the framework."""
+
+
+@pytest.mark.parametrize(
+    ("request_", "contributors", "mechanism", "drawing"),
+    [
+        (Request(Quiet()), Users(), Gaussian(1.0, 5.0), None),
+        (Request(SumNoise()), Near(), Gaussian(1.0, 5.0), None),
+        (Request(SumNoise()), Users(Even()), Gaussian(1.0, 5.0), None),
+        (Request(SumNoise()), Users(), Loud(1.0, 5.0), None),
+        (Request(SumNoise(), batches=Rare()), RecordVectors(), Gaussian(1.0, 5.0), None),
+        (Request(SumNoise(), batches=Poisson()), RecordVectors(), Gaussian(1.0, 5.0), Anybody()),
+    ],
+)
+def test_what_rests_on_an_authors_word_is_declared(request_, contributors, mechanism, drawing):
+    made = plan(mechanism=mechanism)
+    target = Target("record" if contributors.one_silo else "user", ADD_REMOVE)
+    [query] = planned(
+        [request_], made, contributors, [target], round=1, claim=claimed, drawing=drawing
+    )
+    assert query.enforced  # the framework bounds and noises all the same
+    assert {event.status for event in query.events} == {"declared"}
+
+
+def test_a_class_beside_a_method_cannot_write_its_events():
+    class Forger:
+        def queries(self, round, plan):
+            return ()
+
+    with pytest.raises(TypeError, match="the framework derives events"):
+
+        class Forged(Forger, Algorithm):
+            pass
