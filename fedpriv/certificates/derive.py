@@ -180,7 +180,21 @@ def _failure(view: View) -> str | None:
         return observer.why_uncertified
     if view.contributors.weighting.needs_counts and observer.sees_counts:
         return observer.sees_counts
-    return view.target.fails or _too_far(view.target, _distance(view))
+    return view.target.fails or _misfit(view) or _too_far(view, _distance(view))
+
+
+def _misfit(view: View) -> str | None:
+    """Why the unit is none that the derivation knows; None if it is."""
+    target = view.target
+    group = view.plan.federation.records_per_draw
+    if target.unit not in ("user", "record", f"{group} records of a user"):
+        return f"nothing is known of the unit {target.unit}: a user and a record are certified"
+    batches = view.request.batches
+    if batches is not None and batches.adjacency != target.adjacency:
+        return (
+            f"{type(batches).__name__} batches are for {batches.adjacency}, not {target.adjacency}"
+        )
+    return None
 
 
 def _group(view: View) -> int:
@@ -197,12 +211,27 @@ def _distance(view: View) -> Distance:
     return view.plan.federation.stability.of(unit, target.adjacency)
 
 
-def _too_far(target: Target, distance: Distance) -> str | None:
+def _too_far(view: View, distance: Distance) -> str | None:
     """Why nothing is certified for neighbours at this distance; None if something is."""
+    target = view.target
     if math.isinf(distance.users):
         return distance.why
     if target.unit == "user":
-        return None  # whatever the number of its records, one user differs
+        return _uncounted(view, distance)
     if distance.swaps:
         return TRUNCATED
     return None if distance.rows <= 1 else distance.why or f"{distance.rows:g} records differ"
+
+
+def _uncounted(view: View, distance: Distance) -> str | None:
+    """Why the method counts too few records of a user; None if it counts all that differ, or if it
+    does not matter how many there are."""
+    in_full = view.contributors.one_silo
+    if not in_full and not view.request.noise.by_silo:
+        return None  # whatever the number of its records, one user differs
+    drawn = 1 if in_full else view.plan.federation.records_per_draw
+    if distance.rows // drawn <= view.target.records:
+        return None
+    return distance.why or (
+        f"{distance.rows:g} records of a user train, and the method counts {view.target.records}"
+    )

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
 from test_derive import USER, claimed, plan
 
-from fedpriv.accountants.events import ADD_REMOVE
+from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.derive import planned
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import Request, Target
-from fedpriv.certificates.sampling import Poisson
+from fedpriv.certificates.sampling import Poisson, WithoutReplacement
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.contributors import RecordVectors, Users
 from fedpriv.rounds.plan import Observer
@@ -128,3 +128,21 @@ def test_a_class_beside_a_method_cannot_write_its_events():
 
         class Forged(Forger, Algorithm):
             pass
+
+
+@pytest.mark.parametrize(
+    ("target", "batches", "why"),
+    [
+        (Target("user", ADD_REMOVE), None, "nothing bounds the records of a user"),
+        (Target("user", ADD_REMOVE, records=2), None, "nothing bounds the records of a user"),
+        (Target("users", ADD_REMOVE), None, "nothing is known of the unit users"),
+        (Target("patient", REPLACE), None, "nothing is known of the unit patient"),
+        (Target("record", ADD_REMOVE), WithoutReplacement(), "batches are for replace"),
+        (Target("record", REPLACE), Poisson(), "batches are for add/remove"),
+    ],
+)
+def test_a_unit_that_is_not_what_one_record_moves_has_no_certificate(target, batches, why):
+    request = Request(SumNoise(), batches=batches)
+    [query] = asked([request], plan(), RecordVectors(), (target,))
+    assert {event.certified for event in query.events} == {NonPrivateDpEvent()}
+    assert all(why in event.assumptions[-1] for event in query.events)
