@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from fedpriv.accountants.events import ADD_REMOVE, Event
 from fedpriv.certificates.request import TRUNCATED, Request, Target, View
 from fedpriv.data.stability import Distance
-from fedpriv.rounds.contributors import Contributors
+from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
 
@@ -187,8 +187,11 @@ def _misfit(view: View) -> str | None:
     """Why the unit is none that the derivation knows; None if it is."""
     target = view.target
     group = view.plan.federation.records_per_draw
-    if target.unit not in ("user", "record", f"{group} records of a user"):
-        return f"nothing is known of the unit {target.unit}: a user and a record are certified"
+    known = {"user", "record", f"{group} records of a user"}
+    if isinstance(view.contributors, Silos) and not view.request.noise.by_silo:
+        known.add("silo")  # its vector is bounded, whatever it is made of
+    if target.unit not in known:
+        return f"nothing is known of the unit {target.unit}"
     batches = view.request.batches
     if batches is not None and batches.adjacency != target.adjacency:
         return (

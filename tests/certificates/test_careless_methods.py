@@ -137,6 +137,7 @@ def test_a_class_beside_a_method_cannot_write_its_events():
         (Target("user", ADD_REMOVE, records=2), None, "nothing bounds the records of a user"),
         (Target("users", ADD_REMOVE), None, "nothing is known of the unit users"),
         (Target("patient", REPLACE), None, "nothing is known of the unit patient"),
+        (Target("silo", REPLACE), None, "nothing is known of the unit silo"),
         (Target("record", ADD_REMOVE), WithoutReplacement(), "batches are for replace"),
         (Target("record", REPLACE), Poisson(), "batches are for add/remove"),
     ],
