@@ -1,6 +1,6 @@
 """Methods that declare one thing and do another: refused, or without a certificate."""
 
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pytest
@@ -9,14 +9,19 @@ from test_derive import USER, claimed, plan
 
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.algorithms.base import Algorithm
+from fedpriv.algorithms.uldp import UldpSgd
 from fedpriv.certificates.derive import planned
-from fedpriv.certificates.noise import SumNoise
+from fedpriv.certificates.noise import DpSgdNoise, NoNoise, SumNoise
 from fedpriv.certificates.request import Request, Target
 from fedpriv.certificates.sampling import Poisson, WithoutReplacement
 from fedpriv.mechanisms.gaussian import Gaussian
-from fedpriv.rounds.contributors import RecordVectors, Users
+from fedpriv.rounds.contributors import RecordVectors, Silos, Users
 from fedpriv.rounds.plan import Observer
 from fedpriv.rounds.weighting import RecordsInFull, UniformWeighting
+from fedpriv.runs.epsilon_forecast import EpsilonForecast
+from fedpriv.runs.loop import _labels
+from fedpriv.runtime import prepare
+from fedpriv.testing import experiment
 
 
 def with_channels(made, *names):
@@ -147,3 +152,52 @@ def test_a_unit_that_is_not_what_one_record_moves_has_no_certificate(target, bat
     [query] = asked([request], plan(), RecordVectors(), (target,))
     assert {event.certified for event in query.events} == {NonPrivateDpEvent()}
     assert all(why in event.assumptions[-1] for event in query.events)
+
+
+def test_dp_sgd_on_coins_is_not_certified_for_replaced_records():
+    """Poisson batches of rate 1 had half the distance of a replaced record."""
+    request = Request(DpSgdNoise(lambda records: (3, 1.0)))
+    [query] = asked([request], plan(), Silos(), (Target("record", REPLACE),))
+    assert {event.certified for event in query.events} == {NonPrivateDpEvent()}
+
+
+@dataclass(frozen=True)
+class Louder(UldpSgd):
+    """Its later rounds have no noise."""
+
+    def requests(self, round, plan):
+        return (Request(SumNoise() if round == 1 else NoNoise()),)
+
+
+def test_a_forecast_does_not_believe_that_rounds_are_alike():
+    exp = experiment("algo=uldp_sgd", "preset.n_users=8")
+    values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
+    forecast = EpsilonForecast.of(replace(exp, algo=Louder(**values)))
+    one, two = (forecast.rows_at([rounds])[0].certified for rounds in (1, 2))
+    assert 2 * one < two
+
+
+@dataclass(frozen=True)
+class Personal(UldpSgd):
+    """Evaluates what silos remember."""
+
+    def requests(self, round, plan):
+        return (Request(SumNoise(), stateful=True),)
+
+    def evaluated(self, state, silo_states):
+        return state.params
+
+
+def test_metrics_of_models_that_silos_keep_are_diagnostics():
+    exp = experiment("algo=uldp_sgd", "preset.n_users=8")
+    values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
+    for run, label in ((exp, "released"), (replace(exp, algo=Personal(**values)), "diagnostic")):
+        with prepare(run) as prepared:
+            shown = _labels(run, prepared)["metrics.csv"][prepared.task.metric]
+        assert shown.partition(" ")[0] == label
+
+
+def test_no_noise_is_no_certificate_under_a_mechanism_with_noise():
+    """A silo's vector moves by twice the bound in every silo, and one bound was charged."""
+    [query] = asked([Request(NoNoise())], plan(), Silos())
+    assert {event.certified for event in query.events} == {NonPrivateDpEvent()}
