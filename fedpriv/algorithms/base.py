@@ -170,11 +170,19 @@ class Algorithm(ABC):
         """
         targets = self.targets(plan.federation)
         requests = self.requests(round, plan)
-        return planned(requests, plan, self.contributors, targets, round=round, claim=self.claim)
+        return planned(
+            requests,
+            plan,
+            self.contributors,
+            targets,
+            round=round,
+            claim=self.claim,
+            drawing=self,
+        )
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
-        if "queries" in cls.__dict__:
+        if cls.queries is not Algorithm.queries:  # its own, or that of a class beside this one
             raise TypeError(
                 f"{cls.__name__}.queries: the framework derives events; declare `requests` instead"
             )

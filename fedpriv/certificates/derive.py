@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
 from fedpriv.certificates.request import TRUNCATED, ObservedRelease, Request, Target
 from fedpriv.data.stability import Distance
-from fedpriv.rounds.contributors import Contributors
+from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
 
@@ -33,17 +34,17 @@ def planned(
     *,
     round: int,
     claim: Callable[[ObservedRelease], DpEvent | None],
+    drawing: object = None,
 ) -> tuple[Query, ...]:
     """A round's queries, with what each observer will have seen once they are over.
 
     Users are sampled here, unless nobody may know who is.
     claim: what the method's paper says that a view costs.
+    drawing: what draws batches, where requests speak of them.
     """
-    sampled = None
+    requests = tuple(requests)
+    _require_askable(requests, plan)
     rate = contributors.rate
-    if rate < 1 and not plan.hides_sample:
-        drawn = plan.streams.secret("user sample", round).random(plan.federation.n_users)
-        sampled = drawn < rate
     targets = tuple(targets)
     queries = []
     for place, request in enumerate(requests):
@@ -61,15 +62,49 @@ def planned(
             encoding=parameters.encoding,
             events=derive(request, plan, contributors, targets, round, claim),
             streams=plan.streams,
-            sampled=sampled,
             user_rate=rate,
             enforced=request.noise.enforced,
             checked=plan.checked,
             sensitivity=request.noise.made_for(n_summed),
             stateful=request.stateful,
+            derived=_own(
+                request,
+                request.noise,
+                request.batches,
+                drawing if request.batches is not None else None,
+                contributors,
+                contributors.weighting,
+                parameters.mechanism,
+            ),
         )
+        if rate < 1 and not plan.hides_sample:
+            # Afresh for each query: each is charged as a sample of its own.
+            coins = plan.streams.secret(query.stream("user sample"), round)
+            query = replace(query, sampled=coins.random(plan.federation.n_users) < rate)
         queries.append(query)
     return tuple(queries)
+
+
+def _own(*parts: object) -> bool:
+    """Whether all parts of a certificate are of the framework's own classes. What others say of a
+    distance, a sample or a noise is their word."""
+    return all(part is None or type(part).__module__.startswith("fedpriv.") for part in parts)
+
+
+def _require_askable(requests: tuple[Request, ...], plan: Plan) -> None:
+    """Raise ValueError for requests whose noise shares or random streams would not be what events
+    say."""
+    names = [request.name for request in requests]
+    if len(set(names)) < len(names):
+        raise ValueError(f"queries of a round share a name: {', '.join(names)}")
+    for request in requests:
+        silos = request.silos(plan)
+        n_summed = request.sum_of(plan)
+        known = set(range(plan.federation.n_silos))
+        if len(set(silos)) < len(silos) or not set(silos) <= known:
+            raise ValueError(f"query {request.name}: {silos} are not different silos of the run")
+        if not 1 <= n_summed <= len(silos):
+            raise ValueError(f"query {request.name}: a sum over {n_summed} of {len(silos)} silos")
 
 
 def observed_releases(
@@ -153,7 +188,24 @@ def _failure(view: ObservedRelease) -> str | None:
         return observer.why_uncertified
     if view.contributors.weighting.needs_counts and observer.sees_counts:
         return observer.sees_counts
-    return view.target.fails or _too_far(view.target, _distance(view))
+    return view.target.fails or _misfit(view) or _too_far(view, _distance(view))
+
+
+def _misfit(view: ObservedRelease) -> str | None:
+    """Why the unit is none that the derivation knows; None if it is."""
+    target = view.target
+    group = view.plan.federation.records_per_draw
+    known = {"user", "record", f"{group} records of a user"}
+    if isinstance(view.contributors, Silos) and not view.request.noise.by_silo:
+        known.add("silo")  # its vector is bounded, whatever it is made of
+    if target.unit not in known:
+        return f"nothing is known of the unit {target.unit}"
+    batches = view.request.batches
+    if batches is not None and batches.adjacency != target.adjacency:
+        return (
+            f"{type(batches).__name__} batches are for {batches.adjacency}, not {target.adjacency}"
+        )
+    return None
 
 
 def _group(view: ObservedRelease) -> int:
@@ -170,12 +222,27 @@ def _distance(view: ObservedRelease) -> Distance:
     return view.plan.federation.stability.of(unit, target.adjacency)
 
 
-def _too_far(target: Target, distance: Distance) -> str | None:
+def _too_far(view: ObservedRelease, distance: Distance) -> str | None:
     """Why nothing is certified for neighbours at this distance; None if something is."""
+    target = view.target
     if math.isinf(distance.users):
         return distance.why
     if target.unit == "user":
-        return None  # whatever the number of its records, one user differs
+        return _uncounted(view, distance)
     if distance.swaps:
         return TRUNCATED
     return None if distance.rows <= 1 else distance.why or f"{distance.rows:g} records differ"
+
+
+def _uncounted(view: ObservedRelease, distance: Distance) -> str | None:
+    """Why the method counts too few records of a user; None if it counts all that differ, or if it
+    does not matter how many there are."""
+    in_full = view.contributors.one_silo
+    if not in_full and not view.request.noise.by_silo:
+        return None  # whatever the number of its records, one user differs
+    drawn = 1 if in_full else view.plan.federation.records_per_draw
+    if distance.rows // drawn <= view.target.records:
+        return None
+    return distance.why or (
+        f"{distance.rows:g} records of a user train, and the method counts {view.target.records}"
+    )

@@ -41,13 +41,15 @@ class ReleaseNoise(Noise):
 
 
 @dataclass(frozen=True)
-class NoNoise(ReleaseNoise):
-    """Nobody adds noise: nothing is private."""
+class NoNoise(Noise):
+    """Nobody adds noise on purpose: nothing is certified, whatever the mechanism."""
 
     enforced = True
 
-    def seen(self, view: ObservedRelease) -> Seen:
-        return Release(view.request.name, 1.0, 1.0), Sampling(), ()
+    def event(self, view: ObservedRelease) -> tuple[DpEvent, tuple[str, ...]]:
+        from dp_accounting import NonPrivateDpEvent
+
+        return NonPrivateDpEvent(), ()
 
     def assumptions(self, view: ObservedRelease) -> tuple[str, ...]:
         return ("no noise is added",)
@@ -218,8 +220,10 @@ class DpSgdNoise(Noise):
     by_silo = True
 
     def event(self, view: ObservedRelease) -> tuple[DpEvent, tuple[str, ...]]:
-        from dp_accounting import PoissonSampledDpEvent, SelfComposedDpEvent
+        from dp_accounting import NonPrivateDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 
+        if view.target.adjacency == REPLACE:
+            return NonPrivateDpEvent(), ("FAILS: Poisson batches are for records that come or go",)
         steps, rate = self.plan(view.records)
         step = PoissonSampledDpEvent(rate, view.mechanism.event())
         return SelfComposedDpEvent(step, steps), ()

@@ -69,6 +69,13 @@ class Allocator(ABC):
     n_users: int
     n_silos: int
 
+    def __init_subclass__(cls, **options: object) -> None:
+        """What another class has stated is said of its own allocation alone."""
+        super().__init_subclass__(**options)
+        changed = {"allocate", "_trains", "_allocation", "_filled"} & vars(cls).keys()
+        if changed and "stability" not in vars(cls):
+            cls.stability = Allocator.stability  # type: ignore[method-assign]
+
     def __post_init__(self) -> None:
         require(self.n_users >= 1, "allocator.n_users", self.n_users, "a positive number of users")
         require(self.n_silos >= 1, "allocator.n_silos", self.n_silos, "a positive number of silos")

@@ -16,7 +16,7 @@ import dataclasses
 import numpy as np
 
 from fedpriv.data.allocation import Allocation
-from fedpriv.data.stability import truncation
+from fedpriv.data.stability import UNSTATED_CHOICE, truncation
 from fedpriv.errors import DataError, require
 
 KEY = "algo.group_size"
@@ -79,6 +79,9 @@ def flags(counts: np.ndarray, k: int, group: int = 1) -> np.ndarray:
     return np.asarray((full + last) * group, dtype=np.int64)
 
 
+_by_rule = flags
+
+
 def select(
     allocation: Allocation,
     flags: np.ndarray,
@@ -94,6 +97,8 @@ def select(
     k: largest number of flags of a user; it becomes the allocation's `records_per_user`.
     group: see `flags`.
     rule: what k was found by (`group_size`); None: it is fixed without a look at the data.
+
+    Other flags than those of `flags` may depend on other users: nothing is certified of them.
 
     Raises ValueError for flags that violate this, or that exceed the number of records.
     """
@@ -117,5 +122,7 @@ def select(
     user = user[order]
     trains = np.zeros_like(allocation.trains)
     trains[rows[rank < flags[silo, user]]] = True
-    stability = allocation.stability.then(truncation(k if rule is None else rule, group))
+    fixed = np.array_equal(flags, _by_rule(allocation.counts(), k, group))
+    stage = truncation(k if rule is None else rule, group) if fixed else UNSTATED_CHOICE
+    stability = allocation.stability.then(stage)
     return dataclasses.replace(allocation, trains=trains, records_per_user=k, stability=stability)

@@ -199,6 +199,11 @@ UNSTATED = Stability(
 )
 """Of an allocator whose author says nothing."""
 
+UNSTATED_CHOICE = _everywhere(
+    "choice of records", "the method chooses its training records and states no stability"
+)
+"""Of a method that changes the allocation and adds no stage of its own."""
+
 
 def truncation(rule: int | str, group: int = 1) -> Stage:
     """Users keep at most k training records.

@@ -91,6 +91,13 @@ class Users(Contributors):
     by: Weighting = field(default_factory=UniformWeighting)
     sampled: float = 1.0
 
+    def __post_init__(self) -> None:
+        if self.by.own_units:
+            raise ValueError(
+                f"{type(self.by).__name__} weighs each silo's own units: a user of several silos "
+                "would count in full in each of them"
+            )
+
     @property
     def weighting(self) -> Weighting:
         return self.by

@@ -72,6 +72,8 @@ class Query:
         False where both happen inside local training, so that `events` are the algorithm's word.
     checked: whether `fedpriv.testing` has held its class to it. Together they are the events'
         status.
+    derived: whether events rest on the framework's own classes alone; a noise, a weighting, a
+        mechanism or batches of somebody else's are their author's word, as is who draws batches.
     sensitivity: of the sum, that the noise is made for, in units of the bound.
     stateful: whether silos remember something of it; they are then told who is in the sum.
     streams: for draws of the parties.
@@ -98,6 +100,7 @@ class Query:
     user_rate: float = 1.0
     enforced: bool = True
     checked: bool = False
+    derived: bool = True
     sensitivity: float = 1.0
     stateful: bool = False
     again: int = 0
@@ -113,7 +116,7 @@ class Query:
             )
         # Here, since every query comes by, however it was made or changed: what is not enforced
         # cannot pass for it.
-        if not self.enforced:
+        if not (self.enforced and self.derived):
             status = CHECKED if self.checked else DECLARED
             object.__setattr__(
                 self, "events", tuple(replace(event, status=status) for event in self.events)

@@ -15,6 +15,7 @@ from fedpriv.accountants.events import Composition, Event
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.accountants.rdp import Rdp
 from fedpriv.accountants.table import epsilon_table
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import ConfigError
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.runs.progress import CHARGED_TWICE
@@ -46,8 +47,11 @@ class EpsilonForecast:
 
     @staticmethod
     def of(exp: Experiment) -> EpsilonForecast:
-        """Reads data only when the queries depend on the allocation."""
-        federation = allocate(exp)[2] if exp.algo.queries_need_allocation else exp.federation
+        """Reads data only when the queries depend on the allocation, or when the algorithm chooses
+        its training records, which has a stability."""
+        chooses = type(exp.algo).training_records is not Algorithm.training_records
+        read = exp.algo.queries_need_allocation or chooses
+        federation = allocate(exp)[2] if read else exp.federation
         return EpsilonForecast(exp, federation, exp.planner.plan(federation))
 
     @property
@@ -66,7 +70,8 @@ class EpsilonForecast:
 
         observer: add the events of this observer only.
         """
-        alike = self.exp.algo.rounds_alike
+        # The method's word, which its last round can refute.
+        alike = self.exp.algo.rounds_alike and list(self.events(1)) == list(self.events(until))
         rounds, times = ((1,), until - after) if alike else (range(after + 1, until + 1), 1)
         for number in rounds:
             events = self.events(number)

@@ -30,6 +30,7 @@ PAID = Label(CHARGED)
 TRAINING = Label(DIAGNOSTIC, "training records")
 HELD_BACK = Label(DIAGNOSTIC, "records that are held back from users who train")
 UNCERTIFIED = Label(DIAGNOSTIC, "a model without a certificate")
+NOT_RELEASED = Label(DIAGNOSTIC, "models that silos keep")
 CLOCK = Label(DIAGNOSTIC, "times and failures of the parties")
 UNKNOWN = Label(DIAGNOSTIC, "unknown records")
 
@@ -46,12 +47,15 @@ ON_TRAINING = (
 the state between two rounds."""
 
 
-def metric_label(name: str, *, main: str, disjoint: bool, certified: bool) -> Label:
+def metric_label(
+    name: str, *, main: str, disjoint: bool, certified: bool, kept: bool = False
+) -> Label:
     """The label of a column of metrics.csv.
 
     main: the main metric of the task, which is one of the released model on test records.
     disjoint: whether the test records belong to nobody who trains.
     certified: whether the released model has a certificate.
+    kept: whether another model is evaluated, made of what silos remember.
     """
     if name == "round":
         return FREE
@@ -63,6 +67,8 @@ def metric_label(name: str, *, main: str, disjoint: bool, certified: bool) -> La
         return UNKNOWN
     if not certified:
         return UNCERTIFIED
+    if kept:
+        return NOT_RELEASED
     return FREE if disjoint else HELD_BACK
 
 
@@ -123,13 +129,15 @@ Labels = dict[str, str | dict[str, str]]
 """Labels by file, and by column or key where the file has some."""
 
 
-def run_labels(*, main: str, disjoint: bool, certified: bool) -> Labels:
+def run_labels(*, main: str, disjoint: bool, certified: bool, kept: bool = False) -> Labels:
     """The label of every file of a run, and of every column and key of its tables, as status.json
     has them. The arguments are those of `metric_label`."""
     metrics = ("round", *dict.fromkeys((main, *TEST_METRICS)), f"{LOCAL}{main}", *ON_TRAINING)
     labels: Labels = {
         "metrics.csv": {
-            name: str(metric_label(name, main=main, disjoint=disjoint, certified=certified))
+            name: str(
+                metric_label(name, main=main, disjoint=disjoint, certified=certified, kept=kept)
+            )
             for name in metrics
         }
     }

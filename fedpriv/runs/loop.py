@@ -15,6 +15,7 @@ import numpy as np
 
 from fedpriv.accountants.events import RELEASED_MODEL, Event, leaves
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import AggregationAbortedError, FedprivError, require
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.state import State
@@ -386,11 +387,14 @@ class _TrainingLoop:
 
 def _labels(experiment: Experiment, prepared: PreparedRun) -> Labels:
     """The label of everything that a run writes."""
-    released = [e for e in events_of(prepared.queries(1)) if e.observer == RELEASED_MODEL]
+    queries = prepared.queries(1)
+    released = [e for e in events_of(queries) if e.observer == RELEASED_MODEL]
+    own = type(experiment.algo).evaluated is not Algorithm.evaluated
     return run_labels(
         main=prepared.task.metric,
         disjoint=experiment.data.disjoint_test and prepared.evaluation.test.user is None,
         certified=any(leaves([(event.certified, 1)]) is not None for event in released),
+        kept=own and any(query.stateful for query in queries),
     )
 
 

@@ -13,6 +13,7 @@ from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, Records
 from fedpriv.data.known_users import require_kept
 from fedpriv.data.shared import load
+from fedpriv.data.stability import UNSTATED_CHOICE
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.parties.party import PartySpec, silo_name
 from fedpriv.rounds.plan import Federation, Plan
@@ -26,6 +27,8 @@ from fedpriv.runtime.silo import SiloSpec
 if TYPE_CHECKING:
     from torch import nn
 
+    from fedpriv.algorithms.base import Algorithm
+    from fedpriv.data.base import DataSet
     from fedpriv.data.silo import SiloData
     from fedpriv.settings.experiment import Experiment
 
@@ -131,7 +134,7 @@ def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:
     corpus = load(exp.data, exp.streams)
     allocation = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
     require_kept(allocation, corpus.train, exp.data, exp.allocator.invents_users)
-    allocation = exp.algo.training_records(allocation, exp.data)
+    allocation = _chosen(exp.algo, allocation, exp.data)
     sizes = tuple(int(count) for count in allocation.silo_sizes())
     bound = allocation.records_per_user
     federation = replace(
@@ -141,6 +144,22 @@ def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:
         stability=allocation.stability,
     )
     return corpus, allocation, federation
+
+
+def _chosen(algo: Algorithm, allocation: Allocation, data: DataSet) -> Allocation:
+    """What the algorithm trains on. Where it leaves records out or moves them and no stage says how
+    stable that is, nothing is certified."""
+    chosen = algo.training_records(allocation, data)
+    before = allocation.stability
+    same = all(
+        np.array_equal(getattr(chosen, name), getattr(allocation, name))
+        for name in ("user", "silo", "trains")
+    )
+    grown = chosen.stability.stages[: len(before.stages)] == before.stages
+    stated = same or len(chosen.stability.stages) > len(before.stages)
+    if grown and stated:
+        return chosen
+    return replace(chosen, stability=before.then(UNSTATED_CHOICE))
 
 
 def _specs(

@@ -20,6 +20,7 @@ from fedpriv.algorithms.base import Algorithm, LocalUpdate
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.party import Mail, Memory, Party, PartySpec, WorkingParticipant
 from fedpriv.parties.post import Expected, Post, Serial, claims
+from fedpriv.rounds.contributors import Silos
 from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import (
@@ -163,6 +164,8 @@ class _Work:
         if broadcast.sampled is not query.sampled:
             query = replace(query, sampled=broadcast.sampled)
         local = participant.algo.local_update(participant.silo, query, broadcast.vectors)
+        if query.enforced:
+            _require_separate(local, participant.algo)
         self.pending = local.pending
         if not query.enforced:
             self.stats = local.stats
@@ -204,6 +207,17 @@ class _Work:
             SECRET_BYTES
         )
         return removable.share(rng, secret), secret
+
+
+def _require_separate(local: LocalUpdate, algo: Algorithm) -> None:
+    """Raise ValueError for training on all of a silo's records where users or records are
+    bounded: a silo's update moves by twice the bound without one of them."""
+    pooled = local.training is not None and local.training.pooled
+    if pooled and not isinstance(algo.contributors, Silos):
+        raise ValueError(
+            f"{type(algo).__name__} trains on a silo's records together, and declares "
+            f"{type(algo.contributors).__name__}: declare Silos"
+        )
 
 
 def ahead(
@@ -249,7 +263,7 @@ def bounded(
     blocks: Iterator[Contributions], query: Query, stats: ContributionStats
 ) -> Iterator[Contributions]:
     """The contributions within the mechanism's bound, in float64; as they are where the query does
-    not enforce it.
+    not enforce it. Users outside of the query's sample are left out.
 
     A unit whose contribution holds NaN or infinity contributes nothing, so that it cannot destroy
     the sum; `stats.nonfinite` records it. Dropping it depends on this unit alone, so the
@@ -265,6 +279,10 @@ def bounded(
         known.update(block.units.tolist())
         if len(known) < before + len(block.vectors):
             raise ValueError(f"query {query.name}: a unit contributes twice at one silo")
+        if query.sampled is not None:
+            block = _sampled(block, query.sampled)
+            if not len(block.units):
+                continue
         vectors, norms = query.mechanism.bound(block.vectors)
         lengths = (
             norms.cpu().numpy()
@@ -278,6 +296,12 @@ def bounded(
         stats.norm_sum += float(lengths[finite].sum())
         stats.clipped += int((lengths[finite] > query.mechanism.clip).sum())
         yield Contributions(units, vectors)
+
+
+def _sampled(block: Contributions, sampled: np.ndarray) -> Contributions:
+    """The contributions of sampled users."""
+    here = sampled[block.units]
+    return block if here.all() else Contributions(block.units[here], block.vectors[here])
 
 
 @dataclass

@@ -12,6 +12,7 @@ from fedpriv.accountants.ledger import Ledger, headline
 from fedpriv.accountants.pld import Pld, gaussian_epsilon
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.shuffle import Shuffle
+from fedpriv.data.stability import NO_STAGES, truncation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.gaussian import Gaussian
@@ -21,6 +22,12 @@ from fedpriv.runtime import allocate
 from fedpriv.testing import experiment
 
 FEDERATION = Federation(4, 4, 10, (100, 100, 80, 60))
+
+
+def truncated(k):
+    return replace(FEDERATION, stability=NO_STAGES.then(truncation(k)))
+
+
 HYBRID = {
     "calibration": "certified",
     "epsilon": 3.0,
@@ -37,8 +44,9 @@ def named(algo):
 
 def rows_of(algo, aggregation=Plain(), mechanism=Gaussian(1.0, 0.0)):  # noqa: B008
     """PLD rows by observer and unit."""
+    federation = truncated(algo.records_per_user) if algo.records_per_user else FEDERATION
     algo = aggregation.adapt(algo)
-    plan = make_plan(algo, mechanism, aggregation, federation=FEDERATION)
+    plan = make_plan(algo, mechanism, aggregation, federation=federation)
     ledger = Ledger(Pld(1e-5))
     for number in range(1, 7):
         for query in algo.queries(number, plan):
@@ -83,7 +91,7 @@ def test_nothing_is_counted_for_a_group_in_a_batch_of_fixed_size():
     algo = replace(MINIBATCH, batch_size=6, noise_multiplier=8.0, rounds=6, records_per_user=2)
     from fedpriv.accountants.rdp import Rdp
 
-    plan = make_plan(algo, Gaussian(1.0, 8.0), federation=FEDERATION)
+    plan = make_plan(algo, Gaussian(1.0, 8.0), federation=truncated(2))
     ledger = Ledger(Rdp(1e-5))
     for number in range(1, 7):
         ledger.record(algo.queries(number, plan)[0].events)

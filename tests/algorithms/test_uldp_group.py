@@ -18,6 +18,7 @@ from fedpriv.algorithms.uldp_group import UldpGroup
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.data.silo import SiloData
+from fedpriv.data.stability import NO_STAGES, truncation
 from fedpriv.data.tcga_brca import TcgaBrca
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
@@ -39,7 +40,13 @@ BASE = UldpGroup(
 
 def events(algo, sizes, k=8, group=1):
     federation = Federation(
-        50, len(sizes), 10, tuple(sizes), records_per_draw=group, records_per_user=k
+        50,
+        len(sizes),
+        10,
+        tuple(sizes),
+        records_per_draw=group,
+        records_per_user=k,
+        stability=NO_STAGES.then(truncation(k // group)),
     )
     return only_query(algo, make_plan(algo, Gaussian(0.1, 5.0), federation=federation)).events
 
@@ -186,7 +193,9 @@ def test_the_noise_of_a_round_is_what_its_events_declare():
         np.array([0]),
         np.array([0, n]),
     )
-    federation, total = Federation(1, 1, size, (n,), records_per_user=8), 0.0
+    stability = NO_STAGES.then(truncation(8))
+    federation = Federation(1, 1, size, (n,), records_per_user=8, stability=stability)
+    total = 0.0
     for seed in range(5):
         plan = make_plan(algo, Gaussian(clip, 5.0), federation=federation, streams=Streams(seed))
         query, silo = only_query(algo, plan), Silo(0, data, model, Classification(), plan)

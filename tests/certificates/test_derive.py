@@ -52,6 +52,11 @@ def plan(*observers, mechanism=None, system=False):
     return Plan(federation, {"update": parameters}, threat_model, Streams(0, system=system))
 
 
+def truncated(made, k):
+    stability = made.federation.stability.then(truncation(k))
+    return replace(made, federation=replace(made.federation, stability=stability))
+
+
 def claimed(view):
     return GaussianDpEvent(7.0)
 
@@ -149,7 +154,8 @@ def test_a_batch_of_a_record_is_sampled_and_a_group_of_a_fixed_size_batch_is_not
 
     k = Target("user", REPLACE, 3)
     drawn = Request(SumNoise(), batches=WithoutReplacement(), batch_size=size)
-    found = events(plan(MODEL), drawn, RecordVectors(), Target("record", REPLACE), k)
+    made = truncated(plan(MODEL), 3)
+    found = events(made, drawn, RecordVectors(), Target("record", REPLACE), k)
     record = found["released model", "record", "silo0"].certified
     assert (record.source_dataset_size, record.sample_size) == (100, 20)
     assert record.event == GaussianDpEvent(NOISE / 2)
@@ -205,7 +211,8 @@ def test_noisy_steps_take_the_better_of_two_bounds(factor, observer, expected):
 
 def test_dp_sgd_shows_everybody_the_same():
     noise = DpSgdNoise(lambda records: (records // 10, 0.1))
-    found = events(plan(OPEN, SILO), Request(noise), Silos(), Target("user", ADD_REMOVE, 8))
+    made = truncated(plan(OPEN, SILO), 8)
+    found = events(made, Request(noise), Silos(), Target("user", ADD_REMOVE, 8))
     step = PoissonSampledDpEvent(0.1, GaussianDpEvent(NOISE))
     for observer in ("server", "silo"):
         event = found[observer, "user", "silo1"]
@@ -266,9 +273,11 @@ def test_a_query_takes_the_numbers_of_its_channel():
     [query] = queries(plan(), Request(SumNoise()), Users(), USER, round=4)
     assert (query.round, query.invited, query.n_summed, query.size) == (4, (0, 1, 2, 3), 4, 5)
     assert query.stream("noise") == "noise"
-    two = [Request(SumNoise()), Request(SumNoise())]
-    first, second = planned(two, plan(), Users(), [USER], round=4, claim=claimed)
-    assert second.stream("noise") == "update noise"
+    made = plan()
+    made = replace(made, query_parameters={**made.query_parameters, "other": made.parameters})
+    two = [Request(SumNoise()), Request(SumNoise(), name="other")]
+    first, second = planned(two, made, Users(), [USER], round=4, claim=claimed)
+    assert second.stream("noise") == "other noise"
     assert first.serial < second.serial
     assert (query.user_rate, query.place, query.stateful, query.sampled) == (1.0, 0, False, None)
 
@@ -296,12 +305,14 @@ def test_no_algorithm_names_the_class_of_events():
 @pytest.mark.parametrize(
     ("stages", "adjacency", "failing"),
     [
-        ((), ADD_REMOVE, set()),
+        ((), ADD_REMOVE, {"user"}),  # nothing bounds a user's records
         ((truncation(3),), ADD_REMOVE, {"record"}),  # another record comes in
         ((truncation(3),), REPLACE, set()),
         ((truncation("median"),), ADD_REMOVE, {"record", "user"}),
         ((DRAWN_BY_PLACE,), ADD_REMOVE, {"record", "user"}),
-        ((OF_EACH_USER,), ADD_REMOVE, {"record"}),
+        ((OF_EACH_USER,), ADD_REMOVE, {"record", "user"}),
+        ((OF_EACH_USER, truncation(3)), ADD_REMOVE, {"record"}),
+        ((truncation(4),), ADD_REMOVE, {"record", "user"}),  # the method counts three
     ],
 )
 def test_what_happens_before_the_first_event_decides_who_has_a_certificate(

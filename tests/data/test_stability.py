@@ -3,14 +3,16 @@ differs behind it is counted and compared with what it declares."""
 
 import doctest
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from runs import experiment
 
+from fedpriv import testing
 from fedpriv.accountants import events
+from fedpriv.algorithms.uldp import UldpSgd
 from fedpriv.data import stability
 from fedpriv.data.allocate import ByUser, Dirichlet, Natural, Uniform, Zipf
 from fedpriv.data.allocation import Allocation
@@ -37,8 +39,8 @@ from fedpriv.data.stability import (
     truncation,
 )
 from fedpriv.models.tasks import Classification
+from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runtime.prepare import allocate
-from fedpriv.testing import experiments
 from fedpriv.util.streams import Streams
 
 N, USERS_OF_TABLE, SILOS = 240, 24, 3
@@ -456,7 +458,7 @@ def test_a_federation_knows_the_distance(words, user, record):
 def test_uldp_group_8_on_the_default_data():
     """Of 455 records, 122 change nothing if they are absent, 157 change one training record, and
     176 two: truncation lets another record of the same user in."""
-    exp = experiments.experiment("algo=uldp_group_8")
+    exp = testing.experiment("algo=uldp_group_8")
     records = exp.data.load(exp.streams).train
     whole = exp.allocator.allocate(records, exp.data, exp.streams)
     before = exp.algo.training_records(whole, exp.data)
@@ -470,3 +472,55 @@ def test_uldp_group_8_on_the_default_data():
         moved.append(len(differ))
     assert np.bincount(moved).tolist() == [122, 157, 176]
     assert before.stability.of("record", ADD_REMOVE).rows == max(moved)
+
+
+@dataclass(frozen=True)
+class Outliers(Natural):
+    """Leaves out records by what all of them are, and says nothing of its own."""
+
+    def allocate(self, records, data, streams):
+        whole = super().allocate(records, data, streams)
+        return self._allocation(whole.user, whole.silo, records.y > 0, data)
+
+
+@dataclass(frozen=True)
+class OwnTest(Uniform):
+    def _trains(self, silo, group, streams):
+        return np.ones(len(silo), dtype=bool)
+
+
+@pytest.mark.parametrize("allocator", [Outliers(3, 2), OwnTest(3, 2)])
+def test_an_allocator_does_not_inherit_what_another_states(allocator):
+    assert math.isinf(allocator.stability(Table()).of("user", ADD_REMOVE).users)
+    assert allocator.stability(Table()) == stability.UNSTATED
+
+
+@dataclass(frozen=True)
+class Median(UldpSgd):
+    """Trains on users with many records, and says nothing of it."""
+
+    def training_records(self, allocation, data):
+        owned = allocation.counts().sum(axis=0)[allocation.user]
+        return replace(allocation, trains=allocation.trains & (owned >= np.median(owned)))
+
+
+def test_a_method_that_chooses_records_without_a_word_has_no_certificate():
+    exp = testing.experiment("algo=uldp_sgd", "preset.n_users=8")
+    values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
+    chosen = replace(exp, algo=Median(**values))
+    for run, certified in ((exp, True), (chosen, False)):
+        assert math.isfinite(allocate(run)[2].stability.of("user", ADD_REMOVE).users) == certified
+        rows = EpsilonForecast.of(run).rows_at([1])
+        assert all(math.isfinite(row.certified) == certified for row in rows)
+
+
+def test_flags_of_another_rule_have_no_stability():
+    trains = np.ones(6, dtype=bool)
+    owners = np.array([0, 0, 0, 1, 1, 1])
+    allocation = Allocation(
+        owners, np.zeros(6, dtype=int), trains, 2, 1, stability=stability.NO_STAGES
+    )
+    kept = select(allocation, flags(allocation.counts(), 2), 2)
+    assert kept.stability.of("user", ADD_REMOVE).users == 1
+    fewer = select(allocation, np.array([[2, 1]]), 2)
+    assert math.isinf(fewer.stability.of("user", ADD_REMOVE).users)

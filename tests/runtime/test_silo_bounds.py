@@ -11,9 +11,11 @@ from fedpriv.algorithms.base import LocalUpdate
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.rounds.contributors import RecordVectors, Silos, Users
 from fedpriv.rounds.query import Contributions, Query
-from fedpriv.runtime.silo import _Work, bounded
+from fedpriv.runtime.silo import _require_separate, _Work, bounded
 from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.description import Recipe, Training
 from fedpriv.util.streams import Streams
 
 
@@ -42,6 +44,24 @@ def test_contributions_are_clipped_counted_and_dropped_one_by_one():
     np.testing.assert_allclose(first.vectors, [[0.6, 0.8], [0.0, 1.0]])
     np.testing.assert_array_equal(second.vectors, [[0.25, 0.0]])
     assert (stats.units, stats.nonfinite, stats.norm_sum, stats.clipped) == (4, 1, 6.25, 1)
+
+
+def test_users_outside_of_the_sample_are_left_out():
+    """A method that forgets the sample would be charged as if it had kept to it."""
+    sampled = np.array([True, False, True, False])
+    blocks = block([0, 1, 2], [0.1, 0.0], [0.2, 0.0], [0.3, 0.0]), block([3], [0.4, 0.0])
+    stats = ContributionStats()
+    [kept] = bounded(iter(blocks), query(sampled=sampled, user_rate=0.5), stats)
+    np.testing.assert_array_equal(kept.units, [0, 2])
+    assert stats.units == 2
+
+
+@pytest.mark.parametrize("contributors", [Users(), RecordVectors()])
+def test_records_that_train_together_are_one_silos_contribution(contributors):
+    local = LocalUpdate(Training(Recipe(1, None, 0.1), np.zeros(2), pooled=True))
+    with pytest.raises(ValueError, match="declare Silos"):
+        _require_separate(local, SimpleNamespace(contributors=contributors))
+    _require_separate(local, SimpleNamespace(contributors=Silos()))
 
 
 def test_a_method_that_bounds_by_itself_is_left_alone():

@@ -1,0 +1,203 @@
+"""Methods that declare one thing and do another: refused, or without a certificate."""
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
+from test_derive import USER, claimed, plan
+
+from fedpriv.accountants.events import ADD_REMOVE, REPLACE
+from fedpriv.algorithms.base import Algorithm
+from fedpriv.algorithms.uldp import UldpSgd
+from fedpriv.certificates.derive import planned
+from fedpriv.certificates.noise import DpSgdNoise, NoNoise, SumNoise
+from fedpriv.certificates.request import Request, Target
+from fedpriv.certificates.sampling import Poisson, WithoutReplacement
+from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.rounds.contributors import RecordVectors, Silos, Users
+from fedpriv.rounds.plan import Observer
+from fedpriv.rounds.weighting import RecordsInFull, UniformWeighting
+from fedpriv.runs.epsilon_forecast import EpsilonForecast
+from fedpriv.runs.loop import _labels
+from fedpriv.runtime import prepare
+from fedpriv.testing import experiment
+
+
+def with_parameters(made, *names):
+    return replace(made, query_parameters=dict.fromkeys(names, made.parameters))
+
+
+def asked(requests, made, contributors=None, targets=(USER,)):
+    return planned(requests, made, contributors or Users(), targets, round=1, claim=claimed)
+
+
+def test_each_query_of_a_round_draws_its_users_afresh():
+    """One sample for two queries costs more than two samples, which is what is charged."""
+    made = with_parameters(plan(Observer("server")), "a", "b")
+    made = replace(made, federation=replace(made.federation, n_users=1000))
+    requests = [Request(SumNoise(), name=name) for name in "ab"]
+    one, two = (query.sampled for query in asked(requests, made, Users(sampled=0.5)))
+    assert not np.array_equal(one, two)
+    again = asked(requests, made, Users(sampled=0.5))
+    assert np.array_equal(one, again[0].sampled)
+
+
+@pytest.mark.parametrize(
+    ("requests", "message"),
+    [
+        ([Request(SumNoise()), Request(SumNoise())], "share a name"),  # and so their noise
+        ([Request(SumNoise(), n_summed=1000)], "a sum over 1000 of 4 silos"),
+        ([Request(SumNoise(), n_summed=0)], "a sum over 0 of 4 silos"),
+        ([Request(SumNoise(), invited=(0, 0, 1, 2))], "not different silos"),
+        ([Request(SumNoise(), invited=(0, 1, 2, 4))], "not different silos"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(requests, message):
+    with pytest.raises(ValueError, match=message):
+        asked(requests, plan())
+
+
+def test_a_rule_for_each_silos_own_units_does_not_weigh_users():
+    """A user would move the sum by the bound in every silo."""
+    with pytest.raises(ValueError, match="in full in each"):
+        Users(RecordsInFull())
+
+
+class Quiet(SumNoise):
+    """An event of the author's own."""
+
+    def event(self, view):
+        return GaussianDpEvent(1000.0), ()
+
+
+class Near(Users):
+    """A distance of the author's own."""
+
+    def reach(self, n_summed, *, replaced, single):
+        return 0.1
+
+
+class Even(UniformWeighting):
+    """A spread of the author's own."""
+
+    def spread(self, n_silos):
+        return 0.1
+
+
+class Loud(Gaussian):
+    """A mechanism of the author's own."""
+
+    def event(self, *, sensitivity=1.0, shares=1.0):
+        return GaussianDpEvent(1000.0)
+
+
+class Rare(Poisson):
+    """Batches of the author's own."""
+
+    def event(self, release, size, records):
+        return PoissonSampledDpEvent(1e-6, release)
+
+
+class Anybody:
+    """What draws batches, outside of the framework."""
+
+
+@pytest.mark.parametrize(
+    ("request_", "contributors", "mechanism", "drawing"),
+    [
+        (Request(Quiet()), Users(), Gaussian(1.0, 5.0), None),
+        (Request(SumNoise()), Near(), Gaussian(1.0, 5.0), None),
+        (Request(SumNoise()), Users(Even()), Gaussian(1.0, 5.0), None),
+        (Request(SumNoise()), Users(), Loud(1.0, 5.0), None),
+        (Request(SumNoise(), batches=Rare()), RecordVectors(), Gaussian(1.0, 5.0), None),
+        (Request(SumNoise(), batches=Poisson()), RecordVectors(), Gaussian(1.0, 5.0), Anybody()),
+    ],
+)
+def test_what_rests_on_an_authors_word_is_declared(request_, contributors, mechanism, drawing):
+    made = plan(mechanism=mechanism)
+    target = Target("record" if contributors.one_silo else "user", ADD_REMOVE)
+    [query] = planned(
+        [request_], made, contributors, [target], round=1, claim=claimed, drawing=drawing
+    )
+    assert query.enforced  # the framework bounds and noises all the same
+    assert {event.status for event in query.events} == {"declared"}
+
+
+def test_a_class_beside_a_method_cannot_write_its_events():
+    class Forger:
+        def queries(self, round, plan):
+            return ()
+
+    with pytest.raises(TypeError, match="the framework derives events"):
+
+        class Forged(Forger, Algorithm):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("target", "batches", "why"),
+    [
+        (Target("user", ADD_REMOVE), None, "nothing bounds the records of a user"),
+        (Target("user", ADD_REMOVE, records=2), None, "nothing bounds the records of a user"),
+        (Target("users", ADD_REMOVE), None, "nothing is known of the unit users"),
+        (Target("patient", REPLACE), None, "nothing is known of the unit patient"),
+        (Target("silo", REPLACE), None, "nothing is known of the unit silo"),
+        (Target("record", ADD_REMOVE), WithoutReplacement(), "batches are for replace"),
+        (Target("record", REPLACE), Poisson(), "batches are for add/remove"),
+    ],
+)
+def test_a_unit_that_is_not_what_one_record_moves_has_no_certificate(target, batches, why):
+    request = Request(SumNoise(), batches=batches)
+    [query] = asked([request], plan(), RecordVectors(), (target,))
+    assert {event.certified for event in query.events} == {NonPrivateDpEvent()}
+    assert all(why in event.assumptions[-1] for event in query.events)
+
+
+def test_dp_sgd_on_coins_is_not_certified_for_replaced_records():
+    """Poisson batches of rate 1 had half the distance of a replaced record."""
+    request = Request(DpSgdNoise(lambda records: (3, 1.0)))
+    [query] = asked([request], plan(), Silos(), (Target("record", REPLACE),))
+    assert {event.certified for event in query.events} == {NonPrivateDpEvent()}
+
+
+@dataclass(frozen=True)
+class Louder(UldpSgd):
+    """Its later rounds have no noise."""
+
+    def requests(self, round, plan):
+        return (Request(SumNoise() if round == 1 else NoNoise()),)
+
+
+def test_a_forecast_does_not_believe_that_rounds_are_alike():
+    exp = experiment("algo=uldp_sgd", "preset.n_users=8")
+    values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
+    forecast = EpsilonForecast.of(replace(exp, algo=Louder(**values)))
+    one, two = (forecast.rows_at([rounds])[0].certified for rounds in (1, 2))
+    assert 2 * one < two
+
+
+@dataclass(frozen=True)
+class Personal(UldpSgd):
+    """Evaluates what silos remember."""
+
+    def requests(self, round, plan):
+        return (Request(SumNoise(), stateful=True),)
+
+    def evaluated(self, state, silo_states):
+        return state.params
+
+
+def test_metrics_of_models_that_silos_keep_are_diagnostics():
+    exp = experiment("algo=uldp_sgd", "preset.n_users=8")
+    values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
+    for run, label in ((exp, "released"), (replace(exp, algo=Personal(**values)), "diagnostic")):
+        with prepare(run) as prepared:
+            shown = _labels(run, prepared)["metrics.csv"][prepared.task.metric]
+        assert shown.partition(" ")[0] == label
+
+
+def test_no_noise_is_no_certificate_under_a_mechanism_with_noise():
+    """A silo's vector moves by twice the bound in every silo, and one bound was charged."""
+    [query] = asked([Request(NoNoise())], plan(), Silos())
+    assert {event.certified for event in query.events} == {NonPrivateDpEvent()}
