@@ -52,7 +52,7 @@ import numpy as np
 
 from fedpriv.algorithms.base import Algorithm, LocalUpdate, require_plain_sgd, require_target
 from fedpriv.algorithms.record_targets import (
-    bounded,
+    limit_records,
     record_targets,
     require_gradients_of_records,
     require_records_per_user,
@@ -159,7 +159,7 @@ class DpErm(Algorithm):
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         require_gradients_of_records(data)
-        return bounded(allocation, self.records_per_user)
+        return limit_records(allocation, self.records_per_user)
 
     def calibrated(self, draft: Plan) -> Mapping[str, Mechanism]:
         steps = self.rounds * self.local_steps
@@ -183,7 +183,7 @@ class DpErm(Algorithm):
         noise = mechanism.noise_bound(1, 1 / fewest(federation))
         return 1 + (mechanism.clip + noise) / self.strong_convexity
 
-    def noised_for(self, records: int, federation: Federation) -> int:
+    def noise_size_of(self, records: int, federation: Federation) -> int:
         """The number of records that a silo's noise is sized for."""
         return fewest(federation) if self.calibration == "paper" else records
 
@@ -195,12 +195,12 @@ class DpErm(Algorithm):
         federation = plan.federation
         slowest = self.rate(max(round, self.rounds) * self.local_steps)
 
-        def met(records: int) -> Steps:
-            made_for = self.noised_for(records, federation)
-            return Steps(self.local_steps, 2.0 * made_for, records, made_for / slowest)
+        def noisy_steps(records: int) -> Steps:
+            noise_size = self.noise_size_of(records, federation)
+            return Steps(self.local_steps, 2.0 * noise_size, records, noise_size / slowest)
 
         alone = not self._synchronised(plan.n_summed, federation.n_silos)
-        return (Request(StepNoise(met, self._drift(plan)), stateful=alone),)
+        return (Request(StepNoise(noisy_steps, self._drift(plan)), stateful=alone),)
 
     def _drift(self, plan: Plan) -> Drift:
         """Later steps spread nothing, where the sum bound holds."""
@@ -231,15 +231,15 @@ class DpErm(Algorithm):
 
         if not mechanism.noise_multiplier:
             return NonPrivateDpEvent()
-        made_for = self.noised_for(view.records, federation)
-        noise = mechanism.noise_multiplier * fewest(federation) / made_for
+        noise_size = self.noise_size_of(view.records, federation)
+        noise = mechanism.noise_multiplier * fewest(federation) / noise_size
         return LeadingTermClaim(2 * self.local_steps / (federation.n_silos * noise) ** 2)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         # The last step's noise is the message's noise share: it alone is certain to reach the sum
         # as it was drawn.
         rng = silo.streams.secret(query.stream("last noise"), query.round, silo.name)
-        share = self.rate(query.round * self.local_steps) / self._made_for(silo)
+        share = self.rate(query.round * self.local_steps) / self._noise_size(silo)
         noise = -query.mechanism.noise_share(
             query.size, 1, rng, sensitivity=share, encoding=query.encoding
         )
@@ -249,8 +249,8 @@ class DpErm(Algorithm):
         blocks = self._train(silo, query, start, last_noise=noise, stats=stats, pending=pending)
         return LocalUpdate(blocks=blocks, noise=noise, pending=pending, stats=stats)
 
-    def _made_for(self, silo: Silo) -> int:
-        return self.noised_for(len(silo.data.x), silo.plan.federation)
+    def _noise_size(self, silo: Silo) -> int:
+        return self.noise_size_of(len(silo.data.x), silo.plan.federation)
 
     def _train(
         self,
@@ -286,17 +286,17 @@ class DpErm(Algorithm):
                 rate = self.rate(before + step)
                 noise: np.ndarray | float = 0.0
                 if step < self.local_steps:
-                    own = mechanism.training_noise(1 / self._made_for(silo))
+                    own = mechanism.training_noise(1 / self._noise_size(silo))
                     mean, noise = own.add(mean, rng)
                 model -= rate * (mean + self.strong_convexity * model)
                 model -= rate * noise
         if pending is not None:
-            kept = (
+            encoded = (
                 query.encoding.nearest(model)
                 if streams.system and query.encoding is not None
                 else model
             )
-            pending["model"] = kept + last_noise
+            pending["model"] = encoded + last_noise
         yield Contributions(
             np.array([silo.index]), torch.from_numpy(model).unsqueeze(0).to(x.device)
         )

@@ -62,7 +62,7 @@ class WholeSilo(Algorithm):
     def recipe(self, silo: Silo, query: Query) -> Recipe:
         """How a silo's records change the model."""
         return Recipe(
-            self.local_epochs + query.again, self.batch_size, self.local_lr, silo.plan.optimizer
+            self.local_epochs + query.repeats, self.batch_size, self.local_lr, silo.plan.optimizer
         )
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
@@ -96,9 +96,9 @@ class FedAvg(WholeSilo):
             name,
             f"none: {type(self).__name__} is not private",
         )
-        kept = not self.keep_optimizer or bool(plan.optimizer.slots)
+        has_memory = not self.keep_optimizer or bool(plan.optimizer.slots)
         require(
-            kept,
+            has_memory,
             "algo.keep_optimizer",
             self.keep_optimizer,
             "false with an optimiser that remembers nothing",

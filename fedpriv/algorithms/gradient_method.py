@@ -42,7 +42,7 @@ from fedpriv.algorithms.gradient_queries import GRADIENT, GRADIENTS_PER_RECORD, 
 from fedpriv.algorithms.participation import uniform
 from fedpriv.algorithms.proximal import Proximal, Regulariser, proximal
 from fedpriv.algorithms.record_targets import (
-    bounded,
+    limit_records,
     record_targets,
     require_gradients_of_records,
     require_records_per_user,
@@ -252,7 +252,7 @@ class GradientMethod(Algorithm, ABC):
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         require_gradients_of_records(data)
-        allocation = bounded(allocation, self.records_per_user)
+        allocation = limit_records(allocation, self.records_per_user)
         smallest = int(allocation.silo_sizes().min())
         allowed = "fewer, or more records: a silo has none to train on"
         require(smallest >= 1, "allocator.n_silos", len(allocation.counts()), allowed)
@@ -307,7 +307,7 @@ class GradientMethod(Algorithm, ABC):
         """One budget for all releases that a record meets, exactly spent where batches are not
         amplified."""
         observer = draft.observer(self.observer)
-        met: dict[str, ReleaseCounts] = {}
+        releases_by_scope: dict[str, ReleaseCounts] = {}
         for round in range(1, self.rounds + 1):
             for request in self.requests(round, draft):
                 noise = request.noise
@@ -317,10 +317,10 @@ class GradientMethod(Algorithm, ABC):
                         request, draft, self.contributors, RECORD, observer, round, silo
                     )
                     release, _, _ = noise.seen(view)
-                    counts = met.setdefault(view.scope, ReleaseCounts())
+                    counts = releases_by_scope.setdefault(view.scope, ReleaseCounts())
                     counts[release.of(self.protected)] += 1
         return certified_noise(
-            met.values(),
+            releases_by_scope.values(),
             {name: self.share(name) for name in draft.query_parameters},
             {name: parameters.mechanism for name, parameters in draft.query_parameters.items()},
             sampling=self.grouped,
@@ -418,5 +418,5 @@ class GradientMethod(Algorithm, ABC):
         """
         params = self.operator(state.params - self.global_lr * direction, self.global_lr)
         coin = float(plan.streams.generator("output", round).random())
-        kept = params if RELEASED[self.released](seen, coin) else state.slots["output"]
-        return state.with_params(params, output=kept, **slots)
+        output_params = params if RELEASED[self.released](seen, coin) else state.slots["output"]
+        return state.with_params(params, output=output_params, **slots)

@@ -35,8 +35,12 @@ def noised_mean(
     noise = query.mechanism.noise_share(
         query.size, 1, rng, sensitivity=1 / size, encoding=query.encoding
     )
-    ahead = DeferredWork(partial(_sums, silo, query, down, batches=batches, size=size, stats=stats))
-    return LocalUpdate(blocks=_mean(silo, ahead, size), ahead=ahead, noise=noise, stats=stats)
+    deferred = DeferredWork(
+        partial(_sums, silo, query, down, batches=batches, size=size, stats=stats)
+    )
+    return LocalUpdate(
+        blocks=_mean(silo, deferred, size), deferred=deferred, noise=noise, stats=stats
+    )
 
 
 def _sums(

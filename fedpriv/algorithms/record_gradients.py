@@ -129,16 +129,18 @@ class RecordGradients(Algorithm):
         names = draft.query_parameters
         sizes = draft.federation.silo_records
         moved = method.batches.moved(1)
-        met = dict[str, ReleaseCounts]()
+        releases_by_scope = dict[str, ReleaseCounts]()
         for round in range(1, method.rounds + 1):
             for request in self.requests(round, draft):
                 for silo in request.silos(draft):
                     size = request.batch_size(sizes[silo])
                     release = Release(request.name, moved, 1.0, size, sizes[silo])
                     scope = method.batches.scope(silo_name(silo), round)
-                    met.setdefault(scope, ReleaseCounts())[release.of(method.protected)] += 1
+                    releases_by_scope.setdefault(scope, ReleaseCounts())[
+                        release.of(method.protected)
+                    ] += 1
         gaussian = certified_noise(
-            met.values(),
+            releases_by_scope.values(),
             {name: method.share(name) for name in names},
             {name: Gaussian(1.0, 0.0) for name in names},
             sampling=method.grouped,

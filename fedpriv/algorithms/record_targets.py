@@ -30,7 +30,7 @@ def require_gradients_of_records(data: DataSet) -> None:
     require(data.records_per_draw == 1, "data", type(data).__name__.lower(), allowed)
 
 
-def bounded(allocation: Allocation, k: int | None) -> Allocation:
+def limit_records(allocation: Allocation, k: int | None) -> Allocation:
     """The allocation in which each user trains on at most k records, over all silos; None: on
     all.
     """
@@ -46,7 +46,7 @@ def record_targets(k: int | None, adjacency: str = REPLACE) -> tuple[Target, ...
         f"at most {k} records of a user train, over all silos",
         f"a user's records {how}",
     )
-    kept = ("a replaced record keeps its owner and its silo",) if adjacency == REPLACE else ()
+    unchanged = ("a replaced record keeps its owner and its silo",) if adjacency == REPLACE else ()
     fails = None if adjacency == REPLACE else TRUNCATED
-    record = Target("record", adjacency, assumptions=kept, fails=fails)
+    record = Target("record", adjacency, assumptions=unchanged, fails=fails)
     return record, Target("user", adjacency, k, rests_on)

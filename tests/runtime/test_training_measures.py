@@ -80,9 +80,7 @@ def test_no_excess_risk_is_left_at_a_known_optimum():
 
 
 def test_an_optimum_that_nobody_looks_at_is_refused():
-    with pytest.raises(
-        ConfigError, match=r"optimum=0.5: null, or a number beside evaluate_training=true"
-    ):
+    with pytest.raises(ConfigError, match=r"optimum=0.5: null, unless evaluate_training=true"):
         experiment(*WORDS, "optimum=0.5")
 
 
