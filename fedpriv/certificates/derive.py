@@ -20,7 +20,9 @@ from fedpriv.rounds.query import Query
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-ROUNDED_ALIKE = "float32 training rounds a unit's contribution alike whoever else is there"
+ROUNDED_ALIKE = (
+    "float32 training rounds a unit's contribution equally, whichever other units are present"
+)
 """Kernels may add in another order for another number of rows. If one unit replaces another, the
 number of rows stays the same."""
 
