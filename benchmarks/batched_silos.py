@@ -85,7 +85,7 @@ def measure(case: Case) -> tuple[float, float, float, float, float]:
     with in_memory(data_set, replace(records, user=user), *words, allocator=whole) as prepared:
         for _ in range(TURNS + 1):
             _, batched = timed(prepared, prepared.state, 1)
-            with patch.object(DeferredWork, "waits", False):
+            with patch.object(DeferredWork, "batchable", False):
                 _, one_by_one = timed(prepared, prepared.state, 1)
             turns.append((batched, one_by_one))
     return compared(turns[1:])  # the first turn warms up

@@ -15,7 +15,7 @@ from fedpriv.algorithms.scaffold import Scaffold
 from fedpriv.algorithms.uldp import UldpAvg
 from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.query import Query
-from fedpriv.runtime.silo import ahead, contributions
+from fedpriv.runtime.silo import contributions, defer
 
 SICK = "silo1"
 
@@ -25,7 +25,7 @@ def dying(update: LocalUpdate, silo: Silo, query: Query, sick_round: int) -> Loc
         return update
 
     def blocks():
-        yield next(contributions(update, silo, ahead(update, silo, query)))
+        yield next(contributions(update, silo, defer(update, silo, query)))
         os.kill(os.getpid(), signal.SIGKILL)
 
     return replace(update, training=None, blocks=blocks())

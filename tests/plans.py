@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.planner import Planner
-from fedpriv.runtime.silo import ahead, bounded, contributions
+from fedpriv.runtime.silo import bounded, contributions, defer
 from fedpriv.training.optimizers import Sgd
 from fedpriv.util.streams import Streams
 
@@ -30,7 +30,7 @@ def answer(algo, silo, query, params):
     asked = query.silo_query()
     local = algo.local_update(silo, asked, {"params": params})
     return list(
-        bounded(contributions(local, silo, ahead(local, silo, asked)), asked, local.stats)
+        bounded(contributions(local, silo, defer(local, silo, asked)), asked, local.stats)
     ), local.noise
 
 

@@ -46,8 +46,8 @@ def trained(update: Update) -> Generator[Work[Any], Any, Update]:
     Pass the result straight to the function that makes the message. A local variable would keep the
     update and its noise in memory until the query ends, once for every silo.
     """
-    if update.ahead is not None and update.ahead.waits:
-        update.ahead.give((yield update.ahead.work))
+    if update.deferred is not None and update.deferred.batchable:
+        update.deferred.set_result((yield update.deferred.work))
     return update
 
 

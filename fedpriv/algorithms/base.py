@@ -1,9 +1,12 @@
-"""Algorithms: what is asked in a round, what a silo computes for it, and what is done with the
-total.
+"""The base of algorithms: the queries of a round, the local update of a silo, and the global
+update.
 
-A round is a tuple of queries, mostly one. For each: `broadcast` at whoever holds the state,
-`local_update` at each invited silo, the aggregation's exchange, and `global_update` at every party
-that learned the total.
+A round is a tuple of queries, usually one. For each query, the framework calls:
+
+1. `broadcast` at the party that holds the state;
+2. `local_update` at each invited silo;
+3. the aggregation's exchange;
+4. `global_update` at every party that learned the total.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import numpy as np
 
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.algorithms.proximal import Regulariser
-from fedpriv.certificates.derive import planned
+from fedpriv.certificates.derive import plan_queries
 from fedpriv.certificates.request import ObservedRelease, Request, Target
 from fedpriv.errors import require
 from fedpriv.rounds.contributors import Contributors
@@ -46,28 +49,31 @@ if TYPE_CHECKING:
 
 
 def raw_deltas(block: Block) -> Tensor:
-    """The changes of the parameters themselves, (k, d)."""
+    """The changes of the parameters, (k, d)."""
     return block.deltas
 
 
 @dataclass(frozen=True)
 class LocalUpdate:
-    """What a silo contributes to a query, before the framework bounds and noises it.
+    """A silo's contributions to a query, before the framework bounds and noises them.
 
-    training: described local training, whose blocks `vectors` turns into contributions (k, size).
-    blocks: contributions that the algorithm computes itself; one of the two.
-    ahead: work whose result they ask for.
-    noise: the noise share (size,) float64 of an algorithm that draws it itself (`Query.enforced` is
-        False); None: the framework draws it, or there is none.
-    pending: filled while the blocks stream by, with what the silo will remember if the query ends
-        with a sum. With it a silo whose message nobody asks for trains all the same; None: nothing
-        changes. tally: of the contributions that the algorithm computes itself.
+    Give either `training` or `blocks`.
+
+    training: description of local training; the framework runs it.
+    vectors: converts a block of the training into contributions (k, size).
+    blocks: contributions that the algorithm computes itself.
+    deferred: work whose result `blocks` use; the framework can run it in a batch.
+    noise: noise share (size,) float64, if the algorithm draws it (`Query.enforced` is False); None:
+        the framework draws it, or there is none.
+    pending: the silo's next state if the query ends with a sum, filled while the blocks are
+        consumed. A silo then trains even if no message needs its blocks. None: the state stays.
+    stats: diagnostics of the contributions that the algorithm computes itself.
     """
 
     training: Training | None = None
     vectors: Callable[[Block], Tensor] = raw_deltas
     blocks: Iterator[Contributions] | None = None
-    ahead: DeferredWork[Any] | None = None
+    deferred: DeferredWork[Any] | None = None
     noise: np.ndarray | None = None
     pending: PendingState | None = None
     stats: ContributionStats = field(default_factory=ContributionStats)
@@ -75,46 +81,77 @@ class LocalUpdate:
 
 @dataclass(frozen=True)
 class Algorithm(ABC):
-    """A federated algorithm by its configuration. What changes from round to round is in `State`
-    and silo states."""
+    """A federated algorithm and its configuration. What changes from round to round is in `State`
+    and in silo states.
+
+    A method declares its contributors, protected units and queries. The framework clips, adds the
+    noise and derives the certificate:
+
+    >>> from fedpriv.accountants.events import ADD_REMOVE
+    >>> from fedpriv.certificates.noise import SumNoise
+    >>> from fedpriv.rounds.contributors import Users
+    >>> from fedpriv.training.description import Recipe
+    >>> @dataclass(frozen=True)
+    ... class UserAverage(Algorithm):
+    ...     lr: float
+    ...
+    ...     label = "user average"
+    ...     contributors = Users()
+    ...
+    ...     def targets(self, federation):
+    ...         return (Target("user", ADD_REMOVE),)
+    ...
+    ...     def requests(self, round, plan):
+    ...         return (Request(SumNoise()),)
+    ...
+    ...     def local_update(self, silo, query, down):
+    ...         return LocalUpdate(Training(Recipe(1, None, self.lr), down["params"]))
+    ...
+    ...     def global_update(self, state, query, total, plan):
+    ...         return state.with_params(state.params + total.vector / plan.federation.n_users)
+    >>> UserAverage(lr=0.1).label
+    'user average'
+    """
 
     # -- before the first round --------------------------------------------------------------------
 
     @property
     @abstractmethod
     def label(self) -> str:
-        """The method's name in its paper's figures."""
+        """The method's name, as in the figures of its paper."""
 
     @property
     @abstractmethod
     def contributors(self) -> Contributors:
-        """Whose vectors are bounded and summed: users, silos or records."""
+        """The units whose vectors are bounded and summed: users, silos or records."""
 
     @abstractmethod
     def targets(self, federation: Federation) -> tuple[Target, ...]:
-        """Whose data the certificates protect."""
+        """The units that the certificates protect."""
 
     def check(self, plan: Plan) -> None:  # noqa: B027
-        """Raise ConfigError for combinations that cannot work. Called before data are loaded, when
-        `silo_records` is empty and noise may not be calibrated yet, and again when everything is
-        known."""
+        """Raise ConfigError for settings that do not fit together.
+
+        The framework calls it twice: before data are loaded, when `silo_records` is empty and the
+        noise may not be calibrated, and once the plan is complete.
+        """
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
-        """The allocation with the records that this algorithm trains on;
-        `Allocation.records_per_user` says so if it bounds them. Raises ConfigError for data that it
-        cannot train on."""
+        """The allocation restricted to the records that this algorithm trains on. An algorithm that
+        bounds the records of a user sets `Allocation.records_per_user`. Raises ConfigError for data
+        that it cannot train on."""
         return allocation
 
     def n_invited(self, federation: Federation) -> int:
-        """How many silos are invited to a query."""
+        """The number of silos that are invited to a query."""
         return federation.n_silos
 
     def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
-        """The mechanism of each kind of query, by the query's name."""
+        """The mechanism of each query, by the query's name."""
         return {UPDATE: mechanism}
 
     def calibrated(self, draft: Plan) -> Mapping[str, Mechanism]:
-        """The mechanisms with their noise a number.
+        """The mechanisms with calibrated noise, by the query's name.
 
         draft: the plan with the mechanisms as configured.
         """
@@ -123,29 +160,29 @@ class Algorithm(ABC):
     def message_bound(
         self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation
     ) -> float:
-        """A size that no coordinate of a silo's message to query `name` exceeds, from public
-        numbers alone; inf when there is none.
+        """A bound on the absolute value of each coordinate of a silo's message to query `name`,
+        from public numbers alone; inf without a bound.
 
-        n_summed: how many silos the sum covers.
+        n_summed: number of silos in the sum.
         """
         most = self.contributors.most_in_message(federation)
         return most * mechanism.clip + mechanism.noise_bound(n_summed) if most < math.inf else most
 
     @property
     def queries_need_allocation(self) -> bool:
-        """Whether queries, and so epsilons, need to know how many records each silo trains on."""
+        """Whether queries, and so epsilons, depend on each silo's number of training records."""
         return False
 
     @property
     def rounds_alike(self) -> bool:
-        """Whether every round's queries have the same events, so that one round tells what all of
-        them cost."""
+        """Whether the queries of every round have the same events. The events of one round then
+        give the cost of all rounds."""
         return True
 
     @property
     def headline_observer(self) -> str:
-        """Whose epsilon a run is known by, and bounded by its budget; another than `RELEASED_MODEL`
-        where the messages themselves are what is protected."""
+        """The observer whose epsilon a run reports first and its budget bounds. It is not
+        `RELEASED_MODEL` if the method protects the messages themselves."""
         return RELEASED_MODEL
 
     def init(self, params: np.ndarray, plan: Plan) -> State:
@@ -156,21 +193,21 @@ class Algorithm(ABC):
 
     @abstractmethod
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
-        """What is asked of the silos in this round; looks at no data."""
+        """The queries of this round, as the method asks for them. Depends on no data."""
 
     def claim(self, view: ObservedRelease) -> DpEvent | None:
-        """What the method's paper says that a view costs; None where it says nothing."""
+        """The event that the method's paper claims for an observed release; None: no claim."""
         return None
 
     @final
     def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
-        """The round's queries with what each observer will learn; looks at no data.
+        """The queries of a round, with the events of each observer. Depends on no data.
 
-        The framework samples users and derives the events: a method can do neither.
+        The framework samples users and derives the events; a method cannot override this.
         """
         targets = self.targets(plan.federation)
         requests = self.requests(round, plan)
-        return planned(
+        return plan_queries(
             requests,
             plan,
             self.contributors,
@@ -188,62 +225,63 @@ class Algorithm(ABC):
             )
 
     def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
-        """What silos need for the query, by name."""
+        """The vectors that silos need for the query, by name."""
         return {"params": state.params}
 
     @abstractmethod
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
-        """One silo's contributions, from what was sent down.
+        """One silo's contributions.
 
-        query: as silos are told (`Query.silo_query`); but `sampled` is set where the broadcast says
-            who is sampled.
+        query: the query as silos see it (`Query.silo_query`). `sampled` is set if the broadcast
+            contains the sample.
+        down: vectors of the broadcast, by name.
         """
 
     def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:
-        """What the silo remembers after a query with a sum.
+        """The silo's state after a query with a sum. A query without a sum changes nothing.
 
-        summed: whether the silo is in it. A query without a sum changes nothing.
+        summed: whether the silo is in the sum.
         """
         return pending
 
     @abstractmethod
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
-        """The state after a query with a sum; the only place that divides."""
+        """The state after a query with a sum. Only this method divides by public numbers."""
 
-    # -- what is measured, on demand and outside of every epsilon ----------------------------------
+    # -- metrics, on demand; no epsilon covers them ------------------------------------------------
 
     @property
     def regulariser(self) -> Regulariser | None:
-        """f1, what the method minimises besides the training loss f0; None for nothing."""
+        """The regulariser f1 that the method minimises besides the training loss f0; None: none."""
         return None
 
     # -- the result --------------------------------------------------------------------------------
 
     def output(self, state: State) -> np.ndarray:
-        """The parameters (d,) that are released at the end."""
+        """The parameters (d,) that the run releases at the end."""
         return state.params
 
     def evaluated(self, state: State, silo_states: Mapping[str, SiloState]) -> np.ndarray:
-        """What is evaluated: one model (d,), or one a silo (n_silos, d) in their order.
+        """The models to evaluate: one model (d,), or one model for each silo (n_silos, d).
 
-        silo_states: by the silo's name as a party, after the last query that was stateful.
+        silo_states: states of the silos after the last stateful query, by the silo's name.
         """
         return self.output(state)
 
 
 CALIBRATIONS = ("given", "paper", "certified")
-"""How a method may choose its noise: a person's, its paper's formula's, or its certificate's for a
-target."""
+"""How a method chooses its noise: as configured, by its paper's formula, or by its certificate for
+a target."""
 
 
 def require_target(calibration: str, epsilon: float) -> None:
-    """Raise ConfigError for a calibration or a target that no method has."""
+    """Raise ConfigError for an unknown calibration or an invalid target."""
     require(calibration in CALIBRATIONS, "algo.calibration", calibration, ", ".join(CALIBRATIONS))
     require(0 < epsilon < math.inf, "algo.epsilon", epsilon, "a positive number")
 
 
 def require_cohort(cohort: int | None) -> None:
-    """Raise ConfigError for a number of silos that no round could have."""
+    """Raise ConfigError for an invalid number of silos in a round."""
     require(
         cohort is None or cohort >= 1,
         "algo.cohort",
@@ -253,7 +291,7 @@ def require_cohort(cohort: int | None) -> None:
 
 
 def require_plain_sgd(plan: Plan) -> None:
-    """Raise ConfigError for another local optimiser: the method's steps are its own."""
+    """Raise ConfigError for another local optimiser, since the method defines its own steps."""
     optimizer = plan.optimizer
     require(
         optimizer.plain,

@@ -1,31 +1,30 @@
-"""CDP-FedAvg: some devices a round take noisy local steps, and their models are averaged under
-secure aggregation.
+"""CDP-FedAvg: in each round some devices take noisy local steps, and secure aggregation averages
+their models.
 
 Hu, Guo, Gong: Concentrated differentially private and utility preserving federated learning,
-Algorithm 1, and the DP-SGD that it is compared with. Symbols: n -> Federation.n_silos, r -> cohort,
+Algorithm 1, and the DP-SGD baseline of the paper. Symbols: n -> Federation.n_silos, r -> cohort,
 m -> Federation.silo_records, tau -> local_steps, gamma -> batch_size, eta -> local_lr, G -> clip,
 sigma -> clip * noise_multiplier (the standard deviation of the noise on a batch's mean gradient), T
 -> rounds, C_i -> the rounds that device i takes part in.
 
-Privacy: unit record, adjacency replace (the number of records and the batches' sizes are public); a
-record lives on one device, so every device is a scope, charged for the rounds that it takes part
-in. What is certified of a round is the better of two bounds, both of Gaussian releases:
+Privacy: unit record, adjacency replace. The number of records and the batch sizes are public. A
+record is on one device, so each device is a scope, charged for the rounds that it takes part in.
+The certificate of a round is the better of two bounds, both on Gaussian releases:
 
-  local   every noisy step by itself: at most e = ceil(tau / floor(m / gamma)) of them see the
-  record, each a mean
-          gradient that moves by 2G / gamma under noise sigma. Holds for every loss and every
-          observer.
-  sum     the last steps' noise alone: whatever came before, the sum over h silos whose noise the
-  observer does not know
-          is Gaussian with variance h (eta sigma)^2, and the record moves it by at most Lambda e eta
-          2G / gamma. Holds for observers of the sum, and where Lambda, the factor by which later
-          steps can spread two models apart, is
-          known: 1 for tau = 1, max(1, eta beta - 1)^(tau - 1) for convex beta-smooth losses. beta
-              needs a public bound on the features' norm, so the term needs `feature_norm`.
+- Local: each noisy step is one release. At most e = ceil(tau / floor(m / gamma)) steps use the
+  record. In each, the record moves a mean gradient by 2G / gamma under noise sigma. This bound
+  holds for every loss and every observer.
+- Sum: only the noise of the last steps counts. Let h be the number of silos whose noise the
+  observer does not know. Given everything before the last steps, the sum over these silos is
+  Gaussian with variance h (eta sigma)^2, and the record moves it by at most
+  Lambda e eta 2G / gamma. Lambda is the factor by which later steps can spread two models apart:
+  1 for tau = 1, and max(1, eta beta - 1)^(tau - 1) for convex beta-smooth losses. This bound holds
+  for observers of the sum if Lambda is known. beta needs a public bound on the features' norm, so
+  the bound needs `feature_norm`.
 
-The paper divides the local bound's rho by r instead (Theorem 1): it credits the noise of the other
-devices' earlier steps, which their training may contract, and takes 2 eta tau G / gamma for the
-change of a device's model, which its training may amplify. Its DP-SGD divides by n, though only r
+The paper instead divides the rho of the local bound by r (Theorem 1). It credits the noise of the
+other devices' earlier steps, which their training may contract. For the change of a device's model
+it takes 2 eta tau G / gamma, which training may amplify. Its DP-SGD divides by n, although only r
 devices add noise. `fedpriv.papers.hu.counterexamples` has losses for which the claims are false.
 """
 
@@ -50,7 +49,7 @@ from fedpriv.algorithms.base import (
 )
 from fedpriv.algorithms.participation import PARTICIPATION
 from fedpriv.algorithms.record_targets import (
-    bounded,
+    limit_records,
     record_targets,
     require_gradients_of_records,
     require_records_per_user,
@@ -78,20 +77,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CdpFedAvg(Algorithm):
-    """Algorithm 1. A silo's message is the change of its model, which tells as much as the model.
+    """Algorithm 1. A silo's message is the change of its model.
 
-    batch_size: None for floor(m / local_steps), one pass a round.
-    cohort: None for all silos.
-    participation: uniform, or balanced so that silos differ by at most one in the rounds they take
-        part in.
-    feature_norm: records are scaled down to this L2 norm before training, a public bound; None
-        leaves them.
-    calibration: given takes `noise_multiplier`; paper and certified instead the noise for which the
-        paper's formula, or the exact certificate of what `observer` sees, gives `epsilon` after
-        `rounds` rounds, at `delta`.
-    records_per_user: k, most records of a user over all silos that train, others are left out; the
-        certified noise is then for a user's `epsilon`, k times a record's. None: nothing is said of
-        users, as in the paper.
+    local_steps: tau, number of noisy steps of a silo in a round.
+    batch_size: gamma, records of a batch; None: floor(m / local_steps), one pass a round.
+    local_lr: eta, learning rate of a step.
+    clip: G, bound on one record's gradient.
+    noise_multiplier: noise on a batch's mean gradient relative to clip, for calibration=given.
+    cohort: number of silos in a round; None: all.
+    participation: uniform, or balanced: the silos' numbers of rounds differ by at most one.
+    feature_norm: public L2 bound to which records are scaled down before training; None: no
+        scaling.
+    calibration: given: use `noise_multiplier`; paper: the noise for which the paper's formula gives
+        `epsilon` at `delta` after `rounds` rounds; certified: the noise for which the exact
+        certificate against `observer` does.
+    epsilon: target of calibration=paper and calibration=certified.
+    observer: observer whose certificate is calibrated.
+    rounds: number of rounds.
+    delta: delta of the target.
+    records_per_user: k, largest number of training records of a user, over all silos; further
+        records do not train. The certified noise is then for a user's `epsilon`: k records move a
+        release k times as far as one. None: no certificate for users, as in the paper.
     """
 
     local_steps: int
@@ -183,7 +189,7 @@ class CdpFedAvg(Algorithm):
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         require_gradients_of_records(data)
-        allocation = bounded(allocation, self.records_per_user)
+        allocation = limit_records(allocation, self.records_per_user)
         smallest = int(allocation.silo_sizes().min())
         allowed = f"at most {smallest}, the records of the smallest silo"
         require(
@@ -213,32 +219,33 @@ class CdpFedAvg(Algorithm):
         )
 
     def noise(self, plan: Plan) -> StepNoise:
-        """A mean gradient over a batch moves by 2G / gamma; a pass meets every record once."""
+        """The noise of a silo's steps. A record moves a batch's mean gradient by 2G / gamma, and a
+        pass uses every record at most once."""
         drift = convex_drift(
             self.local_steps,
             self.local_lr,
             loss=plan.federation.loss,
             feature_norm=self.feature_norm,
         )
-        return StepNoise(self._met, drift)
+        return StepNoise(self._noisy_steps, drift)
 
-    def _met(self, records: int) -> Steps:
+    def _noisy_steps(self, records: int) -> Steps:
         size = self._batch(records)
         touched = touches(records, size, self.local_steps)
         return Steps(touched, 2.0, size, 1 / self.local_lr)
 
     def _delta_warning(self, records: int) -> tuple[str, ...]:
-        """Such a delta allows a mechanism that now and then publishes a record."""
+        """A warning for a delta above 1 / records^2: such a delta permits a mechanism that
+        occasionally publishes a record."""
         return (
             (f"delta={self.delta:g} is above 1 / {records}^2",) if self.delta > records**-2 else ()
         )
 
     def claimed_rho(self, records: int, noise_multiplier: float, plan: Plan) -> float:
-        """What the paper takes for the rho of one round: Theorem 1, with secure aggregation or
-        without.
+        """The rho of one round in the paper: Theorem 1, with or without secure aggregation.
 
-        The theorem is for whole passes, tau a multiple of m / gamma; the formula is taken as it
-        stands for others too.
+        The theorem covers whole passes, with tau a multiple of m / gamma. Here its formula also
+        serves other tau.
         """
         batch_noise = noise_multiplier**2 * self._batch(records)
         return (
@@ -258,14 +265,16 @@ class CdpFedAvg(Algorithm):
         return self.claim_of(self.claimed_rho(view.records, noise, view.plan))
 
     def claim_of(self, rho: float) -> DpEvent:
-        """The claim of one round, with the paper's conversion to epsilon."""
+        """The claimed event of one round, with the paper's conversion to epsilon."""
         from fedpriv.accountants.zcdp import ZcdpClaim
 
         return ZcdpClaim(rho)
 
     def paper_noise(self, rho: float) -> float:
-        """The noise multiplier for which the paper gives `epsilon`, where it takes `rho` at
-        multiplier 1."""
+        """The noise multiplier for which the paper's formula gives `epsilon`.
+
+        rho: the paper's rho at noise multiplier 1.
+        """
         return zcdp_noise(rho, self.epsilon, self.delta)
 
     def calibrated(self, draft: Plan) -> Mapping[str, Mechanism]:
@@ -285,7 +294,7 @@ class CdpFedAvg(Algorithm):
                 for silo, rounds in taken.items()
             ]
         else:
-            # Gaussian releases: k records are k times as far apart as one.
+            # Gaussian releases: k records move a release k times as far as one record.
             k = self.records_per_user or 1
             needed = [
                 gaussian_noise(
@@ -296,8 +305,8 @@ class CdpFedAvg(Algorithm):
         return {UPDATE: draft.mechanism.with_noise(max(needed))}
 
     def _gap(self, silo: int, draft: Plan) -> float:
-        """How far a record of a silo is apart for `observer` after one round, in standard
-        deviations at noise multiplier 1."""
+        """The distance of neighbours for `observer` after one round, in standard deviations at
+        noise multiplier 1."""
         noise = self.noise(draft)
         [target, *_] = self.targets(draft.federation)
         observer = draft.observer(self.observer)
@@ -306,16 +315,15 @@ class CdpFedAvg(Algorithm):
         return release.gap
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
-        # The last step's noise is the message's noise share: it alone is certain to reach the sum
-        # as it was drawn.
+        # The last step's noise is the noise share of the message: later steps cannot change it.
         rng = silo.streams.secret(query.stream("last noise"), query.round, silo.name)
         share = query.mechanism.noise_share(
             query.size, 1, rng, sensitivity=self.local_lr, encoding=query.encoding
         )
         stats = ContributionStats()
-        ahead = DeferredWork(partial(self._training, silo, query, down["params"], stats))
+        deferred = DeferredWork(partial(self._training, silo, query, down["params"], stats))
         return LocalUpdate(
-            blocks=_contribution(silo, ahead), ahead=ahead, noise=-share, stats=stats
+            blocks=_contribution(silo, deferred), deferred=deferred, noise=-share, stats=stats
         )
 
     def _training(
@@ -346,7 +354,7 @@ class CdpFedAvg(Algorithm):
 
 
 def _contribution(silo: Silo, training: DeferredWork[np.ndarray]) -> Iterator[Contributions]:
-    """What a silo's training comes to."""
+    """The contribution of a silo: the change of its model."""
     import torch
 
     change = torch.from_numpy(training.result()).unsqueeze(0)
@@ -356,8 +364,7 @@ def _contribution(silo: Silo, training: DeferredWork[np.ndarray]) -> Iterator[Co
 @dataclass(frozen=True)
 class DistributedDpSgd(CdpFedAvg):
     """The paper's baseline: one noisy step a round. Its claim divides by the number of all
-    silos.
-    """
+    silos."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,5 +1,5 @@
-"""DP-ERM: every silo descends noisily on its own model, and now and then a random part of the silos
-average theirs.
+"""DP-ERM: every silo takes noisy gradient steps on its own model; in each round a random part of
+the silos average their models.
 
 Huang: A federated algorithm for privacy-preserving empirical risk minimization, Algorithm 1.
 Symbols: m -> Federation.n_silos, n_j -> Federation.silo_records, K -> local_steps, T -> rounds *
@@ -8,34 +8,34 @@ strong_convexity, L -> smoothness, gamma -> `offset`, eta_t -> `rate`, sigma -> 
 noise_multiplier / n_j (calibration=paper: / n_(1)), bar-theta_j -> Silo.state["model"].
 
 A round is K steps and one average. J_j is the mean loss of silo j's records plus lambda/2
-|theta|^2; a step goes along the mean of the records' clipped gradients plus lambda theta plus
-noise. Silos in the sum go on from the average, the others from their own model, as printed; with
-`broadcast_all` everybody goes on from the average (Theorem 4 needs it). A round without a sum
-leaves every silo where it was before.
+|theta|^2. A step goes along the mean of the records' clipped gradients plus lambda theta plus
+noise. Silos in the sum continue from the average, the others from their own model, as printed. With
+`broadcast_all` every silo continues from the average (Theorem 4 needs it). After a round without a
+sum, every silo keeps its earlier model.
 
-Privacy: unit record, adjacency replace (numbers of records are public); a record lives in one silo,
-so silos are scopes. What is certified of a round is the better of two bounds, both of Gaussian
+Privacy: unit record, adjacency replace. The numbers of records are public. A record is in one silo,
+so silos are scopes. The certificate of a round is the better of two bounds, both on Gaussian
 releases:
 
-  local   every step by itself: silo j's mean gradient moves by 2G / n_j under its own noise sigma.
-  Everything that ever
-          leaves the silo is made of these K outputs a round and of other silos' messages, whatever
-          was synchronised, so this holds for every loss and every observer.
-  sum     the last steps' noise alone. Given everything before it, the sum over E silos, h of which
-  keep their noise
-          from the observer, is Gaussian with variance h (eta sigma)^2, eta the rate of the round's
-          last step. A record moves the sum by at most K eta 2G / n_j: step i moves the silo's model
-          by eta_i 2G / n_j, every later step t shrinks that by 1 - eta_t lambda (for losses that
-          are convex and beta-smooth when clipped, and eta_t <= 2 / (beta + 2 lambda)), and with
-          eta_t = 2 / (lambda (t + gamma)) the product of these factors with eta_i is at most eta.
-          With K = 1 there is no later step, and it holds for every loss.
+- Local: each step is one release. Silo j's mean gradient moves by 2G / n_j under its own noise
+  sigma. Everything that leaves the silo is computed from these K outputs a round and from other
+  silos' messages. The bound therefore holds for every loss and every observer, however the silos
+  synchronise.
+- Sum: only the noise of the last steps counts. Let h of the E silos in the sum hide their noise
+  from the observer. Given everything before the last steps, the sum is Gaussian with variance
+  h (eta sigma)^2, where eta is the rate of the round's last step. A record moves the sum by at most
+  K eta 2G / n_j: step i moves the silo's model by eta_i 2G / n_j, and each later step t shrinks
+  that by 1 - eta_t lambda. This holds for losses that are convex and beta-smooth when clipped, and
+  eta_t <= 2 / (beta + 2 lambda). With eta_t = 2 / (lambda (t + gamma)) the product of these
+  factors with eta_i is at most eta. With K = 1 there is no later step, and the bound holds for
+  every loss.
 
-The sum bound takes it that all steps since the silo's model was last public lie in this round. That
-is so if everybody goes on from the average. As printed it is not: a silo left out for k rounds
-brings k K steps, under the noise of one, into the sum, and who is left out is not known when the
-round is planned. So it counts only with `broadcast_all`, or when the sum covers all silos; and
-never for an observer who sees single messages. Secure aggregation alone adds nothing, and silos
-that happen to be left out are charged like the others.
+The sum bound assumes that all steps since the silo's model was last public are in this round. That
+is true if every silo continues from the average. As printed it is not: a silo that is left out for
+k rounds brings k K steps into the sum, under the noise of one step, and the plan of a round does
+not know which silos are left out. The bound therefore counts only with `broadcast_all`, or if the
+sum covers all silos. It never counts for an observer of single messages. Secure aggregation alone
+adds nothing, and silos that happen to be left out are charged like the others.
 
 The paper claims (epsilon, delta) for a sigma that is m times too small (Theorem 1): see
 `fedpriv.papers.huang.theory`.
@@ -52,7 +52,7 @@ import numpy as np
 
 from fedpriv.algorithms.base import Algorithm, LocalUpdate, require_plain_sgd, require_target
 from fedpriv.algorithms.record_targets import (
-    bounded,
+    limit_records,
     record_targets,
     require_gradients_of_records,
     require_records_per_user,
@@ -81,14 +81,21 @@ if TYPE_CHECKING:
 class DpErm(Algorithm):
     """Algorithm 1. A silo's message is its model.
 
-    smoothness: L, of every silo's J_j, the regulariser included. It sets the rates; Theorem 4 needs
-        it to be true.
-    calibration: given takes `noise_multiplier`, relative to clip / n_j; paper takes equation (2),
-        the same for all silos; certified makes every silo's own `rounds` * K steps (epsilon,
-        delta)-DP by zCDP.
-    records_per_user: k, most records of a user over all silos that train, others are left out;
-        certified noise is then for a user's `epsilon`. None: nothing is said of users, as in the
-        paper.
+    local_steps: K, number of steps between two averages.
+    strong_convexity: lambda, weight of the regulariser.
+    smoothness: L, smoothness of every silo's J_j with the regulariser. It sets the rates; Theorem 4
+        holds only if it is true.
+    clip: G, bound on one record's gradient.
+    noise_multiplier: noise relative to clip / n_j, for calibration=given.
+    calibration: given: use `noise_multiplier`; paper: equation (2), the same noise for all silos;
+        certified: each silo's own `rounds` * K steps are (epsilon, delta)-DP by zCDP.
+    broadcast_all: whether all silos continue from the average, not only those in the sum.
+    epsilon: target of calibration=paper and calibration=certified.
+    rounds: number of rounds.
+    delta: delta of the target.
+    records_per_user: k, largest number of training records of a user, over all silos; further
+        records do not train. The certified noise is then for a user's `epsilon`. None: no
+        certificate for users, as in the paper.
     """
 
     local_steps: int
@@ -134,11 +141,11 @@ class DpErm(Algorithm):
 
     @property
     def offset(self) -> float:
-        """gamma, which keeps the rates below 1 / (4 L) and K of them within a factor of 2."""
+        """gamma. It keeps the rates below 1 / (4 L), and K rates in a row within a factor of 2."""
         return max(8 * self.smoothness / self.strong_convexity - 1, self.local_steps)
 
     def rate(self, step: int) -> float:
-        """eta_t of step t = 1, 2, ..., counted over all rounds."""
+        """eta_t, the learning rate of step t = 1, 2, ..., counted over all rounds."""
         return 2 / (self.strong_convexity * (step + self.offset))
 
     def check(self, plan: Plan) -> None:
@@ -159,7 +166,7 @@ class DpErm(Algorithm):
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         require_gradients_of_records(data)
-        return bounded(allocation, self.records_per_user)
+        return limit_records(allocation, self.records_per_user)
 
     def calibrated(self, draft: Plan) -> Mapping[str, Mechanism]:
         steps = self.rounds * self.local_steps
@@ -168,8 +175,8 @@ class DpErm(Algorithm):
         if self.calibration == "paper":
             needed = paper_noise(steps, draft.federation.n_silos, self.epsilon, self.delta)
         else:
-            # At noise multiplier 1 a record moves a step's mean by two standard deviations, rho =
-            # 2; k records by 2 k.
+            # At noise multiplier 1, one record moves a step's mean by two standard deviations (rho
+            # = 2), and k records by 2 k.
             needed = zcdp_noise(
                 2 * steps * (self.records_per_user or 1) ** 2, self.epsilon, self.delta
             )
@@ -178,32 +185,32 @@ class DpErm(Algorithm):
     def message_bound(
         self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation
     ) -> float:
-        # A step goes to a point between the old model and -(gradient + noise) / lambda; initial
-        # weights are below 1.
+        # A step ends between the old model and -(gradient + noise) / lambda. Initial weights are
+        # below 1.
         noise = mechanism.noise_bound(1, 1 / fewest(federation))
         return 1 + (mechanism.clip + noise) / self.strong_convexity
 
-    def noised_for(self, records: int, federation: Federation) -> int:
+    def noise_size_of(self, records: int, federation: Federation) -> int:
         """The number of records that a silo's noise is sized for."""
         return fewest(federation) if self.calibration == "paper" else records
 
     def _synchronised(self, n_summed: int, silos: int) -> bool:
-        """Whether every silo goes on from the average after a round."""
+        """Whether every silo continues from the average after a round."""
         return self.broadcast_all or n_summed == silos
 
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
         federation = plan.federation
         slowest = self.rate(max(round, self.rounds) * self.local_steps)
 
-        def met(records: int) -> Steps:
-            made_for = self.noised_for(records, federation)
-            return Steps(self.local_steps, 2.0 * made_for, records, made_for / slowest)
+        def noisy_steps(records: int) -> Steps:
+            noise_size = self.noise_size_of(records, federation)
+            return Steps(self.local_steps, 2.0 * noise_size, records, noise_size / slowest)
 
         alone = not self._synchronised(plan.n_summed, federation.n_silos)
-        return (Request(StepNoise(met, self._drift(plan)), stateful=alone),)
+        return (Request(StepNoise(noisy_steps, self._drift(plan)), stateful=alone),)
 
     def _drift(self, plan: Plan) -> Drift:
-        """Later steps spread nothing, where the sum bound holds."""
+        """The factor is 1 if the sum bound holds, since later steps then spread nothing."""
         federation = plan.federation
         if not self._synchronised(plan.n_summed, federation.n_silos):
             return Drift(math.inf, "silos that are left out carry earlier steps into later sums")
@@ -220,7 +227,7 @@ class DpErm(Algorithm):
         return Drift(1.0, "the clipped losses are convex and smooth for any record")
 
     def claim(self, view: ObservedRelease) -> DpEvent | None:
-        """Theorem 1 turned around: the epsilon for which equation (2) gives this silo's sigma."""
+        """Theorem 1 solved for epsilon: equation (2) gives this silo's sigma."""
         mechanism = view.mechanism
         federation = view.plan.federation
         if view.target.unit != "record" or not mechanism.clips:
@@ -231,15 +238,14 @@ class DpErm(Algorithm):
 
         if not mechanism.noise_multiplier:
             return NonPrivateDpEvent()
-        made_for = self.noised_for(view.records, federation)
-        noise = mechanism.noise_multiplier * fewest(federation) / made_for
+        noise_size = self.noise_size_of(view.records, federation)
+        noise = mechanism.noise_multiplier * fewest(federation) / noise_size
         return LeadingTermClaim(2 * self.local_steps / (federation.n_silos * noise) ** 2)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
-        # The last step's noise is the message's noise share: it alone is certain to reach the sum
-        # as it was drawn.
+        # The last step's noise is the noise share of the message: later steps cannot change it.
         rng = silo.streams.secret(query.stream("last noise"), query.round, silo.name)
-        share = self.rate(query.round * self.local_steps) / self._made_for(silo)
+        share = self.rate(query.round * self.local_steps) / self._noise_size(silo)
         noise = -query.mechanism.noise_share(
             query.size, 1, rng, sensitivity=share, encoding=query.encoding
         )
@@ -249,8 +255,8 @@ class DpErm(Algorithm):
         blocks = self._train(silo, query, start, last_noise=noise, stats=stats, pending=pending)
         return LocalUpdate(blocks=blocks, noise=noise, pending=pending, stats=stats)
 
-    def _made_for(self, silo: Silo) -> int:
-        return self.noised_for(len(silo.data.x), silo.plan.federation)
+    def _noise_size(self, silo: Silo) -> int:
+        return self.noise_size_of(len(silo.data.x), silo.plan.federation)
 
     def _train(
         self,
@@ -286,23 +292,23 @@ class DpErm(Algorithm):
                 rate = self.rate(before + step)
                 noise: np.ndarray | float = 0.0
                 if step < self.local_steps:
-                    own = mechanism.training_noise(1 / self._made_for(silo))
+                    own = mechanism.training_noise(1 / self._noise_size(silo))
                     mean, noise = own.add(mean, rng)
                 model -= rate * (mean + self.strong_convexity * model)
                 model -= rate * noise
         if pending is not None:
-            kept = (
+            encoded = (
                 query.encoding.nearest(model)
                 if streams.system and query.encoding is not None
                 else model
             )
-            pending["model"] = kept + last_noise
+            pending["model"] = encoded + last_noise
         yield Contributions(
             np.array([silo.index]), torch.from_numpy(model).unsqueeze(0).to(x.device)
         )
 
     def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:
-        # Silos in the sum go on from the average, which is sent down to everybody.
+        # Silos in the sum continue from the average, which the next broadcast contains.
         return {} if summed else pending
 
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
@@ -310,5 +316,5 @@ class DpErm(Algorithm):
 
 
 def fewest(federation: Federation) -> int:
-    """n_(1), records of the smallest silo; 1 as long as nobody knows."""
+    """n_(1), number of records of the smallest silo; 1 before the allocation."""
     return min(federation.silo_records, default=1)

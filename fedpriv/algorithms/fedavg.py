@@ -1,4 +1,4 @@
-"""Federated averaging with two-sided learning rates: the non-private reference (DEFAULT in the
+"""Federated averaging with two-sided learning rates: the non-private baseline (DEFAULT in the
 Uldp-FL paper).
 
 Yang, Fang, Liu: Achieving linear speedup with partial worker participation in non-IID federated
@@ -30,13 +30,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 OPTIMIZER = "optimizer/"
-"""What the names of an optimiser's slots begin with in a silo's state."""
+"""Prefix of the optimiser's slots in a silo's state."""
 
 
 @dataclass(frozen=True)
 class WholeSilo(Algorithm):
-    """Each silo trains on all of its records, and the server moves along the mean of the
-    changes.
+    """Each silo trains on all of its records, and the server steps along the mean of the changes.
+
+    local_epochs: passes of a silo over its records in a round.
+    batch_size: records of a local batch.
+    local_lr: learning rate of the silos.
+    global_lr: learning rate of the server.
     """
 
     local_epochs: int
@@ -60,9 +64,9 @@ class WholeSilo(Algorithm):
         return (Target("user", ADD_REMOVE),)
 
     def recipe(self, silo: Silo, query: Query) -> Recipe:
-        """How a silo's records change the model."""
+        """The recipe of a silo's local training."""
         return Recipe(
-            self.local_epochs + query.again, self.batch_size, self.local_lr, silo.plan.optimizer
+            self.local_epochs + query.repeats, self.batch_size, self.local_lr, silo.plan.optimizer
         )
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
@@ -76,10 +80,10 @@ class WholeSilo(Algorithm):
 class FedAvg(WholeSilo):
     """The changes are averaged with equal weights.
 
-    keep_optimizer: whether what a silo's optimiser remembers survives a round; else it begins
-    afresh each time.
+    keep_optimizer: whether a silo's optimiser keeps its slots between rounds; False: it starts each
+        round without them.
 
-    Privacy: none. The unit that contributes is the silo.
+    Privacy: none. The contributor is the silo.
     """
 
     keep_optimizer: bool = field(default=False, kw_only=True)
@@ -96,12 +100,12 @@ class FedAvg(WholeSilo):
             name,
             f"none: {type(self).__name__} is not private",
         )
-        kept = not self.keep_optimizer or bool(plan.optimizer.slots)
+        has_memory = not self.keep_optimizer or bool(plan.optimizer.slots)
         require(
-            kept,
+            has_memory,
             "algo.keep_optimizer",
             self.keep_optimizer,
-            "false with an optimiser that remembers nothing",
+            "false with an optimiser without slots",
         )
 
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
@@ -116,8 +120,10 @@ class FedAvg(WholeSilo):
 
 
 def remembering(local: LocalUpdate, silo: Silo, pending: PendingState) -> LocalUpdate:
-    """The same training with an optimiser that goes on from what the silo remembers of it;
-    `pending` takes what it ends with, unless that is not finite."""
+    """The same training with an optimiser that continues from the slots in the silo's state.
+
+    pending: receives the final slots, if they are finite.
+    """
     assert local.training is not None
     slots = {
         name.removeprefix(OPTIMIZER): value

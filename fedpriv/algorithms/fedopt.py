@@ -1,4 +1,4 @@
-"""FedOpt: federated averaging whose server follows the mean change with an optimiser of its own.
+"""FedOpt: federated averaging whose server applies an optimiser to the mean change.
 
 Reddi, Charles, Zaheer, Garrett, Rush, Konecny, Kumar, McMahan: Adaptive federated optimization,
 ICLR 2021, Algorithms 1 and 2 (adagrad, adam, yogi; without bias correction, as printed); momentum
@@ -36,7 +36,13 @@ RULES = ("momentum", *SECOND_MOMENTS)
 
 @dataclass(frozen=True)
 class FedOpt(FedAvg):
-    """The server's step, by `rule`: momentum, adagrad, adam or yogi."""
+    """Federated averaging with an optimiser at the server.
+
+    rule: the server's optimiser: momentum, adagrad, adam or yogi.
+    momentum: beta_1.
+    second_moment: beta_2, of adam and yogi.
+    adaptivity: tau, which keeps the denominators of adagrad, adam and yogi away from zero.
+    """
 
     rule: str
     momentum: float

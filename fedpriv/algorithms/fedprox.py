@@ -1,4 +1,5 @@
-"""FedProx: federated averaging whose local steps are pulled back towards the global model.
+"""FedProx: federated averaging with a proximal term that pulls local steps towards the global
+model.
 
 Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: Federated optimization in heterogeneous networks, MLSys
 2020, Algorithm 2. Symbols: mu -> proximal, w^t -> the parameters that silos start from, p_k ->
@@ -22,7 +23,10 @@ from fedpriv.training.description import Recipe
 
 @dataclass(frozen=True)
 class FedProx(FedAvg):
-    """FedAvg with a proximal term of weight `proximal`; 0 is FedAvg."""
+    """FedAvg with a proximal term.
+
+    proximal: mu, weight of the term; 0 gives FedAvg.
+    """
 
     proximal: float
 

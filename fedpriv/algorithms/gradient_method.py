@@ -1,22 +1,23 @@
-"""The methods of Lowy, Ghafelebashi and Razaviyayn: batches, queries, noised means, steps at the
-server.
+"""Base of the methods of Lowy, Ghafelebashi and Razaviyayn: noised mean gradients of batches, and
+steps at the server.
 
 Private non-convex federated learning without a trusted server (AISTATS 2023). Symbols: N ->
 Federation.n_silos, M -> cohort, n -> Federation.silo_records, K -> batch_size, R -> rounds, L ->
 clip, eta -> global_lr, f1 -> prox.
 
-In a query each available silo draws a batch, whose records have a clipped gradient each, or the
-difference of two (at two points, each clipped over the whole vector before anything is averaged),
-and the server steps along their mean. Without a trusted server each silo contributes the mean of
-its batch plus Gaussian noise of its own, of standard deviation noise_multiplier * clip / K, where K
-is the silo's public batch size. In `record_gradients` every record's vector is a contribution.
+In a query each available silo draws a batch. Each record of the batch has one clipped gradient, or
+the difference of two gradients at two points. Every gradient is clipped over the whole vector,
+before any average. The server steps along the mean. Without a trusted server, each silo contributes
+the mean of its batch plus its own Gaussian noise, of standard deviation noise_multiplier * clip /
+K, where K is the silo's public batch size. In `record_gradients`, each record's vector is a
+contribution.
 
-Privacy: unit record, adjacency replace (add/remove with Poisson batches); a record lives in one
-silo, so silos are scopes. Who sees a silo's message sees it noised, so nobody needs to be trusted
-(inter-silo record-level DP). Against an observer of single messages a silo's own noise counts
-alone; against one of sums, that of the other silos in the sum as well. The model is sent to
-everybody after every query, so what is certified of it is no better than against an observer of
-sums; a run is known by its epsilon against `observer`, by default the server.
+Privacy: unit record, adjacency replace (add/remove with Poisson batches). A record is in one silo,
+so silos are scopes. Every silo noises its own message, so no party needs to be trusted (inter-silo
+record-level DP). Against an observer of single messages, only the silo's own noise counts. Against
+an observer of sums, the noise of the other silos in the sum counts as well. All parties receive the
+model after every query, so its certificate is no better than that against an observer of sums. A
+run reports its epsilon against `observer`, by default the server.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from fedpriv.algorithms.gradient_queries import GRADIENT, GRADIENTS_PER_RECORD, 
 from fedpriv.algorithms.participation import uniform
 from fedpriv.algorithms.proximal import Proximal, Regulariser, proximal
 from fedpriv.algorithms.record_targets import (
-    bounded,
+    limit_records,
     record_targets,
     require_gradients_of_records,
     require_records_per_user,
@@ -73,30 +74,37 @@ RELEASED: dict[str, Callable[[int, float], bool]] = {
     "last": lambda seen, coin: True,
     "uniform": lambda seen, coin: coin * seen < 1,
 }
-"""Whether the newest of `seen` iterates takes the place of the one kept so far; coin: uniform on
-[0, 1)."""
+"""Whether the newest of `seen` iterates replaces the current output. coin: uniform on [0, 1)."""
 
 
 @dataclass(frozen=True)
 class GradientMethod(Algorithm, ABC):
     """Base of the methods.
 
-    batch_size: None for the method's own choice.
-    prox, prox_size, prox_group: f1 (`fedpriv.algorithms.proximal`).
-    released: the last iterate or a uniformly random one.
-    cohort: silos that are available in a round, uniformly drawn, None for all;
-    least_cohort: with it their number is drawn too, from least_cohort to cohort.
-    calibration: given takes `noise_multiplier`; paper the paper's formula, and certified the
-        solver, for `epsilon` after `rounds` rounds at `delta`, all releases of a silo together.
-    observer: whose certificate is calibrated.
-    records_per_user: k, most records of a user over all silos that train, others are left out; the
-        certified noise is then for a user's `epsilon`. None: nothing is said of users, and
-        `epsilon` is a record's, as in the paper's formula.
+    batch_size: K, records of a batch; None: the method's own choice.
+    global_lr: eta, learning rate of the server.
+    prox: name of f1 (`fedpriv.algorithms.proximal`).
+    prox_size: radius, bound or weight of f1.
+    prox_group: number of coordinates of a group, for f1 = group_l1.
+    released: last: release the last iterate; uniform: a uniformly random one.
+    clip: L, bound on one record's gradient.
+    noise_multiplier: noise on a batch's mean gradient relative to clip / K, for calibration=given.
+    cohort: M, number of uniformly drawn silos of a round; None: all.
+    least_cohort: the number of silos is drawn from least_cohort to cohort; None: always cohort.
+    calibration: given: use `noise_multiplier`; paper: the paper's formula; certified: the solver,
+        for `epsilon` at `delta` after `rounds` rounds, over all releases of a silo.
+    epsilon: target of calibration=paper and calibration=certified.
+    observer: observer whose certificate is calibrated.
+    rounds: R, number of rounds.
+    delta: delta of the target.
+    records_per_user: k, largest number of training records of a user, over all silos; further
+        records do not train. The certified noise is then for a user's `epsilon`. None: no
+        certificate for users; `epsilon` is a record's, as in the paper's formula.
 
-    For users the paper takes epsilon_0 at delta_0 of one record to (k epsilon_0, k e^((k - 1)
-    epsilon_0) delta_0) (Appendix B, a silo of k records being a user), or chooses epsilon_0 so that
-    this is what is asked for (Appendix G, both at once). Certified is what k records move, which is
-    less: k times as far as one.
+    For users, the paper converts (epsilon_0, delta_0) of one record to (k epsilon_0, k e^((k - 1)
+    epsilon_0) delta_0) (Appendix B, where a silo of k records is a user), or chooses epsilon_0 such
+    that this is the target (Appendix G). The certificate is tighter: k records move a release k
+    times as far as one record.
     """
 
     batch_size: int | None
@@ -137,32 +145,32 @@ class GradientMethod(Algorithm, ABC):
         require_target(self.calibration, self.epsilon)
         proximal(self.prox, self.prox_size, self.prox_group)
 
-    # -- what a method decides ---------------------------------------------------------------------
+    # -- decisions of a method ---------------------------------------------------------------------
 
     @property
     @abstractmethod
     def batches(self) -> Batches:
-        """How silos draw."""
+        """How silos draw their batches."""
 
     @abstractmethod
     def query_names(self, round: int) -> tuple[str, ...]:
-        """The names of a round's queries, in their order."""
+        """The names of a round's queries, in order."""
 
     @abstractmethod
     def size(self, name: str, records: int) -> int:
-        """K of a query in a silo of `records`."""
+        """K, the batch size of query `name` in a silo of `records` records."""
 
     @property
     def claims(self) -> type[SmallEpsilonClaim] | None:
-        """How the paper goes from its zCDP-like sums to epsilon; None where its constants are not
-        known."""
+        """The paper's conversion from its zCDP-like sums to epsilon; None: its constants are
+        unknown."""
         from fedpriv.accountants.zcdp import SmallEpsilonClaim
 
         return SmallEpsilonClaim
 
     def claimed_rho(self, name: str, records: int, noise_multiplier: float) -> float:
-        """What the paper takes for one release: its formulas have n where the noise on a batch has
-        K."""
+        """The rho of one release in the paper. The paper's formulas contain n, while the noise on a
+        batch depends on K."""
         return (
             2
             * (GRADIENTS_PER_RECORD[name] * self.size(name, records) / (records * noise_multiplier))
@@ -170,16 +178,16 @@ class GradientMethod(Algorithm, ABC):
         )
 
     def counted(self, name: str) -> float:
-        """For how many releases the paper sizes the noise of this kind."""
+        """The number of releases for which the paper sizes the noise of query `name`."""
         return float(self.rounds)
 
     def overcounted(self, name: str) -> float:
-        """What one release weighs in the claim, so that all of them together cost what the paper
-        says."""
+        """The weight of one release in the claim. With it, the composition of all releases costs
+        what the paper claims."""
         return 1.0
 
     def share(self, name: str) -> float:
-        """The part of the certified budget, in zCDP, that releases of this kind may spend."""
+        """The part of the certified budget, in zCDP, for releases of query `name`."""
         return 1.0
 
     # -- before the first round --------------------------------------------------------------------
@@ -198,7 +206,7 @@ class GradientMethod(Algorithm, ABC):
 
     @property
     def operator(self) -> Proximal:
-        """That of f1."""
+        """The proximal operator of f1."""
         return proximal(self.prox, self.prox_size, self.prox_group)
 
     def check(self, plan: Plan) -> None:
@@ -219,7 +227,7 @@ class GradientMethod(Algorithm, ABC):
             parameters.mechanism.check_encoding(1, parameters.encoding, finest)
 
     def check_settings(self, plan: Plan) -> None:
-        """Raise ConfigError for settings that do not fit, whoever adds the noise."""
+        """Raise ConfigError for settings that cannot work, independently of who adds the noise."""
         silos = plan.federation.n_silos
         fits = self.cohort is None or self.cohort <= silos
         require(fits, "algo.cohort", self.cohort, f"at most {silos}, the number of silos")
@@ -252,7 +260,7 @@ class GradientMethod(Algorithm, ABC):
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         require_gradients_of_records(data)
-        allocation = bounded(allocation, self.records_per_user)
+        allocation = limit_records(allocation, self.records_per_user)
         smallest = int(allocation.silo_sizes().min())
         allowed = "fewer, or more records: a silo has none to train on"
         require(smallest >= 1, "allocator.n_silos", len(allocation.counts()), allowed)
@@ -291,7 +299,7 @@ class GradientMethod(Algorithm, ABC):
         }
 
     def _claimed_noise(self, draft: Plan) -> dict[str, float]:
-        """Every kind by its own formula, as if it was alone."""
+        """The paper's noise of each query name. Its formula ignores the other names."""
         claims = self.claims
         assert claims is not None  # methods without constants refuse calibration=paper
         rho = claims.rho_for(self.epsilon, self.delta)
@@ -304,10 +312,10 @@ class GradientMethod(Algorithm, ABC):
         }
 
     def _certified_noise(self, draft: Plan) -> dict[str, float]:
-        """One budget for all releases that a record meets, exactly spent where batches are not
-        amplified."""
+        """The certified noise: one budget for all releases that a record is in. Without
+        amplification the budget is spent exactly."""
         observer = draft.observer(self.observer)
-        met: dict[str, ReleaseCounts] = {}
+        releases_by_scope: dict[str, ReleaseCounts] = {}
         for round in range(1, self.rounds + 1):
             for request in self.requests(round, draft):
                 noise = request.noise
@@ -317,10 +325,10 @@ class GradientMethod(Algorithm, ABC):
                         request, draft, self.contributors, RECORD, observer, round, silo
                     )
                     release, _, _ = noise.seen(view)
-                    counts = met.setdefault(view.scope, ReleaseCounts())
+                    counts = releases_by_scope.setdefault(view.scope, ReleaseCounts())
                     counts[release.of(self.protected)] += 1
         return certified_noise(
-            met.values(),
+            releases_by_scope.values(),
             {name: self.share(name) for name in draft.query_parameters},
             {name: parameters.mechanism for name, parameters in draft.query_parameters.items()},
             sampling=self.grouped,
@@ -332,7 +340,7 @@ class GradientMethod(Algorithm, ABC):
     # -- a round -----------------------------------------------------------------------------------
 
     def invited(self, round: int, federation: Federation, streams: Streams) -> tuple[int, ...]:
-        """The silos that are available in a round; nobody's data enter."""
+        """The silos that are available in a round. Depends on no data."""
         most = self.n_invited(federation)
         if self.least_cohort is not None:
             most = int(
@@ -344,7 +352,7 @@ class GradientMethod(Algorithm, ABC):
         return record_targets(self.records_per_user, self.batches.adjacency)
 
     def asked(self, round: int, plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The name of each query, and what a request says of its silos and batches."""
+        """The name of each query, and the arguments of its request for silos and batches."""
         invited = self.invited(round, plan.federation, plan.streams)
         for name in self.query_names(round):
             yield (
@@ -360,7 +368,7 @@ class GradientMethod(Algorithm, ABC):
         requests = []
         for name, drawn in self.asked(round, plan):
             parameters = plan.query_parameters[name]
-            # Every silo's noise is enough for itself: a sum over fewer is no less private.
+            # Each silo's noise suffices for its own message: a sum over fewer silos is as private.
             n_summed = parameters.n_summed - (parameters.n_invited - len(drawn["invited"]))
             noise = SiloNoise(GRADIENTS_PER_RECORD[name])
             requests.append(Request(noise, name=name, n_summed=n_summed, **drawn))
@@ -384,12 +392,12 @@ class GradientMethod(Algorithm, ABC):
 
     @property
     def grouped(self) -> Sampling:
-        """What is proved of the batches for whoever `epsilon` speaks of."""
+        """The sampling with the bounds that are proven for the unit of `epsilon`."""
         return self.batches if self.records_per_user in (None, 1) else self.batches.of_groups
 
     @property
     def protected(self) -> int:
-        """Records of whoever `epsilon` speaks of."""
+        """The number of records of the unit of `epsilon`: 1 for a record, k for a user."""
         return self.records_per_user or 1
 
     @property
@@ -414,9 +422,9 @@ class GradientMethod(Algorithm, ABC):
     ) -> State:
         """The state after w = prox(w - eta * direction).
 
-        seen: iterates to choose the output from, the new one among them.
+        seen: number of iterates to choose the output from, with the new one.
         """
         params = self.operator(state.params - self.global_lr * direction, self.global_lr)
         coin = float(plan.streams.generator("output", round).random())
-        kept = params if RELEASED[self.released](seen, coin) else state.slots["output"]
-        return state.with_params(params, output=kept, **slots)
+        output_params = params if RELEASED[self.released](seen, coin) else state.slots["output"]
+        return state.with_params(params, output=output_params, **slots)

@@ -22,21 +22,25 @@ if TYPE_CHECKING:
 GRADIENT = "gradient"
 DIFFERENCE = "difference"
 GRADIENTS_PER_RECORD = {GRADIENT: 1, DIFFERENCE: 2}
-"""How many clipped gradients of a record are in its part of a message, by the query's name."""
+"""Number of clipped gradients in a record's part of a message, by the query's name."""
 
 
 def noised_mean(
     silo: Silo, query: Query, down: Mapping[str, np.ndarray], *, batches: Batches, size: int
 ) -> LocalUpdate:
-    """The mean clipped gradient of a batch at "params", less that at "previous" where it is sent
-    down, and a noise share of the silo's own."""
+    """The mean clipped gradient of a batch at "params", minus that at "previous" if the broadcast
+    contains it, with the silo's own noise share."""
     stats = ContributionStats()
     rng = silo.streams.secret(query.stream("noise"), query.round, silo.name)
     noise = query.mechanism.noise_share(
         query.size, 1, rng, sensitivity=1 / size, encoding=query.encoding
     )
-    ahead = DeferredWork(partial(_sums, silo, query, down, batches=batches, size=size, stats=stats))
-    return LocalUpdate(blocks=_mean(silo, ahead, size), ahead=ahead, noise=noise, stats=stats)
+    deferred = DeferredWork(
+        partial(_sums, silo, query, down, batches=batches, size=size, stats=stats)
+    )
+    return LocalUpdate(
+        blocks=_mean(silo, deferred, size), deferred=deferred, noise=noise, stats=stats
+    )
 
 
 def _sums(
@@ -48,8 +52,8 @@ def _sums(
     size: int,
     stats: ContributionStats,
 ) -> Work[list[Tensor]]:
-    """The sums of clipped gradients at "params", and at "previous" where it is sent down: of
-    the same records, with the same dropout."""
+    """The sums of clipped gradients at "params", and at "previous" if the broadcast contains it.
+    Both use the same records and the same dropout."""
     import torch
 
     from fedpriv.training.batch_sums import BatchSums
@@ -69,7 +73,7 @@ def _sums(
 
 
 def _mean(silo: Silo, sums: DeferredWork[list[Tensor]], size: int) -> Iterator[Contributions]:
-    """The mean clipped gradient, less that at the previous point if there is one."""
+    """The mean clipped gradient, minus that at the previous point if there is one."""
     mean, *previous = (total / size for total in sums.result())
     for other in previous:
         mean = mean - other

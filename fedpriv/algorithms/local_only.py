@@ -1,14 +1,16 @@
-"""Training without any exchange: every silo goes on with a model of its own, the yardstick of what
-joining is worth.
+"""Local-only training: each silo trains its own model, and silos exchange nothing. A non-private
+baseline that shows what joining a federation is worth.
 
 Local-Only in B. Jeon, S. M. Ferdous, M. R. Rahman, A. Walid, Privacy-preserving decentralized
 aggregation for federated learning (SecureD-FL), section VI. Symbols: E -> local_epochs, eta ->
-local_lr, w_k -> Silo.state["params"], which begins as weights of the silo's own, those that
-`secured_fl` would average. Messages are empty, and nobody learns a model: what a run leaves as its
-model are weights that nobody has trained. What is evaluated is every silo's model, and where it is
-known which silo a test record belongs to, on the silo's own test records (`Evaluation`).
+local_lr, w_k -> Silo.state["params"].
 
-Privacy: none is claimed; what protects the records is that nothing is sent.
+Each silo draws its own initial weights, those that `secured_fl` would average. Messages are empty,
+and no party learns a model of another. The released model of a run is therefore untrained. The
+evaluation is over the silos' models: if the silo of each test record is known, each model is
+evaluated on its own silo's test records (`Evaluation`).
+
+Privacy: no claim. Records stay private because silos send nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ PARAMS = "params"
 
 @dataclass(frozen=True)
 class LocalOnly(FedAvg):
-    """FedAvg without the averaging. global_lr is not used."""
+    """FedAvg without averaging. `global_lr` has no effect."""
 
     @property
     def label(self) -> str:
@@ -78,7 +80,7 @@ class LocalOnly(FedAvg):
 
 
 def own_weights(silo: Silo) -> np.ndarray:
-    """Initial weights (d,) that the silo draws by itself."""
+    """Initial weights (d,) from the silo's own random stream."""
     from fedpriv.training.initial import drawn_weights
 
     return (

@@ -1,18 +1,18 @@
-"""Local SGD: every silo takes one noisy step a record, on K records, and the final models are
+"""Local SGD: each silo takes one noisy step on each of K records, and the final models are
 averaged.
 
 A baseline of Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a
 trusted server, Section 4, Appendix H. Symbols: K -> local_steps, n -> Federation.silo_records, R ->
 rounds, L -> clip, eta -> local_lr.
 
-That is Algorithm 1 of Hu et al. with batches of one record (`fedpriv.algorithms.cdp_fedavg`), which
-says what is certified: a round's K records are different, so a record is in one step of it at most,
-which it moves by 2L under noise of noise_multiplier * L. Nothing is credited for the other steps'
-noise, which training may forget, nor for which K records a round takes.
+This is Algorithm 1 of Hu et al. with batches of one record (`fedpriv.algorithms.cdp_fedavg`, which
+describes the certificate). The K records of a round are different, so a record is in at most one
+step of the round, and moves it by 2L under noise of noise_multiplier * L. The certificate credits
+neither the noise of the other steps, which training may forget, nor the random choice of records.
 
-The paper's programs add 8 L^2 K R ln(2 / delta) / (n epsilon)^2 to every step, as a theorem about
-sampled batches would have it, whose conditions K R / n^2 does not meet. One of them leaves out the
-K (`fedpriv.papers.lowy.counterexamples`).
+The paper's programs add 8 L^2 K R ln(2 / delta) / (n epsilon)^2 to every step. That is the form of
+a theorem about sampled batches, whose conditions K R / n^2 does not meet. One program omits the K
+(`fedpriv.papers.lowy.counterexamples`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LocalSgd(CdpFedAvg):
-    """A run is known by its epsilon against `observer`, by default the server, since nobody needs
-    to be trusted."""
+    """CdpFedAvg with batches of one record. A run reports its epsilon against `observer`, by
+    default the server, since no party needs to be trusted."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

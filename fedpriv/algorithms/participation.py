@@ -1,4 +1,4 @@
-"""Which silos take part in a round: drawn without looking at data, and known to everybody."""
+"""The silos that take part in a round. The choice is public and does not depend on data."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from fedpriv.util.streams import Streams
 
 
 def uniform(round: int, silos: int, cohort: int, streams: Streams) -> tuple[int, ...]:
-    """`cohort` of `silos`, uniformly without replacement and independently of other rounds;
-    ascending."""
+    """Draw `cohort` of `silos` silos uniformly without replacement, independently of other rounds.
+    Indices are ascending."""
     if cohort == silos:
         return tuple(range(silos))
     drawn = streams.generator("cohort", round).choice(silos, cohort, replace=False)
@@ -19,14 +19,14 @@ def uniform(round: int, silos: int, cohort: int, streams: Streams) -> tuple[int,
 
 
 def balanced(round: int, silos: int, cohort: int, streams: Streams) -> tuple[int, ...]:
-    """The `cohort` silos that have taken part least so far, ties at random; ascending.
+    """Choose the `cohort` silos with the fewest rounds so far, and break ties at random. Indices
+    are ascending.
 
-    After any number t of rounds every silo has taken part floor(t * cohort / silos) or one more
-    times, and in any one round each is as likely as the others.
+    After t rounds every silo has taken part in floor(t * cohort / silos) rounds or one more. In any
+    single round all silos are equally likely.
     """
-    period = silos // math.gcd(
-        silos, cohort
-    )  # after so many rounds all have taken part equally often
+    # After `period` rounds all silos have taken part equally often.
+    period = silos // math.gcd(silos, cohort)
     counts = np.zeros(silos)
     for earlier in range(round - (round - 1) % period, round + 1):
         order = np.lexsort((streams.generator("cohort", earlier).random(silos), counts))

@@ -1,17 +1,17 @@
-"""Noisy distributed SGD with a proximal step at the server: in one pass over disjoint batches, or
-on sampled batches.
+"""Noisy distributed SGD with a proximal step at the server, on disjoint batches (one pass) or on
+sampled batches.
 
 Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server,
 Algorithm 6 (`ProxSgd`), and the experiments' baseline (`MinibatchSgd`). Symbols as in
 `fedpriv.algorithms.gradient_method`.
 
-One pass: round r takes the r-th K records of every silo's shuffle, whoever is available, so R K <=
-n. A record is in one batch, and a batch is a scope: epsilon is that of one Gaussian release,
-whatever the number of rounds (parallel composition). The paper's s^2 = 16 L^2 ln(1 / delta) /
-(epsilon K)^2 follows from zCDP up to epsilon = 2 ln(1 / delta).
-
-Sampled batches: every round is a release, so epsilon grows. The paper's programs take s^2 = 8 L^2 R
-ln(2 / delta) / (n epsilon)^2 and credit the sampling; see `fedpriv.papers.lowy.counterexamples`.
+- One pass: round r uses the r-th K records of every silo's shuffle, also of silos that are not
+  available, so R K <= n. A record is in one batch, and a batch is a scope. Epsilon is that of one
+  Gaussian release, for any number of rounds (parallel composition). The paper's s^2 = 16 L^2 ln(1 /
+  delta) / (epsilon K)^2 follows from zCDP up to epsilon = 2 ln(1 / delta).
+- Sampled batches: every round is a release, so epsilon grows with the rounds. The paper's programs
+  take s^2 = 8 L^2 R ln(2 / delta) / (n epsilon)^2 and credit the sampling; see
+  `fedpriv.papers.lowy.counterexamples`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class OneGradient(GradientMethod):
-    """A round is one step along the mean gradient."""
+    """Each round is one step along the mean gradient."""
 
     def query_names(self, round: int) -> tuple[str, ...]:
         return (GRADIENT,)
@@ -47,7 +47,10 @@ class OneGradient(GradientMethod):
 
 @dataclass(frozen=True)
 class ProxSgd(OneGradient):
-    """Algorithm 6. batch_size: None for as many records as make one pass in `rounds` rounds."""
+    """Algorithm 6.
+
+    batch_size: K; None: floor(n / rounds), one pass in `rounds` rounds.
+    """
 
     @property
     def label(self) -> str:
@@ -80,7 +83,10 @@ class ProxSgd(OneGradient):
 
 @dataclass(frozen=True)
 class MinibatchSgd(SampledMethod, OneGradient):
-    """MB-SGD. batch_size: None for floor(n sqrt(24) / (2 sqrt(rounds)))."""
+    """MB-SGD.
+
+    batch_size: K; None: floor(n sqrt(24) / (2 sqrt(rounds))).
+    """
 
     @property
     def label(self) -> str:

@@ -1,16 +1,17 @@
-"""Prox-SVRG: steps along an old full gradient, corrected by the difference that a batch shows since
-then.
+"""Prox-SVRG: steps along the full gradient at an anchor, corrected by a batch's gradient
+difference.
 
 Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server,
 Algorithm 1 (`ProxSvrg`) and Algorithm 2 (`ProxPlSvrg`). Symbols: Q -> inner_steps, E -> epochs, S
 -> rounds / (epochs * inner_steps), wbar -> slot "anchor", gbar -> slot "anchor_gradient", s1 and s2
 -> the noises of queries "gradient" and "difference".
 
-An epoch is Q rounds. In its first the silos send their full gradients at the anchor, the model as
-it then is; in every round they send the difference of two clipped gradients of each record of a
-batch, at the model and at the anchor, which a record moves by 4L / K. In the epoch's first round
-the two points are the same, and the message is noise, as printed. Both kinds of release share one
-budget. The constants of the paper's noise are not known, so it claims nothing here.
+An epoch is Q rounds. In its first round the model becomes the anchor, and the silos send their full
+gradients there. In every round they send, for each record of a batch, the difference of two clipped
+gradients, at the model and at the anchor. A record moves the mean of these differences by 4L / K.
+In the first round of an epoch the two points are equal and the message is pure noise, as printed.
+Gradients and differences share one budget. The constants of the paper's noise are unknown, so there
+is no claim here.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProxSvrg(DifferenceMethod):
-    """Algorithm 1, for as many epochs as the rounds are."""
+    """Algorithm 1.
+
+    inner_steps: Q, rounds of an epoch.
+    """
 
     inner_steps: int
 
@@ -67,7 +71,7 @@ class ProxSvrg(DifferenceMethod):
         return points if query.name == GRADIENT else points | {"previous": state.slots["anchor"]}
 
     def seen(self, round: int) -> int:
-        """Which iterate of its run a round makes."""
+        """The number of the iterate that a round computes, counted within its run."""
         return round
 
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
@@ -82,8 +86,11 @@ class ProxSvrg(DifferenceMethod):
 
 @dataclass(frozen=True)
 class ProxPlSvrg(ProxSvrg):
-    """Algorithm 2: runs of Algorithm 1 with `epochs` epochs each, every one from what the one
-    before has put out. With released=last that is Algorithm 1 for all of the rounds."""
+    """Algorithm 2: repeated runs of Algorithm 1. Each run starts from the output of the run before.
+    With released=last this equals Algorithm 1 over all rounds.
+
+    epochs: E, epochs of a run.
+    """
 
     epochs: int
 

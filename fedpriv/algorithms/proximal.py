@@ -1,7 +1,6 @@
-"""Proximal operators: a step towards a point that also keeps f1 small, for closed convex f1 with a
-closed form.
+"""Proximal operators of convex regularisers f1 with a closed form.
 
-    prox(v, step) = the x that minimises step * f1(x) + |x - v|^2 / 2
+    prox(v, step) = argmin over x of step * f1(x) + |x - v|^2 / 2
 
 Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server,
 Section 1.1. Formulas: Parikh, Boyd: Proximal algorithms, 2014, Chapter 6.
@@ -21,15 +20,15 @@ from fedpriv.errors import require
 
 @dataclass(frozen=True)
 class Proximal(ABC):
-    """One f1 and its operator; both look at a whole vector (d,) float64."""
+    """A regulariser f1 and its proximal operator. Both take a whole vector (d,) float64."""
 
     @abstractmethod
     def __call__(self, vector: np.ndarray, step: float) -> np.ndarray:
-        """prox(vector, step), (d,) float64; `step` is positive."""
+        """prox(vector, step), (d,) float64, for a positive `step`."""
 
     @abstractmethod
     def value(self, vector: np.ndarray) -> float:
-        """f1; inf outside of a constraint."""
+        """f1(vector); inf outside of a constraint set."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Nothing(Proximal):
 
 @dataclass(frozen=True)
 class Ball(Proximal):
-    """|x| <= radius: the projection onto the L2 ball around zero."""
+    """The constraint |x| <= radius; the operator projects onto the L2 ball around zero."""
 
     radius: float
 
@@ -59,7 +58,7 @@ class Ball(Proximal):
 
 @dataclass(frozen=True)
 class Box(Proximal):
-    """|x_j| <= bound for every coordinate: the projection onto the box."""
+    """The constraint |x_j| <= bound for every coordinate; the operator projects onto the box."""
 
     bound: float
 
@@ -72,7 +71,8 @@ class Box(Proximal):
 
 @dataclass(frozen=True)
 class L1(Proximal):
-    """weight * |x|_1: every coordinate shrinks by step * weight, at most to zero."""
+    """f1(x) = weight * |x|_1; the operator shrinks every coordinate by step * weight, at most to
+    zero."""
 
     weight: float
 
@@ -86,8 +86,12 @@ class L1(Proximal):
 
 @dataclass(frozen=True)
 class GroupL1(Proximal):
-    """weight * the sum of the L2 norms of groups of `group` consecutive coordinates (the last may
-    be shorter): every group shrinks by step * weight, at most to zero."""
+    """f1(x) = weight * the sum of the L2 norms of groups of coordinates. The operator shrinks the
+    norm of every group by step * weight, at most to zero.
+
+    weight: factor of the sum.
+    group: number of consecutive coordinates of a group; the last group may be shorter.
+    """
 
     weight: float
     group: int
@@ -119,11 +123,12 @@ PROXIMAL: dict[str, Callable[[float, int], Proximal]] = {
     "l1": lambda size, group: L1(size),
     "group_l1": GroupL1,
 }
-"""By name: of a size (a radius, a bound or a weight) and of the coordinates in a group."""
+"""Constructors by name. Arguments: a size (radius, bound or weight) and the coordinates of a
+group."""
 
 
 def proximal(name: str, size: float, group: int) -> Proximal:
-    """The operator that configuration names. Raises ConfigError for what none is."""
+    """The operator of this name. Raises ConfigError for an unknown name or an invalid argument."""
     require(name in PROXIMAL, "algo.prox", name, ", ".join(PROXIMAL))
     require(0 < size < math.inf, "algo.prox_size", size, "a positive radius, bound or weight")
     require(group >= 1, "algo.prox_group", group, "a positive number of coordinates")
@@ -133,30 +138,34 @@ def proximal(name: str, size: float, group: int) -> Proximal:
 def gradient_mapping(
     point: np.ndarray, gradient: np.ndarray, step: float, operator: Proximal
 ) -> np.ndarray:
-    """(point - prox(point - step * gradient, step)) / step, (d,): zero where f0 + f1 is stationary,
-    and the gradient itself where f1 = 0. Its norm is the paper's measure of utility (Section 3)."""
+    """(point - prox(point - step * gradient, step)) / step, (d,).
+
+    It is zero at stationary points of f0 + f1, and equals the gradient if f1 = 0. Its norm is the
+    paper's measure of utility (Section 3).
+    """
     mapping: np.ndarray = (point - operator(point - step * gradient, step)) / step
     return mapping
 
 
 @dataclass(frozen=True)
 class Regulariser:
-    """f1 beside the training loss f0.
+    """The regulariser f1 that is added to the training loss f0.
 
-    operator: of f1.
-    step: the server's step, along which stationarity is measured.
+    operator: proximal operator of f1.
+    step: learning rate of the server, used for the gradient mapping.
     """
 
     operator: Proximal
     step: float
 
     def value(self, params: np.ndarray) -> float:
-        """f1 at params (d,)."""
+        """f1(params), for params (d,)."""
         return self.operator.value(params)
 
     def mapping(self, params: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """The gradient mapping (d,) of f0 + f1.
+        """The gradient mapping of f0 + f1, (d,).
 
-        gradient: of f0 at params, (d,) each.
+        params: the point, (d,).
+        gradient: gradient of f0 at the point, (d,).
         """
         return gradient_mapping(params, gradient, self.step, self.operator)

@@ -1,25 +1,27 @@
-"""The methods of `fedpriv.algorithms.gradient_method` with one contribution a record: as the
-shuffle model needs them.
+"""The methods of `fedpriv.algorithms.gradient_method` with one contribution for each record, as the
+shuffle model needs.
 
 Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server,
 Algorithms 7 (Prox-SGD), 8 and 9 (Prox-SVRG), 10 (SPIDER). Symbols: M K -> `_records`, P_vec's g ->
 mechanism.levels, b n -> Binomial.trials.
 
-The framework clips each record's vector, and all silos of a sum share its noise; the server divides
-by the number of records in the batches, so that silos of different sizes count by their batches. A
-difference of two clipped gradients is halved on its way: then all contributions have the bound L.
-noise_multiplier: the standard deviation of the whole noise on a sum of gradients over clip;
-difference_noise: that on a sum of differences over that of gradients.
+The framework clips each record's vector, and all silos of a sum share its noise. The server divides
+by the number of records in the batches, so silos of different sizes count by their batches. The
+difference of two clipped gradients is halved in the message, so that all contributions have the
+bound L.
 
-Privacy: unit record, adjacency replace (add/remove with Poisson batches), one contribution a query,
-silos or batches as scopes. Who sees sums meets the noise of all silos, a silo all but its own, and
-the shuffler, who sees each silo's ones, that silo's noise alone. Choosing silos hides nothing,
-since everybody sees who is chosen; the paper counts it.
+- noise_multiplier: standard deviation of the whole noise on a sum of gradients, relative to clip.
+- difference_noise: noise on a sum of differences, relative to that on a sum of gradients.
 
-The paper splits a budget over kinds of release, by advanced composition (its Theorem D.1, Dwork,
-Roth, Theorem 3.20) over those of a kind, and multiplies it by N / (2 M) for the choice of silos.
-See `fedpriv.mechanisms.lowy` for what it then adds; a claim about other noise is the budget that
-this leads back to.
+Privacy: unit record, adjacency replace (add/remove with Poisson batches), one contribution a query.
+Silos or batches are scopes. An observer of sums faces the noise of all silos, and a silo that of
+all others. The shuffler sees the ones of each silo and faces that silo's noise only. The choice of
+silos is public and hides nothing, although the paper credits it.
+
+The paper splits the budget over query names. It composes the releases of one name by advanced
+composition (its Theorem D.1; Dwork, Roth, Theorem 3.20), and multiplies the budget by N / (2 M) for
+the choice of silos. `fedpriv.mechanisms.lowy` has the noise that follows. For other noise, the
+claim is the budget that would lead to this noise.
 """
 
 from __future__ import annotations
@@ -59,7 +61,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecordGradients(Algorithm):
-    """`method` decides everything but who adds the noise."""
+    """A gradient method whose contributors are records.
+
+    method: decides everything but who adds the noise.
+    """
 
     method: GradientMethod
 
@@ -123,22 +128,24 @@ class RecordGradients(Algorithm):
         )
 
     def _certified_noise(self, draft: Plan) -> dict[str, Mechanism]:
-        """One budget for all releases that a record meets. It is spent on Gaussian releases first,
-        and counts get the noise that hides as much."""
+        """The certified noise: one budget for all releases that a record is in. It is first spent
+        on Gaussian releases; counts then get noise of the same cost."""
         method = self.method
         names = draft.query_parameters
         sizes = draft.federation.silo_records
         moved = method.batches.moved(1)
-        met = dict[str, ReleaseCounts]()
+        releases_by_scope = dict[str, ReleaseCounts]()
         for round in range(1, method.rounds + 1):
             for request in self.requests(round, draft):
                 for silo in request.silos(draft):
                     size = request.batch_size(sizes[silo])
                     release = Release(request.name, moved, 1.0, size, sizes[silo])
                     scope = method.batches.scope(silo_name(silo), round)
-                    met.setdefault(scope, ReleaseCounts())[release.of(method.protected)] += 1
+                    releases_by_scope.setdefault(scope, ReleaseCounts())[
+                        release.of(method.protected)
+                    ] += 1
         gaussian = certified_noise(
-            met.values(),
+            releases_by_scope.values(),
             {name: method.share(name) for name in names},
             {name: Gaussian(1.0, 0.0) for name in names},
             sampling=method.grouped,
@@ -158,7 +165,8 @@ class RecordGradients(Algorithm):
         return found
 
     def _claimed_noise(self, draft: Plan) -> dict[str, Mechanism]:
-        """That of the paper's constants, for as many contributions as the smallest sum has."""
+        """The noise with the paper's constants, for the smallest possible number of
+        contributions."""
         size = draft.federation.n_parameters
         method = self.method
         sizes = sorted(draft.federation.silo_records)[: self.n_invited(draft.federation)]
@@ -170,7 +178,7 @@ class RecordGradients(Algorithm):
         return found
 
     def _budget(self, name: str, plan: Plan) -> ShuffleBudget:
-        """What the paper makes of the budget for one release of this kind."""
+        """The paper's budget for one release of query `name`."""
         federation = plan.federation
         chosen = self.n_invited(federation) / federation.n_silos
         calls = max(1, math.ceil(self.method.counted(name)))
@@ -202,9 +210,9 @@ class RecordGradients(Algorithm):
     def _vectors(
         self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]
     ) -> Iterator[Contributions]:
-        """The batch's gradients at "params", or half of what they have changed since "previous"
-        where it is sent down: each clipped first, and with the same dropout, which is the record's
-        own."""
+        """The gradients of the batch at "params". If the broadcast contains "previous": half of the
+        difference of the clipped gradients at both points, with the same dropout for each
+        record."""
         import torch
 
         from fedpriv.mechanisms.clipping import clipped_rows
@@ -244,7 +252,7 @@ class RecordGradients(Algorithm):
             else:
                 yield Contributions(rows, at["params"])
 
-    # -- the method's own --------------------------------------------------------------------------
+    # -- delegated to the method -------------------------------------------------------------------
 
     @property
     def regulariser(self) -> Regulariser | None:
@@ -259,7 +267,7 @@ class RecordGradients(Algorithm):
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         sizes = plan.federation.silo_records
         records = sum(self.method.size(query.name, sizes[silo]) for silo in query.invited)
-        # What the sum would be of as many means as the method divides by.
+        # Rescale to a sum of means, since the method divides by their number.
         means = total.vector * (GRADIENTS_PER_RECORD[query.name] * len(total.silos) / records)
         return self.method.global_update(state, query, replace(total, vector=means), plan)
 
@@ -269,8 +277,8 @@ class RecordGradients(Algorithm):
 
 @singledispatch
 def record_form(algo: Algorithm) -> Algorithm | None:
-    """The same method with a contribution of its own for each record; None where it has none.
-    Other families register theirs."""
+    """The same method with one contribution for each record; None if there is no such form. Other
+    families of methods register their form."""
     return algo if algo.contributors.one_silo else None
 
 

@@ -1,7 +1,7 @@
-"""Records as protected units, and users of at most k records.
+"""Records, and users of at most k training records, as protected units.
 
-k is fixed without a look at the data; further records of a user do not train. What k records move
-is certified for a user.
+k is fixed independently of the data, and further records of a user do not train. The certificate of
+a user is that of a group of k records.
 """
 
 from __future__ import annotations
@@ -17,28 +17,27 @@ KEY = "algo.records_per_user"
 
 
 def require_records_per_user(k: int | None) -> None:
-    """Raise ConfigError for a number of records that no user could have."""
+    """Raise ConfigError for an invalid number of records."""
     require(k is None or k >= 1, KEY, k, "a positive integer, or null for no user's guarantee")
 
 
 def require_gradients_of_records(data: DataSet) -> None:
-    """Raise ConfigError for data whose loss compares records, so that one record has no gradient to
-    clip."""
+    """Raise ConfigError for data whose loss compares records: a single record then has no gradient
+    to clip."""
     allowed = (
         "another data set: its loss compares records, so that one record has no gradient of its own"
     )
     require(data.records_per_draw == 1, "data", type(data).__name__.lower(), allowed)
 
 
-def bounded(allocation: Allocation, k: int | None) -> Allocation:
-    """The allocation in which each user trains on at most k records, over all silos; None: on
-    all.
-    """
+def limit_records(allocation: Allocation, k: int | None) -> Allocation:
+    """The allocation in which each user trains on at most k records, over all silos. k = None: on
+    all records."""
     return allocation if k is None else select(allocation, flags(allocation.counts(), k), k)
 
 
 def record_targets(k: int | None, adjacency: str = REPLACE) -> tuple[Target, ...]:
-    """A record, and a user of at most k records unless k is None."""
+    """The targets: a record and, unless k is None, a user of at most k records."""
     if k is None:
         return (Target("record", adjacency),)
     how = "are replaced by as many" if adjacency == REPLACE else "are all removed, or added"
@@ -46,7 +45,7 @@ def record_targets(k: int | None, adjacency: str = REPLACE) -> tuple[Target, ...
         f"at most {k} records of a user train, over all silos",
         f"a user's records {how}",
     )
-    kept = ("a replaced record keeps its owner and its silo",) if adjacency == REPLACE else ()
+    unchanged = ("a replaced record keeps its owner and its silo",) if adjacency == REPLACE else ()
     fails = None if adjacency == REPLACE else TRUNCATED
-    record = Target("record", adjacency, assumptions=kept, fails=fails)
+    record = Target("record", adjacency, assumptions=unchanged, fails=fails)
     return record, Target("user", adjacency, k, rests_on)

@@ -1,4 +1,4 @@
-"""Gradient methods that draw a fresh batch for each query."""
+"""Base of gradient methods that draw a new batch for each query."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fedpriv.mechanisms.base import Mechanism
 
 @dataclass(frozen=True)
 class SampledMethod(GradientMethod, ABC):
-    """Methods that draw a batch a query.
+    """Base of methods that draw a new batch for each query.
 
-    sampling: without_replacement, poisson (records are then added or removed), or with_replacement,
-    as in the paper's programs, which is hardly private.
+    sampling: without_replacement; poisson (adjacency is then add/remove); or with_replacement, as
+        in the paper's programs, which is hardly private.
     """
 
     sampling: str
@@ -38,11 +38,12 @@ class SampledMethod(GradientMethod, ABC):
 
 @dataclass(frozen=True)
 class DifferenceMethod(SampledMethod, ABC):
-    """Methods with two kinds of release.
+    """Base of methods that release gradients and gradient differences.
 
-    difference_noise: noise multiplier of differences over that of gradients, for calibration=given.
-    gradient_share: the part of the certified budget, in zCDP, that gradients spend; differences
-        spend the remainder.
+    difference_noise: noise multiplier of differences relative to that of gradients, for
+        calibration=given.
+    gradient_share: part of the certified budget, in zCDP, that gradients spend; differences spend
+        the rest.
     """
 
     difference_noise: float
@@ -76,7 +77,7 @@ class DifferenceMethod(SampledMethod, ABC):
         return {GRADIENT: self.gradient_share, DIFFERENCE: 1 - self.gradient_share}[name]
 
     def overcounted(self, name: str) -> float:
-        # Each kind is claimed to cost the whole of epsilon, and so are all of them together.
+        # The paper claims the whole epsilon for each query name, and again for all names together.
         asked = Counter(
             name for round in range(1, self.rounds + 1) for name in self.query_names(round)
         )

@@ -5,9 +5,9 @@ federated learning, ICML 2020, Algorithm 1 with option II. Symbols: x -> State.p
 "control", c_i -> Silo.state["control"], K -> local steps of a silo, eta_l -> local_lr, eta_g ->
 global_lr, N -> Federation.n_silos, S -> the silos in the sum.
 
-A silo steps along g - c_i + c, and then takes c_i+ = c_i - c + (x - y_i) / (K eta_l). Its message
-(2d,) is its model's change and that of its control variate; a silo whose message is not in the sum
-keeps the control variate that it had.
+A silo steps along g - c_i + c, and then sets c_i+ = c_i - c + (x - y_i) / (K eta_l). Its message
+(2d,) is the change of its model and of its control variate. A silo that is not in the sum keeps its
+old control variate.
 
 Privacy: none.
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scaffold(FedAvg):
-    """Local plain SGD with control variates."""
+    """Federated averaging of plain local SGD with control variates."""
 
     @property
     def label(self) -> str:
@@ -60,9 +60,8 @@ class Scaffold(FedAvg):
         control = down["control"]
         own = silo.state.get("control", np.zeros_like(control))
         recipe = self.recipe(silo, query)
-        distance = (
-            recipe.epochs * -(-len(silo.data.x) // self.batch_size) * self.local_lr
-        )  # K eta_l
+        steps = recipe.epochs * -(-len(silo.data.x) // self.batch_size)  # K
+        distance = steps * self.local_lr
         pending: PendingState = {}
 
         def vectors(block: Block) -> Tensor:

@@ -1,12 +1,13 @@
-"""SecureD-FL: federated averaging among peers, from an average of initial weights of their own.
+"""SecureD-FL: federated averaging among peers that start from the average of their own initial
+weights.
 
 B. Jeon, S. M. Ferdous, M. R. Rahman, A. Walid, Privacy-preserving decentralized aggregation for
-federated learning, Algorithm 3; made for aggregation=admm. Symbols: E -> local_epochs, eta ->
-local_lr, n -> Federation.n_silos, w^0 -> the average of what peers draw where init_weights is own.
-Peers average the changes of their models, which with global_lr = 1 is the same as averaging the
-models.
+federated learning, Algorithm 3; designed for aggregation=admm. Symbols: E -> local_epochs, eta ->
+local_lr, n -> Federation.n_silos, w^0 -> the average of the peers' initial weights with
+init_weights=own. Peers average the changes of their models. With global_lr = 1 this equals
+averaging the models.
 
-Privacy: none, whatever the aggregation hides; algo=uldp_naive clips and noises each peer's message.
+Privacy: none, whatever the aggregation hides. algo=uldp_naive clips and noises each peer's message.
 """
 
 from __future__ import annotations
@@ -37,8 +38,11 @@ INITIAL = "initial"
 
 @dataclass(frozen=True)
 class SecuredFl(FedAvg):
-    """init_weights: shared, all peers begin with the same weights, from the public seed; or own,
-    each draws its own."""
+    """Federated averaging among peers.
+
+    init_weights: own: each peer draws its own initial weights, and the first query averages them;
+        shared: all peers start from the same weights, drawn from the public seed.
+    """
 
     init_weights: str = "own"
 

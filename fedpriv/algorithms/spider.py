@@ -1,23 +1,22 @@
-"""SPIDER: a gradient estimate that is made anew once a phase and corrected by differences in
-between.
+"""SPIDER: a gradient estimate that is renewed once a phase and corrected by gradient differences.
 
 Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server,
-Algorithm 3 (FedProx- SPIDER, variant=proximal) and Algorithm 11 (variant=alternate). Symbols: q ->
+Algorithm 3 (FedProx-SPIDER, variant=proximal) and Algorithm 11 (variant=alternate). Symbols: q ->
 phase, K1 -> anchor_batch_size, K2 -> batch_size, h_r -> slot "estimate", w_{r-1} -> slot
 "previous", s1 and s2hat -> the noises of queries "gradient" and "difference".
 
-proximal   In a phase's first round the silos send gradients at w; in the others, differences of
-clipped gradients at w
-           and at the model before it, which are added to the estimate. Then w = prox(w - eta h).
-           With q = 1 that is MB-SGD.
-alternate  As printed it has no proximal step and makes two steps a round: w' = w - eta g along a
-new gradient, and
-           w = w' - eta (g + d) with the difference d between w' and w. The paper's R rounds end
-           with a gradient that nobody uses; here R rounds have R gradients and R differences.
+- variant=proximal: in the first round of a phase the silos send gradients at w. In the other rounds
+  they send differences of clipped gradients at w and at the previous model, which the server adds
+  to its estimate. Then w = prox(w - eta h). With q = 1 this is MB-SGD.
+- variant=alternate: as printed, there is no proximal step and a round has two steps. The first is
+  w' = w - eta g along a new gradient g, the second w = w' - eta (g + d) with the difference d
+  between w' and w. The paper's R rounds end with a gradient that has no use; here R rounds have R
+  gradients and R differences.
 
-The paper's noise gives each kind of release the whole budget, so what is certified is up to twice
-as much zCDP; the solver shares one. Its smaller noise s2 |w - w_{r-1}| needs a proved smoothness
-and is not taken (s2 = infinity, as in all of its experiments).
+The paper's noise gives the whole budget to gradients and again to differences, so the certified
+zCDP is up to twice as much. The solver shares one budget. The paper's smaller noise s2 |w -
+w_{r-1}| needs a proven smoothness and is not implemented (s2 = infinity, as in all of its
+experiments).
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ if TYPE_CHECKING:
 
 
 class Variant(ABC):
-    """What the two algorithms do differently.
+    """What differs between the two algorithms.
 
-    operators: the names of those that it can take.
+    operators: names of the proximal operators that the variant supports.
     """
 
     operators: tuple[str, ...] = tuple(PROXIMAL)
@@ -56,7 +55,7 @@ class Variant(ABC):
 
     @abstractmethod
     def anchor_factor(self, algo: Spider) -> float:
-        """K1 over K2, where batch sizes are the paper's."""
+        """K1 / K2, with the paper's batch sizes."""
 
     @abstractmethod
     def counted(self, algo: Spider, name: str) -> float:
@@ -68,13 +67,13 @@ class Variant(ABC):
 
     @abstractmethod
     def points(self, algo: Spider, state: State) -> tuple[np.ndarray, np.ndarray]:
-        """Where a difference is taken: the new and the old point."""
+        """The new and the old point of a gradient difference."""
 
     @abstractmethod
     def update(
         self, algo: Spider, state: State, query: Query, mean: np.ndarray, plan: Plan
     ) -> State:
-        """The state after a query with this mean message."""
+        """The state after a query whose mean message is `mean`."""
 
 
 class Proximal(Variant):
@@ -144,9 +143,15 @@ VARIANTS: dict[str, Variant] = {"proximal": Proximal(), "alternate": Alternate()
 
 @dataclass(frozen=True)
 class Spider(DifferenceMethod):
-    """anchor_batch_size, batch_size: None for the paper's K1 = floor(n sqrt(24) / 2 * min(1,
-    sqrt(phase / rounds))), at most n, and K2 = floor(n sqrt(24) / (2 sqrt(rounds))); K2 for both
-    with variant=alternate."""
+    """Algorithms 3 and 11.
+
+    variant: proximal (Algorithm 3) or alternate (Algorithm 11).
+    phase: q, rounds from one new gradient to the next, for variant=proximal.
+    anchor_batch_size: K1, batch size of gradients; None: the paper's floor(n sqrt(24) / 2 * min(1,
+        sqrt(phase / rounds))), at most n, or K2 with variant=alternate.
+    batch_size: K2, batch size of differences; None: the paper's floor(n sqrt(24) / (2
+        sqrt(rounds))).
+    """
 
     variant: str
     phase: int

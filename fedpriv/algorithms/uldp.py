@@ -8,9 +8,9 @@ Symbols: C -> clip, sigma -> noise_multiplier, q -> user_rate, w_su -> contribut
 eta_l -> local_lr, eta_g -> global_lr, Q -> local_epochs, B -> batch_size, S ->
 Federation.n_silos, U -> Federation.n_users, n_su -> counts[s, u].
 
-Privacy: unit user, adjacency add/remove of all of one user's records in all silos. The sum over
-silos has sensitivity C (the weights of a user add up to at most 1) and noise N(0, sigma^2 C^2 I),
-of which every silo adds 1/S of the variance.
+Privacy: unit user, adjacency add/remove of all records of one user in all silos. The sum over silos
+has sensitivity C, since the weights of a user add up to at most 1. Its noise is N(0, sigma^2 C^2
+I); every silo adds 1/S of the variance.
 """
 
 from __future__ import annotations
@@ -44,8 +44,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UldpBase(Algorithm):
-    """What ULDP-AVG and ULDP-SGD share: clipping per user and silo, weights, noise shares,
-    denominators."""
+    """Base of ULDP-AVG and ULDP-SGD.
+
+    clip: C, bound on one user's vector in one silo.
+    noise_multiplier: sigma, noise relative to clip.
+    user_rate: q, probability that a user takes part in a round.
+    weighting: uniform (1 / S) or records (n_su / N_u).
+    global_lr: eta_g, learning rate of the server.
+    """
 
     clip: float
     noise_multiplier: float
@@ -72,12 +78,12 @@ class UldpBase(Algorithm):
 
     @abstractmethod
     def recipe(self, silo: Silo) -> Recipe:
-        """How one user's records change the model."""
+        """The recipe of local training on one user's records."""
 
     @property
     @abstractmethod
     def family(self) -> str:
-        """The method's name without the letters for weights and sub-sampling."""
+        """The method's name without the letters for weights (w) and sub-sampling (s)."""
 
     @property
     def label(self) -> str:
@@ -98,8 +104,8 @@ class UldpBase(Algorithm):
         return (Request(SumNoise()),)
 
     def claim(self, view: ObservedRelease) -> DpEvent | None:
-        """The released model's epsilon for everybody; with sub-sampling the paper leaves the server
-        out, unless the sample is hidden from it."""
+        """The paper claims the epsilon of the released model for every observer. With sub-sampling
+        it excludes a server that sees the sample."""
         observer = view.observer
         left_out = observer.name == SERVER and observer.sees_sample and self.user_rate < 1
         if left_out or not view.mechanism.clips:
@@ -113,15 +119,20 @@ class UldpBase(Algorithm):
         return LocalUpdate(Training(self.recipe(silo), down["params"], users))
 
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
-        # A sum over E of the S silos stands for S / E times as much: n_users * S divided by S / E.
+        # A sum over E of the S silos is scaled by S / E: n_users * S becomes n_users * E.
         expected = self.user_rate * plan.federation.n_users * len(total.silos)
         return state.with_params(state.params + self.global_lr / expected * total.vector)
 
 
 @dataclass(frozen=True)
 class UldpAvg(UldpBase):
-    """ULDP-AVG: several epochs of SGD on each user's records, then the clipped change (Algorithm
-    3)."""
+    """ULDP-AVG, Algorithm 3: several epochs of SGD on each user's records, then clipping of the
+    change.
+
+    local_epochs: Q, passes over a user's records in a round.
+    batch_size: B, records of a local batch.
+    local_lr: eta_l, learning rate of local training.
+    """
 
     local_epochs: int
     batch_size: int
@@ -145,8 +156,7 @@ class UldpAvg(UldpBase):
 
 @dataclass(frozen=True)
 class UldpSgd(UldpBase):
-    """ULDP-SGD: the clipped mean gradient of each user's records, one evaluation at the global
-    model."""
+    """ULDP-SGD: the clipped mean gradient of each user's records at the global model."""
 
     def check(self, plan: Plan) -> None:
         super().check(plan)

@@ -1,12 +1,13 @@
-"""ULDP-GROUP-k: record-level DP-SGD in every silo, turned into a user's guarantee by group privacy.
+"""ULDP-GROUP-k: record-level DP-SGD in every silo, converted to a user's guarantee by group
+privacy.
 
 Kato et al., Uldp-FL (PVLDB 2024), Algorithm 2. Symbols: k -> Federation.records_per_user, C ->
 clip, sigma -> noise_multiplier, eta_g -> global_lr, eta_l -> local_lr, Q -> local_epochs, B ->
 batch_size, n_s -> Federation.silo_records.
 
-Privacy: a record lives in one silo, so one record meets that silo's releases only (scopes). A user
-owns at most k records over all silos; the accountant converts, for the worst way of splitting them.
-The number of records that a silo trains on is public here.
+Privacy: a record is in one silo, so it affects that silo's releases only, and silos are scopes. A
+user has at most k training records over all silos. The accountant converts to the user's guarantee
+for the worst split of these records over silos. The number of training records of a silo is public.
 """
 
 from __future__ import annotations
@@ -37,18 +38,21 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 LOOKING_RULES = ("max", "median")
-"""Rules for the group size that look at how many records users own."""
+"""Rules that choose the group size from the users' numbers of records, which are private."""
 ALL = "all"
 """No bound on a user's records: a record has a certificate, and no user has."""
 
 
 @dataclass(frozen=True)
 class UldpGroup(WholeSilo):
-    """DP-SGD on at most `group_size` records of each user: a number, or max or median of the users'
-    totals; all for every record.
+    """DP-SGD on at most `group_size` records of each user.
 
-    Users who keep at most k records are protected, their single records are not: without one record
-    another of the same user trains. With group_size=all it is the other way round.
+    With k, users are protected and their single records are not: without one record, another of the
+    same user trains. With group_size=all, records are protected and users are not.
+
+    clip: C, bound on one record's gradient.
+    noise_multiplier: sigma, noise relative to clip, in every step of every silo.
+    group_size: k, a number, or the max or median of the users' numbers of records; all: no bound.
     """
 
     clip: float
@@ -91,7 +95,7 @@ class UldpGroup(WholeSilo):
         return select(allocation, flags(counts, k, group), k, group, self.group_size)
 
     def _steps(self, records: int) -> tuple[int, float]:
-        """DP-SGD steps of a silo in a round, and the rate at which a draw enters each."""
+        """The number of a silo's DP-SGD steps in a round, and the sampling rate of each step."""
         batches = math.ceil(records / self.batch_size)
         return self.local_epochs * batches, 1 / batches if batches else 0.0
 

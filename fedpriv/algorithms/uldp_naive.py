@@ -3,10 +3,10 @@
 Kato et al., Uldp-FL (PVLDB 2024), Algorithm 1. Symbols: C -> clip, sigma -> noise_multiplier, S ->
 Federation.n_silos, eta_g -> global_lr, eta_l -> local_lr, Q -> local_epochs, B -> batch_size.
 
-The paper takes C * S for the change that one user can cause in the sum. A silo's update is one
-vector made of everybody's records, so without a user it can be any other vector of the C-ball: up
-to 2C away, in every silo. The sensitivity is 2 * C * S, and what is certified always uses it.
-`calibration` chooses what the noise is made for.
+The paper takes C * S as the sensitivity of the sum to one user. A silo's update is one vector,
+computed from the records of all of its users. Without one user it can be any other vector of the
+C-ball, up to 2C away, in every silo. The sensitivity is therefore 2 * C * S, and the certificate
+always uses it. `calibration` chooses the sensitivity that the noise is sized for.
 
 Privacy: unit user, adjacency add/remove.
 """
@@ -27,13 +27,17 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 PER_SILO = {"paper": 1.0, "certified": 2.0}
-"""Change of one silo's clipped update that the noise is made for, in units of C."""
+"""Change of one silo's clipped update that the noise is sized for, in units of C."""
 
 
 @dataclass(frozen=True)
 class UldpNaive(WholeSilo):
-    """Each silo clips its whole update to C; noise on the sum: sigma * 2 * C * S
-    (calibration=certified) or sigma * C * S (calibration=paper)."""
+    """Each silo clips its whole update.
+
+    clip: C, bound on one silo's update.
+    noise_multiplier: sigma, noise on the sum relative to the sensitivity of `calibration`.
+    calibration: certified (sensitivity 2 * C * S) or paper (C * S).
+    """
 
     clip: float
     noise_multiplier: float

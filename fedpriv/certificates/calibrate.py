@@ -1,5 +1,4 @@
-"""All releases that a record meets in a run, and the noise with which they cost one epsilon
-together."""
+"""Noise calibration for all releases of a run that depend on one record."""
 
 from __future__ import annotations
 
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
 
 
 ReleaseCounts = Counter[Release]
-"""The releases that a record of one scope meets, with how often."""
+"""The releases that a record of one scope is in, and how often each occurs."""
 
 
 def certified_noise(
-    met: Iterable[ReleaseCounts],
+    releases_by_scope: Iterable[ReleaseCounts],
     shares: Mapping[str, float],
     mechanisms: Mapping[str, Mechanism],
     *,
@@ -32,14 +31,17 @@ def certified_noise(
     epsilon: float,
     delta: float,
 ) -> dict[str, float]:
-    """Noise multipliers by the names of queries, with which no scope's releases together exceed
-    (epsilon, delta).
+    """Noise multipliers, by the names of queries, for which the composition of each scope's
+    releases is (epsilon, delta)-DP.
 
-    met: of each scope.
-    shares: the part of the budget, in zCDP, for each kind of release; what kinds that never come
-        would spend goes to the others.
+    releases_by_scope: releases of each scope.
+    shares: part of the budget, in zCDP, for each query name. Names without a release leave their
+        part to the others.
+    mechanisms: mechanism of each query name.
+    sampling: how a release samples its records.
+    adjacency: how neighbouring data sets differ.
     """
-    distinct = frozenset(frozenset(releases.items()) for releases in met)
+    distinct = frozenset(frozenset(releases.items()) for releases in releases_by_scope)
     used = {release.name for releases in distinct for release, _ in releases}
     whole = sum(shares[name] for name in used)
     ratio = dict.fromkeys(mechanisms, 1.0)
@@ -49,8 +51,8 @@ def certified_noise(
             for releases in distinct
         )
         ratio[name] = math.sqrt(max(costs) * whole / shares[name])
-    # Multiplied by these, the noise leaves one standard deviation between neighbours, all releases
-    # together.
+    # At these ratios, the composition of all releases separates neighbours by one standard
+    # deviation.
     noisy = tuple(
         (name, mechanism.with_noise(ratio[name])) for name, mechanism in mechanisms.items()
     )
@@ -67,9 +69,8 @@ def _factor(
     epsilon: float,
     delta: float,
 ) -> float:
-    """Kept: every plan of a run's settings asks for it, and with sampled batches it takes
-    seconds.
-    """
+    """The common factor of all noise multipliers. Cached, because every plan of a run asks for it
+    and sampled batches take seconds."""
 
     def runs(factor: float) -> list[list[tuple[DpEvent, int]]]:
         now = {

@@ -1,7 +1,7 @@
-"""Every observer's certified event, from what a method asks for.
+"""Derive every observer's certified event from a method's requests.
 
 The framework bounds, samples, sums and noises, so it knows what each observer sees. One formula
-stands here for all methods; a method adds its paper's claim, nothing else.
+serves all methods. A method adds only its paper's claim.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from fedpriv.rounds.query import Query
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-ROUNDED_ALIKE = "float32 training rounds a unit's contribution alike whoever else is there"
-"""Kernels may add in another order for another number of rows; where one unit is replaced, the
-number stays."""
+ROUNDED_ALIKE = (
+    "float32 training rounds a unit's contribution equally, whichever other units are present"
+)
+"""Kernels may add in another order for another number of rows. If one unit replaces another, the
+number of rows stays the same."""
 
 
-def planned(
+def plan_queries(
     requests: Iterable[Request],
     plan: Plan,
     contributors: Contributors,
@@ -36,11 +38,12 @@ def planned(
     claim: Callable[[ObservedRelease], DpEvent | None],
     drawing: object = None,
 ) -> tuple[Query, ...]:
-    """A round's queries, with what each observer will have seen once they are over.
+    """The queries of a round, with the events of each observer.
 
-    Users are sampled here, unless nobody may know who is.
-    claim: what the method's paper says that a view costs.
-    drawing: what draws batches, where requests speak of them.
+    Users are sampled here, unless no observer may know the sample.
+
+    claim: the event that the method's paper claims for an observed release; None: no claim.
+    drawing: the object that draws batches, if requests have batches.
     """
     requests = tuple(requests)
     _require_askable(requests, plan)
@@ -65,7 +68,7 @@ def planned(
             user_rate=rate,
             enforced=request.noise.enforced,
             checked=plan.checked,
-            sensitivity=request.noise.made_for(n_summed),
+            sensitivity=request.noise.sensitivity(n_summed),
             stateful=request.stateful,
             derived=_own(
                 request,
@@ -114,8 +117,8 @@ def observed_releases(
     targets: Iterable[Target],
     round: int,
 ) -> Iterator[ObservedRelease]:
-    """What there is to see of a query: by part of the data, protected unit and observer. A silo
-    without records has no part."""
+    """The observed releases of a query: one for each part of the data, protected unit and observer.
+    A silo without records is no part."""
     parts: Iterable[int | None] = (None,)
     if request.noise.by_silo or contributors.one_silo:
         sizes = plan.federation.silo_records
@@ -182,7 +185,7 @@ def _shares_kernels(view: ObservedRelease) -> bool:
 
 
 def _failure(view: ObservedRelease) -> str | None:
-    """Why this observer learns what nothing certified covers; None if it does not."""
+    """Why no certificate holds against this observer; None if one does."""
     observer = view.observer
     if observer.why_uncertified:
         return observer.why_uncertified
@@ -209,21 +212,22 @@ def _misfit(view: ObservedRelease) -> str | None:
 
 
 def _group(view: ObservedRelease) -> int:
-    """How many records may differ where a release is described by what one record moves."""
+    """The number of records that may differ, for a release whose sensitivity is that of one
+    record."""
     rows = _distance(view).rows
     records = view.target.records
     return records if records == 1 or math.isinf(rows) else max(records, int(rows))
 
 
 def _distance(view: ObservedRelease) -> Distance:
-    """How far apart neighbours are when the first event happens."""
+    """The distance of neighbouring data sets before the first event."""
     target = view.target
     unit = "user" if target.unit == "user" else "record"
     return view.plan.federation.stability.of(unit, target.adjacency)
 
 
 def _too_far(view: ObservedRelease, distance: Distance) -> str | None:
-    """Why nothing is certified for neighbours at this distance; None if something is."""
+    """Why no certificate holds for neighbours at this distance; None if one does."""
     target = view.target
     if math.isinf(distance.users):
         return distance.why

@@ -1,4 +1,5 @@
-"""How often a record meets local steps, and how far later steps spread what it has moved."""
+"""The number of local steps that use a record, and the factor by which later steps can amplify its
+effect."""
 
 from __future__ import annotations
 
@@ -10,8 +11,10 @@ from fedpriv.models.convexity import ConvexLoss
 
 @dataclass(frozen=True)
 class Drift:
-    """factor: by which the steps after the first can spread two models apart at most; inf: unknown.
-    reason: why.
+    """A bound on how far local steps spread two models apart.
+
+    factor: largest growth of their distance in the steps after the first; inf: unknown.
+    reason: why the factor holds.
     """
 
     factor: float
@@ -19,7 +22,7 @@ class Drift:
 
 
 def touches(records: int, batch_size: int, steps: int) -> int:
-    """In how many of `steps` one record can be: once in each pass begun, and a pass has whole
+    """The largest number of `steps` that use one record: one in each pass begun. A pass has whole
     batches only."""
     return math.ceil(steps / (records // batch_size))
 
@@ -27,10 +30,13 @@ def touches(records: int, batch_size: int, steps: int) -> int:
 def convex_drift(
     steps: int, lr: float, *, loss: ConvexLoss | None, feature_norm: float | None
 ) -> Drift:
-    """That of `steps` steps of rate `lr`.
+    """The drift of `steps` gradient steps with learning rate `lr`.
 
-    A gradient step on a convex beta-smooth loss moves two models apart by max(1, lr * beta - 1) at
-    most.
+    One step on a convex beta-smooth loss increases the distance of two models by a factor of at
+    most max(1, lr * beta - 1).
+
+    loss: proven convexity of the loss; None: nothing is proven.
+    feature_norm: public bound on the L2 norm of the features; None: no bound.
     """
     if steps == 1:
         return Drift(1.0, "one local step")

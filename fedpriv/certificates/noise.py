@@ -1,8 +1,10 @@
 """Who adds the noise of a query, and what each observer then sees of one protected unit.
 
-Own shares and those of colluding silos lower what hides a sum. Who sees single messages meets one
-silo's noise, or the spread of a user's weights. Rounding to the grid of messages moves a unit
-further. All of it stands here, once for all methods.
+- An observer subtracts its own noise share and those of colluding silos from a sum.
+- An observer of single messages faces one silo's noise, or the spread of a user's weights.
+- Rounding to the grid of messages increases the sensitivity.
+
+This module computes all of it, once for all methods.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ PUBLIC_SIZES = "the number of a silo's records is public"
 PUBLIC_COHORT = "who takes part when is public and does not depend on data"
 
 Seen = tuple[Release, Sampling, tuple[str, ...]]
-"""A release, who takes part in it, and what that rests on."""
+"""A release, how it samples its units, and the assumptions of both."""
 
 
 class ReleaseNoise(Noise):
-    """Noise under which a view is one release of the mechanism."""
+    """Noise for which an observed release is one release of the mechanism."""
 
     def seen(self, view: ObservedRelease) -> Seen:
-        """What the view shows. Raises NotImplementedError where a subclass does not say."""
+        """The release that the observer sees. A subclass implements it, or `event` itself."""
         raise NotImplementedError
 
     def event(self, view: ObservedRelease) -> tuple[DpEvent, tuple[str, ...]]:
@@ -59,15 +61,15 @@ class NoNoise(Noise):
 class SumNoise(ReleaseNoise):
     """The framework bounds each contribution, and all silos of the sum share its noise.
 
-    per_sum: the distance that the noise is made for, in units of the bound, from the number of
-        silos in the sum.
+    per_sum: sensitivity that the noise is sized for, in units of the bound, as a function of the
+        number of silos in the sum.
     """
 
     per_sum: Callable[[int], float] = lambda n_summed: 1.0
 
     enforced = True
 
-    def made_for(self, n_summed: int) -> float:
+    def sensitivity(self, n_summed: int) -> float:
         return self.per_sum(n_summed)
 
     def seen(self, view: ObservedRelease) -> Seen:
@@ -76,7 +78,7 @@ class SumNoise(ReleaseNoise):
         single = observer.sees_messages
         replaced = view.target.adjacency == REPLACE
         reach = view.contributors.reach(n_summed, replaced=replaced, single=single)
-        moved = (reach + view.rounding) / self.made_for(n_summed)
+        moved = (reach + view.rounding) / self.sensitivity(n_summed)
         name = view.request.name
         if not view.contributors.one_silo:
             rate = 1.0 if observer.sees_sample else view.contributors.rate
@@ -107,7 +109,7 @@ class SumNoise(ReleaseNoise):
 class SiloNoise(ReleaseNoise):
     """Each silo noises the mean of its batch by itself, with deviation clip / size.
 
-    times: bounds that one record's part of a message is made of.
+    times: number of clipped vectors in one record's part of a message.
     """
 
     times: float = 1.0
@@ -125,7 +127,8 @@ class SiloNoise(ReleaseNoise):
         name = view.observer.name
         why = f"the {name} sees every silo's noised message: its own noise counts alone"
         if not view.observer.sees_messages:
-            # Of the others' noise the least counts: who is in the sum is not known beforehand.
+            # Count the silos with the least noise: which silos are in the sum is not known
+            # beforehand.
             others = (
                 (size / request.batch_size(sizes[other])) ** 2
                 for other in request.silos(view.plan)
@@ -143,12 +146,12 @@ class SiloNoise(ReleaseNoise):
 
 @dataclass(frozen=True)
 class Steps:
-    """Noisy local steps of one silo, as one of its records meets them.
+    """Noisy local steps of one silo, as one of its records affects them.
 
-    touched: in how many steps of a round the record can be.
-    moved: how far it moves the sum over a batch, in units of the bound.
-    size: what that sum is divided by.
-    grid: factor on the rounding of a message, to the units of a step's noise.
+    touched: largest number of steps of a round that use the record.
+    moved: distance by which the record moves the sum over a batch, in units of the bound.
+    size: divisor of that sum.
+    grid: factor that converts the rounding of a message to the units of a step's noise.
     """
 
     touched: int
@@ -159,15 +162,17 @@ class Steps:
 
 @dataclass(frozen=True)
 class StepNoise(ReleaseNoise):
-    """Each silo takes noisy steps; the last one's noise is also the noise of its message.
+    """Each silo takes noisy steps; the noise of the last step is also the noise of its message.
 
-    Certified is the better of two bounds on Gaussian releases. Local: every noisy step by itself,
-    for every loss and every observer. Sum: the last steps' noise alone. Whatever came before, the
-    sum is Gaussian with the variance of the unknown silos' last steps, and a record moves it by
-    what it moves its steps, as far as later steps spread that.
+    The certificate is the better of two bounds on Gaussian releases:
 
-    steps: of a silo with so many records.
-    drift: how far the steps after the first can spread two models apart.
+    - Local: each noisy step is one release. This holds for every loss and every observer.
+    - Sum: only the noise of the last steps counts. Given everything before it, the sum is Gaussian
+      with the variance of the last steps of the silos whose noise the observer does not know. A
+      record moves it by the distance it moves its steps, times the drift.
+
+    steps: noisy steps of a silo, as a function of its number of records.
+    drift: bound on how far the steps after the first spread two models apart.
     """
 
     steps: Callable[[int], Steps]
@@ -180,9 +185,9 @@ class StepNoise(ReleaseNoise):
         return release, Sampling(), why
 
     def bound(self, view: ObservedRelease, rounding: float) -> tuple[Release, tuple[str, ...]]:
-        """The better bound for one record.
+        """The better bound for one record, and its reasons.
 
-        rounding: of a message, in units of the mechanism's noise.
+        rounding: rounding of a message, in units of the mechanism's noise.
         """
         steps = self.steps(view.records)
         name = view.request.name
@@ -209,10 +214,10 @@ class StepNoise(ReleaseNoise):
 
 @dataclass(frozen=True)
 class DpSgdNoise(Noise):
-    """Each silo runs DP-SGD on Poisson batches, and keeps batches and noise to itself.
+    """Each silo runs DP-SGD on Poisson batches. Batches and noise stay in the silo.
 
-    plan: steps in a round and the rate at which a group of records enters each, from the number of
-        a silo's records.
+    plan: number of steps in a round and sampling rate of a group of records, as a function of the
+        silo's number of records.
     """
 
     plan: Callable[[int], tuple[int, float]]
@@ -234,10 +239,10 @@ class DpSgdNoise(Noise):
 
 @dataclass(frozen=True)
 class OwnNoise(SumNoise):
-    """The method bounds and noises by itself, as much as `SumNoise` would. The framework cannot
-    know that: the certificate is the method's word ("declared", or "checked").
+    """The method itself bounds and noises, as `SumNoise` would. The framework cannot verify that,
+    so the status of the certificate is "declared", or "checked" after `fedpriv.testing`.
 
-    per_sum: the distance that a unit moves the sum by, in units of the bound.
+    per_sum: distance by which a unit moves the sum, in units of the bound.
     """
 
     enforced = False
@@ -249,7 +254,7 @@ class OwnNoise(SumNoise):
 
 
 def _drawn(view: ObservedRelease) -> Sampling:
-    """How the batch is drawn, as far as it is proved for the protected unit."""
+    """The sampling of the batch, with the bounds that are proven for the protected unit."""
     batches = view.request.batches
     if batches is None:
         return Sampling()

@@ -1,4 +1,4 @@
-"""One noised release, as far as a protected unit moves it."""
+"""One noised release, as one protected unit affects it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Release:
-    """A release in units of the distance that its noise is made for.
+    """A release, in units of the sensitivity that its noise is sized for.
 
-    name: of the query.
-    moved: how far one unit moves it.
-    hidden: variance of the noise that the observer does not know, over the noise that a share or
-        the whole sum is made with.
-    size: records of the batch that it is a sum over.
-    records: those that the batch is drawn from.
+    name: name of the query.
+    moved: distance by which one unit moves the release.
+    hidden: variance of the noise that the observer does not know, divided by the mechanism's
+        variance.
+    size: number of records in the batch.
+    records: number of records that the batch is drawn from.
     """
 
     name: str
@@ -33,14 +33,14 @@ class Release:
 
     @property
     def gap(self) -> float:
-        """Distance of the means in standard deviations, at noise multiplier 1."""
+        """Distance of neighbours' means in standard deviations, at noise multiplier 1."""
         return self.moved / math.sqrt(self.hidden)
 
     def of(self, records: int) -> Release:
-        """The same for so many records together."""
+        """The release for a group of `records` records."""
         return replace(self, moved=self.moved * records)
 
     def event(self, mechanism: Mechanism, sampling: Sampling) -> DpEvent:
-        """What it costs."""
+        """The event of the release."""
         whole = mechanism.event(sensitivity=self.moved, shares=self.hidden)
         return sampling.event(whole, self.size, self.records)

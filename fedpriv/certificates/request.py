@@ -1,8 +1,8 @@
-"""What a method declares, and the view that one observer has of it.
+"""A method's declarations, and what one observer sees of them.
 
-A method says whom it protects (`Target`), whose vectors it sums (`Contributors`), and for each
-query what it asks for and who adds the noise (`Request`). It never writes an event: the framework
-derives those (`fedpriv.certificates.derive`).
+A method declares which unit it protects (`Target`), whose vectors it sums (`Contributors`), and for
+each query the message and who adds the noise (`Request`). It never writes an event: the framework
+derives all events (`fedpriv.certificates.derive`).
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 TRUNCATED = "without one record another of its user's trains in its place"
-"""Why a record that is added or removed has no certificate where users keep at most k records: one
-goes and another comes, and nothing is proved of that with sampled batches."""
+"""Why a record that is added or removed has no certificate if at most k records of a user train:
+when one record leaves, another takes its place. For sampled batches no bound is proven for that."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Whose data a certificate protects.
+    """The unit that a certificate protects.
 
-    unit: "user", "record" or another name of what neighbouring data differ in.
+    unit: "user", "record" or another name for what neighbouring data sets differ in.
     adjacency: whether one unit is added or removed, or replaced.
-    records: how many records that train belong to one unit at most, where a release is described
-        by what one record moves; 1 where it is described by what the unit moves.
-    assumptions: what the certificate rests on for this unit.
-    fails: why nothing can be certified for it; None where something can.
+    records: largest number of training records of one unit, if the sensitivity of a release is that
+        of one record; 1 if it is that of the unit.
+    assumptions: assumptions of the certificate for this unit.
+    fails: why no certificate holds for this unit; None: one holds.
     """
 
     unit: str
@@ -50,17 +50,17 @@ class Target:
 
 @dataclass(frozen=True)
 class Request:
-    """One query of a round, before it is planned.
+    """One query of a round, as a method asks for it.
 
-    noise: who adds the noise, and where.
-    name: of the query; two queries of a round have different names.
-    invited: silos that are asked; None: all.
-    n_summed: how many of them the sum covers; None: as the aggregation has it.
-    size: coordinates of a message; None: as many as the model has parameters.
-    stateful: whether silos remember something of it.
-    batches: how a silo draws the records of its message; None: all of them contribute.
-    batch_size: of the number of a silo's records, the public size of its batch.
-    assumptions: what the certificate rests on beyond the framework's own.
+    noise: who adds the noise.
+    name: name of the query; queries of one round have different names.
+    invited: indices of the invited silos; None: all.
+    n_summed: number of silos in the sum; None: the aggregation decides.
+    size: number of coordinates of a message; None: number of model parameters.
+    stateful: whether silos store something between rounds.
+    batches: how a silo draws the records of its message; None: all records contribute.
+    batch_size: public size of a silo's batch, as a function of its number of records.
+    assumptions: assumptions of the certificate, beyond those of the framework.
     """
 
     noise: Noise
@@ -74,15 +74,15 @@ class Request:
     assumptions: tuple[str, ...] = ()
 
     def silos(self, plan: Plan) -> tuple[int, ...]:
-        """The silos that are asked."""
+        """The indices of the invited silos."""
         return tuple(range(plan.federation.n_silos)) if self.invited is None else self.invited
 
     def sum_of(self, plan: Plan) -> int:
-        """How many silos the sum covers."""
+        """The number of silos in the sum."""
         return plan.query_parameters[self.name].n_summed if self.n_summed is None else self.n_summed
 
     def length(self, plan: Plan) -> int:
-        """Coordinates of a message."""
+        """The number of coordinates of a message."""
         return plan.federation.n_parameters if self.size is None else self.size
 
 
@@ -90,8 +90,13 @@ class Request:
 class ObservedRelease:
     """What one observer sees of one disjoint part of the data in one query.
 
-    silo: the part's silo; None: all data.
-    round: of the query.
+    request: the query as the method asks for it.
+    plan: public plan of the run.
+    contributors: units whose vectors are summed.
+    target: protected unit.
+    observer: the observer.
+    round: round of the query.
+    silo: silo of the part; None: all data.
     """
 
     request: Request
@@ -116,18 +121,18 @@ class ObservedRelease:
 
     @property
     def records(self) -> int:
-        """Training records of the part's silo."""
+        """Number of training records of the part's silo."""
         assert self.silo is not None
         return self.plan.federation.silo_records[self.silo]
 
     @cached_property
     def rounding(self) -> float:
-        """What rounding to the grid of messages adds to how far a unit moves one."""
+        """The sensitivity that rounding to the grid of messages adds."""
         return self.mechanism.rounding(self.parameters.encoding, self.request.length(self.plan))
 
     @property
     def unknown_shares(self) -> int:
-        """Noise shares of the sum that the observer does not know."""
+        """Number of noise shares of the sum that the observer does not know."""
         return self.n_summed - self.observer.own_shares
 
     @property
@@ -142,23 +147,29 @@ class ObservedRelease:
 
 
 class Noise(ABC):
-    """Who adds the noise of a query, and so what each observer sees of a protected unit.
+    """Who adds the noise of a query. It decides what each observer sees of a protected unit.
 
-    by_silo: whether each silo's message is noised by itself, so that silos are parts of their own.
+    by_silo: whether each silo's message has its own noise; each silo is then a part of the data.
     enforced: whether the framework bounds contributions and adds the noise.
+
+    >>> from fedpriv.certificates.noise import SumNoise
+    >>> noise = SumNoise(per_sum=lambda n_summed: 2.0 * n_summed)
+    >>> noise.enforced, noise.sensitivity(n_summed=3)
+    (True, 6.0)
     """
 
     by_silo: bool = False
     enforced: bool = False
 
-    def made_for(self, n_summed: int) -> float:
-        """The distance that the noise of a sum is made for, in units of the bound."""
+    def sensitivity(self, n_summed: int) -> float:
+        """The sensitivity that the noise of a sum is sized for, in units of the bound."""
         return 1.0
 
     @abstractmethod
     def event(self, view: ObservedRelease) -> tuple[DpEvent, tuple[str, ...]]:
-        """What the view costs at most, and what that rests on."""
+        """The event of an observed release, an upper bound on its cost, and the event's
+        assumptions."""
 
     def assumptions(self, view: ObservedRelease) -> tuple[str, ...]:
-        """What every observer's certificate rests on."""
+        """The assumptions of every observer's certificate."""
         return ()

@@ -1,8 +1,8 @@
-"""How units are sampled, and what that does to the privacy of one of them.
+"""Sampling of units, and the privacy amplification that it gives.
 
-Lowy, Ghafelebashi, Razaviyayn draw with replacement and account as if a record came at most once;
-here the default is without replacement. A batch is drawn by numbers of the records themselves,
-which nobody outside of the silo learns.
+Lowy, Ghafelebashi and Razaviyayn draw with replacement, but account as if a record were drawn at
+most once. The default here is without replacement. Each record has its own random number, and these
+numbers decide the batch. No party outside of the silo learns the batch.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from fedpriv.rounds.query import Query
 
 AMPLIFIED_UP_TO = 0.25
-"""Largest part of the records for which a batch without replacement is certified as a sample.
-Above, the bound is no better than that for all records or hardly so (1238 records, 25 releases at
-multiplier 13.4: 1.760 for half of them, 1.796 for all), takes a second a curve, and has no
-counterpart in privacy loss distributions."""
+"""Largest part of the records for which a batch without replacement is certified with
+amplification. Above it, the bound is hardly better than that for all records (1238 records, 25
+releases at multiplier 13.4: 1.760 for a batch of half of them, 1.796 for all). It also takes a
+second a curve, and privacy loss distributions have no counterpart."""
 
 
 def paper_batch(records: int, rounds: int, factor: float = 1.0) -> int:
@@ -37,26 +37,26 @@ def paper_batch(records: int, rounds: int, factor: float = 1.0) -> int:
 
 
 class Sampling:
-    """Who takes part in a release. As it stands: every unit, always."""
+    """How units are sampled for a release. This base class samples every unit."""
 
     @property
     def of_groups(self) -> Sampling:
-        """The same as far as it is proved of several records together."""
+        """The sampling with the bounds that are proven for a group of records."""
         return self
 
     def event(self, release: DpEvent, size: int, records: int) -> DpEvent:
-        """What a release costs for a unit that takes part only if it is drawn.
+        """The event of a release over a sample.
 
-        release: if the unit always took part.
-        size: of a batch, or what it is on average.
-        records: those that a batch is drawn from.
+        release: event for a unit that is always in the sample.
+        size: size of the batch, or its expectation.
+        records: number of records that the batch is drawn from.
         """
         return release
 
 
 @dataclass(frozen=True)
 class Coins(Sampling):
-    """Each unit takes part with probability `rate`, on its own."""
+    """Each unit takes part with probability `rate`, independently of the others."""
 
     rate: float
 
@@ -69,9 +69,9 @@ class Coins(Sampling):
 class Batches(Sampling, ABC):
     """How a silo draws the batch of a query.
 
-    adjacency: how neighbouring data differ.
-    note: what the certificate rests on.
-    repeats: whether a record may come several times.
+    adjacency: how neighbouring data sets differ.
+    repeats: whether a record may be drawn several times.
+    note: assumption of the certificate.
     """
 
     adjacency: str = REPLACE
@@ -79,21 +79,20 @@ class Batches(Sampling, ABC):
     note: str = "batches are drawn afresh and stay in the silo"
 
     def scope(self, party: str, round: int) -> str:
-        """The disjoint part of the data that a party's message of a round is made of."""
+        """The name of the disjoint part of the data that a party's message of a round uses."""
         return party
 
     @abstractmethod
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:
-        """Positions of a query's batch among the silo's records, int64.
+        """The positions of a query's batch among the silo's records, int64.
 
-        size: of the batch, or what it is on average; the public number that its sum is divided by.
+        size: size of the batch, or its expectation; the public divisor of its sum.
         """
 
     @abstractmethod
     def moved(self, size: int) -> float:
-        """How far one record moves a sum over the batch, in units of the bound on its own
-        summand.
-        """
+        """The distance by which one record moves a sum over the batch, in units of the bound on one
+        summand."""
 
     def most(self, size: int, records: int) -> int:
         """The largest possible batch."""
@@ -102,17 +101,17 @@ class Batches(Sampling, ABC):
 
 @dataclass(frozen=True)
 class WithoutReplacement(Batches):
-    """`size` different records, every set as likely as the others.
+    """`size` different records; all sets of this size are equally likely.
 
-    amplified: whether that is counted.
+    amplified: whether the certificate uses the amplification.
     """
 
     amplified: bool = True
 
     @property
     def of_groups(self) -> Batches:
-        # No bound is known for a group in a batch of fixed size: all of it is taken for always
-        # being there.
+        # No bound is known for a group in a batch of fixed size. The certificate assumes that the
+        # whole group is in every batch.
         return WithoutReplacement(amplified=False)
 
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:
@@ -136,8 +135,8 @@ class WithoutReplacement(Batches):
 
 @dataclass(frozen=True)
 class Poisson(Batches):
-    """Every record with probability size / records, on its own. The unit is then added or removed,
-    not replaced."""
+    """Every record with probability size / records, independently. Adjacency is add/remove instead
+    of replace."""
 
     adjacency = ADD_REMOVE
 
@@ -161,8 +160,8 @@ class Poisson(Batches):
 
 @dataclass(frozen=True)
 class WithReplacement(Batches):
-    """`size` independent draws, as in the paper and its programs; for comparison with them only.
-    One record may fill the whole batch, and nothing better is certified."""
+    """`size` independent draws, as in the paper and its programs. For comparison with them only:
+    one record may fill the whole batch, and the certificate assumes that it does."""
 
     repeats = True
     note = (
@@ -180,9 +179,11 @@ class WithReplacement(Batches):
 
 @dataclass(frozen=True)
 class OnePass(Batches):
-    """Round r takes the r-th `size` records of one shuffle: a record is in one batch of the run.
-    Everybody may know the shuffle: what a batch costs does not rest on it. A run that goes on from
-    a checkpoint has the same one."""
+    """Round r takes the r-th `size` records of one shuffle, so a record is in one batch of the run.
+
+    The shuffle may be public: the certificate does not depend on its secrecy. A run that resumes
+    from a checkpoint has the same shuffle.
+    """
 
     note = "every record is in one batch of the run"
 
@@ -205,6 +206,6 @@ SAMPLING: dict[str, Batches] = {
 
 
 def _coins(silo: Silo, query: Query) -> np.ndarray:
-    """A uniform number for each record, of that record alone: (n,) float64."""
+    """A uniform random number for each record, (n,) float64. It depends on that record only."""
     purpose = query.stream("record sample")
     return silo.streams.unit_coins(purpose, query.round, silo.name, silo.data.records)(0)

@@ -1,8 +1,9 @@
-"""Which classes have passed `fedpriv.testing`, each tied to the source it had then.
+"""Records of the classes that have passed `fedpriv.testing`, each with a digest of its source.
 
-The records are JSON files, {"module.Class": digest}: one that ships with fedpriv, for its own
-classes, and one in the user's cache. A digest covers the files of the class and of its bases below
-a root class; what they call elsewhere it does not see, nor the values of a class's fields.
+A record is a JSON file, {"module.Class": digest}. One record ships with fedpriv and covers its own
+classes; a second one is in the user's cache. A digest covers the files of the class and of its
+bases below a root class. It does not cover code that these files call elsewhere, nor the values of
+a class's fields.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ SHIPPED = Path(__file__).parents[1] / "testing" / "conformance_records.json"
 
 
 def cached() -> Path:
-    """The user's own record."""
+    """The path of the record in the user's cache."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "fedpriv" / "conformance_records.json"
 
 
 def class_name(cls: type) -> str:
-    """What a class is called in a record."""
+    """The name of a class in a record."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def source_digest(cls: type, root: type) -> str | None:
-    """SHA-256, hexadecimal, of the source files of `cls` and of those of its bases that `root` does
-    not have, as they are now; None for a class without a file, such as one typed at a prompt."""
+    """SHA-256, hexadecimal, of the current source files of `cls` and of its bases that are not
+    bases of `root`. None for a class without a file, such as one typed at a prompt."""
     found = hashlib.sha256()
     try:
         files = dict.fromkeys(
@@ -46,7 +47,7 @@ def source_digest(cls: type, root: type) -> str | None:
 
 
 def has_passed(cls: type, root: type) -> bool:
-    """Whether a record holds `cls` with the source that it has now."""
+    """Whether a record contains `cls` with its current source."""
     name = class_name(cls)
     now = None
     for path in (SHIPPED, cached()):
@@ -58,8 +59,8 @@ def has_passed(cls: type, root: type) -> bool:
 
 
 def note_passed(cls: type, root: type, path: Path) -> None:
-    """Add `cls` as it is now to the record at `path`. Raises FedprivError for a class without a
-    source file, or a path that cannot be written."""
+    """Add `cls` with its current source to the record at `path`. Raises FedprivError for a class
+    without a source file, or a path that cannot be written."""
     digest = source_digest(cls, root)
     if digest is None:
         raise FedprivError(f"{class_name(cls)} has no source file that a record could be tied to")
@@ -72,8 +73,8 @@ def note_passed(cls: type, root: type, path: Path) -> None:
 
 
 def _read(path: Path) -> dict[str, str]:
-    """A record's classes; none where there is no record, or a damaged one, so that nothing passes
-    for checked."""
+    """The classes of a record. A missing or damaged record has none, so that no class counts as
+    checked by mistake."""
     try:
         known = json.loads(path.read_text())
     except (OSError, ValueError):

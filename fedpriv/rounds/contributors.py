@@ -1,8 +1,11 @@
-"""Whose vectors a sum is made of: users, silos or records.
+"""Contributors to a sum: users, silos or records.
 
-A contributor is the unit whose vector the framework bounds. How far one protected unit moves a sum
-follows from it: a user's weights add up to at most 1, a silo's vector may become any other, a
-record has one vector of its own.
+A contributor is the unit whose vector the framework bounds. It determines how far one protected
+unit can move a sum:
+
+- Users: the weights of one user's vectors add up to at most 1.
+- Silos: one user can change a silo's vector into any other vector of the ball.
+- Records: each record has one vector.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Contributors(ABC):
-    """Who contributes to every query of a method.
+    """The units that contribute to every query of a method.
+
+    Authors of algorithms usually take one of the subclasses below.
 
     >>> Users(sampled=0.1).rate
     0.1
@@ -34,49 +39,50 @@ class Contributors(ABC):
     @property
     @abstractmethod
     def weighting(self) -> Weighting:
-        """How much each contributor's vector counts in each silo."""
+        """The weight of each contributor's vector in each silo."""
 
     @property
     def rate(self) -> float:
-        """The probability with which a user takes part in a round."""
+        """The probability that a user takes part in a round."""
         return 1.0
 
     @property
     def one_silo(self) -> bool:
-        """Whether everything that a protected unit moves lies in one silo."""
+        """Whether a protected unit affects the message of one silo only."""
         return False
 
     @property
     def pooled(self) -> bool:
-        """Whether each silo trains on all of its records at once, so that they may influence each
-        other. What is bounded then, if anything is, is the silo's whole update."""
+        """Whether each silo trains on all of its records at once, so that records may influence
+        each other. A bound, if there is one, then applies to the silo's whole update."""
         return False
 
     @property
     def any_number(self) -> bool:
-        """Whether a unit moves a sum over some silos no further than the sum over all of them."""
+        """Whether a unit moves a sum over some of the silos at most as far as a sum over all."""
         return False
 
     @abstractmethod
     def number(self, federation: Federation) -> int:
-        """How many contributors there are; for records, the most in one silo."""
+        """The number of contributors; for records, the largest number in one silo."""
 
     @abstractmethod
     def counts(self, silo: int, data: SiloData, federation: Federation) -> np.ndarray:
-        """Records of each contributor in this silo, (number,) int64."""
+        """The number of records of each contributor in this silo, (number,) int64."""
 
     def most_in_message(self, federation: Federation) -> float:
-        """How many whole contributions one silo's weighted message may be worth at most; inf where
-        nothing bounds it."""
+        """The largest total weight of one silo's message, in whole contributions; inf without a
+        bound."""
         return math.inf
 
     @abstractmethod
     def reach(self, n_summed: int, *, replaced: bool, single: bool) -> float:
-        """How far one protected unit moves a sum over `n_summed` silos, in units of the bound.
+        """The sensitivity of a sum over `n_summed` silos to one protected unit, in units of the
+        bound.
 
         replaced: whether the unit is replaced by another, instead of added or removed.
-        single: for who sees each silo's noised message. Together the messages are worth as much as
-            one release that moves so far under the whole noise.
+        single: whether the observer sees each silo's noised message. The messages then reveal as
+            much as one release with this sensitivity under the whole noise.
         """
 
 
@@ -84,8 +90,8 @@ class Contributors(ABC):
 class Users(Contributors):
     """Each user has one vector in each silo.
 
-    by: the weights of a user's vectors, which add up to at most 1.
-    sampled: the probability with which a user takes part in a round, the same for all.
+    by: the weights of a user's vectors; they add up to at most 1.
+    sampled: the probability that a user takes part in a round, equal for all users.
     """
 
     by: Weighting = field(default_factory=UniformWeighting)
@@ -107,12 +113,6 @@ class Users(Contributors):
         return self.sampled
 
     @property
-    def pooled(self) -> bool:
-        """Whether each silo trains on all of its records at once, so that they may influence each
-        other. What is bounded then, if anything is, is the silo's whole update."""
-        return False
-
-    @property
     def any_number(self) -> bool:
         return True
 
@@ -130,20 +130,20 @@ class Users(Contributors):
         return federation.n_users / silos
 
     def reach(self, n_summed: int, *, replaced: bool, single: bool) -> float:
-        # Message s moves by w_s C under one n-th of the variance: all of them tell as much as one
-        # release that moves by sqrt(n sum w_s^2) C under the whole.
+        # Message s moves by w_s C under one n-th of the variance. All messages reveal as much as
+        # one release that moves by sqrt(n sum w_s^2) C under the whole variance.
         reach = math.sqrt(self.by.spread(n_summed)) if single else 1.0
         return 2.0 * reach if replaced else reach
 
 
 @dataclass(frozen=True)
 class Silos(Contributors):
-    """Each silo has one vector, made of all of its records.
+    """Each silo has one vector, computed from all of its records.
 
-    whole: whether it trains on them at once, as if one user owned them.
+    whole: whether a silo trains on its records at once, as if one user owned them.
 
-    A silo's bounded vector can become any other of the ball without one user: it moves by twice
-    the bound, in every silo that has records of the user.
+    Without one user, a silo's bounded vector can become any other vector of the ball. It moves by
+    up to twice the bound, in every silo that has records of the user.
     """
 
     whole: bool = False
@@ -165,15 +165,15 @@ class Silos(Contributors):
         return counts
 
     def reach(self, n_summed: int, *, replaced: bool, single: bool) -> float:
-        return 2.0 * n_summed  # its vector may become any other either way
+        return 2.0 * n_summed  # under both adjacencies: any vector of the ball may come
 
 
 @dataclass(frozen=True)
 class RecordVectors(Contributors):
-    """Each record has one vector; a record lives in one silo.
+    """Each record has one vector; a record is in one silo.
 
-    How many records each silo has is public. A contributor's number is its position in the silo's
-    data. Records that a batch leaves out count as zero.
+    The number of records of each silo is public. A contributor's number is its position in the
+    silo's data. A record outside of the batch contributes zero.
     """
 
     @property

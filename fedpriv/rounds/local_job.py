@@ -1,4 +1,4 @@
-"""What an algorithm works with at one silo."""
+"""The silo that an algorithm works with."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 class Silo:
     """One silo as an algorithm sees it.
 
-    index: its place among the silos.
-    data: its training records.
-    model: a module that any weights are loaded into.
+    index: position among the silos.
+    data: training records.
+    model: network into which the algorithm loads weights.
     task: loss and metrics.
-    plan: what is public.
-    state: what the algorithm has let it remember; empty in the first round.
+    plan: public settings of the run.
+    state: arrays that the algorithm stored in earlier rounds; empty in the first round.
     """
 
     index: int
@@ -38,7 +38,7 @@ class Silo:
 
     @property
     def name(self) -> str:
-        """The silo's name as a party."""
+        """Name of the silo as a party."""
         return silo_name(self.index)
 
     @property

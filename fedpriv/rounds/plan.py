@@ -1,6 +1,6 @@
-"""Everything that is public and fixed once data are allocated and noise is calibrated.
+"""The public settings of a run, fixed once data are allocated and noise is calibrated.
 
-Planning takes a round and a `Plan`, nothing else.
+An algorithm plans a round from its number and a `Plan` alone.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ if TYPE_CHECKING:
     from fedpriv.util.streams import Streams
 
 UPDATE = "update"
-"""The name of the query that most algorithms make, once a round."""
+"""Name of the query that most algorithms make, once a round."""
 
 
 @dataclass(frozen=True)
 class Federation:
-    """What everybody knows before the first round: how many users, silos and model parameters there
-    are.
+    """Public numbers of the federation.
 
-    silo_records: training records of each silo, for algorithms that declare them public; empty
-        before the allocation.
-    records_per_draw: records of a user in one silo come in groups of this size (2 for Cox losses,
-        which need pairs).
-    records_per_user: most records of a user that train, over all silos; None where nothing bounds
-        them.
-    loss: what is known to be convex about the training, None for nothing.
-    stability: how far apart neighbouring files are when the first event happens.
+    n_users: number of users.
+    n_silos: number of silos.
+    n_parameters: number of model parameters.
+    silo_records: number of training records of each silo, for algorithms that declare them public;
+        empty before the allocation.
+    records_per_draw: size of the groups in which a user's records of one silo come; 2 for Cox
+        losses, which need pairs.
+    records_per_user: largest number of training records of a user, over all silos; None: no bound.
+    loss: proven convexity and smoothness of the loss; None: nothing is proven.
+    stability: distance of neighbouring data sets after preprocessing, before the first event.
     """
 
     n_users: int
@@ -50,17 +51,16 @@ class Federation:
 
 @dataclass(frozen=True)
 class Observer:
-    """Somebody who may look, and what the aggregation shows them beside the models that are
-    released.
+    """An observer, and what the aggregation shows it beside the released models.
 
-    sees_messages: every silo's noised message, not the total alone.
-    sees_sample: which users are sampled for a round.
-    sees_counts: how record counts reach it where weights depend on them; None where they do not.
-    own_shares: how many noise shares of a sum it knows and can subtract: its own, and those of
-        silos that collude.
-    colluding: silos that tell it theirs.
-    why_uncertified: why nothing can be certified against it; None where the protocol keeps what it
-        promises.
+    name: name of the observer.
+    sees_messages: whether it sees every silo's noised message, not only the total.
+    sees_sample: whether it sees which users are sampled for a round.
+    sees_counts: how it learns record counts when weights depend on them; None: it does not.
+    own_shares: number of noise shares of a sum that it can subtract: its own, and those of
+        colluding silos.
+    why_uncertified: why no certificate holds against it; None: the protocol's guarantees hold.
+    colluding: number of silos that reveal their noise shares to it.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Observer:
 
     @property
     def subtracts(self) -> tuple[str, ...]:
-        """What a certificate against it rests on if it knows a share of the noise."""
+        """The assumptions of a certificate against an observer that knows a share of the noise."""
         if self.colluding:
             return (
                 f"one {self.name} subtracts all noise that it and colluding silos "
@@ -88,8 +88,12 @@ class Observer:
 
 @dataclass(frozen=True)
 class ThreatModel:
-    """What an aggregation says of itself: who may look, which parties learn the total, what all of
-    that rests on."""
+    """The threat model that an aggregation declares.
+
+    observers: everyone who may see something.
+    learners: names of the parties that learn the total; empty: the invited silos.
+    assumptions: assumptions of every certificate.
+    """
 
     observers: tuple[Observer, ...]
     learners: tuple[str, ...]
@@ -100,11 +104,12 @@ class ThreatModel:
 class QueryParameters:
     """The public numbers of all queries of one name.
 
-    n_invited: silos that are invited.
-    n_summed: silos that a released sum covers; noise shares are sized for so many.
-    n_most: silos that it may cover where surplus noise is taken out, `n_summed` being the fewest;
-        None: exactly those.
-    encoding: how messages are made of integers; None: they are real numbers.
+    mechanism: bound and noise of a contribution.
+    n_invited: number of invited silos.
+    n_summed: number of silos in a released sum; noise shares are sized for it.
+    encoding: integer encoding of messages; None: messages are real numbers.
+    n_most: largest number of silos in a sum if surplus noise can be removed; `n_summed` is then the
+        smallest. None: exactly `n_summed`.
     """
 
     mechanism: Mechanism
@@ -114,8 +119,8 @@ class QueryParameters:
     n_most: int | None = None
 
     def check_noise(self, sensitivity: float = 1.0) -> None:
-        """Raise ConfigError when a noise share, or a part of one, cannot be told in whole grid
-        steps."""
+        """Raise ConfigError if the encoding's grid is too coarse for a noise share or a part of
+        one."""
         self.mechanism.check_encoding(self.n_summed, self.encoding, sensitivity)
         if self.n_most is not None:
             from fedpriv.mechanisms.removable_noise import LEAST_PART, smallest_part
@@ -126,9 +131,14 @@ class QueryParameters:
 
 @dataclass(frozen=True)
 class Plan:
-    """query_parameters: those of each query that the algorithm makes, by the query's name.
-    optimizer: of local training.
-    checked: whether the algorithm's class has passed `fedpriv.testing` as it stands.
+    """The public plan of a run.
+
+    federation: public numbers of the federation.
+    query_parameters: parameters of each query, by the query's name.
+    threat_model: observers, and the assumptions of their certificates.
+    streams: random streams of the run.
+    optimizer: optimiser of local training.
+    checked: whether the algorithm's class, with its current source, has passed `fedpriv.testing`.
     """
 
     federation: Federation
@@ -140,7 +150,7 @@ class Plan:
 
     @property
     def parameters(self) -> QueryParameters:
-        """That of an algorithm with a single kind of query."""
+        """The parameters of an algorithm's only query."""
         (parameters,) = self.query_parameters.values()
         return parameters
 
@@ -157,7 +167,7 @@ class Plan:
         return self.parameters.encoding
 
     def observer(self, name: str) -> Observer:
-        """The observer of this name. Raises ConfigError where the aggregation has none."""
+        """The observer of this name. Raises ConfigError if the aggregation has none."""
         found = {observer.name: observer for observer in self.threat_model.observers}
         require(
             name in found,
@@ -169,11 +179,11 @@ class Plan:
 
     @property
     def hides_messages(self) -> bool:
-        """Whether nobody sees a single silo's message."""
+        """Whether no observer sees a single silo's message."""
         return not any(observer.sees_messages for observer in self.threat_model.observers)
 
     @property
     def hides_sample(self) -> bool:
-        """Whether nobody sees which users are sampled, so that the parties draw them in the
-        exchange."""
+        """Whether no observer sees which users are sampled. The parties then sample inside the
+        protocol."""
         return not any(observer.sees_sample for observer in self.threat_model.observers)

@@ -1,4 +1,4 @@
-"""One exchange of a round: what is asked of whom, what is sent down for it, and what comes back."""
+"""A query: one exchange of a round, with its broadcast, its contributions and its total."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 
 STATE_DIGEST = 32
-"""Bytes that stand for a state."""
+"""Length of the digest of a state, in bytes."""
 
 
 @dataclass(frozen=True)
 class SetUp:
-    """The exchange before the first query, and after parties were lost.
+    """The exchange before the first query, and after a party was lost.
 
-    session: 16 bytes that name everything up to the next one.
-    n_units: users or silos, as the algorithm's contributions have them.
-    state: arrays of the state that silos go on from where no helper holds it; None where one does.
-    aborted: round and place of the last query, if it had no sum: what a silo has remembered of it
-        is undone.
-    silos: those that take part; empty: all.
+    session: 16 bytes that identify all messages up to the next set-up.
+    n_units: number of contributors: users, silos or records.
+    state: arrays of the state that silos continue from if no helper holds it; None: a helper does.
+    aborted: round and place of the last query if it had no sum. Each silo undoes what it stored in
+        that query.
+    silos: names of the silos that take part; empty: all.
     """
 
     session: bytes
@@ -55,35 +55,37 @@ class SetUp:
 
 @dataclass(frozen=True)
 class Query:
-    """One exchange, fixed before anybody looks at data.
+    """One exchange. It is fixed before any party looks at data.
 
-    name: its kind; two queries of a round have different names.
-    round, place: the round, and the query's place in it.
-    invited: silos that are asked.
-    n_summed: how many of them the sum covers; their noise shares make up the noise.
-    size: coordinates of a message.
-    encoding: how messages are made of integers; None: they are real numbers.
-    events: what each observer will have seen once it is over; charged whether or not there is a
+    name: name of the query; queries of one round have different names.
+    round: number of the round, from 1.
+    invited: indices of the invited silos.
+    n_summed: number of silos in the sum; their noise shares add up to the noise.
+    size: number of coordinates of a message.
+    mechanism: bound and noise of a contribution.
+    encoding: integer encoding of messages; None: messages are real numbers.
+    events: what each observer learns; charged even if there is no sum.
+    streams: random streams of the parties.
+    place: position of the query in its round, from 0.
+    sampled: (n_users,) bool: sampled users. None: all users, or the parties sample inside the
+        protocol, so that no party knows the sample.
+    user_rate: probability that a user is sampled.
+    enforced: whether the framework bounds contributions and adds the noise share. False: local
+        training does both, and the algorithm only declares `events`.
+    checked: whether the algorithm's class has passed `fedpriv.testing`. With `enforced` it decides
+        the status of the events.
+    sensitivity: sensitivity of the sum that the noise is sized for, in units of the bound.
+    stateful: whether silos store something between rounds; they then learn which silos are in the
         sum.
-    sampled: (n_users,) bool, who is sampled, or None for everyone; None also where the parties
-        sample in the exchange, so that nobody knows.
-    user_rate: the probability that a user is.
-    enforced: whether the framework bounds contributions by the mechanism and adds the noise share;
-        False where both happen inside local training, so that `events` are the algorithm's word.
-    checked: whether `fedpriv.testing` has held its class to it. Together they are the events'
-        status.
-    derived: whether events rest on the framework's own classes alone; a noise, a weighting, a
-        mechanism or batches of somebody else's are their author's word, as is who draws batches.
-    sensitivity: of the sum, that the noise is made for, in units of the bound.
-    stateful: whether silos remember something of it; they are then told who is in the sum.
-    streams: for draws of the parties.
-    n_most: the sum may cover up to so many silos, and noise that is then too much is taken out;
-        None: `n_summed` alone.
-    again: how many queries in a row before it had no sum, where what those were about must not be
-        sent again: methods that train whole silos train so many epochs longer.
-    session: that of the last set-up.
-    down: names and shapes of the vectors that are sent down.
-    n_units: users or silos, as contributions have them.
+    repeats: number of aborted queries in a row before this one, if the aggregation must not send
+        the same message twice. Methods that train whole silos then train that many more epochs.
+    session: identifier of the last set-up.
+    down: names and shapes of the broadcast vectors.
+    n_units: number of contributors: users, silos or records.
+    n_most: largest number of silos in the sum if surplus noise can be removed; None: exactly
+        `n_summed`.
+    derived: whether the events rest on the framework's own classes alone. What an author's noise,
+        weighting, mechanism or batches say is the author's word.
     """
 
     name: str
@@ -103,7 +105,7 @@ class Query:
     derived: bool = True
     sensitivity: float = 1.0
     stateful: bool = False
-    again: int = 0
+    repeats: int = 0
     session: bytes = b""
     down: tuple[tuple[str, tuple[int, ...]], ...] = ()
     n_units: int = 0
@@ -112,10 +114,10 @@ class Query:
     def __post_init__(self) -> None:
         if self.n_most is not None and not self.enforced:
             raise ValueError(
-                f"query {self.name}: noise inside local training cannot be taken out of a sum"
+                f"query {self.name}: noise of local training cannot be removed from a sum"
             )
-        # Here, since every query comes by, however it was made or changed: what is not enforced
-        # cannot pass for it.
+        # In `__post_init__`, so that `replace()` cannot relabel a query: an event that is not
+        # enforced never has the status of one that is.
         if not (self.enforced and self.derived):
             status = CHECKED if self.checked else DECLARED
             object.__setattr__(
@@ -124,7 +126,7 @@ class Query:
 
     @property
     def serial(self) -> tuple[int, int]:
-        """Grows from query to query: what must serve for one query alone is held against it."""
+        """Increases from query to query. Parties compare it to reject messages of another query."""
         return self.round, self.place
 
     def post(self, name: str, signer: Signer = CHECKSUM) -> Post:
@@ -133,7 +135,7 @@ class Query:
 
     @property
     def broadcast_schema(self) -> Schema:
-        """What a silo may be sent down."""
+        """The schema of the broadcast to a silo."""
         vectors = {name: Array(np.float64, shape, finite=True) for name, shape in self.down}
         return Instance(
             Broadcast,
@@ -141,7 +143,7 @@ class Query:
         )
 
     def summed_schema(self, silos: Collection[str]) -> Schema:
-        """What silos that keep a state may be told at the end."""
+        """The schema of the message that tells stateful silos who is in the sum."""
         return Instance(
             Summed,
             {
@@ -152,7 +154,7 @@ class Query:
         )
 
     def learned_schema(self, silos: Collection[str], *, silo: bool) -> Schema:
-        """What a party may say that it has learned: a silo's report, or a helper's total."""
+        """The schema of a party's result: a silo's report, or a helper's total."""
         vector = Array(np.float64, (self.size,))
         total = Maybe(Instance(Total, {"vector": vector, "silos": Names(silos, container=tuple)}))
         stats = Instance(
@@ -168,13 +170,15 @@ class Query:
         return Instance(SiloReport, report) if silo else total
 
     def stream(self, purpose: str) -> str:
-        """The name of a random stream for this query; the first of a round has the plain name."""
+        """The name of a random stream for this query. The first query of a round has no prefix."""
         return f"{self.name} {purpose}" if self.place else purpose
 
     def covered(self, total: Total) -> Total:
-        """The total, if it covers exactly `n_summed` silos, or up to `n_most`. Raises
-        AggregationAbortedError: with fewer noise shares the sum is less private than declared, and
-        with more it may move further."""
+        """Return the total if it covers exactly `n_summed` silos, or up to `n_most`.
+
+        Raises AggregationAbortedError otherwise: with fewer noise shares the sum is less private
+        than declared, and with more silos its sensitivity may be larger.
+        """
         covers = len(set(total.silos))
         most = self.n_summed if self.n_most is None else self.n_most
         if not self.n_summed <= covers <= most:
@@ -184,35 +188,34 @@ class Query:
 
     @property
     def removable(self) -> RemovableNoise | None:
-        """The noise where some of it is taken out again; None where each silo's share stays as it
-        is."""
+        """The noise if surplus noise is removed from the sum; None if each share stays as it is."""
         if self.n_most is None:
             return None
         from fedpriv.mechanisms.removable_noise import RemovableNoise
 
         if self.encoding is None:
-            raise ValueError("what is to be taken out again needs the grid that messages lie on")
+            raise ValueError(f"query {self.name}: removable noise needs an integer encoding")
         return RemovableNoise(
             self.mechanism, self.n_summed, self.n_most, self.size, self.sensitivity, self.encoding
         )
 
     def silo_query(self) -> Query:
-        """What silos know of it beforehand. Who is sampled they learn from the broadcast, where
-        they may."""
+        """The query as silos see it beforehand. If silos may know the sample, the broadcast
+        contains it."""
         return replace(self, sampled=None, events=())
 
     def peer_query(self) -> Query:
-        """What silos know of it where no helper samples for them."""
+        """The query as silos see it if no helper samples for them."""
         return replace(self, events=())
 
 
 @register
 @dataclass(frozen=True)
 class Broadcast:
-    """What is sent down to a silo for a query.
+    """The message that a silo receives at the start of a query.
 
-    vectors: by name, what the algorithm needs there.
-    sampled: as in `Query`, None where silos are not told.
+    vectors: vectors that the algorithm needs at the silo, by name.
+    sampled: (n_users,) bool as in `Query`; None: silos do not learn the sample.
     """
 
     vectors: dict[str, np.ndarray]
@@ -222,8 +225,11 @@ class Broadcast:
 @register
 @dataclass(frozen=True)
 class Total:
-    """What a query's exchange gives to whoever learns it: the sum (size,) float64, and the silos
-    that are in it."""
+    """The result of a query for the parties that learn it.
+
+    vector: the sum, (size,) float64.
+    silos: names of the silos in the sum.
+    """
 
     vector: np.ndarray
     silos: tuple[str, ...]
@@ -236,20 +242,22 @@ SUMMED = "summed"
 @register
 @dataclass(frozen=True)
 class Summed:
-    """Tells silos that keep a state which of them are in the sum, so that each knows what to go on
-    from."""
+    """Tells stateful silos who is in the sum, so that each can choose its next state.
+
+    silos: names of the silos in the sum.
+    """
 
     silos: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Contributions:
-    """Some units' vectors, streamed in blocks so that memory does not grow with the number of
-    units.
+    """A block of contributions. Blocks are streamed, so that memory does not grow with the number
+    of units.
 
-    units: (k,) int64 ids.
-    vectors: (k, size) on the training device; raw float32 or float64 from an algorithm, bounded
-        float64 once the framework has them.
+    units: (k,) int64: ids of the units.
+    vectors: (k, size) on the training device: raw float32 or float64 from the algorithm, bounded
+        float64 after the framework's clipping.
     """
 
     units: np.ndarray
@@ -258,37 +266,40 @@ class Contributions:
 
 @dataclass(frozen=True)
 class Update:
-    """One silo's part of a query as the aggregation takes it: a stream of contributions, each
-    within the mechanism's bound, and the silo's noise share (size,) float64.
+    """One silo's part of a query as the aggregation receives it.
 
-    secret: what its removable parts hang on (`RemovableNoise`).
-    ahead: work whose result the contributions are made of, if there is one, for whoever can have it
-        done together with other silos' (`aggregation.base.trained`).
+    blocks: contributions, each within the mechanism's bound.
+    noise: noise share of the silo, (size,) float64.
+    secret: seed of the removable noise (`RemovableNoise`); None: no noise is removable.
+    deferred: work that computes the contributions; the aggregation can run it in one batch with
+        that of other silos (`aggregation.base.trained`). None: `blocks` compute them.
     """
 
     blocks: Iterator[Contributions]
     noise: np.ndarray
     secret: bytes | None = None
-    ahead: DeferredWork[Any] | None = None
+    deferred: DeferredWork[Any] | None = None
 
 
 SiloState = Mapping[str, np.ndarray]
-"""What a silo remembers between rounds, by name; an algorithm decides."""
+"""The arrays that a silo stores between rounds, by name. The algorithm chooses them."""
 
 PendingState = dict[str, np.ndarray]
-"""What a silo will remember if the query ends with a sum."""
+"""The arrays that a silo will store if the query ends with a sum."""
 
 
-register(ContributionStats)  # what parties have learned leaves them as messages do
+register(ContributionStats)  # reports leave a silo as messages
 
 
 @register
 @dataclass(frozen=True)
 class SiloReport:
-    """How a query ended at one silo: the total if silos learn it, diagnostics, and seconds of local
-    training.
+    """The result of a query at one silo.
 
-    state: the digest of the state that it holds now; None where a helper holds it.
+    total: the total; None: silos do not learn it.
+    stats: diagnostics of the contributions.
+    seconds: running time of local training.
+    state: digest of the silo's current state; None: a helper holds the state.
     """
 
     total: Total | None

@@ -1,4 +1,4 @@
-"""What whoever holds the model remembers between rounds."""
+"""The global state between rounds."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ SLOT = "slot/"
 
 @dataclass(frozen=True)
 class State:
-    """params: the model's parameters (d,) float64.
-    slots: named arrays beside them, such as momentum or SCAFFOLD's control variate. Checkpointed
-        whole; a new state shares no array with the old one that anybody changes.
+    """The global model and the arrays that an algorithm stores beside it.
+
+    params: parameters of the model, (d,) float64.
+    slots: named arrays, such as momentum or SCAFFOLD's control variate. A checkpoint contains all
+        of them. Arrays are never changed in place, so states may share them.
     """
 
     params: np.ndarray
@@ -27,16 +29,16 @@ class State:
         return replace(self, params=params, slots={**self.slots, **slots})
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a checkpoint holds; `from_arrays` takes it back."""
+        """The arrays of a checkpoint; `from_arrays` reads them."""
         return {"params": self.params, **{SLOT + name: value for name, value in self.slots.items()}}
 
     def digest(self) -> bytes:
-        """SHA-256 of all arrays, to tell whether two parties hold the same state."""
+        """SHA-256 of all arrays; equal for two parties that hold the same state."""
         return digest_of(dict(sorted(self.arrays().items())))
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, np.ndarray]) -> State:
-        """The state that `arrays` holds; names that belong to no state are left alone."""
+        """The state in a checkpoint; arrays of other names are ignored."""
         slots = {
             name.removeprefix(SLOT): value
             for name, value in arrays.items()

@@ -1,5 +1,5 @@
-"""How much each unit's contribution in each silo counts in the sum. The weights of a unit add up to
-at most 1."""
+"""Weights of each unit's contribution in each silo. The weights of one unit add up to at most
+1."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ WEIGHT_TOLERANCE = 1e-12
 
 @dataclass(frozen=True)
 class Weighting(ABC):
-    """A rule for weights, as a value: an aggregation that serves one rule alone compares it."""
+    """A rule for weights. Rules compare by value: an aggregation that supports one rule only
+    compares with it."""
 
     @property
     def needs_counts(self) -> bool:
@@ -23,35 +24,37 @@ class Weighting(ABC):
 
     @property
     def own_units(self) -> bool:
-        """Whether units are a silo's own, such as its records: number i of one silo is then another
-        unit than number i of the next, and its weight there is all that it has."""
+        """Whether each unit belongs to one silo, as a record does. Number i of one silo and number
+        i of another silo are then different units, each with one weight."""
         return False
 
     @abstractmethod
     def weights(self, counts: np.ndarray) -> np.ndarray:
-        """(n_silos, n_units) float64 from record counts of that shape. Columns sum to at most 1
-        unless `own_units`; where `needs_counts` is False only the shape of `counts` is used."""
+        """Weights (n_silos, n_units) float64 from record counts of that shape. Columns sum to at
+        most 1 unless `own_units`. If `needs_counts` is False, only the shape of `counts` is
+        used."""
 
     def spread(self, n_silos: int) -> float:
-        """The largest n times the sum of a unit's squared weights over n silos: how much more the
-        silos' single messages tell than their sum. 1 for equal weights; n, the worst, for a unit
-        that may be in one silo only.
+        """n times the sum of a unit's squared weights over n silos, in the worst case.
+
+        It says how much more the silos' single messages reveal than their sum: 1 for equal weights,
+        and n, the worst case, for a unit that may be in one silo only.
         """
         return float(n_silos)
 
     def own_weights(self, silo: int, shape: tuple[int, int]) -> np.ndarray:
-        """Row `silo` of the weights for counts of `shape`, (n_units,) float64, where they need no
-        counts: a silo then believes nobody. Raises ValueError for weights beyond the sensitivity
-        bound."""
+        """Row `silo` of weights that need no counts, (n_units,) float64, for counts of `shape`. A
+        silo computes it without trusting another party. Raises ValueError for weights beyond the
+        sensitivity bound."""
         row: np.ndarray = bounded_weights(self.weights(np.zeros(shape, dtype=np.int64)))[silo]
         return row
 
     def check_row(self, weights: Any, counts: np.ndarray) -> None:
-        """Raise ValueError unless `weights`, which somebody else made of everybody's counts, can be
-        a silo's row.
+        """Raise ValueError unless `weights` can be a silo's row. Another party has computed them
+        from the counts of all silos.
 
-        counts: the silo's own, (n_units,) int64. What a unit's weights add up to over silos no
-        single one can tell.
+        counts: the silo's own counts, (n_units,) int64. A single silo cannot check the sum of a
+            unit's weights over silos.
         """
         if (
             not isinstance(weights, np.ndarray)
@@ -64,7 +67,7 @@ class Weighting(ABC):
 
 
 def bounded_weights(weights: np.ndarray) -> np.ndarray:
-    """The same weights (n_silos, n_units). Raises ValueError where they break the sensitivity
+    """Return `weights` (n_silos, n_units). Raises ValueError if they break the sensitivity
     bound."""
     worst = weights.sum(axis=0).max()
     if not (weights.min() >= 0 and worst <= 1 + WEIGHT_TOLERANCE):
@@ -77,7 +80,7 @@ def bounded_weights(weights: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class UniformWeighting(Weighting):
-    """1 / S for every pair of a unit and a silo, also where the unit has no records."""
+    """1 / S for every pair of a unit and a silo, even if the unit has no records there."""
 
     def spread(self, n_silos: int) -> float:
         return 1.0
@@ -86,15 +89,15 @@ class UniformWeighting(Weighting):
         return np.full(counts.shape, 1.0 / len(counts))
 
     def own_weights(self, silo: int, shape: tuple[int, int]) -> np.ndarray:
-        return np.broadcast_to(
-            1.0 / shape[0], shape[1]
-        )  # one number, however many silos keep their rows
+        # A view of one number: the rows of many silos need no memory.
+        return np.broadcast_to(1.0 / shape[0], shape[1])
 
 
 @dataclass(frozen=True)
 class RecordWeighting(Weighting):
-    """n_su / N_u, and 0 for a unit without records (Kato et al., Uldp-FL, PVLDB 2024, equation
-    4).
+    """n_su / N_u, and 0 for a unit without records.
+
+    Kato et al., Uldp-FL, PVLDB 2024, equation 4.
     """
 
     @property
@@ -113,7 +116,7 @@ class RecordWeighting(Weighting):
 
 @dataclass(frozen=True)
 class OwnWeighting(Weighting):
-    """The unit is the silo itself, which counts in full."""
+    """The unit is the silo itself, with weight 1."""
 
     def weights(self, counts: np.ndarray) -> np.ndarray:
         return np.eye(len(counts))
@@ -126,7 +129,7 @@ class OwnWeighting(Weighting):
 
 @dataclass(frozen=True)
 class RecordsInFull(Weighting):
-    """The units are each silo's own records, which count in full."""
+    """The units are each silo's own records, with weight 1."""
 
     @property
     def own_units(self) -> bool:
@@ -140,4 +143,4 @@ class RecordsInFull(Weighting):
 
 
 WEIGHTINGS: dict[str, Weighting] = {"uniform": UniformWeighting(), "records": RecordWeighting()}
-"""By the names that users type."""
+"""Weightings by their names in the configuration."""

@@ -1,5 +1,4 @@
-"""The federation as a run has it: silos with their records, parties that live as long as the run,
-and its rounds."""
+"""The runtime of a run: its silos with their records, its parties, and its rounds."""
 
 from fedpriv.runtime.prepare import allocate, prepare, silo_states
 from fedpriv.runtime.prepared_run import DivergedError, PreparedRun, RoundResult

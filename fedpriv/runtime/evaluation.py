@@ -1,5 +1,5 @@
-"""What a model is worth: on the central test records, on those that silos hold back, and on demand
-in training."""
+"""Evaluation of a model on the central test records, on the silos' held-out records and, on demand,
+on the training records."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OnTraining:
-    """The silos' training records, and what the method minimises on them: their loss f0, and f1 of
-    `algo`.
+    """The objective on the training records: their loss f0 plus the regulariser f1 of `algo`.
 
-    A silo without training records has no loss, and is in no mean.
+    A silo without training records has no loss, and no mean includes it.
 
-    optimum: the least value of f0 + f1, where somebody knows it.
+    silos: training records of each silo.
+    algo: the algorithm, which decides f1.
+    optimum: the least value of f0 + f1; None: unknown.
     """
 
     silos: list[SiloData]
@@ -35,10 +36,13 @@ class OnTraining:
     optimum: float | None = None
 
     def row(self, model: nn.Module, theta: Tensor, *, task: Task, device: str) -> dict[str, float]:
-        """f0 and the norm of its gradient, how far the silos' gradients are from that, the norm of
-        the proximal gradient mapping, which is the gradient's where f1 = 0, and the excess risk.
+        """Metrics of the model `theta` (d,), by name:
 
-        theta: (d,).
+        train_loss: f0.
+        gradient_norm: norm of the gradient of f0.
+        mapping_norm: norm of the proximal gradient mapping; equal to gradient_norm if f1 = 0.
+        heterogeneity: distance of the silos' gradients from that gradient.
+        excess_risk: f0 + f1 - optimum, if the optimum is known.
         """
         from fedpriv.training.evaluate import training_loss
 
@@ -63,9 +67,12 @@ class OnTraining:
 class Evaluation:
     """The records that models are evaluated on.
 
-    test: the central ones, with the silo of each where that is known.
-    held_out: what silos hold back for tests, with the silo of each record; None where no silo does.
-    training: how the silos' training records are looked at too; None: not at all.
+    model: network into which parameters are loaded.
+    task: loss and metrics.
+    device: device of the evaluation.
+    test: central test records, with the silo of each if it is known.
+    held_out: records that silos hold back for tests, with the silo of each; None: there are none.
+    training: evaluation on the training records; None: off.
     """
 
     model: nn.Module
@@ -76,12 +83,12 @@ class Evaluation:
     training: OnTraining | None = None
 
     def row(self, evaluated: np.ndarray) -> dict[str, float]:
-        """Loss and metrics on the central test split, the main metric on the records held out in
-        the silos, and on demand what the training records say (`OnTraining`). Not private.
+        """Loss and metrics on the central test records, the main metric on the silos' held-out
+        records and, on demand, metrics on the training records (`OnTraining`). Not private.
 
-        evaluated: one model (d,), or one a silo, in the order of the silos: then the numbers are
-        means over silos. Where a record's silo is known it counts for that silo's model alone, and
-        silos by how many records they have.
+        evaluated: one model (d,), or one model for each silo (n_silos, d). With one model a silo,
+            the numbers are means over silos, weighted by their numbers of records. A record whose
+            silo is known then counts for that silo's model only.
         """
         if evaluated.ndim == 2:
             return self._mean(evaluated)

@@ -1,4 +1,4 @@
-"""A party without records, such as a server, as a participant."""
+"""A helper: a participant without records, such as a server."""
 
 from __future__ import annotations
 
@@ -12,27 +12,31 @@ from fedpriv.rounds.weighting import Weighting
 
 @dataclass(frozen=True)
 class HelperSpec(PartySpec):
-    """A helper of an aggregation.
+    """The description of a helper.
 
-    tells: whether it is the one that silos hear from.
+    name: name of the party.
+    aggregation: the aggregation that it helps.
+    silos: names of all silos.
+    weighting: weights of the contributions.
+    announces: whether it is the helper that tells silos who is in the sum.
     """
 
     name: str
     aggregation: Aggregation
     silos: tuple[str, ...]
     weighting: Weighting
-    tells: bool
+    announces: bool
 
     def open(self, memory: Memory) -> HelperParticipant:
         return HelperParticipant(self)
 
 
 class HelperParticipant(WorkingParticipant):
-    """A helper where it lives. Its task is a query and what is sent down for it, or the set-up."""
+    """A running helper. Its task is the set-up, or a query with its broadcast."""
 
     def __init__(self, spec: HelperSpec) -> None:
         self.name = spec.name
-        self.tells = spec.tells
+        self.announces = spec.announces
         self.protocol = spec.aggregation.helper(spec.name, spec.silos, spec.weighting)
 
     def take_part(self, task: SetUp | tuple[Query, Broadcast]) -> Party:
@@ -44,7 +48,7 @@ class HelperParticipant(WorkingParticipant):
         total = yield from self.protocol.query(query, broadcast)
         if total is not None:
             query.covered(total)
-            if query.stateful and self.tells:
+            if query.stateful and self.announces:
                 post = query.post(self.name, self.protocol.signer)
                 yield from post.send(
                     SUMMED, dict.fromkeys(map(silo_name, query.invited), Summed(total.silos))

@@ -1,4 +1,4 @@
-"""From a checked experiment to a prepared run."""
+"""Prepare a run from a validated experiment."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 
 def resolve_device(device: str) -> str:
-    """`auto` is the first CUDA device if there is one. Raises ConfigError for a device this machine
-    lacks."""
+    """The device to use; `auto` is the first CUDA device if there is one, else the CPU. Raises
+    ConfigError for a device that this machine lacks."""
     import torch
 
     if device == "auto":
@@ -55,13 +55,16 @@ def prepare(
     *,
     revise: Callable[[Plan], Plan] = lambda plan: plan,
 ) -> PreparedRun:
-    """Build the model, load and allocate the data, make the parties, and run the aggregation's
+    """Build the model, load and allocate the data, create the parties, and run the aggregation's
     set-up.
 
-    checkpoint: what `PreparedRun.arrays` gave for an earlier round of the same run.
-    revise: what a check changes in the plan before the parties are made, such as taking the noise
-        away. Raises FedprivError for whatever the user can mend; nothing is written. The result is
-        a context that ends the parties.
+    checkpoint: arrays of `PreparedRun.arrays` from an earlier round of the same run; None: start a
+        new run.
+    revise: changes the plan before the parties are created. Checks use it, for example to remove
+        the noise.
+
+    The result is a context manager that ends the parties. Raises FedprivError for errors that the
+    user can fix. Nothing is written.
     """
     from fedpriv.data.silo import split_by_silo
 
@@ -94,10 +97,9 @@ def prepare(
     try:
         try:
             prepared.set_up(0, prepared.setup)
-        except (
-            AggregationAbortedError
-        ) as abort:  # one lost or altered message is not the end; the same again is
-            warnings.warn(f"the set-up begins again: {abort}", RuntimeWarning, stacklevel=2)
+        except AggregationAbortedError as abort:
+            # One lost or altered message does not end the run; a second failure does.
+            warnings.warn(f"repeating the set-up: {abort}", RuntimeWarning, stacklevel=2)
             prepared.set_up(0, prepared.setup)
     except BaseException:
         session.close()
@@ -106,8 +108,7 @@ def prepare(
 
 
 def _check_trainer(exp: Experiment, model: nn.Module, params: np.ndarray, device: str) -> None:
-    """Raise ConfigError where the trainer that is asked for cannot train the network on this
-    machine."""
+    """Raise ConfigError if the configured trainer cannot train the network on this machine."""
     if exp.options.execution.trainer == "auto":
         return
     import torch
@@ -129,8 +130,8 @@ def _check_trainer(exp: Experiment, model: nn.Module, params: np.ndarray, device
 
 
 def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:
-    """Load the data, say who owns what, and let the algorithm choose what it trains on. Needs no
-    torch."""
+    """Load the data, assign records to users and silos, and let the algorithm choose its training
+    records. Needs no torch."""
     corpus = load(exp.data, exp.streams)
     allocation = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
     require_kept(allocation, corpus.train, exp.data, exp.allocator.invents_users)
@@ -165,7 +166,8 @@ def _chosen(algo: Algorithm, allocation: Allocation, data: DataSet) -> Allocatio
 def _specs(
     exp: Experiment, plan: Plan, silo_data: list[SiloData], model: nn.Module, *, device: str
 ) -> dict[str, PartySpec]:
-    """Every party by name. A silo's description holds its own records and nobody else's."""
+    """The descriptions of all parties, by name. A silo's description contains its own records
+    only."""
     silos = tuple(map(silo_name, range(len(silo_data))))
     specs: dict[str, PartySpec] = {}
     for index, data in enumerate(silo_data):
@@ -179,18 +181,18 @@ def _specs(
             plan=plan,
             device=device,
             silos=silos,
-            teller=exp.aggregation.helpers[:1],
+            announcer=exp.aggregation.helpers[:1],
             execution=exp.options.execution,
         )
     for place, name in enumerate(exp.aggregation.helpers):
         specs[name] = HelperSpec(
-            name, exp.aggregation, silos, exp.algo.contributors.weighting, tells=place == 0
+            name, exp.aggregation, silos, exp.algo.contributors.weighting, announces=place == 0
         )
     return specs
 
 
 def silo_states(checkpoint: Mapping[str, np.ndarray]) -> dict[str, SiloState]:
-    """What each silo remembers according to a checkpoint, by the silo's name."""
+    """The state of each silo in a checkpoint, by the silo's name."""
     states: dict[str, dict[str, np.ndarray]] = {}
     for place, value in checkpoint.items():
         if place.startswith(SILO):
@@ -221,8 +223,8 @@ def _evaluation(
 
 
 def _silo_of(test: Records, allocation: Allocation) -> np.ndarray | None:
-    """The silo of each central test record, (n,) int64, where each record's owner is known and
-    every owner is in one silo alone."""
+    """The silo of each central test record, (n,) int64. None if an owner is unknown or has records
+    in several silos."""
     if test.user is None:
         return test.silo
     home = np.full(allocation.n_users, -1)
@@ -231,11 +233,11 @@ def _silo_of(test: Records, allocation: Allocation) -> np.ndarray | None:
 
 
 def _initial_model(exp: Experiment) -> tuple[nn.Module, np.ndarray]:
-    """The network with its seeded initial weights, always drawn on the CPU so that every device
-    starts alike.
+    """The network and its seeded initial weights. The weights are drawn on the CPU, so that every
+    device starts from the same ones.
 
-    Raises ConfigError unless it has as many parameters as its configuration says: noise and
-    rounding count on it.
+    Raises ConfigError if the number of parameters differs from `size()`: noise and rounding depend
+    on it.
     """
     import torch
 
@@ -249,6 +251,6 @@ def _initial_model(exp: Experiment) -> tuple[nn.Module, np.ndarray]:
     name = type(exp.model).__name__
     if len(params) != stated:
         raise ConfigError(
-            "model", name, f"size() says {stated} parameters, and build() makes {len(params)}"
+            "model", name, f"size() says {stated} parameters, and build() creates {len(params)}"
         )
     return model, params

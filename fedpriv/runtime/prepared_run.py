@@ -1,4 +1,4 @@
-"""A prepared run, and one round of it: its queries, one after the other."""
+"""A prepared run, and its rounds of queries."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 SESSION_BYTES = 16
 SILO = "silo/"
-"""What a silo's arrays begin with in a checkpoint."""
+"""Prefix of a silo's arrays in a checkpoint."""
 FAILED = "failed"
-"""Round and place of the last query in a checkpoint, if it had no sum, and how many in a row had
-none."""
+"""Name of an array in a checkpoint: round and place of the last query, if it had no sum, and the
+number of queries in a row without one."""
 
 
 class DivergedError(FedprivError):
@@ -44,10 +44,12 @@ class DivergedError(FedprivError):
 
 @dataclass(frozen=True)
 class RoundResult:
-    """What a round left behind: the new state, the tally of all silos and queries, and lines of
-    traffic.csv.
+    """The result of a round.
 
-    aborted: why a query had no sum; the state is then the one before that query.
+    state: state after the round.
+    stats: diagnostics of the contributions of all silos and queries.
+    traffic: lines of traffic.csv.
+    aborted: why a query had no sum; `state` is then the one before that query. None: all had one.
     """
 
     state: State
@@ -58,17 +60,27 @@ class RoundResult:
 
 @dataclass
 class PreparedRun(AbstractContextManager["PreparedRun"]):
-    """A run with its data loaded and its parties ready. Leaving it ends the parties.
+    """A run with its data loaded and its parties ready. Leaving the context ends the parties.
 
-    state: before the first round, or after the last one of the checkpoint that it goes on from.
+    algo: the algorithm.
+    aggregation: the aggregation.
+    plan: public plan of the run.
+    session: the running parties.
+    state: state before the first round, or after the last round of the checkpoint.
+    model: the network.
+    task: loss and metrics.
+    silo_data: records of each silo.
+    evaluation: records and metrics of evaluations.
+    device: device of training and evaluation.
     setup: lines of traffic.csv for the set-up.
-    silo_states: what silos gave out after the last round.
-    ready: whether a set-up has ended since the last loss or misfit.
-    session_name: stamps every message since that set-up.
-    held: digest of the state that all silos are known to hold, where no helper does.
+    silo_states: states of the silos after the last round, by name.
+    ready: whether a set-up has ended since the last loss of a party or mismatch of keys.
+    session_name: 16 bytes that identify all messages since that set-up.
+    agreed_digest: digest of the state that all silos are known to hold; None: unknown, or a helper
+        holds the state.
     aborted: round and place of the last query, if it had no sum.
-    failures: how many in a row had none.
-    absent: silos that no longer answer, and that the run goes on without.
+    failures: number of queries in a row without a sum.
+    absent: silos that no longer answer; the run continues without them.
     """
 
     algo: Algorithm
@@ -85,7 +97,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     silo_states: dict[str, SiloState] = field(default_factory=dict)
     ready: bool = False
     session_name: bytes = b""
-    held: bytes | None = None
+    agreed_digest: bytes | None = None
     aborted: Serial | None = None
     failures: int = 0
     absent: frozenset[str] = frozenset()
@@ -95,21 +107,24 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
 
     @property
     def silos(self) -> tuple[str, ...]:
-        """Those that take part."""
+        """The names of the silos that take part."""
         names = map(silo_name, range(self.plan.federation.n_silos))
         return tuple(name for name in names if name not in self.absent)
 
     @property
     def peers(self) -> bool:
-        """Whether there is no helper, so that every silo holds the state."""
+        """Whether the aggregation has no helper. Every silo then holds the state."""
         return not self.aggregation.helpers
 
     def set_up(self, round: int, lines: list[dict[str, Any]], state: State | None = None) -> None:
-        """`_set_up`; silos that are silent in two tries of it are left out for good, if the
-        aggregation goes on without them. Raises AggregationAbortedError when somebody else is
-        missing."""
+        """Run `_set_up` until it succeeds.
+
+        A silo that does not answer in two set-ups is left out of the rest of the run, if the
+        aggregation can continue without it. Raises AggregationAbortedError if another party is
+        missing.
+        """
         silent: set[str] = set()
-        while True:  # each try that fails adds to `silent` or leaves somebody out
+        while True:  # ends: each failed set-up adds to `silent` or leaves a silo out
             try:
                 return self._set_up(round, lines, state)
             except SilenceError as silence:
@@ -122,40 +137,41 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
                     raise
                 if twice := silence.names & silent:
                     self.absent |= twice
-                    told = (
-                        f"round {round}: goes on without {', '.join(sorted(twice))}, who are silent"
+                    message = (
+                        f"round {round}: continuing without {', '.join(sorted(twice))}: "
+                        "no answer in two set-ups"
                     )
-                    warnings.warn(told, RuntimeWarning, stacklevel=2)
+                    warnings.warn(message, RuntimeWarning, stacklevel=2)
                 silent |= silence.names
 
     def _set_up(self, round: int, lines: list[dict[str, Any]], state: State | None) -> None:
-        """Run the aggregation's set-up with everybody; adds its traffic to `lines`.
+        """Run the aggregation's set-up with all parties, and add its traffic to `lines`.
 
-        state: what silos go on from where they hold it; None: this simulation's first.
+        state: state that silos continue from if they hold it; None: the first state of this run.
 
-        Lost parties are made anew, each from what it gave out last. Their keys are gone, and a
-        set-up that ended early leaves some parties with old keys and others with new ones: until
-        one has ended no query may begin. Raises AggregationAbortedError when somebody is missing.
+        Lost parties restart from their last checkpoint, without their keys. A set-up that ends
+        early leaves some parties with old keys and others with new ones, so no query may begin
+        before a set-up has ended. Raises AggregationAbortedError if a party is missing.
         """
         self.ready = False
-        self.held = None
+        self.agreed_digest = None
         traffic = Traffic()
         federation = self.plan.federation
         self.session_name = os.urandom(SESSION_BYTES)
         state = state or self.state
-        held = state.arrays() if self.peers else None
+        arrays = state.arrays() if self.peers else None
         task = SetUp(
             self.session_name,
             self.algo.contributors.number(federation),
-            held,
+            arrays,
             self.aborted,
             self.silos,
         )
         lost = self.session.lost - self.absent
         self.session.reopen({name: self.silo_states.get(name, {}) for name in lost})
-        everybody = [*self.aggregation.helpers, *self.silos]
+        parties = [*self.aggregation.helpers, *self.silos]
         try:
-            self.session.run(dict.fromkeys(everybody, task), traffic)
+            self.session.run(dict.fromkeys(parties, task), traffic)
         finally:
             lines += traffic.rows(round, "setup")
         if self.session.lost:
@@ -163,25 +179,25 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
                 f"the set-up has lost {', '.join(sorted(self.session.lost))}", self.session.lost
             )
         self.ready = True
-        self.held = state.digest() if self.peers else None
+        self.agreed_digest = state.digest() if self.peers else None
 
     def queries(self, round: int) -> tuple[Query, ...]:
-        """What will be asked in a round; looks at no data."""
+        """The queries of a round. Depends on no data."""
         return self.algo.queries(round, self.plan)
 
     def estimate(self, round: int, rounds: int) -> Estimate | None:
-        """What the exchanges of `rounds` rounds from `round` on will take, if the aggregation can
-        tell."""
+        """The estimated cost of the exchanges of `rounds` rounds, starting at `round`; None if the
+        aggregation has no estimate."""
         return self.aggregation.estimate(self.queries(round)[0], self.plan.federation, rounds)
 
     def run_round(
         self, queries: tuple[Query, ...], state: State, watch: Stopwatch | None = None
     ) -> RoundResult:
-        """Broadcasts, local updates, exchanges and global updates of a round.
+        """Run the broadcasts, local updates, exchanges and global updates of a round.
 
-        A query without a sum, or with one over fewer silos than the noise shares are sized for,
-        releases nothing and ends the round. Raises DivergedError when the new parameters are not
-        finite.
+        A query releases nothing and ends the round if it has no sum, or if its sum covers fewer
+        silos than the noise shares are sized for. Raises DivergedError if the new parameters are
+        not finite.
         """
         watch = watch or Stopwatch()
         stats = ContributionStats()
@@ -206,8 +222,8 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     def exchange(
         self, query: Query, state: State, *, watch: Stopwatch, lines: list[dict[str, Any]]
     ) -> tuple[Total, list[SiloReport]]:
-        """One query: broadcast, local updates and sum. Returns the total, and what silos report;
-        adds its traffic to `lines`. Raises AggregationAbortedError when there is no sum over
+        """Run one query: broadcast, local updates and sum. Return the total and the silos' reports,
+        and add the traffic to `lines`. Raises AggregationAbortedError if there is no sum over
         `n_summed` silos."""
         with watch.phase("aggregation"):
             if self.session.lost or not self.ready or not self._silos_hold(state):
@@ -218,7 +234,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             asked = query.peer_query() if self.peers else query.silo_query()
             tasks: dict[str, Any] = dict.fromkeys(self.aggregation.helpers, (query, broadcast))
             tasks |= {silo_name(silo): asked for silo in query.invited}
-            self.held, self.aborted = (
+            self.agreed_digest, self.aborted = (
                 None,
                 query.serial,
             )  # some silos may have had the sum and moved on
@@ -228,8 +244,8 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
                 self._check(query, learned)
                 total = self._agreed(query, learned)
             except AggregationAbortedError as abort:
-                # Silos go back in a set-up; and those whose keys do not fit would end later queries
-                # in the same way.
+                # Stateful silos undo the query in a set-up. Parties whose keys do not match would
+                # also abort every later query.
                 self.ready = (
                     self.ready and not query.stateful and not isinstance(abort, MisfitError)
                 )
@@ -243,11 +259,11 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         self.aborted = None
         self.failures = 0
         if len({report.state for report in reports}) == 1:
-            self.held = reports[0].state
+            self.agreed_digest = reports[0].state
         return total, reports
 
     def _addressed(self, query: Query, broadcast: Broadcast) -> Query:
-        """The query with what its messages are checked by."""
+        """The query with the session and the schemas that its messages must match."""
         down = tuple((name, vector.shape) for name, vector in broadcast.vectors.items())
         n_units = self.algo.contributors.number(self.plan.federation)
         if (
@@ -255,20 +271,22 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         ):  # noise shares are then larger, so that the sum's noise stays what is charged
             invited = tuple(silo for silo in query.invited if silo_name(silo) not in self.absent)
             query = replace(query, invited=invited, n_summed=len(invited))
-        again = self.failures if self.aggregation.abort_policy.never_repeats else 0
-        return replace(query, session=self.session_name, down=down, n_units=n_units, again=again)
+        repeats = self.failures if self.aggregation.abort_policy.never_repeats else 0
+        return replace(
+            query, session=self.session_name, down=down, n_units=n_units, repeats=repeats
+        )
 
     def _check(self, query: Query, learned: dict[str, Any]) -> None:
-        """Raise MisfitError for what no party can have learned."""
+        """Raise MisfitError for a result that does not match its schema."""
         silos = frozenset(self.silos)
-        kinds = {silo: query.learned_schema(silos, silo=silo) for silo in (True, False)}
+        schemas = {silo: query.learned_schema(silos, silo=silo) for silo in (True, False)}
         for name, known in learned.items():
             with blaming(name):
-                kinds[name in silos].check(known)
+                schemas[name in silos].check(known)
 
     def _agreed(self, query: Query, learned: dict[str, Any]) -> Total:
-        """The total, which everybody who should has learned alike. Raises AggregationAbortedError
-        when the sum was lost with somebody, and RuntimeError when parties disagree."""
+        """The total. All parties that learn it must have the same one. Raises
+        AggregationAbortedError if such a party was lost, and RuntimeError if parties disagree."""
         totals = []
         for name in self.plan.threat_model.learners or map(silo_name, query.invited):
             known = learned.get(name)
@@ -284,22 +302,22 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         return first
 
     def _silos_hold(self, state: State) -> bool:
-        """Whether every silo goes on from this state, or need not, since a helper holds it."""
-        return not self.peers or self.held == state.digest()
+        """Whether every silo holds this state. Always true if a helper holds the state."""
+        return not self.peers or self.agreed_digest == state.digest()
 
     def arrays(self, state: State) -> dict[str, np.ndarray]:
-        """What a checkpoint holds; `prepare` takes it back."""
-        kept = self.silo_states.items()
-        silos = {f"{SILO}{silo}/{key}": value for silo, own in kept for key, value in own.items()}
+        """The arrays of a checkpoint; `prepare` reads them."""
+        states = self.silo_states.items()
+        silos = {f"{SILO}{silo}/{key}": value for silo, own in states for key, value in own.items()}
         failed = {FAILED: np.array([*self.aborted, self.failures])} if self.aborted else {}
         return state.arrays() | silos | failed
 
     def evaluate(self, state: State) -> dict[str, float]:
-        """A row of metrics: see `Evaluation`."""
+        """The metrics of the model in `state`; see `Evaluation`."""
         return self.evaluation.row(self.algo.evaluated(state, self.silo_states))
 
     def parameters(self, state: State) -> dict[str, np.ndarray]:
-        """The released model, cut into the network's named float32 tensors."""
+        """The released model as the network's named float32 arrays."""
         flat = self.algo.output(state)
         pieces = {}
         start = 0

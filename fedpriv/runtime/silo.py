@@ -1,9 +1,9 @@
-"""A silo as a participant: it trains what it is asked to, bounds and noises it, and takes part in
-the sum.
+"""A silo as a participant: it trains, bounds its contributions, adds its noise share, and takes
+part in the sum.
 
-Bounding and noising are done here, where contributions are consumed, and not by the algorithm: a
-contribution reaches the aggregation only within the mechanism's bound, and with the noise share
-that the query declares.
+The framework bounds contributions and adds noise here, not in the algorithm. Every contribution
+that reaches the aggregation is within the mechanism's bound, and every message contains the noise
+share that the query declares.
 """
 
 from __future__ import annotations
@@ -50,11 +50,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SiloSpec(PartySpec):
-    """One silo with its own records.
+    """The description of a silo.
 
-    device, execution: where and how it trains;
-    silos: the names of all of them;
-    teller: the helper that says who is in a sum, if there is one.
+    index: position among the silos.
+    data: records of the silo.
+    model: network that it trains.
+    task: loss and metrics.
+    algo: the algorithm.
+    aggregation: the aggregation.
+    plan: public plan of the run.
+    device: device of local training.
+    silos: names of all silos.
+    announcer: name of the helper that announces who is in a sum; empty without a helper.
+    execution: how local training is computed.
     """
 
     index: int
@@ -66,7 +74,7 @@ class SiloSpec(PartySpec):
     plan: Plan
     device: str
     silos: tuple[str, ...]
-    teller: tuple[str, ...]
+    announcer: tuple[str, ...]
     execution: Execution = Execution()
 
     def open(self, memory: Memory) -> SiloParticipant:
@@ -74,7 +82,7 @@ class SiloSpec(PartySpec):
 
 
 class SiloParticipant(WorkingParticipant):
-    """A silo where it lives. Its task is a query or the set-up."""
+    """A running silo. Its task is the set-up or a query."""
 
     def __init__(self, spec: SiloSpec, memory: Memory) -> None:
         data = spec.data.to(spec.device)
@@ -85,10 +93,10 @@ class SiloParticipant(WorkingParticipant):
         self.protocol = spec.aggregation.silo(
             self.silo.name, spec.silos, spec.algo.contributors.weighting
         )
-        self.teller = spec.teller
+        self.announcer = spec.announcer
         self.silos = spec.silos
-        self.state: State | None = None  # held by a helper
-        self.before: tuple[Serial, SiloState] | None = None
+        self.state: State | None = None  # None: a helper holds it
+        self.previous: tuple[Serial, SiloState] | None = None
         self.watch = Stopwatch()
 
     def checkpoint(self) -> dict[str, np.ndarray]:
@@ -99,46 +107,53 @@ class SiloParticipant(WorkingParticipant):
 
     def _set_up(self, task: SetUp) -> Party:
         self.state = None if task.state is None else State.from_arrays(task.state)
-        self._go_back(task)
-        # Here, where the silo's turn has come: those of all silos at once are a table of silos
-        # times units.
+        self._undo_aborted(task)
+        # Each silo computes its own counts here: a table of all silos times units would be large.
         counts = self.algo.contributors.counts(
             self.silo.index, self.silo.data, self.silo.plan.federation
         )
         return (yield from self.protocol.setup(task, counts))
 
-    def _go_back(self, task: SetUp) -> None:
-        """Forget what it remembers of a query without a sum: it may have been told of one that
-        nobody else has."""
-        if self.before is not None and self.before[0] == task.aborted:
-            self.silo = replace(self.silo, state=self.before[1])
-        self.before = None
+    def _undo_aborted(self, task: SetUp) -> None:
+        """Restore the state before a query without a sum. This silo may have seen a sum that no
+        other party has."""
+        if self.previous is not None and self.previous[0] == task.aborted:
+            self.silo = replace(self.silo, state=self.previous[1])
+        self.previous = None
 
     def _query(self, query: Query) -> Party:
         self.watch = Stopwatch()
         work = _Work(self, query)
         post = query.post(self.silo.name, self.protocol.signer)
-        told = _SumMembership(post, Expected(SUMMED, query.summed_schema(self.silos), self.teller))
-        total = yield from told.overhearing(
+        membership = _SumMembership(
+            post, Expected(SUMMED, query.summed_schema(self.silos), self.announcer)
+        )
+        total = yield from membership.overhearing(
             self.protocol.query(query, self._responding(work, query))
         )
         if work.pending is not None:
             work.finish()
-            summed = query.covered(total).silos if total is not None else (yield from told.summed())
+            summed = (
+                query.covered(total).silos
+                if total is not None
+                else (yield from membership.summed())
+            )
             state = self.algo.silo_state(self.silo, work.pending, self.silo.name in summed)
-            self.before = query.serial, self.silo.state
+            self.previous = query.serial, self.silo.state
             self.silo = replace(self.silo, state=state)
         return SiloReport(total, work.stats, work.seconds, self._updated(query, total))
 
     def _responding(self, work: _Work, query: Query) -> Respond:
-        """What answers a broadcast; a silo that holds the state makes the broadcast itself."""
+        """The function that answers a broadcast. A silo that holds the state creates the broadcast
+        itself."""
         if self.state is None:
             return work.respond
         own = Broadcast(self.algo.broadcast(self.state, query), query.sampled)
         return lambda _: work.respond(own)
 
     def _updated(self, query: Query, total: Total | None) -> bytes | None:
-        """The digest of the state that this silo holds, after the query's global update."""
+        """Apply the query's global update to this silo's state, and return the digest; None if a
+        helper holds the state."""
         if self.state is None:
             return None
         if total is not None:
@@ -147,7 +162,7 @@ class SiloParticipant(WorkingParticipant):
 
 
 class _Work:
-    """What one silo computes for one query."""
+    """The computation of one silo for one query."""
 
     def __init__(self, participant: SiloParticipant, query: Query) -> None:
         self.participant = participant
@@ -155,10 +170,11 @@ class _Work:
         self.stats = ContributionStats()
         self.pending: PendingState | None = None
         self.blocks: Iterator[Contributions] = iter(())
-        self.ahead: DeferredWork[Any] | None = None
+        self.deferred: DeferredWork[Any] | None = None
 
     def respond(self, broadcast: Broadcast) -> Update:
-        """The update to what was sent down; its blocks are computed when they are asked for."""
+        """The update for a broadcast. Its blocks are computed when the aggregation consumes
+        them."""
         participant = self.participant
         query = self.query
         if broadcast.sampled is not query.sampled:
@@ -169,24 +185,24 @@ class _Work:
         self.pending = local.pending
         if not query.enforced:
             self.stats = local.stats
-        self.ahead = ahead(local, participant.silo, query, participant.execution)
-        raw = contributions(local, participant.silo, self.ahead)
+        self.deferred = defer(local, participant.silo, query, participant.execution)
+        raw = contributions(local, participant.silo, self.deferred)
         self.blocks = participant.watch.timed("local_training", bounded(raw, query, self.stats))
-        return Update(self.blocks, *self._noise(local, query), self.ahead)
+        return Update(self.blocks, *self._noise(local, query), self.deferred)
 
     def finish(self) -> None:
-        """Compute whatever no message needed, for the sake of what the silo remembers."""
+        """Compute the remaining blocks, since the silo's next state may depend on them."""
         for _ in self.blocks:
             pass
 
     @property
     def seconds(self) -> float:
-        """Of local training, this silo's part where it was done together with others'."""
-        together = 0.0 if self.ahead is None else self.ahead.seconds
-        return self.participant.watch.seconds.get("local_training", 0.0) + together
+        """Running time of local training, with this silo's part of shared batches."""
+        shared = 0.0 if self.deferred is None else self.deferred.seconds
+        return self.participant.watch.seconds.get("local_training", 0.0) + shared
 
     def _noise(self, local: LocalUpdate, query: Query) -> tuple[np.ndarray, bytes | None]:
-        """The noise share, and what its removable parts hang on."""
+        """The noise share, and the seed of its removable noise."""
         if not query.enforced:
             return np.zeros(query.size) if local.noise is None else local.noise, None
         silo = self.participant.silo
@@ -220,13 +236,13 @@ def _require_separate(local: LocalUpdate, algo: Algorithm) -> None:
         )
 
 
-def ahead(
+def defer(
     local: LocalUpdate, silo: Silo, query: Query, execution: Execution = Execution()
 ) -> DeferredWork[Any] | None:
-    """The work that a local update's contributions come from: the training that it describes, or
-    work of its own."""
+    """The work that computes a local update's contributions: the training that the update
+    describes, or its own deferred work."""
     if local.training is None:
-        return local.ahead
+        return local.deferred
     from fedpriv.training.users import silo_training
 
     work = partial(
@@ -247,7 +263,7 @@ def ahead(
 def contributions(
     local: LocalUpdate, silo: Silo, training: DeferredWork[Any] | None
 ) -> Iterator[Contributions]:
-    """The raw contributions of a local update, those it computes itself or those of the training it
+    """The raw contributions of a local update: its own blocks, or those of the training that it
     describes."""
     if local.blocks is not None:
         yield from local.blocks
@@ -255,38 +271,36 @@ def contributions(
         return
     assert training is not None
     units = np.array([silo.index]) if local.training.pooled else silo.data.users
-    for block in [training.result()] if training.given else training.taken().blocks():  # type: ignore[attr-defined]
+    for block in [training.result()] if training.has_result else training.take().blocks():  # type: ignore[attr-defined]
         yield Contributions(units[block.positions], local.vectors(block))
 
 
 def bounded(
     blocks: Iterator[Contributions], query: Query, stats: ContributionStats
 ) -> Iterator[Contributions]:
-    """The contributions within the mechanism's bound, in float64; as they are where the query does
-    not enforce it. Users outside of the query's sample are left out.
+    """Clip contributions to the mechanism's bound, in float64. If the query does not enforce the
+    bound, contributions stay as they are. Users outside of the query's sample are left out.
 
-    A unit whose contribution holds NaN or infinity contributes nothing, so that it cannot destroy
-    the sum; `stats.nonfinite` records it. Dropping it depends on this unit alone, so the
-    sensitivity is unchanged. Raises ValueError for a unit that comes twice: it would move the sum
-    by twice the bound.
+    A unit whose contribution contains NaN or infinity contributes nothing, so that it cannot
+    destroy the sum; `stats.nonfinite` counts it. Dropping it depends on this unit alone, so the
+    sensitivity does not change. Raises ValueError for a unit that contributes twice, since it would
+    move the sum by twice the bound.
     """
     known: set[int] = set()
     for block in blocks:
         if not query.enforced:
             yield block
             continue
-        before = len(known)
+        count = len(known)
         known.update(block.units.tolist())
-        if len(known) < before + len(block.vectors):
+        if len(known) < count + len(block.vectors):
             raise ValueError(f"query {query.name}: a unit contributes twice at one silo")
         if query.sampled is not None:
             block = _sampled(block, query.sampled)
             if not len(block.units):
                 continue
         vectors, norms = query.mechanism.bound(block.vectors)
-        lengths = (
-            norms.cpu().numpy()
-        )  # all that is asked of a device: it need not wait for each question
+        lengths = norms.cpu().numpy()  # one copy: each further question would stall the device
         finite = np.isfinite(lengths)
         units = block.units[finite]
         if not finite.all():
@@ -306,14 +320,20 @@ def _sampled(block: Contributions, sampled: np.ndarray) -> Contributions:
 
 @dataclass
 class _SumMembership:
-    """What tells a silo who is in the sum, which may come before its protocol has ended."""
+    """Receives the announcement of who is in the sum. It may arrive before the silo's protocol has
+    ended.
+
+    post: gate of the silo.
+    expected: schema and senders of the announcement.
+    silos: names of the silos in the sum; None: not announced yet.
+    """
 
     post: Post
     expected: Expected
     silos: tuple[str, ...] | None = None
 
     def overhearing(self, party: Party) -> Party:
-        """The same party, which never sees it."""
+        """Run `party`, and keep the announcement out of its mail."""
         given: Any = None
         while True:
             try:
@@ -325,8 +345,8 @@ class _SumMembership:
                 given = self._without(given)
 
     def summed(self) -> Generator[Mail, Mail, tuple[str, ...]]:
-        """The silos of the sum. Raises AggregationAbortedError when nobody says: what it remembers
-        would no longer fit the others'."""
+        """The names of the silos in the sum. Raises AggregationAbortedError without an
+        announcement: the silo's state would no longer match that of the others."""
         if self.silos is None:
             self._learn((yield from self.post.receive(self.expected)))
         if self.silos is None:
@@ -334,8 +354,8 @@ class _SumMembership:
         return self.silos
 
     def _without(self, mail: Mail) -> Mail:
-        """What the party is to see; a letter of this phase from another round it leaves aside
-        itself."""
+        """The mail without the announcement. The party itself ignores an announcement from another
+        round."""
         ours = {name: said for name, said in mail.items() if claims(said, SUMMED)}
         heard = self.post.accept(ours, self.expected)
         self._learn(heard)

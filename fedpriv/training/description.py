@@ -1,7 +1,7 @@
-"""Local training, described before it is run: which users, from which parameters, by which recipe.
-Needs no torch.
+"""Descriptions of local training: which users, from which parameters, by which recipe. Needs no
+torch.
 
-Whoever runs a description decides where and together with whom; the result is the same.
+The framework decides where a described training runs, and in which batch. The result is the same.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ TRAINERS = "auto", "compiled", "batched", "sequential"
 
 @dataclass(frozen=True)
 class Execution:
-    """How local training is computed, which changes nothing but rounding.
+    """How local training is computed. It changes rounding only.
 
     trainer: auto chooses by sizes; the others are for comparisons.
-    workers: threads over users in compiled training, whose results are the same bits for any
-        number.
+    workers: number of threads of compiled training; the results have equal bits for any number.
     """
 
     trainer: str = "auto"
@@ -41,10 +40,13 @@ class Execution:
 
 @dataclass(frozen=True)
 class Recipe:
-    """`epochs` passes over a user's records in fresh random orders, in batches of `batch_size`
-    (None: all of a user's records in one batch), steps of rate `lr` by `optimizer`.
+    """A recipe of local training.
 
-    proximal: mu, which adds mu (w - start) to every gradient (FedProx: Li et al., MLSys 2020).
+    epochs: passes over a user's records, each in a new random order.
+    batch_size: records of a batch; None: all records of a user in one batch.
+    lr: learning rate.
+    optimizer: local optimiser.
+    proximal: mu; adds mu (w - start) to every gradient (FedProx: Li et al., MLSys 2020).
     """
 
     epochs: int
@@ -58,13 +60,14 @@ class Recipe:
 class Training:
     """One silo's local training for one query.
 
-    start: parameters (d,) float64 that everybody starts from.
+    recipe: how each user trains.
+    start: (d,) float64: parameters that every user starts from.
     users: positions in `SiloData.users`; None: all.
-    pooled: the silo's records train as if one user owned them.
-    correction: (d,) float64 added to every gradient (SCAFFOLD's c - c_i).
-    memory: what the optimiser begins with, by the name of its slot, (d,) or (1,) each, as an
-        earlier `Block` gave it back; empty: it begins afresh, and what it ends with is given back;
-        None: it forgets.
+    pooled: whether the silo's records train as if one user owned them.
+    correction: (d,) float64, added to every gradient (SCAFFOLD's c - c_i).
+    memory: initial slots of the optimiser by name, (d,) or (1,) each, from an earlier `Block`;
+        empty: the optimiser starts without slots. In both cases the block returns the final slots.
+        None: it does not.
     """
 
     recipe: Recipe
@@ -77,13 +80,12 @@ class Training:
 
 @dataclass(frozen=True)
 class Block:
-    """The result of some users.
+    """The result of training some users.
 
-    positions: (k,) indices into `SiloData.users` (of the pooled data, if they are).
-    deltas: (k, d) float32, final minus starting parameters; not finite where a user's training
+    positions: (k,): indices into `SiloData.users`, or into those of the pooled data.
+    deltas: (k, d) float32: final minus starting parameters; not finite if a user's training
         diverged.
-    memory: what the optimiser ended with, (k, d) or (k, 1) a slot, if `Training.memory` asks for
-        it.
+    memory: final slots of the optimiser, (k, d) or (k, 1) each, if `Training.memory` is not None.
     """
 
     positions: np.ndarray

@@ -1,5 +1,4 @@
-"""Local training of one silo's users, which may wait for that of other silos and then be done
-together with it."""
+"""Local training of one silo's users; the trainings of several silos can run in one batch."""
 
 from __future__ import annotations
 
@@ -21,10 +20,12 @@ from fedpriv.util.work import Work
 
 @dataclass(frozen=True, eq=False)
 class SiloTraining(Work[Block]):
-    """The result is a block of all users.
+    """Training of one silo's users. The result is one block with all users.
 
-    users: those who train, by number of records, descending.
-    selection: of trainers, by places among them.
+    training: description of the training.
+    problem: network, loss, start and recipe.
+    users: users that train, by number of records, descending.
+    selection: trainers, with the positions of their users in `users`.
     """
 
     training: Training
@@ -33,7 +34,7 @@ class SiloTraining(Work[Block]):
     selection: Selection
 
     def blocks(self) -> Iterator[Block]:
-        """The users in blocks that fit a fixed memory budget, without those of other silos."""
+        """Train this silo's users alone, in blocks that fit a fixed memory budget."""
         for trainer, some in self.selection:
             group = self.users.part(some)
             for start, stop in trainer.blocks(group.counts, group.size):
@@ -46,9 +47,9 @@ class SiloTraining(Work[Block]):
 
     @cached_property
     def batch_key(self) -> Hashable:
-        """None where nothing is gained, where results are too large to wait, or where silos differ
-        in more than their records. The network itself is part of it: runs of a sweep train apart,
-        each as if it was alone."""
+        """None if batching gains nothing, if the result is too large to wait, or if silos differ in
+        more than their records. The key contains the network's identity, so runs of a sweep train
+        separately."""
         problem = self.problem
         own = self.training.correction is not None or self.training.memory is not None
         if own or self._trainer is None or self.nbytes > memory_budget(problem.start.device):
@@ -66,7 +67,7 @@ class SiloTraining(Work[Block]):
 
     @property
     def _trainer(self) -> BlockTrainer | None:
-        """What trains them together with others' users."""
+        """The trainer that can train these users in one batch with those of other silos."""
         rows = int(self.users.counts.max(initial=0).clip(max=self.users.size))
         joining = [trainer for trainer, _ in self.selection if trainer.joins(rows)]
         return joining[0] if len(joining) == len(self.selection) == 1 else None
@@ -78,25 +79,27 @@ class SiloTraining(Work[Block]):
     def run_batch(cls, works: Sequence[SiloTraining]) -> list[Block]:
         trainer = works[0]._trainer
         assert trainer is not None
-        everyone = _Everyone(works)
+        all_users = _AllUsers(works)
         found: list[list[Tensor]] = [[] for _ in works]
-        for start, stop in trainer.blocks(everyone.counts, everyone.size):
-            changes, _ = trainer.run(everyone.users(start, stop), None)
-            owners = everyone.owners[start:stop]
+        for start, stop in trainer.blocks(all_users.counts, all_users.size):
+            changes, _ = trainer.run(all_users.users(start, stop), None)
+            owners = all_users.owners[start:stop]
             order = torch.from_numpy(np.argsort(owners, kind="stable")).to(changes.device)
             silos, numbers = np.unique(owners, return_counts=True)
             for silo, own in zip(silos.tolist(), torch.split(changes[order], numbers.tolist())):
                 found[silo].append(own)
-        # In every silo users with more records are in earlier blocks, and stay in their order.
+        # Users of a silo stay in their order: those with more records are in earlier blocks.
         return [Block(work.users.positions, torch.cat(own)) for work, own in zip(works, found)]
 
 
-class _Everyone:
-    """The users of several silos, by number of records, descending: of `owners` (n,), each at
-    `places` (n,) among its silo's.
+class _AllUsers:
+    """The users of several silos, by number of records, descending.
 
-    counts: their records.
-    size: of batches.
+    works: trainings of the silos.
+    counts: (n,): number of records of each user.
+    owners: (n,): position of each user's silo in `works`.
+    places: (n,): position of each user among the users of its silo.
+    size: records of a batch.
     """
 
     def __init__(self, works: Sequence[SiloTraining]) -> None:
@@ -112,7 +115,7 @@ class _Everyone:
         self.size = works[0].problem.recipe.batch_size or int(self.counts[0])
 
     def users(self, start: int, stop: int) -> Users:
-        """Those from `start` to `stop`, with copies of their records as if of one silo."""
+        """Users `start` to `stop`, with copies of their records, as if they were in one silo."""
         own = [
             (self.works[i].users, place)
             for i, place in zip(self.owners[start:stop], self.places[start:stop])
@@ -126,9 +129,8 @@ class _Everyone:
         starts = np.concatenate([[0], np.cumsum(self.counts[start:stop])])
         dropout = np.array([users.dropout[place] for users, place in own], dtype=np.uint64)
         orders = None
-        if (
-            self.counts[start] > self.size
-        ):  # whose silo needs none has users of one batch, which need none here
+        # A silo without orders has users of a single batch, which need no order here either.
+        if self.counts[start] > self.size:
             orders = np.array(
                 [0 if users.orders is None else users.orders[place] for users, place in own],
                 np.uint64,

@@ -1,4 +1,4 @@
-"""Local training of all users of a silo."""
+"""Local training of the users of a silo."""
 
 from __future__ import annotations
 
@@ -30,21 +30,27 @@ def silo_training(
     prefix: str = "",
     execution: Execution = Execution(),
 ) -> SiloTraining:
-    """Training as described on the silo's records.
+    """Prepare the described training on the silo's records.
 
-    LocalTrain of Kato et al. (Uldp-FL, PVLDB 2024): the loss is averaged inside each batch, the
-    last batch of a pass may be smaller, dropout is active. Every user comes exactly once, in no
-    particular order, in blocks that fit a fixed memory budget. `model` is a template and stays as
-    it is; its buffers, such as running statistics, are what every training starts from.
+    This is LocalTrain of Kato et al. (Uldp-FL, PVLDB 2024). The loss is averaged inside each batch,
+    the last batch of a pass may be smaller, and dropout is active. Each user trains exactly once,
+    in no particular order, in blocks that fit a fixed memory budget.
 
-    A user's batches and dropout depend on (seed, round, party, prefix, user) alone, whoever else
-    trains, of this silo or of others, and in whichever blocks: removing a user leaves the results
-    of all others as they were, up to float32 rounding, since kernels may add in another order when
-    blocks have another shape; compiled training has the same bits. With system randomness nothing
-    can be repeated.
+    A user's batches and dropout depend on (seed, round, party, prefix, user) only, not on other
+    users or on blocks. Removing a user changes the results of the others at most by float32
+    rounding, since kernels may add in another order for blocks of another shape. Compiled training
+    gives equal bits. With system randomness no result is reproducible.
 
-    prefix: put in front of the names of the random streams.
-    execution: how it is computed. Features of integers reach the model as they are.
+    training: description of the training.
+    model: template; it is not changed. Every training starts from its buffers, such as running
+        statistics.
+    data: records of the silo. Integer features reach the model unchanged.
+    task: loss and metrics.
+    streams: random streams of the run.
+    round: number of the round.
+    party: name of the silo.
+    prefix: prefix of the names of the random streams.
+    execution: how the training is computed.
 
     Raises ConfigError for a model that mixes records, such as one with BatchNorm, unless all
     records are pooled.

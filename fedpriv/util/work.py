@@ -1,9 +1,12 @@
-"""A seam for work that several runs, or several parties, of one process may do in one go.
+"""Work that several runs, or several parties, of one process can compute in one batch.
 
-Where nobody gathers, work is done at once. In a sweep whose runs go in lock step
-(`fedpriv.sweeps.side_by_side`), a run that asks for work waits until the others have asked too; a
-party that yields work in place of messages waits for the others of its step. Work of one kind is
-done together.
+Without a collector, work runs at once. With one, it waits:
+
+- In a sweep whose runs go in lock step (`fedpriv.sweeps.side_by_side`), a run that asks for work
+  waits until the other runs have asked too.
+- A party that yields work in place of messages waits for the other parties of its step.
+
+Works with equal batch keys then run in one batch.
 """
 
 from __future__ import annotations
@@ -21,31 +24,32 @@ T = TypeVar("T")
 
 
 class Work(ABC, Generic[T]):
-    """Something to compute."""
+    """A computation that may run in one batch with others of its class."""
 
     @property
     @abstractmethod
     def batch_key(self) -> Hashable:
-        """Works of equal kinds can be done together; None: this one cannot wait for others."""
+        """Works of one class with equal keys can run in one batch. None: this work runs alone."""
 
     @property
     def nbytes(self) -> int:
-        """Memory of the result, so far as it matters to whoever lets many wait."""
+        """Memory of the result in bytes. A collector that lets many works wait counts it."""
         return 0
 
     @abstractmethod
     def run(self) -> T:
-        """The result."""
+        """Compute the result."""
 
     @classmethod
     @abstractmethod
     def run_batch(cls, works: Sequence[Self]) -> list[T]:
-        """The results of works of one kind, each what `run` gives up to float rounding."""
+        """Compute the results of works with equal batch keys. Each equals the result of `run` up to
+        float rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class WorkList(Work[list[T]], Generic[T]):
-    """Works that one party waits for at once, and their results."""
+    """Several works as one; its result is the list of their results."""
 
     works: Sequence[Work[T]]
 
@@ -64,76 +68,81 @@ class WorkList(Work[list[T]], Generic[T]):
     @classmethod
     def run_batch(cls, works: Sequence[WorkList[T]]) -> list[list[T]]:
         results = (
-            made.value for made in run_grouped([one for work in works for one in work.works])
+            result.value for result in run_grouped([one for work in works for one in work.works])
         )
         return [list(islice(results, len(work.works))) for work in works]
 
 
 @dataclass(frozen=True)
 class Result(Generic[T]):
-    """The result of work, and its part of the seconds that all that was done with it took."""
+    """The result of one work.
+
+    value: the result.
+    seconds: the batch's running time divided by the number of its works.
+    """
 
     value: T
     seconds: float
 
 
 class DeferredWork(Generic[T]):
-    """Work whose result is asked for later, once. Whoever can do it together with others' may do it
-    before.
+    """Work whose result is asked for later, exactly once. A party may compute it earlier, in one
+    batch with the work of others.
 
-    make: the work, which is made when it is needed first and let go of when it has been done:
-    copies of records and buffers would else wait for the end of a query in every silo of the
-    process.
+    create: returns the work. It is called when the work is first needed, and the work is dropped
+        once it has run. Otherwise every silo of the process would hold copies of records and
+        buffers until the query ends.
+    seconds: running time, if the work ran before its result was asked for.
     """
 
-    def __init__(self, make: Callable[[], Work[T]]) -> None:
-        self._make: Callable[[], Work[T]] | None = make
-        self._made: Work[T] | None = None
-        self._given: list[Result[T]] = []
-        self.seconds = 0.0  # what it took, if it was done before
+    def __init__(self, create: Callable[[], Work[T]]) -> None:
+        self._create: Callable[[], Work[T]] | None = create
+        self._work: Work[T] | None = None
+        self._results: list[Result[T]] = []
+        self.seconds = 0.0
 
     @property
     def work(self) -> Work[T]:
-        """What is to be done. Raises RuntimeError when it has been."""
-        if self._made is None:
-            if self._make is None:
+        """The work. Raises RuntimeError when it has already run."""
+        if self._work is None:
+            if self._create is None:
                 raise RuntimeError("the result of work is asked for twice")
-            self._made = self._make()
-            self._make = None
-        return self._made
+            self._work = self._create()
+            self._create = None
+        return self._work
 
     @property
-    def waits(self) -> bool:
-        """Whether anything is gained if it waits for others'."""
+    def batchable(self) -> bool:
+        """Whether the work can run in one batch with others."""
         return self.work.batch_key is not None
 
     @property
-    def given(self) -> bool:
-        """Whether it has been done, and not been asked for yet."""
-        return bool(self._given)
+    def has_result(self) -> bool:
+        """Whether the work has run and its result has not been asked for yet."""
+        return bool(self._results)
 
-    def give(self, made: Result[T]) -> None:
-        """What it comes to."""
-        self.taken()
-        self._given = [made]
-        self.seconds = made.seconds
+    def set_result(self, result: Result[T]) -> None:
+        """Store the result of the work, which ran in a batch."""
+        self.take()
+        self._results = [result]
+        self.seconds = result.seconds
 
-    def taken(self) -> Work[T]:
-        """The work, for whoever does it; kept no longer."""
+    def take(self) -> Work[T]:
+        """Return the work to the caller, who runs it, and drop it here."""
         work = self.work
-        self._made = None
+        self._work = None
         return work
 
     def result(self) -> T:
-        """What it comes to, done now if it was not before; kept no longer."""
-        return self._given.pop().value if self._given else run_work(self.taken())
+        """Return the result and drop it here. Runs the work now if it has not run yet."""
+        return self._results.pop().value if self._results else run_work(self.take())
 
 
 class WorkCollector(Protocol):
-    """Whoever lets work wait."""
+    """Collects work of several threads and runs it in batches."""
 
     def ask(self, works: Sequence[Work[Any]]) -> list[Result[Any]]:
-        """The results of `works`, as soon as they have been done."""
+        """Wait until `works` have run, and return their results in the same order."""
 
 
 class _Here(threading.local):
@@ -144,47 +153,47 @@ _here = _Here()
 
 
 def run_work(work: Work[T]) -> T:
-    """The result of `work`, done here or where this thread's work is gathered."""
+    """Run `work` here, or pass it to this thread's collector, and return the result."""
     if _here.collector is None or work.batch_key is None:
         return work.run()
-    [made] = _here.collector.ask([work])
-    return made.value  # type: ignore[no-any-return]
+    [result] = _here.collector.ask([work])
+    return result.value  # type: ignore[no-any-return]
 
 
 def run_all(works: Sequence[Work[Any]]) -> list[Result[Any]]:
-    """The results of `works`, each of some kind, done here or where this thread's work is
-    gathered.
-    """
+    """Run `works` here, or pass them to this thread's collector, and return their results. They may
+    have different classes and batch keys."""
     return run_grouped(works) if _here.collector is None else _here.collector.ask(works)
 
 
 def run_grouped(works: Sequence[Work[Any]]) -> list[Result[Any]]:
-    """The results of `works`, those of one kind made together."""
-    made: dict[int, Result[Any]] = {}
+    """The results of `works`, in their order. Works with equal batch keys run in one batch."""
+    by_place: dict[int, Result[Any]] = {}
     for places in group_by_batch_key(works):
         group = [works[place] for place in places]
         since = time.perf_counter()
         results = type(group[0]).run_batch(group)
         seconds = (time.perf_counter() - since) / len(group)
-        made |= {
+        by_place |= {
             place: Result(result, seconds) for place, result in zip(places, results, strict=True)
         }
-    return [made[place] for place in range(len(works))]
+    return [by_place[place] for place in range(len(works))]
 
 
 @contextmanager
 def collected_by(collector: WorkCollector) -> Iterator[None]:
-    """Context in which this thread's work goes to `collector`."""
-    before = _here.collector
+    """Context in which `run_work` and `run_all` pass this thread's work to `collector`."""
+    previous = _here.collector
     _here.collector = collector
     try:
         yield
     finally:
-        _here.collector = before
+        _here.collector = previous
 
 
 def group_by_batch_key(works: Sequence[Work[Any]]) -> list[list[int]]:
-    """The places of works that can be done together, in the order of their first."""
+    """The positions of works that can run in one batch, one list a batch, in the order of their
+    first positions."""
     groups: dict[Hashable, list[int]] = {}
     for place, work in enumerate(works):
         groups.setdefault((type(work), work.batch_key), []).append(place)

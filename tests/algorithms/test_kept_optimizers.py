@@ -59,7 +59,7 @@ def test_two_rounds_are_one_long_training(name, algo, model):
 
 def test_an_optimiser_without_memory_has_nothing_to_keep():
     with pytest.raises(
-        ConfigError, match="keep_optimizer=True: false with an optimiser that remembers nothing"
+        ConfigError, match="keep_optimizer=True: false with an optimiser without slots"
     ):
         experiment(*ONE, "algo=fedavg", "algo.keep_optimizer=true")
 

@@ -46,7 +46,7 @@ def events(algo, sizes, k=8, group=1):
         tuple(sizes),
         records_per_draw=group,
         records_per_user=k,
-        stability=NO_STAGES.then(truncation(k // group)),
+        stability=NO_STAGES if k is None else NO_STAGES.then(truncation(k // group)),
     )
     return only_query(algo, make_plan(algo, Gaussian(0.1, 5.0), federation=federation)).events
 
@@ -217,7 +217,7 @@ def test_with_all_records_a_record_has_a_certificate_and_no_user_has():
     before = allocation()
     assert algo.training_records(before, BreastCancer()) is before
     sizes = before.counts().sum(axis=1).tolist()
-    seen = events(algo, sizes)
+    seen = events(algo, sizes, k=None)
     assert {event.unit for event in seen} == {"record"}
     assert all(event.certified != NonPrivateDpEvent() for event in seen)
     with pytest.raises(ConfigError, match=r"algo\.group_size=all: a number"):

@@ -10,7 +10,7 @@ from test_derive import USER, claimed, plan
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.uldp import UldpSgd
-from fedpriv.certificates.derive import planned
+from fedpriv.certificates.derive import plan_queries
 from fedpriv.certificates.noise import DpSgdNoise, NoNoise, SumNoise
 from fedpriv.certificates.request import Request, Target
 from fedpriv.certificates.sampling import Poisson, WithoutReplacement
@@ -29,7 +29,7 @@ def with_parameters(made, *names):
 
 
 def asked(requests, made, contributors=None, targets=(USER,)):
-    return planned(requests, made, contributors or Users(), targets, round=1, claim=claimed)
+    return plan_queries(requests, made, contributors or Users(), targets, round=1, claim=claimed)
 
 
 def test_each_query_of_a_round_draws_its_users_afresh():
@@ -117,7 +117,7 @@ class Anybody:
 def test_what_rests_on_an_authors_word_is_declared(request_, contributors, mechanism, drawing):
     made = plan(mechanism=mechanism)
     target = Target("record" if contributors.one_silo else "user", ADD_REMOVE)
-    [query] = planned(
+    [query] = plan_queries(
         [request_], made, contributors, [target], round=1, claim=claimed, drawing=drawing
     )
     assert query.enforced  # the framework bounds and noises all the same

@@ -16,7 +16,7 @@ from dp_accounting import (
 import fedpriv.algorithms
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.certificates.derive import ROUNDED_ALIKE, planned
+from fedpriv.certificates.derive import ROUNDED_ALIKE, plan_queries
 from fedpriv.certificates.drift import Drift
 from fedpriv.certificates.noise import (
     DpSgdNoise,
@@ -62,7 +62,7 @@ def claimed(view):
 
 
 def queries(made, request, contributors, *targets, round=1):
-    return planned([request], made, contributors, targets, round=round, claim=claimed)
+    return plan_queries([request], made, contributors, targets, round=round, claim=claimed)
 
 
 def events(made, request, contributors, *targets):
@@ -276,7 +276,7 @@ def test_a_query_takes_the_numbers_of_its_channel():
     made = plan()
     made = replace(made, query_parameters={**made.query_parameters, "other": made.parameters})
     two = [Request(SumNoise()), Request(SumNoise(), name="other")]
-    first, second = planned(two, made, Users(), [USER], round=4, claim=claimed)
+    first, second = plan_queries(two, made, Users(), [USER], round=4, claim=claimed)
     assert second.stream("noise") == "other noise"
     assert first.serial < second.serial
     assert (query.user_rate, query.place, query.stateful, query.sampled) == (1.0, 0, False, None)

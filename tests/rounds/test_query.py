@@ -28,7 +28,7 @@ def test_nobody_is_sent_numbers_that_are_not_finite(number):
 
 def test_a_query_follows_none_that_failed_unless_it_says_so():
     """Methods that train whole silos train longer after one."""
-    assert QUERY.again == 0
+    assert QUERY.repeats == 0
 
 
 def test_silos_are_told_of_as_many_as_the_noise_is_for():
@@ -67,11 +67,11 @@ def test_a_set_up_follows_no_lost_sum_unless_it_is_said():
 
 
 def test_noise_inside_local_training_stays():
-    with pytest.raises(ValueError, match="cannot be taken out of a sum"):
+    with pytest.raises(ValueError, match="cannot be removed from a sum"):
         replace(QUERY, enforced=False, n_most=3)
 
 
 def test_noise_without_a_grid_stays():
     assert QUERY.removable is None
-    with pytest.raises(ValueError, match="needs the grid"):
+    with pytest.raises(ValueError, match="needs an integer encoding"):
         _ = replace(QUERY, n_most=3).removable

@@ -14,7 +14,7 @@ from fedpriv.engines.inprocess import InProcessSession, answer
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.runs.loop import train
 from fedpriv.runtime import prepare
-from fedpriv.runtime.silo import ahead, contributions
+from fedpriv.runtime.silo import contributions, defer
 from fedpriv.testing.faults import Faulty, drop
 
 ROUNDS, SICK = 4, "silo1"
@@ -66,7 +66,7 @@ def dying(monkeypatch):
             return update
 
         def blocks():
-            yield next(contributions(update, silo, ahead(update, silo, query)))
+            yield next(contributions(update, silo, defer(update, silo, query)))
             raise Death
 
         return replace(update, training=None, blocks=blocks())

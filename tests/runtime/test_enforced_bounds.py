@@ -14,7 +14,7 @@ from fedpriv.parties.schema import Array
 from fedpriv.parties.signer import Checksum
 from fedpriv.rounds.weighting import RecordWeighting
 from fedpriv.runtime import prepare
-from fedpriv.runtime.silo import ahead, contributions
+from fedpriv.runtime.silo import contributions, defer
 from fedpriv.testing.algorithms import total
 from fedpriv.testing.faults import Faulty, alter
 
@@ -73,7 +73,7 @@ class Repeating(UldpAvg):
 
     def local_update(self, silo, query, down):
         update = super().local_update(silo, query, down)
-        blocks = [*contributions(update, silo, ahead(update, silo, query))] * 2
+        blocks = [*contributions(update, silo, defer(update, silo, query))] * 2
         return replace(update, training=None, blocks=iter(blocks))
 
 

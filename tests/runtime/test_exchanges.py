@@ -43,7 +43,9 @@ def scripted(*tries):
 
 def test_whoever_is_silent_in_two_tries_of_a_set_up_is_left_out():
     prepared = scripted({"silo1"}, {"silo1"})
-    with pytest.warns(RuntimeWarning, match="round 3: goes on without silo1, who are silent"):
+    with pytest.warns(
+        RuntimeWarning, match="round 3: continuing without silo1: no answer in two set-ups"
+    ):
         prepared.set_up(3, [])
     assert prepared.absent == {"silo1"}
     assert prepared.silos == ("silo0", "silo2", "silo3")
@@ -122,9 +124,9 @@ def test_what_follows_a_query_without_a_sum(plain, abort, stateful, ready, monke
 def test_a_method_that_must_not_repeat_itself_is_told_how_often_it_failed(plain):
     [query] = plain.queries(1)
     plain.failures = 2
-    assert plain._addressed(query, Broadcast({})).again == 0
+    assert plain._addressed(query, Broadcast({})).repeats == 0
     plain.aggregation = SimpleNamespace(abort_policy=AbortPolicy(never_repeats=True))
-    assert plain._addressed(query, Broadcast({})).again == 2
+    assert plain._addressed(query, Broadcast({})).repeats == 2
 
 
 def test_who_is_left_out_is_not_asked_and_the_others_owe_larger_shares(plain):
@@ -137,9 +139,9 @@ def test_who_is_left_out_is_not_asked_and_the_others_owe_larger_shares(plain):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"), [(("algo=uldp_avg",), False), (PEERS, True)], ids=["server", "peers"]
+    ("words", "knows"), [(("algo=uldp_avg",), False), (PEERS, True)], ids=["server", "peers"]
 )
-def test_silos_know_beforehand_who_is_sampled_only_where_no_helper_tells(words, told, monkeypatch):
+def test_silos_know_beforehand_who_is_sampled_only_where_no_helper_tells(words, knows, monkeypatch):
     with prepare(experiment(*SMALL, *words)) as prepared:
         [query] = prepared.queries(1)
         seen = []
@@ -151,7 +153,7 @@ def test_silos_know_beforehand_who_is_sampled_only_where_no_helper_tells(words, 
         monkeypatch.setattr(prepared.session, "run", watched)
         with pytest.raises(AggregationAbortedError):
             exchange(prepared, replace(query, sampled=np.array([True])))
-    assert (seen[0].sampled is not None) is told
+    assert (seen[0].sampled is not None) is knows
 
 
 @pytest.mark.parametrize(("algo", "kept"), [("scaffold", True), ("uldp_avg", False)])
@@ -164,10 +166,10 @@ def test_what_silos_remember_is_asked_for_where_they_remember(algo, kept):
 def test_peers_hold_the_state_that_the_run_goes_on_from(monkeypatch):
     with prepare(experiment(*SMALL, *PEERS)) as prepared:
         start = prepared.state
-        assert prepared.held == start.digest()
+        assert prepared.agreed_digest == start.digest()
         result = prepared.run_round(prepared.queries(1), start)
         assert result.aborted is None
-        assert prepared.held == result.state.digest() != start.digest()
+        assert prepared.agreed_digest == result.state.digest() != start.digest()
         assert prepared._silos_hold(result.state)
         assert not prepared._silos_hold(start)
 
@@ -175,13 +177,13 @@ def test_peers_hold_the_state_that_the_run_goes_on_from(monkeypatch):
         monkeypatch.setattr(participants["silo3"], "_updated", lambda query, total: bytes(32))
         with pytest.raises(RuntimeError, match="round 2: the parties hold different states"):
             prepared.run_round(prepared.queries(2), result.state)
-        assert prepared.held is None
+        assert prepared.agreed_digest is None
 
 
 def test_a_server_holds_the_state_alone(plain):
-    assert plain.held is None
+    assert plain.agreed_digest is None
     exchange(plain)
-    assert plain.held is None
+    assert plain.agreed_digest is None
     assert plain._silos_hold(plain.state)
 
 
@@ -205,13 +207,13 @@ def test_reports_of_different_states_are_held_by_nobody(plain, monkeypatch):
     run = plain.session.run
     states = iter([bytes(32), bytes(31) + b"\1", bytes(32)])
 
-    def told(tasks, traffic):
+    def differing(tasks, traffic):
         learned = run(tasks, traffic)
         return {
             name: replace(known, state=next(states)) if isinstance(known, SiloReport) else known
             for name, known in learned.items()
         }
 
-    monkeypatch.setattr(plain.session, "run", told)
+    monkeypatch.setattr(plain.session, "run", differing)
     exchange(plain)
-    assert plain.held is None
+    assert plain.agreed_digest is None

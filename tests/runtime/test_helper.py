@@ -18,14 +18,14 @@ class Done:
         return Total(np.zeros(1), ("silo0", "silo1"))
 
 
-@pytest.mark.parametrize("tells", [True, False])
+@pytest.mark.parametrize("announces", [True, False])
 @pytest.mark.parametrize("stateful", [True, False])
-def test_silos_are_told_who_is_in_a_sum_where_they_remember_something_of_it(tells, stateful):
+def test_silos_are_told_who_is_in_a_sum_where_they_remember_something_of_it(announces, stateful):
     """By the one helper that tells, and nobody else: silos that remember nothing wait for no such
     message."""
     helper = object.__new__(HelperParticipant)
-    helper.name, helper.tells, helper.protocol = "server", tells, Done()
+    helper.name, helper.announces, helper.protocol = "server", announces, Done()
     query = query_for(Plain(), 2)
     object.__setattr__(query, "stateful", stateful)
     sent = [receiver for mail in helper._query(query, None) for receiver in mail]
-    assert set(sent) == ({"silo0", "silo1"} if tells and stateful else set())
+    assert set(sent) == ({"silo0", "silo1"} if announces and stateful else set())

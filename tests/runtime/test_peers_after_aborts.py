@@ -63,7 +63,7 @@ class Stubborn(FedAvg):
     """It trains the same models again."""
 
     def recipe(self, silo, query):
-        return super().recipe(silo, replace(query, again=0))
+        return super().recipe(silo, replace(query, repeats=0))
 
 
 @pytest.mark.parametrize("keep", [False, True])

@@ -118,7 +118,8 @@ def test_a_network_of_another_size_than_it_says_is_refused():
 
     exp = experiment(*WORDS)
     with pytest.raises(
-        ConfigError, match=r"^model=Larger: size\(\) says \d+ parameters, and build\(\) makes \d+$"
+        ConfigError,
+        match=r"^model=Larger: size\(\) says \d+ parameters, and build\(\) creates \d+$",
     ):
         prepare(replace(exp, model=Larger()))
 
@@ -145,7 +146,7 @@ def test_a_checkpoint_brings_back_what_silos_remember_and_the_last_query_without
 def test_a_set_up_that_is_repeated_is_still_before_the_first_round():
     exp = experiment(*WORDS, "aggregation=masked")
     first = replace(exp, engine=Faulty(InProcess(), (drop(exchange=0, sender="silo1"),)))
-    with pytest.warns(RuntimeWarning, match=r"the set-up begins again: .*silo1"):
+    with pytest.warns(RuntimeWarning, match=r"repeating the set-up: .*silo1"):
         prepared = prepare(first)
     with prepared:
         assert {(row["round"], row["query"]) for row in prepared.setup} == {(0, "setup")}
@@ -166,7 +167,7 @@ def test_a_set_up_that_fails_twice_ends_all_parties():
     exp = experiment(*WORDS, "aggregation=masked")
     with (
         pytest.raises(AggregationAbortedError, match="silo1"),
-        pytest.warns(RuntimeWarning, match="the set-up begins again: .*silo1"),
+        pytest.warns(RuntimeWarning, match="repeating the set-up: .*silo1"),
     ):
         prepare(replace(exp, engine=Watched(InProcess(), (drop(sender="silo1"),))))
     assert sessions[1:] == ["closed"]

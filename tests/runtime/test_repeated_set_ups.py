@@ -80,7 +80,7 @@ def test_silence_is_no_reason_for_another_set_up():
 @pytest.mark.parametrize("aggregation", ["masked", "secagg"])
 def test_a_run_begins_though_one_message_of_its_set_up_is_lost(aggregation):
     words = (*COUNTED, f"aggregation={aggregation}")
-    with pytest.warns(RuntimeWarning, match="set-up begins again: no message from silo1"):
+    with pytest.warns(RuntimeWarning, match="repeating the set-up: no message from silo1"):
         prepared = prepare(faulty(words, drop(exchange=0, sender="silo1")))
     with prepared:
         assert prepared.ready
@@ -89,7 +89,7 @@ def test_a_run_begins_though_one_message_of_its_set_up_is_lost(aggregation):
 
 def test_a_run_ends_where_the_same_is_missing_again():
     with (
-        pytest.warns(RuntimeWarning, match="set-up begins again"),
+        pytest.warns(RuntimeWarning, match="repeating the set-up"),
         pytest.raises(AggregationAbortedError, match="no message from silo1"),
     ):
         prepare(faulty((*COUNTED, "aggregation=masked"), drop(sender="silo1")))

@@ -12,7 +12,7 @@ from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.post import Expected, Post
 from fedpriv.rounds.query import SUMMED, Broadcast, Contributions, Query, SetUp, Summed
 from fedpriv.runtime import prepare
-from fedpriv.runtime.silo import _SumMembership, _Work, ahead, contributions
+from fedpriv.runtime.silo import _SumMembership, _Work, contributions, defer
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL
 from fedpriv.training import users
@@ -138,7 +138,7 @@ def test_later_queries_of_a_round_draw_from_streams_of_their_own(place, prefix, 
     )
     silo = SimpleNamespace(model=None, data=None, task=None, streams=None, name="silo0", index=0)
     local = LocalUpdate(training=SimpleNamespace(pooled=True))
-    assert list(contributions(local, silo, ahead(local, silo, own.query))) == []
+    assert list(contributions(local, silo, defer(local, silo, own.query))) == []
     assert seen == [prefix]
 
 

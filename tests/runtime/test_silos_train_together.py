@@ -54,7 +54,7 @@ def test_a_round_of_silos_in_one_stack_is_that_of_silos_apart(aggregation, stack
     moved, _, seconds = one_round(*words)
     assert stacks == [3]
     assert seconds > 0
-    monkeypatch.setattr(DeferredWork, "waits", False)
+    monkeypatch.setattr(DeferredWork, "batchable", False)
     apart, _, _ = one_round(*words)
     assert stacks == [3]
     assert np.linalg.norm(apart) > 1e-3
@@ -117,7 +117,7 @@ def test_noisy_steps_of_all_silos_are_made_together_and_have_the_same_bits(monke
     assert seen == [3]
     assert all(report.seconds > 0 for report in reports)
     assert [report.stats.units for report in reports] == [10] * 3
-    monkeypatch.setattr(DeferredWork, "waits", False)
+    monkeypatch.setattr(DeferredWork, "batchable", False)
     apart, _, _ = one_round(*words)
     assert seen == [3, 1, 1, 1]
     assert np.linalg.norm(apart) > 1e-3
@@ -139,7 +139,7 @@ def test_clipped_gradients_of_all_silos_are_summed_together(words, points, monke
     found = []
     for apart in (False, True):
         if apart:
-            monkeypatch.setattr(DeferredWork, "waits", False)
+            monkeypatch.setattr(DeferredWork, "batchable", False)
         with prepare(experiment(*words, *EQUAL)) as prepared:
             *_, query = prepared.queries(2)
             state = prepared.state

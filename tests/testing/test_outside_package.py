@@ -306,6 +306,7 @@ def test_a_model_that_is_wrong_about_its_size_is_refused(outside):
 
     exp = experiment("model._target_=outside.rest.WrongSize", "~model.bias", "+model.width=8")
     with pytest.raises(
-        ConfigError, match=r"model=WrongSize: size\(\) says 66 parameters, and build\(\) makes 266"
+        ConfigError,
+        match=r"model=WrongSize: size\(\) says 66 parameters, and build\(\) creates 266",
     ):
         prepare(exp)

@@ -68,15 +68,15 @@ def test_a_gatherer_is_asked_for_all_of_it():
 def test_work_is_done_when_it_is_asked_for_unless_it_was_before():
     one, two = Negated(1), Negated(1)
     later = DeferredWork(lambda: one)
-    assert (later.waits, later.given, later.seconds) == (True, False, 0.0)
+    assert (later.batchable, later.has_result, later.seconds) == (True, False, 0.0)
     assert later.result() == -1
     assert one.runs == 1
     before = DeferredWork(lambda: two)
-    before.give(Result("given", 2.0))
-    assert before.given
+    before.set_result(Result("given", 2.0))
+    assert before.has_result
     assert before.result() == "given"
-    assert (before.given, before.seconds, two.runs) == (False, 2.0, 0)
-    assert not DeferredWork(lambda: Negated(1, batch_key=None)).waits
+    assert (before.has_result, before.seconds, two.runs) == (False, 2.0, 0)
+    assert not DeferredWork(lambda: Negated(1, batch_key=None)).batchable
 
 
 @pytest.mark.parametrize("given", [False, True])
@@ -89,19 +89,19 @@ def test_work_is_made_when_it_is_needed_and_let_go_of_when_it_is_done(given):
         made.append(ref(work))
         return work
 
-    ahead = DeferredWork(make)
+    deferred = DeferredWork(make)
     assert made == []
-    assert ahead.waits
-    assert ahead.work is ahead.work
+    assert deferred.batchable
+    assert deferred.work is deferred.work
     if given:
-        ahead.give(Result(-1, 0.0))
+        deferred.set_result(Result(-1, 0.0))
     else:
-        assert ahead.result() == -1
+        assert deferred.result() == -1
     [work] = made
     assert work() is None
-    assert not given or ahead.result() == -1
+    assert not given or deferred.result() == -1
     with pytest.raises(RuntimeError, match="twice"):
-        ahead.result()
+        deferred.result()
 
 
 def test_several_are_one_to_whoever_waits():

@@ -110,7 +110,7 @@ def theorem4(algo: DpErm, plan: Plan, *, start: np.ndarray, optimum: Optimum) ->
     """
     mechanism = cast("Gaussian", plan.mechanism)
     federation = plan.federation
-    sizes = [algo.noised_for(records, federation) for records in federation.silo_records]
+    sizes = [algo.noise_size_of(records, federation) for records in federation.silo_records]
     return Theorem4(
         smoothness=algo.smoothness,
         strong_convexity=algo.strong_convexity,

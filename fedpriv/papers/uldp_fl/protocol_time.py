@@ -136,7 +136,7 @@ class TimedSilo(SiloProtocol):
     def query(self, query: Query, respond: Respond) -> Party:
         def timed(broadcast: Broadcast) -> Update:
             update = respond(broadcast)
-            return replace(update, blocks=self._timed(update.blocks), ahead=None)
+            return replace(update, blocks=self._timed(update.blocks), deferred=None)
 
         return self.protocol.query(query, timed)
 
