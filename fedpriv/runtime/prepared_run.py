@@ -183,7 +183,20 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
 
     def queries(self, round: int) -> tuple[Query, ...]:
         """The queries of a round. Depends on no data."""
-        return self.algo.queries(round, self.plan)
+        return self.algo.queries(round, self._present_plan)
+
+    @property
+    def _present_plan(self) -> Plan:
+        """The plan for the silos that are present. With fewer silos in a sum, each knows a larger
+        share of its noise, and that is charged."""
+        lost = len(self.absent)
+        parameters = {
+            name: replace(
+                one, n_invited=max(1, one.n_invited - lost), n_summed=max(1, one.n_summed - lost)
+            )
+            for name, one in self.plan.query_parameters.items()
+        }
+        return replace(self.plan, query_parameters=parameters) if lost else self.plan
 
     def estimate(self, round: int, rounds: int) -> Estimate | None:
         """The estimated cost of the exchanges of `rounds` rounds, starting at `round`; None if the
@@ -270,6 +283,10 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             self.absent
         ):  # noise shares are then larger, so that the sum's noise stays what is charged
             invited = tuple(silo for silo in query.invited if silo_name(silo) not in self.absent)
+            if query.mechanism.clips and query.n_summed > len(invited):
+                raise AggregationAbortedError(
+                    "silos were lost after the round was charged; the next is charged without them"
+                )
             query = replace(query, invited=invited, n_summed=len(invited))
         repeats = self.failures if self.aggregation.abort_policy.never_repeats else 0
         return replace(

@@ -138,6 +138,27 @@ def test_who_is_left_out_is_not_asked_and_the_others_owe_larger_shares(plain):
     assert (addressed.invited, addressed.n_summed) == ((0, 2), 2)
 
 
+def test_a_lost_silo_raises_what_the_others_know_of_the_noise_and_so_what_is_charged(plain):
+    """Of three silos' noise a curious silo knows a third, of two silos' a half."""
+    whole, left = (_noise_against_a_silo(plain, absent) for absent in ((), ("silo1",)))
+    assert left == pytest.approx(whole * np.sqrt((1 / 2) / (2 / 3)))
+
+
+def _noise_against_a_silo(prepared, absent):
+    prepared.absent = frozenset(absent)
+    [query] = prepared.queries(1)
+    assert query.n_summed == 3 - len(absent)
+    [event] = [event for event in query.events if event.observer == "silo"]
+    return event.certified.noise_multiplier
+
+
+def test_a_round_that_was_charged_for_more_silos_than_are_left_releases_nothing(plain):
+    [query] = plain.queries(1)
+    plain.absent = frozenset({"silo1"})
+    with pytest.raises(AggregationAbortedError, match="the next is charged without them"):
+        plain._addressed(query, Broadcast({}))
+
+
 @pytest.mark.parametrize(
     ("words", "knows"), [(("algo=uldp_avg",), False), (PEERS, True)], ids=["server", "peers"]
 )

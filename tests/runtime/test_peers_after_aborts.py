@@ -190,7 +190,7 @@ def test_with_fewer_peers_noise_shares_are_larger():
             state = prepared.run_round(prepared.queries(number), state).state
         [query] = prepared.queries(4)
         addressed = prepared._addressed(query, Broadcast({}))
-        assert (query.n_summed, addressed.n_summed, len(addressed.invited)) == (9, 8, 8)
+        assert (query.n_summed, addressed.n_summed, len(addressed.invited)) == (8, 8, 8)
 
 
 @pytest.mark.filterwarnings("ignore:round 3")
@@ -201,7 +201,8 @@ def test_weights_from_counts_are_those_of_the_peers_that_are_left(words):
     exp = experiment(*NINE, *CONVERGED, *words, "aggregation.least_peers=5")
     with prepare(replace(exp, engine=Faulty(InProcess(), silent_from(2)))) as prepared:
         state = prepared.state
-        for number in (1, 2, 3):
+        # Round 3 loses the peer after it was charged; with noise it releases nothing then.
+        for number in (1, 2, 3, 4):
             result = prepared.run_round(prepared.queries(number), state)
             state = result.state
         assert result.aborted is None
