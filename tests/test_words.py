@@ -28,6 +28,9 @@ NAMES = {
 WHOLE_NAMES = {
     "Ahead": "DeferredWork",
     "Begun": "Journal",
+    "Channel": "QueryParameters",
+    "Hear": "Expected",
+    "Stamped": "Message",
     "HELD": "what is held",
     "Met": "what is met",
     "Several": "WorkList",
@@ -45,6 +48,10 @@ PHRASES = {
     r"hides nothing from who": "is NOT private",
     r"[Ss]tacked": "batched, side by side",
     r"Tally\b": "contribution stats",
+    r"[Yy]ardstick": "non-private baseline",
+    r"told apart": "significant difference",
+    r"knows not": "does not support",
+    r"a test holds": "a test checks",
     r"(?<!rounds_)\bbegun\.csv": "rounds_begun.csv",
     r"whose every epsilon is": "with a proven epsilon beside every claimed one",
 }

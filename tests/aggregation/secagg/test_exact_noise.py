@@ -366,7 +366,7 @@ def test_a_query_takes_totals_over_any_number_of_silos_in_its_range():
 
 
 def test_a_query_whose_noise_lies_in_training_takes_no_range():
-    with pytest.raises(ValueError, match="cannot be taken out"):
+    with pytest.raises(ValueError, match="cannot be removed from a sum"):
         replace(query_for(FIVE, 5), enforced=False)
 
 
