@@ -49,16 +49,23 @@ def refuse_shared_state(model: nn.Module) -> None:
 
 
 def changing_buffer(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> str | None:
-    """The name of a buffer that a training pass over records of `shape` changes."""
+    """The name of a buffer that a training pass over records of `shape` writes to.
+
+    What counts is the write, not the value: a running mean of records that are zero stays zero, and
+    a converged power iteration changes no bit until the weights move.
+    """
     own = copy.deepcopy(model).train()
-    before = {name: buffer.clone() for name, buffer in own.named_buffers()}
+    before = {name: (buffer, buffer._version) for name, buffer in own.named_buffers()}
     if not before:
         return None
     device = next(own.parameters()).device
     with torch.no_grad(), seeded_dropout(device, 0):
         own(torch.zeros((2, *shape), dtype=dtype, device=device))
-    changed = (n for n, buffer in own.named_buffers() if not torch.equal(buffer, before[n]))
-    return next(changed, None)
+    for name, buffer in own.named_buffers():
+        same, version = before.get(name, (None, 0))
+        if buffer is not same or buffer._version != version:
+            return name
+    return None
 
 
 @cached_by_model

@@ -11,6 +11,7 @@ from torch.nn.utils import parametrizations, prune, spectral_norm, weight_norm
 
 from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
+from fedpriv.training import network_checks
 from fedpriv.training.clipped import clipped_gradients
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.evaluate import Evaluator, Labelled
@@ -207,6 +208,30 @@ def test_buffers_that_change_are_a_users_own_and_refused_for_records(layer):
     with pytest.raises(ConfigError, match="no buffers that change in training"):
         gradients.sum(theta, data.x, data.y)
     assert all(torch.equal(before[name], own) for name, own in model.state_dict().items())
+
+
+class RunningMean(nn.Module):
+    """Adds the mean of the records so far: zero as long as they are zero."""
+
+    def __init__(self, assign):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(5))
+        self.assign = assign
+
+    def forward(self, x):
+        new = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+        if self.assign:
+            self.mean = new
+        else:
+            self.mean.copy_(new)
+        return x + self.mean
+
+
+@pytest.mark.parametrize("assign", [True, False])
+def test_a_buffer_that_is_written_is_seen_whatever_its_value(assign):
+    """The probe is of zeros, and the layer before has no bias: not a bit of the buffer changes."""
+    model = nn.Sequential(nn.Linear(6, 5, bias=False), RunningMean(assign), nn.Linear(5, 3))
+    assert network_checks.changing_buffer(model, (6,), torch.float32) == "1.mean"
 
 
 REFUSED = {
