@@ -1,7 +1,6 @@
 """Each stage's stability, measured: the same stage runs on two neighbouring tables, and what
 differs behind it is counted and compared with what it declares."""
 
-import doctest
 import math
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -433,8 +432,7 @@ def test_adjacencies_are_the_accountants():
     assert (ADD_REMOVE, REPLACE) == (events.ADD_REMOVE, events.REPLACE)
 
 
-def test_the_example_runs():
-    assert doctest.testmod(stability).failed == 0
+def test_the_local_test_of_each_user_says_why_it_bounds_no_records():
     assert OF_EACH_USER.rows.why
     assert hold_out_of_each(np.zeros(3, int), 0.3, np.random.default_rng).sum() == 2
 

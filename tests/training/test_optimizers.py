@@ -1,6 +1,5 @@
 """Optimisers on stacks of users, against torch's own on each user."""
 
-import doctest
 import subprocess
 import sys
 from dataclasses import fields
@@ -12,7 +11,6 @@ import yaml
 from hydra.utils import instantiate
 from one_by_one import torch_optimizer
 
-import fedpriv.training.optimizers
 from fedpriv.errors import ConfigError
 from fedpriv.training.optimizers import Adam, LocalOptimizer, RmsProp, Sgd
 
@@ -105,9 +103,3 @@ def test_descriptions_need_no_torch():
         "sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_the_example_of_an_optimizer_runs():
-    failed, attempted = doctest.testmod(fedpriv.training.optimizers)
-    assert attempted
-    assert not failed
