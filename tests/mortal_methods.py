@@ -13,8 +13,8 @@ import numpy as np
 from fedpriv.algorithms.base import LocalUpdate
 from fedpriv.algorithms.scaffold import Scaffold
 from fedpriv.algorithms.uldp import UldpAvg
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.query import Query
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.runtime.silo import contributions, defer
 
 SICK = "silo1"

@@ -13,9 +13,9 @@ from fedpriv.algorithms.base import Algorithm, LocalUpdate
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import Request, Target
 from fedpriv.rounds.contributors import Contributors, RecordVectors
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import Contributions, Query, Total
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 
 BLOCK = 7

@@ -39,6 +39,7 @@ from fedpriv.aggregation.base import (
 )
 from fedpriv.aggregation.weighted import WeighingServer, WeightedSilo
 from fedpriv.algorithms.base import Algorithm
+from fedpriv.algorithms.record_gradients import record_form
 from fedpriv.encoding.levels import Coins, Levels
 from fedpriv.errors import ConfigError
 from fedpriv.parties.party import Mail, Party
@@ -62,8 +63,6 @@ class Shuffle(Aggregation):
     """The number of ones among the bits of all silos, for each coordinate."""
 
     def adapt(self, algo: Algorithm) -> Algorithm:
-        from fedpriv.algorithms.record_gradients import record_form
-
         records = record_form(algo)
         if records is None:
             raise ConfigError(

@@ -25,7 +25,6 @@ from fedpriv.certificates.derive import plan_queries
 from fedpriv.certificates.request import ObservedRelease, Request, Target
 from fedpriv.errors import require
 from fedpriv.rounds.contributors import Contributors
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import UPDATE, Federation, Plan
 from fedpriv.rounds.query import (
     Contributions,
@@ -34,6 +33,7 @@ from fedpriv.rounds.query import (
     SiloState,
     Total,
 )
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.training.description import Block, Training

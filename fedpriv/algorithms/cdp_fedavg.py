@@ -63,9 +63,9 @@ from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import gaussian_noise, zcdp_noise
 from fedpriv.rounds.contributors import Contributors, Silos
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import UPDATE, Federation, Plan
 from fedpriv.rounds.query import Contributions, Query, Total
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.util.streams import Streams

@@ -67,9 +67,9 @@ from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import zcdp_noise
 from fedpriv.mechanisms.huang import paper_noise
 from fedpriv.rounds.contributors import Contributors, Silos
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import UPDATE, Federation, Plan
 from fedpriv.rounds.query import Contributions, PendingState, Query, SiloState, Total
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.training.contribution_stats import ContributionStats
 

@@ -20,9 +20,9 @@ from fedpriv.certificates.noise import NoNoise
 from fedpriv.certificates.request import Request, Target
 from fedpriv.errors import require
 from fedpriv.rounds.contributors import Contributors, Silos
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import PendingState, Query, SiloState, Total
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.training.description import Block, Recipe, Training
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.errors import require
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.query import Query
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.training.description import Recipe
 
 

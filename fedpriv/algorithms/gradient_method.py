@@ -48,9 +48,10 @@ from fedpriv.algorithms.record_targets import (
     require_gradients_of_records,
     require_records_per_user,
 )
-from fedpriv.certificates.calibrate import ReleaseCounts, certified_noise
+from fedpriv.certificates.calibrate import certified_noise, count_releases
 from fedpriv.certificates.noise import SiloNoise
-from fedpriv.certificates.request import ObservedRelease, Request, Target
+from fedpriv.certificates.release import Release
+from fedpriv.certificates.request import ObservedRelease, Request, Target, observed_releases
 from fedpriv.certificates.sampling import Batches, Sampling
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
@@ -58,9 +59,9 @@ from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import noise_for_rho
 from fedpriv.rounds.contributors import Contributors, Silos
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import Query
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.util.streams import Streams
 
@@ -288,15 +289,14 @@ class GradientMethod(Algorithm, ABC):
     def calibrated(self, draft: Plan) -> Mapping[str, Mechanism]:
         if self.calibration == "given":
             return super().calibrated(draft)
-        noise = (
-            self._claimed_noise(draft)
-            if self.calibration == "paper"
-            else self._certified_noise(draft)
-        )
-        return {
-            name: parameters.mechanism.with_noise(noise[name])
-            for name, parameters in draft.query_parameters.items()
-        }
+        mechanisms = super().calibrated(draft)
+        if self.calibration == "paper":
+            noise = self._claimed_noise(draft)
+        else:
+            noise = self.certified_noise(
+                draft, self.requests, self.contributors, _silo_release, mechanisms
+            )
+        return {name: one.with_noise(noise[name]) for name, one in mechanisms.items()}
 
     def _claimed_noise(self, draft: Plan) -> dict[str, float]:
         """The paper's noise of each query name. Its formula ignores the other names."""
@@ -311,26 +311,31 @@ class GradientMethod(Algorithm, ABC):
             for name in draft.query_parameters
         }
 
-    def _certified_noise(self, draft: Plan) -> dict[str, float]:
-        """The certified noise: one budget for all releases that a record is in. Without
-        amplification the budget is spent exactly."""
+    def certified_noise(
+        self,
+        draft: Plan,
+        requests: Callable[[int, Plan], tuple[Request, ...]],
+        contributors: Contributors,
+        release: Callable[[ObservedRelease], Release],
+        mechanisms: Mapping[str, Mechanism],
+    ) -> dict[str, float]:
+        """Noise multipliers by query name: one budget for all releases that a record is in. Without
+        amplification the budget is spent exactly.
+
+        requests: of a round.
+        release: of what `observer` sees of one record.
+        """
         observer = draft.observer(self.observer)
-        releases_by_scope: dict[str, ReleaseCounts] = {}
-        for round in range(1, self.rounds + 1):
-            for request in self.requests(round, draft):
-                noise = request.noise
-                assert isinstance(noise, SiloNoise)
-                for silo in request.silos(draft):
-                    view = ObservedRelease(
-                        request, draft, self.contributors, RECORD, observer, round, silo
-                    )
-                    release, _, _ = noise.seen(view)
-                    counts = releases_by_scope.setdefault(view.scope, ReleaseCounts())
-                    counts[release.of(self.protected)] += 1
+        views = (
+            view
+            for round in range(1, self.rounds + 1)
+            for request in requests(round, draft)
+            for view in observed_releases(request, draft, contributors, [RECORD], [observer], round)
+        )
         return certified_noise(
-            releases_by_scope.values(),
-            {name: self.share(name) for name in draft.query_parameters},
-            {name: parameters.mechanism for name, parameters in draft.query_parameters.items()},
+            count_releases(views, lambda view: release(view).of(self.protected)),
+            {name: self.share(name) for name in mechanisms},
+            mechanisms,
             sampling=self.grouped,
             adjacency=self.batches.adjacency,
             epsilon=self.epsilon,
@@ -428,3 +433,11 @@ class GradientMethod(Algorithm, ABC):
         coin = float(plan.streams.generator("output", round).random())
         output_params = params if RELEASED[self.released](seen, coin) else state.slots["output"]
         return state.with_params(params, output=output_params, **slots)
+
+
+def _silo_release(view: ObservedRelease) -> Release:
+    """The noised mean of a silo, as an observer sees it."""
+    noise = view.request.noise
+    assert isinstance(noise, SiloNoise)
+    release, _, _ = noise.seen(view)
+    return release

@@ -11,8 +11,8 @@ import numpy as np
 
 from fedpriv.algorithms.base import LocalUpdate
 from fedpriv.certificates.sampling import Batches
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.query import Contributions, Query
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.util.work import DeferredWork, Work, WorkList
 

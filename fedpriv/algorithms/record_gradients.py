@@ -38,7 +38,6 @@ from fedpriv.algorithms.base import Algorithm, LocalUpdate
 from fedpriv.algorithms.gradient_method import GradientMethod
 from fedpriv.algorithms.gradient_queries import GRADIENTS_PER_RECORD
 from fedpriv.algorithms.proximal import Regulariser
-from fedpriv.certificates.calibrate import ReleaseCounts, certified_noise
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.release import Release
 from fedpriv.certificates.request import ObservedRelease, Request, Target
@@ -48,11 +47,10 @@ from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.lowy import ShuffleBudget
-from fedpriv.parties.party import silo_name
 from fedpriv.rounds.contributors import Contributors, RecordVectors
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import Contributions, Query, Total
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 
 if TYPE_CHECKING:
@@ -132,26 +130,18 @@ class RecordGradients(Algorithm):
         on Gaussian releases; counts then get noise of the same cost."""
         method = self.method
         names = draft.query_parameters
-        sizes = draft.federation.silo_records
         moved = method.batches.moved(1)
-        releases_by_scope = dict[str, ReleaseCounts]()
-        for round in range(1, method.rounds + 1):
-            for request in self.requests(round, draft):
-                for silo in request.silos(draft):
-                    size = request.batch_size(sizes[silo])
-                    release = Release(request.name, moved, 1.0, size, sizes[silo])
-                    scope = method.batches.scope(silo_name(silo), round)
-                    releases_by_scope.setdefault(scope, ReleaseCounts())[
-                        release.of(method.protected)
-                    ] += 1
-        gaussian = certified_noise(
-            releases_by_scope.values(),
-            {name: method.share(name) for name in names},
-            {name: Gaussian(1.0, 0.0) for name in names},
-            sampling=method.grouped,
-            adjacency=method.batches.adjacency,
-            epsilon=method.epsilon,
-            delta=method.delta,
+
+        def release(view: ObservedRelease) -> Release:
+            size = view.request.batch_size(view.records)
+            return Release(view.request.name, moved, 1.0, size, view.records)
+
+        gaussian = method.certified_noise(
+            draft,
+            self.requests,
+            self.contributors,
+            release,
+            dict.fromkeys(names, Gaussian(1.0, 0.0)),
         )
         observer = draft.observer(method.observer)
         size = draft.federation.n_parameters

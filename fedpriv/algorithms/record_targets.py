@@ -7,7 +7,7 @@ a user is that of a group of k records.
 from __future__ import annotations
 
 from fedpriv.accountants.events import REPLACE
-from fedpriv.certificates.request import TRUNCATED, Target
+from fedpriv.certificates.request import Target
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.data.flags import flags, select
@@ -46,6 +46,5 @@ def record_targets(k: int | None, adjacency: str = REPLACE) -> tuple[Target, ...
         f"a user's records {how}",
     )
     unchanged = ("a replaced record keeps its owner and its silo",) if adjacency == REPLACE else ()
-    fails = None if adjacency == REPLACE else TRUNCATED
-    record = Target("record", adjacency, assumptions=unchanged, fails=fails)
+    record = Target("record", adjacency, assumptions=unchanged)
     return record, Target("user", adjacency, k, rests_on)

@@ -24,9 +24,9 @@ from fedpriv.algorithms.base import LocalUpdate, require_plain_sgd
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.certificates.noise import NoNoise
 from fedpriv.certificates.request import Request
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import PendingState, Query, SiloState, Total
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.training.description import Block, Training
 

@@ -24,9 +24,9 @@ from fedpriv.algorithms.local_only import own_weights
 from fedpriv.certificates.noise import NoNoise
 from fedpriv.certificates.request import Request
 from fedpriv.errors import require
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import UPDATE, Plan
 from fedpriv.rounds.query import Contributions, Query, Total
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 
 if TYPE_CHECKING:

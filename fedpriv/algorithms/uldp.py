@@ -30,9 +30,9 @@ from fedpriv.certificates.request import ObservedRelease, Request, Target
 from fedpriv.certificates.sampling import Coins
 from fedpriv.errors import require
 from fedpriv.rounds.contributors import Users
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import Query, Total
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.rounds.weighting import WEIGHTINGS
 from fedpriv.training.description import Recipe, Training

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedpriv.certificates.release import Release
+from fedpriv.certificates.request import ObservedRelease
 from fedpriv.certificates.sampling import Sampling
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import composed_noise
@@ -21,8 +22,22 @@ ReleaseCounts = Counter[Release]
 """The releases that a record of one scope is in, and how often each occurs."""
 
 
+def count_releases(
+    views: Iterable[ObservedRelease], release: Callable[[ObservedRelease], Release]
+) -> Iterable[ReleaseCounts]:
+    """The releases of each scope.
+
+    views: what one observer sees of one target in all rounds.
+    release: the release of a view.
+    """
+    found: dict[str, ReleaseCounts] = {}
+    for view in views:
+        found.setdefault(view.scope, ReleaseCounts())[release(view)] += 1
+    return found.values()
+
+
 def certified_noise(
-    releases_by_scope: Iterable[ReleaseCounts],
+    releases: Iterable[ReleaseCounts],
     shares: Mapping[str, float],
     mechanisms: Mapping[str, Mechanism],
     *,
@@ -34,21 +49,21 @@ def certified_noise(
     """Noise multipliers, by the names of queries, for which the composition of each scope's
     releases is (epsilon, delta)-DP.
 
-    releases_by_scope: releases of each scope.
+    releases: releases of each scope (`count_releases`).
     shares: part of the budget, in zCDP, for each query name. Names without a release leave their
         part to the others.
     mechanisms: mechanism of each query name.
     sampling: how a release samples its records.
     adjacency: how neighbouring data sets differ.
     """
-    distinct = frozenset(frozenset(releases.items()) for releases in releases_by_scope)
-    used = {release.name for releases in distinct for release, _ in releases}
+    distinct = frozenset(frozenset(counts.items()) for counts in releases)
+    used = {release.name for counts in distinct for release, _ in counts}
     whole = sum(shares[name] for name in used)
     ratio = dict.fromkeys(mechanisms, 1.0)
     for name in used:
         costs = (
-            sum(k * r.moved**2 / r.hidden for r, k in releases if r.name == name)
-            for releases in distinct
+            sum(k * r.moved**2 / r.hidden for r, k in counts if r.name == name)
+            for counts in distinct
         )
         ratio[name] = math.sqrt(max(costs) * whole / shares[name])
     # At these ratios, the composition of all releases separates neighbours by one standard

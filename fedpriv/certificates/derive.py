@@ -7,13 +7,17 @@ serves all methods. A method adds only its paper's claim.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
-from fedpriv.certificates.request import TRUNCATED, ObservedRelease, Request, Target
-from fedpriv.data.stability import Distance
+from fedpriv.certificates.request import (
+    ObservedRelease,
+    Request,
+    Target,
+    observed_releases,
+)
 from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
@@ -21,6 +25,9 @@ from fedpriv.rounds.query import Query
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
+TRUNCATED = "without one record another of its user's trains in its place"
+"""Why a record that is added or removed has no certificate if at most k records of a user train:
+when one record leaves, another takes its place. For sampled batches no bound is proven for that."""
 ROUNDED_ALIKE = (
     "float32 training rounds a unit's contribution equally, whichever other units are present"
 )
@@ -110,26 +117,6 @@ def _require_askable(requests: tuple[Request, ...], plan: Plan) -> None:
             raise ValueError(f"query {request.name}: a sum over {n_summed} of {len(silos)} silos")
 
 
-def observed_releases(
-    request: Request,
-    plan: Plan,
-    contributors: Contributors,
-    targets: Iterable[Target],
-    round: int,
-) -> Iterator[ObservedRelease]:
-    """The observed releases of a query: one for each part of the data, protected unit and observer.
-    A silo without records is no part."""
-    parts: Iterable[int | None] = (None,)
-    if request.noise.by_silo or contributors.one_silo:
-        sizes = plan.federation.silo_records
-        parts = [silo for silo in request.silos(plan) if sizes[silo]]
-    targets = tuple(targets)
-    for silo in parts:
-        for target in targets:
-            for observer in plan.threat_model.observers:
-                yield ObservedRelease(request, plan, contributors, target, observer, round, silo)
-
-
 def derive(
     request: Request,
     plan: Plan,
@@ -139,10 +126,9 @@ def derive(
     claim: Callable[[ObservedRelease], DpEvent | None],
 ) -> tuple[Event, ...]:
     """The events of one query."""
-    return tuple(
-        _event(view, claim(view))
-        for view in observed_releases(request, plan, contributors, targets, round)
-    )
+    observers = plan.threat_model.observers
+    views = observed_releases(request, plan, contributors, targets, observers, round)
+    return tuple(_event(view, claim(view)) for view in views)
 
 
 def _event(view: ObservedRelease, claimed: DpEvent | None) -> Event:
@@ -191,7 +177,7 @@ def _failure(view: ObservedRelease) -> str | None:
         return observer.why_uncertified
     if view.contributors.weighting.needs_counts and observer.sees_counts:
         return observer.sees_counts
-    return view.target.fails or _misfit(view) or _too_far(view, _distance(view))
+    return view.target.fails or _misfit(view) or _too_far(view)
 
 
 def _misfit(view: ObservedRelease) -> str | None:
@@ -214,33 +200,28 @@ def _misfit(view: ObservedRelease) -> str | None:
 def _group(view: ObservedRelease) -> int:
     """The number of records that may differ, for a release whose sensitivity is that of one
     record."""
-    rows = _distance(view).rows
+    rows = view.distance.rows
     records = view.target.records
     return records if records == 1 or math.isinf(rows) else max(records, int(rows))
 
 
-def _distance(view: ObservedRelease) -> Distance:
-    """The distance of neighbouring data sets before the first event."""
-    target = view.target
-    unit = "user" if target.unit == "user" else "record"
-    return view.plan.federation.stability.of(unit, target.adjacency)
-
-
-def _too_far(view: ObservedRelease, distance: Distance) -> str | None:
+def _too_far(view: ObservedRelease) -> str | None:
     """Why no certificate holds for neighbours at this distance; None if one does."""
     target = view.target
+    distance = view.distance
     if math.isinf(distance.users):
         return distance.why
     if target.unit == "user":
-        return _uncounted(view, distance)
+        return _uncounted(view)
     if distance.swaps:
         return TRUNCATED
     return None if distance.rows <= 1 else distance.why or f"{distance.rows:g} records differ"
 
 
-def _uncounted(view: ObservedRelease, distance: Distance) -> str | None:
+def _uncounted(view: ObservedRelease) -> str | None:
     """Why the method counts too few records of a user; None if it counts all that differ, or if it
     does not matter how many there are."""
+    distance = view.distance
     in_full = view.contributors.one_silo
     if not in_full and not view.request.noise.by_silo:
         return None  # whatever the number of its records, one user differs

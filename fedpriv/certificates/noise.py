@@ -10,6 +10,7 @@ This module computes all of it, once for all methods.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -33,9 +34,9 @@ Seen = tuple[Release, Sampling, tuple[str, ...]]
 class ReleaseNoise(Noise):
     """Noise for which an observed release is one release of the mechanism."""
 
+    @abstractmethod
     def seen(self, view: ObservedRelease) -> Seen:
-        """The release that the observer sees. A subclass implements it, or `event` itself."""
-        raise NotImplementedError
+        """The release that the observer sees."""
 
     def event(self, view: ObservedRelease) -> tuple[DpEvent, tuple[str, ...]]:
         release, sampling, why = self.seen(view)

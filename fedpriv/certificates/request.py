@@ -8,12 +8,14 @@ derives all events (`fedpriv.certificates.derive`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING
 
 from fedpriv.certificates.sampling import Batches
+from fedpriv.data.stability import Distance
 from fedpriv.parties.party import silo_name
 from fedpriv.rounds.contributors import Contributors
 from fedpriv.rounds.plan import UPDATE, Observer, Plan, QueryParameters
@@ -22,11 +24,6 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
     from fedpriv.mechanisms.base import Mechanism
-
-
-TRUNCATED = "without one record another of its user's trains in its place"
-"""Why a record that is added or removed has no certificate if at most k records of a user train:
-when one record leaves, another takes its place. For sampled batches no bound is proven for that."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +127,12 @@ class ObservedRelease:
         """The sensitivity that rounding to the grid of messages adds."""
         return self.mechanism.rounding(self.parameters.encoding, self.request.length(self.plan))
 
+    @cached_property
+    def distance(self) -> Distance:
+        """The distance of neighbouring data sets before the first event."""
+        unit = "user" if self.target.unit == "user" else "record"
+        return self.plan.federation.stability.of(unit, self.target.adjacency)
+
     @property
     def unknown_shares(self) -> int:
         """Number of noise shares of the sum that the observer does not know."""
@@ -144,6 +147,24 @@ class ObservedRelease:
         return (
             party if self.request.batches is None else self.request.batches.scope(party, self.round)
         )
+
+
+def observed_releases(
+    request: Request,
+    plan: Plan,
+    contributors: Contributors,
+    targets: Iterable[Target],
+    observers: Iterable[Observer],
+    round: int,
+) -> Iterator[ObservedRelease]:
+    """The observed releases of a query: one for each part of the data, protected unit and observer.
+    A silo without records is no part."""
+    parts: Iterable[int | None] = (None,)
+    if request.noise.by_silo or contributors.one_silo:
+        sizes = plan.federation.silo_records
+        parts = [silo for silo in request.silos(plan) if sizes[silo]]
+    for silo, target, observer in product(parts, targets, observers):
+        yield ObservedRelease(request, plan, contributors, target, observer, round, silo)
 
 
 class Noise(ABC):

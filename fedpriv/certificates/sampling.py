@@ -19,8 +19,8 @@ from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-    from fedpriv.rounds.local_job import Silo
     from fedpriv.rounds.query import Query
+    from fedpriv.rounds.silo_context import Silo
 
 AMPLIFIED_UP_TO = 0.25
 """Largest part of the records for which a batch without replacement is certified with

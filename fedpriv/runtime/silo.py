@@ -21,7 +21,6 @@ from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.party import Mail, Memory, Party, PartySpec, WorkingParticipant
 from fedpriv.parties.post import Expected, Post, Serial, claims
 from fedpriv.rounds.contributors import Silos
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import (
     SUMMED,
@@ -35,6 +34,7 @@ from fedpriv.rounds.query import (
     Total,
     Update,
 )
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.training.description import Execution

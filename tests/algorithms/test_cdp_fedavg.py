@@ -31,9 +31,9 @@ from fedpriv.models.convexity import convex_loss
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import UPDATE, Federation
 from fedpriv.rounds.query import Total
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.util.streams import Streams
 

@@ -12,8 +12,8 @@ from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.none import NoMechanism
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Federation
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.testing.faults import Faulty, drop
 

@@ -23,8 +23,8 @@ from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Federation
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.testing import experiment
 

@@ -23,8 +23,8 @@ from fedpriv.data.tcga_brca import TcgaBrca
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.models.tasks import Classification
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Federation
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.util.streams import Streams
 
 BASE = UldpGroup(

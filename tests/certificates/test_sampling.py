@@ -9,7 +9,7 @@ from lowy_world import MINIBATCH, ONE_PASS
 
 from fedpriv.certificates.sampling import SAMPLING, OnePass, paper_batch
 from fedpriv.data.silo import SiloData
-from fedpriv.rounds.local_job import Silo
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.util.streams import Streams
 
 [RECORDS] = silos_of([30])

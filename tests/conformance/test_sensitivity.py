@@ -14,7 +14,7 @@ import pytest
 from fedpriv.algorithms.uldp import UldpBase
 from fedpriv.algorithms.uldp_group import UldpGroup
 from fedpriv.certificates.sampling import Poisson, _coins
-from fedpriv.rounds.local_job import Silo
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.algorithms import total

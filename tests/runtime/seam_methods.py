@@ -23,9 +23,9 @@ from fedpriv.mechanisms.base import Mechanism
 from fedpriv.parties.post import Expected
 from fedpriv.parties.schema import Array
 from fedpriv.rounds.contributors import Silos
-from fedpriv.rounds.local_job import Silo
 from fedpriv.rounds.plan import Federation, Observer, Plan, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SiloState, Total
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.training.description import Recipe, Training
 
