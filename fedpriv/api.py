@@ -119,7 +119,7 @@ def run(*words: str, folder: str | Path | None = None) -> Runs:
     HydraConfig.instance().set_config(config)  # the folder's name may refer to it
     path = Path(folder if folder is not None else str(config.hydra.run.dir))
     plain = without_hydra(config)
-    train(build(plain), OmegaConf.to_yaml(plain, resolve=True), path, quiet=True)
+    train(build(config), OmegaConf.to_yaml(plain, resolve=True), path, quiet=True)
     return load(path)
 
 
@@ -153,7 +153,7 @@ def epsilon(*words: str) -> pd.DataFrame:
     columns. Needs no training and no torch, and data for few methods only."""
     rows = []
     for config in compose_jobs(CommandLine.parse(["-m", *words]), conf_dir()):
-        exp = build(without_hydra(config))
+        exp = build(config)
         swept = dict(
             word.split("=", 1)
             for word in config.hydra.overrides.task

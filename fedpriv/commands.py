@@ -27,9 +27,8 @@ from fedpriv.settings.compose import (
     compose_jobs,
     each_job,
     one_line_errors,
-    without_hydra,
 )
-from fedpriv.settings.experiment import build, build_resolved, resolved
+from fedpriv.settings.experiment import build
 from fedpriv.settings.help import conf_dir
 from fedpriv.sweeps.random_number import RandomNumber
 from fedpriv.sweeps.side_by_side import Job, SideBySide, draw_jobs, own_launcher, own_sweeper
@@ -55,7 +54,7 @@ def run(args: list[str]) -> None:
         if launcher:
             jobs.append(Job.of(config, number))
         else:
-            build_resolved(resolved(config))
+            build(config)
         if number == 0 and resumed is None:
             existing, target = _check_writable(config, multirun)
     if resumed is not None:
@@ -167,7 +166,7 @@ def allocation(args: list[str]) -> None:
     """Print and draw who owns which records in which silo."""
     console = Console()
     for number, config in enumerate(compose_jobs(CommandLine.parse(args), conf_dir())):
-        exp = build(without_hydra(config))
+        exp = build(config)
         corpus = exp.data.load(exp.streams)
         result = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
         console.print(table(result))

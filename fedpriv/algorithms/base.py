@@ -67,7 +67,9 @@ class LocalUpdate:
         the framework draws it, or there is none.
     pending: the silo's next state if the query ends with a sum, filled while the blocks are
         consumed. A silo then trains even if no message needs its blocks. None: the state stays.
-    stats: diagnostics of the contributions that the algorithm computes itself.
+    stats: diagnostics of the contributions, filled while the blocks are consumed. The framework
+        counts those that it bounds, the algorithm the others (`Query.enforced` is False). A round
+        without a counted or without a finite contribution is marked: it learned nothing.
     """
 
     training: Training | None = None
@@ -136,6 +138,14 @@ class Algorithm(ABC):
         noise may not be calibrated, and once the plan is complete.
         """
 
+    def idle_keys(self, plan: Plan) -> Mapping[str, str]:
+        """The arguments that have no effect under these settings: name: the setting that makes it
+        so, such as "algo.calibration=certified". A command line that sets one is refused.
+
+        plan: before data are loaded, as in `check`.
+        """
+        return {}
+
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         """The allocation restricted to the records that this algorithm trains on. An algorithm that
         bounds the records of a user sets `Allocation.records_per_user`. Raises ConfigError for data
@@ -178,6 +188,11 @@ class Algorithm(ABC):
         """Whether the queries of every round have the same events. The events of one round then
         give the cost of all rounds."""
         return True
+
+    def last_round(self, federation: Federation) -> int | None:
+        """The last round for which every silo has records; None: there are always some. A run ends
+        there."""
+        return None
 
     @property
     def headline_observer(self) -> str:
@@ -272,6 +287,13 @@ class Algorithm(ABC):
 CALIBRATIONS = ("given", "paper", "certified")
 """How a method chooses its noise: as configured, by its paper's formula, or by its certificate for
 a target."""
+
+
+def idle_noise(calibration: str) -> dict[str, str]:
+    """Arguments of a method with calibrated noise that `calibration` does not use: name: setting
+    that makes it so."""
+    names = ("epsilon", "delta") if calibration == "given" else ("noise_multiplier",)
+    return dict.fromkeys(names, f"algo.calibration={calibration}")
 
 
 def require_target(calibration: str, epsilon: float) -> None:

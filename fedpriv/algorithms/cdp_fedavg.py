@@ -43,6 +43,7 @@ from fedpriv.accountants.events import OBSERVERS
 from fedpriv.algorithms.base import (
     Algorithm,
     LocalUpdate,
+    idle_noise,
     require_cohort,
     require_plain_sgd,
     require_target,
@@ -178,6 +179,17 @@ class CdpFedAvg(Algorithm):
         )
         mechanism.check_encoding(1, plan.encoding, self.local_lr)
         require_plain_sgd(plan)
+
+    def idle_keys(self, plan: Plan) -> Mapping[str, str]:
+        # A delta above 1 / records^2 is warned about, so it has an effect.
+        idle = {k: why for k, why in idle_noise(self.calibration).items() if k != "delta"}
+        if self.calibration != "certified":
+            idle["observer"] = f"algo.calibration={self.calibration}"
+        elif math.isinf((drift := self.noise(plan).drift).factor):
+            idle["observer"] = f"a bound that is the same for all observers: {drift.reason}"
+        if self.n_invited(plan.federation) == plan.federation.n_silos:
+            idle["participation"] = f"algo.cohort={self.cohort}"
+        return idle
 
     def n_invited(self, federation: Federation) -> int:
         return self.cohort or federation.n_silos

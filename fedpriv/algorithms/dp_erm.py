@@ -50,7 +50,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.algorithms.base import Algorithm, LocalUpdate, require_plain_sgd, require_target
+from fedpriv.algorithms.base import (
+    Algorithm,
+    LocalUpdate,
+    idle_noise,
+    require_plain_sgd,
+    require_target,
+)
 from fedpriv.algorithms.record_targets import (
     limit_records,
     record_targets,
@@ -163,6 +169,11 @@ class DpErm(Algorithm):
         if sizes:
             least = self.rate(self.rounds * self.local_steps) / max(sizes)
             mechanism.check_encoding(1, plan.encoding, least)
+
+    def idle_keys(self, plan: Plan) -> Mapping[str, str]:
+        all_summed = plan.n_summed == plan.federation.n_silos
+        own = {"broadcast_all": "an aggregation that sums over all silos"} if all_summed else {}
+        return idle_noise(self.calibration) | own
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         require_gradients_of_records(data)

@@ -93,13 +93,10 @@ class FedAvg(WholeSilo):
         return "FedAvg"
 
     def check(self, plan: Plan) -> None:
-        name = type(plan.mechanism).__name__.lower()
-        require(
-            not plan.mechanism.clips,
-            "mechanism",
-            name,
-            f"none: {type(self).__name__} is not private",
-        )
+        allowed = f"none: {type(self).__name__} is not private"
+        for parameters in plan.query_parameters.values():
+            mechanism = parameters.mechanism
+            require(not mechanism.clips, "mechanism", type(mechanism).__name__.lower(), allowed)
         has_memory = not self.keep_optimizer or bool(plan.optimizer.slots)
         require(
             has_memory,

@@ -12,7 +12,7 @@ Privacy: none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +63,10 @@ class FedOpt(FedAvg):
     @property
     def label(self) -> str:
         return f"FedOpt {self.rule}"
+
+    def idle_keys(self, plan: Plan) -> Mapping[str, str]:
+        unused = {"momentum": ("second_moment", "adaptivity"), "adagrad": ("second_moment",)}
+        return dict.fromkeys(unused.get(self.rule, ()), f"algo.rule={self.rule}")
 
     def init(self, params: np.ndarray, plan: Plan) -> State:
         slots = {"momentum": np.zeros_like(params)}

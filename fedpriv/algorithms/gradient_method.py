@@ -35,6 +35,7 @@ from fedpriv.accountants.events import REPLACE
 from fedpriv.algorithms.base import (
     Algorithm,
     LocalUpdate,
+    idle_noise,
     require_cohort,
     require_plain_sgd,
     require_target,
@@ -252,6 +253,13 @@ class GradientMethod(Algorithm, ABC):
             self.calibration,
             allowed,
         )
+
+    def idle_keys(self, plan: Plan) -> Mapping[str, str]:
+        idle = idle_noise(self.calibration)
+        names = {"none": ("prox_size", "prox_group"), "group_l1": ()}.get(
+            self.prox, ("prox_group",)
+        )
+        return idle | dict.fromkeys(names, f"algo.prox={self.prox}")
 
     def n_invited(self, federation: Federation) -> int:
         return self.cohort or federation.n_silos

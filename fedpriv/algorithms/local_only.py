@@ -30,6 +30,7 @@ from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import PendingState, Query, SiloState, Total
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
+from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.training.description import Block, Training
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ class LocalOnly(FedAvg):
     def label(self) -> str:
         return "Local-only"
 
+    def idle_keys(self, plan: Plan) -> Mapping[str, str]:
+        return {"global_lr": "algo=local_only, which has no average"}
+
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
         return (Request(NoNoise(), size=0, stateful=True),)
 
@@ -55,14 +59,20 @@ class LocalOnly(FedAvg):
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
         start = silo.state[PARAMS] if PARAMS in silo.state else own_weights(silo)
         pending: PendingState = {}
+        stats = ContributionStats()
 
         def vectors(block: Block) -> Tensor:
             if bool(block.deltas.isfinite().all()):
                 pending[PARAMS] = start + block.deltas[0].double().cpu().numpy()
+            else:
+                stats.nonfinite += 1
             return block.deltas[:, :0]
 
         local = LocalUpdate(
-            Training(self.recipe(silo, query), start, pooled=True), vectors, pending=pending
+            Training(self.recipe(silo, query), start, pooled=True),
+            vectors,
+            pending=pending,
+            stats=stats,
         )
         return remembering(local, silo, pending) if self.keep_optimizer else local
 

@@ -17,6 +17,7 @@ a theorem about sampled batches, whose conditions K R / n^2 does not meet. One p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,11 @@ class LocalSgd(CdpFedAvg):
     @property
     def headline_observer(self) -> str:
         return self.observer
+
+    def idle_keys(self, plan: Plan) -> Mapping[str, str]:
+        # The observer's epsilon is reported first.
+        idle = super().idle_keys(plan)
+        return {name: reason for name, reason in idle.items() if name != "observer"}
 
     def check(self, plan: Plan) -> None:
         super().check(plan)

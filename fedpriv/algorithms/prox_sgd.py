@@ -26,7 +26,7 @@ from fedpriv.certificates.sampling import Batches, OnePass
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.errors import require
-from fedpriv.rounds.plan import Plan
+from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.state import State
 
@@ -73,6 +73,10 @@ class ProxSgd(OneGradient):
         allowed = f"at most {most}, one pass over the smallest silo's {smallest} records"
         require(self.rounds <= most, "rounds", self.rounds, allowed)
         return super().training_records(allocation, data)
+
+    def last_round(self, federation: Federation) -> int | None:
+        sizes = federation.silo_records
+        return min((n // self.size(GRADIENT, n) for n in sizes), default=None)
 
     def claimed_rho(self, name: str, records: int, noise_multiplier: float) -> float:
         return 2 / noise_multiplier**2

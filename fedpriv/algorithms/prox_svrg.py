@@ -16,6 +16,7 @@ is no claim here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -106,6 +107,10 @@ class ProxPlSvrg(ProxSvrg):
     def run_length(self) -> int:
         """Rounds of a run."""
         return self.epochs * self.inner_steps
+
+    def idle_keys(self, plan: Plan) -> Mapping[str, str]:
+        own = {"epochs": "algo.released=last"} if self.released == "last" else {}
+        return {**super().idle_keys(plan), **own}
 
     def seen(self, round: int) -> int:
         return (round - 1) % self.run_length + 1

@@ -87,6 +87,9 @@ class RecordGradients(Algorithm):
     def rounds_alike(self) -> bool:
         return self.method.rounds_alike
 
+    def last_round(self, federation: Federation) -> int | None:
+        return self.method.last_round(federation)
+
     @property
     def headline_observer(self) -> str:
         return self.method.headline_observer
@@ -102,6 +105,11 @@ class RecordGradients(Algorithm):
         )
         for parameters in plan.query_parameters.values():
             parameters.mechanism.check_encoding(parameters.n_summed, parameters.encoding)
+
+    def idle_keys(self, plan: Plan) -> Mapping[str, str]:
+        # The claim of given noise depends on delta.
+        idle = self.method.idle_keys(plan)
+        return {name: reason for name, reason in idle.items() if name != "delta"}
 
     def n_invited(self, federation: Federation) -> int:
         return self.method.n_invited(federation)

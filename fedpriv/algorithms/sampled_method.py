@@ -12,6 +12,7 @@ from fedpriv.algorithms.gradient_queries import DIFFERENCE, GRADIENT
 from fedpriv.certificates.sampling import SAMPLING, Batches, paper_batch
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
+from fedpriv.rounds.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,13 @@ class DifferenceMethod(SampledMethod, ABC):
             GRADIENT: mechanism,
             DIFFERENCE: mechanism.with_noise(noise) if noise else mechanism,
         }
+
+    def idle_keys(self, plan: Plan) -> Mapping[str, str]:
+        given = self.calibration == "given"
+        names = ["difference_noise"] if not given else []
+        names += ["gradient_share"] if self.calibration != "certified" else []
+        reason = f"algo.calibration={self.calibration}"
+        return {**super().idle_keys(plan), **dict.fromkeys(names, reason)}
 
     def share(self, name: str) -> float:
         return {GRADIENT: self.gradient_share, DIFFERENCE: 1 - self.gradient_share}[name]

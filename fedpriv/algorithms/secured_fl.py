@@ -58,15 +58,6 @@ class SecuredFl(FedAvg):
     def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
         return {INITIAL: mechanism, UPDATE: mechanism}
 
-    def check(self, plan: Plan) -> None:
-        mechanism = plan.query_parameters[UPDATE].mechanism
-        require(
-            not mechanism.clips,
-            "mechanism",
-            type(mechanism).__name__.lower(),
-            "none: SecuredFl is not private",
-        )
-
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
         update = super().requests(round, plan)
         if round > 1 or self.init_weights == "shared":

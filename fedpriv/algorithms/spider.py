@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,8 +55,12 @@ class Variant(ABC):
         """See `GradientMethod.query_names`."""
 
     @abstractmethod
-    def anchor_factor(self, algo: Spider) -> float:
-        """K1 / K2, with the paper's batch sizes."""
+    def anchor_size(self, algo: Spider, records: int) -> int:
+        """K1 in a silo of `records` records, where `anchor_batch_size` is None."""
+
+    @abstractmethod
+    def idle_keys(self, algo: Spider) -> dict[str, str]:
+        """See `Algorithm.idle_keys`."""
 
     @abstractmethod
     def counted(self, algo: Spider, name: str) -> float:
@@ -82,8 +87,14 @@ class Proximal(Variant):
     def query_names(self, algo: Spider, round: int) -> tuple[str, ...]:
         return (GRADIENT,) if (round - 1) % algo.phase == 0 else (DIFFERENCE,)
 
-    def anchor_factor(self, algo: Spider) -> float:
-        return min(math.sqrt(algo.rounds), math.sqrt(algo.phase))
+    def anchor_size(self, algo: Spider, records: int) -> int:
+        factor = min(math.sqrt(algo.rounds), math.sqrt(algo.phase))
+        return paper_batch(records, algo.rounds, factor)
+
+    def idle_keys(self, algo: Spider) -> dict[str, str]:
+        # Every round renews the estimate, so there are no differences.
+        names = ("batch_size", "difference_noise", "gradient_share") if algo.phase == 1 else ()
+        return dict.fromkeys(names, f"algo.phase={algo.phase}")
 
     def counted(self, algo: Spider, name: str) -> float:
         return max(algo.rounds / algo.phase, 1.0) if name == GRADIENT else float(algo.rounds)
@@ -114,8 +125,11 @@ class Alternate(Variant):
     def query_names(self, algo: Spider, round: int) -> tuple[str, ...]:
         return GRADIENT, DIFFERENCE
 
-    def anchor_factor(self, algo: Spider) -> float:
-        return 1.0
+    def anchor_size(self, algo: Spider, records: int) -> int:
+        return algo.size(DIFFERENCE, records)
+
+    def idle_keys(self, algo: Spider) -> dict[str, str]:
+        return {"phase": f"algo.variant={algo.variant}"}
 
     def counted(self, algo: Spider, name: str) -> float:
         return float(algo.rounds)
@@ -191,8 +205,10 @@ class Spider(DifferenceMethod):
     def size(self, name: str, records: int) -> int:
         if name == DIFFERENCE:
             return super().size(name, records)
-        factor = self._variant.anchor_factor(self)
-        return min(records, self.anchor_batch_size or paper_batch(records, self.rounds, factor))
+        return min(records, self.anchor_batch_size or self._variant.anchor_size(self, records))
+
+    def idle_keys(self, plan: Plan) -> Mapping[str, str]:
+        return {**super().idle_keys(plan), **self._variant.idle_keys(self)}
 
     def counted(self, name: str) -> float:
         return self._variant.counted(self, name)

@@ -41,7 +41,7 @@ def main(args: list[str]) -> None:
     """Audit every job of the command line. Raises SystemExit(1) on an alarm."""
     from rich.console import Console
 
-    from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
+    from fedpriv.settings.compose import CommandLine, compose_jobs
     from fedpriv.settings.experiment import build
     from fedpriv.settings.help import conf_dir
 
@@ -56,7 +56,7 @@ def main(args: list[str]) -> None:
     attack = _attack(own, silos)
     line = CommandLine.parse(words)
     jobs = compose_jobs(line, conf_dir())
-    exps = [build(without_hydra(config)) for config in jobs]
+    exps = [build(config) for config in jobs]
     for exp in exps:
         most = exp.allocator.n_silos
         require(silos <= most, "--colluding", silos, f"at most {most}, the number of silos")

@@ -10,6 +10,9 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -22,6 +25,8 @@ TIMEOUT = 30
 
 CHUNK = 1 << 16
 """Number of bytes per read."""
+
+_collected: ContextVar[list[Path] | None] = ContextVar("files_read", default=None)
 
 
 @dataclass(frozen=True)
@@ -45,13 +50,32 @@ def locate(file: RemoteFile, root: str | None) -> Path:
     chosen, folder = chosen_folder(root)
     for place in file.places:
         if (folder / place).is_file():
-            return folder / place
+            return noted(folder / place)
     if chosen:
         raise DataError(
             f"data.root={chosen}: no {' or '.join(file.places)} in this folder; put it there "
             f"(from {file.urls[0]}), or unset data.root and FEDPRIV_DATA to download it"
         )
-    return download(file, folder)
+    return noted(download(file, folder))
+
+
+@contextmanager
+def files_read() -> Iterator[list[Path]]:
+    """Context that collects the paths of `noted`."""
+    paths: list[Path] = []
+    token = _collected.set(paths)
+    try:
+        yield paths
+    finally:
+        _collected.reset(token)
+
+
+def noted(path: Path) -> Path:
+    """The path of a data file that is about to be read; a run's digest of its data covers it."""
+    paths = _collected.get()
+    if paths is not None:
+        paths.append(path)
+    return path
 
 
 def chosen_folder(root: str | None) -> tuple[str | None, Path]:

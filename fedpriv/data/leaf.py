@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.data.files import chosen_folder
+from fedpriv.data.files import chosen_folder, noted
 from fedpriv.errors import DataError
 
 HOME = "https://github.com/TalwalkarLab/leaf"
@@ -75,7 +75,7 @@ class LeafFolder:
             )
         users: UserRecords = {}
         for file in files:
-            for name, records in _read(file).items():
+            for name, records in _read(noted(file)).items():
                 if name in users:
                     raise DataError(f"{file}: user {name} is in an earlier file too")
                 users[name] = records

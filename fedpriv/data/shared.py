@@ -1,14 +1,33 @@
-"""A cache of loaded data sets for the runs of one process."""
+"""Loading data sets with their digests, and a cache of them for the runs of one process."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from fedpriv.data.base import Corpus, DataSet
+from fedpriv.data.digest import digest_corpus, digest_files
+from fedpriv.data.files import files_read
 from fedpriv.util.streams import Streams
 
-_cache: dict[tuple[str, Streams], Corpus] | None = None
+
+@dataclass(frozen=True)
+class Loaded:
+    """A loaded data set.
+
+    corpus: its records. They may be shared, so nobody may change them.
+    records: digest of the records.
+    source: digest that is the same for every seed of a run: of the files that were read, or else of
+        the records as seed 0 has them.
+    """
+
+    corpus: Corpus
+    records: str
+    source: str
+
+
+_cache: dict[tuple[str, Streams], Loaded] | None = None
 
 
 @contextmanager
@@ -24,11 +43,24 @@ def loaded_once() -> Iterator[None]:
         _cache = before
 
 
-def load(data: DataSet, streams: Streams) -> Corpus:
-    """The records of `data`. They may be shared, so the caller must not change them."""
+def load(data: DataSet, streams: Streams) -> Loaded:
+    """The records of `data` and their digests. Raises what `DataSet.load` does."""
     if _cache is None:
-        return data.load(streams)
+        return _load(data, streams)
     key = (repr(data), streams)
     if key not in _cache:
-        _cache[key] = data.load(streams)
+        _cache[key] = _load(data, streams)
     return _cache[key]
+
+
+def _load(data: DataSet, streams: Streams) -> Loaded:
+    with files_read() as paths:
+        corpus = data.load(streams)
+    records = digest_corpus(corpus)
+    if paths:
+        source = digest_files(paths)
+    elif streams.seed == 0:
+        source = records
+    else:
+        source = load(data, Streams(0)).records
+    return Loaded(corpus, records, source)

@@ -40,6 +40,9 @@ class Run:
     records: number of training records; None in folders of earlier versions.
     metric_labels: label of each metric column (`fedpriv.runs.labels`); empty in folders of earlier
         versions.
+    identity: digests of what it computed with (`fedpriv.runtime.identity.Identity`); empty in
+        folders of earlier versions.
+    empty_rounds: number of each round that learned nothing: the reason.
     """
 
     folder: Path
@@ -53,6 +56,8 @@ class Run:
     observer: str = RELEASED_MODEL
     records: int | None = None
     metric_labels: Mapping[str, str] = field(default_factory=dict)
+    identity: Mapping[str, str] = field(default_factory=dict)
+    empty_rounds: Mapping[str, str] = field(default_factory=dict)
 
     def metric_label(self, metric: str) -> str:
         """What a column of its metrics is made of: `released`, or a diagnostic of something."""
@@ -135,6 +140,8 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
             observer=status.get("observer", RELEASED_MODEL),
             records=status.get("records"),
             metric_labels=status.get("labels", {}).get("metrics.csv", {}),
+            identity=status.get("identity", {}),
+            empty_rounds=status.get("empty_rounds", {}),
         )
         rows = len(run.metrics) and len(run.epsilon) and isinstance(run.config, dict)
         if not rows or run.metric not in run.metrics or not set(run.epsilon) >= EPSILON_COLUMNS:

@@ -20,6 +20,12 @@ NO_SETTINGS = frozenset({*FREE, "seed", "preset"} - {"rounds"})
 METHOD_SECTIONS = ("algo", "mechanism")
 """Sections of the configuration that belong to a method, which its label names."""
 TARGET = "_target_"
+RECORDS = "data.records"
+"""Key of the digest of a run's data, beside its settings."""
+CODE = "code"
+"""Key of the digest of a run's code, beside its settings."""
+SHOWN = 12
+"""Hexadecimal digits of a digest in tables."""
 MISSING = object()
 
 
@@ -47,6 +53,11 @@ class Group:
     def seeds(self) -> tuple[int, ...]:
         return tuple(run.seed for run in self.runs)
 
+    @property
+    def empty_rounds(self) -> int:
+        """Number of rounds of all runs that learned nothing."""
+        return sum(len(run.empty_rounds) for run in self.runs)
+
     def finals(self, metric: str) -> pd.Series:
         """A metric after the last round, by seed."""
         return pd.Series(
@@ -62,7 +73,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     """
     by_settings: dict[str, list[Run]] = {}
     for run in runs:
-        by_settings.setdefault(json.dumps(settings(run.config), sort_keys=True), []).append(run)
+        by_settings.setdefault(json.dumps(run_settings(run), sort_keys=True), []).append(run)
     _refuse_mixed_data([members[0] for members in by_settings.values()])
     values = [json.loads(text) for text in by_settings]
     keys = _differing_keys(values, [members[0].label for members in by_settings.values()])
@@ -99,6 +110,19 @@ def settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _number(value) for key, value in flat(relevant).items()}
 
 
+def run_settings(run: Run) -> dict[str, Any]:
+    """The settings of a run and the digests of its data and code, so that runs with equal ones
+    differ in their seed alone. The digest of the data stands for the folder of its files, if it is
+    known."""
+    found = settings(run.config)
+    if "source" in run.identity:
+        found.pop("data.root", None)
+        found[RECORDS] = run.identity["source"][:SHOWN]
+    if "code" in run.identity:
+        found[CODE] = run.identity["code"][:SHOWN]
+    return found
+
+
 def short(key: str) -> str:
     """The last part of a dotted key; for a class, the name of its config group."""
     first, _, last = key.rpartition(".")
@@ -106,12 +130,13 @@ def short(key: str) -> str:
 
 
 def group_by_data(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs by the JSON text of their data's settings, without the folder of the files."""
+    """Runs by the JSON text of their data's settings and digest, without the folder of the
+    files."""
     found: dict[str, list[Run]] = {}
     for run in runs:
         data = {
             key: value
-            for key, value in settings(run.config).items()
+            for key, value in run_settings(run).items()
             if key.startswith("data.") and key != "data.root"
         }
         found.setdefault(json.dumps(data, sort_keys=True), []).append(run)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedpriv.reports.compare import MAX_PAIRED_GROUPS, TEST, Comparison, compare_groups
 from fedpriv.reports.finished_runs import Run
-from fedpriv.reports.groups import Group, group_runs, short
+from fedpriv.reports.groups import SHOWN, Group, group_runs, short
 from fedpriv.reports.selection_cost import Selection, find_selections
 from fedpriv.reports.summary import BestSetting, GroupSummary, best_settings, summarise
 from fedpriv.runs.labels import RELEASED
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SUMMARY_COLUMNS = ("metric", "label", "mean", "sd", "n", "observer", "unit", "adjacency")
 EPSILON_COLUMNS = ("certified", "claimed")
-COLUMNS = ("method", *SUMMARY_COLUMNS, *EPSILON_COLUMNS)
+COLUMNS = ("method", *SUMMARY_COLUMNS, *EPSILON_COLUMNS, "empty_rounds")
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ class Report:
                     name: pd.Series([own.get(key) for own in settings], dtype=object)
                     for key, name in names.items()
                 },
-                **{name: [getattr(one, name) for one in self.summaries] for name in COLUMNS[1:]},
+                **{name: [getattr(one, name) for one in self.summaries] for name in COLUMNS[1:-1]},
+                "empty_rounds": [one.group.empty_rounds for one in self.summaries],
             }
         )
 
@@ -106,6 +107,7 @@ class Report:
         same = ("label", "observer", "unit", "adjacency")
         equal = [name for name in same if frame[name].nunique() == 1]
         drop = ["mean", "sd", *equal, *(["metric"] if metric != "metric" else [])]
+        drop += [] if frame["empty_rounds"].any() else ["empty_rounds"]
         return frame.drop(columns=drop).astype(str)
 
     def notes(self) -> list[str]:
@@ -122,6 +124,8 @@ class Report:
         ]
         labels = sorted({(line.metric, line.label) for line in self.summaries})
         notes += [f"{metric} is {_article(label)}" for metric, label in labels]
+        notes.append(self._identity())
+        notes += self._empty_rounds()
         if self.simulated:
             notes.append(
                 "simulation: noise comes from a seed; epsilons are those of the same runs with "
@@ -147,6 +151,32 @@ class Report:
             notes.append(
                 "no tests: too many groups; --against NAME compares each with the group NAME"
             )
+        return notes
+
+    def _identity(self) -> str:
+        """What the rows' seeds share, as far as the runs recorded it."""
+        runs = [run for group in self.groups for run in group.runs]
+        if not all(run.identity for run in runs):
+            return (
+                "some runs lack digests of their data and code: nothing proves that they share them"
+            )
+        records, code = (
+            ", ".join(sorted({run.identity[name][:SHOWN] for run in runs}))
+            for name in ("source", "code")
+        )
+        return f"the runs of a row differ in their seed alone: data {records}, code {code}"
+
+    def _empty_rounds(self) -> list[str]:
+        """A sentence about each row with rounds that learned nothing."""
+        notes = []
+        for group in self.groups:
+            found = [(run, reason) for run in group.runs for reason in run.empty_rounds.values()]
+            if found:
+                run, reason = found[0]
+                notes.append(
+                    f"WARNING: {group.name}: {len(found)} rounds learned nothing, "
+                    f"{len(run.empty_rounds)} of {run.rounds} with seed {run.seed}: {reason}"
+                )
         return notes
 
     def print(self, console: Console) -> None:

@@ -95,6 +95,7 @@ class Checkpoint:
     attempts: number of attempts at rounds by then.
     origin: configuration and versions of the run.
     tables: file name of a table: its bytes by then, and their SHA-256.
+    identity: digests of what the run computes with (`fedpriv.runtime.identity.Identity`).
     """
 
     round: int
@@ -102,6 +103,7 @@ class Checkpoint:
     attempts: int
     origin: Origin
     tables: Mapping[str, tuple[int, str]]
+    identity: Mapping[str, str]
 
     def packed(self) -> bytes:
         """A safetensors file, with the labels and a checksum in its metadata."""
@@ -111,6 +113,7 @@ class Checkpoint:
             "config": dict(self.origin.config),
             "versions": dict(self.origin.versions),
             "tables": {name: list(mark) for name, mark in self.tables.items()},
+            "identity": dict(self.identity),
         }
         # One entry: the order of several is not fixed, and equal checkpoints must be equal files.
         labels["checksum"] = _checksum(labels, self.arrays)
@@ -130,7 +133,8 @@ class Checkpoint:
         try:
             tables = {name: (size, digest) for name, (size, digest) in labels["tables"].items()}
             origin = Origin(labels["config"], labels["versions"])
-            return Checkpoint(labels["round"], arrays, labels["attempts"], origin, tables)
+            identity = labels["identity"]
+            return Checkpoint(labels["round"], arrays, labels["attempts"], origin, tables, identity)
         except KeyError as error:
             raise FedprivError(f"{path} was written by another version of fedpriv") from error
 

@@ -21,7 +21,7 @@ from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.runs.progress import CHARGED_TWICE
 from fedpriv.runs.stored_config import rounds_repeated, stored_config
 from fedpriv.runtime import allocate
-from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
+from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.experiment import Experiment, build
 from fedpriv.settings.help import conf_dir
 
@@ -156,7 +156,7 @@ def show(args: list[str]) -> None:
     for config in jobs:
         repeated: dict[int, int] = {}
         if config.resume is None:
-            exp = build(without_hydra(config))
+            exp = build(config)
         else:
             folder = str(config.resume)
             exp = build(stored_config(line, folder, len(jobs)))

@@ -7,7 +7,7 @@ import json
 import math
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from fedpriv.rounds.query import Query
 from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter, SharedWriters
 from fedpriv.runs.checkpoint import Checkpoint, Origin
+from fedpriv.runs.empty_rounds import account_for_empty_rounds
 from fedpriv.runs.folder import CONFIG, RunFolder, read_status
 from fedpriv.runs.journal import Journal, repeated
 from fedpriv.runs.labels import Labels, run_labels
@@ -81,6 +82,8 @@ def train(
         allowed = f"at least {completed}: {path} has completed {completed} rounds"
         require(options.rounds >= completed, "rounds", options.rounds, allowed)
         prepared = stack.enter_context(prepare(experiment, saved.arrays if saved else None))
+        if saved is not None:
+            prepared.identity.require_unchanged(path, saved.identity)
         if journal is None:
             journal = stack.enter_context(folder.begin(config_yaml))
         else:
@@ -207,6 +210,7 @@ class _TrainingLoop:
         state = prepared.state
         number = self.completed
         ending = None
+        last = self.experiment.algo.last_round(prepared.plan.federation)
         rows = ledger.rows(number)
         with Progress(options.rounds, number, prepared.task.metric, quiet=self.quiet) as progress:
             if number < options.rounds and (
@@ -214,6 +218,10 @@ class _TrainingLoop:
             ):
                 progress.expect(estimate)
             while number < options.rounds:
+                if number == last:
+                    ending = f"round {number + 1} has no records left: one pass is over"
+                    self._save(number, state)
+                    break
                 watch = Stopwatch()
                 with watch.phase("plan"):
                     queries = prepared.queries(number + 1)
@@ -237,6 +245,8 @@ class _TrainingLoop:
                 state = result.state
                 if result.aborted:
                     progress.say(f"round {number} released nothing: {result.aborted}")
+                if result.empty:
+                    progress.say(f"round {number} learned nothing: {result.empty}")
                 step = float(np.linalg.norm(state.params - before.params))
                 row: dict[str, Any] = {}
                 if shown:
@@ -302,7 +312,17 @@ class _TrainingLoop:
     def _record(self, number: int, result: RoundResult, watch: Stopwatch) -> None:
         """Record a round's times and traffic, and save a checkpoint if one is due."""
         seconds = {phase: watch.seconds.get(phase, 0.0) for phase in PHASES}
-        self.folder.append(TIMINGS, [{"round": number, **seconds, "aborted": result.aborted}])
+        self.folder.append(
+            TIMINGS,
+            [
+                {
+                    "round": number,
+                    **seconds,
+                    "aborted": result.aborted,
+                    "empty": result.empty,
+                }
+            ],
+        )
         self.folder.append(TRAFFIC, result.traffic)
         if number % self.options.checkpoint_every == 0 or number == self.options.rounds:
             self._save(number, result.state)
@@ -318,7 +338,8 @@ class _TrainingLoop:
     def _checkpoint(self, number: int, state: State) -> Checkpoint:
         arrays = self.prepared.arrays(state)
         tables = self.folder.tables
-        return Checkpoint(number, arrays, self.journal.total, self.origin, tables.marks())
+        identity = asdict(self.prepared.identity)
+        return Checkpoint(number, arrays, self.journal.total, self.origin, tables.marks(), identity)
 
     def _finish(self, number: int, state: State, rows: list[EpsilonRow]) -> None:
         """Write the last records of a run that ends after round `number`."""
@@ -329,6 +350,9 @@ class _TrainingLoop:
             self._append_epsilons(rows)
             self._write_checkpoint(self._checkpoint(number, state))
         _account_for_aborts(self.folder)
+        if warning := account_for_empty_rounds(self.folder):
+            LOGGER.warning(warning)
+            self.folder.status(warnings=[*read_status(self.folder.path)["warnings"], warning])
         if self.prepared.absent:
             self.folder.status(left_out=sorted(self.prepared.absent))
         self.folder.save_model(self.prepared.parameters(state))
@@ -352,6 +376,15 @@ class _TrainingLoop:
             "contributions": stats.units if stats else None,
             "nonfinite": stats.nonfinite if stats else None,
         }
+
+    def _changes(self) -> list[str]:
+        """A line for each thing that changed since the checkpoint and may change later bits."""
+        if self.saved is None:
+            return []
+        code = self.prepared.identity.code
+        other = self.saved.identity.get("code") != code
+        own = ["resumes with other source code of fedpriv or of a component"] if other else []
+        return self.saved.origin.changes(self.origin) + own
 
     def _opening_status(self) -> None:
         exp = self.experiment
@@ -378,7 +411,8 @@ class _TrainingLoop:
             parameters=prepared.plan.federation.n_parameters,
             records=sum(len(silo.x) for silo in prepared.silo_data),
             versions=self.origin.versions,
-            warnings=self.saved.origin.changes(self.origin) if self.saved else [],
+            identity=asdict(prepared.identity),
+            warnings=self._changes(),
             tracker=self.log.name,
             reason=None,
             traceback=None,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from fedpriv.data.shared import load
 from fedpriv.errors import FedprivError
 from fedpriv.runs.background_writer import SharedWriters
 from fedpriv.runs.checkpoint import Origin
@@ -41,6 +42,7 @@ def run_or_resume(
             )
         finished = read_status(folder).get("state") == "done"
         if finished and known["rounds"] == experiment.options.rounds:
+            _require_same_records(folder, experiment)
             return
     started = known is not None and (folder / JOURNAL).exists()
     if not started:
@@ -54,6 +56,14 @@ def run_or_resume(
         shared_writers=shared_writers,
         quiet=quiet,
     )
+
+
+def _require_same_records(folder: Path, experiment: Experiment) -> None:
+    """Raise FedprivError when the finished run in `folder` had other records than those of now. A
+    run of an earlier version has no digest to compare."""
+    then = read_status(folder).get("identity", {}).get("records")
+    if then is not None and then != load(experiment.data, experiment.streams).records:
+        raise FedprivError(f"{folder}: holds a finished run on other records; name another folder")
 
 
 def resume(line: CommandLine, folder: str, jobs: int = 1, *, quiet: bool = False) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, Records
+from fedpriv.data.digest import digest_allocation
 from fedpriv.data.known_users import require_kept
 from fedpriv.data.shared import load
 from fedpriv.data.stability import UNSTATED_CHOICE
@@ -21,6 +22,7 @@ from fedpriv.rounds.query import SiloState
 from fedpriv.rounds.state import State
 from fedpriv.runtime.evaluation import Evaluation, OnTraining
 from fedpriv.runtime.helper import HelperSpec
+from fedpriv.runtime.identity import Identity, digest_code, digest_plan
 from fedpriv.runtime.prepared_run import FAILED, SILO, PreparedRun
 from fedpriv.runtime.silo import SiloSpec
 
@@ -72,8 +74,18 @@ def prepare(
     exp.engine.check(device)
     model, params = _initial_model(exp)
     _check_trainer(exp, model, params, device)
-    corpus, allocation, federation = allocate(exp)
-    plan = revise(exp.planner.plan(federation))
+    loaded = load(exp.data, exp.streams)
+    corpus = loaded.corpus
+    allocation, federation = _allocated(exp, corpus)
+    planned = exp.planner.plan(federation)
+    identity = Identity(
+        loaded.source,
+        loaded.records,
+        digest_allocation(allocation),
+        digest_plan(exp, planned),
+        digest_code(exp),
+    )
+    plan = revise(planned)
     silo_data = split_by_silo(corpus.train, allocation, "cpu")
     remembered = silo_states(checkpoint or {})
     session = exp.engine.open(_specs(exp, plan, silo_data, model, device=device), remembered)
@@ -90,6 +102,7 @@ def prepare(
         silo_data=silo_data,
         evaluation=_evaluation(exp, corpus, allocation, silo_data, model=model, device=device),
         device=device,
+        identity=identity,
         silo_states=remembered,
         aborted=None if failed is None else (int(failed[0]), int(failed[1])),
         failures=0 if failed is None else int(failed[2]),
@@ -132,7 +145,11 @@ def _check_trainer(exp: Experiment, model: nn.Module, params: np.ndarray, device
 def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:
     """Load the data, assign records to users and silos, and let the algorithm choose its training
     records. Needs no torch."""
-    corpus = load(exp.data, exp.streams)
+    corpus = load(exp.data, exp.streams).corpus
+    return corpus, *_allocated(exp, corpus)
+
+
+def _allocated(exp: Experiment, corpus: Corpus) -> tuple[Allocation, Federation]:
     allocation = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
     require_kept(allocation, corpus.train, exp.data, exp.allocator.invents_users)
     allocation = _chosen(exp.algo, allocation, exp.data)
@@ -144,7 +161,7 @@ def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:
         records_per_user=bound,
         stability=allocation.stability,
     )
-    return corpus, allocation, federation
+    return allocation, federation
 
 
 def _chosen(algo: Algorithm, allocation: Allocation, data: DataSet) -> Allocation:

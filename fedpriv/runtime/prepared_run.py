@@ -21,6 +21,7 @@ from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Broadcast, Query, SetUp, SiloReport, SiloState, Total
 from fedpriv.rounds.state import State
 from fedpriv.runtime.evaluation import Evaluation
+from fedpriv.runtime.identity import Identity
 from fedpriv.training.contribution_stats import ContributionStats
 from fedpriv.util.stopwatch import Stopwatch
 
@@ -50,12 +51,15 @@ class RoundResult:
     stats: diagnostics of the contributions of all silos and queries.
     traffic: lines of traffic.csv.
     aborted: why a query had no sum; `state` is then the one before that query. None: all had one.
+    empty: why the first query without a finite contribution had none. None: all had one, up to a
+        query without a sum.
     """
 
     state: State
     stats: ContributionStats
     traffic: list[dict[str, Any]]
     aborted: str | None = None
+    empty: str | None = None
 
 
 @dataclass
@@ -72,6 +76,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     silo_data: records of each silo.
     evaluation: records and metrics of evaluations.
     device: device of training and evaluation.
+    identity: digests of what it computes with.
     setup: lines of traffic.csv for the set-up.
     silo_states: states of the silos after the last round, by name.
     ready: whether a set-up has ended since the last loss of a party or mismatch of keys.
@@ -93,6 +98,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     silo_data: list[SiloData]
     evaluation: Evaluation
     device: str
+    identity: Identity
     setup: list[dict[str, Any]] = field(default_factory=list)
     silo_states: dict[str, SiloState] = field(default_factory=dict)
     ready: bool = False
@@ -215,22 +221,31 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         watch = watch or Stopwatch()
         stats = ContributionStats()
         lines: list[dict[str, Any]] = []
+        empty: str | None = None
         for query in queries:
             try:
                 total, reports = self.exchange(query, state, watch=watch, lines=lines)
             except AggregationAbortedError as abort:
-                return RoundResult(state, stats, lines, str(abort))
-            stats += sum((report.stats for report in reports), ContributionStats())
+                return RoundResult(state, stats, lines, str(abort), empty)
+            own = sum((report.stats for report in reports), ContributionStats())
+            stats += own
+            empty = empty or own.empty
             with watch.phase("global_update"):
                 state = self.algo.global_update(state, query, total, self.plan)
                 if not self._silos_hold(state):
                     raise RuntimeError(f"round {query.round}: the parties hold different states")
-            if not all(np.isfinite(array).all() for array in state.arrays().values()):
+            if not self._finite(state):
                 raise DivergedError(
                     f"round {query.round}: the global model is not finite; lower algo.local_lr "
                     "or algo.global_lr"
                 )
-        return RoundResult(state, stats, lines)
+        return RoundResult(state, stats, lines, empty=empty)
+
+    def _finite(self, state: State) -> bool:
+        """Whether the state is finite, and the released model too, which has 32 bits."""
+        with np.errstate(over="ignore"):
+            models = [a.astype(np.float32) for a in (state.params, self.algo.output(state))]
+        return all(np.isfinite(array).all() for array in (*models, *state.arrays().values()))
 
     def exchange(
         self, query: Query, state: State, *, watch: Stopwatch, lines: list[dict[str, Any]]

@@ -183,8 +183,7 @@ class _Work:
         if query.enforced:
             _require_separate(local, participant.algo)
         self.pending = local.pending
-        if not query.enforced:
-            self.stats = local.stats
+        self.stats = local.stats
         self.deferred = defer(local, participant.silo, query, participant.execution)
         raw = contributions(local, participant.silo, self.deferred)
         self.blocks = participant.watch.timed("local_training", bounded(raw, query, self.stats))

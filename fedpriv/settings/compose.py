@@ -72,7 +72,7 @@ def compose_jobs(line: CommandLine, config_dir: Path) -> list[DictConfig]:
 def one_experiment(*words: str) -> Experiment:
     """Compose and check the words of a command line without a sweep. Raises FedprivError."""
     [config] = compose_jobs(CommandLine.parse(list(words)), conf_dir())
-    return build(without_hydra(config))
+    return build(config)
 
 
 def each_job(

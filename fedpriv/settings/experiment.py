@@ -32,6 +32,7 @@ from fedpriv.models import Model
 from fedpriv.models.convexity import convex_loss
 from fedpriv.rounds.plan import Federation
 from fedpriv.settings.help import near
+from fedpriv.settings.idle_keys import idle_keys, require_effect
 from fedpriv.trackers.base import Tracker
 from fedpriv.training.description import Execution
 from fedpriv.training.optimizers import LocalOptimizer
@@ -169,11 +170,19 @@ class Experiment:
 
 
 def build(config: Any) -> Experiment:
-    """Check a composed configuration (a DictConfig or a plain dict) and build its components.
+    """Check a composed configuration (a DictConfig or a plain dict) and build its components. With
+    Hydra's node, keys of the command line must have an effect.
 
     Raises ConfigError with one line that names the key, its value and what is allowed.
     """
-    return build_resolved(resolved(OmegaConf.create(config)))
+    tree = config if isinstance(config, DictConfig) else OmegaConf.create(config)
+    return build_resolved(resolved(tree), typed_words(tree))
+
+
+def typed_words(config: DictConfig) -> list[str]:
+    """The words key=value of the command line that a configuration with Hydra's node was composed
+    from; empty without the node."""
+    return list(OmegaConf.select(config, "hydra.overrides.task") or [])
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
@@ -195,16 +204,20 @@ def _plain(value: Any) -> Any:
     return OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
 
 
-def build_resolved(plain: dict[str, Any]) -> Experiment:
-    """Like `build`, from plain values."""
+def build_resolved(plain: dict[str, Any], words: Sequence[str] = ()) -> Experiment:
+    """Like `build`, from plain values and the words of the command line."""
     names = [f.name for f in fields(RunOptions)]
     for key in sorted(plain.keys() - {*GROUPS, *names, "preset", "experiment"}):
         raise unknown_key(key, [*GROUPS, *names])
     typed(Preset, plain.get("preset", {}), "preset")
     options = typed(RunOptions, {name: plain[name] for name in names if name in plain}, "")
-    return Experiment(
+    experiment = Experiment(
         options, **{name: _component(plain.get(name), base, name) for name, base in GROUPS.items()}
     )
+    if words:
+        plan = experiment.planner.draft(experiment.federation)
+        require_effect(words, idle_keys(experiment.algo, experiment.mechanism, plan, plain))
+    return experiment
 
 
 def unknown_key(key: str, known: list[str], everywhere: Sequence[str] = ()) -> ConfigError:

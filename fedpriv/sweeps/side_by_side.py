@@ -71,7 +71,7 @@ class Job:
         words = [str(word) for word in config.hydra.overrides.task]
         plain = resolved(config)
         text = "".join(_as_yaml(json.dumps({key: value})) for key, value in plain.items())
-        return Job(build_resolved(plain), text, Origin.of_values(plain), folder, words)
+        return Job(build_resolved(plain, words), text, Origin.of_values(plain), folder, words)
 
     def run(self, shared_writers: SharedWriters) -> None:
         """Run or resume it. A failure is stored, and does not affect other runs."""

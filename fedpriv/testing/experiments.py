@@ -48,10 +48,11 @@ def experiment(*words: str, algo: Algorithm | None = None) -> Experiment:
         named = any(word.startswith("mechanism=") for word in words)
         words = words if named else (*words, "mechanism=none")
     [config] = compose_jobs(CommandLine.parse([*words]), conf_dir())
+    if algo is None:
+        return build(config)
+    cls = type(algo)
     plain = without_hydra(config)
-    if algo is not None:
-        cls = type(algo)
-        plain["algo"] = {"_target_": f"{cls.__module__}.{cls.__qualname__}", **_values(algo)}
+    plain["algo"] = {"_target_": f"{cls.__module__}.{cls.__qualname__}", **_values(algo)}
     return build(plain)
 
 

@@ -18,6 +18,15 @@ class ContributionStats:
     clipped: int = 0
     norm_sum: float = 0.0
 
+    @property
+    def empty(self) -> str | None:
+        """Why these contributions teach nothing; None if one of them is finite."""
+        if not self.units:
+            return "no records took part"
+        if self.units == self.nonfinite:
+            return "no contribution was finite; lower algo.local_lr or algo.global_lr"
+        return None
+
     def __add__(self, other: ContributionStats) -> ContributionStats:
         pairs = zip(astuple(self), astuple(other))
         return ContributionStats(*(own + more for own, more in pairs))

@@ -28,7 +28,7 @@ def with_version(name, text):
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
-    path.write_bytes(Checkpoint(7, ARRAYS, 9, ORIGIN, {}).packed())
+    path.write_bytes(Checkpoint(7, ARRAYS, 9, ORIGIN, {}, {}).packed())
     return path
 
 

@@ -47,7 +47,7 @@ def test_a_damaged_table_of_epsilons_keeps_no_other_from_being_cut(folder):
         if number == 1:
             marks = folder.tables.marks()
     (folder.path / "epsilon.csv").write_text("")
-    saved = Checkpoint(1, {}, 1, Origin({}, {}), marks)
+    saved = Checkpoint(1, {}, 1, Origin({}, {}), marks, {})
     assert not RunFolder(folder.path).rewind(saved)
     assert not (folder.path / "epsilon.csv").exists()
     for table in ("metrics.csv", "traffic.csv", "timings.csv"):

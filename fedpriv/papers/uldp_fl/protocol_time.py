@@ -29,7 +29,7 @@ from fedpriv.reports.canvas import Axes, Figure, plot_band, plt, save
 from fedpriv.reports.number_table import write_records
 from fedpriv.rounds.query import Broadcast, Contributions, Query, SetUp, Update
 from fedpriv.rounds.weighting import Weighting
-from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
+from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.experiment import Experiment, build
 from fedpriv.settings.help import conf_dir
 
@@ -223,7 +223,7 @@ def run(name: str, folder: Path, profile: str) -> pd.DataFrame:
     words = [f"experiment={name}", *profile_words(name, profile)]
     rows: list[dict[str, Any]] = []
     for config in compose_jobs(CommandLine.parse(words), conf_dir()):
-        exp = build(without_hydra(config))
+        exp = build(config)
         sizes = exp.federation
         row = {
             "data": config.hydra.runtime.choices.data,

@@ -1,0 +1,51 @@
+"""Refuse keys of the command line that other settings leave without an effect.
+
+A sweep over such a key would give equal runs, and a table would name the best of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fedpriv.algorithms.base import Algorithm
+from fedpriv.errors import ConfigError
+from fedpriv.mechanisms.base import Mechanism
+from fedpriv.rounds.plan import Plan
+
+BOUND_AND_NOISE = ("clip", "noise_multiplier")
+"""Arguments of methods that the mechanism's file reads."""
+
+
+def require_effect(words: Iterable[str], idle: Mapping[str, str]) -> None:
+    """Raise ConfigError for a word that sets a key without effect, naming the key that makes it so.
+
+    words: key=value, as on a command line.
+    idle: result of `idle_keys`.
+    """
+    for word in words:
+        key, _, value = word.lstrip("+").partition("=")
+        if key in idle:
+            raise ConfigError(key, value, f"has no effect with {idle[key]}")
+
+
+def idle_keys(
+    algo: Algorithm, mechanism: Mechanism, plan: Plan, plain: Mapping[str, Any]
+) -> dict[str, str]:
+    """Each key without effect: the setting that makes it so.
+
+    plan: before data are loaded.
+    plain: the configuration.
+    """
+    idle = dict(algo.idle_keys(plan))
+    found = {f"algo.{name}": reason for name, reason in idle.items()}
+    for name in BOUND_AND_NOISE:
+        asked = plain["algo"].get(name)
+        used = plain["mechanism"].get(name)
+        if name in idle:
+            found[f"mechanism.{name}"] = idle[name]
+        elif not mechanism.clips:
+            found[f"algo.{name}"] = "mechanism=none"
+        elif used != asked:
+            found[f"algo.{name}"] = f"mechanism.{name}={used}"
+    return found

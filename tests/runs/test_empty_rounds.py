@@ -1,0 +1,82 @@
+"""Rounds that learn nothing are seen."""
+
+import json
+
+import pytest
+from command import run
+
+from fedpriv.reports.finished_runs import find_runs
+from fedpriv.reports.report import Report
+from fedpriv.runs.folder import RunFolder, read_status
+
+BASE = ("data=breast_cancer", "preset.n_users=8", "preset.local_epochs=1", "preset.silo_epochs=1")
+
+
+def trained(tmp_path, *words, name="run"):
+    done = run(*BASE, *words, f"hydra.run.dir={tmp_path / name}", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    return tmp_path / name, done
+
+
+@pytest.mark.parametrize("method", ["uldp_avg", "fedavg", "local_only", "secured_fl"])
+def test_updates_that_are_all_dropped_are_marked(method, tmp_path):
+    folder, done = trained(tmp_path, f"algo={method}", "algo.local_lr=1e300", "rounds=2")
+    status = read_status(folder)
+    assert list(status["empty_rounds"]) == ["1", "2"]
+    assert "2 of 2 rounds learned nothing; round 1: no contribution was finite" in str(
+        status["warnings"]
+    )
+    assert "round 1 learned nothing" in done.stderr
+    report = Report.of(find_runs([folder]))
+    assert report.frame()["empty_rounds"].tolist() == [2]
+    assert "WARNING" in report.markdown()
+    assert "empty_rounds" in report.markdown()
+
+
+def test_a_run_that_learns_is_not_marked(tmp_path):
+    folder, _ = trained(tmp_path, "algo=uldp_avg", "rounds=2")
+    status = read_status(folder)
+    assert not status["empty_rounds"]
+    assert not status["warnings"]
+    assert "empty_rounds" not in Report.of(find_runs([folder])).markdown()
+
+
+def test_a_round_without_sampled_users_is_marked(tmp_path):
+    folder, _ = trained(tmp_path, "algo=uldp_avg", "algo.user_rate=1e-9", "rounds=2")
+    assert read_status(folder)["empty_rounds"]["1"] == "no records took part"
+
+
+def test_a_model_beyond_32_bits_ends_the_run(tmp_path):
+    words = (*BASE, "algo=prox_pl_svrg", "algo.global_lr=1e300", "rounds=4")
+    done = run(*words, f"hydra.run.dir={tmp_path / 'run'}", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "the global model is not finite" in done.stderr.splitlines()[-1]
+
+
+def contributions(folder):
+    return [int(row["contributions"]) for row in RunFolder(folder).rows("metrics.csv")[1:]]
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "shuffle"])
+def test_one_pass_ends_where_the_records_do(aggregation, tmp_path):
+    words = ("algo=prox_sgd", f"aggregation={aggregation}", "algo.rounds=3")
+    words += ("mechanism=binomial",) if aggregation == "shuffle" else ()
+    folder, _ = trained(tmp_path, *words, "rounds=9")
+    batches = contributions(folder)
+    assert len(set(batches)) == 1
+    assert len(batches) < 9
+    status = read_status(folder)
+    assert status["state"] == "done"
+    assert status["reason"] == f"round {len(batches) + 1} has no records left: one pass is over"
+    assert not status["empty_rounds"]
+
+
+def test_a_resumed_pass_ends_where_the_records_do(tmp_path):
+    folder, _ = trained(tmp_path, "algo=prox_sgd", "rounds=3")
+    epsilons = (folder / "epsilon.csv").read_text().splitlines()[-3:]
+    done = run(f"resume={folder}", "rounds=6", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "one pass is over" in read_status(folder)["reason"]
+    assert len(contributions(folder)) == 3
+    assert (folder / "epsilon.csv").read_text().splitlines()[-3:] == epsilons
+    assert json.loads((folder / "status.json").read_text())["state"] == "done"

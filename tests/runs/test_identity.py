@@ -1,0 +1,145 @@
+"""A run recognises its data, its plan and its code."""
+
+import subprocess
+import sys
+from dataclasses import asdict
+
+import pytest
+from command import run
+from small_data import write_creditcard, write_csv
+
+from fedpriv.errors import FedprivError
+from fedpriv.reports.finished_runs import find_runs
+from fedpriv.reports.groups import group_runs
+from fedpriv.reports.report import Report
+from fedpriv.runs.folder import read_status
+from fedpriv.runtime import identity, prepare
+from fedpriv.testing import experiment
+
+WORDS = (
+    "algo=uldp_avg",
+    "data=creditcard",
+    "preset.n_users=8",
+    "preset.local_epochs=1",
+    "rounds=1",
+)
+
+
+@pytest.fixture
+def root(tmp_path):
+    write_creditcard(tmp_path / "data" / "creditcard" / "creditcard.csv")
+    return tmp_path / "data"
+
+
+def flip_labels(root):
+    path = root / "creditcard" / "creditcard.csv"
+    header, *rows = [line.split(",") for line in path.read_text().splitlines()]
+    write_csv(path, [header, *([*row[:-1], str(1 - int(row[-1]))] for row in rows)])
+
+
+def cut_file(root):
+    path = root / "creditcard" / "creditcard.csv"
+    path.write_text("\n".join(path.read_text().splitlines()[:-30]) + "\n")
+
+
+def trained(folder, root, *words):
+    done = run(*WORDS, f"data.root={root}", f"hydra.run.dir={folder}", *words, cwd=folder.parent)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("damage", [flip_labels, cut_file])
+def test_a_resumed_run_refuses_other_records(damage, root, tmp_path):
+    folder = trained(tmp_path / "run", root)
+    before = {file: file.read_bytes() for file in folder.glob("*.*") if file.is_file()}
+    damage(root)
+    done = run(f"resume={folder}", "rounds=2", cwd=tmp_path)
+    assert done.returncode == 2
+    [line] = done.stderr.strip().splitlines()
+    assert "began with other records (data)" in line
+    assert {file: file.read_bytes() for file in folder.glob("*.*") if file.is_file()} == before
+
+
+def test_a_resumed_run_continues_on_the_same_records_elsewhere(root, tmp_path):
+    folder = trained(tmp_path / "run", root)
+    config = folder / "config.yaml"
+    root.rename(tmp_path / "moved")
+    config.write_text(config.read_text().replace(str(root), str(tmp_path / "moved")))
+    done = run(f"resume={folder}", "rounds=2", cwd=tmp_path)
+    assert "differs in data" in done.stderr  # the path is a setting, whatever it holds
+    root.symlink_to(tmp_path / "moved")
+    config.write_text(config.read_text().replace(str(tmp_path / "moved"), str(root)))
+    assert run(f"resume={folder}", "rounds=2", cwd=tmp_path).returncode == 0
+
+
+def test_a_finished_job_of_a_sweep_on_other_records_is_refused(root, tmp_path):
+    words = ("-m", *WORDS, f"data.root={root}", f"hydra.sweep.dir={tmp_path / 'sweep'}", "seed=0,1")
+    for launcher in ("basic", "side_by_side"):
+        own = (*words, f"hydra/launcher={launcher}")
+        assert run(*own, cwd=tmp_path).returncode == 0
+        assert run(*own, cwd=tmp_path).returncode == 0
+    flip_labels(root)
+    done = run(*words, "hydra/launcher=side_by_side", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "holds a finished run on other records" in done.stderr
+
+
+def test_a_table_groups_by_digest_and_not_by_path(root, tmp_path):
+    trained(tmp_path / "0", root, "seed=0")
+    write_creditcard(tmp_path / "copy" / "creditcard" / "creditcard.csv")
+    trained(tmp_path / "1", tmp_path / "copy", "seed=1")
+    [group] = group_runs(find_runs([tmp_path / "0", tmp_path / "1"]))
+    assert group.seeds == (0, 1)
+    flip_labels(root)
+    trained(tmp_path / "2", root, "seed=2")
+    with pytest.raises(FedprivError, match="runs on different data cannot be compared: records="):
+        group_runs(find_runs([tmp_path / "0", tmp_path / "2"]))
+
+
+def test_runs_of_other_code_are_other_rows(root, tmp_path, monkeypatch):
+    trained(tmp_path / "0", root, "seed=0")
+    same = trained(tmp_path / "1", root, "seed=1")
+    [row] = Report.of(find_runs([tmp_path / "0", same])).summaries
+    assert row.n == 2
+    monkeypatch.setattr(identity, "_package_digest", lambda: "edited")
+    other = trained(tmp_path / "2", root, "seed=2")
+    report = Report.of(find_runs([tmp_path / "0", same, other]))
+    assert sorted(one.n for one in report.summaries) == [1, 2]
+    assert "code" in report.shown().columns
+    run(f"resume={same}", "rounds=2", cwd=tmp_path)
+    assert "other source code" in read_status(same)["warnings"][0]
+
+
+def test_a_table_says_what_its_seeds_share(root, tmp_path):
+    folder = trained(tmp_path / "0", root)
+    known = read_status(folder)["identity"]
+    notes = "\n".join(Report.of(find_runs([folder])).notes())
+    assert f"data {known['source'][:12]}, code {known['code'][:12]}" in notes
+
+
+@pytest.mark.parametrize(
+    ("word", "changed"),
+    [
+        ("allocator=uniform", {"allocation"}),
+        ("algo.noise_multiplier=2", {"effective"}),
+        ("seed=1", {"records", "allocation"}),
+        ("optimizer=adam", set()),  # in the settings, which a resumed run compares too
+    ],
+)
+def test_each_digest_follows_what_it_is_of(word, changed):
+    words = ("data=breast_cancer", "preset.n_users=8", "algo=uldp_avg")
+    with prepare(experiment(*words)) as one, prepare(experiment(*words, word)) as other:
+        before, after = asdict(one.identity), asdict(other.identity)
+    assert {name for name in before if before[name] != after[name]} == changed
+
+
+def test_digests_are_the_same_in_another_process():
+    words = ("data=breast_cancer", "preset.n_users=8", "algo=spider", "rounds=3")
+    code = (
+        "from dataclasses import asdict; from fedpriv.testing import experiment\n"
+        "from fedpriv.runtime import prepare\n"
+        f"with prepare(experiment(*{words!r})) as run: print(asdict(run.identity))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    with prepare(experiment(*words)) as here:
+        assert done.stdout.strip() == str(asdict(here.identity))
