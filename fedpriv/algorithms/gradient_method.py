@@ -40,7 +40,7 @@ from fedpriv.algorithms.base import (
 )
 from fedpriv.algorithms.gradient_queries import GRADIENT, GRADIENTS_PER_RECORD, noised_mean
 from fedpriv.algorithms.participation import uniform
-from fedpriv.algorithms.proximal import Proximal, Regulariser, proximal
+from fedpriv.algorithms.proximal import ProximalOperator, Regulariser, proximal
 from fedpriv.algorithms.record_targets import (
     limit_records,
     record_targets,
@@ -206,7 +206,7 @@ class GradientMethod(Algorithm, ABC):
         return self.observer
 
     @property
-    def operator(self) -> Proximal:
+    def operator(self) -> ProximalOperator:
         """The proximal operator of f1."""
         return proximal(self.prox, self.prox_size, self.prox_group)
 
