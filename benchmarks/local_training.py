@@ -114,7 +114,7 @@ def federation(data: str, users: int):
     """Five silos of a data set's records, zipf, and its network; on one thread from here on."""
     import torch
 
-    from fedpriv.data.allocate import Zipf
+    from fedpriv.data.random_allocators import Zipf
     from fedpriv.data.silo import split_by_silo
     from fedpriv.models.cnn import MnistCnn
     from fedpriv.models.mlp import Mlp
