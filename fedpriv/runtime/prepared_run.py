@@ -21,7 +21,7 @@ from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Broadcast, Query, SetUp, SiloReport, SiloState, Total
 from fedpriv.rounds.state import State
 from fedpriv.runtime.evaluation import Evaluation
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.util.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
