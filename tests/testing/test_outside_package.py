@@ -16,16 +16,16 @@ METHOD = '''
 """Signs of the silos' mean changes, clipped by user: a method of its own."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE
-from fedpriv.algorithms.base import Algorithm, LocalUpdate
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.noise import OwnNoise, SumNoise
 from fedpriv.certificates.request import Request, Target
 from fedpriv.rounds.contributors import Users
-from fedpriv.rounds.query import Contributions
+from fedpriv.training.contributions import Contributions
 from fedpriv.training.description import Recipe, Training
 from fedpriv.rounds.weighting import Weighting
 
@@ -53,7 +53,7 @@ class Mine(Algorithm):
         return (Request(self.noise),)
 
     def local_update(self, silo, query, down):
-        return LocalUpdate(Training(Recipe(3, 1000, 0.3), down["params"]))
+        return silo.train(query, Training(Recipe(3, 1000, 0.3), down["params"]))
 
     def global_update(self, state, query, total, plan):
         return state.with_params(state.params + self.step * np.sign(total.vector))
@@ -68,16 +68,16 @@ class Itself(Mine):
     noise = OwnNoise()
 
     def local_update(self, silo, query, down):
-        update = super().local_update(silo, query, down)
+        job = super().local_update(silo, query, down)
         rng = silo.streams.secret("noise", query.round, silo.name)
         noise = query.mechanism.noise_share(
             query.size, query.n_summed, rng, encoding=query.encoding
         )
 
-        def vectors(block):
-            return self.times * query.mechanism.bound(block.deltas)[0]
+        def bound(block):
+            return replace(block, vectors=self.times * query.mechanism.bound(block.vectors)[0])
 
-        return LocalUpdate(update.training, vectors, noise=noise)
+        return replace(job.map(bound), noise=noise)
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,9 @@ class Silent(Mine):
     noise = OwnNoise()
 
     def local_update(self, silo, query, down):
-        update = super().local_update(silo, query, down)
-        return LocalUpdate(update.training, lambda block: query.mechanism.bound(block.deltas)[0])
+        job = super().local_update(silo, query, down)
+        bound = query.mechanism.bound
+        return job.map(lambda block: replace(block, vectors=bound(block.vectors)[0]))
 
 
 @dataclass(frozen=True)

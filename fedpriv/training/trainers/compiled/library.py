@@ -12,34 +12,35 @@ import logging
 import os
 import shlex
 import shutil
-import subprocess
-import tempfile
+import warnings
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+
+from fedpriv.training.trainers.compiled.build_folder import (
+    BuildFolder,
+    CannotCompileError,
+    run_compiler,
+)
 
 LOGGER = logging.getLogger("fedpriv")
 SOURCE = "training.cpp"
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-shared")
 """No flag may exclude NaN and infinities: they show that a user's training diverged."""
 COMPILERS = ("c++", "g++", "clang++")
-COMPILE_SECONDS = 120.0
-"""Seconds that a compiler may take."""
-
-
-class CannotCompileError(Exception):
-    """There is no compiler here that builds the source."""
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The functions of training.cpp, or None where they cannot be compiled; the reason is logged
-    once."""
+    """The functions of training.cpp, or None where they cannot be compiled; a warning gives the
+    reason once."""
     try:
         return _typed(ctypes.CDLL(str(build(compiler(), cache_dir()))))
     except (CannotCompileError, OSError, RuntimeError) as error:  # RuntimeError: no home
-        LOGGER.info("local training by torch, not compiled: %s", error)
+        message = f"local training by torch, not compiled: {error}"
+        LOGGER.warning(message)
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
         return None
 
 
@@ -62,7 +63,7 @@ def cache_dir() -> Path:
 
 
 def build(command: Sequence[str], folder: Path) -> Path:
-    """The library that `command` compiles, in `folder`; built if it does not exist yet. Raises
+    """The library that `command` compiles, in `folder`; built if it is missing or damaged. Raises
     CannotCompileError."""
     source = files(__package__) / "source"
     texts = {
@@ -71,34 +72,21 @@ def build(command: Sequence[str], folder: Path) -> Path:
         if entry.name.endswith((".h", ".cpp"))
     }
     # The predefined macros identify the compiler, its version and the processor.
-    target = _run([*command, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull])
+    target = run_compiler([*command, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull])
     name = hashlib.blake2b(
         repr((sorted(texts.items()), FLAGS, target)).encode(), digest_size=16
     ).hexdigest()
-    built = folder / f"training-{name}.so"
-    if built.exists():
-        return built
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+
+    def make(scratch: Path) -> Path:
         for file, text in texts.items():
-            (Path(scratch) / file).write_text(text)
-        fresh = Path(scratch) / built.name
-        _run([*command, *FLAGS, str(Path(scratch) / SOURCE), "-o", str(fresh)])
-        fresh.replace(built)  # atomic, if another process builds it now
-    return built
+            (scratch / file).write_text(text)
+        fresh = scratch / "library.so"
+        run_compiler([*command, *FLAGS, str(scratch / SOURCE), "-o", str(fresh)])
+        if not fresh.exists():
+            raise CannotCompileError(f"{command[0]} wrote no library")
+        return fresh
 
-
-def _run(command: Sequence[str]) -> str:
-    try:
-        process = subprocess.run(
-            command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CannotCompileError(f"{command[0]} cannot run ({error})") from error
-    if process.returncode:
-        message = process.stderr.strip().splitlines() or [f"exit status {process.returncode}"]
-        raise CannotCompileError(f"{command[0]} fails: {message[0]}")
-    return process.stdout
+    return BuildFolder(folder).library(f"training-{name}", make)
 
 
 def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
