@@ -54,6 +54,13 @@ class Group:
         return tuple(run.seed for run in self.runs)
 
     @property
+    def digests(self) -> tuple[str, str]:
+        """The first digits of the digests of data and code that all runs share; empty in folders of
+        earlier versions."""
+        known = self.runs[0].identity
+        return known.get("source", "")[:SHOWN], known.get("code", "")[:SHOWN]
+
+    @property
     def empty_rounds(self) -> int:
         """Number of rounds of all runs that learned nothing."""
         return sum(len(run.empty_rounds) for run in self.runs)

@@ -56,7 +56,19 @@ ROW_HEIGHT = 3.6
 ENTRY_HEIGHT = 0.14
 """Inches for each further legend entry."""
 SHORT_LEGEND = 6
-COLUMNS = ("group", "round", "metric", "label", "mean", "sd", "n", "certified", "claimed")
+COLUMNS = (
+    "group",
+    "round",
+    "metric",
+    "label",
+    "mean",
+    "sd",
+    "n",
+    "certified",
+    "claimed",
+    "data",
+    "code",
+)
 PanelRow = tuple[str, list[Group]]
 """Title of a row of panels, and the groups in it."""
 
@@ -337,7 +349,7 @@ def _write(curves: Sequence[GroupCurves], path: Path) -> None:
         for number, row in curve.utility.join(curve.privacy, how="outer").iterrows():
             mean, std, *epsilons = ("" if value != value else value for value in row)
             about = [curve.group.name, number, summary.metric, summary.label]
-            rows.append([*about, mean, std, summary.n, *epsilons])
+            rows.append([*about, mean, std, summary.n, *epsilons, *curve.group.digests])
     write_table(path, COLUMNS, rows)
 
 

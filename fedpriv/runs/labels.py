@@ -85,7 +85,7 @@ TABLES: dict[str, dict[str, Label]] = {
         **dict.fromkeys(
             (
                 *("plan", "accounting", "local_training", "aggregation"),
-                *("global_update", "evaluation", "aborted"),
+                *("global_update", "evaluation", "aborted", "empty"),
             ),
             CLOCK,
         ),
@@ -104,7 +104,7 @@ TABLES: dict[str, dict[str, Label]] = {
             ),
             FREE,
         ),
-        "records": TRAINING,
+        **dict.fromkeys(("records", "identity", "empty_rounds"), TRAINING),
         **dict.fromkeys(
             (
                 *("updated", "state", "repeated_rounds", "reason", "traceback"),

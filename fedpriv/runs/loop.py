@@ -353,7 +353,6 @@ class _TrainingLoop:
         _account_for_aborts(self.folder)
         if warning := account_for_empty_rounds(self.folder):
             LOGGER.warning(warning)
-            self.folder.status(warnings=[*read_status(self.folder.path)["warnings"], warning])
         if self.prepared.absent:
             self.folder.status(left_out=sorted(self.prepared.absent))
         self.folder.save_model(self.prepared.parameters(state))

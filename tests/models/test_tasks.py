@@ -72,6 +72,18 @@ def test_balanced_accuracy_is_the_mean_of_true_rates():
     assert lazy == pytest.approx({"balanced_accuracy": 0.5, "accuracy": 0.99, "error": 0.01})
 
 
+def test_balanced_accuracy_leaves_out_classes_without_records():
+    outputs = np.eye(4)[[0, 0, 3, 3, 1]]
+    values = Classification().metrics(outputs, np.array([0, 0, 3, 0, 3]))
+    assert values["balanced_accuracy"] == pytest.approx((2 / 3 + 1 / 2) / 2)
+
+
+def test_a_logit_decides_by_its_sign():
+    outputs = np.array([[0.2], [-0.2], [0.4], [3.0]])
+    values = BinaryClassification().metrics(outputs, np.array([1.0, 0.0, 0.0, 1.0]))
+    assert values == {"accuracy": 0.75, "error": 0.25}
+
+
 def test_c_index_takes_the_score_as_risk():
     rng = np.random.default_rng(0)
     time, event = rng.exponential(size=50), rng.integers(0, 2, 50)
