@@ -22,6 +22,7 @@ from pathlib import Path
 
 from scripts.mutants.forks import IMPORTS, REACHED, SURVIVED, Change, Runner, scratch_copy, warm_up
 from scripts.mutants.mutate import Mutant, mutants
+from scripts.mutants.planted import planted
 from scripts.mutants.reach import SLOWER, Reached, read, tests_for
 from scripts.mutants.tests_of import GUARDS_ONLY, chosen_tests, source_files
 
@@ -57,8 +58,13 @@ def main() -> int:
         metavar="SECONDS",
         help="ask the shortest tests, so long",
     )
+    parser.add_argument(
+        "--planted", action="store_true", help="the mistakes of planted.py instead, planted by hand"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="mutants that run at a time")
     arguments = parser.parse_args()
+    if arguments.planted:
+        return run_planted(arguments.files, arguments.jobs)
     files = source_files(ROOT, arguments.files)
     guards = () if arguments.all else GUARDS_ONLY
     made = [
@@ -79,7 +85,11 @@ def main() -> int:
     warm_up()
     counts: dict[str, Counter[str]] = {}
     unexplained = 0
-    for mutant, result in results(made[:: arguments.every], arguments.jobs, arguments.within):
+    for mutant, result in results(
+        [(mutant, chosen_tests(ROOT, mutant.path)) for mutant in made[:: arguments.every]],
+        arguments.jobs,
+        arguments.within,
+    ):
         if accepted.keys() & {mutant.name, mutant.anywhere}:
             if result != SURVIVED and mutant.name in accepted:
                 print(f"accepted, but {result}: {mutant.name}", flush=True)
@@ -95,6 +105,19 @@ def main() -> int:
         )
     print(f"{unexplained} survivors that are not in accepted.txt")
     return int(bool(unexplained or gone))
+
+
+def run_planted(files: list[str], jobs: int) -> int:
+    """Run the mistakes planted in the files (default: all), and print the survivors."""
+    warm_up()
+    made = [one for one in planted(ROOT) if not files or one[0].path in files]
+    counts = Counter[str]()
+    for mutant, result in results(made, jobs, math.inf):
+        counts[result] += 1
+        if result == SURVIVED:
+            print(f"survived: {mutant.name}", flush=True)
+    print(f"{counts.total()} planted, " + ", ".join(f"{n} {what}" for what, n in counts.items()))
+    return int(bool(counts[SURVIVED]))
 
 
 def read_accepted(file: Path) -> dict[str, str]:
@@ -161,8 +184,12 @@ class PendingMutant:
         return Change(path, (ROOT / path).read_text(), self.mutant.text)
 
 
-def results(made: list[Mutant], jobs: int, within: float) -> Iterator[tuple[Mutant, str]]:
+def results(
+    made: list[tuple[Mutant, tuple[str, ...]]], jobs: int, within: float
+) -> Iterator[tuple[Mutant, str]]:
     """Each mutant and its result, by its shortest tests, `within` seconds in total.
+
+    made: mutants with the files of their tests.
 
     Raises RuntimeError if tests fail on the unchanged source.
     """
@@ -171,7 +198,7 @@ def results(made: list[Mutant], jobs: int, within: float) -> Iterator[tuple[Muta
         for bench in free:
             running.callback(bench.end)
         known = Reached()
-        waiting = deque(PendingMutant(mutant, chosen_tests(ROOT, mutant.path)) for mutant in made)
+        waiting = deque(PendingMutant(mutant, files) for mutant, files in made)
         started = list[tuple[PendingMutant, Bench, Runner]]()
         while waiting or started:
             while waiting and free:
