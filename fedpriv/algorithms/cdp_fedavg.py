@@ -184,8 +184,6 @@ class CdpFedAvg(Algorithm):
         idle = {k: why for k, why in idle_noise(self.calibration).items() if k != "delta"}
         if self.calibration != "certified":
             idle["observer"] = f"algo.calibration={self.calibration}"
-        elif math.isinf((drift := self.noise(plan).drift).factor):
-            idle["observer"] = f"a bound that is the same for all observers: {drift.reason}"
         if self.n_invited(plan.federation) == plan.federation.n_silos:
             idle["participation"] = f"algo.cohort={self.cohort}"
         return idle

@@ -32,7 +32,7 @@ from fedpriv.models import Model
 from fedpriv.models.convexity import convex_loss
 from fedpriv.rounds.plan import Federation
 from fedpriv.settings.help import near
-from fedpriv.settings.idle_keys import idle_keys, require_effect
+from fedpriv.settings.idle_keys import file_values, idle_keys, repeats, require_effect
 from fedpriv.trackers.base import Tracker
 from fedpriv.training.description import Execution
 from fedpriv.training.optimizers import LocalOptimizer
@@ -181,8 +181,10 @@ def build(config: Any) -> Experiment:
 
 def typed_words(config: DictConfig) -> list[str]:
     """The words key=value of the command line that a configuration with Hydra's node was composed
-    from; empty without the node."""
-    return list(OmegaConf.select(config, "hydra.overrides.task") or [])
+    from, without those that repeat the algorithm's file; empty without the node."""
+    words = OmegaConf.select(config, "hydra.overrides.task") or []
+    own = file_values("algo", str(OmegaConf.select(config, "hydra.runtime.choices.algo")))
+    return [word for word in words if not repeats(word, "algo", own)]
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:

@@ -6,15 +6,42 @@ A sweep over such a key would give equal runs, and a table would name the best o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
+
+import yaml
 
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.plan import Plan
+from fedpriv.settings.help import conf_dir
 
 BOUND_AND_NOISE = ("clip", "noise_multiplier")
 """Arguments of methods that the mechanism's file reads."""
+
+
+@lru_cache(maxsize=256)
+def file_values(group: str, name: str) -> Mapping[str, Any]:
+    """The values in a file of fedpriv's configuration, over those of the file that it extends.
+    Empty for a file from elsewhere."""
+    path = conf_dir() / group / f"{name}.yaml"
+    if not path.is_file():
+        return {}
+    own = yaml.safe_load(path.read_text())
+    extended = [one for one in own.pop("defaults", []) if isinstance(one, str) and one != "_self_"]
+    values: dict[str, Any] = {}
+    for one in extended:
+        values |= file_values(group, one)
+    return values | own
+
+
+def repeats(word: str, group: str, values: Mapping[str, Any]) -> bool:
+    """Whether a word key=value only repeats the value of its group's file. It may take the key out
+    of an experiment's sweep."""
+    key, _, value = word.partition("=")
+    name = key.removeprefix(f"{group}.")
+    return name != key and name in values and yaml.safe_load(value) == values[name]
 
 
 def require_effect(words: Iterable[str], idle: Mapping[str, str]) -> None:

@@ -112,6 +112,8 @@ def test_each_argument_has_an_effect_or_is_refused(method, words):
     for name in names:
         if f"algo.{name}" in set_already:
             continue
+        if name == "observer" and "feature_norm" in names:
+            continue  # without a bound on the sum all observers cost the same, as epsilons say
         word = f"algo.{name}={OTHER[name]}"
         try:
             after = result(*words, word)

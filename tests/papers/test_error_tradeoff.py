@@ -171,7 +171,7 @@ def test_a_sweep_s_own_words_stand_in_place_of_the_profile_s(tmp_path, monkeypat
     monkeypatch.setattr(error_tradeoff, "draw", lambda folder, title: None)
     error_tradeoff.figure("lowy/fig6", SWEEPS, title)(tmp_path, "quick")
     epsilons = [[word for word in words if word.startswith("algo.epsilon=")] for words in asked]
-    assert epsilons == [["algo.epsilon=0.75,18"]] * 4 + [["algo.epsilon=1"]] * 2
+    assert epsilons == [["algo.epsilon=0.75,18"]] * 4 + [["algo.epsilon=10"]] * 2
 
 
 @pytest.mark.parametrize("sweep", SWEEPS["quick"])

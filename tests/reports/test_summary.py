@@ -150,6 +150,9 @@ def test_rounds_that_some_run_lacks_are_left_out_of_curves():
 def test_digests_of_data_and_code_tell_runs_apart(tmp_path):
     made(tmp_path / "0", 0.5, seed=0, status={"identity": SAME})
     made(tmp_path / "1", 0.5, seed=1, status={"identity": SAME})
+    config = tmp_path / "1" / "config.yaml"
+    config.write_text(config.read_text().replace("root: null", "root: /elsewhere"))
+    assert "/elsewhere" in config.read_text()
     assert [row.n for row in table(tmp_path).summaries] == [2]
     assert "differ in their seed alone: data aaaaaaaaaaaa, code cccccccccccc" in str(
         table(tmp_path).notes()
@@ -173,11 +176,12 @@ def test_a_folder_without_digests_is_said_and_keeps_its_path(tmp_path):
 def test_rounds_that_learned_nothing_are_counted(tmp_path):
     empty = {"1": "no contribution was finite"}
     made(tmp_path / "0", 0.5, seed=0, status={"empty_rounds": empty})
-    made(tmp_path / "1", 0.5, seed=1)
+    made(tmp_path / "1", 0.5, seed=1, status={"empty_rounds": empty})
+    made(tmp_path / "2", 0.5, seed=2)
     report = table(tmp_path)
-    assert report.frame()["empty_rounds"].tolist() == [1]
-    assert report.shown()["empty_rounds"].tolist() == ["1"]
+    assert report.frame()["empty_rounds"].tolist() == [2]
+    assert report.shown()["empty_rounds"].tolist() == ["2"]
     [note] = [note for note in report.notes() if note.startswith("WARNING")]
     assert note == (
-        "WARNING: AVG: 1 rounds learned nothing, 1 of 1 with seed 0: no contribution was finite"
+        "WARNING: AVG: 2 rounds learned nothing, 1 of 1 with seed 0: no contribution was finite"
     )

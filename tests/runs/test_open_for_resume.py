@@ -133,9 +133,20 @@ def test_only_some_keys_may_change(tmp_path):
     for words, jobs in ((["seed=3"], 1), (["rounds=1,2"], 2)):
         with pytest.raises(ConfigError, match="resumes with its stored settings"):
             stored_config(CommandLine(words, False, None), str(folder.path), jobs)
-    (folder.path / "config.yaml").write_text("- a list\n")
-    with pytest.raises(FedprivError, match="does not contain a run's configuration"):
-        read_config(folder.path)
+    for damaged in ("- a list\n", "seed: 1\n"):
+        (folder.path / "config.yaml").write_text(damaged)
+        with pytest.raises(FedprivError, match="does not contain a run's configuration"):
+            read_config(folder.path)
+
+
+def test_a_half_written_line_is_no_round(tmp_path):
+    folder = made(tmp_path / "run", [1, 2], completed=1)
+    for table in ("timings.csv", "metrics.csv"):
+        with open(folder.path / table, "a") as file:
+            file.write("1,0.2")  # killed while writing
+        assert folder.tables.rounds(table) == [1]
+        folder.tables.cut(table, 1)
+        assert (folder.path / table).read_text() == "round,value\n1,0.5\n"
 
 
 def test_a_marked_table_must_hold_what_was_recorded(tmp_path):

@@ -31,7 +31,11 @@ def test_noise_beside_a_calibration_is_refused(method, tmp_path):
         ("algo=spider algo.phase=1 algo.batch_size=3", "algo.batch_size", "algo.phase=1"),
         ("algo=prox_pl_svrg algo.released=last algo.epochs=3", "algo.epochs", "released=last"),
         ("algo=cdp_fedavg algo.participation=uniform", "algo.participation", "algo.cohort=None"),
-        ("algo=cdp_fedavg algo.observer=silo", "algo.observer", "algo.feature_norm"),
+        (
+            "algo=cdp_fedavg algo.calibration=paper algo.observer=silo",
+            "algo.observer",
+            "algo.calibration=paper",
+        ),
         ("algo=fedopt algo.rule=momentum algo.adaptivity=1", "algo.adaptivity", "rule=momentum"),
         ("algo=local_only algo.global_lr=2", "algo.global_lr", "algo=local_only"),
         ("algo=uldp_avg mechanism.clip=2 algo.clip=1", "algo.clip", "mechanism.clip=2"),
@@ -63,6 +67,8 @@ def test_an_idle_key_is_named_with_its_reason(words, key, reason):
         "algo=uldp_avg mechanism.clip=2 mechanism.noise_multiplier=3",
         "algo=uldp_avg mechanism=none",
         "algo=prox_pl_svrg algo.epochs=3",
+        "algo=spider algo.calibration=given algo.noise_multiplier=2 algo.epsilon=10",  # as its file
+        "algo=dp_sgd algo.noise_multiplier=0 algo.participation=balanced",  # as its parent's file
     ],
 )
 def test_keys_with_an_effect_are_accepted(words):
