@@ -33,7 +33,8 @@ def file_values(group: str, name: str) -> Mapping[str, Any]:
     values: dict[str, Any] = {}
     for one in extended:
         values |= file_values(group, one)
-    return values | own
+    values |= own
+    return values
 
 
 def repeats(word: str, group: str, values: Mapping[str, Any]) -> bool:
