@@ -27,6 +27,7 @@ HOLDS = {  # what only the right file defines
     "runs/tables.py": "epsilon.csv",
     "runs/journal.py": "class Journal",
     "runs/run_or_resume.py": "def ",
+    "runtime/identity.py": "class Identity",
     "settings/experiment.py": "class Experiment",
     "data/allocate.py": "class Allocator(",
     "data/flags.py": "def flags(",
