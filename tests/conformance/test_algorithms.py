@@ -18,7 +18,8 @@ from fedpriv.errors import ConfigError
 from fedpriv.rounds.conformance_record import SHIPPED, class_name, source_digest
 from fedpriv.runtime import allocate, prepare
 from fedpriv.testing import check_algorithm, experiment
-from fedpriv.testing.algorithms import noise_multiplier, total
+from fedpriv.testing.event_parameters import noise_multiplier
+from fedpriv.testing.noise_checks import total
 from fedpriv.testing.experiments import SMALL, with_training_records, without_user
 from fedpriv.util.stopwatch import Stopwatch
 

@@ -15,7 +15,7 @@ from fedpriv.parties.signer import Checksum
 from fedpriv.rounds.weighting import RecordWeighting
 from fedpriv.runtime import prepare
 from fedpriv.runtime.silo import contributions, defer
-from fedpriv.testing.algorithms import total
+from fedpriv.testing.noise_checks import total
 from fedpriv.testing.faults import Faulty, alter
 
 CLIP, LIE = 0.3, 1000.0
