@@ -37,8 +37,8 @@ Serial = tuple[int, int]
 """A query's round and its index in the round."""
 
 NOISELESS_RUNS = 20
-"""Most noiseless runs that search for the canary where a sum covers a random part of the silos or of the
-records."""
+"""Most noiseless runs that search for the canary where a sum covers a random part of the silos or
+of the records."""
 
 
 @dataclass(frozen=True)

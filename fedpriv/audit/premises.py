@@ -22,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -268,9 +268,9 @@ def _inclusion(
 ) -> Iterator[Premise]:
     """Whether canaries are in samples as often as events say, and afresh in each round."""
     drawn = {
-        serial: min(map(inclusion, group))
+        serial: least
         for serial, group in events.items()
-        if group and max(map(inclusion, group))[0] < 1
+        if (least := min(map(inclusion, group), default=(1.0, 1)))[0] < 1
     }
     if not drawn:
         return
@@ -280,7 +280,7 @@ def _inclusion(
         name = f"share of round {serial[0]}'s draws that take a unit"
         yield _too_often("", name, int(found.sum()), len(found) * draws, rate)
     numbers = sorted(counts)
-    for one, other in zip(numbers, numbers[1:]):
+    for one, other in pairwise(numbers):
         if len(counts[one]) != len(counts[other]):
             continue
         both = (counts[one] > 0) & (counts[other] > 0)

@@ -88,7 +88,7 @@ def check_algorithm(algo: Algorithm, *words: str, record: bool | Path = False) -
     if record:
         missing = [*declared, *sorted(set(public_plan(exp).query_parameters) - measured)]
         demand(not missing, f"not recorded: unmeasured {', '.join(missing)}")
-        note_passed(type(algo), Algorithm, cached() if record is True else Path(record))
+        note_passed(type(algo), cached() if record is True else Path(record))
     return ConformanceReport(tuple(dict.fromkeys(checked)), tuple(dict.fromkeys(declared)))
 
 

@@ -282,9 +282,10 @@ def test_what_an_outside_method_says_of_its_own_noise_is_declared_until_it_has_b
     check_algorithm(method.Itself(), record=True)
     assert status("recorded") == {"checked"}
     assert status("other", "HundredTimes") == {"declared"}
-    with open(folder / "outside" / "method.py", "a") as source:
-        source.write("\n# changed\n")
-    assert status("changed") == {"declared"}
+    for text, expected in (("# a comment", "checked"), ("CHANGED = True", "declared")):
+        with open(folder / "outside" / "method.py", "a") as source:
+            source.write(f"\n{text}\n")
+        assert status(text[-4:].strip()) == {expected}
 
 
 def test_a_method_that_fails_or_was_not_measured_is_not_recorded(outside, tmp_path, monkeypatch):
