@@ -15,7 +15,7 @@ import numpy as np
 
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.dealing import deal_equally
-from fedpriv.data.files import RemoteFile, locate
+from fedpriv.data.files import RemoteFile, locate, warn_if_partial
 from fedpriv.data.pickled_numbers import read_pickled_numbers
 from fedpriv.data.split import split_rows
 from fedpriv.errors import DataError, require
@@ -58,7 +58,7 @@ class Images:
     test: tuple[np.ndarray, np.ndarray]
 
 
-def _batch(raw: bytes) -> tuple[np.ndarray, np.ndarray]:
+def _batch(path: Path, raw: bytes) -> tuple[np.ndarray, np.ndarray]:
     """One of the official files: rows of 3,072 bytes, colour by colour."""
     content = read_pickled_numbers(raw)
     pixels = content["data"]
@@ -67,11 +67,12 @@ def _batch(raw: bytes) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError("its data are no rows of 3,072 bytes")
     if not isinstance(labels, list) or any(type(label) is not int for label in labels):
         raise ValueError("its labels are no list of whole numbers")
+    warn_if_partial(path, len(labels))
     return pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1), np.array(labels, np.int64)
 
 
 def _parts(read: Callable[[str], bytes]) -> Images:
-    batches = [_batch(read(name)) for name in BATCHES]
+    batches = [_batch(Path(name), read(name)) for name in BATCHES]
     images, labels = (np.concatenate(arrays) for arrays in zip(*batches[:-1]))
     return Images((images, labels), batches[-1])
 
@@ -122,6 +123,8 @@ def read(root: str | None) -> Images:
                 raise ValueError(
                     f"{pixels.dtype} images of shape {pixels.shape} for {len(labels)} labels"
                 )
+            if labels.ndim != 1 or labels.dtype.kind not in "iu":
+                raise ValueError(f"its labels are {labels.dtype} of shape {labels.shape}")
             if set(np.unique(labels).tolist()) != set(range(CLASSES)):
                 raise ValueError(f"its labels are {np.unique(labels).tolist()[:20]}, not 0 to 9")
     except DAMAGE as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fedpriv.data.base import Corpus, DataSet, Records
-from fedpriv.data.files import RemoteFile, locate
+from fedpriv.data.files import RemoteFile, locate, warn_if_partial
 from fedpriv.data.split import stratified
 from fedpriv.errors import DataError
 from fedpriv.models.tasks import Classification
@@ -94,6 +94,7 @@ def read_part(part: str, root: str | None) -> tuple[np.ndarray, np.ndarray]:
         raise DataError(
             f"{label_path}: {len(labels)} labels for the {len(images)} images of {image_path.name}"
         )
+    warn_if_partial(image_path, len(images))
     if labels.max() > 9:
         raise DataError(
             f"{label_path}: label {labels.max()} of record {labels.argmax()} is not a digit"
