@@ -345,7 +345,7 @@ class GradientMethod(Algorithm, ABC):
         return self.claims(self.overcounted(name) * rho)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
-        size = self.size(query.name, len(silo.data.x))
+        size = self.size(query.name, silo.public_records)
         return noised_mean(silo, query, down, batches=self.batches, size=size)
 
     @property

@@ -214,7 +214,9 @@ class RecordGradients(Algorithm):
             name: torch.from_numpy(vector).to(device, torch.float32)
             for name, vector in down.items()
         }
-        batch = self.method.batches.rows(silo, query, self.method.size(query.name, len(data.x)))
+        batch = self.method.batches.rows(
+            silo, query, self.method.size(query.name, silo.public_records)
+        )
         x = data.x.unsqueeze(1)
         y = data.y.unsqueeze(1)
         dropout = record_dropout(silo.model, x.shape[1:], x.dtype, x.device)

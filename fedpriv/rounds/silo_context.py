@@ -51,6 +51,12 @@ class Silo:
         return silo_name(self.index)
 
     @property
+    def public_records(self) -> int:
+        """The number of training records that the certificate takes as public. A neighbour of the
+        file that lacks a record keeps it, so sampling rates and divisors are made of it."""
+        return self.plan.federation.silo_records[self.index]
+
+    @property
     def streams(self) -> Streams:
         return self.plan.streams
 

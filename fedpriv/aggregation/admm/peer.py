@@ -256,8 +256,10 @@ class _Exchange:
         received = yield from self.post.exchange_all(phase, mail, expected)
         for name, digest in received.items():
             if digest != digest_of(z):
+                # Both may be honest: a third peer can have told them different numbers.
                 raise AggregationAbortedError(
-                    f"{name} and {self.post.name} have come to different averages"
+                    f"{name} and {self.post.name} have different averages; any of "
+                    f"{', '.join(self.peers)} may have sent them different numbers"
                 )
 
     @property
