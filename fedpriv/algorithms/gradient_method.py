@@ -38,7 +38,6 @@ from fedpriv.algorithms.base import (
     require_plain_sgd,
     require_target,
 )
-from fedpriv.algorithms.gradient_noise import claimed_noise, noise_for_target, silo_release
 from fedpriv.algorithms.gradient_queries import GRADIENT, GRADIENTS_PER_RECORD, noised_mean
 from fedpriv.algorithms.participation import uniform
 from fedpriv.algorithms.proximal import ProximalOperator, Regulariser, proximal
@@ -48,13 +47,16 @@ from fedpriv.algorithms.record_targets import (
     require_gradients_of_records,
     require_records_per_user,
 )
+from fedpriv.certificates.calibrate import certified_noise, count_releases
 from fedpriv.certificates.noise import SiloNoise
-from fedpriv.certificates.request import ObservedRelease, Request, Target
+from fedpriv.certificates.release import Release
+from fedpriv.certificates.request import ObservedRelease, Request, Target, observed_releases
 from fedpriv.certificates.sampling import Batches, Sampling
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
+from fedpriv.mechanisms.calibration import noise_for_rho
 from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Plan
@@ -288,12 +290,57 @@ class GradientMethod(Algorithm, ABC):
         if self.calibration == "given":
             return super().calibrated(draft)
         mechanisms = super().calibrated(draft)
-        noise = (
-            claimed_noise(self, draft)
-            if self.calibration == "paper"
-            else noise_for_target(self, self, draft, silo_release, mechanisms)
-        )
+        if self.calibration == "paper":
+            noise = self._claimed_noise(draft)
+        else:
+            noise = self.certified_noise(
+                draft, self.requests, self.contributors, _silo_release, mechanisms
+            )
         return {name: one.with_noise(noise[name]) for name, one in mechanisms.items()}
+
+    def _claimed_noise(self, draft: Plan) -> dict[str, float]:
+        """The paper's noise of each query name. Its formula ignores the other names."""
+        claims = self.claims
+        assert claims is not None  # methods without constants refuse calibration=paper
+        rho = claims.rho_for(self.epsilon, self.delta)
+        sizes = draft.federation.silo_records
+        return {
+            name: noise_for_rho(
+                self.counted(name) * max(self.claimed_rho(name, n, 1.0) for n in sizes), rho
+            )
+            for name in draft.query_parameters
+        }
+
+    def certified_noise(
+        self,
+        draft: Plan,
+        requests: Callable[[int, Plan], tuple[Request, ...]],
+        contributors: Contributors,
+        release: Callable[[ObservedRelease], Release],
+        mechanisms: Mapping[str, Mechanism],
+    ) -> dict[str, float]:
+        """Noise multipliers by query name: one budget for all releases that a record is in. Without
+        amplification the budget is spent exactly.
+
+        requests: of a round.
+        release: of what `observer` sees of one record.
+        """
+        observer = draft.observer(self.observer)
+        views = (
+            view
+            for round in range(1, self.rounds + 1)
+            for request in requests(round, draft)
+            for view in observed_releases(request, draft, contributors, [RECORD], [observer], round)
+        )
+        return certified_noise(
+            count_releases(views, lambda view: release(view).of(self.protected)),
+            {name: self.share(name) for name in mechanisms},
+            mechanisms,
+            sampling=self.grouped,
+            adjacency=self.batches.adjacency,
+            epsilon=self.epsilon,
+            delta=self.delta,
+        )
 
     # -- a round -----------------------------------------------------------------------------------
 
@@ -386,3 +433,11 @@ class GradientMethod(Algorithm, ABC):
         coin = float(plan.streams.generator("output", round).random())
         output_params = params if RELEASED[self.released](seen, coin) else state.slots["output"]
         return state.with_params(params, output=output_params, **slots)
+
+
+def _silo_release(view: ObservedRelease) -> Release:
+    """The noised mean of a silo, as an observer sees it."""
+    noise = view.request.noise
+    assert isinstance(noise, SiloNoise)
+    release, _, _ = noise.seen(view)
+    return release

@@ -36,7 +36,6 @@ import numpy as np
 
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.gradient_method import GradientMethod
-from fedpriv.algorithms.gradient_noise import noise_for_target
 from fedpriv.algorithms.gradient_queries import GRADIENTS_PER_RECORD
 from fedpriv.algorithms.proximal import Regulariser
 from fedpriv.certificates.noise import SumNoise
@@ -110,9 +109,10 @@ class RecordGradients(Algorithm):
         return self.method.n_invited(federation)
 
     def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
+        kinds = self.method.mechanisms(mechanism)
         return {
             name: one.with_noise(one.noise_multiplier / GRADIENTS_PER_RECORD[name])
-            for name, one in self.method.mechanisms(mechanism).items()
+            for name, one in kinds.items()
         }
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
@@ -138,8 +138,13 @@ class RecordGradients(Algorithm):
             size = view.request.batch_size(view.records)
             return Release(view.request.name, moved, 1.0, size, view.records)
 
-        unit = dict.fromkeys(names, Gaussian(1.0, 0.0))
-        gaussian = noise_for_target(method, self, draft, release, unit)
+        gaussian = method.certified_noise(
+            draft,
+            self.requests,
+            self.contributors,
+            release,
+            dict.fromkeys(names, Gaussian(1.0, 0.0)),
+        )
         observer = draft.observer(method.observer)
         size = draft.federation.n_parameters
         found = {}
