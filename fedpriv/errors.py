@@ -7,6 +7,7 @@ traceback.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable
 
@@ -47,6 +48,14 @@ def require(condition: bool, key: str, value: object, allowed: str) -> None:
     """Raise `ConfigError` for `key` unless `condition` holds; `allowed` says what is."""
     if not condition:
         raise ConfigError(key, value, allowed)
+
+
+def require_positive(group: str, component: object, *names: str) -> None:
+    """Raise `ConfigError` unless these settings of a component of config group `group` are positive
+    and finite."""
+    for name in names:
+        value = getattr(component, name)
+        require(0 < value < math.inf, f"{group}.{name}", value, "a positive number")
 
 
 def complain(error: FedprivError) -> int:

@@ -49,7 +49,7 @@ from fedpriv.certificates.noise import StepNoise, Steps
 from fedpriv.certificates.request import ObservedRelease, Request
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
-from fedpriv.errors import require
+from fedpriv.errors import require, require_positive
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import gaussian_noise, zcdp_noise
 from fedpriv.rounds.local_job import Computation, LocalJob
@@ -93,14 +93,13 @@ class CdpFedAvg(RecordMethod):
         size = self.batch_size
         cohort = self.cohort
         norm = self.feature_norm
-        require(self.local_steps >= 1, "algo.local_steps", self.local_steps, "a positive integer")
+        require_positive("algo", self, "local_steps", "local_lr")
         require(
             size is None or size >= 1,
             "algo.batch_size",
             size,
             "a positive integer, or null for one pass a round",
         )
-        require(0 < self.local_lr < math.inf, "algo.local_lr", self.local_lr, "a positive number")
         require_cohort(cohort)
         require(
             self.participation in PARTICIPATION,

@@ -54,7 +54,7 @@ from fedpriv.algorithms.record_method import RecordMethod
 from fedpriv.certificates.drift import Drift
 from fedpriv.certificates.noise import StepNoise, Steps
 from fedpriv.certificates.request import ObservedRelease, Request
-from fedpriv.errors import require
+from fedpriv.errors import require, require_positive
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import zcdp_noise
 from fedpriv.mechanisms.huang import paper_noise
@@ -92,8 +92,7 @@ class DpErm(RecordMethod):
         super().__post_init__()
         convexity = self.strong_convexity
         smooth = self.smoothness
-        require(self.local_steps >= 1, "algo.local_steps", self.local_steps, "a positive integer")
-        require(0 < convexity < math.inf, "algo.strong_convexity", convexity, "a positive number")
+        require_positive("algo", self, "local_steps", "strong_convexity")
         require(
             convexity <= smooth < math.inf,
             "algo.smoothness",

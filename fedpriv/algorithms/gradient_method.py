@@ -46,7 +46,7 @@ from fedpriv.certificates.request import ObservedRelease, Request, Target, obser
 from fedpriv.certificates.sampling import Batches, Sampling
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
-from fedpriv.errors import require
+from fedpriv.errors import require, require_positive
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import noise_for_rho
 from fedpriv.rounds.contributors import Contributors
@@ -109,9 +109,7 @@ class GradientMethod(RecordMethod, ABC):
         cohort = self.cohort
         least = self.least_cohort
         require(size is None or size >= 1, "algo.batch_size", size, "a positive integer, or null")
-        require(
-            0 < self.global_lr < math.inf, "algo.global_lr", self.global_lr, "a positive number"
-        )
+        require_positive("algo", self, "global_lr")
         require(self.released in RELEASED, "algo.released", self.released, " or ".join(RELEASED))
         require_cohort(cohort)
         fits = least is None or 1 <= least <= (cohort or math.inf)

@@ -23,7 +23,7 @@ import numpy as np
 
 from fedpriv.algorithms.gradient_queries import DIFFERENCE, GRADIENT
 from fedpriv.algorithms.sampled_method import DifferenceMethod
-from fedpriv.errors import require
+from fedpriv.errors import require, require_positive
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.state import State
@@ -47,7 +47,7 @@ class ProxSvrg(DifferenceMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         epochs = self.epochs
-        require(self.inner_steps >= 1, "algo.inner_steps", self.inner_steps, "a positive integer")
+        require_positive("algo", self, "inner_steps")
         known = epochs is None or epochs >= 1
         require(known, "algo.epochs", epochs, "a positive integer, or null for a single run")
 

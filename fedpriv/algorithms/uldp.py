@@ -15,7 +15,6 @@ I); every silo adds 1/S of the variance.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from fedpriv.algorithms.base import Algorithm, require_plain_sgd
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import ObservedRelease, Request, Target
 from fedpriv.certificates.sampling import Coins
-from fedpriv.errors import require
+from fedpriv.errors import require, require_positive
 from fedpriv.rounds.contributors import Users
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Plan
@@ -70,9 +69,7 @@ class UldpBase(Algorithm):
         require(
             self.weighting in WEIGHTINGS, "algo.weighting", self.weighting, " or ".join(WEIGHTINGS)
         )
-        require(
-            0 < self.global_lr < math.inf, "algo.global_lr", self.global_lr, "a positive number"
-        )
+        require_positive("algo", self, "global_lr")
 
     def check(self, plan: Plan) -> None:
         plan.parameters.check_noise()
@@ -141,11 +138,7 @@ class UldpAvg(UldpBase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            self.local_epochs >= 1, "algo.local_epochs", self.local_epochs, "a positive integer"
-        )
-        require(self.batch_size >= 1, "algo.batch_size", self.batch_size, "a positive integer")
-        require(0 < self.local_lr < math.inf, "algo.local_lr", self.local_lr, "a positive number")
+        require_positive("algo", self, "local_epochs", "batch_size", "local_lr")
 
     @property
     def family(self) -> str:
