@@ -63,6 +63,7 @@ class Subject:
     rounds: number of rounds.
     events: events of one round that describe the unit, of all observers.
     rows: each observer's tightest certificate after all rounds.
+    group: group of users that the certificates are of; "": all.
     """
 
     unit: str
@@ -71,6 +72,7 @@ class Subject:
     rounds: int
     events: list[Event]
     rows: list[EpsilonRow]
+    group: str = ""
 
     def family(self, observer: str, silo: int | None = None) -> Family | None:
         """The family of an observer's certificate for units of one silo, or of any silo."""
@@ -88,10 +90,11 @@ def subjects(exp: Experiment, colluding: int) -> list[Subject]:
     rows = _tightest(forecast.rows_at([rounds]))
     events = round_events(exp, forecast.plan)
     found = []
-    for about in dict.fromkeys((row.unit, row.adjacency) for row in rows):
-        own = [event for event in events if (event.unit, event.adjacency) == about]
-        of_unit = [row for row in rows if (row.unit, row.adjacency) == about]
-        found.append(Subject(*about, forecast.plan, rounds, own, of_unit))
+    for about in dict.fromkeys(map(_protected, rows)):
+        own = [event for event in events if _protected(event) == about]
+        of_unit = [row for row in rows if _protected(row) == about]
+        unit, adjacency, group = about
+        found.append(Subject(unit, adjacency, forecast.plan, rounds, own, of_unit, group))
     return found
 
 
@@ -119,6 +122,11 @@ def audit(exp: Experiment, effort: Effort, *, colluding: int = 1) -> list[AuditR
     return found
 
 
+def _protected(about: EpsilonRow | Event) -> tuple[str, str, str]:
+    """Unit, adjacency and group of users."""
+    return about.unit, about.adjacency, about.group
+
+
 def _with_colluding_silos(forecast: EpsilonForecast, silos: int) -> EpsilonForecast:
     """The same plan; an observer who knows noise shares knows those of so many silos."""
     threat_model = forecast.plan.threat_model
@@ -131,8 +139,8 @@ def _with_colluding_silos(forecast: EpsilonForecast, silos: int) -> EpsilonForec
 
 def _tightest(rows: Iterable[EpsilonRow]) -> list[EpsilonRow]:
     """The smallest epsilon of the methods that certify the same."""
-    best: dict[tuple[str, str, str], EpsilonRow] = {}
+    best: dict[tuple[str, ...], EpsilonRow] = {}
     for row in rows:
-        key = row.observer, row.unit, row.adjacency
+        key = row.observer, *_protected(row)
         best[key] = min(best.get(key, row), row, key=lambda known: known.certified)
     return list(best.values())

@@ -76,7 +76,8 @@ def chosen_attack(
     plan: the plan of the audited run.
     """
     replaces = events[0].adjacency == REPLACE
-    groups = candidates(exp, plan, events[0].unit, replaces=replaces)
+    first = events[0]
+    groups = candidates(exp, plan, first.unit, replaces=replaces, user_group=first.group)
     change = with_noise_of(plan)
     sampling = sampling_of(events)
     best: tuple[float, Attack] | None = None

@@ -36,6 +36,7 @@ from fedpriv.rounds.conformance_record import cached, note_passed
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.state import State
+from fedpriv.rounds.user_groups import members
 from fedpriv.runtime import PreparedRun, allocate, prepare
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.experiments import (
@@ -96,7 +97,9 @@ class _Declaration:
         return f"message of {self.sender}" if self.sender else "sum"
 
     def __str__(self) -> str:
-        about = f"{self.query.name}: {self.event.unit}, {self.event.adjacency}"
+        event = self.event
+        unit = f"{event.unit} ({event.group})" if event.group else event.unit
+        about = f"{self.query.name}: {unit}, {event.adjacency}"
         return f"{about}, {self.released}" if self.sender else about
 
 
@@ -250,14 +253,14 @@ def _round(prepared: PreparedRun, number: int) -> np.ndarray:
 def _declarations(exp: Experiment) -> Iterator[_Declaration]:
     """The declarations of each query when its name first occurs.
 
-    One for each unit and adjacency, about the released model and about a silo's message that an
-    observer sees.
+    One for each unit, adjacency and group of users, about the released model and about a silo's
+    message that an observer sees.
     """
     plan = _plan(exp)
     named = set[str]()
     for number in range(1, ROUNDS + 1):
         for query in exp.algo.queries(number, plan):
-            found: dict[tuple[str, str, bool], _Declaration] = {}
+            found: dict[tuple[str, str, str, bool], _Declaration] = {}
             for event in query.events if query.name not in named else ():
                 if event.unit == "record" and noise_multiplier(event) == math.inf:
                     continue
@@ -265,7 +268,7 @@ def _declarations(exp: Experiment) -> Iterator[_Declaration]:
                 if alone or event.observer == RELEASED_MODEL:
                     silo = _silo_of(event) if alone else None
                     for part in (event, *_of_one_record(event, query)):
-                        key = part.unit, part.adjacency, alone
+                        key = part.unit, part.adjacency, part.group, alone
                         found.setdefault(key, _Declaration(query, part, silo))
             named.add(query.name)
             yield from found.values()
@@ -386,7 +389,8 @@ def neighbours(exp: Experiment, event: Event) -> Iterator[Experiment]:
     number.
     """
     removed = event.adjacency == ADD_REMOVE
-    users = range(exp.allocator.n_users)
+    n_users = exp.allocator.n_users
+    users = members(exp.algo.contributors.groups, event.group, n_users).tolist()
     if event.unit == "user" and removed and not event.scope:
         yield from (without_user(exp, user) for user in users)
         return
