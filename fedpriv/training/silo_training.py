@@ -47,9 +47,9 @@ class SiloTraining(Work[Block]):
 
     @cached_property
     def batch_key(self) -> Hashable:
-        """None if batching gains nothing, if the result is too large to wait, or if silos differ in
-        more than their records. The key contains the network's identity, so runs of a sweep train
-        separately."""
+        """None if batching gains nothing, if the result is too large to hold until the others
+        are done, or if silos differ in more than their records. The key contains the network's
+        identity, so runs of a sweep train separately."""
         problem = self.problem
         own = self.training.correction is not None or self.training.memory is not None
         if own or self._trainer is None or self.nbytes > memory_budget(problem.start.device):
