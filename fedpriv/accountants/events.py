@@ -81,6 +81,11 @@ class Event:
     status: str = ENFORCED
     group: str = ""
 
+    @property
+    def protects(self) -> str:
+        """The unit, with its group if there are several."""
+        return f"{self.unit} ({self.group})" if self.group else self.unit
+
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
             raise ValueError(f"status {self.status!r} is none of {', '.join(STATUSES)}")

@@ -29,7 +29,7 @@ from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, TRAFFIC
 from fedpriv.runtime import PreparedRun, RoundResult, prepare
 from fedpriv.settings.experiment import Experiment, RunOptions
 from fedpriv.trackers.base import Log, numbers, tracked
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.logs import LOGGER, logged
 from fedpriv.util.stopwatch import Stopwatch

@@ -31,6 +31,7 @@ from fedpriv.runs.labels import RELEASED, metric_label
 from fedpriv.settings.experiment import Experiment
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.streams import SETUP
+from fedpriv.util.untrusted_files import read_json
 
 DRAW = "trials.json"
 MAX_MEAN = 10**4
@@ -192,7 +193,7 @@ class SweepDraw:
     def read(folder: Path) -> SweepDraw:
         """The draw in a sweep's folder. Raises FedprivError when it cannot be read."""
         try:
-            return SweepDraw(**json.loads((folder / DRAW).read_text()))
+            return SweepDraw(**read_json(folder / DRAW))
         except (OSError, ValueError, TypeError) as error:
             raise FedprivError(f"{folder / DRAW} is damaged ({error})") from error
 

@@ -20,8 +20,8 @@ from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.loop import train
 from fedpriv.runtime import prepare
 from fedpriv.testing import check_algorithm, experiment
-from fedpriv.testing.algorithms import total
 from fedpriv.testing.experiments import without_user
+from fedpriv.testing.noise_checks import total
 
 EPSILONS = {"strict": 0.5, "middle": 1.5, "open": 4.0}
 BUDGETS = (

@@ -490,3 +490,21 @@ def test_a_killed_run_goes_on_to_the_bits_of_one_process(algo, aggregation, clus
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), (
             name
         )
+
+
+def test_nobody_else_can_enter_a_private_instances_folder(monkeypatch):
+    """Ray opens the folder that it is given to every user of the machine."""
+    from fedpriv.engines import ray_cluster
+
+    def starts(address, *, _temp_dir, _plasma_directory, **options):
+        os.chmod(_temp_dir, 0o777)
+        assert _plasma_directory == _temp_dir
+        outside = os.path.dirname(_temp_dir)
+        assert os.stat(outside).st_mode & 0o777 == 0o700
+        assert len(os.path.join(outside, "r")) <= ray_cluster.LONGEST
+        raise RuntimeError("started")
+
+    monkeypatch.setattr(ray_cluster, "_init", starts)
+    monkeypatch.setattr(ray_cluster.ray, "shutdown", lambda **options: None)
+    with pytest.raises(RuntimeError, match="started"):
+        ray_cluster.Connection()._start(None)
