@@ -323,6 +323,7 @@ def total(
         for query in prepared.queries(round):
             if state is not None and query.name != name:
                 continue
+            prepared.rehearse(query)
             found, _ = prepared.exchange(query, now, watch=Stopwatch(), lines=[])
             if query.name == name:
                 clear = query.encoding.clear if query.encoding else np.asarray
@@ -339,6 +340,7 @@ def _states(exp: Experiment, name: str) -> Iterator[tuple[int, State]]:
             for query in prepared.queries(number):
                 if query.name == name:
                     yield number, state
+                prepared.rehearse(query)
                 found, _ = prepared.exchange(query, state, watch=Stopwatch(), lines=[])
                 state = prepared.algo.global_update(state, query, found, prepared.plan)
 
