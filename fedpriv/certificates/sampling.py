@@ -141,8 +141,7 @@ class Poisson(Batches):
     adjacency = ADD_REMOVE
 
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:
-        coins = _coins(silo, query)
-        return np.flatnonzero(coins * len(coins) < size)
+        return np.flatnonzero(_coins(silo, query) * silo.public_records < size)
 
     def moved(self, size: int) -> float:
         return 1.0

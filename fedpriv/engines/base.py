@@ -122,9 +122,11 @@ class Session(AbstractContextManager["Session"], ABC):
 class Engine(ABC):
     """Opens sessions.
 
+    addresses: names of the arguments that say where it connects.
     journals: folder in which each silo keeps its journal; None: in memory.
     """
 
+    addresses: ClassVar[tuple[str, ...]] = ()
     journals: ClassVar[str | None] = None
 
     def check(self, device: str) -> None:  # noqa: B027

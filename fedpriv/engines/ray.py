@@ -13,6 +13,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import ClassVar
 
 from fedpriv.engines.base import Engine, Session
 from fedpriv.errors import ConfigError, require
@@ -35,6 +36,8 @@ class RayEngine(Engine):
     journals: folder on each party's machine, in which a silo writes each set-up and query before
         its first message; null: in memory, for as long as its process lives.
     """
+
+    addresses: ClassVar[tuple[str, ...]] = ("address",)
 
     address: str | None = None
     timeout: float = 60.0

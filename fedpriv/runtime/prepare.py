@@ -15,7 +15,7 @@ from fedpriv.data.base import Corpus, Records
 from fedpriv.data.known_users import require_kept
 from fedpriv.data.shared import load
 from fedpriv.data.stability import UNSTATED_CHOICE
-from fedpriv.errors import AggregationAbortedError, ConfigError
+from fedpriv.errors import AggregationAbortedError, ConfigError, FedprivError
 from fedpriv.parties.party import PartySpec
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import SiloState
@@ -82,7 +82,10 @@ def prepare(
     identities = new_identities((*settings.silos, *exp.aggregation.helpers))
     specs = _specs(exp, settings, identities, silo_data, model, device=device)
     session = exp.engine.open(specs, remembered)
-    state = State.from_arrays(checkpoint) if checkpoint else exp.algo.init(params, plan)
+    state = exp.algo.init(params, plan)
+    if checkpoint:
+        _require_fits(checkpoint, state, list(settings.silos))
+        state = State.from_arrays(checkpoint)
     failed = (checkpoint or {}).get(FAILED)
     prepared = PreparedRun(
         settings=settings,
@@ -195,6 +198,23 @@ def _specs(
     for place, name in enumerate(exp.aggregation.helpers):
         specs[name] = HelperSpec(name, settings, identities[name], announces=place == 0)
     return specs
+
+
+def _require_fits(checkpoint: Mapping[str, np.ndarray], initial: State, silos: list[str]) -> None:
+    """Raise FedprivError for a checkpoint that this experiment cannot have written."""
+    for name, expected in initial.arrays().items():
+        found = checkpoint.get(name)
+        if found is None or (found.shape, found.dtype) != (expected.shape, expected.dtype):
+            described = "nothing" if found is None else f"{found.dtype} of shape {found.shape}"
+            raise FedprivError(
+                f"the checkpoint does not fit the settings: {name} is {described}, not "
+                f"{expected.dtype} of shape {expected.shape}"
+            )
+    failed = checkpoint.get(FAILED, np.zeros(3, dtype=np.int64))
+    if failed.shape != (3,) or failed.dtype.kind != "i":
+        raise FedprivError(f"the checkpoint does not fit the settings: {FAILED} is no three counts")
+    if strangers := sorted(silo_states(checkpoint).keys() - set(silos)):
+        raise FedprivError(f"the checkpoint does not fit the settings: there is no {strangers[0]}")
 
 
 def silo_states(checkpoint: Mapping[str, np.ndarray]) -> dict[str, SiloState]:

@@ -25,7 +25,7 @@ from fedpriv.rounds.state import State
 from fedpriv.rounds.tasks import SESSION_BYTES, QueryTask, SetUpTask
 from fedpriv.runtime.evaluation import Evaluation
 from fedpriv.runtime.run_settings import RunSettings
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.util.stopwatch import Stopwatch
 
 if TYPE_CHECKING:

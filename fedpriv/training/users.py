@@ -14,7 +14,7 @@ from fedpriv.training.freed_memory import keep_freed_memory
 from fedpriv.training.network_checks import check_parameters, refuse_shared_state
 from fedpriv.training.select import isolated_trainers, select_trainers
 from fedpriv.training.silo_training import SiloTraining
-from fedpriv.training.trainers.base import LocalProblem, Users
+from fedpriv.training.trainers.base import LocalProblem, TrainingUsers
 from fedpriv.util.streams import Streams
 
 
@@ -69,7 +69,7 @@ def silo_training(
     problem = _problem(training, model, data, task=task, execution=execution)
     if not len(chosen):
         return SiloTraining(
-            training, problem, Users(data, chosen, 1, None, chosen.astype(np.uint64)), []
+            training, problem, TrainingUsers(data, chosen, 1, None, chosen.astype(np.uint64)), []
         )
     keep_freed_memory()
     batches_stream, dropout_stream = (
@@ -84,7 +84,7 @@ def silo_training(
     isolated = streams.system and not training.pooled
     choose = isolated_trainers if isolated else select_trainers
     selection = choose(problem, np.minimum(counts[chosen], size))
-    everyone = Users(data, np.arange(len(counts)), size, orders, dropout)
+    everyone = TrainingUsers(data, np.arange(len(counts)), size, orders, dropout)
     return SiloTraining(training, problem, everyone.part(chosen), selection)
 
 

@@ -20,7 +20,7 @@ from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.x25519 import PrivateKey
 from fedpriv.encoding.fixed_point import FixedPoint, ImpossibleSumError, OutOfRangeError
 from fedpriv.errors import AggregationAbortedError, ConfigError, MisfitError
-from fedpriv.rounds.query import Update
+from fedpriv.rounds.local_job import LocalJob
 
 INDICES = (0, 1, 10, 2)
 SILOS = ["silo0", "silo1", "silo10", "silo2"]
@@ -38,7 +38,7 @@ def exchange(protocols, serial, vectors, invited=INDICES):
         protocols.aggregation, invited, serial[0], place=serial[1], size=len(vectors[0])
     )
     updates = {
-        f"silo{i}": Update(iter(()), np.asarray(vector)) for i, vector in zip(invited, vectors)
+        f"silo{i}": LocalJob(iter(()), np.asarray(vector)) for i, vector in zip(invited, vectors)
     }
     parties, seen = protocols.query(query, updates), {name: [] for name in updates}
     total = run(
@@ -201,7 +201,7 @@ def test_in_the_clear_each_message_has_its_own_range():
 
 
 def silent_update(_):
-    return Update(iter(()), np.zeros(1))
+    return LocalJob(iter(()), np.zeros(1))
 
 
 @pytest.mark.parametrize("settings", [{"bits": 63}, {"range": 0.0}, {"range": -1.0}])

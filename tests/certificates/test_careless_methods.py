@@ -1,5 +1,6 @@
 """Methods that declare one thing and do another: refused, or without a certificate."""
 
+import json
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from fedpriv.rounds.contributors import RecordVectors, Silos, Users
 from fedpriv.rounds.plan import Observer
 from fedpriv.rounds.weighting import RecordsInFull, UniformWeighting
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
-from fedpriv.runs.loop import _labels
+from fedpriv.runs.loop import _labels, train
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 
@@ -201,3 +202,15 @@ def test_no_noise_is_no_certificate_under_a_mechanism_with_noise():
     """A silo's vector moves by twice the bound in every silo, and one bound was charged."""
     [query] = asked([Request(NoNoise())], plan(), Silos())
     assert {event.certified for event in query.events} == {NonPrivateDpEvent()}
+
+
+@pytest.mark.parametrize(("own", "valid"), [(False, True), (True, False)])
+def test_a_run_that_rests_on_an_authors_word_is_not_called_private(own, valid, tmp_path):
+    exp = experiment(
+        "algo=uldp_avg", "rounds=1", "randomness=system", "preset.n_users=4", "preset.n_silos=2"
+    )
+    if own:
+        exp = replace(exp, mechanism=Loud(clip=1.0, noise_multiplier=5.0))
+    train(exp, "{}", tmp_path / "run", quiet=True)
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert status["dp_valid"] is valid

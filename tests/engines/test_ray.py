@@ -123,7 +123,7 @@ def test_a_party_that_leaves_its_process_is_silent(session):
         ((play.garbles, b"\xff" * 50), "cannot be read .*no type has the letter"),
         ((play.garbles, encode(3)), "cannot be read .*not a name and a content"),
         ((play.garbles, encode(("sent", None))), "cannot be read .*'sent' with NoneType to wake"),
-        ((play.garbles, bundled({"b": 1})[:-1]), "cannot be read .*a bundle that ends too early"),
+        ((play.garbles, bundled({"b": 1})[:-1]), "cannot be read .*the bundle ends too early"),
         ((play.garbles, bundled(dict.fromkeys("vwxyz", 1))), "cannot be read .*more than 4 names"),
         ((play.garbles, encode(("done", None))), "cannot be read .*'done' with NoneType to wake"),
         ((play.garbles, encode(("raised", "text"))), "cannot be read .*'raised' with str to wake"),
