@@ -19,6 +19,7 @@ from fedpriv.engines.base import Network
 from fedpriv.engines.inprocess import InProcessSession
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.mechanisms.base import Mechanism
+from fedpriv.parties.signer import Signer
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Observer, Plan
 from fedpriv.rounds.query import Query, Total
@@ -84,6 +85,14 @@ class ProtocolTap:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.protocol, name)
+
+    @property
+    def signer(self) -> Signer:
+        return self.protocol.signer  # type: ignore[no-any-return]
+
+    @signer.setter
+    def signer(self, signer: Signer) -> None:
+        self.protocol.signer = signer
 
     def query(self, query: Query, respond: Respond) -> Party:
         def recorded(broadcast: Any) -> LocalJob:
