@@ -3,9 +3,10 @@
 All parties hold the same roster before a run; a key that is not in it signs nothing that anybody
 believes. Keys are exchanged outside of the protocol, and their owners compare fingerprints.
 
-A roster is a CSV file with the columns party, number, key and state. `number` counts a party's keys
-from 1. A party rotates its key by a line with the next number; the line before becomes revoked. A
-party's only key that is not revoked is in use. Each change has to reach every party's copy.
+A roster is a CSV file with the columns party, number, key, fingerprint and state. `number` counts a
+party's keys from 1. A party rotates its key by a line with the next number; the line before becomes
+revoked. The only key of a party that is not revoked is in use. Each change has to reach every
+party's copy.
 
 >>> ann, bob = (SigningKey.generate() for _ in range(2))
 >>> roster = Roster.of({"silo0": ann, "server": bob})
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -32,7 +34,7 @@ from fedpriv.util.durable_files import replace_file
 
 PROTOCOL_VERSION = 1
 """Changes with every change of what parties send or sign."""
-COLUMNS = ("party", "number", "key", "state")
+COLUMNS = ("party", "number", "key", "fingerprint", "state")
 ACTIVE, REVOKED = "active", "revoked"
 
 
@@ -98,10 +100,12 @@ class Roster:
                 raise FedprivError(f"{path}: the first line must be {','.join(COLUMNS)}")
             for number, line in enumerate(lines, start=2):
                 try:
-                    party, count, key, state = line
+                    party, count, key, fingerprint, state = line
                     if state not in (ACTIVE, REVOKED) or not party:
                         raise ValueError("a line without a party, or with another state")
                     found = VerificationKey(bytes.fromhex(key))
+                    if found.fingerprint != fingerprint:
+                        raise ValueError(f"the key's fingerprint is {found.fingerprint}")
                     entries.append(RosterEntry(party, int(count), found, state))
                 except ValueError as error:
                     raise FedprivError(f"{path}, line {number}: {error}") from error
@@ -114,7 +118,9 @@ class Roster:
         text = io.StringIO()
         lines = csv.writer(text, lineterminator="\n")
         lines.writerow(COLUMNS)
-        lines.writerows((e.party, e.number, e.key.raw.hex(), e.state) for e in self.entries)
+        lines.writerows(
+            (e.party, e.number, e.key.raw.hex(), e.key.fingerprint, e.state) for e in self.entries
+        )
         replace_file(path, text.getvalue().encode())
 
     @cached_property
@@ -162,10 +168,6 @@ class Roster:
         before = self.revoked(party) if party in self.keys else self
         return Roster((*before.entries, RosterEntry(party, number, key)))
 
-    def fingerprints(self) -> list[str]:
-        """A line for each key: party, number, fingerprint and state."""
-        return [f"{e.party} {e.number} {e.key.fingerprint} {e.state}" for e in self.entries]
-
 
 @dataclass(frozen=True, repr=False)
 class Identity:
@@ -199,8 +201,17 @@ class Identity:
         return Ed25519Signer(replace(self.key, context=context), self.roster.bound_keys(context))
 
 
-def new_identities(parties: Iterable[str]) -> dict[str, Identity]:
-    """Fresh keys for all parties of a simulation, from the operating system, and their roster."""
+def new_identities(parties: Iterable[str], before: Roster | None = None) -> dict[str, Identity]:
+    """Fresh keys for all parties of a simulation, from the operating system, and their roster.
+
+    before: the roster of an earlier process of the same run, whose keys are revoked. Private keys
+        are never written down.
+    """
     keys = {name: SigningKey.generate() for name in parties}
     roster = Roster.of(keys)
+    if before is not None:
+        entries = [replace(entry, state=REVOKED) for entry in before.entries]
+        numbers = Counter(entry.party for entry in entries)
+        new = (replace(e, number=numbers[e.party] + 1) for e in roster.entries)
+        roster = Roster((*entries, *new))
     return {name: Identity(name, key, roster) for name, key in keys.items()}

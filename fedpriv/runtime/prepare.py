@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.crypto.roster import Identity, new_identities
+from fedpriv.crypto.roster import Identity, Roster, new_identities
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, Records
 from fedpriv.data.known_users import require_kept
@@ -56,6 +56,7 @@ def prepare(
     checkpoint: Mapping[str, np.ndarray] | None = None,
     *,
     revise: Callable[[Plan], Plan] = lambda plan: plan,
+    roster: Roster | None = None,
 ) -> PreparedRun:
     """Build the model, load and allocate the data, create the parties, and run the aggregation's
     set-up.
@@ -64,6 +65,7 @@ def prepare(
         new run.
     revise: changes the plan before the parties are created. Checks use it, for example to remove
         the noise.
+    roster: that of an earlier process of the same run; its keys are revoked.
 
     The result is a context manager that ends the parties. Raises FedprivError for errors that the
     user can fix. Nothing is written.
@@ -79,7 +81,7 @@ def prepare(
     silo_data = split_by_silo(corpus.train, allocation, "cpu")
     remembered = silo_states(checkpoint or {})
     settings = RunSettings(exp.algo, exp.aggregation, plan, exp.options.rounds, exp.accountant)
-    identities = new_identities((*settings.silos, *exp.aggregation.helpers))
+    identities = new_identities((*settings.silos, *exp.aggregation.helpers), roster)
     specs = _specs(exp, settings, identities, silo_data, model, device=device)
     session = exp.engine.open(specs, remembered)
     state = exp.algo.init(params, plan)

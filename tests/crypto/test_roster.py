@@ -1,11 +1,12 @@
 """The roster of long-term keys: what a file may hold, rotation, revocation, and binding."""
 
 import pickle
+from hashlib import sha256
 
 import pytest
 
 from fedpriv.crypto.roster import Identity, Roster, RosterEntry, new_identities
-from fedpriv.crypto.signatures import SigningKey
+from fedpriv.crypto.signatures import SigningKey, VerificationKey
 from fedpriv.errors import FedprivError
 
 NAMES = ("silo0", "silo1", "server")
@@ -18,22 +19,22 @@ def test_a_roster_comes_back_from_its_file(tmp_path):
     again = Roster.read(tmp_path / "roster.csv")
     assert again == rotated
     assert again.digest == rotated.digest != roster.digest
-    assert [
-        line.split()[0] + line.split()[1] + line.split()[3] for line in again.fingerprints()
-    ] == [
-        "server1revoked",
-        "silo01active",
-        "silo11revoked",
-        "silo12active",
+    assert [(entry.party, entry.number, entry.state) for entry in again.entries] == [
+        ("server", 1, "revoked"),
+        ("silo0", 1, "active"),
+        ("silo1", 1, "revoked"),
+        ("silo1", 2, "active"),
     ]
+    lines = (tmp_path / "roster.csv").read_text().splitlines()
+    assert all(entry.key.fingerprint in line for entry, line in zip(again.entries, lines[1:]))
     assert pickle.loads(pickle.dumps(rotated)) == rotated
 
 
 def test_a_fingerprint_is_that_of_the_key_alone():
     key = SigningKey(bytes(range(32))).verification_key
-    assert (
-        key.fingerprint == "5647-6bc1-31b0-0dad-e78c-3dcf-1ecc-1a6f" or len(key.fingerprint) == 39
-    )
+    parts = key.fingerprint.split("-")
+    assert [len(part) for part in parts] == [4] * 8
+    assert "".join(parts) == sha256(key.raw).hexdigest()[:32]
 
 
 @pytest.mark.parametrize(
@@ -41,19 +42,35 @@ def test_a_fingerprint_is_that_of_the_key_alone():
     [
         ("", "the first line must be"),
         ("party,key\n", "the first line must be"),
-        ("party,number,key,state\nsilo0,1,00,active\n", "line 2: an Ed25519 key has 32 bytes"),
-        ("party,number,key,state\nsilo0,1,zz,active\n", "line 2"),
-        ("party,number,key,state\nsilo0,1,{a},lost\n", "line 2"),
-        ("party,number,key,state\nsilo0,x,{a},active\n", "line 2"),
-        ("party,number,key,state\nsilo0,1,{a}\n", "line 2"),
-        ("party,number,key,state\nsilo0,2,{a},active\n", "not numbered"),
-        ("party,number,key,state\nsilo0,1,{a},active\nsilo0,2,{b},active\n", "two keys"),
-        ("party,number,key,state\nsilo0,1,{a},active\nsilo1,1,{a},active\n", "two lines"),
+        (
+            "party,number,key,fingerprint,state\nsilo0,1,00,f,active\n",
+            "line 2: an Ed25519 key has 32 bytes",
+        ),
+        ("party,number,key,fingerprint,state\nsilo0,1,zz,f,active\n", "line 2"),
+        ("party,number,key,fingerprint,state\nsilo0,1,{a},{f},lost\n", "line 2"),
+        (
+            "party,number,key,fingerprint,state\nsilo0,1,{a},{g},active\n",
+            "line 2: the key's fingerprint is",
+        ),
+        ("party,number,key,fingerprint,state\nsilo0,x,{a},{f},active\n", "line 2"),
+        ("party,number,key,fingerprint,state\nsilo0,1,{a},{f}\n", "line 2"),
+        ("party,number,key,fingerprint,state\nsilo0,2,{a},{f},active\n", "not numbered"),
+        (
+            "party,number,key,fingerprint,state\nsilo0,1,{a},{f},active\nsilo0,2,{b},{g},active\n",
+            "two keys",
+        ),
+        (
+            "party,number,key,fingerprint,state\nsilo0,1,{a},{f},active\nsilo1,1,{a},{f},active\n",
+            "two lines",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_line(tmp_path, text, why):
     path = tmp_path / "roster.csv"
-    path.write_text(text.format(a="11" * 32, b="22" * 32))
+    one, two = (VerificationKey(bytes([byte]) * 32) for byte in (17, 34))
+    path.write_text(
+        text.format(a=one.raw.hex(), b=two.raw.hex(), f=one.fingerprint, g=two.fingerprint)
+    )
     with pytest.raises(FedprivError, match=why):
         Roster.read(path)
 
@@ -108,3 +125,14 @@ def test_two_keys_of_one_party_or_a_gap_are_refused():
         Roster((RosterEntry("a", 1, first), RosterEntry("a", 2, second)))
     with pytest.raises(FedprivError):
         Roster((RosterEntry("a", 1, first), RosterEntry("a", 3, second, "revoked")))
+
+
+def test_a_later_process_of_a_run_revokes_the_keys_before():
+    first = new_identities(NAMES)["server"]
+    later = new_identities(NAMES, first.roster)["server"]
+    assert [(e.number, e.state) for e in later.roster.entries if e.party == "server"] == [
+        (1, "revoked"),
+        (2, "active"),
+    ]
+    with pytest.raises(FedprivError):
+        Identity("server", first.key, later.roster)
