@@ -9,6 +9,7 @@ from fedpriv.crypto.roster import Identity, Roster, RosterEntry, new_identities
 from fedpriv.crypto.signatures import SigningKey, VerificationKey
 from fedpriv.errors import FedprivError
 
+FIRST = "party,number,key,fingerprint,state\n"
 NAMES = ("silo0", "silo1", "server")
 
 
@@ -43,24 +44,24 @@ def test_a_fingerprint_is_that_of_the_key_alone():
         ("", "the first line must be"),
         ("party,key\n", "the first line must be"),
         (
-            "party,number,key,fingerprint,state\nsilo0,1,00,f,active\n",
+            FIRST + "silo0,1,00,f,active\n",
             "line 2: an Ed25519 key has 32 bytes",
         ),
-        ("party,number,key,fingerprint,state\nsilo0,1,zz,f,active\n", "line 2"),
-        ("party,number,key,fingerprint,state\nsilo0,1,{a},{f},lost\n", "line 2"),
+        (FIRST + "silo0,1,zz,f,active\n", "line 2"),
+        (FIRST + "silo0,1,{a},{f},lost\n", "line 2"),
         (
-            "party,number,key,fingerprint,state\nsilo0,1,{a},{g},active\n",
+            FIRST + "silo0,1,{a},{g},active\n",
             "line 2: the key's fingerprint is",
         ),
-        ("party,number,key,fingerprint,state\nsilo0,x,{a},{f},active\n", "line 2"),
-        ("party,number,key,fingerprint,state\nsilo0,1,{a},{f}\n", "line 2"),
-        ("party,number,key,fingerprint,state\nsilo0,2,{a},{f},active\n", "not numbered"),
+        (FIRST + "silo0,x,{a},{f},active\n", "line 2"),
+        (FIRST + "silo0,1,{a},{f}\n", "line 2"),
+        (FIRST + "silo0,2,{a},{f},active\n", "not numbered"),
         (
-            "party,number,key,fingerprint,state\nsilo0,1,{a},{f},active\nsilo0,2,{b},{g},active\n",
+            FIRST + "silo0,1,{a},{f},active\nsilo0,2,{b},{g},active\n",
             "two keys",
         ),
         (
-            "party,number,key,fingerprint,state\nsilo0,1,{a},{f},active\nsilo1,1,{a},{f},active\n",
+            FIRST + "silo0,1,{a},{f},active\nsilo1,1,{a},{f},active\n",
             "two lines",
         ),
     ],
