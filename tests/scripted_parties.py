@@ -101,7 +101,7 @@ def works(player, *factors):
     inbox = yield {}
     [value] = inbox.values()
     for factor in factors:
-        value = (yield Product(factor, value)).value
+        value = yield Product(factor, value)
     yield {"server": value}
     return value
 
