@@ -127,7 +127,7 @@ def audit(exp: Experiment, effort: Effort, *, colluding: int = 1) -> list[AuditR
         share = replace(effort, seconds=effort.seconds / len(units))
         with closing(chosen_attack(exp, subject.plan, subject.events, share, colluding)) as attack:
             scores = trials(attack, share, 2**40 * (exp.options.seed + 1))
-        measured = _measured(exp, subject, share, colluding)
+        measured = measured_premises(exp, subject, share, colluding)
         for row in subject.rows:
             family = subject.family(row.observer, attack.canaries.silo)
             bound = lower_bound(
@@ -149,7 +149,9 @@ def audit(exp: Experiment, effort: Effort, *, colluding: int = 1) -> list[AuditR
     return found
 
 
-def _measured(exp: Experiment, subject: Subject, effort: Effort, colluding: int) -> list[Premise]:
+def measured_premises(
+    exp: Experiment, subject: Subject, effort: Effort, colluding: int
+) -> list[Premise]:
     """What the certificates of a subject assume; nothing where nothing is certified."""
     if not any(math.isfinite(row.certified) for row in subject.rows):
         return []

@@ -121,7 +121,9 @@ FILES: dict[str, Label] = {
     "roster.csv": FREE,
     "model.safetensors": PAID,
     "run.log": CLOCK,
-    "checkpoint.safetensors": Label(DIAGNOSTIC, "the parties' memories"),
+    "checkpoint.safetensors": Label(
+        DIAGNOSTIC, "the parties' memories, in which contributions may be raw"
+    ),
 }
 """Files that are no tables."""
 

@@ -31,7 +31,6 @@ SGD = ("algo=uldp_sgd", "algo.noise_multiplier=1", "rounds=3")
 AVG = ("algo=uldp_avg", "algo.noise_multiplier=1", "rounds=3", "algo.local_epochs=2")
 GROUP = ("algo=uldp_group_2", "algo.noise_multiplier=1", "algo.local_epochs=1", "rounds=2")
 STEPS = ("algo=cdp_fedavg", "algo.local_steps=4", "allocator.n_users=10", "rounds=2")
-RECORDS = ("algo=prox_sgd", "algo.calibration=given", "algo.noise_multiplier=1", "rounds=3")
 
 
 @dataclass(frozen=True)
@@ -268,7 +267,7 @@ def twice_the_record_rate(patch):
     patch.setattr(Streams, "unit_coins", halved)
 
 
-@bug("the same batch of records in every round", *RECORDS, "rounds=40")
+@bug("the same records are drawn in every round", *GROUP, "algo.batch_size=20")
 def the_same_batch(patch):
     renamed(patch, "record sample", lambda round, party: (1, party))
 
