@@ -166,10 +166,12 @@ class Algorithm(ABC):
         return None
 
     @final
-    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
+    def queries(self, round: int, plan: Plan, *, charged: bool = True) -> tuple[Query, ...]:
         """The queries of a round, with the events of each observer. Depends on no data.
 
         The framework samples users and derives the events; a method cannot override this.
+
+        charged: False leaves out events and samples, as a silo sees a query.
         """
         targets = self.targets(plan.federation)
         requests = self.requests(round, plan)
@@ -181,6 +183,7 @@ class Algorithm(ABC):
             round=round,
             claim=self.claim,
             drawing=self,
+            charged=charged,
         )
 
     def __init_subclass__(cls, **options: object) -> None:

@@ -46,6 +46,7 @@ def plan_queries(
     round: int,
     claim: Callable[[ObservedRelease], DpEvent | None],
     drawing: object = None,
+    charged: bool = True,
 ) -> tuple[Query, ...]:
     """The queries of a round, with the events of each observer.
 
@@ -53,6 +54,7 @@ def plan_queries(
 
     claim: the event that the method's paper claims for an observed release; None: no claim.
     drawing: the object that draws batches, if requests have batches.
+    charged: False leaves out events and samples.
     """
     requests = tuple(requests)
     _require_askable(requests, plan)
@@ -72,7 +74,7 @@ def plan_queries(
             size=request.length(plan),
             mechanism=parameters.mechanism,
             encoding=parameters.encoding,
-            events=derive(request, plan, contributors, targets, round, claim),
+            events=derive(request, plan, contributors, targets, round, claim) if charged else (),
             streams=plan.streams,
             user_rate=rate,
             enforced=request.noise.enforced,
@@ -89,7 +91,7 @@ def plan_queries(
                 parameters.mechanism,
             ),
         )
-        if rate < 1 and not plan.hides_sample:
+        if charged and rate < 1 and not plan.hides_sample:
             # Afresh for each query: each is charged as a sample of its own.
             coins = plan.streams.secret(query.stream("user sample"), round)
             query = replace(query, sampled=coins.random(plan.federation.n_users) < rate)

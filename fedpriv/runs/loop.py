@@ -21,7 +21,7 @@ from fedpriv.rounds.query import Query
 from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter, SharedWriters
 from fedpriv.runs.checkpoint import Checkpoint, Origin
-from fedpriv.runs.folder import CONFIG, RunFolder, read_status
+from fedpriv.runs.folder import CONFIG, ROSTER, RunFolder, read_status
 from fedpriv.runs.journal import Journal, repeated
 from fedpriv.runs.labels import Labels, run_labels
 from fedpriv.runs.progress import Progress, summary
@@ -80,13 +80,17 @@ def train(
         completed = saved.round if saved else 0
         allowed = f"at least {completed}: {path} has completed {completed} rounds"
         require(options.rounds >= completed, "rounds", options.rounds, allowed)
-        prepared = stack.enter_context(prepare(experiment, saved.arrays if saved else None))
+        prepared = stack.enter_context(
+            prepare(experiment, saved.arrays if saved else None, roster=folder.roster)
+        )
         if journal is None:
             journal = stack.enter_context(folder.begin(config_yaml))
         else:
             replace_file(path / CONFIG, config_yaml.encode())  # `rounds` may have changed
         stack.enter_context(logged(path))
+        prepared.roster.write(path / ROSTER)
         LOGGER.info("%s on %s, from round %d", experiment.algo.label, prepared.device, completed)
+        LOGGER.info("all parties have new keys: see %s for their fingerprints", ROSTER)
         with _failures_recorded(folder):
             labels = _labels(experiment, prepared)
             shown = _with_labels(config_yaml, labels)
@@ -101,7 +105,12 @@ def train(
                     experiment, prepared, folder, origin, journal, writer, log, saved, quiet, labels
                 )
                 rows, ending = run.loop()
-            folder.status(state="done", reason=ending, dp_valid=run.is_private(rows))
+            folder.status(
+                state="done",
+                reason=ending,
+                dp_valid=run.is_private(rows),
+                set_ups=prepared.set_ups,
+            )
             LOGGER.info("done%s", f": {ending}" if ending else "")
     if not quiet:
         summary(path, experiment, rows, ending=ending, repeated=sum(run.charged_twice.values()))

@@ -161,6 +161,7 @@ class _Recorded(AbstractContextManager["_Recorded"]):
     def release(self, query: Query, state: State) -> tuple[dict[str | None, np.ndarray], State]:
         """The query's sum, under None, and the messages of its senders; and the state after it."""
         self.messages.clear()
+        self.prepared.rehearse(query)
         total, _ = self.prepared.exchange(query, state, watch=Stopwatch(), lines=[])
         clear = query.encoding.clear if query.encoding else np.asarray
         found: dict[str | None, np.ndarray] = {None: total.vector}
@@ -207,6 +208,7 @@ def _states(exp: Experiment, name: str) -> Iterator[tuple[int, State]]:
             for query in prepared.queries(number):
                 if query.name == name:
                     yield number, state
+                prepared.rehearse(query)
                 found, _ = prepared.exchange(query, state, watch=Stopwatch(), lines=[])
                 state = prepared.algo.global_update(state, query, found, prepared.plan)
 
