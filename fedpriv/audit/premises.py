@@ -112,7 +112,7 @@ def premises(
     with ExitStack() as stack:
         quiet = stack.enter_context(attack.noiseless_run())
         found = [
-            *_inclusion(attack, quiet, own, seconds / 4, runs),
+            *_inclusion(attack, quiet, own, seconds, runs),
             *_noise(attack, quiet, own, seconds, runs),
         ]
     return [replace(premise, tests=len(found)) for premise in found]
