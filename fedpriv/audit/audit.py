@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 """Confidence of each lower bound."""
-PREMISE_SHARE = 0.25
+PREMISE_SHARE = 0.5
 """Time that the measurement of premises takes, as a share of that of the trials."""
 QUICK = Effort(20.0, 3000)
 THOROUGH = Effort(300.0, 30_000)

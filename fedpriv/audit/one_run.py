@@ -34,7 +34,7 @@ from fedpriv.errors import require
 from fedpriv.settings.experiment import Experiment
 
 QUICK_CANARIES = 400
-THOROUGH_CANARIES = 3000
+THOROUGH_CANARIES = 4000
 """Enough to prove half of a certificate of 8."""
 PREMISE_EFFORT = Effort(20.0, 500)
 """Time and noise values for the premises, which are measured in short runs of their own."""

@@ -112,7 +112,7 @@ def premises(
     with ExitStack() as stack:
         quiet = stack.enter_context(attack.noiseless_run())
         found = [
-            *_inclusion(attack, quiet, own, seconds / 4, runs),
+            *_inclusion(attack, quiet, own, seconds, runs),
             *_noise(attack, quiet, own, seconds, runs),
         ]
     return [replace(premise, tests=len(found)) for premise in found]
@@ -279,6 +279,9 @@ def _inclusion(
         rate, draws = drawn[serial]
         name = f"share of round {serial[0]}'s draws that take a unit"
         yield _too_often("", name, int(found.sum()), len(found) * draws, rate)
+        name = f"share of round {serial[0]}'s samples that include a unit"
+        ever = -math.expm1(draws * math.log1p(-rate))
+        yield _too_often("", name, int((found > 0).sum()), len(found), ever)
     numbers = sorted(counts)
     for one, other in pairwise(numbers):
         if len(counts[one]) != len(counts[other]):
