@@ -28,7 +28,7 @@ from fedpriv.training.optimizers import Sgd
 ALGO = DpErm(1, 0.1, 1.1, 2.0, 0.0, "given", False, 1.0, 20, 1e-5)
 FEATURES = 4
 CONVEX = ConvexLoss(0.5, BoundedLinear())  # two classes; 1-smooth with the bias
-SECURE = SecAgg(cohort=10, candidates=14)
+SECURE = SecAgg(cohort=12, candidates=16)
 
 
 def silos_of(records, seed=0):
