@@ -235,7 +235,10 @@ class View:
             and claim.listed <= roster
             and (Check.LIST_SIZE not in self.checks or len(near) >= self._shares)
             and (Check.ROSTER_SIZE not in self.checks or len(roster) <= self.setting.candidates)
-            and (Check.GENUINE_KEYS not in self.checks or not claim.replaced & near)
+            and (
+                Check.GENUINE_KEYS not in self.checks
+                or not claim.replaced & self._near(claim.session, name, roster)
+            )
         )
 
     @property

@@ -77,8 +77,13 @@ class Attack:
     held: shares (LIMBS,) in the coalition's hands, by owner and row, then holder.
     """
 
-    def __init__(self, view: View, aggregation: SecAgg, protocols=None, round=1):
-        self.view = view
+    def __init__(
+        self, view: View, aggregation: SecAgg, protocols=None, round=1, *, earlier=None, chance=None
+    ):
+        """protocols: of silos that have a set-up behind them. earlier: an attack of another query
+        or set-up, from which this one replays. chance: draws what is replayed, and what is sent
+        out of order."""
+        self.view, self.earlier, self.chance = view, earlier, chance
         setting = view.setting
         self.silos = names(setting.silos)
         self.honest = [name for name in self.silos if name not in view.colluding]
@@ -127,6 +132,11 @@ class Attack:
         for name, content in contents.items():
             letter = self.protocols.letter(self.query, phase, SERVER, name, content)
             try:
+                if self._by_chance():
+                    other = self.chance.choice([BROADCAST, ADVERTISE, SHARE, COLLECT, CHECK])
+                    early = self.protocols.letter(self.query, other, SERVER, name, content)
+                    sent = {} if other == phase else self.cast[name].send({SERVER: early})
+                    assert not sent  # it waits for its phase
                 sent = self.cast[name].send({SERVER: letter})
             except AggregationAbortedError as abort:
                 self.refused[name] = str(abort)
@@ -137,6 +147,14 @@ class Attack:
                     answers[name] = sent[SERVER].content
         return answers
 
+    def _by_chance(self):
+        return self.chance is not None and self.chance.random() < 0.05
+
+    def _replayed(self, kept: str, name, otherwise):
+        """Now and then what a silo sent in the earlier query, in place of what it sent now."""
+        old = getattr(self.earlier, kept, {})
+        return old[name] if name in old and self._by_chance() else otherwise
+
     def _own_keys(self, session, name):
         """Channel and mask keys that the coalition has made in a silo's name."""
         made = PrivateKey.generate(), PrivateKey.generate()
@@ -146,9 +164,9 @@ class Attack:
         """The session's digest, and the roster as this silo gets it."""
         claim = self.view.claims[name]
         roster = {}
-        for peer in claim.listed if claim.roster is None else claim.roster:
+        for peer in sorted(claim.listed if claim.roster is None else claim.roster):
             if peer in self.adverts and peer not in claim.replaced:
-                roster[peer] = self.adverts[peer]
+                roster[peer] = self._replayed("adverts", peer, self.adverts[peer])
                 continue
             keys = tuple(key.public.raw for key in self._own_keys(claim.session, peer))
             key = self.protocols[min(self.view.colluding or {peer})].signer.key
@@ -163,14 +181,15 @@ class Attack:
         session, roster = self.rosters[name]
         claim = self.view.claims[name]
         letters = {}
-        for peer in (claim.listed & self._around(name)) - {name}:
+        for peer in sorted((claim.listed & self._around(name)) - {name}):
             if peer in self.view.colluding | claim.replaced:
                 channel, _ = self._own_keys(claim.session, peer)
                 envelope = self._envelope(channel, roster[name][0], session, (peer, name))
                 rows = len(self.members[name].secrets)
                 letters[peer] = envelope.seal(np.zeros((rows, LIMBS), np.uint32).tobytes())
             elif peer in self.shared and name in self.shared[peer][1]:
-                letters[peer] = self.shared[peer][1][name]
+                shared = self._replayed("shared", peer, self.shared[peer])
+                letters[peer] = shared[1].get(name, self.shared[peer][1][name])
             else:  # a letter that nobody has written
                 letters[peer] = bytes(len(next(iter(self.shared[name][1].values()))))
         return np.array([peer in claim.listed for peer in sorted(roster)]), letters
@@ -189,7 +208,10 @@ class Attack:
         if not self.terms.topology.receipts:
             return sorted(claim.listed), chosen, {}
         about = receipt_statement(self.members[name].purpose)
-        shown = {peer: self.receipts.get(peer, bytes(64)) for peer in chosen}
+        shown = {
+            peer: self._replayed("receipts", peer, self.receipts.get(peer, bytes(64)))
+            for peer in chosen
+        }
         for peer in self.view.colluding & set(chosen):
             shown[peer] = self.protocols[peer].signer.sign(about)
         return sorted(claim.listed), chosen, shown
@@ -281,15 +303,20 @@ class Attack:
         found = [row for row in eliminated(table, len(order), 2**64) if any(row)]
         return [dict(zip(rows, row)) for row in found]
 
+    def beyond(self):
+        """What the coalition learns beyond what the evaluator says."""
+        sums = self.view.learned()
+        known = frozenset().union(*sums)
+        return [
+            row
+            for row in self.learned()
+            if any(factor for name, factor in row.items() if name not in known)
+            or any(len({row[name] for name in part}) > 1 for part in sums)
+        ]
+
     def agrees(self):
         """Whether the coalition learns just what the evaluator says."""
-        sums = self.view.learned()
-        found = self.learned()
-        return len(found) == len(sums) and all(
-            not any(factor for name, factor in row.items() if not any(name in s for s in sums))
-            and all(len({row[name] for name in part}) == 1 for part in sums)
-            for row in found
-        )
+        return len(self.learned()) == len(self.view.learned()) and not self.beyond()
 
     def read(self, part):
         """The sum of the inputs of some silos, computed from their messages and the secrets that

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+
 from secure_sums import names
 
 from fedpriv.aggregation.secagg.threat_model import ALL, Claim, Setting, View, Witnesses
@@ -60,3 +63,51 @@ def two_sessions(setting: Setting) -> View:
         for name in roster:
             claims[name] = Claim(listed=roster, sets=(chosen,), session=session)
     return View(setting=setting, claims=claims)
+
+
+def random_view(chance: Random, setting: Setting, witnesses=Witnesses.RECEIPTS) -> View:
+    """A view in which silos are told one to three stories, with changes: lists, sets, rosters with
+    several keys of colluding silos, keys that the server has put in."""
+    every = names(setting.silos)
+    honest = every[: setting.silos - setting.colluding]
+    colluding = frozenset(every[len(honest) :])
+    stories = [_story(chance, setting, colluding, session) for session in range(3)]
+    if chance.random() < 0.7:  # often one roster
+        stories = [replace(story, session=0, roster=stories[0].roster) for story in stories]
+    stories = stories[: chance.choice([1, 2, 2, 3])]
+    claims, numbers = {}, {}
+    for name in honest:
+        claim = chance.choice(stories)
+        roster = claim.roster | {name}
+        if len(roster) != len(claim.roster):
+            claim = replace(claim, roster=roster)
+        listed = (claim.listed | {name}) & roster
+        taken = frozenset()
+        if chance.random() < 0.03:
+            taken = frozenset(sorted(roster - {name} - colluding)[:1])
+        sets = tuple(chosen for chosen in claim.sets if chosen <= listed)
+        if chance.random() < 0.05:
+            sets = ()
+        # Rosters of the same keys are one session.
+        keys = claim.session if colluding & roster or taken else 0
+        session = numbers.setdefault((roster, taken, keys), len(numbers))
+        if chance.random() < 0.97:
+            claims[name] = replace(claim, listed=listed, sets=sets, replaced=taken, session=session)
+    return View(setting=setting, claims=claims, colluding=colluding, witnesses=witnesses)
+
+
+def _story(chance: Random, setting: Setting, colluding: frozenset[str], session: int) -> Claim:
+    every = names(setting.silos)
+    size = chance.randint(max(setting.cohort, len(colluding)), setting.candidates)
+    others = sorted(set(every) - colluding)
+    roster = colluding | frozenset(chance.sample(others, size - len(colluding)))
+    listed = frozenset(name for name in sorted(roster) if chance.random() < 0.85) | colluding
+    size = setting.cohort
+    if setting.most is not None:
+        size = chance.randint(setting.cohort, setting.most)
+    if chance.random() < 0.03:
+        size -= 1
+    sets = ()
+    if size <= len(listed):
+        sets = (frozenset(chance.sample(sorted(listed), size)),)
+    return Claim(listed=listed, sets=sets, session=session, roster=roster)

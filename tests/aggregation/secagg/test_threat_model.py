@@ -6,19 +6,10 @@ from itertools import product
 import pytest
 from cheating_server import aggregation_of
 from strategies_of_servers import five_sets, split, two_sessions, two_sets
-from views_of_servers import leaking_types, leaking_view, settings_of
+from views_of_servers import SPLITTABLE, leaking_types, leaking_view, settings_of
 
 from fedpriv.aggregation.secagg.threat_model import ALL, Check, Setting, Witnesses
 from fedpriv.errors import ConfigError
-
-SPLITTABLE = {
-    3: {(2, 2, 0)},
-    4: {(3, 3, 1)},
-    5: {(3, 3, 0), (4, 3, 0), (4, 4, 2)},
-    6: {(4, 4, 0), (4, 4, 1), (5, 4, 1), (5, 5, 3)},
-}
-"""(cohort, threshold, colluding) of settings that the rule allows, and that leak if all silos that
-have delivered may sign; by silos."""
 
 
 def every_setting(most: int):

@@ -10,6 +10,15 @@ from secure_sums import names
 
 from fedpriv.aggregation.secagg.threat_model import ALL, Check, Claim, Setting, View, Witnesses
 
+SPLITTABLE = {
+    3: {(2, 2, 0)},
+    4: {(3, 3, 1)},
+    5: {(3, 3, 0), (4, 3, 0), (4, 4, 2)},
+    6: {(4, 4, 0), (4, 4, 1), (5, 4, 1), (5, 5, 3)},
+}
+"""(cohort, threshold, colluding) of settings that the rule allows, and that leak if all silos that
+have delivered may sign; by silos."""
+
 
 def settings_of(silos: int) -> Iterator[Setting]:
     """All settings in which all silos are candidates."""
