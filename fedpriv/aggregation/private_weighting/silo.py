@@ -32,9 +32,11 @@ from fedpriv.crypto import sealing, x25519
 from fedpriv.crypto.digest import digest
 from fedpriv.crypto.oblivious_transfer import ELEMENT_BYTES, Receiver
 from fedpriv.crypto.paillier.keys import EncryptionKey
+from fedpriv.crypto.paillier.modulus_proof import check_modulus, proof_bytes
 from fedpriv.crypto.paillier.residues import PublishedResidues, Residues, TableResidues, tables_pay
 from fedpriv.crypto.prg import KEY_BYTES
 from fedpriv.crypto.uniform_integers import integers_below, to_bytes
+from fedpriv.encoding.slot_layout import lcm_up_to
 from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, Serial, at_fault, blaming
@@ -84,10 +86,11 @@ class PrivateWeightingSilo(SiloProtocol):
         post = task.post(self.name)
         own = private.public.raw
         keys_of_all = Table(self.silos, Raw(x25519.KEY_BYTES))
-        schema = Parts((Raw(-(-self.procedure.key_bits // 8)), keys_of_all))
-        raw, keys = yield from post.ask(KEY, SERVER, own, (KEYS, schema))
+        bits = self.procedure.key_bits
+        schema = Parts((Raw(-(-bits // 8)), Raw(proof_bytes(bits)), keys_of_all))
+        raw, proof, keys = yield from post.ask(KEY, SERVER, own, (KEYS, schema))
         with blaming(SERVER):
-            public = self._checked_key(int.from_bytes(raw, "little"))
+            public = self._checked_key(int.from_bytes(raw, "little"), proof, task.session)
             if keys[self.name] != own:
                 raise ValueError(f"it holds another key for {self.name}")
             peers = {peer: x25519.PublicKey(keys[peer]) for peer in self.silos if peer != self.name}
@@ -106,12 +109,19 @@ class PrivateWeightingSilo(SiloProtocol):
         masked = self._masked(public, blinded, digest("private weighting counts"))
         yield from post.send(COUNTS, {SERVER: to_bytes(masked, public.n)})
 
-    def _checked_key(self, n: int) -> EncryptionKey:
-        """Raises ValueError for a modulus of another length, or an even one."""
+    def _checked_key(self, n: int, proof: bytes, session: bytes) -> EncryptionKey:
+        """Raises ValueError for a modulus of another length, or with which the server would learn
+        more than sums.
+
+        The server learns r_u N_u modulo n for a random unit r_u, and so the greatest common divisor
+        of N_u and n. Nothing is learned from it if n is prime to all possible N_u.
+        """
         bits = self.procedure.key_bits
         if n.bit_length() != bits or n % 2 == 0:
             raise ValueError(f"a modulus of {n.bit_length()} bits, not an odd one of {bits}")
-        return EncryptionKey(n)
+        public = EncryptionKey(n)
+        check_modulus(public, proof, session, prime_to=lcm_up_to(self.procedure.n_max))
+        return public
 
     def query(self, query: Query, respond: Respond) -> Party:
         """Step 2b: train; weigh under the server's encryption; add noise, dither and masks;
