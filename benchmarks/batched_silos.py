@@ -65,11 +65,17 @@ def main() -> None:
         )
 
 
+def in_turn(job):
+    """As `LocalJob.batched`, without a batch."""
+    return job
+    yield
+
+
 def measure(case: Case) -> tuple[float, float, float, float, float]:
     import torch
 
     from fedpriv.data.allocate import ByUser
-    from fedpriv.util.work import DeferredWork
+    from fedpriv.rounds.local_job import LocalJob
 
     torch.set_num_threads(1)
     data_set, records = load(case.data)
@@ -85,7 +91,7 @@ def measure(case: Case) -> tuple[float, float, float, float, float]:
     with in_memory(data_set, replace(records, user=user), *words, allocator=whole) as prepared:
         for _ in range(TURNS + 1):
             _, batched = timed(prepared, prepared.state, 1)
-            with patch.object(DeferredWork, "batchable", False):
+            with patch.object(LocalJob, "batched", in_turn):
                 _, one_by_one = timed(prepared, prepared.state, 1)
             turns.append((batched, one_by_one))
     return compared(turns[1:])  # the first turn warms up

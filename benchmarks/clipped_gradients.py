@@ -116,7 +116,7 @@ def _agree(sums: dict[str, Callable[[], Tensor]]) -> None:
 def _ours(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
     from fedpriv.models.tasks import Classification
     from fedpriv.training.batch_sums import BatchSums
-    from fedpriv.training.contribution_stats import ContributionStats
+    from fedpriv.training.contributions import ContributionStats
     from fedpriv.training.vectors import flatten
     from fedpriv.util.work import run_work
 

@@ -114,7 +114,7 @@ def federation(data: str, users: int):
     """Five silos of a data set's records, zipf, and its network; on one thread from here on."""
     import torch
 
-    from fedpriv.data.allocate import Zipf
+    from fedpriv.data.random_allocators import Zipf
     from fedpriv.data.silo import split_by_silo
     from fedpriv.models.cnn import MnistCnn
     from fedpriv.models.mlp import Mlp
@@ -144,13 +144,13 @@ def trained(network, silos, epochs: int, trainer: str = "auto", workers: int = 1
             party=f"silo-{number}",
             execution=Execution(trainer, workers),
             **common,
-        ).blocks()
+        ).run()
 
 
 def everybody(network, silos, epochs: int, clip: float = 0.1) -> None:
     """fedpriv: all users of a silo in batches, then clipped."""
     for block in trained(network, silos, epochs):
-        block.deltas.mul_((clip / block.deltas.norm(dim=1, keepdim=True)).clamp_(max=1))
+        block.vectors.mul_((clip / block.vectors.norm(dim=1, keepdim=True)).clamp_(max=1))
 
 
 def one_by_one(network, pairs, epochs: int, clip: float = 0.1) -> None:

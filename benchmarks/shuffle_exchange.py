@@ -77,11 +77,12 @@ def exchange(case: Case, system: bool) -> tuple[float, float, float]:
     from fedpriv.engines.inprocess import InProcess
     from fedpriv.mechanisms.binomial import Binomial
     from fedpriv.parties.party import Participant, Party, PartySpec
+    from fedpriv.rounds.local_job import LocalJob
     from fedpriv.rounds.plan import Federation
-    from fedpriv.rounds.query import Broadcast, Contributions, Query, SetUp, Update
+    from fedpriv.rounds.query import Broadcast, Query, SetUp
     from fedpriv.rounds.weighting import RecordsInFull
     from fedpriv.runtime.silo import bounded
-    from fedpriv.training.contribution_stats import ContributionStats
+    from fedpriv.training.contributions import Contributions, ContributionStats
     from fedpriv.util.streams import Streams
 
     names = tuple(f"silo{s}" for s in range(case.silos))
@@ -120,10 +121,10 @@ def exchange(case: Case, system: bool) -> tuple[float, float, float]:
             making[0] += time.process_time() - since
             yield Contributions(units, vectors)
 
-    def respond(silo: int) -> Update:
+    def respond(silo: int) -> LocalJob:
         rng = streams.secret("noise", 1, names[silo])
         noise = mechanism.noise_share(case.size, case.silos, rng, encoding=encoding)
-        return Update(bounded(blocks(silo), query, ContributionStats()), noise)
+        return LocalJob(bounded(blocks(silo), query, ContributionStats()), noise)
 
     @dataclass(frozen=True)
     class Given(PartySpec, Participant):

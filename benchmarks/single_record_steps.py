@@ -39,7 +39,7 @@ def measure() -> dict[str, list[float]]:
     from fedpriv.models.mlp import Mlp
     from fedpriv.models.tasks import Classification
     from fedpriv.training.clipped import clipped_gradients
-    from fedpriv.training.contribution_stats import ContributionStats
+    from fedpriv.training.contributions import ContributionStats
     from fedpriv.training.record_steps import RecordSteps
     from fedpriv.training.trainers.compile_layers import compile_layers
     from fedpriv.training.vectors import flatten

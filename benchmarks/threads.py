@@ -76,4 +76,4 @@ def _seconds(network, silos, epochs: int, workers: int) -> float:
 
 
 def _digests(blocks) -> list[bytes]:
-    return [hashlib.blake2b(block.deltas.numpy().tobytes()).digest() for block in blocks]
+    return [hashlib.blake2b(block.vectors.numpy().tobytes()).digest() for block in blocks]

@@ -50,6 +50,9 @@ def require(condition: bool, key: str, value: object, allowed: str) -> None:
 
 
 def complain(error: FedprivError) -> int:
-    """Print an error in one line. Returns the exit code."""
-    print(f"fedpriv: {' '.join(str(error).split())}", file=sys.stderr)
+    """Print an error in one line, without the control characters that a file or a folder's name may
+    bring along. Returns the exit code."""
+    line = " ".join(str(error).split())
+    shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in line)
+    print(f"fedpriv: {shown}", file=sys.stderr)
     return 2

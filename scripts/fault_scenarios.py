@@ -65,3 +65,12 @@ SCENARIOS = {
     ),
 }
 """Every aggregation, by a short name."""
+
+STATEFUL = {name: SCENARIOS[name] for name in ("secagg_state", "plain_state", "masked_state")} | {
+    "kept_optimizer": Scenario(
+        "secagg, 3 of 4 silos, which keep their optimisers",
+        f"aggregation=secagg {FOUR_SILOS} algo=fedavg algo.keep_optimizer=true optimizer=adam",
+    ),
+    "local": Scenario("plain, silos that train alone", "aggregation=plain algo=local_only"),
+}
+"""Every method whose silos store something between rounds."""

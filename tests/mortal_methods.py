@@ -10,32 +10,31 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedpriv.algorithms.base import LocalUpdate
 from fedpriv.algorithms.scaffold import Scaffold
 from fedpriv.algorithms.uldp import UldpAvg
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.silo_context import Silo
-from fedpriv.runtime.silo import contributions, defer
 
 SICK = "silo1"
 
 
-def dying(update: LocalUpdate, silo: Silo, query: Query, sick_round: int) -> LocalUpdate:
+def dying(update: LocalJob, silo: Silo, query: Query, sick_round: int) -> LocalJob:
     if silo.name != SICK or query.round != sick_round:
         return update
 
     def blocks():
-        yield next(contributions(update, silo, defer(update, silo, query)))
+        yield next(update.contributions)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    return replace(update, training=None, blocks=blocks())
+    return replace(update, steps=blocks())
 
 
 @dataclass(frozen=True)
 class MortalAvg(UldpAvg):
     sick_round: int = 2
 
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
         return dying(super().local_update(silo, query, down), silo, query, self.sick_round)
 
 
@@ -43,5 +42,5 @@ class MortalAvg(UldpAvg):
 class MortalScaffold(Scaffold):
     sick_round: int = 2
 
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
         return dying(super().local_update(silo, query, down), silo, query, self.sick_round)

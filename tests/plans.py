@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.planner import Planner
-from fedpriv.runtime.silo import bounded, contributions, defer
+from fedpriv.rounds.local_job import LocalJob
+from fedpriv.runtime.silo import bounded
 from fedpriv.training.optimizers import Sgd
 from fedpriv.util.streams import Streams
 
@@ -29,9 +30,7 @@ def answer(algo, silo, query, params):
     (size,) if the algorithm draws it itself."""
     asked = query.silo_query()
     local = algo.local_update(silo, asked, {"params": params})
-    return list(
-        bounded(contributions(local, silo, defer(local, silo, asked)), asked, local.stats)
-    ), local.noise
+    return list(LocalJob(bounded(local.steps, asked, local.stats)).contributions), local.noise
 
 
 def block_of(algo, silo, query, params):

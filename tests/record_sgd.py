@@ -9,14 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedpriv.accountants.events import REPLACE
-from fedpriv.algorithms.base import Algorithm, LocalUpdate
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import Request, Target
 from fedpriv.rounds.contributors import Contributors, RecordVectors
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Plan
-from fedpriv.rounds.query import Contributions, Query, Total
+from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
+from fedpriv.training.contributions import Contributions
 
 BLOCK = 7
 
@@ -50,8 +52,8 @@ class RecordSgd(Algorithm):
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
         return (Request(SumNoise()),)
 
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
-        return LocalUpdate(blocks=self._gradients(silo, down["params"]))
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
+        return LocalJob(self._gradients(silo, down["params"]))
 
     def _gradients(self, silo: Silo, params: np.ndarray) -> Iterator[Contributions]:
         import torch

@@ -26,7 +26,7 @@ NAMES = {
 }
 """Parts of a name, such as `begun` in `rounds_begun` or `Tally` in `MyTally`."""
 WHOLE_NAMES = {
-    "Ahead": "DeferredWork",
+    "Ahead": "LocalJob",
     "Begun": "Journal",
     "Channel": "QueryParameters",
     "Hear": "Expected",

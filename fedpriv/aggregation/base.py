@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,10 +19,10 @@ from fedpriv.errors import require
 from fedpriv.parties.party import Mail, Party, silo_name
 from fedpriv.parties.post import Expected, Post
 from fedpriv.parties.signer import CHECKSUM, Signer
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, ThreatModel
-from fedpriv.rounds.query import Broadcast, Query, SetUp, Update
+from fedpriv.rounds.query import Broadcast, Query, SetUp
 from fedpriv.rounds.weighting import Weighting
-from fedpriv.util.work import Work
 
 if TYPE_CHECKING:
     from fedpriv.encoding.base import Encoding
@@ -34,21 +34,10 @@ BROADCAST = "broadcast"
 MESSAGE = "message"
 """Phase in which the silos answer."""
 
-Respond = Callable[[Broadcast], Update]
-"""What a silo answers to a broadcast. It trains when the update's blocks are read."""
+Respond = Callable[[Broadcast], LocalJob]
+"""What a silo answers to a broadcast. It trains when the job's contributions are read."""
 
 EncodingType = TypeVar("EncodingType")
-
-
-def trained(update: Update) -> Generator[Work[Any], Any, Update]:
-    """Return the update after its training, which the engine may batch with other silos' training.
-
-    Pass the result straight to the function that makes the message. A local variable would keep the
-    update and its noise in memory until the query ends, once for every silo.
-    """
-    if update.deferred is not None and update.deferred.batchable:
-        update.deferred.set_result((yield update.deferred.work))
-    return update
 
 
 class CohortSize(NamedTuple):
@@ -107,7 +96,7 @@ class SiloProtocol(ABC):
         """Take part in one query. Return a Total if silos learn it, else None.
 
         query: the part that silos may know (`Query.silo_query`).
-        respond: turns a broadcast into an update. Without a helper it ignores the broadcast and
+        respond: turns a broadcast into a job. Without a helper it ignores the broadcast and
             uses the silo's own state.
 
         Raises AggregationAbortedError when there is no sum.

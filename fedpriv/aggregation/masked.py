@@ -50,8 +50,9 @@ from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Serial, blaming
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import ThreatModel
-from fedpriv.rounds.query import Broadcast, Query, SetUp, Total, Update
+from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
 from fedpriv.rounds.weighting import Weighting
 
 
@@ -93,9 +94,9 @@ class MaskedSilo(WeightedSilo):
                 )
         self.spent = (0, 0)  # new seeds have made no mask yet; the private key is forgotten
 
-    def messages(self, query: Query, update: Update) -> Mail:
+    def messages(self, query: Query, job: LocalJob) -> Mail:
         self.spend(query.serial)
-        encoded = self.noised_sum(query, update)
+        encoded = self.noised_sum(query, job)
         masked = mask(
             encoded, self.name, invited_silos(query), seeds=self.seeds, serial=query.serial
         )

@@ -30,8 +30,9 @@ from fedpriv.aggregation.weighted import (
 )
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.schema import Array
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import ThreatModel
-from fedpriv.rounds.query import Broadcast, Query, Total, Update
+from fedpriv.rounds.query import Broadcast, Query, Total
 from fedpriv.rounds.weighting import Weighting
 
 
@@ -52,8 +53,8 @@ class Plain(Aggregation):
 class PlainSilo(WeightedSilo):
     """Sends its noised sum, as integers if the mechanism's noise is discrete."""
 
-    def messages(self, query: Query, update: Update) -> Mail:
-        return {SERVER: self.noised_sum(query, update)}
+    def messages(self, query: Query, job: LocalJob) -> Mail:
+        return {SERVER: self.noised_sum(query, job)}
 
 
 class PlainServer(WeighingServer):

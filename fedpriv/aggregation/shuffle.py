@@ -45,8 +45,9 @@ from fedpriv.errors import ConfigError
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected
 from fedpriv.parties.schema import Array
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Observer, ThreatModel
-from fedpriv.rounds.query import Broadcast, Query, SetUp, Total, Update
+from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
 from fedpriv.rounds.weighting import Weighting
 from fedpriv.util.streams import branch
 
@@ -107,15 +108,15 @@ class Shuffle(Aggregation):
 class ShuffledSilo(WeightedSilo):
     """Randomises its units' contributions and counts the ones among their bits."""
 
-    def messages(self, query: Query, update: Update) -> Mail:
-        return {SHUFFLER: self.ones(query, update)}
+    def messages(self, query: Query, job: LocalJob) -> Mail:
+        return {SHUFFLER: self.ones(query, job)}
 
-    def ones(self, query: Query, update: Update) -> np.ndarray:
+    def ones(self, query: Query, job: LocalJob) -> np.ndarray:
         """The number of ones among the silo's bits of each coordinate, (size,) int64."""
         levels = level_encoding(query)
-        total = levels.noise_counts(update.noise)
+        total = levels.noise_counts(job.noise)
         missing = query.n_units
-        for block in update.blocks:
+        for block in job.contributions:
             vectors = block.vectors.double().cpu().numpy()
             weights = self.weights[block.units]
             if not (weights == 1).all():

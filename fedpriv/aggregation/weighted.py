@@ -23,14 +23,14 @@ from fedpriv.aggregation.base import (
     SiloProtocol,
     awaited_broadcast,
     encoding_of,
-    trained,
 )
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, blaming
 from fedpriv.parties.schema import Array, Raw, Schema, Table
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Observer, ThreatModel
-from fedpriv.rounds.query import Broadcast, Query, SetUp, Update
+from fedpriv.rounds.query import Broadcast, Query, SetUp
 from fedpriv.rounds.weighting import Weighting, bounded_weights
 
 COUNTS, WEIGHTS, KEY, KEYS = "counts", "weights", "key", "keys"
@@ -98,11 +98,11 @@ class WeightedSilo(SiloProtocol):
         broadcast = yield from awaited_broadcast(post, query)
         if broadcast is not None:
             yield from post.send(
-                MESSAGE, self.messages(query, (yield from trained(respond(broadcast))))
+                MESSAGE, self.messages(query, (yield from respond(broadcast).batched()))
             )
 
-    def messages(self, query: Query, update: Update) -> Mail:
-        """Contents by receiver, made of a trained update."""
+    def messages(self, query: Query, job: LocalJob) -> Mail:
+        """Contents by receiver, made of a job."""
         raise NotImplementedError
 
     def own_weights(self, counts: np.ndarray) -> np.ndarray:
@@ -110,24 +110,24 @@ class WeightedSilo(SiloProtocol):
         shape = (len(self.silos), len(counts))
         return self.weighting.own_weights(self.silos.index(self.name), shape)
 
-    def weighted_sum(self, update: Update) -> np.ndarray:
+    def weighted_sum(self, job: LocalJob) -> np.ndarray:
         """The silo's contributions times their weights, without noise: (size,) float64."""
         import torch
 
-        signal = np.zeros(len(update.noise))
-        for block in update.blocks:
+        signal = np.zeros(len(job.noise))
+        for block in job.contributions:
             weights = torch.from_numpy(self.weights[block.units]).to(block.vectors.device)
             signal += (weights @ block.vectors).cpu().numpy()
         return signal
 
-    def noised_sum(self, query: Query, update: Update) -> np.ndarray:
+    def noised_sum(self, query: Query, job: LocalJob) -> np.ndarray:
         """The weighted sum and the silo's noise share, (size,): integers modulo R if the query has
         an encoding, else float64."""
         encoding = None if query.encoding is None else encoding_of(query, FixedPoint)
-        signal = self.weighted_sum(update)
+        signal = self.weighted_sum(job)
         if encoding is not None:
-            return encoding.encode(signal, self.name, update.noise)
-        noised: np.ndarray = signal + update.noise
+            return encoding.encode(signal, self.name, job.noise)
+        noised: np.ndarray = signal + job.noise
         return noised
 
 

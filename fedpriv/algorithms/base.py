@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -25,58 +25,18 @@ from fedpriv.certificates.derive import plan_queries
 from fedpriv.certificates.request import ObservedRelease, Request, Target
 from fedpriv.errors import require
 from fedpriv.rounds.contributors import Contributors
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import UPDATE, Federation, Plan
-from fedpriv.rounds.query import (
-    Contributions,
-    PendingState,
-    Query,
-    SiloState,
-    Total,
-)
+from fedpriv.rounds.query import PendingState, Query, SiloState, Total
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
-from fedpriv.training.contribution_stats import ContributionStats
-from fedpriv.training.description import Block, Training
-from fedpriv.util.work import DeferredWork
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-    from torch import Tensor
 
     from fedpriv.data.allocation import Allocation
     from fedpriv.data.base import DataSet
     from fedpriv.mechanisms.base import Mechanism
-
-
-def raw_deltas(block: Block) -> Tensor:
-    """The changes of the parameters, (k, d)."""
-    return block.deltas
-
-
-@dataclass(frozen=True)
-class LocalUpdate:
-    """A silo's contributions to a query, before the framework bounds and noises them.
-
-    Give either `training` or `blocks`.
-
-    training: description of local training; the framework runs it.
-    vectors: converts a block of the training into contributions (k, size).
-    blocks: contributions that the algorithm computes itself.
-    deferred: work whose result `blocks` use; the framework can run it in a batch.
-    noise: noise share (size,) float64, if the algorithm draws it (`Query.enforced` is False); None:
-        the framework draws it, or there is none.
-    pending: the silo's next state if the query ends with a sum, filled while the blocks are
-        consumed. A silo then trains even if no message needs its blocks. None: the state stays.
-    stats: diagnostics of the contributions that the algorithm computes itself.
-    """
-
-    training: Training | None = None
-    vectors: Callable[[Block], Tensor] = raw_deltas
-    blocks: Iterator[Contributions] | None = None
-    deferred: DeferredWork[Any] | None = None
-    noise: np.ndarray | None = None
-    pending: PendingState | None = None
-    stats: ContributionStats = field(default_factory=ContributionStats)
 
 
 @dataclass(frozen=True)
@@ -90,7 +50,7 @@ class Algorithm(ABC):
     >>> from fedpriv.accountants.events import ADD_REMOVE
     >>> from fedpriv.certificates.noise import SumNoise
     >>> from fedpriv.rounds.contributors import Users
-    >>> from fedpriv.training.description import Recipe
+    >>> from fedpriv.training.description import Recipe, Training
     >>> @dataclass(frozen=True)
     ... class UserAverage(Algorithm):
     ...     lr: float
@@ -105,7 +65,7 @@ class Algorithm(ABC):
     ...         return (Request(SumNoise()),)
     ...
     ...     def local_update(self, silo, query, down):
-    ...         return LocalUpdate(Training(Recipe(1, None, self.lr), down["params"]))
+    ...         return silo.train(query, Training(Recipe(1, None, self.lr), down["params"]))
     ...
     ...     def global_update(self, state, query, total, plan):
     ...         return state.with_params(state.params + total.vector / plan.federation.n_users)
@@ -229,8 +189,9 @@ class Algorithm(ABC):
         return {"params": state.params}
 
     @abstractmethod
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
-        """One silo's contributions.
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
+        """One silo's contributions, before the framework bounds and noises them: `Silo.train`, or
+        a job of the method's own.
 
         query: the query as silos see it (`Query.silo_query`). `sampled` is set if the broadcast
             contains the sample.

@@ -32,9 +32,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,7 +41,6 @@ import numpy as np
 from fedpriv.accountants.events import OBSERVERS
 from fedpriv.algorithms.base import (
     Algorithm,
-    LocalUpdate,
     require_cohort,
     require_plain_sgd,
     require_target,
@@ -63,13 +61,14 @@ from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import gaussian_noise, zcdp_noise
 from fedpriv.rounds.contributors import Contributors, Silos
+from fedpriv.rounds.local_job import Computation, LocalJob
 from fedpriv.rounds.plan import UPDATE, Federation, Plan
-from fedpriv.rounds.query import Contributions, Query, Total
+from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import Contributions, ContributionStats
 from fedpriv.util.streams import Streams
-from fedpriv.util.work import DeferredWork, Work
+from fedpriv.util.work import Work
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -314,17 +313,24 @@ class CdpFedAvg(Algorithm):
         release, _ = noise.bound(view, 0.0)
         return release.gap
 
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
         # The last step's noise is the noise share of the message: later steps cannot change it.
         rng = silo.streams.secret(query.stream("last noise"), query.round, silo.name)
         share = query.mechanism.noise_share(
             query.size, 1, rng, sensitivity=self.local_lr, encoding=query.encoding
         )
         stats = ContributionStats()
-        deferred = DeferredWork(partial(self._training, silo, query, down["params"], stats))
-        return LocalUpdate(
-            blocks=_contribution(silo, deferred), deferred=deferred, noise=-share, stats=stats
-        )
+        return LocalJob(self._steps(silo, query, down["params"], stats), -share, stats=stats)
+
+    def _steps(
+        self, silo: Silo, query: Query, params: np.ndarray, stats: ContributionStats
+    ) -> Computation:
+        """The change of the silo's model."""
+        import torch
+
+        moved = yield self._training(silo, query, params, stats)
+        change = torch.from_numpy(moved).unsqueeze(0).to(silo.data.x.device)
+        yield Contributions(np.array([silo.index]), change)
 
     def _training(
         self, silo: Silo, query: Query, params: np.ndarray, stats: ContributionStats
@@ -351,14 +357,6 @@ class CdpFedAvg(Algorithm):
 
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         return state.with_params(state.params + total.vector / len(total.silos))
-
-
-def _contribution(silo: Silo, training: DeferredWork[np.ndarray]) -> Iterator[Contributions]:
-    """The contribution of a silo: the change of its model."""
-    import torch
-
-    change = torch.from_numpy(training.result()).unsqueeze(0)
-    yield Contributions(np.array([silo.index]), change.to(silo.data.x.device))
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.algorithms.base import Algorithm, LocalUpdate, require_plain_sgd, require_target
+from fedpriv.algorithms.base import Algorithm, require_plain_sgd, require_target
 from fedpriv.algorithms.record_targets import (
     limit_records,
     record_targets,
@@ -67,11 +67,12 @@ from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import zcdp_noise
 from fedpriv.mechanisms.huang import paper_noise
 from fedpriv.rounds.contributors import Contributors, Silos
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import UPDATE, Federation, Plan
-from fedpriv.rounds.query import Contributions, PendingState, Query, SiloState, Total
+from fedpriv.rounds.query import PendingState, Query, SiloState, Total
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import Contributions, ContributionStats
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -242,7 +243,7 @@ class DpErm(Algorithm):
         noise = mechanism.noise_multiplier * fewest(federation) / noise_size
         return LeadingTermClaim(2 * self.local_steps / (federation.n_silos * noise) ** 2)
 
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
         # The last step's noise is the noise share of the message: later steps cannot change it.
         rng = silo.streams.secret(query.stream("last noise"), query.round, silo.name)
         share = self.rate(query.round * self.local_steps) / self._noise_size(silo)
@@ -252,8 +253,8 @@ class DpErm(Algorithm):
         stats = ContributionStats()
         pending = PendingState() if query.stateful else None
         start = silo.state.get("model", down["params"])
-        blocks = self._train(silo, query, start, last_noise=noise, stats=stats, pending=pending)
-        return LocalUpdate(blocks=blocks, noise=noise, pending=pending, stats=stats)
+        steps = self._train(silo, query, start, last_noise=noise, stats=stats, pending=pending)
+        return LocalJob(steps, noise, pending=pending, stats=stats)
 
     def _noise_size(self, silo: Silo) -> int:
         return self.noise_size_of(len(silo.data.x), silo.plan.federation)

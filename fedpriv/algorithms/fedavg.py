@@ -10,24 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE
-from fedpriv.algorithms.base import Algorithm, LocalUpdate
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.noise import NoNoise
 from fedpriv.certificates.request import Request, Target
 from fedpriv.errors import require
 from fedpriv.rounds.contributors import Contributors, Silos
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import PendingState, Query, SiloState, Total
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
-from fedpriv.training.description import Block, Recipe, Training
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from fedpriv.training.contributions import Contributions
+from fedpriv.training.description import Recipe, Training
 
 OPTIMIZER = "optimizer/"
 """Prefix of the optimiser's slots in a silo's state."""
@@ -69,8 +67,8 @@ class WholeSilo(Algorithm):
             self.local_epochs + query.repeats, self.batch_size, self.local_lr, silo.plan.optimizer
         )
 
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
-        return LocalUpdate(Training(self.recipe(silo, query), down["params"], pooled=True))
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
+        return silo.train(query, Training(self.recipe(silo, query), down["params"], pooled=True))
 
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         return state.with_params(state.params + self.global_lr / len(total.silos) * total.vector)
@@ -111,33 +109,44 @@ class FedAvg(WholeSilo):
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
         return (Request(NoNoise(), stateful=self.keep_optimizer),)
 
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
-        local = super().local_update(silo, query, down)
-        return remembering(local, silo, {}) if self.keep_optimizer else local
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
+        return self.train(silo, query, down["params"])
+
+    def train(
+        self,
+        silo: Silo,
+        query: Query,
+        start: np.ndarray,
+        *,
+        pending: PendingState | None = None,
+        correction: np.ndarray | None = None,
+    ) -> LocalJob:
+        """The job of training on all of the silo's records; if `keep_optimizer`, with an optimiser
+        that continues from the slots in the silo's state. Finite final slots become part of its
+        next state.
+
+        pending: see `LocalJob`.
+        correction: see `Training`.
+        """
+        training = Training(self.recipe(silo, query), start, pooled=True, correction=correction)
+        if not self.keep_optimizer:
+            return silo.train(query, training, pending=pending)
+        slots = {
+            name.removeprefix(OPTIMIZER): value
+            for name, value in silo.state.items()
+            if name.startswith(OPTIMIZER)
+        }
+        stored: PendingState = {} if pending is None else pending
+
+        def store_slots(block: Contributions) -> Contributions:
+            if all(bool(slot.isfinite().all()) for slot in block.memory.values()):
+                stored.update(
+                    {OPTIMIZER + name: slot[0].cpu().numpy() for name, slot in block.memory.items()}
+                )
+            return block
+
+        job = silo.train(query, replace(training, memory=slots), pending=stored)
+        return job.map(store_slots)
 
     def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:
         return {**silo.state, **pending} if summed else silo.state
-
-
-def remembering(local: LocalUpdate, silo: Silo, pending: PendingState) -> LocalUpdate:
-    """The same training with an optimiser that continues from the slots in the silo's state.
-
-    pending: receives the final slots, if they are finite.
-    """
-    assert local.training is not None
-    slots = {
-        name.removeprefix(OPTIMIZER): value
-        for name, value in silo.state.items()
-        if name.startswith(OPTIMIZER)
-    }
-
-    def vectors(block: Block) -> Tensor:
-        if all(bool(slot.isfinite().all()) for slot in block.memory.values()):
-            pending.update(
-                {OPTIMIZER + name: slot[0].cpu().numpy() for name, slot in block.memory.items()}
-            )
-        return local.vectors(block)
-
-    return replace(
-        local, training=replace(local.training, memory=slots), vectors=vectors, pending=pending
-    )

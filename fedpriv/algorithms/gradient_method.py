@@ -34,14 +34,13 @@ import numpy as np
 from fedpriv.accountants.events import REPLACE
 from fedpriv.algorithms.base import (
     Algorithm,
-    LocalUpdate,
     require_cohort,
     require_plain_sgd,
     require_target,
 )
 from fedpriv.algorithms.gradient_queries import GRADIENT, GRADIENTS_PER_RECORD, noised_mean
 from fedpriv.algorithms.participation import uniform
-from fedpriv.algorithms.proximal import Proximal, Regulariser, proximal
+from fedpriv.algorithms.proximal import ProximalOperator, Regulariser, proximal
 from fedpriv.algorithms.record_targets import (
     limit_records,
     record_targets,
@@ -59,6 +58,7 @@ from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import noise_for_rho
 from fedpriv.rounds.contributors import Contributors, Silos
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.silo_context import Silo
@@ -206,7 +206,7 @@ class GradientMethod(Algorithm, ABC):
         return self.observer
 
     @property
-    def operator(self) -> Proximal:
+    def operator(self) -> ProximalOperator:
         """The proximal operator of f1."""
         return proximal(self.prox, self.prox_size, self.prox_group)
 
@@ -391,8 +391,8 @@ class GradientMethod(Algorithm, ABC):
         rho = self.claimed_rho(name, view.records, mechanism.noise_multiplier)
         return self.claims(self.overcounted(name) * rho)
 
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
-        size = self.size(query.name, len(silo.data.x))
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
+        size = self.size(query.name, silo.public_records)
         return noised_mean(silo, query, down, batches=self.batches, size=size)
 
     @property

@@ -3,18 +3,17 @@ clipped gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.algorithms.base import LocalUpdate
 from fedpriv.certificates.sampling import Batches
-from fedpriv.rounds.query import Contributions, Query
+from fedpriv.rounds.local_job import Computation, LocalJob
+from fedpriv.rounds.query import Query
 from fedpriv.rounds.silo_context import Silo
-from fedpriv.training.contribution_stats import ContributionStats
-from fedpriv.util.work import DeferredWork, Work, WorkList
+from fedpriv.training.contributions import Contributions, ContributionStats
+from fedpriv.util.work import Work, WorkList
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,7 +26,7 @@ GRADIENTS_PER_RECORD = {GRADIENT: 1, DIFFERENCE: 2}
 
 def noised_mean(
     silo: Silo, query: Query, down: Mapping[str, np.ndarray], *, batches: Batches, size: int
-) -> LocalUpdate:
+) -> LocalJob:
     """The mean clipped gradient of a batch at "params", minus that at "previous" if the broadcast
     contains it, with the silo's own noise share."""
     stats = ContributionStats()
@@ -35,11 +34,8 @@ def noised_mean(
     noise = query.mechanism.noise_share(
         query.size, 1, rng, sensitivity=1 / size, encoding=query.encoding
     )
-    deferred = DeferredWork(
-        partial(_sums, silo, query, down, batches=batches, size=size, stats=stats)
-    )
-    return LocalUpdate(
-        blocks=_mean(silo, deferred, size), deferred=deferred, noise=noise, stats=stats
+    return LocalJob(
+        _mean(silo, query, down, batches=batches, size=size, stats=stats), noise, stats=stats
     )
 
 
@@ -72,9 +68,18 @@ def _sums(
     return WorkList([sums.asked(point.to(data.x.device, torch.float32), rows) for point in points])
 
 
-def _mean(silo: Silo, sums: DeferredWork[list[Tensor]], size: int) -> Iterator[Contributions]:
+def _mean(
+    silo: Silo,
+    query: Query,
+    down: Mapping[str, np.ndarray],
+    *,
+    batches: Batches,
+    size: int,
+    stats: ContributionStats,
+) -> Computation:
     """The mean clipped gradient, minus that at the previous point if there is one."""
-    mean, *previous = (total / size for total in sums.result())
+    sums = yield _sums(silo, query, down, batches=batches, size=size, stats=stats)
+    mean, *previous = (total / size for total in sums)
     for other in previous:
         mean = mean - other
     yield Contributions(np.array([silo.index]), mean.unsqueeze(0))

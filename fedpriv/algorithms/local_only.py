@@ -16,24 +16,20 @@ Privacy: no claim. Records stay private because silos send nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedpriv.algorithms.base import LocalUpdate
-from fedpriv.algorithms.fedavg import FedAvg, remembering
+from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.certificates.noise import NoNoise
 from fedpriv.certificates.request import Request
 from fedpriv.parties.party import silo_name
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import PendingState, Query, SiloState, Total
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
-from fedpriv.training.description import Block, Training
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from fedpriv.training.contributions import Contributions
 
 PARAMS = "params"
 
@@ -52,19 +48,16 @@ class LocalOnly(FedAvg):
     def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
         return {}
 
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
         start = silo.state[PARAMS] if PARAMS in silo.state else own_weights(silo)
         pending: PendingState = {}
 
-        def vectors(block: Block) -> Tensor:
-            if bool(block.deltas.isfinite().all()):
-                pending[PARAMS] = start + block.deltas[0].double().cpu().numpy()
-            return block.deltas[:, :0]
+        def store_params(block: Contributions) -> Contributions:
+            if bool(block.vectors.isfinite().all()):
+                pending[PARAMS] = start + block.vectors[0].double().cpu().numpy()
+            return replace(block, vectors=block.vectors[:, :0])
 
-        local = LocalUpdate(
-            Training(self.recipe(silo, query), start, pooled=True), vectors, pending=pending
-        )
-        return remembering(local, silo, pending) if self.keep_optimizer else local
+        return self.train(silo, query, start, pending=pending).map(store_params)
 
     def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:
         return {**silo.state, **pending}

@@ -19,7 +19,7 @@ from fedpriv.errors import require
 
 
 @dataclass(frozen=True)
-class Proximal(ABC):
+class ProximalOperator(ABC):
     """A regulariser f1 and its proximal operator. Both take a whole vector (d,) float64."""
 
     @abstractmethod
@@ -32,7 +32,7 @@ class Proximal(ABC):
 
 
 @dataclass(frozen=True)
-class Nothing(Proximal):
+class Nothing(ProximalOperator):
     """f1 = 0."""
 
     def __call__(self, vector: np.ndarray, step: float) -> np.ndarray:
@@ -43,7 +43,7 @@ class Nothing(Proximal):
 
 
 @dataclass(frozen=True)
-class Ball(Proximal):
+class Ball(ProximalOperator):
     """The constraint |x| <= radius; the operator projects onto the L2 ball around zero."""
 
     radius: float
@@ -57,7 +57,7 @@ class Ball(Proximal):
 
 
 @dataclass(frozen=True)
-class Box(Proximal):
+class Box(ProximalOperator):
     """The constraint |x_j| <= bound for every coordinate; the operator projects onto the box."""
 
     bound: float
@@ -70,7 +70,7 @@ class Box(Proximal):
 
 
 @dataclass(frozen=True)
-class L1(Proximal):
+class L1(ProximalOperator):
     """f1(x) = weight * |x|_1; the operator shrinks every coordinate by step * weight, at most to
     zero."""
 
@@ -85,7 +85,7 @@ class L1(Proximal):
 
 
 @dataclass(frozen=True)
-class GroupL1(Proximal):
+class GroupL1(ProximalOperator):
     """f1(x) = weight * the sum of the L2 norms of groups of coordinates. The operator shrinks the
     norm of every group by step * weight, at most to zero.
 
@@ -116,7 +116,7 @@ class GroupL1(Proximal):
         return self.weight * float(np.sqrt(np.add.reduceat(vector**2, starts)).sum())
 
 
-PROXIMAL: dict[str, Callable[[float, int], Proximal]] = {
+PROXIMAL: dict[str, Callable[[float, int], ProximalOperator]] = {
     "none": lambda size, group: Nothing(),
     "ball": lambda size, group: Ball(size),
     "box": lambda size, group: Box(size),
@@ -127,7 +127,7 @@ PROXIMAL: dict[str, Callable[[float, int], Proximal]] = {
 group."""
 
 
-def proximal(name: str, size: float, group: int) -> Proximal:
+def proximal(name: str, size: float, group: int) -> ProximalOperator:
     """The operator of this name. Raises ConfigError for an unknown name or an invalid argument."""
     require(name in PROXIMAL, "algo.prox", name, ", ".join(PROXIMAL))
     require(0 < size < math.inf, "algo.prox_size", size, "a positive radius, bound or weight")
@@ -136,7 +136,7 @@ def proximal(name: str, size: float, group: int) -> Proximal:
 
 
 def gradient_mapping(
-    point: np.ndarray, gradient: np.ndarray, step: float, operator: Proximal
+    point: np.ndarray, gradient: np.ndarray, step: float, operator: ProximalOperator
 ) -> np.ndarray:
     """(point - prox(point - step * gradient, step)) / step, (d,).
 
@@ -155,7 +155,7 @@ class Regulariser:
     step: learning rate of the server, used for the gradient mapping.
     """
 
-    operator: Proximal
+    operator: ProximalOperator
     step: float
 
     def value(self, params: np.ndarray) -> float:

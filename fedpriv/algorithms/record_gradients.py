@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.algorithms.base import Algorithm, LocalUpdate
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.gradient_method import GradientMethod
 from fedpriv.algorithms.gradient_queries import GRADIENTS_PER_RECORD
 from fedpriv.algorithms.proximal import Regulariser
@@ -48,10 +48,12 @@ from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.lowy import ShuffleBudget
 from fedpriv.rounds.contributors import Contributors, RecordVectors
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Plan
-from fedpriv.rounds.query import Contributions, Query, Total
+from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
+from fedpriv.training.contributions import Contributions
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -194,8 +196,8 @@ class RecordGradients(Algorithm):
             return None
         return AdvancedClaim(claimed**2 * method.overcounted(name) / method.counted(name))
 
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
-        return LocalUpdate(blocks=self._vectors(silo, query, down))
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
+        return LocalJob(self._vectors(silo, query, down))
 
     def _vectors(
         self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]
@@ -217,7 +219,9 @@ class RecordGradients(Algorithm):
             name: torch.from_numpy(vector).to(device, torch.float32)
             for name, vector in down.items()
         }
-        batch = self.method.batches.rows(silo, query, self.method.size(query.name, len(data.x)))
+        batch = self.method.batches.rows(
+            silo, query, self.method.size(query.name, silo.public_records)
+        )
         x = data.x.unsqueeze(1)
         y = data.y.unsqueeze(1)
         dropout = record_dropout(silo.model, x.shape[1:], x.dtype, x.device)

@@ -15,23 +15,20 @@ Privacy: none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedpriv.algorithms.base import LocalUpdate, require_plain_sgd
+from fedpriv.algorithms.base import require_plain_sgd
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.certificates.noise import NoNoise
 from fedpriv.certificates.request import Request
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import PendingState, Query, SiloState, Total
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
-from fedpriv.training.description import Block, Training
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from fedpriv.training.contributions import Contributions
 
 
 @dataclass(frozen=True)
@@ -56,25 +53,24 @@ class Scaffold(FedAvg):
     def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
         return {"params": state.params, "control": state.slots["control"]}
 
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
         control = down["control"]
         own = silo.state.get("control", np.zeros_like(control))
-        recipe = self.recipe(silo, query)
-        steps = recipe.epochs * -(-len(silo.data.x) // self.batch_size)  # K
+        steps = self.recipe(silo, query).epochs * -(-len(silo.data.x) // self.batch_size)  # K
         distance = steps * self.local_lr
         pending: PendingState = {}
 
-        def vectors(block: Block) -> Tensor:
+        def with_drift(block: Contributions) -> Contributions:
             import torch
 
-            change = block.deltas.double()
+            change = block.vectors.double()
             drift = -torch.from_numpy(control).to(change.device) - change / distance
             if bool(drift.isfinite().all()):
                 pending["control"] = own + drift[0].cpu().numpy()
-            return torch.cat([change, drift], dim=1)
+            return replace(block, vectors=torch.cat([change, drift], dim=1))
 
-        training = Training(recipe, down["params"], pooled=True, correction=control - own)
-        return LocalUpdate(training, vectors, pending=pending)
+        job = self.train(silo, query, down["params"], pending=pending, correction=control - own)
+        return job.map(with_drift)
 
     def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:
         return pending if summed and pending else silo.state

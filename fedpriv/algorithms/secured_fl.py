@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.algorithms.base import LocalUpdate
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.algorithms.local_only import own_weights
 from fedpriv.certificates.noise import NoNoise
 from fedpriv.certificates.request import Request
 from fedpriv.errors import require
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import UPDATE, Plan
-from fedpriv.rounds.query import Contributions, Query, Total
+from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
+from fedpriv.training.contributions import Contributions
 
 if TYPE_CHECKING:
     from fedpriv.mechanisms.base import Mechanism
@@ -73,13 +74,13 @@ class SecuredFl(FedAvg):
             return update
         return Request(NoNoise(), name=INITIAL), *update
 
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
         if query.name != INITIAL:
             return super().local_update(silo, query, down)
         import torch
 
         drawn = torch.from_numpy(own_weights(silo)).unsqueeze(0)
-        return LocalUpdate(blocks=iter([Contributions(np.array([silo.index]), drawn)]))
+        return LocalJob(iter([Contributions(np.array([silo.index]), drawn)]))
 
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         if query.name != INITIAL:

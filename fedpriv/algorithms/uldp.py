@@ -24,12 +24,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE, SERVER
-from fedpriv.algorithms.base import Algorithm, LocalUpdate, require_plain_sgd
+from fedpriv.algorithms.base import Algorithm, require_plain_sgd
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import ObservedRelease, Request, Target
 from fedpriv.certificates.sampling import Coins
 from fedpriv.errors import require
 from fedpriv.rounds.contributors import Users
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.silo_context import Silo
@@ -112,11 +113,11 @@ class UldpBase(Algorithm):
             return None
         return Coins(self.user_rate).event(view.mechanism.event(), 1, 1)
 
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
         users = (
             np.flatnonzero(query.sampled[silo.data.users]) if query.sampled is not None else None
         )
-        return LocalUpdate(Training(self.recipe(silo), down["params"], users))
+        return silo.train(query, Training(self.recipe(silo), down["params"], users))
 
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         # A sum over E of the S silos is scaled by S / E: n_users * S becomes n_users * E.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE
-from fedpriv.algorithms.base import LocalUpdate, require_plain_sgd
+from fedpriv.algorithms.base import require_plain_sgd
 from fedpriv.algorithms.fedavg import WholeSilo
 from fedpriv.certificates.noise import DpSgdNoise
 from fedpriv.certificates.request import ObservedRelease, Request, Target
@@ -29,10 +29,11 @@ from fedpriv.data.base import DataSet
 from fedpriv.data.flags import flags, group_size, select
 from fedpriv.errors import require
 from fedpriv.rounds.contributors import Contributors, Silos
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Plan
-from fedpriv.rounds.query import Contributions, Query
+from fedpriv.rounds.query import Query
 from fedpriv.rounds.silo_context import Silo
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import Contributions, ContributionStats
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -128,10 +129,10 @@ class UldpGroup(WholeSilo):
         event, _ = view.request.noise.event(view)
         return event
 
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
         stats = ContributionStats()
-        blocks = self._train(silo, query, down["params"], stats)
-        return LocalUpdate(blocks=blocks, noise=np.zeros(query.size), stats=stats)
+        steps = self._train(silo, query, down["params"], stats)
+        return LocalJob(steps, noise=np.zeros(query.size), stats=stats)
 
     def _train(
         self, silo: Silo, query: Query, params: np.ndarray, stats: ContributionStats
@@ -144,7 +145,7 @@ class UldpGroup(WholeSilo):
         mechanism = query.mechanism
         streams = silo.streams
         federation = silo.plan.federation
-        records = federation.silo_records[silo.index]
+        records = silo.public_records
         group = federation.records_per_draw
         steps, rate = self._steps(records)
         if not steps:

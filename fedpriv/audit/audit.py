@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -10,7 +11,8 @@ from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.audit.bounds import Bound, lower_bound
 from fedpriv.audit.candidates import round_events
 from fedpriv.audit.families import Family, family_of
-from fedpriv.audit.trials import Effort, chosen_attack, trials
+from fedpriv.audit.premises import Premise, premises
+from fedpriv.audit.trials import Effort, chosen_attack, first_attack, trials
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.settings.experiment import Experiment
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 """Confidence of each lower bound."""
+PREMISE_SHARE = 0.25
+"""Time that the measurement of premises takes, as a share of that of the trials."""
 QUICK = Effort(20.0, 3000)
 THOROUGH = Effort(300.0, 30_000)
 
@@ -34,17 +38,34 @@ class AuditRow(EpsilonRow):
     bound: what the attack proves.
     family: family of the certificate's curve; None if it has none.
     estimate: expected epsilon from an audit in one run, which proves nothing; None otherwise.
+    premises: what the certificate assumes, measured.
     """
 
     algorithm: str
     bound: Bound
     family: Family | None
     estimate: float | None = None
+    premises: tuple[Premise, ...] = ()
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the bound refutes the certificate, with the bound's confidence."""
+        return self.bound.audited > self.certified
+
+    @property
+    def broken(self) -> tuple[Premise, ...]:
+        """The assumptions of the certificate that the measurements refute."""
+        return tuple(premise for premise in self.premises if premise.alarm)
 
     @property
     def alarm(self) -> bool:
-        """Whether the bound refutes the certificate, with the bound's confidence."""
-        return self.bound.audited > self.certified
+        """Whether the certificate is refuted, or an assumption of it."""
+        return self.refuted or bool(self.broken)
+
+    @property
+    def powerless(self) -> bool:
+        """Whether no outcome of these trials could have refuted the certificate."""
+        return self.bound.provable <= self.certified
 
     @property
     def assumed(self) -> str:
@@ -106,6 +127,7 @@ def audit(exp: Experiment, effort: Effort, *, colluding: int = 1) -> list[AuditR
         share = replace(effort, seconds=effort.seconds / len(units))
         with closing(chosen_attack(exp, subject.plan, subject.events, share, colluding)) as attack:
             scores = trials(attack, share, 2**40 * (exp.options.seed + 1))
+        measured = measured_premises(exp, subject, share, colluding)
         for row in subject.rows:
             family = subject.family(row.observer, attack.canaries.silo)
             bound = lower_bound(
@@ -115,8 +137,33 @@ def audit(exp: Experiment, effort: Effort, *, colluding: int = 1) -> list[AuditR
                 family=family,
             )
             label = exp.algo.label
-            found.append(AuditRow(**vars(row), algorithm=label, bound=bound, family=family))
+            found.append(
+                AuditRow(
+                    **vars(row),
+                    algorithm=label,
+                    bound=bound,
+                    family=family,
+                    premises=tuple(p for p in measured if p.observer in ("", row.observer)),
+                )
+            )
     return found
+
+
+def measured_premises(
+    exp: Experiment, subject: Subject, effort: Effort, colluding: int
+) -> list[Premise]:
+    """What the certificates of a subject assume; nothing where nothing is certified."""
+    if not any(math.isfinite(row.certified) for row in subject.rows):
+        return []
+    about = subject.unit, subject.adjacency
+    events = {
+        query.serial: [e for e in query.events if (e.unit, e.adjacency) == about]
+        for number in range(1, subject.rounds + 1)
+        for query in exp.algo.queries(number, subject.plan)
+    }
+    with closing(first_attack(exp, subject.plan, subject.events, colluding)) as attack:
+        seconds = effort.seconds * PREMISE_SHARE
+        return premises(attack, events, seconds=seconds, values=effort.trials)
 
 
 def _with_colluding_silos(forecast: EpsilonForecast, silos: int) -> EpsilonForecast:

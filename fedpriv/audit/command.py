@@ -1,6 +1,6 @@
 """`fedpriv audit`: table, audit.csv and figure.
 
-Exit code 1 if a bound refutes its certificate.
+Exit code 1 if a bound refutes its certificate, or a measurement an assumption of it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COUNTS = [*dict.fromkeys(field.name for cls in (Rates, Guesses) for field in fie
 """Columns with the evidence of a bound. Trials and one run fill different ones."""
 COLUMNS = [
     *["algorithm", "observer", "unit", "adjacency", "rounds", "certified", "claimed"],
-    *["audited", "any_mechanism", "within_family", "assumed", "estimate"],
+    *["audited", "any_mechanism", "within_family", "assumed", "provable", "estimate"],
     *COUNTS,
 ]
 MARKERS = {"certified": ("o", "C0"), "claimed": ("x", "C3"), "estimate": ("^", "C2")}
@@ -70,11 +70,13 @@ def main(args: list[str]) -> None:
     write(rows, folder)
     console.print(f"Table and picture: {folder}")
     for row in rows:
-        if row.alarm:
+        if row.refuted:
             proven = (
                 f"{row.algorithm}, {row.observer}, {row.unit}: at least {row.bound.audited:.4g}"
             )
             print(f"fedpriv: ALARM: {proven}, but certified {row.certified:.4g}", file=sys.stderr)
+    for broken in dict.fromkeys(f"{row.algorithm}: {p}" for row in rows for p in row.broken):
+        print(f"fedpriv: ALARM: {broken}", file=sys.stderr)
     if any(row.alarm for row in rows):
         sys.exit(1)
 
@@ -125,6 +127,16 @@ def show(console: Console, rows: list[AuditRow], delta: float) -> None:
         certificate = _number(row.certified), _number(row.claimed)
         table.add_row(row.observer, row.unit, *certificate, audited, *evidence)
     console.print(table)
+    for row in rows:
+        if row.powerless and math.isfinite(row.certified):
+            console.print(
+                f"{row.observer}, {row.unit}: CANNOT REFUTE {_number(row.certified)}: this audit "
+                f"proves at most {_number(row.bound.provable)}"
+            )
+    measured = [premise for row in rows for premise in row.premises]
+    if measured:
+        broken = sum(premise.alarm for premise in dict.fromkeys(measured))
+        console.print(f"{len(dict.fromkeys(measured))} premises measured, {broken} refuted")
     if one_run:
         console.print("any: bound for any mechanism. estimate: a Gaussian fit, not a bound.")
         for row in rows:
@@ -148,7 +160,8 @@ def _cells(row: AuditRow) -> list[object]:
     bound = row.bound
     counts = asdict(bound.evidence)
     about = [row.algorithm, row.observer, row.unit, row.adjacency, row.round]
-    proven = [bound.audited, bound.epsilon, bound.within, row.assumed, row.estimate]
+    proven = [bound.audited, bound.epsilon, bound.within, row.assumed]
+    proven += [bound.provable, row.estimate]
     return [*about, row.certified, row.claimed, *proven, *(counts.get(name) for name in COUNTS)]
 
 

@@ -6,7 +6,7 @@ sums. Data and model are loaded once. Every trial has its own parties, keys, set
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,13 @@ from fedpriv.engines.base import Network
 from fedpriv.engines.inprocess import InProcessSession
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.mechanisms.base import Mechanism
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Observer, Plan
-from fedpriv.rounds.query import Contributions, Query, Total, Update
+from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.state import State
 from fedpriv.runtime import prepare, silo_states
 from fedpriv.testing.experiments import with_mechanisms
+from fedpriv.training.contributions import Contributions
 from fedpriv.util.stopwatch import Stopwatch
 from fedpriv.util.streams import Streams, SystemGenerator
 
@@ -84,19 +86,18 @@ class ProtocolTap:
         return getattr(self.protocol, name)
 
     def query(self, query: Query, respond: Respond) -> Party:
-        def recorded(broadcast: Any) -> Update:
-            update = respond(broadcast)
-            self.noise = update.noise
-            self.message = update.noise.copy()
-            self.secret = update.secret
-            return replace(update, blocks=self._summed(update.blocks))
+        def recorded(broadcast: Any) -> LocalJob:
+            job = respond(broadcast)
+            self.noise = job.noise
+            self.message = job.noise.copy()
+            self.secret = job.secret
+            return job.map(self._added)
 
         return (yield from self.protocol.query(query, recorded))
 
-    def _summed(self, blocks: Iterator[Contributions]) -> Iterator[Contributions]:
-        for block in blocks:
-            self.message += self.weights[block.units] @ block.vectors.double().cpu().numpy()
-            yield block
+    def _added(self, block: Contributions) -> Contributions:
+        self.message += self.weights[block.units] @ block.vectors.double().cpu().numpy()
+        return block
 
     def known(self, query: Query, silos: int) -> np.ndarray:
         """What the silo can subtract from a sum over `silos` silos.

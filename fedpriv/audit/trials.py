@@ -108,6 +108,17 @@ def chosen_attack(
     return best[1]
 
 
+def first_attack(exp: Experiment, plan: Plan, events: list[Event], colluding: int) -> Attack:
+    """The attack with the most canaries in one run."""
+    replaces = events[0].adjacency == REPLACE
+    canaries = candidates(exp, plan, events[0].unit, replaces=replaces)[0][0]
+    sampling = sampling_of(events)
+    rounds = exp.options.rounds
+    return prepared_attack(
+        canaries, with_noise_of(plan), colluding, rounds=rounds, sampling=sampling
+    )
+
+
 def _is_slow(attack: Attack, effort: Effort, groups: int) -> bool:
     """Whether pilots of the other groups would take the time of the trials."""
     begin = time.monotonic()

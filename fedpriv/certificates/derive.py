@@ -18,6 +18,7 @@ from fedpriv.certificates.request import (
     Target,
     observed_releases,
 )
+from fedpriv.errors import ConfigError
 from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
@@ -113,8 +114,21 @@ def _require_askable(requests: tuple[Request, ...], plan: Plan) -> None:
         known = set(range(plan.federation.n_silos))
         if len(set(silos)) < len(silos) or not set(silos) <= known:
             raise ValueError(f"query {request.name}: {silos} are not different silos of the run")
+        if request.stateful and request.noise.enforced and request.noise.added:
+            _require_simulated(request, plan)
         if not 1 <= n_summed <= len(silos):
             raise ValueError(f"query {request.name}: a sum over {n_summed} of {len(silos)} silos")
+
+
+def _require_simulated(request: Request, plan: Plan) -> None:
+    """Raise ConfigError for a silo memory beside noise that protects somebody. Silos fill it from
+    contributions before the noise, and a checkpoint holds the memories of all silos."""
+    if plan.streams.system:
+        allowed = (
+            f"seed, since silos keep raw contributions of query {request.name}, and the "
+            "checkpoint of the run would hold them"
+        )
+        raise ConfigError("randomness", "system", allowed)
 
 
 def derive(

@@ -48,6 +48,7 @@ class NoNoise(Noise):
     """Nobody adds noise on purpose: nothing is certified, whatever the mechanism."""
 
     enforced = True
+    added = False
 
     def event(self, view: ObservedRelease) -> tuple[DpEvent, tuple[str, ...]]:
         from dp_accounting import NonPrivateDpEvent

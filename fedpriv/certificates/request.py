@@ -172,6 +172,7 @@ class Noise(ABC):
 
     by_silo: whether each silo's message has its own noise; each silo is then a part of the data.
     enforced: whether the framework bounds contributions and adds the noise.
+    added: whether anybody adds noise.
 
     >>> from fedpriv.certificates.noise import SumNoise
     >>> noise = SumNoise(per_sum=lambda n_summed: 2.0 * n_summed)
@@ -181,6 +182,7 @@ class Noise(ABC):
 
     by_silo: bool = False
     enforced: bool = False
+    added: bool = True
 
     def sensitivity(self, n_summed: int) -> float:
         """The sensitivity that the noise of a sum is sized for, in units of the bound."""

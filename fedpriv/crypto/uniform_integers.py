@@ -52,7 +52,7 @@ def from_bytes(raw: bytes, bound: int, count: int) -> list[int]:
         raise ValueError(f"{len(raw)} bytes for {count} numbers of {size}")
     numbers = [int.from_bytes(raw[k : k + size], "little") for k in range(0, len(raw), size)]
     if any(number >= bound for number in numbers):
-        raise ValueError("a number out of range")
+        raise ValueError(f"a number of the message is not below {bound}")
     return numbers
 
 

@@ -19,7 +19,7 @@ class Allocation:
     n_users: number of users.
     n_silos: number of silos.
     records_per_user: bound on a user's training records over all silos, None without a bound.
-    stability: how far apart neighbours are behind all of this, by the stages so far.
+    stability: how far apart neighbours are after all stages so far.
     """
 
     user: np.ndarray

@@ -62,7 +62,7 @@ class Distance:
 
 
 @dataclass(frozen=True)
-class Bound:
+class DistanceBound:
     """A stage's stability under one relation: the map from the distance before to that behind it.
 
     users: users that differ behind the stage, for each that differs before it.
@@ -86,9 +86,9 @@ class Bound:
         return Distance(users, rows, before.swaps or self.swaps, why)
 
 
-def unbounded(why: str) -> Bound:
+def unbounded(why: str) -> DistanceBound:
     """The stability of a stage behind which everything may differ."""
-    return Bound(math.inf, math.inf, why=why)
+    return DistanceBound(math.inf, math.inf, why=why)
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,11 @@ class Stage:
     """
 
     name: str
-    users: Bound = Bound()
-    rows: Bound = Bound()
-    changed: Bound = Bound()
+    users: DistanceBound = DistanceBound()
+    rows: DistanceBound = DistanceBound()
+    changed: DistanceBound = DistanceBound()
 
-    def bound(self, relation: str) -> Bound:
+    def bound(self, relation: str) -> DistanceBound:
         """The stability under one of `RELATIONS`."""
         return {USERS: self.users, ROWS: self.rows, CHANGED: self.changed}[relation]
 
@@ -181,7 +181,9 @@ OWN_COINS = Stage("local test by the coin of each record")
 
 OF_EACH_USER = Stage(
     "local test of each user",
-    rows=Bound(rows=math.inf, why="a user's local test is drawn from all of the user's records"),
+    rows=DistanceBound(
+        rows=math.inf, why="a user's local test is drawn from all of the user's records"
+    ),
 )
 """A user's local test depends on this user's records alone."""
 
@@ -217,5 +219,7 @@ def truncation(rule: int | str, group: int = 1) -> Stage:
     if isinstance(rule, str) and not rule.isdecimal():
         return _everywhere("truncation", f"k={rule} is read off the private numbers of records")
     k = int(rule)
-    shifts = Bound(rows=2 if group == 1 else math.inf, most=2 * k, swaps=True)
-    return Stage(f"at most {k} records of a user", Bound(most=k), shifts, Bound(most=k))
+    shifts = DistanceBound(rows=2 if group == 1 else math.inf, most=2 * k, swaps=True)
+    return Stage(
+        f"at most {k} records of a user", DistanceBound(most=k), shifts, DistanceBound(most=k)
+    )

@@ -76,9 +76,8 @@ class Levels(Encoding):
 
     def shift(self, size: int) -> float:
         # With the same random numbers for a record and its replacement each coordinate moves by
-        # less than one level more; the other level is the one between a shift and its Gaussian
-        # (`shifted_binomial`). A record has one silo.
-        return 2 * math.sqrt(size) * self.unit
+        # less than one level more. A record has one silo.
+        return math.sqrt(size) * self.unit
 
     def clear(self, message: np.ndarray) -> np.ndarray:
         real: np.ndarray = message * self.unit

@@ -58,5 +58,5 @@ def _parts(data: memoryview) -> Iterator[Any]:
         start = at + LENGTH
         at = start + int.from_bytes(data[at:start], "little")
         if at > len(data):
-            raise MessageError("a bundle that ends too early")
+            raise MessageError("the bundle ends too early")
         yield decode(bytes(data[start:at]))

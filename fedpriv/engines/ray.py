@@ -13,6 +13,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import ClassVar
 
 from fedpriv.engines.base import Engine, Session
 from fedpriv.errors import ConfigError, require
@@ -33,6 +34,8 @@ class RayEngine(Engine):
         sees all GPUs of its machine.
     threads: of each party. With one, results equal those of one process on one thread to the bit.
     """
+
+    addresses: ClassVar[tuple[str, ...]] = ("address",)
 
     address: str | None = None
     timeout: float = 60.0

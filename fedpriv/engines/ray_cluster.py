@@ -94,12 +94,15 @@ class Connection:
         if not any(os.environ.get(name) for name in (MODE, TOKEN, TOKEN_PATH)):
             os.environ[TOKEN] = secrets.token_hex(32)
         self.folder = _folder()
+        # Ray opens its folder to every user of the machine (0777), so it gets one inside ours.
+        inside = os.path.join(self.folder, "r")
+        os.mkdir(inside, 0o700)
         _init(
             "local",
             include_dashboard=False,
             object_store_memory=OBJECT_STORE,
-            _plasma_directory=self.folder,
-            _temp_dir=self.folder,
+            _plasma_directory=inside,
+            _temp_dir=inside,
             # Otherwise Ray keeps one idle process for each core.
             _system_config={"enable_worker_prestart": False, "prestart_worker_first_driver": False},
         )
@@ -134,7 +137,7 @@ def _late_interrupts() -> Iterator[None]:
 def _folder() -> str:
     place = tempfile.gettempdir()
     return tempfile.mkdtemp(
-        prefix="ray-", dir=place if len(place) + len("/ray-12345678") <= LONGEST else "/tmp"
+        prefix="ray-", dir=place if len(place) + len("/ray-12345678/r") <= LONGEST else "/tmp"
     )
 
 

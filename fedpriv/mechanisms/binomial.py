@@ -74,7 +74,7 @@ class Binomial(Mechanism):
         left = self._unknown(shares)
         allowed = f"less than {shares:.3g}, the part of the noise that hides"
         require(left > 0, "mechanism.silent", self.silent, allowed)
-        length = self._length(sensitivity) + 2 * math.sqrt(size)
+        length = self._length(sensitivity) + math.sqrt(size)
         trials = least_trials(1 / noise_multiplier, length) / left
         return self.with_bits(self.levels, math.ceil(trials * (1 + 1e-12)))
 

@@ -239,7 +239,7 @@ class _Reader:
 
     def take(self, size: int) -> memoryview:
         if size > len(self.data) - self.at:
-            raise MessageError("a message that ends too early")
+            raise MessageError("the message ends too early")
         self.at += size
         return self.data[self.at - size : self.at]
 
@@ -247,7 +247,7 @@ class _Reader:
         """The number of items that follow; each takes at least one byte."""
         count = int.from_bytes(self.take(4), "little")
         if count > len(self.data) - self.at:
-            raise MessageError("a message that ends too early")
+            raise MessageError("the message ends too early")
         return count
 
     def pay(self, size: int, passing: int = 0) -> None:

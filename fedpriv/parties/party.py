@@ -3,7 +3,7 @@
 A protocol is a set of parties. A party is a generator: it yields `{receiver: message}` and is sent
 `{sender: message}`. It wakes when it has mail. Empty mail means that nobody sends anything more, or
 that nothing has come for `PATIENCE` steps; missing senders have dropped out. Instead of messages a
-party may yield `Work`, such as local training. It then gets the work's `Result` in the same step.
+party may yield `Work`, such as local training. It then gets the work's result in the same step.
 Parties in one process may have their work done in one batch.
 
 A `Participant` exists for the whole run. It is created in its own process from a picklable

@@ -68,13 +68,13 @@ class Expected:
 
 @dataclass
 class Post:
-    """One party's gate in one exchange.
+    """Where one party's messages of one exchange leave and arrive.
 
     name: of the party.
     session: as in `Message`.
     serial: round and place.
     signer: signs outgoing messages and verifies incoming ones.
-    strays: messages left aside because of another session, round or phase, counted by sender.
+    strays: number of ignored messages (other session, round or phase) by sender.
     """
 
     name: str
@@ -144,7 +144,7 @@ class Post:
             raise SilenceError(self.describe_missing(silent), silent)
 
     def describe_missing(self, names: Iterable[str]) -> str:
-        """One line: whose messages are missing, and how many of theirs were left aside."""
+        """One line: whose messages are missing, and how many of theirs were ignored."""
         left_aside = " ({} of another session, round or phase)"
         strays = {name: self.strays.get(name, 0) for name in names}
         lines = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,12 @@ import yaml
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.errors import FedprivError, require
 from fedpriv.runs.labels import UNKNOWN
+from fedpriv.util.untrusted_files import (
+    TABLE_BYTES,
+    read_json,
+    read_plain_yaml,
+    require_regular,
+)
 
 if TYPE_CHECKING:
     from fedpriv.settings.experiment import Experiment
@@ -77,12 +82,11 @@ class Run:
         return float(last["certified"]), float(last["claimed"])
 
     def experiment(self) -> Experiment:
-        """The components that its configuration describes."""
-        from omegaconf import OmegaConf
-
+        """The components that its configuration describes. Raises ConfigError for classes outside
+        fedpriv."""
         from fedpriv.settings.experiment import build
 
-        return build(OmegaConf.create(self.config))
+        return build(self.config, trust_code=False)
 
 
 def sweep_order(folder: Path) -> tuple[int, int, str]:
@@ -122,16 +126,16 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
     Raises FedprivError for files that cannot be read.
     """
     try:
-        status = json.loads((folder / "status.json").read_text())
+        status = read_json(folder / "status.json")
         if status["state"] != "done":
             warn(f"left out: {folder} ({status['state']})")
             return None
         run = Run(
             folder=folder,
             **{key: status[key] for key in ("label", "metric", "delta", "randomness")},
-            metrics=pd.read_csv(folder / "metrics.csv"),
-            epsilon=pd.read_csv(folder / "epsilon.csv"),
-            config=yaml.load((folder / "config.yaml").read_text(), Loader=_LOADER) or {},
+            metrics=_table(folder / "metrics.csv"),
+            epsilon=_table(folder / "epsilon.csv"),
+            config=yaml.load(read_plain_yaml(folder / "config.yaml"), Loader=_LOADER) or {},
             observer=status.get("observer", RELEASED_MODEL),
             records=status.get("records"),
             metric_labels=status.get("labels", {}).get("metrics.csv", {}),
@@ -143,6 +147,11 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
         reason = " ".join(str(error).split()) or repr(error)
         raise FedprivError(f"{folder}: its files cannot be read ({reason})") from error
     return run
+
+
+def _table(path: Path) -> pd.DataFrame:
+    require_regular(path, TABLE_BYTES)
+    return pd.read_csv(path)
 
 
 # Ten times as fast as SafeLoader, if PyYAML was built with libyaml.

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.data.known_users import INVENTED
 from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.summary import best_by
@@ -66,6 +67,10 @@ class Selection:
         ):
             return f"not covered: these runs repeated rounds after an interruption: {repeated}"
         cost = self.draw.cost
+        if spent := _numbers(
+            self._spent(number) > cost["one"] * (1 + 1e-9) for number in self._drawn
+        ):
+            return f"not covered: these runs spent more than the draw planned: {spent}"
         if not math.isfinite(cost["certified"]):
             return "not covered: no run has a certificate"
         return (
@@ -86,7 +91,18 @@ class Selection:
             return f"of the runs drawn {', '.join(missing)} are not done, or not looked at"
         if changed := [name for name in found if found[name] != seeds[name]]:
             return f"{', '.join(changed)} have other seeds than drawn"
+        for run in self.runs:
+            if keys := self.draw.changed(int(run.folder.name), run.config):
+                return f"{run.folder.name} has other settings than drawn: {', '.join(keys)}"
         return ""
+
+    def _spent(self, number: int) -> float:
+        """The largest epsilon that the run's table certifies for the unit that the choice costs."""
+        [run] = [run for run in self.runs if run.folder.name == str(number)]
+        table, cost = run.epsilon, self.draw.cost
+        about = (table.unit == cost["unit"]) & (table.adjacency == cost["adjacency"])
+        rows = table[about & (table.observer == RELEASED_MODEL)]
+        return float(rows.certified.max()) if len(rows) else math.inf
 
     @property
     def _drawn(self) -> range:

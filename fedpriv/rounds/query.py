@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,16 +14,13 @@ from fedpriv.parties.messages import register
 from fedpriv.parties.post import Post, Serial
 from fedpriv.parties.schema import Array, Entries, Instance, Maybe, Names, Number, Raw, Schema
 from fedpriv.parties.signer import CHECKSUM, Signer
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 
 if TYPE_CHECKING:
-    import torch
-
     from fedpriv.encoding.base import Encoding
     from fedpriv.mechanisms.base import Mechanism
     from fedpriv.mechanisms.removable_noise import RemovableNoise
     from fedpriv.util.streams import Streams
-    from fedpriv.util.work import DeferredWork
 
 
 STATE_DIGEST = 32
@@ -248,37 +245,6 @@ class Summed:
     """
 
     silos: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Contributions:
-    """A block of contributions. Blocks are streamed, so that memory does not grow with the number
-    of units.
-
-    units: (k,) int64: ids of the units.
-    vectors: (k, size) on the training device: raw float32 or float64 from the algorithm, bounded
-        float64 after the framework's clipping.
-    """
-
-    units: np.ndarray
-    vectors: torch.Tensor
-
-
-@dataclass(frozen=True)
-class Update:
-    """One silo's part of a query as the aggregation receives it.
-
-    blocks: contributions, each within the mechanism's bound.
-    noise: noise share of the silo, (size,) float64.
-    secret: seed of the removable noise (`RemovableNoise`); None: no noise is removable.
-    deferred: work that computes the contributions; the aggregation can run it in one batch with
-        that of other silos (`aggregation.base.trained`). None: `blocks` compute them.
-    """
-
-    blocks: Iterator[Contributions]
-    noise: np.ndarray
-    secret: bytes | None = None
-    deferred: DeferredWork[Any] | None = None
 
 
 SiloState = Mapping[str, np.ndarray]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fedpriv.parties.party import silo_name
-from fedpriv.rounds.query import SiloState
+from fedpriv.rounds.contributors import Contributors, Silos
+from fedpriv.rounds.local_job import Computation, LocalJob
+from fedpriv.rounds.query import PendingState, Query, SiloState
+from fedpriv.training.description import Execution, Training
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,6 +32,8 @@ class Silo:
     task: loss and metrics.
     plan: public settings of the run.
     state: arrays that the algorithm stored in earlier rounds; empty in the first round.
+    execution: how local training is computed.
+    contributors: the units whose vectors the algorithm declares.
     """
 
     index: int
@@ -35,6 +42,8 @@ class Silo:
     task: Task
     plan: Plan
     state: SiloState = field(default_factory=dict)
+    execution: Execution = Execution()
+    contributors: Contributors = field(default_factory=Silos)
 
     @property
     def name(self) -> str:
@@ -42,5 +51,48 @@ class Silo:
         return silo_name(self.index)
 
     @property
+    def public_records(self) -> int:
+        """The number of training records that the certificate takes as public. A neighbour of the
+        file that lacks a record keeps it, so sampling rates and divisors are made of it."""
+        return self.plan.federation.silo_records[self.index]
+
+    @property
     def streams(self) -> Streams:
         return self.plan.streams
+
+    def train(
+        self, query: Query, training: Training, *, pending: PendingState | None = None
+    ) -> LocalJob:
+        """The job of the described local training: each user's change of the parameters, or the
+        silo's if its records are pooled.
+
+        pending: see `LocalJob`.
+
+        Raises ValueError for training on all records where users or records are bounded: a silo's
+        change moves by twice the bound without one of them.
+        """
+        if training.pooled and query.enforced and not isinstance(self.contributors, Silos):
+            raise ValueError(
+                f"{self.name} would train on all of its records, and the algorithm declares "
+                f"{type(self.contributors).__name__}: declare Silos"
+            )
+        return LocalJob(self._steps(query, training), pending=pending)
+
+    def _steps(self, query: Query, training: Training) -> Computation:
+        from fedpriv.training.users import silo_training
+
+        # The work is not a local variable: each silo's copies of records would wait in memory.
+        for block in (
+            yield silo_training(
+                training,
+                model=self.model,
+                data=self.data,
+                task=self.task,
+                streams=self.streams,
+                round=query.round,
+                party=self.name,
+                prefix=query.name if query.place else "",
+                execution=self.execution,
+            )
+        ):
+            yield replace(block, units=np.array([self.index])) if training.pooled else block

@@ -19,7 +19,7 @@ from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import ConfigError
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.runs.progress import CHARGED_TWICE
-from fedpriv.runs.stored_config import rounds_repeated, stored_config
+from fedpriv.runs.stored_config import rounds_repeated, stored_experiment
 from fedpriv.runtime import allocate
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import Experiment, build
@@ -159,7 +159,7 @@ def show(args: list[str]) -> None:
             exp = build(without_hydra(config))
         else:
             folder = str(config.resume)
-            exp = build(stored_config(line, folder, len(jobs)))
+            exp, _ = stored_experiment(line, folder, len(jobs))
             repeated = rounds_repeated(Path(folder), system=exp.options.system)
         if line.multirun:
             console.print(" ".join(config.hydra.overrides.task))

@@ -36,6 +36,7 @@ from fedpriv.runs.checkpoint import Checkpoint, Origin
 from fedpriv.runs.journal import JOURNAL, Journal, close_on_failure
 from fedpriv.runs.tables import EPSILON, MARKED, METRICS, TABLES, TIMINGS, Tables
 from fedpriv.util.durable_files import replace_file
+from fedpriv.util.untrusted_files import read_json
 
 CHECKPOINT = "checkpoint.safetensors"
 STATUS = "status.json"
@@ -112,7 +113,8 @@ class RunFolder:
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Replace the last checkpoint, after its tables are on disk."""
         self.tables.fsync()
-        replace_file(self.path / CHECKPOINT, checkpoint.packed())
+        # Private: it holds what silos remember, and no observer of the run may see that.
+        replace_file(self.path / CHECKPOINT, checkpoint.packed(), mode=0o600)
 
     def load_checkpoint(self) -> Checkpoint | None:
         """The last checkpoint; None when the run ended before its first. Raises FedprivError when
@@ -171,7 +173,7 @@ class RunFolder:
                 self.tables.remove(table)
             elif table not in MARKED:
                 self.tables.cut(table, saved.round)
-            elif not self.tables.cut_to(table, saved.tables[table]):
+            elif not self.tables.cut_to(table, saved.tables.get(table, (0, ""))):
                 if table != EPSILON:
                     raise FedprivError(
                         f"{self.path / table} is damaged: it no longer holds the rounds up to "
@@ -194,7 +196,6 @@ class RunFolder:
 def read_status(folder: Path) -> dict[str, Any]:
     """status.json of a run's folder; empty when it is missing or damaged."""
     try:
-        known = json.loads((folder / STATUS).read_text())
+        return read_json(folder / STATUS)
     except (FileNotFoundError, ValueError):
         return {}
-    return known if isinstance(known, dict) else {}

@@ -120,7 +120,9 @@ FILES: dict[str, Label] = {
     "config.yaml": FREE,
     "model.safetensors": PAID,
     "run.log": CLOCK,
-    "checkpoint.safetensors": Label(DIAGNOSTIC, "the parties' memories"),
+    "checkpoint.safetensors": Label(
+        DIAGNOSTIC, "the parties' memories, in which contributions may be raw"
+    ),
 }
 """Files that are no tables."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.accountants.events import RELEASED_MODEL, Event, leaves
+from fedpriv.accountants.events import DECLARED, RELEASED_MODEL, Event, leaves
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import AggregationAbortedError, FedprivError, require
@@ -29,7 +29,7 @@ from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, TRAFFIC
 from fedpriv.runtime import PreparedRun, RoundResult, prepare
 from fedpriv.settings.experiment import Experiment, RunOptions
 from fedpriv.trackers.base import Log, numbers, tracked
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.logs import LOGGER, logged
 from fedpriv.util.stopwatch import Stopwatch
@@ -181,7 +181,8 @@ class _TrainingLoop:
 
     def is_private(self, rows: list[EpsilonRow]) -> bool:
         """Whether the released model has a certificate: system randomness, bounded contributions,
-        a finite epsilon, and no invented users if it speaks of users.
+        a finite epsilon that rests on more than the author's word, and no invented users if it
+        speaks of users.
 
         rows: the epsilon rows of the last round.
         """
@@ -190,7 +191,7 @@ class _TrainingLoop:
             for parameters in self.prepared.plan.query_parameters.values()
         )
         released = [row for row in rows if row.observer == RELEASED_MODEL]
-        finite = any(math.isfinite(row.certified) for row in released)
+        finite = any(math.isfinite(row.certified) and row.status != DECLARED for row in released)
         invented = self.experiment.allocator.invents_users
         real = not invented or all(row.unit != "user" for row in released)
         return self.options.system and clips and finite and real

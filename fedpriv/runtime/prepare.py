@@ -14,7 +14,7 @@ from fedpriv.data.base import Corpus, Records
 from fedpriv.data.known_users import require_kept
 from fedpriv.data.shared import load
 from fedpriv.data.stability import UNSTATED_CHOICE
-from fedpriv.errors import AggregationAbortedError, ConfigError
+from fedpriv.errors import AggregationAbortedError, ConfigError, FedprivError
 from fedpriv.parties.party import PartySpec, silo_name
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import SiloState
@@ -77,7 +77,10 @@ def prepare(
     silo_data = split_by_silo(corpus.train, allocation, "cpu")
     remembered = silo_states(checkpoint or {})
     session = exp.engine.open(_specs(exp, plan, silo_data, model, device=device), remembered)
-    state = State.from_arrays(checkpoint) if checkpoint else exp.algo.init(params, plan)
+    state = exp.algo.init(params, plan)
+    if checkpoint:
+        _require_fits(checkpoint, state, list(map(silo_name, range(len(silo_data)))))
+        state = State.from_arrays(checkpoint)
     failed = (checkpoint or {}).get(FAILED)
     prepared = PreparedRun(
         algo=exp.algo,
@@ -189,6 +192,23 @@ def _specs(
             name, exp.aggregation, silos, exp.algo.contributors.weighting, announces=place == 0
         )
     return specs
+
+
+def _require_fits(checkpoint: Mapping[str, np.ndarray], initial: State, silos: list[str]) -> None:
+    """Raise FedprivError for a checkpoint that this experiment cannot have written."""
+    for name, expected in initial.arrays().items():
+        found = checkpoint.get(name)
+        if found is None or (found.shape, found.dtype) != (expected.shape, expected.dtype):
+            described = "nothing" if found is None else f"{found.dtype} of shape {found.shape}"
+            raise FedprivError(
+                f"the checkpoint does not fit the settings: {name} is {described}, not "
+                f"{expected.dtype} of shape {expected.shape}"
+            )
+    failed = checkpoint.get(FAILED, np.zeros(3, dtype=np.int64))
+    if failed.shape != (3,) or failed.dtype.kind != "i":
+        raise FedprivError(f"the checkpoint does not fit the settings: {FAILED} is no three counts")
+    if strangers := sorted(silo_states(checkpoint).keys() - set(silos)):
+        raise FedprivError(f"the checkpoint does not fit the settings: there is no {strangers[0]}")
 
 
 def silo_states(checkpoint: Mapping[str, np.ndarray]) -> dict[str, SiloState]:

@@ -21,7 +21,7 @@ from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Broadcast, Query, SetUp, SiloReport, SiloState, Total
 from fedpriv.rounds.state import State
 from fedpriv.runtime.evaluation import Evaluation
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.util.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -256,6 +256,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
                 learned = self.session.run(tasks, traffic)
                 self._check(query, learned)
                 total = self._agreed(query, learned)
+                memories = self._memories(query, total, learned)
             except AggregationAbortedError as abort:
                 # Stateful silos undo the query in a set-up. Parties whose keys do not match would
                 # also abort every later query.
@@ -265,8 +266,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
                 raise
             finally:
                 lines += traffic.rows(query.round, query.name)
-            if query.stateful:
-                self.silo_states |= self.session.checkpoints(self.silos)
+            self.silo_states |= memories
             reports = [report for report in learned.values() if isinstance(report, SiloReport)]
             watch.add("local_training", self.session.elapsed(report.seconds for report in reports))
         self.aborted = None
@@ -300,6 +300,23 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         for name, known in learned.items():
             with blaming(name):
                 schemas[name in silos].check(known)
+
+    def _memories(
+        self, query: Query, total: Total, learned: dict[str, Any]
+    ) -> dict[str, SiloState]:
+        """What silos have stored in a stateful query. Raises AggregationAbortedError if a silo in
+        the sum was lost before: the others would go on from a sum that it knows nothing of."""
+        if not query.stateful:
+            return {}
+        memories = self.session.checkpoints([name for name in self.silos if name in learned])
+        lost = sorted(set(total.silos) - set(memories))
+        if lost:
+            raise SilenceError(
+                f"{', '.join(lost)} was lost before it stored what it keeps of the sum: the query "
+                "is undone",
+                lost,
+            )
+        return dict(memories)
 
     def _agreed(self, query: Query, learned: dict[str, Any]) -> Total:
         """The total. All parties that learn it must have the same one. Raises

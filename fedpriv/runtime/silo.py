@@ -10,36 +10,33 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedpriv.aggregation.base import Aggregation, Respond
-from fedpriv.algorithms.base import Algorithm, LocalUpdate
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.party import Mail, Memory, Party, PartySpec, WorkingParticipant
 from fedpriv.parties.post import Expected, Post, Serial, claims
-from fedpriv.rounds.contributors import Silos
+from fedpriv.rounds.local_job import Computation, LocalJob, Step, advance, changed
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import (
     SUMMED,
     Broadcast,
-    Contributions,
     PendingState,
     Query,
     SetUp,
     SiloReport,
     SiloState,
     Total,
-    Update,
 )
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import Contributions, ContributionStats
 from fedpriv.training.description import Execution
 from fedpriv.util.stopwatch import Stopwatch
-from fedpriv.util.work import DeferredWork, Work
+from fedpriv.util.work import Work
 
 if TYPE_CHECKING:
     from torch import nn
@@ -87,9 +84,17 @@ class SiloParticipant(WorkingParticipant):
     def __init__(self, spec: SiloSpec, memory: Memory) -> None:
         data = spec.data.to(spec.device)
         model = spec.model.to(spec.device)
-        self.silo = Silo(spec.index, data, model, spec.task, spec.plan, dict(memory))
         self.algo = spec.algo
-        self.execution = spec.execution
+        self.silo = Silo(
+            spec.index,
+            data,
+            model,
+            spec.task,
+            spec.plan,
+            state=dict(memory),
+            execution=spec.execution,
+            contributors=spec.algo.contributors,
+        )
         self.protocol = spec.aggregation.silo(
             self.silo.name, spec.silos, spec.algo.contributors.weighting
         )
@@ -97,7 +102,6 @@ class SiloParticipant(WorkingParticipant):
         self.silos = spec.silos
         self.state: State | None = None  # None: a helper holds it
         self.previous: tuple[Serial, SiloState] | None = None
-        self.watch = Stopwatch()
 
     def checkpoint(self) -> dict[str, np.ndarray]:
         return dict(self.silo.state)
@@ -122,7 +126,6 @@ class SiloParticipant(WorkingParticipant):
         self.previous = None
 
     def _query(self, query: Query) -> Party:
-        self.watch = Stopwatch()
         work = _Work(self, query)
         post = query.post(self.silo.name, self.protocol.signer)
         membership = _SumMembership(
@@ -169,42 +172,49 @@ class _Work:
         self.query = query
         self.stats = ContributionStats()
         self.pending: PendingState | None = None
-        self.blocks: Iterator[Contributions] = iter(())
-        self.deferred: DeferredWork[Any] | None = None
+        self.steps: Iterator[Step] = iter(())
+        self.watch = Stopwatch()
 
-    def respond(self, broadcast: Broadcast) -> Update:
-        """The update for a broadcast. Its blocks are computed when the aggregation consumes
-        them."""
+    def respond(self, broadcast: Broadcast) -> LocalJob:
+        """The job for a broadcast, with bounded contributions and the noise share."""
         participant = self.participant
         query = self.query
         if broadcast.sampled is not query.sampled:
             query = replace(query, sampled=broadcast.sampled)
-        local = participant.algo.local_update(participant.silo, query, broadcast.vectors)
-        if query.enforced:
-            _require_separate(local, participant.algo)
-        self.pending = local.pending
+        job = participant.algo.local_update(participant.silo, query, broadcast.vectors)
+        self.pending = job.pending
         if not query.enforced:
-            self.stats = local.stats
-        self.deferred = defer(local, participant.silo, query, participant.execution)
-        raw = contributions(local, participant.silo, self.deferred)
-        self.blocks = participant.watch.timed("local_training", bounded(raw, query, self.stats))
-        return Update(self.blocks, *self._noise(local, query), self.deferred)
+            self.stats = job.stats
+        self.steps = self._timed(bounded(job.steps, query, self.stats))
+        noise, secret = self._noise(job, query)
+        # This object keeps the steps and not the job, whose noise would wait in memory.
+        return LocalJob(self.steps, noise, secret)
 
     def finish(self) -> None:
-        """Compute the remaining blocks, since the silo's next state may depend on them."""
-        for _ in self.blocks:
+        """Compute the remaining contributions, since the silo's next state may depend on them."""
+        for _ in LocalJob(self.steps).contributions:
             pass
 
     @property
     def seconds(self) -> float:
         """Running time of local training, with this silo's part of shared batches."""
-        shared = 0.0 if self.deferred is None else self.deferred.seconds
-        return self.participant.watch.seconds.get("local_training", 0.0) + shared
+        return self.watch.seconds.get("local_training", 0.0)
 
-    def _noise(self, local: LocalUpdate, query: Query) -> tuple[np.ndarray, bytes | None]:
+    def _timed(self, steps: Iterator[Step]) -> Computation:
+        result = None
+        while True:
+            with self.watch.phase("local_training"):
+                step = advance(steps, result)
+            if step is None:
+                return
+            result = yield step
+            if isinstance(step, Work):
+                self.watch.add("local_training", step.seconds)
+
+    def _noise(self, job: LocalJob, query: Query) -> tuple[np.ndarray, bytes | None]:
         """The noise share, and the seed of its removable noise."""
         if not query.enforced:
-            return np.zeros(query.size) if local.noise is None else local.noise, None
+            return job.noise if len(job.noise) else np.zeros(query.size), None
         silo = self.participant.silo
         removable = query.removable
         rng = silo.streams.secret(query.stream("noise"), query.round, silo.name)
@@ -225,59 +235,7 @@ class _Work:
         return removable.share(rng, secret), secret
 
 
-def _require_separate(local: LocalUpdate, algo: Algorithm) -> None:
-    """Raise ValueError for training on all of a silo's records where users or records are
-    bounded: a silo's update moves by twice the bound without one of them."""
-    pooled = local.training is not None and local.training.pooled
-    if pooled and not isinstance(algo.contributors, Silos):
-        raise ValueError(
-            f"{type(algo).__name__} trains on a silo's records together, and declares "
-            f"{type(algo.contributors).__name__}: declare Silos"
-        )
-
-
-def defer(
-    local: LocalUpdate, silo: Silo, query: Query, execution: Execution = Execution()
-) -> DeferredWork[Any] | None:
-    """The work that computes a local update's contributions: the training that the update
-    describes, or its own deferred work."""
-    if local.training is None:
-        return local.deferred
-    from fedpriv.training.users import silo_training
-
-    work = partial(
-        silo_training,
-        local.training,
-        model=silo.model,
-        data=silo.data,
-        task=silo.task,
-        streams=silo.streams,
-        round=query.round,
-        party=silo.name,
-        prefix=query.name if query.place else "",
-        execution=execution,
-    )
-    return DeferredWork(work)
-
-
-def contributions(
-    local: LocalUpdate, silo: Silo, training: DeferredWork[Any] | None
-) -> Iterator[Contributions]:
-    """The raw contributions of a local update: its own blocks, or those of the training that it
-    describes."""
-    if local.blocks is not None:
-        yield from local.blocks
-    if local.training is None:
-        return
-    assert training is not None
-    units = np.array([silo.index]) if local.training.pooled else silo.data.users
-    for block in [training.result()] if training.has_result else training.take().blocks():  # type: ignore[attr-defined]
-        yield Contributions(units[block.positions], local.vectors(block))
-
-
-def bounded(
-    blocks: Iterator[Contributions], query: Query, stats: ContributionStats
-) -> Iterator[Contributions]:
+def bounded(steps: Iterator[Step], query: Query, stats: ContributionStats) -> Iterator[Step]:
     """Clip contributions to the mechanism's bound, in float64. If the query does not enforce the
     bound, contributions stay as they are. Users outside of the query's sample are left out.
 
@@ -287,10 +245,8 @@ def bounded(
     move the sum by twice the bound.
     """
     known: set[int] = set()
-    for block in blocks:
-        if not query.enforced:
-            yield block
-            continue
+
+    def bound(block: Contributions) -> Contributions | None:
         count = len(known)
         known.update(block.units.tolist())
         if len(known) < count + len(block.vectors):
@@ -298,7 +254,7 @@ def bounded(
         if query.sampled is not None:
             block = _sampled(block, query.sampled)
             if not len(block.units):
-                continue
+                return None
         vectors, norms = query.mechanism.bound(block.vectors)
         lengths = norms.cpu().numpy()  # one copy: each further question would stall the device
         finite = np.isfinite(lengths)
@@ -309,7 +265,9 @@ def bounded(
         stats.nonfinite += len(lengths) - len(units)
         stats.norm_sum += float(lengths[finite].sum())
         stats.clipped += int((lengths[finite] > query.mechanism.clip).sum())
-        yield Contributions(units, vectors)
+        return Contributions(units, vectors)
+
+    return changed(steps, bound) if query.enforced else steps
 
 
 def _sampled(block: Contributions, sampled: np.ndarray) -> Contributions:

@@ -9,11 +9,14 @@ loaded and without torch.
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import lru_cache
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -168,12 +171,15 @@ class Experiment:
         return Streams(self.options.seed, system=self.options.system)
 
 
-def build(config: Any) -> Experiment:
+def build(config: Any, *, trust_code: bool = True) -> Experiment:
     """Check a composed configuration (a DictConfig or a plain dict) and build its components.
+
+    trust_code: whether the configuration may name any class that can be imported, and addresses to
+        connect to. Settings that are read from a folder may not, unless the user says so.
 
     Raises ConfigError with one line that names the key, its value and what is allowed.
     """
-    return build_resolved(resolved(OmegaConf.create(config)))
+    return build_resolved(resolved(OmegaConf.create(config)), trust_code=trust_code)
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
@@ -195,16 +201,21 @@ def _plain(value: Any) -> Any:
     return OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
 
 
-def build_resolved(plain: dict[str, Any]) -> Experiment:
+def build_resolved(plain: dict[str, Any], *, trust_code: bool = True) -> Experiment:
     """Like `build`, from plain values."""
     names = [f.name for f in fields(RunOptions)]
     for key in sorted(plain.keys() - {*GROUPS, *names, "preset", "experiment"}):
         raise unknown_key(key, [*GROUPS, *names])
     typed(Preset, plain.get("preset", {}), "preset")
     options = typed(RunOptions, {name: plain[name] for name in names if name in plain}, "")
-    return Experiment(
-        options, **{name: _component(plain.get(name), base, name) for name, base in GROUPS.items()}
-    )
+    components = {
+        name: _component(plain.get(name), base, name, trust_code=trust_code)
+        for name, base in GROUPS.items()
+    }
+    if not trust_code:
+        _require_no_address("engine", components["engine"])
+        _require_no_address("tracker", components["tracker"])
+    return Experiment(options, **components)
 
 
 def unknown_key(key: str, known: list[str], everywhere: Sequence[str] = ()) -> ConfigError:
@@ -219,11 +230,13 @@ def unknown_key(key: str, known: list[str], everywhere: Sequence[str] = ()) -> C
     return ConfigError(key, "...", f"unknown key; {hint}allowed: {allowed}")
 
 
-def _component(node: Any, base: type, group: str) -> Any:
+def _component(node: Any, base: type, group: str, *, trust_code: bool) -> Any:
     named = isinstance(node, dict) and "_target_" in node
     require(named, group, node, "the name of a file in this config group")
     values = dict(node)
     path = values.pop("_target_")
+    if not trust_code:
+        _require_installed(path, group)
     cls = _located(path, group)
     ok = isinstance(cls, type) and issubclass(cls, base) and is_dataclass(cls)
     allowed = f"a dataclass derived from {base.__module__}.{base.__name__}"
@@ -231,8 +244,35 @@ def _component(node: Any, base: type, group: str) -> Any:
     return typed(cls, values, group)
 
 
+UNTRUSTED = "settings that a folder brings along"
+
+
+def _require_installed(path: Any, group: str) -> None:
+    """Raise ConfigError for a class outside fedpriv and the installed packages that declare the
+    entry point group "fedpriv"."""
+    packages = {"fedpriv", *(point.module for point in entry_points(group="fedpriv"))}
+    known = any(str(path).startswith(f"{package}.") for package in packages)
+    allowed = f"a class of {' or '.join(sorted(packages))}, unless --trust-code: {UNTRUSTED} "
+    require(known, f"{group}._target_", path, allowed + "import nothing else")
+
+
+def _require_no_address(group: str, component: Engine | Tracker) -> None:
+    """Raise ConfigError for a component that would connect to another machine or write elsewhere
+    than into the run's folder."""
+    for key in component.addresses:
+        address = getattr(component, key)
+        allowed = (
+            f"null, unless --trust-code: {UNTRUSTED} do not choose where this machine connects"
+        )
+        require(address is None, f"{group}.{key}", address, allowed)
+
+
 def _located(path: str, group: str) -> Any:
+    """The class that a path names. A user's own modules are found in the current folder, which is
+    searched from the first of them on, so that other commands never import from there."""
     module, _, name = str(path).rpartition(".")
+    if not module.startswith("fedpriv.") and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError, TypeError, ValueError) as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from fedpriv.util.work import Result, Work, collected_by, run_grouped
+from fedpriv.util.work import Work, collected_by, run_grouped
 
 
 class LockStep:
@@ -59,7 +59,7 @@ class _Runner:
         self._thread: threading.Thread | None = None
         self.ended = False
         self.works: Sequence[Work[Any]] = ()
-        self.results: list[Result[Any]] = []
+        self.results: list[Any] = []
         self.raised: BaseException | None = None
         self._stopped_by: BaseException | None = None
         self._stopping = False
@@ -80,10 +80,10 @@ class _Runner:
         while not self.ended:
             self.go_on()
 
-    def ask(self, works: Sequence[Work[Any]]) -> list[Result[Any]]:
+    def ask(self, works: Sequence[Work[Any]]) -> list[Any]:
         """Called on the job's own thread: wait for the results of `works`."""
         if self._stopping:
-            return [Result(work.run(), 0.0) for work in works]
+            return [work.run() for work in works]
         self.works = works
         self._back.release()
         self._turn.acquire()

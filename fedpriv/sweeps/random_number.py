@@ -13,7 +13,7 @@ another choice.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,13 @@ from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.renyi import ORDERS, convert, rdp_curve
 from fedpriv.accountants.selection import TruncatedNegativeBinomial
 from fedpriv.errors import FedprivError, require
+from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.labels import RELEASED, metric_label
 from fedpriv.settings.experiment import Experiment
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.streams import SETUP
+from fedpriv.util.untrusted_files import read_json
 
 DRAW = "trials.json"
 MAX_MEAN = 10**4
@@ -59,13 +61,18 @@ class RandomNumber:
         return TruncatedNegativeBinomial(self.mean, self.shape)
 
     def draw(
-        self, folder: Path, settings: Sequence[Sequence[str]], experiments: Sequence[Experiment]
+        self,
+        folder: Path,
+        settings: Sequence[Sequence[str]],
+        experiments: Sequence[Experiment],
+        configs: Sequence[str],
     ) -> SweepDraw:
         """The draw of a sweep, or the stored draw of an earlier process.
 
         folder: the sweep's folder.
         settings: words of each setting.
         experiments: experiment of each setting.
+        configs: resolved configuration of each setting, as YAML.
 
         Raises FedprivError when `folder` has the draw of another sweep, ConfigError when settings
         differ in seed or randomness.
@@ -92,7 +99,11 @@ class RandomNumber:
         number = self.distribution.draw(lambda: float(rng.random(1)[0]))
         chosen = [int(uniform * len(settings)) for uniform in rng.random(number)]
         draw = SweepDraw(
-            asked, chosen, [exp.options.rounds for exp in experiments], self.cost(experiments)
+            asked,
+            chosen,
+            [exp.options.rounds for exp in experiments],
+            [configured(yaml) for yaml in configs],
+            self.cost(experiments),
         )
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(folder / DRAW, (json.dumps(asdict(draw), indent=2) + "\n").encode())
@@ -145,6 +156,16 @@ class RandomNumber:
         }
 
 
+def configured(config_yaml: str) -> dict[str, str]:
+    """Top-level key: digest of its value, without the seed, in which the runs of a setting
+    differ."""
+    return _without_seed(Origin.of(config_yaml))
+
+
+def _without_seed(origin: Origin) -> dict[str, str]:
+    return {key: digest for key, digest in origin.config.items() if key != "seed"}
+
+
 def _require(condition: bool, allowed: str) -> None:
     require(condition, "hydra/sweeper", "random_number", allowed)
 
@@ -156,21 +177,34 @@ class SweepDraw:
     asked: the sweeper's arguments, seed and settings.
     chosen: index of each run's setting.
     rounds: charged rounds of each setting.
+    configs: top-level key: digest of its value, for each setting.
     cost: see `RandomNumber.cost`.
     """
 
     asked: dict[str, Any]
     chosen: list[int]
     rounds: list[int]
+    configs: list[dict[str, str]]
     cost: dict[str, Any]
 
     @staticmethod
     def read(folder: Path) -> SweepDraw:
         """The draw in a sweep's folder. Raises FedprivError when it cannot be read."""
         try:
-            return SweepDraw(**json.loads((folder / DRAW).read_text()))
+            return SweepDraw(**read_json(folder / DRAW))
         except (OSError, ValueError, TypeError) as error:
             raise FedprivError(f"{folder / DRAW} is damaged ({error})") from error
+
+    def changed(self, number: int, config: Mapping[str, Any]) -> list[str]:
+        """Top-level keys by which a run's configuration differs from the one that was drawn.
+
+        number: of the run.
+        config: its resolved configuration.
+        """
+        drawn = self.configs[self.chosen[number]]
+        found = _without_seed(Origin.of_values(config))
+        keys = sorted(drawn.keys() | found.keys())
+        return [key for key in keys if drawn.get(key) != found.get(key)]
 
     def words(self) -> Iterator[list[str]]:
         """The words of each run: its setting and its own seed."""

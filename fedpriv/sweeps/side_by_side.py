@@ -169,7 +169,12 @@ def _own(config: DictConfig, name: str, cls: type) -> Any:
 def draw_jobs(jobs: Sequence[Job], sweeper: RandomNumber, line: CommandLine) -> list[Job]:
     """The runs that the sweeper draws from the jobs of command line `line`."""
     settings = [[word for word in job.words if word.partition("=")[0] != "seed"] for job in jobs]
-    draw = sweeper.draw(jobs[0].folder.parent, settings, [job.experiment for job in jobs])
+    draw = sweeper.draw(
+        jobs[0].folder.parent,
+        settings,
+        [job.experiment for job in jobs],
+        [job.config_yaml for job in jobs],
+    )
     return [
         Job.of(config, number)
         for number, config in enumerate(each_job(line, conf_dir(), draw.words()))

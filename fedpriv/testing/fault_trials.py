@@ -17,13 +17,17 @@ correct result, bit by bit.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import digest_of
 from fedpriv.parties.traffic import Letter
 from fedpriv.runtime import PreparedRun, prepare
 from fedpriv.settings.experiment import Experiment
+from fedpriv.testing.deaths import Death, Mortal, MortalSession
 from fedpriv.testing.faults import Fault, FaultyNetwork, drop
 from fedpriv.util.stopwatch import Stopwatch
 
@@ -75,6 +79,8 @@ class FaultTrials:
     """An experiment's parties, for one trial after the other. A context that ends them."""
 
     def __init__(self, exp: Experiment) -> None:
+        if isinstance(exp.engine, InProcess):
+            exp = replace(exp, engine=Mortal())
         self.prepared: PreparedRun = prepare(exp)
         self._correct: dict[History, list[bytes]] = {}
 
@@ -84,8 +90,13 @@ class FaultTrials:
     def __exit__(self, *failure: object) -> None:
         self.prepared.session.close()
 
-    def run(self, faults: Iterable[Fault] = (), rounds: Iterable[int] = ROUNDS) -> FaultTrial:
-        """Run one trial.
+    def run(
+        self,
+        faults: Iterable[Fault] = (),
+        rounds: Iterable[int] = ROUNDS,
+        deaths: Iterable[Death] = (),
+    ) -> FaultTrial:
+        """Run one trial. Parties can die where all of them are in this process.
 
         Exchange 0 is the set-up. A set-up that failed is repeated before the next round.
         """
@@ -96,6 +107,8 @@ class FaultTrials:
         prepared.session.reopen({name: {} for name in everybody})
         prepared.silo_states.clear()
         prepared.session.network = network
+        if isinstance(prepared.session, MortalSession):
+            prepared.session.restart(deaths)
         for round in (0, *rounds):
             try:
                 if round == 0:
@@ -117,8 +130,11 @@ class FaultTrials:
         prepared = self.prepared
         (query,) = prepared.queries(round)
         total, _ = prepared.exchange(query, prepared.state, watch=Stopwatch(), lines=[])
-        remembered = prepared.session.checkpoints(prepared.silos) if query.stateful else {}
-        remembered = {name: dict(memory) for name, memory in remembered.items()}
+        remembered: dict[str, dict[str, np.ndarray]] = {}
+        if query.stateful:
+            living = prepared.session.checkpoints(prepared.silos)
+            memories = sorted({**prepared.silo_states, **living}.items())
+            remembered = {name: dict(memory) for name, memory in memories if memory}
         return Success(round, total.silos, digest_of((total.vector, list(total.silos), remembered)))
 
     def _expected(self, history: History) -> list[bytes]:

@@ -53,9 +53,11 @@ class Tracker:
     1 0.5
 
     package: the Python package that it needs, which is also the name of fedpriv's extra.
+    addresses: names of the arguments that say where it connects or writes.
     """
 
     package: ClassVar[str] = ""
+    addresses: ClassVar[tuple[str, ...]] = ()
 
     def check(self) -> None:
         """Raise ConfigError when its package is not installed."""

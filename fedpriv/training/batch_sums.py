@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedpriv.models.tasks import Task
 from fedpriv.training.clipped import clipped_gradients
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.network_checks import refuse_shared_state
 from fedpriv.training.record_dropout import record_dropout
 from fedpriv.util.work import Work

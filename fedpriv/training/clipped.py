@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fedpriv.models.tasks import Task
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.layers.chain import LayerChain, layer_chain
 from fedpriv.training.modes import in_mode, seeded_dropout
 from fedpriv.training.network_checks import refuse_shared_state

@@ -16,7 +16,7 @@ from fedpriv.errors import require
 from fedpriv.training.optimizers import LocalOptimizer, Sgd
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 
 TRAINERS = "auto", "compiled", "batched", "sequential"
@@ -65,9 +65,9 @@ class Training:
     users: positions in `SiloData.users`; None: all.
     pooled: whether the silo's records train as if one user owned them.
     correction: (d,) float64, added to every gradient (SCAFFOLD's c - c_i).
-    memory: initial slots of the optimiser by name, (d,) or (1,) each, from an earlier `Block`;
-        empty: the optimiser starts without slots. In both cases the block returns the final slots.
-        None: it does not.
+    memory: initial slots of the optimiser by name, (d,) or (1,) each, from earlier
+        `Contributions`; empty: the optimiser starts without slots. In both cases the contributions
+        have the final slots. None: they do not.
     """
 
     recipe: Recipe
@@ -76,18 +76,3 @@ class Training:
     pooled: bool = False
     correction: np.ndarray | None = None
     memory: Mapping[str, np.ndarray] | None = None
-
-
-@dataclass(frozen=True)
-class Block:
-    """The result of training some users.
-
-    positions: (k,): indices into `SiloData.users`, or into those of the pooled data.
-    deltas: (k, d) float32: final minus starting parameters; not finite if a user's training
-        diverged.
-    memory: final slots of the optimiser, (k, d) or (k, 1) each, if `Training.memory` is not None.
-    """
-
-    positions: np.ndarray
-    deltas: Tensor
-    memory: Mapping[str, Tensor] = field(default_factory=dict)

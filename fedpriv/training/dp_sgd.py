@@ -23,7 +23,7 @@ from fedpriv.mechanisms.discrete_sampling import Generator
 from fedpriv.mechanisms.grid_noise import noised
 from fedpriv.models.tasks import Task
 from fedpriv.training.batch_sums import BatchSums
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.util.work import run_work
 
 

@@ -24,7 +24,8 @@ def in_mode(module: nn.Module, train: bool) -> Iterator[None]:
 
 @contextmanager
 def seeded_dropout(device: torch.device, seed: int) -> Iterator[None]:
-    """Context in which `device` draws dropout from `seed`. Its generator keeps its former state."""
+    """Context in which `device` draws dropout from `seed`. Afterwards its generator has the
+    state from before."""
     if device.type == "cuda":
         with torch.random.fork_rng([device]), torch.cuda.device(device):
             torch.default_generator.manual_seed(seed)

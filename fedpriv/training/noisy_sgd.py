@@ -22,7 +22,7 @@ from fedpriv.mechanisms.discrete_sampling import Generator
 from fedpriv.mechanisms.training_noise import TrainingNoise
 from fedpriv.models.l2_projection import L2Projection
 from fedpriv.training.clipped import ClippedGradients
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.record_steps import RecordSteps
 from fedpriv.training.trainers.compile_layers import compile_layers
 from fedpriv.util.streams import SystemGenerator

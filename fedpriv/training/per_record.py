@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from fedpriv.models.tasks import Task
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.network_checks import torch_func_obstacle
 from fedpriv.training.vectors import call, unflatten
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.models.tasks import Task
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.layers.buffers import BufferPool, Masks
 from fedpriv.training.per_record import clip_factors, finite_norms
 from fedpriv.training.trainers.batched import Program

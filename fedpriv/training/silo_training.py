@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,15 +12,17 @@ import torch
 from torch import Tensor
 
 from fedpriv.data.silo import SiloData
-from fedpriv.training.description import Block, Training
+from fedpriv.training.contributions import Contributions
+from fedpriv.training.description import Training
 from fedpriv.training.select import Selection
-from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Users, memory_budget
+from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, TrainingUsers, memory_budget
 from fedpriv.util.work import Work
 
 
 @dataclass(frozen=True, eq=False)
-class SiloTraining(Work[Block]):
-    """Training of one silo's users. The result is one block with all users.
+class SiloTraining(Work[Iterable[Contributions]]):
+    """Training of one silo's users. The result is their contributions, in one block if the training
+    ran in a batch.
 
     training: description of the training.
     problem: network, loss, start and recipe.
@@ -30,16 +32,16 @@ class SiloTraining(Work[Block]):
 
     training: Training
     problem: LocalProblem
-    users: Users
+    users: TrainingUsers
     selection: Selection
 
-    def blocks(self) -> Iterator[Block]:
+    def run(self) -> Iterator[Contributions]:
         """Train this silo's users alone, in blocks that fit a fixed memory budget."""
         for trainer, some in self.selection:
             group = self.users.part(some)
             for start, stop in trainer.blocks(group.counts, group.size):
                 block = group.part(slice(start, stop))
-                yield Block(block.positions, *trainer.run(block, self.training.memory))
+                yield Contributions(block.ids, *trainer.run(block, self.training.memory))
 
     @property
     def nbytes(self) -> int:
@@ -47,9 +49,9 @@ class SiloTraining(Work[Block]):
 
     @cached_property
     def batch_key(self) -> Hashable:
-        """None if batching gains nothing, if the result is too large to wait, or if silos differ in
-        more than their records. The key contains the network's identity, so runs of a sweep train
-        separately."""
+        """None if batching gains nothing, if the result is too large to hold until the others
+        are done, or if silos differ in more than their records. The key contains the network's
+        identity, so runs of a sweep train separately."""
         problem = self.problem
         own = self.training.correction is not None or self.training.memory is not None
         if own or self._trainer is None or self.nbytes > memory_budget(problem.start.device):
@@ -72,11 +74,8 @@ class SiloTraining(Work[Block]):
         joining = [trainer for trainer, _ in self.selection if trainer.joins(rows)]
         return joining[0] if len(joining) == len(self.selection) == 1 else None
 
-    def run(self) -> Block:
-        return self.run_batch([self])[0]
-
     @classmethod
-    def run_batch(cls, works: Sequence[SiloTraining]) -> list[Block]:
+    def run_batch(cls, works: Sequence[SiloTraining]) -> list[Iterable[Contributions]]:
         trainer = works[0]._trainer
         assert trainer is not None
         all_users = _AllUsers(works)
@@ -89,7 +88,7 @@ class SiloTraining(Work[Block]):
             for silo, own in zip(silos.tolist(), torch.split(changes[order], numbers.tolist())):
                 found[silo].append(own)
         # Users of a silo stay in their order: those with more records are in earlier blocks.
-        return [Block(work.users.positions, torch.cat(own)) for work, own in zip(works, found)]
+        return [[Contributions(work.users.ids, torch.cat(own))] for work, own in zip(works, found)]
 
 
 class _AllUsers:
@@ -114,7 +113,7 @@ class _AllUsers:
         self.places = places[order]
         self.size = works[0].problem.recipe.batch_size or int(self.counts[0])
 
-    def users(self, start: int, stop: int) -> Users:
+    def users(self, start: int, stop: int) -> TrainingUsers:
         """Users `start` to `stop`, with copies of their records, as if they were in one silo."""
         own = [
             (self.works[i].users, place)
@@ -135,4 +134,4 @@ class _AllUsers:
                 [0 if users.orders is None else users.orders[place] for users, place in own],
                 np.uint64,
             )
-        return Users(SiloData(x, y, numbers, starts), numbers, self.size, orders, dropout)
+        return TrainingUsers(SiloData(x, y, numbers, starts), numbers, self.size, orders, dropout)

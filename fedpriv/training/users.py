@@ -9,12 +9,12 @@ from torch import nn
 from fedpriv.data.silo import SiloData
 from fedpriv.models.tasks import Task
 from fedpriv.training.cost import known_cost
-from fedpriv.training.description import Execution, Training
+from fedpriv.training.description import Execution, Recipe, Training
 from fedpriv.training.freed_memory import keep_freed_memory
 from fedpriv.training.network_checks import check_parameters, refuse_shared_state
 from fedpriv.training.select import isolated_trainers, select_trainers
 from fedpriv.training.silo_training import SiloTraining
-from fedpriv.training.trainers.base import LocalProblem, Users
+from fedpriv.training.trainers.base import LocalProblem, TrainingUsers
 from fedpriv.util.streams import Streams
 
 
@@ -60,7 +60,6 @@ def silo_training(
     else:
         refuse_shared_state(model)
     counts = data.counts
-    recipe = training.recipe
     chosen = (
         np.arange(len(counts))
         if training.users is None
@@ -69,23 +68,29 @@ def silo_training(
     problem = _problem(training, model, data, task=task, execution=execution)
     if not len(chosen):
         return SiloTraining(
-            training, problem, Users(data, chosen, 1, None, chosen.astype(np.uint64)), []
+            training, problem, TrainingUsers(data, chosen, 1, None, chosen.astype(np.uint64)), []
         )
     keep_freed_memory()
-    batches_stream, dropout_stream = (
-        f"{prefix} {name}".lstrip() for name in ("batches", "dropout")
+    everyone = _users(
+        data, training.recipe, streams, f"{prefix} ".lstrip(), round=round, party=party
     )
-    size = recipe.batch_size or int(counts.max())
-    orders = None
-    if counts.max() > size:
-        orders = streams.unit_keys(batches_stream, round, party, data.users)
-    dropout = streams.unit_keys(dropout_stream, round, party, data.users)
     chosen = chosen[np.argsort(-counts[chosen], kind="stable")]
     isolated = streams.system and not training.pooled
     choose = isolated_trainers if isolated else select_trainers
-    selection = choose(problem, np.minimum(counts[chosen], size))
-    everyone = Users(data, np.arange(len(counts)), size, orders, dropout)
+    selection = choose(problem, np.minimum(counts[chosen], everyone.size))
     return SiloTraining(training, problem, everyone.part(chosen), selection)
+
+
+def _users(
+    data: SiloData, recipe: Recipe, streams: Streams, prefix: str, *, round: int, party: str
+) -> TrainingUsers:
+    """All users of the silo, with their keys of batches and dropout."""
+    size = recipe.batch_size or int(data.counts.max())
+    orders = None
+    if data.counts.max() > size:
+        orders = streams.unit_keys(f"{prefix}batches", round, party, data.users)
+    dropout = streams.unit_keys(f"{prefix}dropout", round, party, data.users)
+    return TrainingUsers(data, np.arange(len(data.counts)), size, orders, dropout)
 
 
 def _problem(

@@ -14,17 +14,23 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 T = TypeVar("T")
 
 
 class Work(ABC, Generic[T]):
-    """A computation that may run in one batch with others of its class."""
+    """A computation that may run in one batch with others of its class.
+
+    seconds: its running time, or the batch's divided by the number of its works; 0 before it has
+        run.
+    """
+
+    seconds: ClassVar[float] = 0.0
 
     @property
     @abstractmethod
@@ -67,81 +73,14 @@ class WorkList(Work[list[T]], Generic[T]):
 
     @classmethod
     def run_batch(cls, works: Sequence[WorkList[T]]) -> list[list[T]]:
-        results = (
-            result.value for result in run_grouped([one for work in works for one in work.works])
-        )
+        results = iter(run_grouped([one for work in works for one in work.works]))
         return [list(islice(results, len(work.works))) for work in works]
-
-
-@dataclass(frozen=True)
-class Result(Generic[T]):
-    """The result of one work.
-
-    value: the result.
-    seconds: the batch's running time divided by the number of its works.
-    """
-
-    value: T
-    seconds: float
-
-
-class DeferredWork(Generic[T]):
-    """Work whose result is asked for later, exactly once. A party may compute it earlier, in one
-    batch with the work of others.
-
-    create: returns the work. It is called when the work is first needed, and the work is dropped
-        once it has run. Otherwise every silo of the process would hold copies of records and
-        buffers until the query ends.
-    seconds: running time, if the work ran before its result was asked for.
-    """
-
-    def __init__(self, create: Callable[[], Work[T]]) -> None:
-        self._create: Callable[[], Work[T]] | None = create
-        self._work: Work[T] | None = None
-        self._results: list[Result[T]] = []
-        self.seconds = 0.0
-
-    @property
-    def work(self) -> Work[T]:
-        """The work. Raises RuntimeError when it has already run."""
-        if self._work is None:
-            if self._create is None:
-                raise RuntimeError("the result of work is asked for twice")
-            self._work = self._create()
-            self._create = None
-        return self._work
-
-    @property
-    def batchable(self) -> bool:
-        """Whether the work can run in one batch with others."""
-        return self.work.batch_key is not None
-
-    @property
-    def has_result(self) -> bool:
-        """Whether the work has run and its result has not been asked for yet."""
-        return bool(self._results)
-
-    def set_result(self, result: Result[T]) -> None:
-        """Store the result of the work, which ran in a batch."""
-        self.take()
-        self._results = [result]
-        self.seconds = result.seconds
-
-    def take(self) -> Work[T]:
-        """Return the work to the caller, who runs it, and drop it here."""
-        work = self.work
-        self._work = None
-        return work
-
-    def result(self) -> T:
-        """Return the result and drop it here. Runs the work now if it has not run yet."""
-        return self._results.pop().value if self._results else run_work(self.take())
 
 
 class WorkCollector(Protocol):
     """Collects work of several threads and runs it in batches."""
 
-    def ask(self, works: Sequence[Work[Any]]) -> list[Result[Any]]:
+    def ask(self, works: Sequence[Work[Any]]) -> list[Any]:
         """Wait until `works` have run, and return their results in the same order."""
 
 
@@ -155,29 +94,35 @@ _here = _Here()
 def run_work(work: Work[T]) -> T:
     """Run `work` here, or pass it to this thread's collector, and return the result."""
     if _here.collector is None or work.batch_key is None:
-        return work.run()
+        since = time.perf_counter()
+        result = work.run()
+        _set_seconds([work], time.perf_counter() - since)
+        return result
     [result] = _here.collector.ask([work])
-    return result.value  # type: ignore[no-any-return]
+    return result
 
 
-def run_all(works: Sequence[Work[Any]]) -> list[Result[Any]]:
+def run_all(works: Sequence[Work[Any]]) -> list[Any]:
     """Run `works` here, or pass them to this thread's collector, and return their results. They may
     have different classes and batch keys."""
     return run_grouped(works) if _here.collector is None else _here.collector.ask(works)
 
 
-def run_grouped(works: Sequence[Work[Any]]) -> list[Result[Any]]:
+def run_grouped(works: Sequence[Work[Any]]) -> list[Any]:
     """The results of `works`, in their order. Works with equal batch keys run in one batch."""
-    by_place: dict[int, Result[Any]] = {}
+    by_place: dict[int, Any] = {}
     for places in group_by_batch_key(works):
         group = [works[place] for place in places]
         since = time.perf_counter()
         results = type(group[0]).run_batch(group)
-        seconds = (time.perf_counter() - since) / len(group)
-        by_place |= {
-            place: Result(result, seconds) for place, result in zip(places, results, strict=True)
-        }
+        _set_seconds(group, time.perf_counter() - since)
+        by_place |= zip(places, results, strict=True)
     return [by_place[place] for place in range(len(works))]
+
+
+def _set_seconds(works: Sequence[Work[Any]], seconds: float) -> None:
+    for work in works:
+        object.__setattr__(work, "seconds", seconds / len(works))  # works may be frozen
 
 
 @contextmanager

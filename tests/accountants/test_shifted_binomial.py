@@ -1,5 +1,6 @@
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from exact_binomial import epsilon_of_one, shifted_delta, shifted_epsilon
@@ -8,7 +9,14 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from fedpriv.accountants.pld import gaussian_epsilon
-from fedpriv.accountants.shifted_binomial import FEWEST, gaussian_gap, least_trials
+from fedpriv.accountants.shifted_binomial import (
+    COMPUTED,
+    FEWEST,
+    _largest_step,
+    _step_bound,
+    gaussian_gap,
+    least_trials,
+)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +64,7 @@ def test_the_inequality_that_the_gap_rests_on(trials, place):
 @settings(max_examples=30, deadline=None)
 @given(st.integers(FEWEST, 400_000), st.integers(1, 400), st.sampled_from([0.1, 1.0, 3.0]))
 def test_no_shift_of_one_count_tells_more_than_the_gaussian(trials, shift, epsilon):
-    gap = gaussian_gap(trials, shift + 1)
+    gap = gaussian_gap(trials, shift)
     if gap < math.inf:
         gaussian = stats.norm.cdf(gap / 2 - epsilon / gap) - math.exp(epsilon) * stats.norm.cdf(
             -gap / 2 - epsilon / gap
@@ -83,7 +91,7 @@ def test_no_shift_of_many_counts_tells_more_than_the_gaussian(shifts):
     trials = 100_000
     counts = sum(shifts.values())
     assert sum(shift**2 * count for shift, count in shifts.items()) <= 64**2 + 1
-    bound = gaussian_epsilon(gaussian_gap(trials, 64 + math.sqrt(counts)), 1e-5)
+    bound = gaussian_epsilon(gaussian_gap(trials, 64), 1e-5)
     # A coarser grid for more coordinates would be beaten by its own rounding.
     assert shifted_epsilon(trials, shifts, 1e-5, interval=1e-4 if counts < 100 else 1e-5) <= bound
 
@@ -100,13 +108,37 @@ def test_nothing_is_proved_for_little_noise(trials, length):
     assert math.isinf(gaussian_gap(trials, length))
 
 
-@pytest.mark.parametrize(("trials", "length"), [(FEWEST, 2.0), (100_000, 72.0)])
-def test_the_gap_is_the_proofs(trials, length):
-    """The least v that is looked at lies 14 deviations, the shift and one more below 1/4."""
-    least = 1 / 4 - (14 * math.sqrt(trials * 3 / 16) + length + 1) / trials
-    assert gaussian_gap(trials, length) == pytest.approx(
-        length / math.sqrt(trials * least * (1 - least)), rel=1e-12
-    )
+@pytest.mark.parametrize(("trials", "length"), [(FEWEST, 2.0), (20_000, 72.0)])
+def test_the_gap_is_the_largest_step(trials, length):
+    """Against 40 digits: the largest step is the lowest, 12 deviations, the shift and one more
+    below the mean."""
+    low = math.floor(trials / 4 - 12 * math.sqrt(trials * 3 / 16) - length - 1)
+    with mpmath.workdps(40):
+        mass = tail = mpmath.mpf(3) ** trials / mpmath.mpf(4) ** trials
+        tails = {}
+        for k in range(1, low + 1):
+            mass *= mpmath.mpf(trials - k + 1) / (3 * k)
+            tail += mass
+            tails[k] = tail
+
+        def h(k):
+            guess = -mpmath.sqrt(-2 * mpmath.log(tails[k]))
+            return mpmath.findroot(lambda x: mpmath.log(mpmath.ncdf(x) / tails[k]), guess)
+
+        step = float(h(low) - h(low - 1))
+    assert gaussian_gap(trials, length) == pytest.approx(length * step, rel=1e-8)
+
+
+@given(st.integers(10_000, COMPUTED), st.integers(1, 100))
+@settings(max_examples=30, deadline=None)
+def test_the_bound_on_a_step_holds_where_steps_are_computed(trials, reach):
+    low, high = trials // 4 - reach, trials // 4 + reach
+    assert _largest_step(trials, low, high) <= _step_bound(trials, low, high)
+
+
+def test_the_bound_goes_on_where_computing_ends():
+    computed, proved = gaussian_gap(COMPUTED, 100.0), gaussian_gap(COMPUTED + 1, 100.0)
+    assert computed < proved < 1.01 * computed
 
 
 @pytest.mark.parametrize("shifts", [(1, 2), (1, -2), (-1, 2)])

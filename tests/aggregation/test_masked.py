@@ -21,7 +21,7 @@ from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.encoding.fixed_point import FixedPoint, ImpossibleSumError, OutOfRangeError
 from fedpriv.errors import AggregationAbortedError, ConfigError, MisfitError
-from fedpriv.rounds.query import Update
+from fedpriv.rounds.local_job import LocalJob
 
 INDICES = (0, 1, 10, 2)
 SILOS = ["silo0", "silo1", "silo10", "silo2"]
@@ -39,7 +39,7 @@ def exchange(protocols, serial, vectors, invited=INDICES):
         protocols.aggregation, invited, serial[0], place=serial[1], size=len(vectors[0])
     )
     updates = {
-        f"silo{i}": Update(iter(()), np.asarray(vector)) for i, vector in zip(invited, vectors)
+        f"silo{i}": LocalJob(iter(()), np.asarray(vector)) for i, vector in zip(invited, vectors)
     }
     parties, seen = protocols.query(query, updates), {name: [] for name in updates}
     total = run(
@@ -162,7 +162,7 @@ def test_a_server_that_puts_its_keys_in_between_reads_a_message():
         np.random.default_rng(0).normal(size=(4, 5)),
         query_for(Masked(), INDICES, size=5),
     )
-    cast, seen = protocols.query(query, {"silo0": Update(iter(()), vectors[0])}), []
+    cast, seen = protocols.query(query, {"silo0": LocalJob(iter(()), vectors[0])}), []
     cast = {"silo0": noting(cast["silo0"], seen), SERVER: cast[SERVER]}
     with pytest.raises(AggregationAbortedError, match="silo1"):
         run(cast)
@@ -214,7 +214,7 @@ def test_in_the_clear_each_message_has_its_own_range():
 
 
 def silent_update(_):
-    return Update(iter(()), np.zeros(1))
+    return LocalJob(iter(()), np.zeros(1))
 
 
 @pytest.mark.parametrize("settings", [{"bits": 63}, {"range": 0.0}, {"range": -1.0}])

@@ -12,7 +12,7 @@ from fedpriv.aggregation.base import MESSAGE, SERVER
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.weighted import WEIGHTS
 from fedpriv.errors import AggregationAbortedError
-from fedpriv.rounds.query import Update
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.weighting import RecordWeighting
 from fedpriv.runtime import prepare
 
@@ -30,7 +30,7 @@ def ready(counts=COUNTS):
 def parties(protocols, vectors):
     query = query_for(Plain(), 3, users=2, size=vectors.shape[1])
     return protocols.query(
-        query, {name: Update(iter(()), vector) for name, vector in zip(SILOS, vectors)}
+        query, {name: LocalJob(iter(()), vector) for name, vector in zip(SILOS, vectors)}
     )
 
 

@@ -14,13 +14,14 @@ from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.shuffle import SHUFFLED, SHUFFLER, Shuffle, level_encoding
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.mechanisms.binomial import Binomial
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation
-from fedpriv.rounds.query import Contributions, Update
 from fedpriv.rounds.weighting import RecordsInFull
 from fedpriv.runs.loop import events_of
 from fedpriv.runtime import prepare
 from fedpriv.testing import check_algorithm
 from fedpriv.testing.experiments import experiment
+from fedpriv.training.contributions import Contributions
 from fedpriv.util.streams import Streams
 
 WORDS = ("aggregation=shuffle", "mechanism=binomial")
@@ -39,7 +40,7 @@ def updates(contributions, mechanism, streams, number):
     for s, own in enumerate(contributions):
         rng = streams.secret("noise", number, f"silo{s}")
         noise = mechanism.noise_share(own.shape[1], SILOS, rng, encoding=encoding)
-        made[f"silo{s}"] = Update(blocks(own), noise)
+        made[f"silo{s}"] = LocalJob(blocks(own), noise)
     return made
 
 

@@ -226,7 +226,7 @@ def test_t10_a_record_moves_a_message_by_its_clip_over_the_batch(algo, scale):
     down = algo.broadcast(sims[0].state, query)
     for sim, data in zip(sims, (records, near)):
         silo = Silo(0, data, sim.model, sim.task, sim.plan)
-        [block] = algo.local_update(silo, query, down).blocks
+        [block] = algo.local_update(silo, query, down).contributions
         moved.append(block.vectors[0].numpy())
     held = 2 if "previous" in down else 1
     assert 0 < np.linalg.norm(moved[0] - moved[1]) <= held * 2 * 0.01 / 30 * (1 + 1e-5)

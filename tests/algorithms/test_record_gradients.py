@@ -32,7 +32,7 @@ from fedpriv.rounds.plan import Federation
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.runtime.silo import bounded
 from fedpriv.testing import check_algorithm, experiment
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 
 METHODS = [MINIBATCH, ONE_PASS, SVRG, PL, SPIDER, ALTERNATE]
 WORDS = ("aggregation=shuffle",)
@@ -211,9 +211,7 @@ def test_a_contribution_is_within_the_bound_however_long_its_gradient(algo):
     found = []
     for data in (records, near):
         silo = Silo(0, data, sim.model, sim.task, sim.plan)
-        blocks = bounded(
-            sim.algo.local_update(silo, query, down).blocks, query, ContributionStats()
-        )
+        blocks = bounded(sim.algo.local_update(silo, query, down).steps, query, ContributionStats())
         found.append(np.concatenate([block.vectors.numpy() for block in blocks]))
     assert np.linalg.norm(found, axis=2).max() <= 0.01 * (1 + 1e-9)
     moved = np.flatnonzero(np.abs(found[0] - found[1]).max(1))

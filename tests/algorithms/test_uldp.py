@@ -15,10 +15,12 @@ from fedpriv.algorithms.uldp import UldpAvg, UldpSgd
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation
-from fedpriv.rounds.query import Contributions, Total, Update
+from fedpriv.rounds.query import Total
 from fedpriv.rounds.state import State
 from fedpriv.rounds.weighting import RecordWeighting, UniformWeighting
+from fedpriv.training.contributions import Contributions
 
 
 def avg(**changes):
@@ -54,7 +56,7 @@ def test_worked_example(weighting, total, step):
     protocols = Protocols(Plain(), (0, 1), algo.contributors.weighting)
     run(protocols.setup(np.array([[3, 1], [2, 0]])))
     updates = {
-        name: Update(
+        name: LocalJob(
             iter([Contributions(np.array(units), mechanism.bound(torch.tensor(vectors))[0])]),
             mechanism.noise_share(2, 2, np.random.default_rng(0)),
         )

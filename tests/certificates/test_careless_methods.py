@@ -1,5 +1,6 @@
 """Methods that declare one thing and do another: refused, or without a certificate."""
 
+import json
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -14,12 +15,13 @@ from fedpriv.certificates.derive import plan_queries
 from fedpriv.certificates.noise import DpSgdNoise, NoNoise, SumNoise
 from fedpriv.certificates.request import Request, Target
 from fedpriv.certificates.sampling import Poisson, WithoutReplacement
+from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.contributors import RecordVectors, Silos, Users
 from fedpriv.rounds.plan import Observer
 from fedpriv.rounds.weighting import RecordsInFull, UniformWeighting
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
-from fedpriv.runs.loop import _labels
+from fedpriv.runs.loop import _labels, train
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 
@@ -197,7 +199,26 @@ def test_metrics_of_models_that_silos_keep_are_diagnostics():
         assert shown.partition(" ")[0] == label
 
 
+def test_raw_memories_of_silos_never_reach_the_checkpoint_of_a_run_that_protects_somebody():
+    exp = experiment("algo=uldp_sgd", "preset.n_users=8", "randomness=system")
+    values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
+    with pytest.raises(ConfigError, match="randomness=system: seed, since silos keep raw"):
+        EpsilonForecast.of(replace(exp, algo=Personal(**values)))
+
+
 def test_no_noise_is_no_certificate_under_a_mechanism_with_noise():
     """A silo's vector moves by twice the bound in every silo, and one bound was charged."""
     [query] = asked([Request(NoNoise())], plan(), Silos())
     assert {event.certified for event in query.events} == {NonPrivateDpEvent()}
+
+
+@pytest.mark.parametrize(("own", "valid"), [(False, True), (True, False)])
+def test_a_run_that_rests_on_an_authors_word_is_not_called_private(own, valid, tmp_path):
+    exp = experiment(
+        "algo=uldp_avg", "rounds=1", "randomness=system", "preset.n_users=4", "preset.n_silos=2"
+    )
+    if own:
+        exp = replace(exp, mechanism=Loud(clip=1.0, noise_multiplier=5.0))
+    train(exp, "{}", tmp_path / "run", quiet=True)
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert status["dp_valid"] is valid

@@ -23,8 +23,10 @@ from fedpriv.errors import AggregationAbortedError
 from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.parties.traffic import Traffic
-from fedpriv.rounds.query import Broadcast, Contributions, Total, Update
+from fedpriv.rounds.local_job import LocalJob
+from fedpriv.rounds.query import Broadcast, Total
 from fedpriv.rounds.weighting import RecordWeighting, UniformWeighting, Weighting
+from fedpriv.training.contributions import Contributions
 
 SILOS, USERS, SIZE = 3, 6, 5
 NAMES = [f"silo{s}" for s in range(SILOS)]
@@ -102,7 +104,7 @@ class World:
                 units = users[start : start + block]
                 yield Contributions(units, torch.from_numpy(self.vectors[s, units]))
 
-        return {name: Update(blocks(s), self.noise[s], bytes(32)) for s, name in enumerate(NAMES)}
+        return {name: LocalJob(blocks(s), self.noise[s], bytes(32)) for s, name in enumerate(NAMES)}
 
     def expected(self, weighting):
         present = (self.counts > 0) * weighting.weights(self.counts)

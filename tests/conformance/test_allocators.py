@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from fedpriv.data.adult import Adult
-from fedpriv.data.allocate import ByUser, Dirichlet, Equal, Natural, Uniform, Zipf
+from fedpriv.data.allocate import ByUser, Natural
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.data.creditcard import CreditCard
 from fedpriv.data.digits import Digits
 from fedpriv.data.heart_disease import HeartDisease
 from fedpriv.data.mnist import Mnist
+from fedpriv.data.random_allocators import Dirichlet, Equal, Uniform, Zipf
 from fedpriv.data.stability import ADD_REMOVE
 from fedpriv.data.tcga_brca import TcgaBrca
 from fedpriv.errors import ConfigError

@@ -92,10 +92,8 @@ def test_trains_locally(name):
     data = SiloData(x, torch.tensor([0, 1, 0, 1, 1, 0]), np.array([3, 8]), np.array([0, 2, 6]))
     training = Training(Recipe(2, 3, 0.1), flatten(network).double().numpy(), pooled=name in MIXING)
     place = {"streams": Streams(0), "round": 0, "party": "s"}
-    blocks = silo_training(
-        training, model=network, data=data, task=Classification(), **place
-    ).blocks()
-    deltas = torch.cat([block.deltas for block in blocks])
+    blocks = silo_training(training, model=network, data=data, task=Classification(), **place).run()
+    deltas = torch.cat([block.vectors for block in blocks])
     assert deltas.shape == (1 if name in MIXING else 2, len(training.start))
     assert bool(deltas.isfinite().all())
     assert bool((deltas.norm(dim=1) > 1e-4).all())

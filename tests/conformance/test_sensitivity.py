@@ -17,8 +17,8 @@ from fedpriv.certificates.sampling import Poisson, _coins
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
-from fedpriv.testing.algorithms import total
 from fedpriv.testing.experiments import without_user
+from fedpriv.testing.noise_checks import total
 from fedpriv.training import dp_sgd as training
 
 USERS, SILOS, CLIP = 12, 3, 0.3
@@ -99,7 +99,7 @@ def test_no_record_moves_a_step_by_more_than_the_clip(data, rate, folder, monkey
             silo = Silo(index, data, prepared.model, exp.data.task, prepared.plan)
 
             def summed(data, silo=silo):
-                [block] = exp.algo.local_update(replace(silo, data=data), query, down).blocks
+                [block] = exp.algo.local_update(replace(silo, data=data), query, down).contributions
                 return block.vectors[0].numpy()
 
             whole = summed(data)
@@ -133,7 +133,7 @@ def test_no_record_moves_the_mean_of_a_poisson_batch_by_more_than_the_clip_over_
         silo = Silo(0, data, prepared.model, exp.data.task, prepared.plan)
 
         def mean(data):
-            [block] = exp.algo.local_update(replace(silo, data=data), query, down).blocks
+            [block] = exp.algo.local_update(replace(silo, data=data), query, down).contributions
             return block.vectors[0].numpy()
 
         whole = mean(data)
@@ -158,7 +158,7 @@ def test_no_replaced_record_moves_a_step_by_more_than_twice_the_clip(data, algo,
             rate = exp.algo.local_lr if algo == "cdp_fedavg" else exp.algo.rate(1)
 
             def summed(data, silo=silo, rate=rate):
-                [block] = exp.algo.local_update(replace(silo, data=data), query, down).blocks
+                [block] = exp.algo.local_update(replace(silo, data=data), query, down).contributions
                 return block.vectors[0].numpy() * len(data.x) / rate
 
             whole = summed(data)

@@ -6,7 +6,7 @@ import pytest
 from small_data import write_adult
 
 from fedpriv.data.adult import CATEGORIES, FILES, Adult, _read
-from fedpriv.data.allocate import Equal
+from fedpriv.data.random_allocators import Equal
 from fedpriv.errors import DataError
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from fedpriv.data.adult import Adult
-from fedpriv.data.allocate import ByUser, Dirichlet, Equal, Natural, Uniform, Zipf
+from fedpriv.data.allocate import ByUser, Natural
 from fedpriv.data.base import DataSet, Records
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.data.creditcard import CreditCard
@@ -15,6 +15,7 @@ from fedpriv.data.dealing import dirichlet_silos
 from fedpriv.data.digits import Digits
 from fedpriv.data.heart_disease import HeartDisease
 from fedpriv.data.mnist import Mnist
+from fedpriv.data.random_allocators import Dirichlet, Equal, Uniform, Zipf
 from fedpriv.data.split import share
 from fedpriv.data.tcga_brca import TcgaBrca
 from fedpriv.errors import ConfigError

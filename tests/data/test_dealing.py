@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from fedpriv.data.allocate import Uniform, Zipf
 from fedpriv.data.dealing import (
     deal_equally,
     dirichlet_silos,
@@ -17,6 +16,7 @@ from fedpriv.data.dealing import (
     zipf_law,
     zipf_silos,
 )
+from fedpriv.data.random_allocators import Uniform, Zipf
 from fedpriv.data.split import share
 
 

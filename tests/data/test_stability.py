@@ -13,12 +13,13 @@ from fedpriv import testing
 from fedpriv.accountants import events
 from fedpriv.algorithms.uldp import UldpSgd
 from fedpriv.data import stability
-from fedpriv.data.allocate import ByUser, Dirichlet, Natural, Uniform, Zipf
+from fedpriv.data.allocate import ByUser, Natural
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.creditcard import CreditCard
 from fedpriv.data.dealing import hold_out, hold_out_of_each
 from fedpriv.data.flags import flags, group_size, select
+from fedpriv.data.random_allocators import Dirichlet, Uniform, Zipf
 from fedpriv.data.stability import (
     ADD_REMOVE,
     CHANGED,

@@ -21,6 +21,7 @@ HOLDS = {  # what only the right file defines
     "certificates/sampling.py": "class Poisson(",
     "rounds/contributors.py": "class Users(",
     "rounds/weighting.py": "class Weighting(",
+    "rounds/local_job.py": "class LocalJob",
     "rounds/plan.py": "class Observer",
     "accountants/ledger.py": "class Ledger",
     "runs/tables.py": "epsilon.csv",

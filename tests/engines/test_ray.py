@@ -123,7 +123,7 @@ def test_a_party_that_leaves_its_process_is_silent(session):
         ((play.garbles, b"\xff" * 50), "cannot be read .*no type has the letter"),
         ((play.garbles, encode(3)), "cannot be read .*not a name and a content"),
         ((play.garbles, encode(("sent", None))), "cannot be read .*'sent' with NoneType to wake"),
-        ((play.garbles, bundled({"b": 1})[:-1]), "cannot be read .*a bundle that ends too early"),
+        ((play.garbles, bundled({"b": 1})[:-1]), "cannot be read .*the bundle ends too early"),
         ((play.garbles, bundled(dict.fromkeys("vwxyz", 1))), "cannot be read .*more than 4 names"),
         ((play.garbles, encode(("done", None))), "cannot be read .*'done' with NoneType to wake"),
         ((play.garbles, encode(("raised", "text"))), "cannot be read .*'raised' with str to wake"),
@@ -490,3 +490,21 @@ def test_a_killed_run_goes_on_to_the_bits_of_one_process(algo, aggregation, clus
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), (
             name
         )
+
+
+def test_nobody_else_can_enter_a_private_instances_folder(monkeypatch):
+    """Ray opens the folder that it is given to every user of the machine."""
+    from fedpriv.engines import ray_cluster
+
+    def starts(address, *, _temp_dir, _plasma_directory, **options):
+        os.chmod(_temp_dir, 0o777)
+        assert _plasma_directory == _temp_dir
+        outside = os.path.dirname(_temp_dir)
+        assert os.stat(outside).st_mode & 0o777 == 0o700
+        assert len(os.path.join(outside, "r")) <= ray_cluster.LONGEST
+        raise RuntimeError("started")
+
+    monkeypatch.setattr(ray_cluster, "_init", starts)
+    monkeypatch.setattr(ray_cluster.ray, "shutdown", lambda **options: None)
+    with pytest.raises(RuntimeError, match="started"):
+        ray_cluster.Connection()._start(None)

@@ -19,9 +19,11 @@ from fedpriv.errors import ConfigError
 from fedpriv.mechanisms import grid_noise
 from fedpriv.mechanisms.gaussian import MOST_STEPS, Gaussian
 from fedpriv.mechanisms.grid_noise import MOST_NOISE, SLACK, noised, whole_steps
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation
-from fedpriv.rounds.query import Broadcast, Contributions, Update
+from fedpriv.rounds.query import Broadcast
 from fedpriv.rounds.weighting import WEIGHTINGS
+from fedpriv.training.contributions import Contributions
 from fedpriv.util.streams import Streams, SystemGenerator
 
 TRIALS = 100_000
@@ -47,7 +49,7 @@ def observed(aggregation, silos):
         TRIALS, silos, made.streams.secret("noise", 1, "silo0"), encoding=query.encoding
     )
     block = Contributions(np.array([0]), torch.full((1, TRIALS), TRUTH, dtype=torch.float64))
-    update = Update(iter([block]), noise)
+    update = LocalJob(iter([block]), noise)
     silo = aggregation.silo("silo0", tuple(f"silo{i}" for i in range(silos)), WEIGHTINGS["uniform"])
     silo.weights = np.ones(1)
     if isinstance(aggregation, Masked):

@@ -22,7 +22,8 @@ from fedpriv.parties.post import Expected, Message, Post, at_fault, blaming, cla
 from fedpriv.parties.schema import Raw
 from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Traffic
-from fedpriv.rounds.query import SUMMED, Summed, Update
+from fedpriv.rounds.local_job import LocalJob
+from fedpriv.rounds.query import SUMMED, Summed
 from fedpriv.rounds.weighting import RecordWeighting
 from fedpriv.runtime.silo import _SumMembership
 from fedpriv.testing.faults import Faulty, delay, duplicate
@@ -308,7 +309,7 @@ def total(aggregation, *faults):
     protocols = Protocols(aggregation, tuple(range(SILOS)), RecordWeighting())
     engine = Faulty(InProcess(), faults)
     run(protocols.setup(np.ones((SILOS, 2), dtype=np.int64)), engine=engine)
-    updates = {f"silo{s}": Update(iter(()), np.full(SIZE, float(s))) for s in range(SILOS)}
+    updates = {f"silo{s}": LocalJob(iter(()), np.full(SIZE, float(s))) for s in range(SILOS)}
     return run(protocols.query(query_for(aggregation, SILOS, size=SIZE), updates), engine=engine)[
         "server"
     ].vector
@@ -353,7 +354,7 @@ def test_letters_of_the_set_up_that_arrive_in_a_query_are_strays(aggregation):
             heard = yield sent
             mail = said[name] | heard if heard else heard
 
-    updates = {f"silo{s}": Update(iter(()), np.full(SIZE, float(s))) for s in range(SILOS)}
+    updates = {f"silo{s}": LocalJob(iter(()), np.full(SIZE, float(s))) for s in range(SILOS)}
     cast = protocols.query(query_for(aggregation, SILOS, size=SIZE), updates)
     learned = run({name: haunted(name, party) for name, party in cast.items()})
     np.testing.assert_array_equal(learned["server"].vector, np.full(SIZE, 3.0))

@@ -18,7 +18,7 @@ from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
 from fedpriv.runs.labels import metric_label
 from fedpriv.runs.loop import train
-from fedpriv.sweeps.random_number import DRAW, RandomNumber, SweepDraw
+from fedpriv.sweeps.random_number import DRAW, RandomNumber, SweepDraw, configured
 
 PEOPLE, VICTIM = 8, 3
 
@@ -74,12 +74,17 @@ def sweep(folder, metric, **people):
         )
         for seed, words in enumerate(SETTINGS)
     ]  # fmt: skip
-    for number, exp in enumerate(exps):
-        config = {"seed": number, "rounds": 1, "settings": list(SETTINGS[number])}
-        train(exp, yaml.safe_dump(config), folder / str(number), quiet=True)
+    configs = [
+        yaml.safe_dump({"seed": number, "rounds": 1, "settings": list(words)})
+        for number, words in enumerate(SETTINGS)
+    ]
+    for number, (exp, config) in enumerate(zip(exps, configs)):
+        train(exp, config, folder / str(number), quiet=True)
     sweeper = RandomNumber(10.0, 1.0)
     asked = {**asdict(sweeper), "metric": metric, "seed": 0, "settings": SETTINGS}
-    draw = SweepDraw(asked, [0, 1], [1, 1], sweeper.cost(exps))
+    draw = SweepDraw(
+        asked, [0, 1], [1, 1], [configured(config) for config in configs], sweeper.cost(exps)
+    )
     (folder / DRAW).write_text(json.dumps(asdict(draw)))
     return folder
 
@@ -197,13 +202,16 @@ def test_a_draw_of_an_earlier_version_fixes_no_metric(swept, tmp_path):
 def test_a_sweep_cannot_be_drawn_for_a_diagnostic(metric, tmp_path):
     exps = [experiment("algo=uldp_avg", "rounds=1")]
     with pytest.raises(ConfigError, match=f"hydra.sweeper.metric={metric}: a metric of the rel"):
-        RandomNumber(4.0, 1.0, metric).draw(tmp_path, [[]], exps)
+        RandomNumber(4.0, 1.0, metric).draw(tmp_path, [[]], exps, ["{}"])
 
 
 def test_the_draw_keeps_the_metric(tmp_path):
     exps = [experiment("algo=uldp_avg", "rounds=1")]
-    assert RandomNumber(4.0, 1.0).draw(tmp_path / "a", [[]], exps).asked["metric"] == "accuracy"
-    drawn = RandomNumber(4.0, 1.0, "loss").draw(tmp_path / "b", [[]], exps)
+    assert (
+        RandomNumber(4.0, 1.0).draw(tmp_path / "a", [[]], exps, ["{}"]).asked["metric"]
+        == "accuracy"
+    )
+    drawn = RandomNumber(4.0, 1.0, "loss").draw(tmp_path / "b", [[]], exps, ["{}"])
     assert drawn.asked["metric"] == "loss"
 
 

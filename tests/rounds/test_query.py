@@ -11,7 +11,7 @@ from fedpriv.parties.messages import decode, encode
 from fedpriv.parties.schema import SchemaError
 from fedpriv.rounds.query import STATE_DIGEST, Broadcast, SetUp, SiloReport, Summed, Total
 from fedpriv.rounds.state import State
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 
 SILOS = ("silo0", "silo1", "silo2")
 QUERY = replace(query_for(Plain(), 3, users=4, size=2), down=(("params", (2,)),))

@@ -14,7 +14,6 @@ from fedpriv.engines.inprocess import InProcessSession, answer
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.runs.loop import train
 from fedpriv.runtime import prepare
-from fedpriv.runtime.silo import contributions, defer
 from fedpriv.testing.faults import Faulty, drop
 
 ROUNDS, SICK = 4, "silo1"
@@ -66,10 +65,10 @@ def dying(monkeypatch):
             return update
 
         def blocks():
-            yield next(contributions(update, silo, defer(update, silo, query)))
+            yield next(update.contributions)
             raise Death
 
-        return replace(update, training=None, blocks=blocks())
+        return replace(update, steps=blocks())
 
     monkeypatch.setattr(UldpAvg, "local_update", local_update)
     return rounds

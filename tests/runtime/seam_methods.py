@@ -15,7 +15,7 @@ from fedpriv.aggregation.base import (
     SiloProtocol,
     invited_silos,
 )
-from fedpriv.algorithms.base import Algorithm, LocalUpdate
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import Request, Target
@@ -23,6 +23,7 @@ from fedpriv.mechanisms.base import Mechanism
 from fedpriv.parties.post import Expected
 from fedpriv.parties.schema import Array
 from fedpriv.rounds.contributors import Silos
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Observer, Plan, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SiloState, Total
 from fedpriv.rounds.silo_context import Silo
@@ -72,9 +73,9 @@ class Anchored(Algorithm):
         down = {"params": state.params}
         return down | ({ANCHOR: state.slots[ANCHOR]} if query.name == DIFFERENCE else {})
 
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
         start = down["params"] + down.get(ANCHOR, 0.0)
-        return LocalUpdate(Training(Recipe(1, 64, 0.2), start, pooled=True))
+        return silo.train(query, Training(Recipe(1, 64, 0.2), start, pooled=True))
 
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         step = total.vector / len(total.silos)
@@ -132,7 +133,9 @@ class Peer(SiloProtocol):
 
     def query(self, query, respond):
         update = respond(Broadcast({"params": self.params} if hasattr(self, "params") else {}))
-        vector = sum((block.vectors.sum(0).cpu().numpy() for block in update.blocks), update.noise)
+        vector = sum(
+            (block.vectors.sum(0).cpu().numpy() for block in update.contributions), update.noise
+        )
         others = [silo for silo in invited_silos(query) if silo != self.name]
         kind = Array(np.float64, vector.shape, finite=True)
         post = query.post(self.name)
@@ -153,5 +156,5 @@ class FromNowhere(FedAvg):
     def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
         return {}
 
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalUpdate:
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
         return super().local_update(silo, query, {"params": np.zeros(query.size)})

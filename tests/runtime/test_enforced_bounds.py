@@ -14,9 +14,8 @@ from fedpriv.parties.schema import Array
 from fedpriv.parties.signer import Checksum
 from fedpriv.rounds.weighting import RecordWeighting
 from fedpriv.runtime import prepare
-from fedpriv.runtime.silo import contributions, defer
-from fedpriv.testing.algorithms import total
 from fedpriv.testing.faults import Faulty, alter
+from fedpriv.testing.noise_checks import total
 
 CLIP, LIE = 0.3, 1000.0
 WORDS = ["algo=uldp_avg", f"algo.clip={CLIP}"]
@@ -73,8 +72,8 @@ class Repeating(UldpAvg):
 
     def local_update(self, silo, query, down):
         update = super().local_update(silo, query, down)
-        blocks = [*contributions(update, silo, defer(update, silo, query))] * 2
-        return replace(update, training=None, blocks=iter(blocks))
+        blocks = [*update.contributions] * 2
+        return replace(update, steps=iter(blocks))
 
 
 def test_a_unit_contributes_once_at_a_silo():

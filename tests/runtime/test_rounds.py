@@ -13,7 +13,7 @@ from fedpriv.errors import AggregationAbortedError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.query import Query, SiloReport, Total
 from fedpriv.runtime import DivergedError, PreparedRun, prepare
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.util.streams import Streams
 
 NAMES = ("silo0", "silo1")

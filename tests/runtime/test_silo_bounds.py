@@ -1,20 +1,22 @@
 """What a silo lets into a sum, number by number: bounded, counted, each unit once, with the
 declared share of noise."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from fedpriv.algorithms.base import LocalUpdate
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.contributors import RecordVectors, Silos, Users
-from fedpriv.rounds.query import Contributions, Query
-from fedpriv.runtime.silo import _require_separate, _Work, bounded
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.rounds.local_job import LocalJob
+from fedpriv.rounds.query import Query
+from fedpriv.rounds.silo_context import Silo
+from fedpriv.runtime.silo import _Work, bounded
+from fedpriv.training.contributions import Contributions, ContributionStats
 from fedpriv.training.description import Recipe, Training
 from fedpriv.util.streams import Streams
 
@@ -58,10 +60,12 @@ def test_users_outside_of_the_sample_are_left_out():
 
 @pytest.mark.parametrize("contributors", [Users(), RecordVectors()])
 def test_records_that_train_together_are_one_silos_contribution(contributors):
-    local = LocalUpdate(Training(Recipe(1, None, 0.1), np.zeros(2), pooled=True))
+    training = Training(Recipe(1, None, 0.1), np.zeros(2), pooled=True)
+    silo = Silo(0, None, None, None, None, contributors=contributors)
     with pytest.raises(ValueError, match="declare Silos"):
-        _require_separate(local, SimpleNamespace(contributors=contributors))
-    _require_separate(local, SimpleNamespace(contributors=Silos()))
+        silo.train(query(), training)
+    replace(silo, contributors=Silos()).train(query(), training)
+    silo.train(query(enforced=False), training)
 
 
 def test_a_method_that_bounds_by_itself_is_left_alone():
@@ -85,17 +89,17 @@ def test_the_share_is_sized_for_the_sum_the_sensitivity_and_the_grid():
     asked = query(mechanism, sensitivity=2.0, encoding=grid)
     rng = Streams(0).secret("noise", 1, "silo0")
     expected = mechanism.noise_share(2, 4, rng, sensitivity=2.0, encoding=grid)
-    seen = _Work(SimpleNamespace(silo=silo), asked)._noise(LocalUpdate(), asked)[0]
+    seen = _Work(SimpleNamespace(silo=silo), asked)._noise(LocalJob(iter(())), asked)[0]
     assert expected.any()
     np.testing.assert_array_equal(seen, expected)
 
 
 def test_noise_is_the_methods_own_only_where_it_says_so():
     silo = SimpleNamespace(streams=Streams(0), name="silo0")
-    own = LocalUpdate(noise=np.full(2, 7.0))
+    own = LocalJob(iter(()), np.full(2, 7.0))
     for asked, local, expected in (
         (query(enforced=False), own, own.noise),
-        (query(enforced=False), LocalUpdate(), np.zeros(2)),
+        (query(enforced=False), LocalJob(iter(())), np.zeros(2)),
     ):
         np.testing.assert_array_equal(
             _Work(SimpleNamespace(silo=silo), asked)._noise(local, asked)[0], expected

@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from fedpriv.algorithms.base import LocalUpdate
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.post import Expected, Post
-from fedpriv.rounds.query import SUMMED, Broadcast, Contributions, Query, SetUp, Summed
+from fedpriv.rounds.local_job import LocalJob
+from fedpriv.rounds.query import SUMMED, Broadcast, Query, SetUp, Summed
+from fedpriv.rounds.silo_context import Silo
 from fedpriv.runtime import prepare
-from fedpriv.runtime.silo import _SumMembership, _Work, contributions, defer
+from fedpriv.runtime.silo import _SumMembership, _Work
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL
 from fedpriv.training import users
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import Contributions, ContributionStats
 from fedpriv.util.streams import Streams
 
 SESSION = bytes(16)
@@ -85,13 +86,12 @@ class Watched:
 
     def local_update(self, silo, query, down):
         self.asked.append(query)
-        return LocalUpdate(blocks=iter([self.block]), stats=self.stats)
+        return LocalJob(iter([self.block]), stats=self.stats)
 
 
 def work(**details):
     algo = Watched()
     silo = SimpleNamespace(streams=Streams(0), name="silo0")
-    watch = SimpleNamespace(timed=lambda name, items: items)
     numbers = {
         "n_summed": 2,
         "size": 2,
@@ -101,7 +101,7 @@ def work(**details):
         "enforced": False,
     }
     query = Query("update", 1, (0, 1), mechanism=None, **(numbers | details))
-    return algo, _Work(SimpleNamespace(algo=algo, silo=silo, watch=watch, execution=None), query)
+    return algo, _Work(SimpleNamespace(algo=algo, silo=silo), query)
 
 
 def test_a_silo_trains_the_users_that_it_is_told_are_sampled():
@@ -115,7 +115,7 @@ def test_a_silo_trains_the_users_that_it_is_told_are_sampled():
 def test_a_method_that_bounds_by_itself_counts_by_itself():
     algo, own = work()
     update = own.respond(Broadcast({}))
-    assert list(update.blocks) == [algo.block]
+    assert list(update.contributions) == [algo.block]
     assert own.stats is algo.stats
 
 
@@ -123,7 +123,7 @@ def test_what_no_message_needed_is_computed_all_the_same():
     """What a silo remembers may hang on it."""
     computed = []
     _, own = work()
-    own.blocks = (computed.append(number) for number in range(3))
+    own.steps = (computed.append(number) or number for number in range(3))
     own.finish()
     assert computed == [0, 1, 2]
 
@@ -132,13 +132,12 @@ def test_what_no_message_needed_is_computed_all_the_same():
 def test_later_queries_of_a_round_draw_from_streams_of_their_own(place, prefix, monkeypatch):
     _, own = work(place=place)
     seen = []
-    nothing = SimpleNamespace(blocks=lambda: iter(()))
+    nothing = SimpleNamespace(batch_key=None)
     monkeypatch.setattr(
         users, "silo_training", lambda *given, prefix, **others: seen.append(prefix) or nothing
     )
-    silo = SimpleNamespace(model=None, data=None, task=None, streams=None, name="silo0", index=0)
-    local = LocalUpdate(training=SimpleNamespace(pooled=True))
-    assert list(contributions(local, silo, defer(local, silo, own.query))) == []
+    silo = Silo(0, None, None, None, SimpleNamespace(streams=None))
+    assert next(silo.train(own.query, SimpleNamespace(pooled=True)).steps) is nothing
     assert seen == [prefix]
 
 

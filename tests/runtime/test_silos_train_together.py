@@ -8,6 +8,7 @@ import pytest
 from runs import experiment
 
 from fedpriv.aggregation.secagg.messages import SHARE
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.runtime import prepare
 from fedpriv.runtime.silo import _Work
 from fedpriv.testing.faults import Faulty, drop
@@ -15,7 +16,6 @@ from fedpriv.training.clipped import _Sum
 from fedpriv.training.record_steps import RecordSteps
 from fedpriv.training.silo_training import SiloTraining
 from fedpriv.util.stopwatch import Stopwatch
-from fedpriv.util.work import DeferredWork
 
 AGGREGATIONS = ["plain", "masked", "secagg", "private_weighting", "admm"]
 """Under `shuffle` no algorithm describes its training."""
@@ -26,6 +26,12 @@ OWN = {
 
 
 ULDP = "algo=uldp_avg", "algo.noise_multiplier=0", "trainer=batched"
+
+
+def in_turn(job):
+    """As `LocalJob.batched`, without a batch."""
+    return job
+    yield
 
 
 def one_round(*words, faults=()):
@@ -54,7 +60,7 @@ def test_a_round_of_silos_in_one_stack_is_that_of_silos_apart(aggregation, stack
     moved, _, seconds = one_round(*words)
     assert stacks == [3]
     assert seconds > 0
-    monkeypatch.setattr(DeferredWork, "batchable", False)
+    monkeypatch.setattr(LocalJob, "batched", in_turn)
     apart, _, _ = one_round(*words)
     assert stacks == [3]
     assert np.linalg.norm(apart) > 1e-3
@@ -76,15 +82,15 @@ def test_a_silo_lets_go_of_its_training_before_the_next_one_begins(
     aggregation, trainer, monkeypatch
 ):
     """Its buffers, in as many silos as there are, would fill the memory until the query ends."""
-    alive, blocks = [], SiloTraining.blocks
+    alive, run = [], SiloTraining.run
 
     def noted(training):
         alive.append(sum(own() is not None for own in seen))
         seen.append(ref(training))
-        return blocks(training)
+        return run(training)
 
     seen = []
-    monkeypatch.setattr(SiloTraining, "blocks", noted)
+    monkeypatch.setattr(SiloTraining, "run", noted)
     monkeypatch.setattr(SiloTraining, "batch_key", None)
     one_round(*ULDP[:2], f"trainer={trainer}", f"aggregation={aggregation}")
     assert alive == [0, 0, 0]
@@ -117,7 +123,7 @@ def test_noisy_steps_of_all_silos_are_made_together_and_have_the_same_bits(monke
     assert seen == [3]
     assert all(report.seconds > 0 for report in reports)
     assert [report.stats.units for report in reports] == [10] * 3
-    monkeypatch.setattr(DeferredWork, "batchable", False)
+    monkeypatch.setattr(LocalJob, "batched", in_turn)
     apart, _, _ = one_round(*words)
     assert seen == [3, 1, 1, 1]
     assert np.linalg.norm(apart) > 1e-3
@@ -139,7 +145,7 @@ def test_clipped_gradients_of_all_silos_are_summed_together(words, points, monke
     found = []
     for apart in (False, True):
         if apart:
-            monkeypatch.setattr(DeferredWork, "batchable", False)
+            monkeypatch.setattr(LocalJob, "batched", in_turn)
         with prepare(experiment(*words, *EQUAL)) as prepared:
             *_, query = prepared.queries(2)
             state = prepared.state

@@ -128,6 +128,26 @@ def test_what_was_not_planned_is_not_covered(swept, tmp_path, edit, says):
     assert says in selection.cost
 
 
+def test_a_run_with_other_settings_than_drawn_is_not_covered(swept, tmp_path):
+    folder = shutil.copytree(swept[0], tmp_path / "sweep")
+    path = folder / "0" / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["algo"]["local_lr"] *= 2
+    path.write_text(yaml.safe_dump(config))
+    [selection] = fedpriv.load(folder).report().selections
+    assert selection.cost == "not covered: 0 has other settings than drawn: algo"
+
+
+def test_a_run_that_spent_more_than_planned_is_not_covered(swept, tmp_path):
+    folder = shutil.copytree(swept[0], tmp_path / "sweep")
+    path = folder / "0" / "epsilon.csv"
+    table = pd.read_csv(path)
+    table["certified"] *= 10
+    table.to_csv(path, index=False)
+    [selection] = fedpriv.load(folder).report().selections
+    assert selection.cost == "not covered: these runs spent more than the draw planned: 0"
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
@@ -152,7 +172,10 @@ def test_with_real_randomness_every_draw_is_another(tmp_path):
         experiment(*WORDS, "randomness=system", f"preset.local_lr={rate}") for rate in (0.1, 0.2)
     ]
     sweeper = RandomNumber(50.0, 1.0)
-    draws = [tuple(sweeper.draw(tmp_path / str(n), [["a"], ["b"]], exps).chosen) for n in range(4)]
+    draws = [
+        tuple(sweeper.draw(tmp_path / str(n), [["a"], ["b"]], exps, ["{}"] * 2).chosen)
+        for n in range(4)
+    ]
     assert len(set(draws)) > 1
     counts = Counter(place for draw in draws for place in draw)
     assert set(counts) == {0, 1}

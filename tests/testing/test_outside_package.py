@@ -10,22 +10,22 @@ import pandas as pd
 import pytest
 
 from fedpriv.cli import main
-from fedpriv.testing import ConformanceError, algorithms, check_algorithm, experiment
+from fedpriv.testing import ConformanceError, check_algorithm, experiment, noise_checks
 
 METHOD = '''
 """Signs of the silos' mean changes, clipped by user: a method of its own."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE
-from fedpriv.algorithms.base import Algorithm, LocalUpdate
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.noise import OwnNoise, SumNoise
 from fedpriv.certificates.request import Request, Target
 from fedpriv.rounds.contributors import Users
-from fedpriv.rounds.query import Contributions
+from fedpriv.training.contributions import Contributions
 from fedpriv.training.description import Recipe, Training
 from fedpriv.rounds.weighting import Weighting
 
@@ -53,7 +53,7 @@ class Mine(Algorithm):
         return (Request(self.noise),)
 
     def local_update(self, silo, query, down):
-        return LocalUpdate(Training(Recipe(3, 1000, 0.3), down["params"]))
+        return silo.train(query, Training(Recipe(3, 1000, 0.3), down["params"]))
 
     def global_update(self, state, query, total, plan):
         return state.with_params(state.params + self.step * np.sign(total.vector))
@@ -68,16 +68,16 @@ class Itself(Mine):
     noise = OwnNoise()
 
     def local_update(self, silo, query, down):
-        update = super().local_update(silo, query, down)
+        job = super().local_update(silo, query, down)
         rng = silo.streams.secret("noise", query.round, silo.name)
         noise = query.mechanism.noise_share(
             query.size, query.n_summed, rng, encoding=query.encoding
         )
 
-        def vectors(block):
-            return self.times * query.mechanism.bound(block.deltas)[0]
+        def bound(block):
+            return replace(block, vectors=self.times * query.mechanism.bound(block.vectors)[0])
 
-        return LocalUpdate(update.training, vectors, noise=noise)
+        return replace(job.map(bound), noise=noise)
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,9 @@ class Silent(Mine):
     noise = OwnNoise()
 
     def local_update(self, silo, query, down):
-        update = super().local_update(silo, query, down)
-        return LocalUpdate(update.training, lambda block: query.mechanism.bound(block.deltas)[0])
+        job = super().local_update(silo, query, down)
+        bound = query.mechanism.bound
+        return job.map(lambda block: replace(block, vectors=bound(block.vectors)[0]))
 
 
 @dataclass(frozen=True)
@@ -258,7 +259,7 @@ def test_what_an_outside_method_says_of_its_own_noise_is_declared_until_it_has_b
     outside, tmp_path, monkeypatch
 ):
     """And again as soon as its source changes."""
-    monkeypatch.setattr(algorithms, "SEEDS", 10)
+    monkeypatch.setattr(noise_checks, "SEEDS", 10)
     folder, method, _ = outside
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
@@ -282,13 +283,14 @@ def test_what_an_outside_method_says_of_its_own_noise_is_declared_until_it_has_b
     check_algorithm(method.Itself(), record=True)
     assert status("recorded") == {"checked"}
     assert status("other", "HundredTimes") == {"declared"}
-    with open(folder / "outside" / "method.py", "a") as source:
-        source.write("\n# changed\n")
-    assert status("changed") == {"declared"}
+    for text, expected in (("# a comment", "checked"), ("CHANGED = True", "declared")):
+        with open(folder / "outside" / "method.py", "a") as source:
+            source.write(f"\n{text}\n")
+        assert status(text[-4:].strip()) == {expected}
 
 
 def test_a_method_that_fails_or_was_not_measured_is_not_recorded(outside, tmp_path, monkeypatch):
-    monkeypatch.setattr(algorithms, "SEEDS", 10)
+    monkeypatch.setattr(noise_checks, "SEEDS", 10)
     record = tmp_path / "conformance_records.json"
     with pytest.raises(ConformanceError, match="its event declares at least"):
         check_algorithm(outside[1].HundredTimes(), record=record)

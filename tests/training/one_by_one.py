@@ -165,25 +165,26 @@ def blocks(
         "prefix": prefix,
         "execution": execution,
     }
-    return list(users.silo_training(training, model=model, data=data, task=task, **place).blocks())
+    return list(users.silo_training(training, model=model, data=data, task=task, **place).run())
 
 
 def as_array(vector):
     return vector.double().numpy()
 
 
-def trained(model, theta, data, task, recipe, positions=None, correction=None, **place):
-    """Deltas (k, d) in the order of `positions` (None: of all users)."""
-    wanted = np.arange(len(data.users)) if positions is None else positions
+def trained(model, theta, data, task, recipe, chosen=None, correction=None, **place):
+    """Deltas (k, d) in the order of `chosen` (None: of all users)."""
+    wanted = np.arange(len(data.users)) if chosen is None else chosen
     rows = torch.full((len(data.users), len(theta)), torch.nan)
     seen = []
     correction = None if correction is None else as_array(correction)
-    training = Training(recipe, as_array(theta), positions, correction=correction)
+    training = Training(recipe, as_array(theta), chosen, correction=correction)
     for block in blocks(training, model, data, task, **place):
-        assert block.deltas.shape == (len(block.positions), len(theta))
-        assert block.deltas.dtype == torch.float32
-        rows[block.positions] = block.deltas
-        seen += block.positions.tolist()
+        positions = np.searchsorted(data.users, block.units)
+        assert block.vectors.shape == (len(positions), len(theta))
+        assert block.vectors.dtype == torch.float32
+        rows[positions] = block.vectors
+        seen += positions.tolist()
     assert sorted(seen) == sorted(wanted)
     return rows[wanted]
 

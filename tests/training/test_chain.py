@@ -9,7 +9,7 @@ from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import Classification
 from fedpriv.training.clipped import _Sum, clipped_gradients
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.evaluate import Evaluator, Labelled, _Evaluated
 from fedpriv.training.layers.chain import layer_chain
 from fedpriv.training.vectors import flatten

@@ -15,7 +15,7 @@ from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import BinaryClassification, Classification
 from fedpriv.training import clipped as module
 from fedpriv.training.clipped import clipped_gradients
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.vectors import flatten, load
 
 PROBLEMS = {

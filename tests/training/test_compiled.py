@@ -215,7 +215,7 @@ def test_a_users_bits_are_its_own(size, monkeypatch):
             list(
                 users.silo_training(
                     training, model=model, data=data, task=task, streams=STREAMS, **place
-                ).blocks()
+                ).run()
             )
         )
         == 4
@@ -249,5 +249,5 @@ def test_plain_sgd_remembers_nothing():
     model, theta, data, task = problem("mlp")
     training = Training(Recipe(1, 8, 0.1), as_array(theta), memory={})
     place = {"streams": STREAMS, "round": 3, "party": "silo-1", "execution": COMPILED}
-    [block] = users.silo_training(training, model=model, data=data, task=task, **place).blocks()
+    [block] = users.silo_training(training, model=model, data=data, task=task, **place).run()
     assert block.memory == {}

@@ -14,7 +14,7 @@ from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression, Task
 from fedpriv.training import clipped
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.dp_sgd import DpSgd, dp_sgd
 from fedpriv.training.record_dropout import RecordDropout
 from fedpriv.training.vectors import flatten, load

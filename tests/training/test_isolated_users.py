@@ -48,8 +48,8 @@ def changes(model, data, task, recipe, **how):
     )
     return {
         int(data.users[place]): delta.numpy()
-        for block in work.blocks()
-        for place, delta in zip(block.positions, block.deltas)
+        for block in work.run()
+        for place, delta in zip(np.searchsorted(data.users, block.units), block.vectors)
     }
 
 

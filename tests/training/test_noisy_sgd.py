@@ -11,7 +11,7 @@ from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import Classification
 from fedpriv.training.clipped import clipped_gradients
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, partition_batches, scaled_to
 from fedpriv.training.vectors import flatten
 from fedpriv.util.work import run_work

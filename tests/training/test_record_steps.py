@@ -10,7 +10,7 @@ from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import Classification
 from fedpriv.training import record_steps as side_by_side
-from fedpriv.training.contribution_stats import ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.record_steps import RecordSteps
 from fedpriv.training.trainers.compile_layers import compile_layers
 from fedpriv.util.streams import Streams

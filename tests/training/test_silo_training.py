@@ -50,18 +50,19 @@ def by_user(blocks, work):
     """The deltas (k, d) of a silo's users in the order of its data."""
     deltas = torch.full((len(work.users.data.users), len(work.problem.start)), torch.nan)
     for block in blocks:
-        deltas[torch.from_numpy(block.positions)] = block.deltas
+        places = np.searchsorted(work.users.data.users, block.units)
+        deltas[torch.from_numpy(places)] = block.vectors
     return deltas
 
 
 def apart(works):
-    return [by_user(work.blocks(), work) for work in works]
+    return [by_user(work.run(), work) for work in works]
 
 
 def run_batch(works):
     assert len({work.batch_key for work in works}) == 1
     assert works[0].batch_key is not None
-    return [by_user([own], work) for own, work in zip(SiloTraining.run_batch(works), works)]
+    return [by_user(own, work) for own, work in zip(SiloTraining.run_batch(works), works)]
 
 
 def assert_close(got, want):
@@ -80,7 +81,7 @@ def test_a_silo_gets_what_it_gets_alone(name, size):
     assert_close(run_batch(given), want)
     assert_close(run_batch(given[::-1])[::-1], want)
     assert_close(run_batch(given[1:2] + given[3:]), want[1:2] + want[3:])
-    assert_close([by_user([given[3].run()], given[3])], want[3:])
+    assert_close([by_user(given[3].run(), given[3])], want[3:])
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -107,7 +108,7 @@ def test_some_users_of_a_silo_and_none_of_another():
         model, shape, Recipe(2, 4, 0.1), counts=COUNTS[:1], users=np.array([], dtype=int)
     )
     assert nobody.batch_key is None
-    assert list(nobody.blocks()) == []
+    assert list(nobody.run()) == []
 
 
 def test_pooled_silos_train_together():

@@ -202,7 +202,7 @@ def test_buffers_that_change_are_a_users_own_and_refused_for_records(layer):
     before = copy.deepcopy(model.state_dict())
     together = trained(model, theta, data, TASK, recipe)
     for user in range(len(COUNTS)):
-        alone = trained(model, theta, data, TASK, recipe, positions=[user])
+        alone = trained(model, theta, data, TASK, recipe, chosen=[user])
         assert torch.equal(alone[0], together[user])
     gradients = clipped_gradients(model, TASK, CLIP, shape=(6,))
     with pytest.raises(ConfigError, match="no buffers that change in training"):

@@ -102,7 +102,7 @@ def test_blocks_do_not_change_results(name, monkeypatch):
     assert len(got) > len(COUNTS) // 3
     rows = torch.empty_like(want)
     for block in got:
-        rows[block.positions] = block.deltas
+        rows[np.searchsorted(data.users, block.units)] = block.vectors
     assert_same(rows, want, theta)
 
 
@@ -360,15 +360,15 @@ def test_streams_have_the_prefix():
     assert asked == [("batches", 2, "silo4"), ("dropout", 2, "silo4")]
     other = blocks(training, model, data, task, **place, prefix="anchor")
     assert asked[2:] == [("anchor batches", 2, "silo4"), ("anchor dropout", 2, "silo4")]
-    assert not torch.equal(plain[0].deltas, other[0].deltas)
+    assert not torch.equal(plain[0].vectors, other[0].vectors)
 
 
 def test_pooled_records_train_as_one_user():
     model, theta, data, task = problem("mlp")
     recipe = Recipe(2, 8, 0.1)
     [block] = blocks(Training(recipe, as_array(theta), pooled=True), model, data, task)
-    assert block.positions.tolist() == [0]
-    assert_same(block.deltas, one_by_one(model, theta, data.pooled(), task, recipe), theta)
+    assert block.units.tolist() == [0]
+    assert_same(block.vectors, one_by_one(model, theta, data.pooled(), task, recipe), theta)
 
 
 def batch_norm():
@@ -402,11 +402,11 @@ def test_a_whole_silo_trains_with_batch_norm_from_the_models_own_statistics():
     assert all(torch.equal(buffer, buffers[name]) for name, buffer in model.named_buffers())
     assert torch.equal(flatten(model), theta)
     oracle = one_by_one(copy.deepcopy(model).train(), theta, data.pooled(), task, recipe)
-    assert_same(first.deltas, oracle, theta)
+    assert_same(first.vectors, oracle, theta)
     other = silo([30], (6,), task, seed=1)
     blocks(training, model, other, task)  # another silo in between leaves no trace
     [again] = blocks(training, model, data, task)
-    assert torch.equal(first.deltas, again.deltas)
+    assert torch.equal(first.vectors, again.vectors)
 
 
 class Drifting(nn.Module):
@@ -431,9 +431,9 @@ def test_what_a_layer_remembers_starts_afresh_in_every_training():
     training = Training(Recipe(2, 8, 0.1), as_array(theta), pooled=True)
     [first], [again] = (blocks(training, model, data, task) for _ in range(2))
     assert float(model[0].seen) == 0
-    assert torch.equal(first.deltas, again.deltas)
+    assert torch.equal(first.vectors, again.vectors)
     assert_same(
-        first.deltas,
+        first.vectors,
         one_by_one(copy.deepcopy(model).train(), theta, data, task, training.recipe),
         theta,
     )

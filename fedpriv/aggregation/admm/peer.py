@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.aggregation.admm.averaging import Averaging
-from fedpriv.aggregation.base import Respond, encoding_of, invited_silos, trained
+from fedpriv.aggregation.base import Respond, encoding_of, invited_silos
 from fedpriv.aggregation.weighted import COUNTS, KEY, KEY_BYTES, MAX_RECORDS, WeightedSilo
 from fedpriv.crypto.signatures import Ed25519Signer, SigningKey
 from fedpriv.encoding.fixed_point import FixedPoint
@@ -26,7 +26,8 @@ from fedpriv.parties.messages import digest_of
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, Serial
 from fedpriv.parties.schema import Array, Raw, Schema, Series
-from fedpriv.rounds.query import Broadcast, Query, SetUp, Total, Update
+from fedpriv.rounds.local_job import LocalJob
+from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
 from fedpriv.rounds.weighting import bounded_weights
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class AdmmPeer(WeightedSilo):
                 f"{self.name} has taken part in round {query.round}, query {query.place} already"
             )
         self.spent = query.serial
-        vector = self._vector((yield from trained(respond(Broadcast({})))), query)
+        vector = self._vector((yield from respond(Broadcast({})).batched()), query)
         self._begin(vector)
         streams = query.streams.secret(query.stream("dual variable"), query.round, self.name)
         dual = streams.random(query.size)
@@ -122,8 +123,8 @@ class AdmmPeer(WeightedSilo):
         self.under_way, self.done = None, self.under_way
         return Total(len(query.invited) * z, peers)
 
-    def _vector(self, update: Update, query: Query) -> np.ndarray:
-        noised = self.noised_sum(query, update)
+    def _vector(self, job: LocalJob, query: Query) -> np.ndarray:
+        noised = self.noised_sum(query, job)
         # Noise that protects somebody consists of whole grid steps. The sum of both is a float64
         # without another rounding.
         return noised if query.encoding is None else encoding_of(query, FixedPoint).decode(noised)
@@ -255,8 +256,10 @@ class _Exchange:
         received = yield from self.post.exchange_all(phase, mail, expected)
         for name, digest in received.items():
             if digest != digest_of(z):
+                # Both may be honest: a third peer can have told them different numbers.
                 raise AggregationAbortedError(
-                    f"{name} and {self.post.name} have come to different averages"
+                    f"{name} and {self.post.name} have different averages; any of "
+                    f"{', '.join(self.peers)} may have sent them different numbers"
                 )
 
     @property

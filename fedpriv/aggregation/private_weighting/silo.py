@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from gmpy2 import mpz
 
-from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, Respond, SiloProtocol, trained
+from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, Respond, SiloProtocol
 from fedpriv.aggregation.private_weighting.counts import refuse_many
 from fedpriv.aggregation.private_weighting.integers import blind, cancelling_masks, slot_encoding
 from fedpriv.aggregation.private_weighting.phases import OFFERS, REQUESTS, SEALED_SEED, SEED
@@ -41,7 +41,8 @@ from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, Serial, at_fault, blaming
 from fedpriv.parties.schema import Maybe, Parts, Raw, Series, Table
-from fedpriv.rounds.query import Contributions, Query, SetUp
+from fedpriv.rounds.query import Query, SetUp
+from fedpriv.training.contributions import Contributions
 
 
 @dataclass(repr=False)
@@ -145,9 +146,9 @@ class PrivateWeightingSilo(SiloProtocol):
         schema = Parts((query.broadcast_schema, Raw(size)))
         received = yield from post.receive_all(Expected(BROADCAST, schema, (SERVER,)))
         broadcast, raw = received[SERVER]
-        update = yield from trained(respond(broadcast))
+        job = yield from respond(broadcast).batched()
         with at_fault(self.name):
-            users, coefficients = _collect(update.blocks, encoding, query.size)
+            users, coefficients = _collect(job.contributions, encoding, query.size)
         if options is not None:
             raw = yield from self._choose(post, public, query, raw, options=options)
         sound = self.procedure.sound
@@ -155,7 +156,7 @@ class PrivateWeightingSilo(SiloProtocol):
             self._raise_powers(public, raw, encoding)
             products = self._products(public, users, coefficients, encoding=encoding)
             dither = self._dither(query) if sound else lambda bound: 0
-            plaintexts = encoding.plaintexts(update.noise, dither)
+            plaintexts = encoding.plaintexts(job.noise, dither)
         masked = self._masked(public, plaintexts, digest("private weighting sums", *query.serial))
         residues = _residues(public).draw(len(products)) if sound else [mpz(1)] * len(products)
         message = add_and_rerandomise(public, products, plaintexts=masked, residues=residues)

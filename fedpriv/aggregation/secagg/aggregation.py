@@ -67,7 +67,6 @@ from fedpriv.aggregation.base import (
     awaited_broadcast,
     invited_silos,
     require_setting,
-    trained,
 )
 from fedpriv.aggregation.ring import AUTO, RingAggregation, ring_encoding, ring_message
 from fedpriv.aggregation.secagg.degrees import Assumed
@@ -88,8 +87,9 @@ from fedpriv.aggregation.weighted import (
 from fedpriv.crypto.signatures import Ed25519Signer, SigningKey
 from fedpriv.errors import require
 from fedpriv.parties.party import Party
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Observer, ThreatModel
-from fedpriv.rounds.query import Broadcast, Query, SetUp, Update
+from fedpriv.rounds.query import Broadcast, Query, SetUp
 from fedpriv.rounds.weighting import Weighting
 
 FIXED_BEFORE = "who does is fixed before a query's keys are"
@@ -320,22 +320,22 @@ class SecAggSilo(WeightedSilo):
         broadcast = yield from awaited_broadcast(post, query)
         if broadcast is None:
             return
-        update = respond(broadcast)
+        job = respond(broadcast)
         terms = self.aggregation.terms(query)
         member = self._member(
             query,
-            update,
+            job,
             post=post,
             terms=terms,
             signer=self.signer,
             # Called late: the result would wait in memory.
-            trained=lambda: trained(update),
-            vector=lambda: self.noised_sum(query, update),
+            trained=job.batched,
+            vector=lambda: self.noised_sum(query, job),
             invited=invited_silos(query),
         )
         yield from member.run()
 
-    def _member(self, query: Query, update: Update, **common: Any) -> Member:
+    def _member(self, query: Query, job: LocalJob, **common: Any) -> Member:
         """This silo's part in a query.
 
         common: arguments of every member.

@@ -192,8 +192,8 @@ def _power(failure: float) -> str:
 
 
 def _quantile(probability: float, population: int, marked: int, drawn: int) -> int:
-    """The smallest number that the marked items among the drawn ones exceed with at most this
-    probability."""
+    """The smallest k such that more than k of the drawn items are marked with at most this
+    probability (hypergeometric)."""
     from scipy.stats import hypergeom
 
     tails = hypergeom.sf(np.arange(drawn + 1), population, marked, drawn)

@@ -38,8 +38,9 @@ from fedpriv.aggregation.secagg.exact_silo import ExactMember
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import require
 from fedpriv.mechanisms.removable_noise import RemovableNoise
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import ThreatModel
-from fedpriv.rounds.query import Query, Update
+from fedpriv.rounds.query import Query
 from fedpriv.rounds.weighting import Weighting
 
 
@@ -93,10 +94,10 @@ class SecAggExactNoise(SecAgg):
 class ExactSilo(SecAggSilo):
     """A silo that releases its surplus noise."""
 
-    def _member(self, query: Query, update: Update, **common: Any) -> ExactMember:
-        if update.secret is None:
+    def _member(self, query: Query, job: LocalJob, **common: Any) -> ExactMember:
+        if job.secret is None:
             raise ValueError(f"query {query.name}: its noise has no secret that removes parts")
-        return ExactMember(**common, noise=_removable(query), secret=update.secret)
+        return ExactMember(**common, noise=_removable(query), secret=job.secret)
 
 
 class ExactServer(SecAggServer):

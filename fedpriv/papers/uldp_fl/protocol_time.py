@@ -27,11 +27,13 @@ from fedpriv.papers.experiments import profile_words
 from fedpriv.parties.party import Mail, Memory, Party, PartySpec
 from fedpriv.reports.canvas import Axes, Figure, plot_band, plt, save
 from fedpriv.reports.number_table import write_records
-from fedpriv.rounds.query import Broadcast, Contributions, Query, SetUp, Update
+from fedpriv.rounds.local_job import LocalJob
+from fedpriv.rounds.query import Broadcast, Query, SetUp
 from fedpriv.rounds.weighting import Weighting
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import Experiment, build
 from fedpriv.settings.help import conf_dir
+from fedpriv.training.contributions import Contributions
 
 KEYS, BLINDING, TRAINING, WEIGHTING, DECRYPTION = PHASES = (
     "key exchange",
@@ -134,9 +136,9 @@ class TimedSilo(SiloProtocol):
         return self.protocol.setup(task, counts)
 
     def query(self, query: Query, respond: Respond) -> Party:
-        def timed(broadcast: Broadcast) -> Update:
-            update = respond(broadcast)
-            return replace(update, blocks=self._timed(update.blocks), deferred=None)
+        def timed(broadcast: Broadcast) -> LocalJob:
+            job = respond(broadcast)
+            return replace(job, steps=self._timed(job.contributions))
 
         return self.protocol.query(query, timed)
 

@@ -77,7 +77,7 @@ class TrainerState:
 
 
 @dataclass(frozen=True)
-class Users:
+class TrainingUsers:
     """Users who train, by number of records, descending.
 
     data: the silo's records.
@@ -100,7 +100,13 @@ class Users:
         counts: np.ndarray = self.data.counts[self.positions]
         return counts
 
-    def part(self, which: slice | np.ndarray) -> Users:
+    @property
+    def ids(self) -> np.ndarray:
+        """Their global ids, (k,) int64."""
+        ids: np.ndarray = self.data.users[self.positions]
+        return ids
+
+    def part(self, which: slice | np.ndarray) -> TrainingUsers:
         """Some of the users."""
         orders = None if self.orders is None else self.orders[which]
         return replace(
@@ -129,7 +135,7 @@ class BlockTrainer(ABC):
         """
 
     @abstractmethod
-    def run(self, users: Users, memory: Mapping[str, np.ndarray] | None) -> Result:
+    def run(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
         """Train one block of users.
 
         memory: the initial memory of their optimisers, see `Training`.
@@ -159,7 +165,7 @@ class UserTrainer(BlockTrainer, Generic[State]):
     def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
         return cut(counts, size, self.limits)
 
-    def run(self, users: Users, memory: Mapping[str, np.ndarray] | None) -> Result:
+    def run(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
         epochs = self.problem.recipe.epochs
         steps = batches(users.data, users.positions, users.size, epochs=epochs, keys=users.orders)
         work = int(users.counts.clip(max=users.size).sum()) * self.problem.cost.products

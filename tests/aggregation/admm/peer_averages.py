@@ -11,8 +11,9 @@ from fedpriv.aggregation.admm.aggregation import Admm
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.parties.traffic import Traffic
-from fedpriv.rounds.query import Contributions, Update
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.weighting import OwnWeighting
+from fedpriv.training.contributions import Contributions
 from fedpriv.util.streams import Streams
 
 SIZE = 4
@@ -62,7 +63,7 @@ class Peers:
     def parties(self, vectors, serial=(1, 0)):
         def update(k):
             block = Contributions(np.array([k]), torch.from_numpy(vectors[k : k + 1]))
-            return Update(iter([block]), np.zeros(vectors.shape[1]))
+            return LocalJob(iter([block]), np.zeros(vectors.shape[1]))
 
         updates = {name: update(k) for k, name in enumerate(self.names)}
         return self.protocols.query(self.query(serial, vectors.shape[1]), updates)

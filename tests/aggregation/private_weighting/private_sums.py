@@ -15,8 +15,10 @@ from fedpriv.aggregation.private_weighting.aggregation import PrivateWeighting
 from fedpriv.crypto.uniform_integers import integers_below
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.parties.traffic import Traffic
-from fedpriv.rounds.query import Broadcast, Contributions, Update
+from fedpriv.rounds.local_job import LocalJob
+from fedpriv.rounds.query import Broadcast
 from fedpriv.rounds.weighting import RecordWeighting
+from fedpriv.training.contributions import Contributions
 from fedpriv.util.streams import Streams
 
 
@@ -85,7 +87,7 @@ class World:
                 yield Contributions(units, torch.from_numpy(self.vectors[s, units]))
 
         noise = self.noise if noise is None else noise
-        return {name: Update(blocks(s), noise[s]) for s, name in enumerate(self.silos)}
+        return {name: LocalJob(blocks(s), noise[s]) for s, name in enumerate(self.silos)}
 
     def parties(self, round=1, sampled=None, rate=1.0, noise=None, place=0):
         query = self.query(round, sampled, rate, place)

@@ -34,7 +34,8 @@ from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.secret_sharing import LIMBS, Reconstruction
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import AggregationAbortedError
-from fedpriv.rounds.query import Broadcast, Update
+from fedpriv.rounds.local_job import LocalJob
+from fedpriv.rounds.query import Broadcast
 
 KEY, SEED = 0, 1
 """Rows of a silo's shares: of its mask key, and of its own mask's seed."""
@@ -109,7 +110,7 @@ class Attack:
         rng = np.random.default_rng(self.query.round)
         vectors = {n: rng.integers(-99, 100, SIZE).astype(float) for n in self.honest}
         self.secrets = {name: rng.bytes(32) for name in self.honest}
-        updates = {n: Update(iter(()), v, self.secrets[n]) for n, v in vectors.items()}
+        updates = {n: LocalJob(iter(()), v, self.secrets[n]) for n, v in vectors.items()}
         self.inputs = {n: self.query.encoding.encode(v, n) for n, v in vectors.items()}
         for name in self.honest:
             silo = self.protocols[name]

@@ -7,7 +7,7 @@ from parties_of_generators import Protocols, dropping, run
 from queries import SYSTEM, query_for
 
 from fedpriv.aggregation.base import SERVER
-from fedpriv.rounds.query import Update
+from fedpriv.rounds.local_job import LocalJob
 
 PHASES = ["AdvertiseKeys", "ShareKeys", "MaskedInputCollection", "ConsistencyCheck", "Unmasking"]
 
@@ -25,7 +25,7 @@ def ready(aggregation, silos):
 
 def parties(protocols, vectors, round=1, *, place=0, streams=SYSTEM):
     updates = {
-        name: Update(iter(()), np.asarray(vector, float))
+        name: LocalJob(iter(()), np.asarray(vector, float))
         for name, vector in zip(protocols.names, vectors)
     }
     size = len(vectors[0])

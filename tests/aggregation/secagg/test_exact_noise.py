@@ -24,7 +24,8 @@ from fedpriv.crypto.secret_sharing import Reconstruction
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.parties.messages import encode
-from fedpriv.rounds.query import Total, Update
+from fedpriv.rounds.local_job import LocalJob
+from fedpriv.rounds.query import Total
 from fedpriv.runs.loop import train
 from fedpriv.runtime import prepare
 from fedpriv.testing.faults import Faulty, drop
@@ -53,7 +54,7 @@ class Sum:
         }
         # The signal is told apart from the noise only here: both are whole grid steps.
         updates = {
-            name: Update(iter(()), self.vectors[name] + self.noises[name], self.secrets[name])
+            name: LocalJob(iter(()), self.vectors[name] + self.noises[name], self.secrets[name])
             for name in self.names
         }
         self.cast = self.protocols.query(self.query, updates)
@@ -153,7 +154,7 @@ def test_noise_that_cannot_be_taken_out_is_refused():
         (sum_.query, None, "has no secret"),
         (fixed, b"s" * 32, "removable noise"),
     ):
-        updates = {name: Update(iter(()), sum_.vectors[name], secret) for name in sum_.names}
+        updates = {name: LocalJob(iter(()), sum_.vectors[name], secret) for name in sum_.names}
         with pytest.raises(ValueError, match=match):
             run(ready(FIVE, 5).query(query, updates))
 
@@ -274,9 +275,10 @@ def test_a_silo_that_adds_no_noise_is_not_found_and_its_share_is_missing():
     for some of it."""
     sum_ = Sum(FIVE, [5] * 5, size=20_000)
     updates = {
-        name: Update(iter(()), sum_.noises[name].copy(), sum_.secrets[name]) for name in sum_.names
+        name: LocalJob(iter(()), sum_.noises[name].copy(), sum_.secrets[name])
+        for name in sum_.names
     }
-    updates["silo0"] = Update(iter(()), np.zeros(20_000), sum_.secrets["silo0"])
+    updates["silo0"] = LocalJob(iter(()), np.zeros(20_000), sum_.secrets["silo0"])
     noise = total_of(sum_.protocols.query(sum_.query, updates)).vector
     honest = 20.0**2 * 4 / 5
     assert noise.var() == pytest.approx(honest + 20.0**2 * (1 / 3 - 1 / 5), rel=0.05)

@@ -18,7 +18,7 @@ from fedpriv.data.silo import SiloData
 from fedpriv.models.tasks import BinaryClassification, Classification, Task
 from fedpriv.training.layers.buffers import epochs_a_word
 from fedpriv.training.layers.compiled_specs import DROPOUT, fields
-from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result, Users
+from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result, TrainingUsers
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.trainers.compiled.network import (
     CompiledNetwork,
@@ -93,7 +93,7 @@ class Prepared:
     workspace: int
     alive: tuple[np.ndarray, ...]
 
-    def serves(self, users: Users) -> bool:
+    def serves(self, users: TrainingUsers) -> bool:
         same = users.data is self.data and users.size == self.problem.batch
         return same and int(users.counts[0]) <= self.problem.most
 
@@ -132,14 +132,14 @@ class Compiled(BlockTrainer):
             return [(0, k)]
         return list(pairwise(np.linspace(0, k, min(k, pieces) + 1).astype(int).tolist()))
 
-    def run(self, users: Users, memory: Mapping[str, np.ndarray] | None) -> Result:
+    def run(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
         deltas = np.empty((len(users.positions), len(self.start)), dtype=np.float32)
         if self.prepared is None or not self.prepared.serves(users):
             self.prepared = self._prepare(users)
         self._train(users, self.prepared, deltas)
         return torch.from_numpy(deltas), {}
 
-    def _prepare(self, users: Users) -> Prepared:
+    def _prepare(self, users: TrainingUsers) -> Prepared:
         """Raises IndexError for a class that the network does not have: C++ would write beside the
         outputs."""
         data = users.data
@@ -181,7 +181,7 @@ class Compiled(BlockTrainer):
         everyone = UsersSpec(x=x.ctypes.data, y=y.ctypes.data, starts=starts.ctypes.data)
         return Prepared(data, problem, everyone, workspace, (x, y, starts, shared, own))
 
-    def _train(self, users: Users, prepared: Prepared, deltas: np.ndarray) -> None:
+    def _train(self, users: TrainingUsers, prepared: Prepared, deltas: np.ndarray) -> None:
         """Train `users` and write their deltas to (k, d). Releases Python's global lock."""
         orders = users.dropout if users.orders is None else users.orders  # unused where None
         positions = np.ascontiguousarray(users.positions, dtype=np.int64)

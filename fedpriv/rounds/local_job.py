@@ -1,0 +1,106 @@
+"""What one silo computes for a query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fedpriv.rounds.query import PendingState
+from fedpriv.training.contributions import Contributions, ContributionStats
+from fedpriv.util.work import Work, run_work
+
+Step = Work[Any] | Contributions
+"""A step of a silo's computation."""
+Computation = Generator[Step, Any, None]
+"""A computation of contributions. It may also yield work, and is then sent the work's result."""
+
+
+@dataclass(eq=False)
+class LocalJob:
+    """A silo's contributions to a query, and its noise share.
+
+    An algorithm creates the job, usually by `Silo.train`, or from a generator of its own. The
+    framework adds the bounds and the noise. The aggregation reads `contributions`, once; they are
+    computed while they are read.
+
+    >>> import torch
+    >>> def steps():
+    ...     yield Contributions(np.array([3]), torch.tensor([[0.5, 1.0]]))
+    >>> [block] = LocalJob(steps()).contributions
+    >>> block.units.tolist()
+    [3]
+
+    steps: yields blocks of contributions. Work that it yields can run in one batch with that of
+        other silos.
+    noise: noise share (size,) float64. An algorithm gives it if it draws the noise itself
+        (`Query.enforced` is False); empty: the framework draws it, or there is none.
+    secret: seed of the removable noise (`RemovableNoise`); None: no noise is removable.
+    pending: the silo's next state if the query ends with a sum, filled while the contributions are
+        computed. A silo then computes them even if no message needs them. None: the state stays.
+    stats: diagnostics of contributions that the algorithm bounds itself.
+    """
+
+    steps: Iterator[Step]
+    noise: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    secret: bytes | None = None
+    pending: PendingState | None = None
+    stats: ContributionStats = field(default_factory=ContributionStats)
+
+    @property
+    def contributions(self) -> Iterator[Contributions]:
+        """The blocks of contributions. Their work runs here unless `batched` has run it."""
+        result = None
+        while (step := advance(self.steps, result)) is not None:
+            result = None
+            if isinstance(step, Work):
+                result = run_work(step)
+            else:
+                yield step
+
+    def batched(self) -> Generator[Work[Any], Any, LocalJob]:
+        """Return the job after its first works, which the engine may run in one batch with those
+        of other silos.
+
+        Pass the result straight to the function that makes the message. A local variable would
+        keep the job and its noise in memory until the query ends, once for every silo.
+        """
+        step = advance(self.steps)
+        while isinstance(step, Work) and step.batch_key is not None:
+            step = advance(self.steps, (yield step))
+        self.steps = _continued(step, self.steps)
+        return self
+
+    def map(self, change: Callable[[Contributions], Contributions | None]) -> LocalJob:
+        """The job with each block changed; None drops a block."""
+        return replace(self, steps=changed(self.steps, change))
+
+
+def advance(steps: Iterator[Step], result: Any = None) -> Step | None:
+    """The next step, after work with this result; None at the end."""
+    try:
+        return next(steps) if result is None else steps.send(result)  # type: ignore[attr-defined]
+    except StopIteration:
+        return None
+
+
+def changed(
+    steps: Iterator[Step], change: Callable[[Contributions], Contributions | None]
+) -> Computation:
+    """The steps with each block changed; None drops a block. Work passes."""
+    result = None
+    while (step := advance(steps, result)) is not None:
+        result = None
+        if isinstance(step, Work):
+            result = yield step
+        elif (block := change(step)) is not None:
+            yield block
+
+
+def _continued(first: Step | None, steps: Iterator[Step]) -> Computation:
+    """The steps that begin with `first`."""
+    step = first
+    while step is not None:
+        step = advance(steps, (yield step))

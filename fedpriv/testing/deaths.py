@@ -1,0 +1,95 @@
+"""Parties that die in the middle of an exchange: they say nothing more, and their memory is gone.
+
+>>> from dataclasses import replace
+>>> from fedpriv.runtime import prepare
+>>> from fedpriv.testing import experiment
+>>> exp = experiment("algo=fedavg", "preset.n_users=8", "preset.local_epochs=1")
+>>> with prepare(replace(exp, engine=Mortal((Death("silo1", exchange=1, wake=1),)))) as run:
+...     run.run_round(run.queries(1), run.state).aborted
+'no message from silo1'
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedpriv.engines.base import Engine, Returned, Sent, Session
+from fedpriv.engines.inprocess import InProcessSession
+from fedpriv.parties.party import Mail, Memory, PartySpec
+
+
+@dataclass(frozen=True)
+class Death:
+    """When a party dies.
+
+    party: its name.
+    exchange: number of the exchange in the session, from 0.
+    wake: how often the party has been woken in this exchange before. It dies instead of answering;
+        if its part ends earlier, it dies before its memory is stored.
+    """
+
+    party: str
+    exchange: int
+    wake: int
+
+
+@dataclass(frozen=True)
+class Mortal(Engine):
+    """One process whose parties die at these moments."""
+
+    deaths: tuple[Death, ...] = ()
+
+    def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
+        return MortalSession(specs, memories, self.deaths)
+
+
+class MortalSession(InProcessSession):
+    """Parties in this process, some of which die."""
+
+    def __init__(
+        self,
+        specs: Mapping[str, PartySpec],
+        memories: Mapping[str, Memory],
+        deaths: Iterable[Death] = (),
+    ) -> None:
+        super().__init__(specs, memories)
+        self.restart(deaths)
+
+    def restart(self, deaths: Iterable[Death]) -> None:
+        """Count exchanges from 0 again, with other deaths."""
+        self.deaths = tuple(deaths)
+        self.exchange = -1
+        self.wakes: Counter[str] = Counter()
+
+    @property
+    def lost(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset(self.specs) - set(self.participants)
+
+    def begin(self, tasks: Mapping[str, Any]) -> None:
+        self.exchange += 1
+        self.wakes.clear()
+        super().begin(tasks)
+
+    def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
+        dead = [name for name in mail if self._dies(name, self.wakes[name])]
+        for name in dead:
+            del self.participants[name]
+        self.wakes.update(mail.keys())
+        living = {name: letters for name, letters in mail.items() if name not in dead}
+        return super().wake(living) | dict.fromkeys(dead)
+
+    def checkpoints(self, names: Iterable[str]) -> dict[str, Memory]:
+        living = set(names) - self.lost
+        for name in living:
+            if any(death.wake >= self.wakes[name] for death in self._due(name)):
+                del self.participants[name]
+        return super().checkpoints(living - self.lost)
+
+    def _dies(self, name: str, wake: int) -> bool:
+        return any(death.wake == wake for death in self._due(name))
+
+    def _due(self, name: str) -> list[Death]:
+        return [one for one in self.deaths if (one.party, one.exchange) == (name, self.exchange)]

@@ -1,0 +1,49 @@
+"""Blocks of contributions, and statistics of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """A block of one silo's contributions. Blocks are streamed, so that memory does not grow with
+    the number of units.
+
+    units: (k,) int64: ids of the units.
+    vectors: (k, size) on the training device. Local training gives float32: final minus starting
+        parameters, not finite for a unit whose training diverged. The framework's clipping gives
+        float64 within the bound.
+    memory: final slots of the optimiser, (k, d) or (k, 1) each, if `Training.memory` is not None.
+    """
+
+    units: np.ndarray
+    vectors: Tensor
+    memory: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass
+class ContributionStats:
+    """Statistics of a silo's contributions, for its own eyes: they are not private.
+
+    units: number of contributions.
+    nonfinite: number of contributions with NaN or infinity, which are left out.
+    clipped: number of contributions whose norm exceeds the bound.
+    norm_sum: sum of the finite norms before bounding.
+    """
+
+    units: int = 0
+    nonfinite: int = 0
+    clipped: int = 0
+    norm_sum: float = 0.0
+
+    def __add__(self, other: ContributionStats) -> ContributionStats:
+        pairs = zip(astuple(self), astuple(other))
+        return ContributionStats(*(own + more for own, more in pairs))
