@@ -29,8 +29,9 @@ Trust.
 - The verification keys of the set-up are genuine. A silo notices when its own comes back changed;
   the set-up itself is not signed. Every later message is signed.
 - A server that follows the protocol, with fewer than `threshold` silos, learns only the sum. So
-  does a cheating server with colluding silos, as long as 2 * threshold > candidates + colluding
-  silos: two sets cannot both be unmasked. The default, above two thirds, covers up to a third.
+  does a cheating server with `colluding` silos, by the theorem of `threat_model`. Settings in which
+  it does not hold are refused. On the complete graph each silo signs a receipt, for whom it has
+  masked, and signs a set only after it has seen the receipts of all silos in it.
 - Wrong keys, shares, sets and signatures end the query. The error names who passed them on or, if
   that is known, whose they are.
 - With as many silos as the threshold the server reads every input.

@@ -167,7 +167,7 @@ Statement = tuple[object, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class ServerView:
     """What a coalition sees of one query.
 
     setting: of the query.

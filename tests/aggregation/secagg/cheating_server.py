@@ -29,7 +29,7 @@ from fedpriv.aggregation.secagg.messages import (
     set_statement,
     sharing_digest,
 )
-from fedpriv.aggregation.secagg.threat_model import Setting, View
+from fedpriv.aggregation.secagg.threat_model import ServerView, Setting
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.secret_sharing import LIMBS, Reconstruction
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
@@ -79,7 +79,14 @@ class Attack:
     """
 
     def __init__(
-        self, view: View, aggregation: SecAgg, protocols=None, round=1, *, earlier=None, chance=None
+        self,
+        view: ServerView,
+        aggregation: SecAgg,
+        protocols=None,
+        round=1,
+        *,
+        earlier=None,
+        chance=None,
     ):
         """protocols: of silos that have a set-up behind them. earlier: an attack of another query
         or set-up, from which this one replays. chance: draws what is replayed, and what is sent
@@ -312,7 +319,7 @@ class Attack:
             row
             for row in self.learned()
             if any(factor for name, factor in row.items() if name not in known)
-            or any(len({row[name] for name in part}) > 1 for part in sums)
+            or any(len({row.get(name, 0) for name in part}) > 1 for part in sums)
         ]
 
     def agrees(self):

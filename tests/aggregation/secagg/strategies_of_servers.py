@@ -7,10 +7,10 @@ from random import Random
 
 from secure_sums import names
 
-from fedpriv.aggregation.secagg.threat_model import ALL, Claim, Setting, View, Witnesses
+from fedpriv.aggregation.secagg.threat_model import ALL, Claim, ServerView, Setting, Witnesses
 
 
-def split(setting: Setting, witnesses: Witnesses = Witnesses.RECEIPTS) -> View:
+def split(setting: Setting, witnesses: Witnesses = Witnesses.RECEIPTS) -> ServerView:
     """As few victims as possible are told that only they, the colluding silos and some others have
     shared. All others are told that everybody has, and leave the some others out."""
     every = names(setting.silos)
@@ -24,10 +24,10 @@ def split(setting: Setting, witnesses: Witnesses = Witnesses.RECEIPTS) -> View:
     few = Claim(listed=misled | colluding | left_out, roster=everybody)
     all_others = Claim(listed=everybody, sets=(everybody - left_out,))
     claims = {name: few if name in misled else all_others for name in every[:honest]}
-    return View(setting=setting, claims=claims, colluding=colluding, witnesses=witnesses)
+    return ServerView(setting=setting, claims=claims, colluding=colluding, witnesses=witnesses)
 
 
-def two_sets(setting: Setting, checks=ALL) -> View:
+def two_sets(setting: Setting, checks=ALL) -> ServerView:
     """Half of the honest silos sign another set than the others."""
     every = names(setting.silos)
     honest = every[: setting.silos - setting.colluding]
@@ -37,10 +37,10 @@ def two_sets(setting: Setting, checks=ALL) -> View:
         name: Claim(listed=everybody, sets=(sets[place % 2],)) for place, name in enumerate(honest)
     }
     colluding = everybody - set(honest)
-    return View(setting=setting, claims=claims, colluding=colluding, checks=checks)
+    return ServerView(setting=setting, claims=claims, colluding=colluding, checks=checks)
 
 
-def five_sets(checks=ALL) -> View:
+def five_sets(checks=ALL) -> ServerView:
     """Each of five silos is asked to sign another set of three, so that three are left out by
     three."""
     setting = Setting(silos=5, candidates=5, cohort=3, threshold=3)
@@ -50,10 +50,10 @@ def five_sets(checks=ALL) -> View:
         name: Claim(listed=everybody, sets=(everybody - {f"silo{i}" for i in out},))
         for name, out in zip(names(5), left_out)
     }
-    return View(setting=setting, claims=claims, checks=checks)
+    return ServerView(setting=setting, claims=claims, checks=checks)
 
 
-def two_sessions(setting: Setting) -> View:
+def two_sessions(setting: Setting) -> ServerView:
     """Two rosters of the first and of the last candidates, each summed by itself."""
     every = names(setting.silos)
     rosters = [frozenset(every[: setting.candidates]), frozenset(every[-setting.candidates :])]
@@ -62,10 +62,10 @@ def two_sessions(setting: Setting) -> View:
         chosen = frozenset(sorted(roster)[: setting.cohort])
         for name in roster:
             claims[name] = Claim(listed=roster, sets=(chosen,), session=session)
-    return View(setting=setting, claims=claims)
+    return ServerView(setting=setting, claims=claims)
 
 
-def random_view(chance: Random, setting: Setting, witnesses=Witnesses.RECEIPTS) -> View:
+def random_view(chance: Random, setting: Setting, witnesses=Witnesses.RECEIPTS) -> ServerView:
     """A view in which silos are told one to three stories, with changes: lists, sets, rosters with
     several keys of colluding silos, keys that the server has put in."""
     every = names(setting.silos)
@@ -93,7 +93,7 @@ def random_view(chance: Random, setting: Setting, witnesses=Witnesses.RECEIPTS) 
         session = numbers.setdefault((roster, taken, keys), len(numbers))
         if chance.random() < 0.97:
             claims[name] = replace(claim, listed=listed, sets=sets, replaced=taken, session=session)
-    return View(setting=setting, claims=claims, colluding=colluding, witnesses=witnesses)
+    return ServerView(setting=setting, claims=claims, colluding=colluding, witnesses=witnesses)
 
 
 def _story(chance: Random, setting: Setting, colluding: frozenset[str], session: int) -> Claim:

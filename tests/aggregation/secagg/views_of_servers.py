@@ -8,7 +8,14 @@ from itertools import combinations, combinations_with_replacement, product
 
 from secure_sums import names
 
-from fedpriv.aggregation.secagg.threat_model import ALL, Check, Claim, Setting, View, Witnesses
+from fedpriv.aggregation.secagg.threat_model import (
+    ALL,
+    Check,
+    Claim,
+    ServerView,
+    Setting,
+    Witnesses,
+)
 
 SPLITTABLE = {
     3: {(2, 2, 0)},
@@ -67,7 +74,7 @@ def claims_for(name: str, setting: Setting, checks: frozenset[Check]) -> Iterato
 
 def leaking_view(
     setting: Setting, witnesses: Witnesses, checks: frozenset[Check] = ALL
-) -> View | None:
+) -> ServerView | None:
     """The first view that leaks, of all there are; None if there is none."""
     every = names(setting.silos)
     honest = every[: setting.silos - setting.colluding]
@@ -75,7 +82,7 @@ def leaking_view(
     choices = [[*claims_for(name, setting, checks)] for name in honest]
     for told in product(*choices):
         claims = {name: claim for name, claim in zip(honest, told) if claim is not None}
-        view = View(
+        view = ServerView(
             setting=setting,
             claims=claims,
             colluding=colluding,
@@ -87,7 +94,7 @@ def leaking_view(
     return None
 
 
-def leaking_types(setting: Setting, witnesses: Witnesses) -> View | None:
+def leaking_types(setting: Setting, witnesses: Witnesses) -> ServerView | None:
     """A view that leaks, of all up to the names of silos; None if there is none.
 
     Colluding silos sign everything, and are on every list. An honest silo matters by the lists that
@@ -105,7 +112,7 @@ def leaking_types(setting: Setting, witnesses: Witnesses) -> View | None:
         types = [*_types(count)]
         least = max(0, setting.cohort - len(colluding))
         for some in combinations_with_replacement(types, len(honest)):
-            inside = [sum(kind[0][i] == 2 for kind in some) for i in range(count)]
+            inside = [sum(one[0][i] == 2 for one in some) for i in range(count)]
             if any(not least <= size <= setting.cohort for size in inside):
                 continue
             view = _view_of(setting, witnesses, dict(zip(honest, some)), count, colluding)
@@ -144,4 +151,4 @@ def _view_of(setting, witnesses, types, count, colluding):
             claims[name] = Claim(listed=frozenset())
             continue
         claims[name] = Claim(listed=lists[own], sets=(sets[own],) if signs else ())
-    return View(setting=setting, claims=claims, colluding=colluding, witnesses=witnesses)
+    return ServerView(setting=setting, claims=claims, colluding=colluding, witnesses=witnesses)
