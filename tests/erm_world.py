@@ -39,7 +39,7 @@ ALGO = DpErm(
 )
 FEATURES = 4
 CONVEX = ConvexLoss(0.5, BoundedLinear())  # two classes; 1-smooth with the bias
-SECURE = SecAgg(cohort=10, candidates=14)
+SECURE = SecAgg(cohort=12, candidates=16)
 
 
 def silos_of(records, seed=0):

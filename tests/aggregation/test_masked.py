@@ -179,7 +179,14 @@ def test_a_silo_can_move_the_sum_within_what_honest_messages_reach(aggregation, 
             query_for(aggregation, INDICES, round), dict.fromkeys(protocols.names, silent_update)
         )
         step = np.array([far * unit], dtype=np.uint64)
-        protocols.says(cast, "silo1", phase, lambda sent, step=step: {SERVER: sent[SERVER] + step})
+
+        def moved(sent, step=step):
+            content = sent[SERVER]
+            if phase == COLLECT:
+                return {SERVER: (content[0] + step, content[1])}
+            return {SERVER: content + step}
+
+        protocols.says(cast, "silo1", phase, moved)
         if far > 20:
             with pytest.raises(ImpossibleSumError, match="beyond 4 times 5: a message was altered"):
                 run(cast)

@@ -33,7 +33,8 @@ Trust.
 - The server together with one silo learns all counts, since all silos share the blinds.
 - A server that cheats at the set-up, where it passes the public keys on, could replace them. A silo
   refuses a change of its own key, a modulus of another length, and a seed that was not sealed for
-  it.
+  it. It refuses a modulus n with a factor in common with a possible total N_u, which would show at
+  once, and one without a proof that it is prime to phi(n) (`crypto.paillier.modulus_proof`).
 - A silo's message that is damaged or no list of ciphertexts ends the query and names the silo. A
   message that brings the sum beyond its bound ends the query too, and so do keys or ciphertexts of
   the server that do not match. The sum does not show whose they were, and the next query begins

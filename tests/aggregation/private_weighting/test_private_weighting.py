@@ -385,16 +385,18 @@ def test_an_altered_set_up_ends_it():
 
 def test_a_server_that_changes_keys_or_seeds_ends_the_set_up():
     def own_key(sent):
-        raw, keys = sent["silo1"]
-        return sent | {"silo1": (raw, keys | {"silo1": (bytes(31) + b"\x01", keys["silo1"][1])})}
+        *parts, keys = sent["silo1"]
+        forged = bytes(31) + b"\x01", keys["silo1"][1]
+        return sent | {"silo1": (*parts, keys | {"silo1": forged})}
 
     def short_modulus(sent):
-        return {name: (raw[:-8] + bytes(8), keys) for name, (raw, keys) in sent.items()}
+        return {name: (raw[:-8] + bytes(8), *others) for name, (raw, *others) in sent.items()}
 
     def even_modulus(sent):
         n = int.from_bytes(sent["silo1"][0], "little")
         n += 1 if n % 3 == 1 else 3  # neither is divided by three
-        return {name: (n.to_bytes(len(raw), "little"), keys) for name, (raw, keys) in sent.items()}
+        raw = n.to_bytes(len(sent["silo1"][0]), "little")
+        return {name: (raw, *others) for name, (_, *others) in sent.items()}
 
     def swapped_seeds(sent):
         return sent | {"silo1": sent["silo2"], "silo2": sent["silo1"]}
