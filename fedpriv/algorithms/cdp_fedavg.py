@@ -140,7 +140,7 @@ class CdpFedAvg(Algorithm):
             norm,
             "a positive bound, or null to scale nothing",
         )
-        require_target(self.calibration, self.epsilon)
+        require_target(self.calibration, self.epsilon, self.delta)
         require(self.observer in OBSERVERS, "algo.observer", self.observer, ", ".join(OBSERVERS))
 
     @property

@@ -123,7 +123,7 @@ class DpErm(Algorithm):
             smooth,
             f"algo.strong_convexity={convexity:g} or more",
         )
-        require_target(self.calibration, self.epsilon)
+        require_target(self.calibration, self.epsilon, self.delta)
 
     @property
     def label(self) -> str:

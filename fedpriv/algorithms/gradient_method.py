@@ -143,7 +143,7 @@ class GradientMethod(Algorithm, ABC):
             least,
             "a number of silos up to algo.cohort, or null for always algo.cohort",
         )
-        require_target(self.calibration, self.epsilon)
+        require_target(self.calibration, self.epsilon, self.delta)
         proximal(self.prox, self.prox_size, self.prox_group)
 
     # -- decisions of a method ---------------------------------------------------------------------

@@ -20,7 +20,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.aggregation.base import Aggregation
@@ -190,6 +190,11 @@ def resolved(config: DictConfig) -> dict[str, Any]:
         for key in config:
             if key != "hydra":
                 plain[str(key)] = _plain(config[key])
+    except InterpolationKeyError as error:
+        key = str(error.full_key)
+        lacking = _first_line(error).split("'")[1]
+        allowed = f"{lacking} does not exist; set {key}, or choose another {key.partition('.')[0]}"
+        raise ConfigError(key, f"${{{lacking}}}", allowed) from error
     except OmegaConfBaseException as error:
         raise ConfigError(error.full_key or "config", "?", _first_line(error)) from error
     return plain
