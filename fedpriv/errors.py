@@ -38,6 +38,11 @@ class SilenceError(AggregationAbortedError):
         self.names = frozenset(names)
 
 
+class RefusedError(AggregationAbortedError):
+    """A party refused what it was asked: it has answered that before, or its own settings do not
+    allow it."""
+
+
 class MisfitError(AggregationAbortedError):
     """The exchange ended because of a wrong message. An altered message of the set-up may have left
     parties with different keys, so the next query starts with another set-up."""

@@ -38,7 +38,7 @@ import numpy as np
 from fedpriv.aggregation.base import SERVER, invited_silos
 from fedpriv.aggregation.ring import RingAggregation, ring_encoding, ring_message
 from fedpriv.aggregation.weighted import (
-    AUTHENTIC,
+    PINNED,
     KeyPassingServer,
     WeightedSilo,
     exchanged_keys,
@@ -61,7 +61,7 @@ class Masked(RingAggregation):
     """The sum of masked messages modulo 2^bits."""
 
     def threat_model(self) -> ThreatModel:
-        return server_trust(sees_messages=False, assumptions=(AUTHENTIC,))
+        return server_trust(sees_messages=False, assumptions=(PINNED,))
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> MaskedSilo:
         return MaskedSilo(name, silos, weighting)
@@ -83,7 +83,7 @@ class MaskedSilo(WeightedSilo):
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
         yield from super().setup(task, counts)
-        post = task.post(self.name)
+        post = task.post(self.name, self.signer)
         private = PrivateKey.generate()
         keys = yield from exchanged_keys(post, private.public.raw, self.silos)
         self.seeds = {}
@@ -118,7 +118,7 @@ class MaskedServer(KeyPassingServer):
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         silos = tuple(sorted(invited_silos(query)))
         encoding = ring_encoding(query)
-        total = yield from sum_of_answers(query, silos, broadcast, ring_message(query))
+        total = yield from sum_of_answers(query, silos, broadcast, ring_message(query), self.signer)
         return Total(encoding.decode(total), silos)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from fedpriv.aggregation.base import SERVER, Aggregation, invited_silos
 from fedpriv.aggregation.ring import clear_message, ring_encoding
 from fedpriv.aggregation.weighted import (
-    AUTHENTIC,
+    PINNED,
     WeighingServer,
     WeightedSilo,
     server_trust,
@@ -41,7 +41,7 @@ class Plain(Aggregation):
     """The sum of the silos' messages, added in the order of their invitation."""
 
     def threat_model(self) -> ThreatModel:
-        return server_trust(sees_messages=True, assumptions=(AUTHENTIC,))
+        return server_trust(sees_messages=True, assumptions=(PINNED,))
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> PlainSilo:
         return PlainSilo(name, silos, weighting)
@@ -64,5 +64,5 @@ class PlainServer(WeighingServer):
         silos = invited_silos(query)
         real = query.encoding is None
         schema = Array(np.float64, (query.size,), finite=True) if real else clear_message(query)
-        total = yield from sum_of_answers(query, silos, broadcast, schema)
+        total = yield from sum_of_answers(query, silos, broadcast, schema, self.signer)
         return Total(total if real else ring_encoding(query).decode(total), silos)

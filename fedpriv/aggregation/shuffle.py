@@ -37,7 +37,7 @@ from fedpriv.aggregation.base import (
     encoding_of,
     invited_silos,
 )
-from fedpriv.aggregation.weighted import WeighingServer, WeightedSilo
+from fedpriv.aggregation.weighted import PINNED, WeighingServer, WeightedSilo
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.record_gradients import record_form
 from fedpriv.encoding.levels import Coins, Levels
@@ -94,7 +94,8 @@ class Shuffle(Aggregation):
         )
         rests_on = (
             "the shuffler adds the bits of all silos and does not collude with the server",
-            "authentic and confidential channels",
+            PINNED,
+            "channels are confidential (TLS)",
         )
         return ThreatModel(observers, learners=(SERVER,), assumptions=rests_on)
 
@@ -149,7 +150,7 @@ class Shuffler(HelperProtocol):
         yield {}
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
-        post = query.post(SHUFFLER)
+        post = query.post(SHUFFLER, self.signer)
         silos = invited_silos(query)
         ones = yield from post.receive_all(Expected(MESSAGE, ones_of(query, parties=1), silos))
         yield from post.send(SHUFFLED, {SERVER: np.sum([ones[name] for name in silos], axis=0)})
@@ -159,7 +160,7 @@ class CountingServer(WeighingServer):
     """Sends queries to the silos and decodes the shuffler's sum."""
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
-        post = query.post(SERVER)
+        post = query.post(SERVER, self.signer)
         silos = invited_silos(query)
         down = dict.fromkeys(silos, broadcast)
         expected = Expected(SHUFFLED, ones_of(query, parties=len(silos)), (SHUFFLER,))

@@ -145,6 +145,12 @@ class Algorithm(ABC):
         `RELEASED_MODEL` if the method protects the messages themselves."""
         return RELEASED_MODEL
 
+    @property
+    def budget_limits(self) -> Mapping[str, float]:
+        """The epsilon of each group of users that has a budget, by the group's name. A run ends
+        before the first round that would exceed one."""
+        return {}
+
     def init(self, params: np.ndarray, plan: Plan) -> State:
         """The state before the first round, from the model's initial parameters (d,)."""
         return State(params)
@@ -160,10 +166,12 @@ class Algorithm(ABC):
         return None
 
     @final
-    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
+    def queries(self, round: int, plan: Plan, *, charged: bool = True) -> tuple[Query, ...]:
         """The queries of a round, with the events of each observer. Depends on no data.
 
         The framework samples users and derives the events; a method cannot override this.
+
+        charged: False leaves out events and samples, as a silo sees a query.
         """
         targets = self.targets(plan.federation)
         requests = self.requests(round, plan)
@@ -175,6 +183,7 @@ class Algorithm(ABC):
             round=round,
             claim=self.claim,
             drawing=self,
+            charged=charged,
         )
 
     def __init_subclass__(cls, **options: object) -> None:

@@ -142,10 +142,13 @@ class Attack:
         observers = self.references[min(self.references)].directions
         scores = {name: np.zeros(len(present)) for name in observers}
         for number in range(1, self.rounds + 1):
-            checkpoint = self.run.prepared.arrays(state)
+            runs = [run for run in (self.run, self.quiet_run) if run is not None]
+            checkpoints = [run.prepared.arrays(state) for run in runs]
             after, found = self._round(number, state)
             if self.resumes and number == self.rounds:
-                repeated = self._round(number, self.run.resume(checkpoint))[1]
+                # Both get new keys: a mask serves once.
+                again, *_ = [run.resume(known) for run, known in zip(runs, checkpoints)]
+                repeated = self._round(number, again)[1]
                 found = [
                     _mean(first, second)
                     for first in found

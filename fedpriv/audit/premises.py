@@ -283,10 +283,20 @@ def _inclusion(
     for one, other in pairwise(numbers):
         if len(counts[one]) != len(counts[other]):
             continue
-        both = (counts[one] > 0) & (counts[other] > 0)
-        ever = [-math.expm1(n * math.log1p(-rate)) for rate, n in (drawn[one], drawn[other])]
-        name = f"share of samples that include a unit in rounds {one[0]} and {other[0]}"
-        yield _too_often("", name, int(both.sum()), len(both), math.prod(ever))
+        often = [_more_than_half(*drawn[serial]) for serial in (one, other)]
+        both = (counts[one] >= often[0][0]) & (counts[other] >= often[1][0])
+        chance = often[0][1] * often[1][1]
+        name = f"share of units that are often drawn in rounds {one[0]} and {other[0]}"
+        yield _too_often("", name, int(both.sum()), len(both), chance)
+
+
+def _more_than_half(rate: float, draws: int) -> tuple[int, float]:
+    """The smallest number of draws, from 1 on, that at most half of all units reach, and the share
+    of units that reach it."""
+    from scipy.stats import binom
+
+    least = next(n for n in range(1, draws + 2) if binom.sf(n - 1, draws, rate) <= 0.5)
+    return least, float(binom.sf(least - 1, draws, rate))
 
 
 def _too_often(observer: str, name: str, hits: int, draws: int, rate: float) -> Premise:

@@ -18,9 +18,11 @@ from fedpriv.certificates.request import (
     Target,
     observed_releases,
 )
+from fedpriv.errors import ConfigError
 from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
+from fedpriv.rounds.user_groups import PUBLIC_GROUPS
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -44,6 +46,7 @@ def plan_queries(
     round: int,
     claim: Callable[[ObservedRelease], DpEvent | None],
     drawing: object = None,
+    charged: bool = True,
 ) -> tuple[Query, ...]:
     """The queries of a round, with the events of each observer.
 
@@ -51,6 +54,7 @@ def plan_queries(
 
     claim: the event that the method's paper claims for an observed release; None: no claim.
     drawing: the object that draws batches, if requests have batches.
+    charged: False leaves out events and samples.
     """
     requests = tuple(requests)
     _require_askable(requests, plan)
@@ -70,7 +74,7 @@ def plan_queries(
             size=request.length(plan),
             mechanism=parameters.mechanism,
             encoding=parameters.encoding,
-            events=derive(request, plan, contributors, targets, round, claim),
+            events=derive(request, plan, contributors, targets, round, claim) if charged else (),
             streams=plan.streams,
             user_rate=rate,
             enforced=request.noise.enforced,
@@ -87,7 +91,7 @@ def plan_queries(
                 parameters.mechanism,
             ),
         )
-        if rate < 1 and not plan.hides_sample:
+        if charged and rate < 1 and not plan.hides_sample:
             # Afresh for each query: each is charged as a sample of its own.
             coins = plan.streams.secret(query.stream("user sample"), round)
             query = replace(query, sampled=coins.random(plan.federation.n_users) < rate)
@@ -113,8 +117,21 @@ def _require_askable(requests: tuple[Request, ...], plan: Plan) -> None:
         known = set(range(plan.federation.n_silos))
         if len(set(silos)) < len(silos) or not set(silos) <= known:
             raise ValueError(f"query {request.name}: {silos} are not different silos of the run")
+        if request.stateful and request.noise.enforced and request.noise.added:
+            _require_simulated(request, plan)
         if not 1 <= n_summed <= len(silos):
             raise ValueError(f"query {request.name}: a sum over {n_summed} of {len(silos)} silos")
+
+
+def _require_simulated(request: Request, plan: Plan) -> None:
+    """Raise ConfigError for a silo memory beside noise that protects somebody. Silos fill it from
+    contributions before the noise, and a checkpoint holds the memories of all silos."""
+    if plan.streams.system:
+        allowed = (
+            f"seed, since silos keep raw contributions of query {request.name}, and the "
+            "checkpoint of the run would hold them"
+        )
+        raise ConfigError("randomness", "system", allowed)
 
 
 def derive(
@@ -157,9 +174,11 @@ def _event(view: ObservedRelease, claimed: DpEvent | None) -> Event:
             *request.assumptions,
             *target.assumptions,
             *plan.federation.stability.assumptions,
+            *((PUBLIC_GROUPS,) if view.group else ()),
             *why,
         ),
         _group(view),
+        group=view.group.name if view.group else "",
     )
 
 
@@ -189,6 +208,8 @@ def _misfit(view: ObservedRelease) -> str | None:
         known.add("silo")  # its vector is bounded, whatever it is made of
     if target.unit not in known:
         return f"nothing is known of the unit {target.unit}"
+    if view.group is not None and not view.request.noise.enforced:
+        return "the bounds of groups of users need the framework's clipping"
     batches = view.request.batches
     if batches is not None and batches.adjacency != target.adjacency:
         return (

@@ -123,9 +123,11 @@ class Engine(ABC):
     """Opens sessions.
 
     addresses: names of the arguments that say where it connects.
+    journals: folder in which each silo keeps its journal; None: in memory.
     """
 
     addresses: ClassVar[tuple[str, ...]] = ()
+    journals: ClassVar[str | None] = None
 
     def check(self, device: str) -> None:  # noqa: B027
         """Raise ConfigError if this engine cannot run here, or not with training on `device`."""

@@ -33,6 +33,8 @@ class RayEngine(Engine):
     gpus_per_party: GPUs that Ray reserves for each party, or a fraction of one; with 0 each party
         sees all GPUs of its machine.
     threads: of each party. With one, results equal those of one process on one thread to the bit.
+    journals: folder on each party's machine, in which a silo writes each set-up and query before
+        its first message; null: in memory, for as long as its process lives.
     """
 
     addresses: ClassVar[tuple[str, ...]] = ("address",)
@@ -42,6 +44,7 @@ class RayEngine(Engine):
     cpus_per_party: float = 0.0
     gpus_per_party: float = 0.0
     threads: int = 1
+    journals: str | None = None  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         require(

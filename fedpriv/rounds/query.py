@@ -13,7 +13,7 @@ from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import register
 from fedpriv.parties.post import Post, Serial
 from fedpriv.parties.schema import Array, Entries, Instance, Maybe, Names, Number, Raw, Schema
-from fedpriv.parties.signer import CHECKSUM, Signer
+from fedpriv.parties.signer import Signer
 from fedpriv.training.contributions import ContributionStats
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class SetUp:
     aborted: Serial | None = None
     silos: tuple[str, ...] = ()
 
-    def post(self, name: str, signer: Signer = CHECKSUM) -> Post:
+    def post(self, name: str, signer: Signer) -> Post:
         """Party `name`'s gate."""
         return Post(name, self.session, signer=signer)
 
@@ -126,7 +126,7 @@ class Query:
         """Increases from query to query. Parties compare it to reject messages of another query."""
         return self.round, self.place
 
-    def post(self, name: str, signer: Signer = CHECKSUM) -> Post:
+    def post(self, name: str, signer: Signer) -> Post:
         """Party `name`'s gate."""
         return Post(name, self.session, self.serial, signer=signer)
 
@@ -200,10 +200,6 @@ class Query:
         """The query as silos see it beforehand. If silos may know the sample, the broadcast
         contains it."""
         return replace(self, sampled=None, events=())
-
-    def peer_query(self) -> Query:
-        """The query as silos see it if no helper samples for them."""
-        return replace(self, events=())
 
 
 @register

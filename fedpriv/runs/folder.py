@@ -8,6 +8,7 @@ traffic.csv             round (0: first set-up), query or set-up, step, party, m
 epsilon.csv             round, observer, unit, adjacency, method, certified, claimed, assumptions,
                         status
 status.json             running, done, interrupted or failed with the reason; labels of the run
+roster.csv              verification keys of all parties (`fedpriv.crypto.roster`)
 rounds_begun.csv        one line for each attempt at a round (`fedpriv.runs.journal`)
 model.safetensors       the released model
 checkpoint.safetensors  the state after a round
@@ -31,6 +32,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
+from fedpriv.crypto.roster import Roster
 from fedpriv.errors import FedprivError
 from fedpriv.runs.checkpoint import Checkpoint, Origin
 from fedpriv.runs.journal import JOURNAL, Journal, close_on_failure
@@ -41,6 +43,7 @@ from fedpriv.util.untrusted_files import read_json
 CHECKPOINT = "checkpoint.safetensors"
 STATUS = "status.json"
 CONFIG = "config.yaml"
+ROSTER = "roster.csv"
 
 
 class RunFolder:
@@ -123,6 +126,13 @@ class RunFolder:
         it is damaged."""
         path = self.path / CHECKPOINT
         return Checkpoint.read(path) if path.exists() else None
+
+    @property
+    def roster(self) -> Roster | None:
+        """The roster of the last process of this run; None without one. Raises FedprivError when it
+        is damaged."""
+        path = self.path / ROSTER
+        return Roster.read(path) if path.exists() else None
 
     def require_journal(self) -> None:
         """Raise FedprivError when the journal of a run with a checkpoint is missing."""

@@ -74,10 +74,10 @@ def check_algorithm(algo: Algorithm, *words: str, record: bool | Path = False) -
     for rule in (_is_configuration, _weights, _queries, _rounds):
         rule(exp)
         checked.append(rule.__name__.strip("_"))
-    noises = {one: noise_multiplier(one.event) for one in declarations(exp)}
-    certified = [one for one, noise in noises.items() if noise is not None and math.isfinite(noise)]
+    noises = [(one, noise_multiplier(one.event)) for one in declarations(exp)]
+    certified = [one for one, noise in noises if noise is not None and math.isfinite(noise)]
     noise = measured_noise(exp, senders(certified)) if certified else {}
-    for declaration, multiplier in noises.items():
+    for declaration, multiplier in noises:
         if multiplier is None:
             declared.append(f"{declaration}, {type(declaration.event.certified).__name__}")
         elif math.isfinite(multiplier):

@@ -15,6 +15,7 @@ from fedpriv.certificates.derive import plan_queries
 from fedpriv.certificates.noise import DpSgdNoise, NoNoise, SumNoise
 from fedpriv.certificates.request import Request, Target
 from fedpriv.certificates.sampling import Poisson, WithoutReplacement
+from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.contributors import RecordVectors, Silos, Users
 from fedpriv.rounds.plan import Observer
@@ -196,6 +197,13 @@ def test_metrics_of_models_that_silos_keep_are_diagnostics():
         with prepare(run) as prepared:
             shown = _labels(run, prepared)["metrics.csv"][prepared.task.metric]
         assert shown.partition(" ")[0] == label
+
+
+def test_raw_memories_of_silos_never_reach_the_checkpoint_of_a_run_that_protects_somebody():
+    exp = experiment("algo=uldp_sgd", "preset.n_users=8", "randomness=system")
+    values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
+    with pytest.raises(ConfigError, match="randomness=system: seed, since silos keep raw"):
+        EpsilonForecast.of(replace(exp, algo=Personal(**values))).rows_at([1])
 
 
 def test_no_noise_is_no_certificate_under_a_mechanism_with_noise():

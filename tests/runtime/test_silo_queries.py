@@ -1,6 +1,5 @@
 """What a silo makes of a query, step by step: what it trains, reports, remembers, and undoes."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,9 +9,11 @@ import torch
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.post import Expected, Post
 from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.query import SUMMED, Broadcast, Query, SetUp, Summed
+from fedpriv.rounds.query import SUMMED, Broadcast, Query, Summed
 from fedpriv.rounds.silo_context import Silo
+from fedpriv.rounds.tasks import QueryTask, SetUpTask
 from fedpriv.runtime import prepare
+from fedpriv.runtime.prepared_run import next_session
 from fedpriv.runtime.silo import _SumMembership, _Work
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL
@@ -31,9 +32,7 @@ def scaffold():
 
 
 def set_up(prepared, aborted):
-    return SetUp(
-        SESSION, prepared.algo.contributors.number(prepared.plan.federation), aborted=aborted
-    )
+    return SetUpTask(next_session(prepared.session_name), prepared.silos, aborted=aborted)
 
 
 def remembered(silo):
@@ -62,9 +61,8 @@ def test_a_set_up_undoes_what_came_of_a_query_without_a_sum_and_nothing_else(
 
 
 def test_a_silo_that_nobody_asks_reports_nothing(scaffold):
-    prepared, silo = scaffold
-    [query] = prepared.queries(1)
-    party = silo.take_part(replace(query.silo_query(), session=SESSION))
+    _, silo = scaffold
+    party = silo.take_part(QueryTask(1, 0))
     assert next(party) == {}
     with pytest.raises(StopIteration) as end:
         party.send({})

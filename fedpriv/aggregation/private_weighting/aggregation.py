@@ -62,7 +62,7 @@ from fedpriv.aggregation.base import (
 from fedpriv.aggregation.private_weighting.integers import slot_encoding
 from fedpriv.aggregation.private_weighting.procedure import ProtocolSettings
 from fedpriv.aggregation.private_weighting.sampling import as_options, options_to_hide
-from fedpriv.aggregation.weighted import AUTHENTIC
+from fedpriv.aggregation.weighted import PINNED
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.crypto.paillier.extra import require_extra
 from fedpriv.encoding.slot_layout import SlotLayout
@@ -125,7 +125,7 @@ class PrivateWeighting(Aggregation):
             ),
         )
         assumptions = (
-            AUTHENTIC,
+            PINNED,
             "the server colludes with no silo: together they learn all record counts",
             "every user has a record in some silo, and that is public",
             "Paillier's encryption and the masks are computationally secure",

@@ -21,7 +21,7 @@ from fedpriv.aggregation.private_weighting.sampling import (
     transfer_session,
 )
 from fedpriv.aggregation.private_weighting.weighted_product import multiply
-from fedpriv.aggregation.weighted import COUNTS, KEY, KEY_BYTES, KEYS
+from fedpriv.aggregation.weighted import COUNTS, KEYS, received_keys
 from fedpriv.crypto.oblivious_transfer import ELEMENT_BYTES, Sender
 from fedpriv.crypto.paillier.keys import DecryptionKey, generate_key
 from fedpriv.crypto.paillier.parallel import map_evenly
@@ -60,8 +60,8 @@ class PrivateWeightingServer(HelperProtocol):
         leader = self.silos[0]
         n = key.public.n
         n_users = task.n_units
-        post = task.post(SERVER)
-        keys = yield from post.receive_all(Expected(KEY, Raw(KEY_BYTES), self.silos))
+        post = task.post(SERVER, self.signer)
+        keys = yield from received_keys(post, self.silos)
         down = dict.fromkeys(self.silos, (n.to_bytes(width(n), "little"), keys))
         sealed = Expected(SEED, Table(self.silos[1:], Raw(SEALED_SEED)), (leader,))
         received = yield from post.exchange_all(KEYS, down, sealed)
@@ -90,7 +90,7 @@ class PrivateWeightingServer(HelperProtocol):
             raise RuntimeError("private weighting needs a set-up before the first query")
         down = replace(broadcast, sampled=None)  # only the ciphertexts may depend on the sample
         options = options_to_hide(query.user_rate, self.procedure.oblivious)
-        post = query.post(SERVER)
+        post = query.post(SERVER, self.signer)
         columns = layout.columns(query.size)
         answers = Expected(MESSAGE, Raw(columns * key.public.ciphertext_bytes), self.silos)
         if options is None:

@@ -27,7 +27,14 @@ from fedpriv.aggregation.private_weighting.weighted_product import (
     raise_to_factors,
     weighted_product,
 )
-from fedpriv.aggregation.weighted import COUNTS, KEY, KEYS
+from fedpriv.aggregation.weighted import (
+    COUNTS,
+    KEY,
+    KEYS,
+    signed_key,
+    signed_key_schema,
+    verified_keys,
+)
 from fedpriv.crypto import sealing, x25519
 from fedpriv.crypto.digest import digest
 from fedpriv.crypto.oblivious_transfer import ELEMENT_BYTES, Receiver
@@ -82,17 +89,16 @@ class PrivateWeightingSilo(SiloProtocol):
             counts = np.minimum(counts, limit)
         refuse_many(self.name, counts, limit)
         private = x25519.PrivateKey.generate()
-        post = task.post(self.name)
+        post = task.post(self.name, self.signer)
         own = private.public.raw
-        keys_of_all = Table(self.silos, Raw(x25519.KEY_BYTES))
+        keys_of_all = Table(self.silos, signed_key_schema(self.signer))
         schema = Parts((Raw(-(-self.procedure.key_bits // 8)), keys_of_all))
-        raw, keys = yield from post.ask(KEY, SERVER, own, (KEYS, schema))
+        raw, signed = yield from post.ask(KEY, SERVER, signed_key(post, own), (KEYS, schema))
         with blaming(SERVER):
             public = self._checked_key(int.from_bytes(raw, "little"))
-            if keys[self.name] != own:
-                raise ValueError(f"it holds another key for {self.name}")
-            peers = {peer: x25519.PublicKey(keys[peer]) for peer in self.silos if peer != self.name}
-            seeds = self._seeds(private, peers, "masks")
+        keys = verified_keys(post, own, signed)
+        peers = {peer: x25519.PublicKey(keys[peer]) for peer in self.silos if peer != self.name}
+        seeds = self._seeds(private, peers, "masks")
         common = yield from self._common_seed(post, private, peers)
         self.public = public
         self.counts = counts
@@ -130,7 +136,7 @@ class PrivateWeightingSilo(SiloProtocol):
         if query.serial <= self.spent:  # two messages under one mask reveal their difference
             raise RuntimeError(f"{self.name} has used its masks of round {query.round} already")
         self.spent = query.serial
-        post = query.post(self.name)
+        post = query.post(self.name, self.signer)
         options = options_to_hide(query.user_rate, self.procedure.oblivious)
         size = len(self.counts) * public.ciphertext_bytes if options is None else ELEMENT_BYTES
         schema = Parts((query.broadcast_schema, Raw(size)))

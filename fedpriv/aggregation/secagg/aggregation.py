@@ -26,8 +26,7 @@ answers in one of them end the query without a sum. As printed, Unmasking recons
 
 Trust.
 
-- The verification keys of the set-up are genuine. A silo notices when its own comes back changed;
-  the set-up itself is not signed. Every later message is signed.
+- The verification keys of the roster are genuine. Every message is signed under them.
 - A server that follows the protocol, with fewer than `threshold` silos, learns only the sum. So
   does a cheating server with colluding silos, as long as 2 * threshold > candidates + colluding
   silos: two sets cannot both be unmasked. The default, above two thirds, covers up to a third.
@@ -57,8 +56,6 @@ from dataclasses import dataclass, field
 from math import floor
 from typing import Any
 
-import numpy as np
-
 from fedpriv.aggregation.base import (
     SERVER,
     CohortSize,
@@ -75,24 +72,20 @@ from fedpriv.aggregation.secagg.messages import Terms
 from fedpriv.aggregation.secagg.server import Collector
 from fedpriv.aggregation.secagg.silo import Member
 from fedpriv.aggregation.weighted import (
-    KEYS,
-    WEIGHTS,
+    PINNED,
     WeighingServer,
     WeightedSilo,
-    exchanged_keys,
-    received_keys,
     server_trust,
 )
-from fedpriv.crypto.signatures import Ed25519Signer, SigningKey
+from fedpriv.crypto.signatures import Ed25519Signer
 from fedpriv.errors import require
 from fedpriv.parties.party import Party
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, ThreatModel
-from fedpriv.rounds.query import Broadcast, Query, SetUp
+from fedpriv.rounds.query import Broadcast, Query
 from fedpriv.rounds.weighting import Weighting
 
 FIXED_BEFORE = "who does is fixed before a query's keys are"
-GENUINE = "verification keys handed out at the set-up are genuine: that exchange is not signed"
 ROUNDING = 1e-9
 """How far a rate times a number of silos may lie below a whole number because of rounding."""
 
@@ -147,7 +140,7 @@ class SecAgg(RingAggregation):
 
     def threat_model(self) -> ThreatModel:
         sparse = f"at most {self.corrupt:.0%} of the candidates collude: {FIXED_BEFORE}"
-        assumptions = (GENUINE,) if self.neighbours is None else (GENUINE, sparse)
+        assumptions = (PINNED,) if self.neighbours is None else (PINNED, sparse)
         return server_trust(sees_messages=False, assumptions=assumptions)
 
     def cohort_size(self, n_invited: int) -> CohortSize:
@@ -234,17 +227,10 @@ class SecAgg(RingAggregation):
 
 @dataclass(repr=False)
 class SecAggSilo(WeightedSilo):
-    """A silo with one signing key per set-up; all other keys serve for one query."""
+    """A silo that signs with its long-term key; all other keys serve for one query."""
 
     aggregation: SecAgg
     signer: Ed25519Signer = field(init=False)
-
-    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
-        key = SigningKey.generate()
-        names = (*self.silos, SERVER)
-        keys = yield from exchanged_keys(task.post(self.name), key.verification_key.raw, names)
-        self.signer = Ed25519Signer.of(key, keys)
-        yield from super().setup(task, counts)  # counts and weights are signed too
 
     def query(self, query: Query, respond: Respond) -> Party:
         post = query.post(self.name, self.signer)
@@ -276,24 +262,9 @@ class SecAggSilo(WeightedSilo):
 
 @dataclass
 class SecAggServer(WeighingServer):
-    """A server that signs, so that nobody else can send in its name. It keeps nothing but its keys
-    from one query to the next."""
+    """A server that keeps nothing from one query to the next."""
 
     aggregation: SecAgg
-    signer: Ed25519Signer = field(init=False)
-
-    def setup(self, task: SetUp) -> Party:
-        own = SigningKey.generate()
-        unsigned = task.post(SERVER)
-        keys = yield from received_keys(unsigned, self.silos)
-        keys |= {SERVER: own.verification_key.raw}
-        self.signer = Ed25519Signer.of(own, keys)
-        post = task.post(SERVER, self.signer)
-        weights = yield from self.weights_of_silos(
-            task, post, unsigned.signed(KEYS, dict.fromkeys(self.silos, keys))
-        )
-        if weights:
-            yield from post.send(WEIGHTS, weights)
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         collector = self._collector(
