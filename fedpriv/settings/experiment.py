@@ -271,9 +271,7 @@ def _require_no_address(group: str, component: Engine | Tracker) -> None:
     than into the run's folder."""
     for key in component.addresses:
         address = getattr(component, key)
-        allowed = (
-            f"null, unless --trust-code: {UNTRUSTED} do not choose where this machine connects"
-        )
+        allowed = f"null, unless --trust-code: {UNTRUSTED} choose no place to connect or write to"
         require(address is None, f"{group}.{key}", address, allowed)
 
 
