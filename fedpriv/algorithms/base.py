@@ -244,10 +244,11 @@ CALIBRATIONS = ("given", "paper", "certified")
 a target."""
 
 
-def require_target(calibration: str, epsilon: float) -> None:
+def require_target(calibration: str, epsilon: float, delta: float) -> None:
     """Raise ConfigError for an unknown calibration or an invalid target."""
     require(calibration in CALIBRATIONS, "algo.calibration", calibration, ", ".join(CALIBRATIONS))
     require(0 < epsilon < math.inf, "algo.epsilon", epsilon, "a positive number")
+    require(0 < delta < 1, "algo.delta", delta, "a number between 0 and 1")
 
 
 def require_cohort(cohort: int | None) -> None:
@@ -262,10 +263,4 @@ def require_cohort(cohort: int | None) -> None:
 
 def require_plain_sgd(plan: Plan) -> None:
     """Raise ConfigError for another local optimiser, since the method defines its own steps."""
-    optimizer = plan.optimizer
-    require(
-        optimizer.plain,
-        "optimizer",
-        type(optimizer).__name__.lower(),
-        "sgd without momentum and weight decay",
-    )
+    plan.optimizer.require_plain()

@@ -50,7 +50,7 @@ class RecordMethod(Algorithm, ABC):
         k = self.records_per_user
         allowed = "a positive integer, or null for no user's guarantee"
         require(k is None or k >= 1, "algo.records_per_user", k, allowed)
-        require_target(self.calibration, self.epsilon)
+        require_target(self.calibration, self.epsilon, self.delta)
 
     @property
     def contributors(self) -> Contributors:

@@ -122,7 +122,7 @@ class Session(AbstractContextManager["Session"], ABC):
 class Engine(ABC):
     """Opens sessions.
 
-    addresses: names of the arguments that say where it connects.
+    addresses: names of the arguments that say where it connects or writes.
     journals: folder in which each silo keeps its journal; None: in memory.
     """
 

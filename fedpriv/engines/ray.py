@@ -37,7 +37,7 @@ class RayEngine(Engine):
         its first message; null: in memory, for as long as its process lives.
     """
 
-    addresses: ClassVar[tuple[str, ...]] = ("address",)
+    addresses: ClassVar[tuple[str, ...]] = ("address", "journals")
 
     address: str | None = None
     timeout: float = 60.0

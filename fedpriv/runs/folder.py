@@ -52,6 +52,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.tables = Tables(path)
+        self._facts: dict[str, Any] = {}
 
     def begin(self, config_yaml: str) -> Journal:
         """Start a new run here. Returns its journal, which locks the folder.
@@ -93,11 +94,12 @@ class RunFolder:
         return self.tables.rows(table)
 
     def status(self, **facts: Any) -> None:
-        """Merge `facts` into status.json. A damaged file is started anew."""
+        """Merge `facts` into status.json. A damaged file is started anew; a file that was deleted
+        since the last call is written again."""
         path = self.path / STATUS
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        known = read_status(self.path) | {"updated": now, **facts}
-        content = (json.dumps(known, indent=2) + "\n").encode()
+        self._facts = (self._facts or read_status(self.path)) | {"updated": now, **facts}
+        content = (json.dumps(self._facts, indent=2) + "\n").encode()
         try:
             replace_file(path, content)
         except OSError:

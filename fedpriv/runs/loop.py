@@ -105,6 +105,8 @@ def train(
                     experiment, prepared, folder, origin, journal, writer, log, saved, quiet, labels
                 )
                 rows, ending = run.loop()
+            if not (path / CONFIG).exists():  # deleted meanwhile; no run is read without it
+                replace_file(path / CONFIG, config_yaml.encode())
             folder.status(
                 state="done",
                 reason=ending,

@@ -21,7 +21,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.aggregation.base import Aggregation
@@ -195,6 +195,11 @@ def resolved(config: DictConfig) -> dict[str, Any]:
         for key in config:
             if key != "hydra":
                 plain[str(key)] = _plain(config[key])
+    except InterpolationKeyError as error:
+        key = str(error.full_key)
+        lacking = _first_line(error).split("'")[1]
+        allowed = f"{lacking} does not exist; set {key}, or choose another {key.partition('.')[0]}"
+        raise ConfigError(key, f"${{{lacking}}}", allowed) from error
     except OmegaConfBaseException as error:
         raise ConfigError(error.full_key or "config", "?", _first_line(error)) from error
     return plain
@@ -266,9 +271,7 @@ def _require_no_address(group: str, component: Engine | Tracker) -> None:
     than into the run's folder."""
     for key in component.addresses:
         address = getattr(component, key)
-        allowed = (
-            f"null, unless --trust-code: {UNTRUSTED} do not choose where this machine connects"
-        )
+        allowed = f"null, unless --trust-code: {UNTRUSTED} choose no place to connect or write to"
         require(address is None, f"{group}.{key}", address, allowed)
 
 

@@ -57,6 +57,11 @@ class LocalOptimizer(ABC):
         pass."""
         return False
 
+    def require_plain(self) -> None:
+        """Raise ConfigError unless it is `plain`."""
+        name = type(self).__name__.lower()
+        require(self.plain, "optimizer", name, "sgd without momentum and weight decay")
+
     @property
     @abstractmethod
     def slots(self) -> tuple[str, ...]:
@@ -100,6 +105,10 @@ class Sgd(LocalOptimizer):
     @property
     def plain(self) -> bool:
         return not self.momentum and not self.weight_decay
+
+    def require_plain(self) -> None:
+        for key, value in vars(self).items():
+            require(not value, f"optimizer.{key}", value, "0: the algorithm defines its own steps")
 
     @property
     def slots(self) -> tuple[str, ...]:

@@ -106,6 +106,7 @@ def test_trust_is_only_said_about_a_stored_folder(tmp_path):
     ("group", "key", "value"),
     [
         ("engine", "address", "192.0.2.1:6379"),
+        ("engine", "journals", "/tmp/elsewhere"),
         ("tracker", "uri", "http://192.0.2.1/"),
     ],
 )
