@@ -7,6 +7,7 @@ at a level of 0.1 %, there are too many alarms for that.
 """
 
 import csv
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from scipy.stats import binom
 
 from fedpriv.audit.audit import CONFIDENCE, QUICK, audit
 from fedpriv.audit.premises import LEVEL
+from fedpriv.audit.trials import Effort
 from fedpriv.testing import experiment
 
 GIVEN = "algo.calibration=given algo.noise_multiplier=1"
@@ -34,12 +36,12 @@ SETTINGS = (
 COLUMNS = ["setting", "seed", "bounds", "refuted", "premises", "broken", "what"]
 
 
-def audited(number: int, seconds: float) -> list[object]:
+def audited(number: int, effort: Effort) -> list[object]:
     """The line of the audit of this number."""
     words = SETTINGS[number % len(SETTINGS)]
     seed = number // len(SETTINGS)
     exp = experiment(*words.split(), f"seed={seed}")
-    rows = [row for row in audit(exp, replace(QUICK, seconds=seconds)) if row.certified < 1e300]
+    rows = [row for row in audit(exp, effort) if math.isfinite(row.certified)]
     measured = {premise for row in rows for premise in row.premises}
     broken = [str(premise) for premise in measured if premise.alarm]
     refuted = [f"{row.observer}, {row.unit}" for row in rows if row.refuted]
@@ -54,7 +56,7 @@ def main() -> None:
     if not path.exists():
         path.write_text(",".join(COLUMNS) + "\n")
     for number in range(len(path.read_text().splitlines()) - 1, audits):
-        line = audited(number, seconds)
+        line = audited(number, replace(QUICK, seconds=seconds))
         with path.open("a", newline="") as file:
             csv.writer(file).writerow(line)
     with path.open(newline="") as file:

@@ -145,6 +145,12 @@ class Algorithm(ABC):
         `RELEASED_MODEL` if the method protects the messages themselves."""
         return RELEASED_MODEL
 
+    @property
+    def budget_limits(self) -> Mapping[str, float]:
+        """The epsilon of each group of users that has a budget, by the group's name. A run ends
+        before the first round that would exceed one."""
+        return {}
+
     def init(self, params: np.ndarray, plan: Plan) -> State:
         """The state before the first round, from the model's initial parameters (d,)."""
         return State(params)

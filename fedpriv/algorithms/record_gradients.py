@@ -109,10 +109,10 @@ class RecordGradients(Algorithm):
         return self.method.n_invited(federation)
 
     def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
-        kinds = self.method.mechanisms(mechanism)
+        mechanisms = self.method.mechanisms(mechanism)
         return {
             name: one.with_noise(one.noise_multiplier / GRADIENTS_PER_RECORD[name])
-            for name, one in kinds.items()
+            for name, one in mechanisms.items()
         }
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:

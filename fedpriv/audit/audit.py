@@ -84,6 +84,7 @@ class Subject:
     rounds: number of rounds.
     events: events of one round that describe the unit, of all observers.
     rows: each observer's tightest certificate after all rounds.
+    group: group of users that the certificates are of; "": all.
     """
 
     unit: str
@@ -92,6 +93,7 @@ class Subject:
     rounds: int
     events: list[Event]
     rows: list[EpsilonRow]
+    group: str = ""
 
     def family(self, observer: str, silo: int | None = None) -> Family | None:
         """The family of an observer's certificate for units of one silo, or of any silo."""
@@ -109,10 +111,11 @@ def subjects(exp: Experiment, colluding: int) -> list[Subject]:
     rows = _tightest(forecast.rows_at([rounds]))
     events = round_events(exp, forecast.plan)
     found = []
-    for about in dict.fromkeys((row.unit, row.adjacency) for row in rows):
-        own = [event for event in events if (event.unit, event.adjacency) == about]
-        of_unit = [row for row in rows if (row.unit, row.adjacency) == about]
-        found.append(Subject(*about, forecast.plan, rounds, own, of_unit))
+    for about in dict.fromkeys(map(_protected, rows)):
+        own = [event for event in events if _protected(event) == about]
+        of_unit = [row for row in rows if _protected(row) == about]
+        unit, adjacency, group = about
+        found.append(Subject(unit, adjacency, forecast.plan, rounds, own, of_unit, group))
     return found
 
 
@@ -155,15 +158,20 @@ def measured_premises(
     """What the certificates of a subject assume; nothing where nothing is certified."""
     if not any(math.isfinite(row.certified) for row in subject.rows):
         return []
-    about = subject.unit, subject.adjacency
+    about = subject.unit, subject.adjacency, subject.group
     events = {
-        query.serial: [e for e in query.events if (e.unit, e.adjacency) == about]
+        query.serial: [e for e in query.events if _protected(e) == about]
         for number in range(1, subject.rounds + 1)
         for query in exp.algo.queries(number, subject.plan)
     }
     with closing(first_attack(exp, subject.plan, subject.events, colluding)) as attack:
         seconds = effort.seconds * PREMISE_SHARE
         return premises(attack, events, seconds=seconds, values=effort.trials)
+
+
+def _protected(about: EpsilonRow | Event) -> tuple[str, str, str]:
+    """Unit, adjacency and group of users."""
+    return about.unit, about.adjacency, about.group
 
 
 def _with_colluding_silos(forecast: EpsilonForecast, silos: int) -> EpsilonForecast:
@@ -178,8 +186,8 @@ def _with_colluding_silos(forecast: EpsilonForecast, silos: int) -> EpsilonForec
 
 def _tightest(rows: Iterable[EpsilonRow]) -> list[EpsilonRow]:
     """The smallest epsilon of the methods that certify the same."""
-    best: dict[tuple[str, str, str], EpsilonRow] = {}
+    best: dict[tuple[str, ...], EpsilonRow] = {}
     for row in rows:
-        key = row.observer, row.unit, row.adjacency
+        key = row.observer, *_protected(row)
         best[key] = min(best.get(key, row), row, key=lambda known: known.certified)
     return list(best.values())

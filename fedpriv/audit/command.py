@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 COUNTS = [*dict.fromkeys(field.name for cls in (Rates, Guesses) for field in fields(cls))]
 """Columns with the evidence of a bound. Trials and one run fill different ones."""
 COLUMNS = [
-    *["algorithm", "observer", "unit", "adjacency", "rounds", "certified", "claimed"],
+    *["algorithm", "observer", "unit", "group", "adjacency", "rounds", "certified", "claimed"],
     *["audited", "any_mechanism", "within_family", "assumed", "provable", "estimate"],
     *COUNTS,
 ]
@@ -72,7 +72,7 @@ def main(args: list[str]) -> None:
     for row in rows:
         if row.refuted:
             proven = (
-                f"{row.algorithm}, {row.observer}, {row.unit}: at least {row.bound.audited:.4g}"
+                f"{row.algorithm}, {row.observer}, {row.protects}: at least {row.bound.audited:.4g}"
             )
             print(f"fedpriv: ALARM: {proven}, but certified {row.certified:.4g}", file=sys.stderr)
     for broken in dict.fromkeys(f"{row.algorithm}: {p}" for row in rows for p in row.broken):
@@ -125,13 +125,13 @@ def show(console: Console, rows: list[AuditRow], delta: float) -> None:
             else (row.assumed, row.bound.evidence.summary)
         )
         certificate = _number(row.certified), _number(row.claimed)
-        table.add_row(row.observer, row.unit, *certificate, audited, *evidence)
+        table.add_row(row.observer, row.protects, *certificate, audited, *evidence)
     console.print(table)
     for row in rows:
         if row.powerless and math.isfinite(row.certified):
             console.print(
-                f"{row.observer}, {row.unit}: CANNOT REFUTE {_number(row.certified)}: this audit "
-                f"proves at most {_number(row.bound.provable)}"
+                f"{row.observer}, {row.protects}: CANNOT REFUTE {_number(row.certified)}: this "
+                f"audit proves at most {_number(row.bound.provable)}"
             )
     measured = [premise for row in rows for premise in row.premises]
     if measured:
@@ -140,7 +140,7 @@ def show(console: Console, rows: list[AuditRow], delta: float) -> None:
     if one_run:
         console.print("any: bound for any mechanism. estimate: a Gaussian fit, not a bound.")
         for row in rows:
-            console.print(f"{row.observer}, {row.unit}: {row.bound.evidence.summary}")
+            console.print(f"{row.observer}, {row.protects}: {row.bound.evidence.summary}")
 
 
 def _number(value: float | None) -> str:
@@ -159,7 +159,7 @@ def write(rows: list[AuditRow], folder: Path) -> None:
 def _cells(row: AuditRow) -> list[object]:
     bound = row.bound
     counts = asdict(bound.evidence)
-    about = [row.algorithm, row.observer, row.unit, row.adjacency, row.round]
+    about = [row.algorithm, row.observer, row.unit, row.group, row.adjacency, row.round]
     proven = [bound.audited, bound.epsilon, bound.within, row.assumed]
     proven += [bound.provable, row.estimate]
     return [*about, row.certified, row.claimed, *proven, *(counts.get(name) for name in COUNTS)]
@@ -177,7 +177,7 @@ def draw(rows: list[AuditRow], path: Path) -> None:
         finite = [(x, y) for x, y in points if x is not None and math.isfinite(x)]
         if finite:
             axis.scatter(*zip(*finite), marker=marker, color=color, label=name, zorder=3)
-    labels = [f"{row.algorithm}, T={row.round}\n{row.observer}, {row.unit}" for row in rows]
+    labels = [f"{row.algorithm}, T={row.round}\n{row.observer}, {row.protects}" for row in rows]
     axis.set_yticks(range(len(rows)), labels, fontsize=8)
     axis.invert_yaxis()
     axis.set(xlabel="epsilon", xlim=(0, None))

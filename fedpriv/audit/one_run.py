@@ -15,6 +15,7 @@ import numpy as np
 
 from fedpriv.audit.audit import CONFIDENCE, AuditRow, Subject, measured_premises, subjects
 from fedpriv.audit.bounds import guess_bound
+from fedpriv.audit.canary_groups import in_group, most_in_group
 from fedpriv.audit.candidates import bounds_whole_silos
 from fedpriv.audit.epsilon_estimate import estimated_epsilon
 from fedpriv.audit.families import sampling_of
@@ -56,9 +57,11 @@ def audit_in_one_run(exp: Experiment, canaries: int, *, colluding: int = 1) -> l
             "a method that bounds units one by one; this one bounds a silo's whole update, "
             "which its canaries would share",
         )
+        wanted = int(min(canaries, most_in_group(exp, subject.group)))
         known = orthogonal_canaries(
-            exp, subject.unit, subject.adjacency, wanted=canaries, colluding=colluding
+            exp, subject.unit, subject.adjacency, wanted=wanted, colluding=colluding
         )
+        known = in_group(known, subject.group)
         coins = exp.streams.generator("one-run audit: coins").random(len(known)) < 0.5
         measured = measured_premises(exp, subject, PREMISE_EFFORT, colluding)
         signals = _signals(exp, known, subject, coins, colluding)

@@ -76,7 +76,8 @@ def chosen_attack(
     plan: the plan of the audited run.
     """
     replaces = events[0].adjacency == REPLACE
-    groups = candidates(exp, plan, events[0].unit, replaces=replaces)
+    first = events[0]
+    groups = candidates(exp, plan, first.unit, replaces=replaces, user_group=first.group)
     change = with_noise_of(plan)
     sampling = sampling_of(events)
     best: tuple[float, Attack] | None = None
@@ -110,8 +111,10 @@ def chosen_attack(
 
 def first_attack(exp: Experiment, plan: Plan, events: list[Event], colluding: int) -> Attack:
     """The attack with the most canaries in one run."""
-    replaces = events[0].adjacency == REPLACE
-    canaries = candidates(exp, plan, events[0].unit, replaces=replaces)[0][0]
+    about = events[0]
+    replaces = about.adjacency == REPLACE
+    found = candidates(exp, plan, about.unit, replaces=replaces, user_group=about.group)
+    canaries = found[0][0]
     sampling = sampling_of(events)
     rounds = exp.options.rounds
     return prepared_attack(

@@ -22,6 +22,7 @@ from fedpriv.errors import ConfigError
 from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
+from fedpriv.rounds.user_groups import PUBLIC_GROUPS
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -173,9 +174,11 @@ def _event(view: ObservedRelease, claimed: DpEvent | None) -> Event:
             *request.assumptions,
             *target.assumptions,
             *plan.federation.stability.assumptions,
+            *((PUBLIC_GROUPS,) if view.group else ()),
             *why,
         ),
         _group(view),
+        group=view.group.name if view.group else "",
     )
 
 
@@ -205,6 +208,8 @@ def _misfit(view: ObservedRelease) -> str | None:
         known.add("silo")  # its vector is bounded, whatever it is made of
     if target.unit not in known:
         return f"nothing is known of the unit {target.unit}"
+    if view.group is not None and not view.request.noise.enforced:
+        return "the bounds of groups of users need the framework's clipping"
     batches = view.request.batches
     if batches is not None and batches.adjacency != target.adjacency:
         return (

@@ -80,7 +80,7 @@ class SumNoise(ReleaseNoise):
         single = observer.sees_messages
         replaced = view.target.adjacency == REPLACE
         reach = view.contributors.reach(n_summed, replaced=replaced, single=single)
-        moved = (reach + view.rounding) / self.sensitivity(n_summed)
+        moved = (reach * view.bound + view.rounding) / self.sensitivity(n_summed)
         name = view.request.name
         if not view.contributors.one_silo:
             rate = 1.0 if observer.sees_sample else view.contributors.rate

@@ -14,11 +14,13 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING
 
+from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.certificates.sampling import Batches
 from fedpriv.data.stability import Distance
 from fedpriv.parties.party import silo_name
 from fedpriv.rounds.contributors import Contributors
 from fedpriv.rounds.plan import UPDATE, Observer, Plan, QueryParameters
+from fedpriv.rounds.user_groups import UserGroup
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -94,6 +96,7 @@ class ObservedRelease:
     observer: the observer.
     round: round of the query.
     silo: silo of the part; None: all data.
+    group: the unit's group of users; None: all users have one bound.
     """
 
     request: Request
@@ -103,6 +106,16 @@ class ObservedRelease:
     observer: Observer
     round: int
     silo: int | None = None
+    group: UserGroup | None = None
+
+    @property
+    def bound(self) -> float:
+        """The bound on the unit's vector, relative to that of the mechanism. If the unit is
+        replaced, one of any group may come: the mean of both bounds."""
+        if self.group is None:
+            return 1.0
+        own = self.group.bound
+        return own if self.target.adjacency == ADD_REMOVE else (own + 1) / 2
 
     @property
     def parameters(self) -> QueryParameters:
@@ -157,14 +170,15 @@ def observed_releases(
     observers: Iterable[Observer],
     round: int,
 ) -> Iterator[ObservedRelease]:
-    """The observed releases of a query: one for each part of the data, protected unit and observer.
-    A silo without records is no part."""
+    """The observed releases of a query: one for each part of the data, protected unit, group of
+    users and observer. A silo without records is no part."""
     parts: Iterable[int | None] = (None,)
     if request.noise.by_silo or contributors.one_silo:
         sizes = plan.federation.silo_records
         parts = [silo for silo in request.silos(plan) if sizes[silo]]
-    for silo, target, observer in product(parts, targets, observers):
-        yield ObservedRelease(request, plan, contributors, target, observer, round, silo)
+    groups = contributors.groups or (None,)
+    for silo, target, group, observer in product(parts, targets, groups, observers):
+        yield ObservedRelease(request, plan, contributors, target, observer, round, silo, group)
 
 
 class Noise(ABC):

@@ -166,8 +166,8 @@ def user_epsilons(epsilon: pd.DataFrame, observer: str, method: str | None = Non
         which is an upper bound.
 
     Returns a row a round with the columns round, unit, adjacency, certified and claimed. With
-    several adjacencies, epsilons are the largest over them. Raises ConfigError for an observer or
-    a method that is not in the table.
+    several adjacencies or groups of users, epsilons are the largest over them. Raises ConfigError
+    for an observer or a method that is not in the table.
     """
     observers = epsilon["observer"].unique()
     require(observer in observers, "--observer", observer, f"one of {', '.join(observers)}")
@@ -178,12 +178,19 @@ def user_epsilons(epsilon: pd.DataFrame, observer: str, method: str | None = Non
     if method is not None:
         require(method in methods, "--method", method, f"one of {', '.join(methods)}")
         seen = seen[seen["method"] == method]
-    each = seen.groupby(["round", "unit", "adjacency"], sort=True, as_index=False)
+    own = seen["group"].fillna("") if "group" in seen else ""  # earlier versions have no groups
+    each = seen.assign(group=own).groupby(
+        ["round", "unit", "adjacency", "group"], sort=True, as_index=False
+    )
     smallest = each.agg({"certified": "min", "claimed": _max})
     largest: dict[str, Any] = {"certified": _max, "claimed": _max}
     return smallest.groupby("round", as_index=False).agg(
-        {"unit": "first", "adjacency": "; ".join, **largest}
+        {"unit": "first", "adjacency": _distinct, **largest}
     )
+
+
+def _distinct(values: pd.Series) -> str:
+    return "; ".join(values.unique())
 
 
 def _max(values: pd.Series) -> float:

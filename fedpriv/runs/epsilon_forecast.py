@@ -12,7 +12,7 @@ from rich.console import Console
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.calibrate import MAX_ROUNDS, most_rounds, smallest_noise
 from fedpriv.accountants.events import Composition, Event
-from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
+from fedpriv.accountants.ledger import EpsilonRow, Key, Ledger, headline
 from fedpriv.accountants.rdp import Rdp
 from fedpriv.accountants.table import epsilon_table
 from fedpriv.algorithms.base import Algorithm
@@ -96,7 +96,7 @@ class EpsilonForecast:
             completed = number
         return rows
 
-    def compositions(self) -> dict[tuple[str, str, str, int], list[Composition]]:
+    def compositions(self) -> dict[Key, list[Composition]]:
         """What each unit meets in all rounds (see `Ledger.compositions`)."""
         ledger = Ledger(self.exp.accountant)
         self.record(ledger, 0, self.exp.options.rounds)

@@ -76,7 +76,7 @@ TABLES: dict[str, dict[str, Label]] = {
     "epsilon.csv": dict.fromkeys(
         (
             *("round", "observer", "unit", "adjacency", "method"),
-            *("certified", "claimed", "assumptions", "status"),
+            *("certified", "claimed", "assumptions", "status", "group"),
         ),
         FREE,
     ),

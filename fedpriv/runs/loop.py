@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.accountants.events import DECLARED, RELEASED_MODEL, Event, leaves
-from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
+from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline, headlines
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import AggregationAbortedError, FedprivError, require
 from fedpriv.rounds.query import Query
@@ -211,7 +211,6 @@ class _TrainingLoop:
         Returns the last epsilon rows, and why the run ended early (None if it did not).
         """
         options = self.options
-        budget = self.experiment.accountant.budget
         prepared = self.prepared
         ledger = self._start()
         state = prepared.state
@@ -228,13 +227,13 @@ class _TrainingLoop:
                 with watch.phase("plan"):
                     queries = prepared.queries(number + 1)
                 # With a budget any round may turn out to be the last.
-                shown = self._shown(number + 1) or budget is not None
+                shown = self._shown(number + 1) or self._limited
                 with watch.phase("accounting"):
                     after = ledger.copy()
                     after.record(events_of(queries))
                     rows_after = after.rows(number + 1) if shown else rows
-                if budget is not None and self._headline(rows_after) > budget:
-                    ending = f"round {number + 1} would exceed accountant.budget={budget:g}"
+                if exceeded := self._exceeded(rows_after):
+                    ending = f"round {number + 1} would exceed {exceeded}"
                     self._save(number, state)
                     break
                 number = number + 1
@@ -266,6 +265,24 @@ class _TrainingLoop:
 
     def _headline(self, rows: list[EpsilonRow]) -> float:
         return headline(rows, self.experiment.algo.headline_observer)
+
+    @property
+    def _limited(self) -> bool:
+        """Whether a budget may end the run."""
+        algo = self.experiment.algo
+        return self.experiment.accountant.budget is not None or bool(algo.budget_limits)
+
+    def _exceeded(self, rows: list[EpsilonRow]) -> str | None:
+        """The first budget that the epsilons of `rows` exceed; None if there is none."""
+        budget = self.experiment.accountant.budget
+        if budget is not None and self._headline(rows) > budget:
+            return f"accountant.budget={budget:g}"
+        algo = self.experiment.algo
+        spent = headlines(rows, algo.headline_observer)
+        for group, limit in algo.budget_limits.items():
+            if spent[group] > limit:
+                return f"algo.budgets.{group}.epsilon={limit:g}"
+        return None
 
     def _shown(self, number: int) -> bool:
         return number % self.options.evaluate_every == 0 or number == self.options.rounds

@@ -44,6 +44,7 @@ from fedpriv.util.stopwatch import Stopwatch
 from fedpriv.util.work import Work
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
     from fedpriv.data.silo import SiloData
@@ -238,7 +239,8 @@ class _Work:
         self.pending = job.pending
         if not query.enforced:
             self.stats = job.stats
-        self.steps = self._timed(bounded(job.steps, query, self.stats))
+        bounds = participant.algo.contributors.bounds(participant.silo.plan.federation)
+        self.steps = self._timed(bounded(job.steps, query, self.stats, bounds))
         noise, secret = self._noise(job, query)
         # This object keeps the steps and not the job, whose noise would wait in memory.
         return LocalJob(self.steps, noise, secret)
@@ -288,9 +290,16 @@ class _Work:
         return removable.share(rng, secret), secret
 
 
-def bounded(steps: Iterator[Step], query: Query, stats: ContributionStats) -> Iterator[Step]:
+def bounded(
+    steps: Iterator[Step],
+    query: Query,
+    stats: ContributionStats,
+    bounds: np.ndarray | None = None,
+) -> Iterator[Step]:
     """Clip contributions to the mechanism's bound, in float64. If the query does not enforce the
     bound, contributions stay as they are. Users outside of the query's sample are left out.
+
+    bounds: (n_units,) each unit's bound, relative to that of the mechanism; None: 1 for all.
 
     A unit whose contribution contains NaN or infinity contributes nothing, so that it cannot
     destroy the sum; `stats.nonfinite` counts it. Dropping it depends on this unit alone, so the
@@ -308,19 +317,37 @@ def bounded(steps: Iterator[Step], query: Query, stats: ContributionStats) -> It
             block = _sampled(block, query.sampled)
             if not len(block.units):
                 return None
-        vectors, norms = query.mechanism.bound(block.vectors)
-        lengths = norms.cpu().numpy()  # one copy: each further question would stall the device
+        own = None if bounds is None else bounds[block.units]
+        vectors, lengths = _bounded_rows(block, query, own)
         finite = np.isfinite(lengths)
         units = block.units[finite]
         if not finite.all():
             vectors = vectors[finite]
         stats.units += len(lengths)
         stats.nonfinite += len(lengths) - len(units)
+        limit = query.mechanism.clip if own is None else query.mechanism.clip * own[finite]
         stats.norm_sum += float(lengths[finite].sum())
-        stats.clipped += int((lengths[finite] > query.mechanism.clip).sum())
+        stats.clipped += int((lengths[finite] > limit).sum())
         return Contributions(units, vectors)
 
     return changed(steps, bound) if query.enforced else steps
+
+
+def _bounded_rows(
+    block: Contributions, query: Query, own: np.ndarray | None
+) -> tuple[torch.Tensor, np.ndarray]:
+    """The block's vectors (k, size) within their bounds, float64, and their norms (k,) before.
+
+    own: (k,) each unit's bound, relative to that of the mechanism; None: 1 for all.
+    """
+    if own is None:
+        vectors, norms = query.mechanism.bound(block.vectors)
+        return vectors, norms.cpu().numpy()  # one copy: each question would stall the device
+    import torch
+
+    scale = torch.from_numpy(own).to(block.vectors.device)
+    vectors, norms = query.mechanism.bound(block.vectors.double() / scale[:, None])
+    return vectors.mul_(scale[:, None]), (norms * scale).cpu().numpy()
 
 
 def _sampled(block: Contributions, sampled: np.ndarray) -> Contributions:

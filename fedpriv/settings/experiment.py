@@ -17,7 +17,8 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -146,6 +147,10 @@ class Experiment:
             f"a network without batch statistics: {type(self.algo).__name__} bounds users or "
             "records",
         )
+        budget = self.accountant.budget
+        each = "null, because each group of users has its own (algo.budgets)"
+        single = budget is None or not self.algo.budget_limits
+        require(single, "accountant.budget", budget, each)
         self.planner.draft(self.federation)
 
     @property
@@ -290,13 +295,30 @@ def typed(cls: type, values: dict[str, Any], prefix: str) -> Any:
     for key, value in values.items():
         if key not in names:
             raise unknown_key(f"{path}{key}", names)
-        given[key] = _typed_value(cls, key, json.dumps(value), f"{path}{key}")
+        entry = _named_entries(cls).get(key)
+        if entry is not None and isinstance(value, dict):
+            of = f"{path}{key}"
+            given[key] = {name: typed(entry, one, f"{of}.{name}") for name, one in value.items()}
+        else:
+            given[key] = _typed_value(cls, key, json.dumps(value), f"{path}{key}")
     for key, value in given.items():
         _require_sensible(key, value, f"{path}{key}")
     for f in fields(cls):
         if f.name not in given and f.default is MISSING and f.default_factory is MISSING:
             raise ConfigError(f"{path}{f.name}", "?", "a value is required")
     return cls(**given)
+
+
+@lru_cache(maxsize=256)
+def _named_entries(cls: type) -> dict[str, type]:
+    """The fields of dataclass `cls` that map names to dataclasses, and the type of their
+    entries."""
+    found = {}
+    for name, hint in get_type_hints(cls).items():
+        for option in get_args(hint) if isinstance(hint, UnionType) else (hint,):
+            if get_origin(option) is dict and is_dataclass(get_args(option)[1]):
+                found[name] = get_args(option)[1]
+    return found
 
 
 SIZES = {

@@ -20,6 +20,7 @@ from fedpriv.parties.post import Message
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.state import State
+from fedpriv.rounds.user_groups import members
 from fedpriv.runtime import allocate, prepare
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.conformance import ConformanceError, demand
@@ -70,7 +71,7 @@ class Declaration:
         return f"message of {self.sender}" if self.sender else "sum"
 
     def __str__(self) -> str:
-        about = f"{self.query.name}: {self.event.unit}, {self.event.adjacency}"
+        about = f"{self.query.name}: {self.event.protects}, {self.event.adjacency}"
         return f"{about}, {self.released}" if self.sender else about
 
 
@@ -83,14 +84,14 @@ def public_plan(exp: Experiment) -> Plan:
 def declarations(exp: Experiment) -> Iterator[Declaration]:
     """The declarations of each query when its name first occurs.
 
-    One for each unit and adjacency, about the released model and about a silo's message that an
-    observer sees.
+    One for each unit, adjacency and group of users, about the released model and about a silo's
+    message that an observer sees.
     """
     plan = public_plan(exp)
     named = set[str]()
     for number in range(1, ROUNDS + 1):
         for query in exp.algo.queries(number, plan):
-            found: dict[tuple[str, str, bool], Declaration] = {}
+            found: dict[tuple[str, str, str, bool], Declaration] = {}
             for event in query.events if query.name not in named else ():
                 if event.unit == "record" and noise_multiplier(event) == math.inf:
                     continue
@@ -98,7 +99,7 @@ def declarations(exp: Experiment) -> Iterator[Declaration]:
                 if alone or event.observer == RELEASED_MODEL:
                     silo = _silo_of(event) if alone else None
                     for part in (event, *_of_one_record(event, query)):
-                        key = part.unit, part.adjacency, alone
+                        key = part.unit, part.adjacency, part.group, alone
                         found.setdefault(key, Declaration(query, part, silo))
             named.add(query.name)
             yield from found.values()
@@ -309,7 +310,8 @@ def neighbours(exp: Experiment, event: Event) -> Iterator[Experiment]:
     number.
     """
     removed = event.adjacency == ADD_REMOVE
-    users = range(exp.allocator.n_users)
+    groups = exp.algo.contributors.groups
+    users = members(groups, event.group, exp.allocator.n_users).tolist()
     if event.unit == "user" and removed and not event.scope:
         yield from (without_user(exp, user) for user in users)
         return

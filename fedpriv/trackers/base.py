@@ -136,7 +136,7 @@ def numbers(
     metrics: Mapping[str, Any], rows: Sequence[EpsilonRow], observer: str
 ) -> dict[str, float]:
     """What a tracker shows of a round: metrics; `epsilon`, the headline epsilon of `observer`; and
-    every certificate and claim by observer, unit, adjacency and method."""
+    every certificate and claim by observer, unit (with its group), adjacency and method."""
     values = {
         name: float(value)
         for name, value in metrics.items()
@@ -144,7 +144,7 @@ def numbers(
     }
     values["epsilon"] = headline(rows, observer)
     for row in rows:
-        about = f"{row.observer}/{row.unit}/{row.adjacency}/{row.method}"
+        about = f"{row.observer}/{row.protects}/{row.adjacency}/{row.method}"
         values[f"certified/{about}"] = row.certified
         if row.claimed is not None:
             values[f"claimed/{about}"] = row.claimed

@@ -72,9 +72,11 @@ class LocalOptimizer(ABC):
         import torch
 
         first = parameters[0]
-        made = {name: [stack.new_zeros(stack.shape) for stack in parameters] for name in self.slots}
+        stacks = {
+            name: [stack.new_zeros(stack.shape) for stack in parameters] for name in self.slots
+        }
         counts = {n: [first.new_zeros(len(first), dtype=torch.float64)] for n in self.counters}
-        return made | counts
+        return stacks | counts
 
     @abstractmethod
     def step(

@@ -67,13 +67,10 @@ def silo_training(
     )
     problem = _problem(training, model, data, task=task, execution=execution)
     if not len(chosen):
-        return SiloTraining(
-            training, problem, TrainingUsers(data, chosen, 1, None, chosen.astype(np.uint64)), []
-        )
+        nobody = TrainingUsers(data, chosen, 1, None, chosen.astype(np.uint64))
+        return SiloTraining(training, problem, nobody, [])
     keep_freed_memory()
-    everyone = _users(
-        data, training.recipe, streams, f"{prefix} ".lstrip(), round=round, party=party
-    )
+    everyone = _users(data, training.recipe, streams, prefix, round=round, party=party)
     chosen = chosen[np.argsort(-counts[chosen], kind="stable")]
     isolated = streams.system and not training.pooled
     choose = isolated_trainers if isolated else select_trainers
@@ -88,8 +85,8 @@ def _users(
     size = recipe.batch_size or int(data.counts.max())
     orders = None
     if data.counts.max() > size:
-        orders = streams.unit_keys(f"{prefix}batches", round, party, data.users)
-    dropout = streams.unit_keys(f"{prefix}dropout", round, party, data.users)
+        orders = streams.unit_keys(f"{prefix} batches".lstrip(), round, party, data.users)
+    dropout = streams.unit_keys(f"{prefix} dropout".lstrip(), round, party, data.users)
     return TrainingUsers(data, np.arange(len(data.counts)), size, orders, dropout)
 
 
