@@ -114,7 +114,7 @@ def test_a_sum_over_fewer_silos_does_without_the_dead_one(dying, tmp_path):
     assert status["state"] == "done"
     assert status["aborted_rounds"] == {}
     assert len(set(losses(tmp_path / "run"))) == ROUNDS + 1
-    assert set_ups(tmp_path / "run") == [0, 3, 4]
+    assert status["set_ups"] == 3  # before rounds 1, 3 and 4
 
 
 def test_a_silo_that_died_comes_back_with_what_it_gave_out_last():
