@@ -78,6 +78,8 @@ def test_a_silo_that_nobody_asks_reports_nothing(scaffold):
 class Watched:
     """An algorithm that notes the queries it is given. tally: of its own bounding."""
 
+    contributors = SimpleNamespace(bounds=lambda federation: None)
+
     def __init__(self):
         self.asked, self.stats = [], ContributionStats(units=3)
         self.block = Contributions(np.array([0]), torch.ones((1, 2)))
@@ -89,7 +91,8 @@ class Watched:
 
 def work(**details):
     algo = Watched()
-    silo = SimpleNamespace(streams=Streams(0), name="silo0")
+    plan = SimpleNamespace(federation=None)
+    silo = SimpleNamespace(streams=Streams(0), name="silo0", plan=plan)
     numbers = {
         "n_summed": 2,
         "size": 2,
