@@ -51,7 +51,6 @@ trials in a cell. Command: `python -m scripts.tamper --page docs/trust/tamper.md
       session. If the protocol needs fewer messages (`secagg` has a threshold), the sum covers the
       other silos, and says so. Or the receiver needs nothing from the message.
 - **silent**: the sum, or what a silo remembers, is wrong, and nobody noticed.
-- **silent**: the sum is wrong, nobody noticed, and the threat model does not cover it.
 - **lasting**: more than one exchange was lost.
 - **crash**: an error that is no declared abort.
 
