@@ -7,8 +7,8 @@ Trust.
 - A silo refuses weights outside 0 to 1.
 - A silo can send any vector. It can leave its noise out, and it can move the sum as far as it likes
   (on a grid: as far as messages can reach). Infinite numbers and NaN are refused.
-- An attacker on the network reads everything. One who makes new checksums can change everything
-  unseen: channels must be secret and authentic (TLS).
+- An attacker on the network reads everything: channels must be secret (TLS). Every message is
+  signed, so that a change is found.
 - A damaged, malformed or missing message ends the query and names its sender. A late, repeated or
   foreign message is left aside.
 """

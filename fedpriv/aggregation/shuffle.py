@@ -16,8 +16,7 @@ Trust.
   colludes with the shuffler, or an attacker who reads the channels to it, sees as much.
 - A silo that leaves its noise out takes it from all others: `mechanism.silent` says how many may.
 - A missing message ends the query.
-- Nobody signs. Channels must be authentic and confidential, such as TLS: an attacker who replaces a
-  silo's message leaves its noise out.
+- Every message is signed. Channels must be confidential, such as TLS.
 """
 
 from __future__ import annotations

@@ -80,6 +80,8 @@ def test_a_silo_that_nobody_asks_reports_nothing(scaffold):
 class Watched:
     """An algorithm that notes the queries it is given. tally: of its own bounding."""
 
+    contributors = SimpleNamespace(bounds=lambda federation: None)
+
     def __init__(self):
         self.asked, self.stats = [], ContributionStats(units=3)
         self.block = Contributions(np.array([0]), torch.ones((1, 2)))
