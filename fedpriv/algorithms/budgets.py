@@ -5,10 +5,11 @@ for DP-SGD, NeurIPS 2023 ("Scale"); here for users across silos.
 
 All groups share one noise of standard deviation s. A group that needs the noise multiplier z_g
 has the bound C_g = s / z_g, so the group with the largest epsilon has the mechanism's bound. The
-alternative is one bound and a sampling rate of each group's own. It is never better: T rounds at
-rate q and multiplier z tell as much as sqrt(T) q sqrt(exp(1 / z^2) - 1) standard deviations in the
-limit, more than the sqrt(T) q / z of a bound scaled by q. Sampling also says nothing about an
-observer who sees the sample, such as the server of most aggregations. A bound holds for all.
+alternative is one bound and a sampling rate of each group's own. In the limit of many rounds, T
+rounds at rate q and multiplier z tell as much as sqrt(T) q sqrt(exp(1 / z^2) - 1) standard
+deviations (Bu, Dong, Long, Su: Deep learning with Gaussian differential privacy, 2020), more than
+the sqrt(T) q / z of a bound scaled by q. Against an observer who sees the sample, such as the
+server of most aggregations, a rate gains nothing. A bound holds against all.
 """
 
 from __future__ import annotations

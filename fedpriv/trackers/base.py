@@ -144,7 +144,8 @@ def numbers(
     }
     values["epsilon"] = headline(rows, observer)
     for row in rows:
-        about = f"{row.observer}/{row.protects}/{row.adjacency}/{row.method}"
+        unit = f"{row.unit}/{row.group}" if row.group else row.unit
+        about = f"{row.observer}/{unit}/{row.adjacency}/{row.method}"
         values[f"certified/{about}"] = row.certified
         if row.claimed is not None:
             values[f"claimed/{about}"] = row.claimed

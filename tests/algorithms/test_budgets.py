@@ -13,13 +13,14 @@ from dp_accounting.pld import PLDAccountant
 from fedpriv.accountants.events import ADD_REMOVE, Event
 from fedpriv.accountants.ledger import Ledger, headline, headlines
 from fedpriv.accountants.rdp import Rdp
+from fedpriv.audit.audit import Effort, audit
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.reports.finished_runs import user_epsilons
 from fedpriv.rounds.user_groups import membership
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.loop import train
-from fedpriv.runtime import prepare
-from fedpriv.testing import check_algorithm, experiment
+from fedpriv.runtime import prepare, silo
+from fedpriv.testing import ConformanceError, check_algorithm, experiment
 from fedpriv.testing.experiments import without_user
 from fedpriv.testing.noise_checks import total
 
@@ -27,6 +28,7 @@ EPSILONS = {"strict": 0.5, "middle": 1.5, "open": 4.0}
 BUDGETS = (
     "{strict:{epsilon:0.5,share:0.6},middle:{epsilon:1.5,share:0.4},open:{epsilon:4,users:[1,3]}}"
 )
+TWO = "{strict:{epsilon:0.5,share:0.5},open:{epsilon:4,share:0.5}}"
 CLIP, ROUNDS, DELTA, USERS, SILOS = 0.3, 7, 1e-5, 12, 3
 SIZES = [f"preset.n_users={USERS}", f"preset.n_silos={SILOS}", f"rounds={ROUNDS}"]
 
@@ -146,11 +148,27 @@ def test_equal_budgets_are_one_budget():
 
 
 def test_check_algorithm_measures_every_group():
-    small = "{strict:{epsilon:0.5,share:0.5},open:{epsilon:4,share:0.5}}"
-    algo = world(budgets=small, algo="uldp_sgd").algo
+    algo = world(budgets=TWO, algo="uldp_sgd").algo
     checked = check_algorithm(algo, *SIZES).checked
     assert any("strict" in name for name in checked)
     assert any("open" in name for name in checked)
+
+
+def ignoring_groups(monkeypatch):
+    bounded = silo._bounded_rows
+    monkeypatch.setattr(silo, "_bounded_rows", lambda block, query, _: bounded(block, query, None))
+
+
+def test_a_bound_that_ignores_groups_is_caught(monkeypatch):
+    exp = world("preset.n_users=6", budgets=TWO, algo="uldp_sgd")
+    fair = {row.group: row for row in audit(exp, Effort(1e9, 60)) if row.observer == "server"}
+    assert not any(row.alarm for row in fair.values())
+    ignoring_groups(monkeypatch)
+    found = {row.group: row for row in audit(exp, Effort(1e9, 60)) if row.observer == "server"}
+    assert found["strict"].alarm
+    assert not found["open"].alarm  # its bound is that of the mechanism
+    with pytest.raises(ConformanceError, match=r"strict|user"):
+        check_algorithm(exp.algo, "preset.n_users=6")
 
 
 @pytest.mark.parametrize(
