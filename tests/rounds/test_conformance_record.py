@@ -82,7 +82,7 @@ def test_a_docstring_is_no_code(world):
     [
         ("training/noisy_sgd.py", "current -= recipe.lr * drawn", "pass"),
         ("mechanisms/gaussian.py", "* deviation", "* 0.0"),
-        ("runtime/silo.py", "local.noise is None", "True"),
+        ("runtime/silo.py", "len(job.noise)", "False"),
     ],
 )
 def test_noise_deleted_in_another_file_ends_the_record(tmp_path, monkeypatch, file, old, new):
