@@ -50,7 +50,7 @@ class Algorithm(ABC):
     >>> from fedpriv.accountants.events import ADD_REMOVE
     >>> from fedpriv.certificates.noise import SumNoise
     >>> from fedpriv.rounds.contributors import Users
-    >>> from fedpriv.training.description import Recipe, Training
+    >>> from fedpriv.training.description import Recipe
     >>> @dataclass(frozen=True)
     ... class UserAverage(Algorithm):
     ...     lr: float
@@ -62,10 +62,7 @@ class Algorithm(ABC):
     ...         return (Target("user", ADD_REMOVE),)
     ...
     ...     def requests(self, round, plan):
-    ...         return (Request(SumNoise()),)
-    ...
-    ...     def local_update(self, silo, query, down):
-    ...         return silo.train(query, Training(Recipe(1, None, self.lr), down["params"]))
+    ...         return (Request(SumNoise(), recipe=Recipe(1, None, self.lr)),)
     ...
     ...     def global_update(self, state, query, total, plan):
     ...         return state.with_params(state.params + total.vector / plan.federation.n_users)
@@ -182,7 +179,7 @@ class Algorithm(ABC):
             targets,
             round=round,
             claim=self.claim,
-            drawing=self,
+            author=None if type(self).local_update is Algorithm.local_update else self,
             charged=charged,
         )
 
@@ -197,15 +194,18 @@ class Algorithm(ABC):
         """The vectors that silos need for the query, by name."""
         return {"params": state.params}
 
-    @abstractmethod
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
-        """One silo's contributions, before the framework bounds and noises them: `Silo.train`, or
-        a job of the method's own.
+        """One silo's contributions, before the framework bounds and noises them. By default each
+        user trains by the recipe of the request.
+
+        A method of its own returns `Silo.train`, or any other job. It sees all records of the
+        silo, so its certificate for users or records is declared.
 
         query: the query as silos see it (`Query.silo_query`). `sampled` is set if the broadcast
             contains the sample.
         down: vectors of the broadcast, by name.
         """
+        return silo.train_users(query, down["params"])
 
     def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:
         """The silo's state after a query with a sum. A query without a sum changes nothing.

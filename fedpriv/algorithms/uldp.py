@@ -24,8 +24,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fedpriv.accountants.events import ADD_REMOVE, SERVER
 from fedpriv.algorithms.base import Algorithm, require_plain_sgd
 from fedpriv.algorithms.budgets import (
@@ -40,13 +38,11 @@ from fedpriv.certificates.request import ObservedRelease, Request, Target
 from fedpriv.certificates.sampling import Coins
 from fedpriv.errors import require, require_positive
 from fedpriv.rounds.contributors import Users
-from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import UPDATE, Federation, Plan
 from fedpriv.rounds.query import Query, Total
-from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.rounds.weighting import WEIGHTINGS
-from fedpriv.training.description import Recipe, Training
+from fedpriv.training.description import Recipe
 from fedpriv.training.optimizers import Sgd
 
 if TYPE_CHECKING:
@@ -97,7 +93,7 @@ class UldpBase(Algorithm):
         plan.parameters.check_noise()
 
     @abstractmethod
-    def recipe(self, silo: Silo) -> Recipe:
+    def recipe(self, plan: Plan) -> Recipe:
         """The recipe of local training on one user's records."""
 
     @property
@@ -149,7 +145,7 @@ class UldpBase(Algorithm):
         return (Target("user", ADD_REMOVE),)
 
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
-        return (Request(SumNoise()),)
+        return (Request(SumNoise(), recipe=self.recipe(plan)),)
 
     def claim(self, view: ObservedRelease) -> DpEvent | None:
         """The paper claims the epsilon of the released model for every observer. With sub-sampling
@@ -159,12 +155,6 @@ class UldpBase(Algorithm):
         if left_out or not view.mechanism.clips or view.group is not None:
             return None
         return Coins(self.user_rate).event(view.mechanism.event(), 1, 1)
-
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
-        users = (
-            np.flatnonzero(query.sampled[silo.data.users]) if query.sampled is not None else None
-        )
-        return silo.train(query, Training(self.recipe(silo), down["params"], users))
 
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         # A sum over E of the S silos is scaled by S / E: n_users * S becomes n_users * E.
@@ -195,8 +185,8 @@ class UldpAvg(UldpBase):
     def family(self) -> str:
         return "ULDP-AVG"
 
-    def recipe(self, silo: Silo) -> Recipe:
-        return Recipe(self.local_epochs, self.batch_size, self.local_lr, silo.plan.optimizer)
+    def recipe(self, plan: Plan) -> Recipe:
+        return Recipe(self.local_epochs, self.batch_size, self.local_lr, plan.optimizer)
 
 
 @dataclass(frozen=True)
@@ -211,6 +201,6 @@ class UldpSgd(UldpBase):
     def family(self) -> str:
         return "ULDP-SGD"
 
-    def recipe(self, silo: Silo) -> Recipe:
+    def recipe(self, plan: Plan) -> Recipe:
         # One full-batch step of rate 1 changes the model by exactly minus the mean gradient.
         return Recipe(epochs=1, batch_size=None, lr=1.0, optimizer=Sgd())

@@ -21,6 +21,7 @@ from fedpriv.parties.party import silo_name
 from fedpriv.rounds.contributors import Contributors
 from fedpriv.rounds.plan import UPDATE, Observer, Plan, QueryParameters
 from fedpriv.rounds.user_groups import UserGroup
+from fedpriv.training.description import Recipe
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -60,6 +61,10 @@ class Request:
     batches: how a silo draws the records of its message; None: all records contribute.
     batch_size: public size of a silo's batch, as a function of its number of records.
     assumptions: assumptions of the certificate, beyond those of the framework.
+    recipe: how each user trains from the broadcast vector "params", fixed before data are seen. The
+        framework then trains every user alone and takes the change of its parameters. None: the
+        method's own `local_update` computes contributions. That each is made of its own unit's
+        records is then the author's word, and the certificate is declared.
     """
 
     noise: Noise
@@ -71,6 +76,7 @@ class Request:
     batches: Batches | None = None
     batch_size: Callable[[int], int] = lambda records: records
     assumptions: tuple[str, ...] = ()
+    recipe: Recipe | None = None
 
     def silos(self, plan: Plan) -> tuple[int, ...]:
         """The indices of the invited silos."""

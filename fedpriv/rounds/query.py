@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fedpriv.encoding.base import Encoding
     from fedpriv.mechanisms.base import Mechanism
     from fedpriv.mechanisms.removable_noise import RemovableNoise
+    from fedpriv.training.description import Recipe
     from fedpriv.util.streams import Streams
 
 
@@ -82,7 +83,9 @@ class Query:
     n_most: largest number of silos in the sum if surplus noise can be removed; None: exactly
         `n_summed`.
     derived: whether the events rest on the framework's own classes alone. What an author's noise,
-        weighting, mechanism or batches say is the author's word.
+        weighting, mechanism or batches say is the author's word, and so is that a contribution is
+        made of its own unit's records where the author computes it.
+    recipe: how each user trains; None: the algorithm computes the contributions by itself.
     """
 
     name: str
@@ -107,6 +110,7 @@ class Query:
     down: tuple[tuple[str, tuple[int, ...]], ...] = ()
     n_units: int = 0
     n_most: int | None = None
+    recipe: Recipe | None = None
 
     def __post_init__(self) -> None:
         if self.n_most is not None and not self.enforced:

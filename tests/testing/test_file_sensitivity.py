@@ -21,6 +21,9 @@ from fedpriv.testing.sensitivity import distances
 from fedpriv.util.streams import Streams
 
 SLACK = 1e-9
+ROUNDED = 1e-7
+"""float32 gradients of a batch share kernels, so one record absent changes the last bits of others
+(3.1e-8 found). Certificates of records that come or go name it (`ROUNDED_ALIKE`)."""
 METHODS = sorted(path.stem for path in (Path(conf_dir()) / "algo").glob("*.yaml"))
 UNCERTIFIED = {
     *("fedavg", "fedopt", "fedprox", "local_only", "scaffold", "secured_fl"),
@@ -54,7 +57,8 @@ def check(found, *, certified=True):
     """No unit moves what is given to the noise by more than its certificate charges."""
     assert any(one.certified for one in found) == certified
     for one in found:
-        assert one.ratio <= 1 + SLACK, one
+        rounds = (one.target.unit, one.relation) == ("record", ADD_REMOVE)
+        assert one.ratio <= 1 + (ROUNDED if rounds else SLACK), one
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -26,7 +26,7 @@ from fedpriv.certificates.noise import OwnNoise, SumNoise
 from fedpriv.certificates.request import Request, Target
 from fedpriv.rounds.contributors import Users
 from fedpriv.training.contributions import Contributions
-from fedpriv.training.description import Recipe, Training
+from fedpriv.training.description import Recipe
 from fedpriv.rounds.weighting import Weighting
 
 
@@ -50,10 +50,7 @@ class Mine(Algorithm):
     noise = SumNoise()
 
     def requests(self, round, plan):
-        return (Request(self.noise),)
-
-    def local_update(self, silo, query, down):
-        return silo.train(query, Training(Recipe(3, 1000, 0.3), down["params"]))
+        return (Request(self.noise, recipe=Recipe(3, 1000, 0.3)),)
 
     def global_update(self, state, query, total, plan):
         return state.with_params(state.params + self.step * np.sign(total.vector))
