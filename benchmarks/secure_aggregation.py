@@ -104,6 +104,7 @@ class Clock:
 Shares = dict[str, np.ndarray]
 
 SESSION = bytes(16)
+SERIAL = (1, 0)
 TURNS = 5
 """Turns of masking; medians are shown."""
 
@@ -169,6 +170,7 @@ def measure(case: Case) -> dict[str, float]:
         SHARE,
         UNMASK,
         Terms,
+        receipt_statement,
         seed_commitment,
         set_statement,
     )
@@ -183,7 +185,7 @@ def measure(case: Case) -> dict[str, float]:
     threshold = two_thirds(case.silos)
     encoding = FixedPoint(case.bits, 1e4, cohort)
     terms = Terms(
-        serial=(1, 0),
+        stamp=(SESSION, *SERIAL),
         threshold=threshold,
         cohort=cohort,
         candidates=silos,
@@ -201,7 +203,7 @@ def measure(case: Case) -> dict[str, float]:
 
     seeds = {name: os.urandom(32) for name in names if name != one}
     clock.time(
-        "masked", lambda: mask(encoded(), one, names, seeds=seeds, serial=terms.serial), turns=TURNS
+        "masked", lambda: mask(encoded(), one, names, seeds=seeds, serial=SERIAL), turns=TURNS
     )
     members = members_of(names, terms, encoded)
     signing = {name: member.signer.key for name, member in members.items()}
@@ -211,7 +213,8 @@ def measure(case: Case) -> dict[str, float]:
     session = members[one].session
     key_shares, seed_shares, letters = deal(members, one, graph, terms.topology.shares)
     shared = np.ones(silos, dtype=np.bool_)
-    message = members[one].masked_input((shared, letters))
+    delivery = members[one].masked_input((shared, letters))
+    message = delivery[0]
     masking = alternating_turns(
         {
             "mask": lambda: members[one].masked_input((shared, letters)),
@@ -222,7 +225,11 @@ def measure(case: Case) -> dict[str, float]:
     )
     clock.seconds |= {name: float(np.median(seconds)) for name, seconds in masking.items()}
     clock.seconds["ratio"] = compared([*zip(masking["bare"], masking["mask"])])[2]
-    consent = members[one].consent((chosen, chosen))
+    receipts = {}
+    if case.topology.receipts:
+        about = receipt_statement(members[one].purpose)
+        receipts = {name: members[name].signer.sign(about) for name in chosen}
+    consent = clock.time("consent", members[one].consent, (chosen, chosen, receipts))
     statement = set_statement(members[one].purpose, chosen)
     signatures = {name: signing[name].sign(statement) for name in chosen[-threshold:]}
     answer = clock.time("reveal", members[one].reveal, signatures)
@@ -240,9 +247,7 @@ def measure(case: Case) -> dict[str, float]:
     schema = Array(encoding.dtype, (case.parameters,))
     clock.time(
         "unmask",
-        Collector(
-            Post(SERVER, SESSION, terms.serial), terms, names, SystemGenerator(), schema
-        ).unmask,
+        Collector(Post(SERVER, SESSION, SERIAL), terms, names, SystemGenerator(), schema).unmask,
         roster=roster,
         commitments=commitments,
         masked=dict.fromkeys(chosen, message),
@@ -251,7 +256,7 @@ def measure(case: Case) -> dict[str, float]:
     contents = {
         ADVERTISE: roster[one],
         SHARE: sharing,
-        COLLECT: message,
+        COLLECT: delivery,
         CHECK: consent,
         UNMASK: answer,
     }
@@ -276,7 +281,7 @@ def members_of(
     signers = {name: Ed25519Signer(key, registry) for name, key in signing.items()}
     return {
         name: Member(
-            post=Post(name, SESSION, terms.serial, signer),
+            post=Post(name, SESSION, SERIAL, signer),
             terms=terms,
             signer=signer,
             trained=lambda: iter(()),

@@ -43,8 +43,6 @@ def main(args: list[str] | None = None) -> None:
     """Entry point of the console script."""
     args = sys.argv[1:] if args is None else args
     logging.getLogger("fedpriv").propagate = False  # commands print to the terminal themselves
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # a user's own classes (`_target_`) are imported from here
     try:
         command, args = _chosen(args)
         with _terminated():

@@ -34,6 +34,7 @@ from fedpriv.sweeps.random_number import RandomNumber
 from fedpriv.sweeps.side_by_side import Job, SideBySide, draw_jobs, own_launcher, own_sweeper
 
 
+@one_line_errors()
 def run(args: list[str]) -> None:
     """Train. A sweep is checked as a whole before its first job starts."""
     line = CommandLine.parse(args)
@@ -157,11 +158,13 @@ def _remove_unstarted(folder: Path, existing: Path) -> None:
         path.rmdir()
 
 
+@one_line_errors()
 def epsilon(args: list[str]) -> None:
     """Print the epsilon table of the settings, without training."""
     epsilon_forecast.show(args)
 
 
+@one_line_errors()
 def allocation(args: list[str]) -> None:
     """Print and draw who owns which records in which silo."""
     console = Console()

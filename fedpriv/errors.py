@@ -7,6 +7,7 @@ traceback.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable
 
@@ -38,6 +39,11 @@ class SilenceError(AggregationAbortedError):
         self.names = frozenset(names)
 
 
+class RefusedError(AggregationAbortedError):
+    """A party refused what it was asked: it has answered that before, or its own settings do not
+    allow it."""
+
+
 class MisfitError(AggregationAbortedError):
     """The exchange ended because of a wrong message. An altered message of the set-up may have left
     parties with different keys, so the next query starts with another set-up."""
@@ -49,7 +55,18 @@ def require(condition: bool, key: str, value: object, allowed: str) -> None:
         raise ConfigError(key, value, allowed)
 
 
+def require_positive(group: str, component: object, *names: str) -> None:
+    """Raise `ConfigError` unless these settings of a component of config group `group` are positive
+    and finite."""
+    for name in names:
+        value = getattr(component, name)
+        require(0 < value < math.inf, f"{group}.{name}", value, "a positive number")
+
+
 def complain(error: FedprivError) -> int:
-    """Print an error in one line. Returns the exit code."""
-    print(f"fedpriv: {' '.join(str(error).split())}", file=sys.stderr)
+    """Print an error in one line, without the control characters that a file or a folder's name may
+    bring along. Returns the exit code."""
+    line = " ".join(str(error).split())
+    shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in line)
+    print(f"fedpriv: {shown}", file=sys.stderr)
     return 2

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fedpriv.testing.tamper import BAD, OUTSIDE, UNNAMED, tamper
+from fedpriv.testing.tamper import BAD, UNNAMED, tamper
 from scripts.fault_scenarios import SCENARIOS
 
 HEAD = """# Tampered messages
@@ -26,8 +26,7 @@ trials in a cell. Command: `python -m scripts.tamper --page docs/trust/tamper.md
 **Faults.**
 
 - bit flip: one bit of the message changes, stamp and signature included.
-- forgery: one bit of the content changes, and the attacker renews everything that needs no key (a
-  checksum, but no signature).
+- forgery: one bit of the content changes, and the attacker renews everything that needs no key.
 - truncation: the end is missing.
 - retype: one part has another type.
 - earlier round, other session: the corresponding message from there arrives instead.
@@ -41,9 +40,7 @@ trials in a cell. Command: `python -m scripts.tamper --page docs/trust/tamper.md
 
 - *detected*: one exchange ended without a sum. The error names a party whose message was wrong or
   missing. The rounds after it were right.
-- *nobody named*: the same, but the error names nobody. Only the sum shows that a message was wrong.
-  Under masks, or under encryption whose key only opens the sum, a single message is uniformly
-  random whatever it holds.
+- *nobody named*: the same, but the error names nobody.
 - *harmless*: every sum is equal, to the bit, to that of an undisturbed run with the same silos, and
   nobody noticed anything. The reasons:
     - A *duplicate* carries the stamp of a phase that is over. It is left aside
@@ -53,13 +50,7 @@ trials in a cell. Command: `python -m scripts.tamper --page docs/trust/tamper.md
     - A *dropped* message is missing, and so is one with the stamp of another phase, round or
       session. If the protocol needs fewer messages (`secagg` has a threshold), the sum covers the
       other silos, and says so. Or the receiver needs nothing from the message.
-    - A *forged* bit may have no effect: rounding removes it, or it lies in an offer that is not
-      chosen.
-- *outside*: outside the threat model. The sum is wrong, and nobody noticed. Nobody signs the forged
-  message, and the aggregation's threat model says that its channels must be authentic (TLS), or
-  that the verification keys of the set-up must be genuine. `fedpriv epsilon` and every certificate
-  name this assumption.
-- **silent**: the sum is wrong, nobody noticed, and the threat model does not cover it.
+- **silent**: the sum, or what a silo remembers, is wrong, and nobody noticed.
 - **lasting**: more than one exchange was lost.
 - **crash**: an error that is no declared abort.
 
@@ -83,7 +74,7 @@ def main() -> None:
         outcomes = tamper(SCENARIOS[name].experiment(), trials=options.trials, title=title)
         console.print(outcomes.table())
         for (row, way, outcome), why in outcomes.examples.items():
-            if outcome in (*BAD, UNNAMED, OUTSIDE):
+            if outcome in (*BAD, UNNAMED):
                 console.print(f"{outcome}: {row[1]} of {row[2]}, {way}: {why}", markup=False)
         if options.page:
             options.page.parent.mkdir(parents=True, exist_ok=True)

@@ -25,10 +25,21 @@ from fedpriv.settings.experiment import Experiment, RunOptions
 from fedpriv.trackers.base import Tracker
 from fedpriv.training.optimizers import Sgd
 
-ALGO = DpErm(1, 0.1, 1.1, 2.0, 0.0, "given", False, 1.0, 20, 1e-5)
+ALGO = DpErm(
+    local_steps=1,
+    strong_convexity=0.1,
+    smoothness=1.1,
+    clip=2.0,
+    noise_multiplier=0.0,
+    calibration="given",
+    broadcast_all=False,
+    epsilon=1.0,
+    rounds=20,
+    delta=1e-5,
+)
 FEATURES = 4
 CONVEX = ConvexLoss(0.5, BoundedLinear())  # two classes; 1-smooth with the bias
-SECURE = SecAgg(cohort=10, candidates=14)
+SECURE = SecAgg(cohort=12, candidates=16)
 
 
 def silos_of(records, seed=0):

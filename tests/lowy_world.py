@@ -9,7 +9,7 @@ import numpy as np
 from erm_world import prepared
 
 from fedpriv.algorithms.prox_sgd import MinibatchSgd, ProxSgd
-from fedpriv.algorithms.prox_svrg import ProxPlSvrg, ProxSvrg
+from fedpriv.algorithms.prox_svrg import ProxSvrg
 from fedpriv.algorithms.proximal import proximal
 from fedpriv.algorithms.spider import Spider
 from fedpriv.mechanisms.none import NoMechanism
@@ -36,7 +36,7 @@ TWO = SAMPLED | {"difference_noise": 2.0, "gradient_share": 0.5}
 ONE_PASS = ProxSgd(**COMMON | {"batch_size": None})
 MINIBATCH = MinibatchSgd(**SAMPLED)
 SVRG = ProxSvrg(**TWO, inner_steps=3)
-PL = ProxPlSvrg(**TWO, inner_steps=3, epochs=2)
+PL = replace(SVRG, epochs=2)
 SPIDER = Spider(**TWO, variant="proximal", phase=4, anchor_batch_size=30)
 ALTERNATE = replace(SPIDER, variant="alternate")
 

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 
 from fedpriv.aggregation.base import Aggregation
+from fedpriv.crypto.roster import Identity, new_identities
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.parties.party import Participant, Party, PartySpec, silo_name
 from fedpriv.parties.post import Post, contents
-from fedpriv.parties.signer import CHECKSUM
 from fedpriv.rounds.query import Broadcast, SetUp
 from fedpriv.rounds.weighting import UniformWeighting, Weighting
 
 SESSION = b"s" * 16
+SIGNERS = {}
+"""The parties' signers of the last set-up, by name."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Protocols:
     silos: tuple[int, ...]
     weighting: Weighting = field(default_factory=UniformWeighting)
     members: dict[str, Any] = field(init=False)
+    identities: dict[str, Identity] = field(init=False)
 
     def __post_init__(self) -> None:
         self.names = tuple(silo_name(index) for index in self.silos)
@@ -54,6 +57,7 @@ class Protocols:
         self.members |= {
             name: self.aggregation.helper(name, *arguments) for name in self.aggregation.helpers
         }
+        self.identities = new_identities(self.members)
 
     def __getitem__(self, name: str) -> Any:
         return self.members[name]
@@ -61,6 +65,8 @@ class Protocols:
     def setup(self, counts: np.ndarray) -> dict[str, Party]:
         """The set-up's parties. counts: (n_silos, n_units) int64."""
         task = SetUp(SESSION, counts.shape[1])
+        for name, member in self.members.items():
+            member.signer = SIGNERS[name] = self.identities[name].signer(b"settings", SESSION)
         parties = {
             name: self.members[name].setup(task, own) for name, own in zip(self.names, counts)
         }
@@ -108,10 +114,10 @@ def dropping(party, steps):
             return
 
 
-def changed(party, phase, change, *, name, signer=CHECKSUM):
+def changed(party, phase, change, *, name, signer=None):
     """`change` edits the contents, by receiver, of what the party sends in a phase. What comes out
-    gets the same stamp, and `name`'s signature; a signer that only a set-up makes is told by a
-    function."""
+    gets the same stamp, and `name`'s signature: with its key of the last set-up unless another
+    signer, or a function that returns one, is given."""
 
     def restamped(sent):
         stamp = next(iter(sent.values()))
@@ -119,7 +125,7 @@ def changed(party, phase, change, *, name, signer=CHECKSUM):
             name,
             stamp.session,
             (stamp.round, stamp.place),
-            signer() if callable(signer) else signer,
+            SIGNERS[name] if signer is None else signer() if callable(signer) else signer,
         )
         return next(post.send(phase, change(contents(sent))))
 

@@ -67,6 +67,7 @@ class Event:
     group_size: largest number of records of one unit, over all scopes. Above 1, `certified` and
         `claimed` describe one record, and the accountant answers for the whole group.
     status: evidence for `certified`, one of `STATUSES`. A query sets it, not the algorithm.
+    group: the unit's group, if groups have epsilons of their own; "": the event concerns all units.
     """
 
     observer: str
@@ -78,6 +79,12 @@ class Event:
     assumptions: tuple[str, ...] = ()
     group_size: int = 1
     status: str = ENFORCED
+    group: str = ""
+
+    @property
+    def protects(self) -> str:
+        """The unit, with its group if there are several."""
+        return f"{self.unit} ({self.group})" if self.group else self.unit
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:

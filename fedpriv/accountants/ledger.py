@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 Counts = list[tuple[Event, int]]
 """Events with the number of times each happened."""
 
-Key = tuple[str, str, str, int]
-"""Observer, unit, adjacency and group size: events with one key compose."""
+Key = tuple[str, str, str, int, str]
+"""Observer, unit, adjacency, group size and group: events with one key compose. Events without a
+group compose with those of every group."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class EpsilonRow:
     claimed: epsilon by the paper's formula; None if the paper claims nothing for this observer.
     assumptions: what `certified` rests on, or which assumption fails.
     status: the weakest status of the events (`STATUSES`).
+    group: the group of users whose epsilon it is; "": of every user.
     """
 
     round: int
@@ -49,14 +52,28 @@ class EpsilonRow:
     claimed: float | None
     assumptions: tuple[str, ...] = ()
     status: str = ENFORCED
+    group: str = ""
+
+    @property
+    def protects(self) -> str:
+        """The unit, with its group if there are several."""
+        return f"{self.unit} ({self.group})" if self.group else self.unit
+
+
+def headlines(rows: Iterable[EpsilonRow], observer: str = RELEASED_MODEL) -> dict[str, float]:
+    """The smallest certificate of each group against `observer`, for users if there are rows for
+    users. Without groups the only one is ""."""
+    released = [row for row in rows if row.observer == observer]
+    users = [row for row in released if row.unit == "user"] or released
+    found: dict[str, float] = {}
+    for row in users:
+        found[row.group] = min(found.get(row.group, math.inf), row.certified)
+    return found
 
 
 def headline(rows: Iterable[EpsilonRow], observer: str = RELEASED_MODEL) -> float:
-    """The epsilon by which a run is known: the smallest certificate against `observer`, for users
-    if there are rows for users."""
-    released = [row for row in rows if row.observer == observer]
-    users = [row for row in released if row.unit == "user"] or released
-    return min((row.certified for row in users), default=0.0)
+    """The epsilon by which a run is known: the largest of `headlines`."""
+    return max(headlines(rows, observer).values(), default=0.0)
 
 
 class Ledger:
@@ -93,20 +110,29 @@ class Ledger:
     def _scopes(self) -> dict[Key, tuple[list[Counts], Counts]]:
         """Events of each scope, and events without a scope."""
         found: dict[Key, dict[str, Counts]] = {}
+        groups: dict[tuple[str, str, str, int], dict[str, None]] = {}
+        for event in self._counts:
+            about = (event.observer, event.unit, event.adjacency, event.group_size)
+            groups.setdefault(about, {})[event.group] = None
         for event, count in self._counts.items():
-            key = (event.observer, event.unit, event.adjacency, event.group_size)
-            found.setdefault(key, {}).setdefault(event.scope, []).append((event, count))
+            about = (event.observer, event.unit, event.adjacency, event.group_size)
+            everyone = [group for group in groups[about] if group] or [""]
+            for group in [event.group] if event.group else everyone:
+                scopes = found.setdefault((*about, group), {})
+                scopes.setdefault(event.scope, []).append((event, count))
         return {
             key: ([counts for name, counts in scopes.items() if name], scopes.get("", []))
             for key, scopes in found.items()
         }
 
     def rows(self, round: int) -> list[EpsilonRow]:
-        """Epsilons of everything recorded, labelled `round`: one row per observer, unit, adjacency,
-        group size and method. Raises ConfigError if the accountant does not support an event."""
+        """Epsilons of everything recorded, labelled `round`: a row for each observer, unit,
+        adjacency, group size, group and method. Raises ConfigError if the accountant does not
+        support an event."""
         delta = self.accountant.delta
         rows = []
-        for (observer, unit, adjacency, size), (scopes, shared) in self._scopes().items():
+        for key, (scopes, shared) in self._scopes().items():
+            observer, unit, adjacency, size, group = key
             parts = _with_shared(scopes, shared)
             compositions = [_certified(counts) for counts in parts]
             certified = _largest(
@@ -123,8 +149,9 @@ class Ledger:
             events = [event for counts in parts for event, _ in counts]
             why = tuple(dict.fromkeys(text for event in events for text in event.assumptions))
             status = min((event.status for event in events), key=STATUSES.index)
+            about = round, observer, unit, adjacency
             rows += [
-                EpsilonRow(round, observer, unit, adjacency, method, epsilon, claimed, why, status)
+                EpsilonRow(*about, method, epsilon, claimed, why, status, group)
                 for method, epsilon in certified.items()
             ]
         return rows

@@ -35,7 +35,9 @@ def epsilon_table(rows: Iterable[EpsilonRow], delta: float) -> Table:
     for row in rows:
         certified = _epsilon(row.certified) + _mark(row)
         numbers = (certified, "" if row.claimed is None else _epsilon(row.claimed))
-        table.add_row(f"{row.round}", row.observer, row.unit, row.adjacency, row.method, *numbers)
+        table.add_row(
+            f"{row.round}", row.observer, row.protects, row.adjacency, row.method, *numbers
+        )
     return table
 
 

@@ -79,7 +79,7 @@ class Estimate:
 class SiloProtocol(ABC):
     """One silo's part in the sums of a run; its attributes are the silo's memory.
 
-    signer: signs its messages after the set-up.
+    signer: signs its messages; replaced before each set-up.
     """
 
     signer: Signer = CHECKSUM
@@ -106,7 +106,7 @@ class SiloProtocol(ABC):
 class HelperProtocol(ABC):
     """The part of a party without records, such as a server, in the sums of a run.
 
-    signer: signs its messages after the set-up.
+    signer: signs its messages; replaced before each set-up.
     """
 
     signer: Signer = CHECKSUM

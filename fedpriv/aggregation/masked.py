@@ -15,14 +15,11 @@ Trust.
 - A server that follows the protocol sees uniformly random integers and the sum of all of them. It
   sees the record counts if weights depend on them. Together with some silos it learns the sum of
   the others.
-- The server passes the public keys on at the set-up. A cheating server can replace them with its
-  own, and then it reads every message. A silo notices only a change of its own key. It refuses
-  weights outside 0 to 1.
+- The server passes the public keys on at the set-up, each with its owner's signature under the
+  roster: a replaced key is refused. A silo refuses weights outside 0 to 1.
 - A silo can send any vector. Only a sum that honest messages cannot reach is noticed. The sum does
-  not show whose message was wrong, since each message is uniformly random. The next query starts
-  with new keys, in case the old ones did not match.
-- An attacker on the network who makes new checksums can change messages unseen: channels must be
-  authentic (TLS).
+  not show whose message was wrong, since each message is uniformly random.
+- Every message is signed, so that a change on its way is found.
 - A missing message ends the query without a sum. The messages that the server did receive stay
   hidden, because the missing silo's masks do not cancel. A late, repeated or foreign message is
   left aside. A damaged or malformed one ends the query and names its sender.
@@ -38,7 +35,7 @@ import numpy as np
 from fedpriv.aggregation.base import SERVER, invited_silos
 from fedpriv.aggregation.ring import RingAggregation, ring_encoding, ring_message
 from fedpriv.aggregation.weighted import (
-    AUTHENTIC,
+    PINNED,
     KeyPassingServer,
     WeightedSilo,
     exchanged_keys,
@@ -61,7 +58,7 @@ class Masked(RingAggregation):
     """The sum of masked messages modulo 2^bits."""
 
     def threat_model(self) -> ThreatModel:
-        return server_trust(sees_messages=False, assumptions=(AUTHENTIC,))
+        return server_trust(sees_messages=False, assumptions=(PINNED,))
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> MaskedSilo:
         return MaskedSilo(name, silos, weighting)
@@ -83,7 +80,7 @@ class MaskedSilo(WeightedSilo):
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
         yield from super().setup(task, counts)
-        post = task.post(self.name)
+        post = task.post(self.name, self.signer)
         private = PrivateKey.generate()
         keys = yield from exchanged_keys(post, private.public.raw, self.silos)
         self.seeds = {}
@@ -118,7 +115,7 @@ class MaskedServer(KeyPassingServer):
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         silos = tuple(sorted(invited_silos(query)))
         encoding = ring_encoding(query)
-        total = yield from sum_of_answers(query, silos, broadcast, ring_message(query))
+        total = yield from sum_of_answers(query, silos, broadcast, ring_message(query), self.signer)
         return Total(encoding.decode(total), silos)
 
 

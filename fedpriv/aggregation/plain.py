@@ -7,8 +7,8 @@ Trust.
 - A silo refuses weights outside 0 to 1.
 - A silo can send any vector. It can leave its noise out, and it can move the sum as far as it likes
   (on a grid: as far as messages can reach). Infinite numbers and NaN are refused.
-- An attacker on the network reads everything. One who makes new checksums can change everything
-  unseen: channels must be secret and authentic (TLS).
+- An attacker on the network reads everything: channels must be secret (TLS). Every message is
+  signed, so that a change is found.
 - A damaged, malformed or missing message ends the query and names its sender. A late, repeated or
   foreign message is left aside.
 """
@@ -22,7 +22,7 @@ import numpy as np
 from fedpriv.aggregation.base import SERVER, Aggregation, invited_silos
 from fedpriv.aggregation.ring import clear_message, ring_encoding
 from fedpriv.aggregation.weighted import (
-    AUTHENTIC,
+    PINNED,
     WeighingServer,
     WeightedSilo,
     server_trust,
@@ -41,7 +41,7 @@ class Plain(Aggregation):
     """The sum of the silos' messages, added in the order of their invitation."""
 
     def threat_model(self) -> ThreatModel:
-        return server_trust(sees_messages=True, assumptions=(AUTHENTIC,))
+        return server_trust(sees_messages=True, assumptions=(PINNED,))
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> PlainSilo:
         return PlainSilo(name, silos, weighting)
@@ -64,5 +64,5 @@ class PlainServer(WeighingServer):
         silos = invited_silos(query)
         real = query.encoding is None
         schema = Array(np.float64, (query.size,), finite=True) if real else clear_message(query)
-        total = yield from sum_of_answers(query, silos, broadcast, schema)
+        total = yield from sum_of_answers(query, silos, broadcast, schema, self.signer)
         return Total(total if real else ring_encoding(query).decode(total), silos)

@@ -61,7 +61,7 @@ class Planner:
             self.aggregation.threat_model(),
             self.streams,
             self.optimizer,
-            checked=has_passed(type(self.algo), Algorithm),
+            checked=has_passed(type(self.algo)),
         )
         self.algo.check(plan)
         return plan

@@ -16,8 +16,7 @@ Trust.
   colludes with the shuffler, or an attacker who reads the channels to it, sees as much.
 - A silo that leaves its noise out takes it from all others: `mechanism.silent` says how many may.
 - A missing message ends the query.
-- Nobody signs. Channels must be authentic and confidential, such as TLS: an attacker who replaces a
-  silo's message leaves its noise out.
+- Every message is signed. Channels must be confidential, such as TLS.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from fedpriv.aggregation.base import (
     encoding_of,
     invited_silos,
 )
-from fedpriv.aggregation.weighted import WeighingServer, WeightedSilo
+from fedpriv.aggregation.weighted import PINNED, WeighingServer, WeightedSilo
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.record_gradients import record_form
 from fedpriv.encoding.levels import Coins, Levels
@@ -94,7 +93,8 @@ class Shuffle(Aggregation):
         )
         rests_on = (
             "the shuffler adds the bits of all silos and does not collude with the server",
-            "authentic and confidential channels",
+            PINNED,
+            "channels are confidential (TLS)",
         )
         return ThreatModel(observers, learners=(SERVER,), assumptions=rests_on)
 
@@ -149,7 +149,7 @@ class Shuffler(HelperProtocol):
         yield {}
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
-        post = query.post(SHUFFLER)
+        post = query.post(SHUFFLER, self.signer)
         silos = invited_silos(query)
         ones = yield from post.receive_all(Expected(MESSAGE, ones_of(query, parties=1), silos))
         yield from post.send(SHUFFLED, {SERVER: np.sum([ones[name] for name in silos], axis=0)})
@@ -159,7 +159,7 @@ class CountingServer(WeighingServer):
     """Sends queries to the silos and decodes the shuffler's sum."""
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
-        post = query.post(SERVER)
+        post = query.post(SERVER, self.signer)
         silos = invited_silos(query)
         down = dict.fromkeys(silos, broadcast)
         expected = Expected(SHUFFLED, ones_of(query, parties=len(silos)), (SHUFFLER,))

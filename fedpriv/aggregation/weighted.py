@@ -24,10 +24,12 @@ from fedpriv.aggregation.base import (
     awaited_broadcast,
     encoding_of,
 )
+from fedpriv.crypto.x25519 import PublicKey
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, blaming
-from fedpriv.parties.schema import Array, Raw, Schema, Table
+from fedpriv.parties.schema import Array, Parts, Raw, Schema, Table
+from fedpriv.parties.signer import Signer
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Observer, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SetUp
@@ -39,8 +41,8 @@ MAX_RECORDS = 2**53
 """Most records of a unit in a silo."""
 KEY_BYTES = 32
 """Length of a public key, for key agreement or for signatures."""
-AUTHENTIC = "channels are authentic (TLS): messages are not signed"
-"""Assumption of every aggregation that does not sign."""
+PINNED = "the roster holds the parties' own verification keys: each message is signed under them"
+"""Assumption of every aggregation."""
 
 
 def server_trust(
@@ -139,27 +141,18 @@ class WeighingServer(HelperProtocol):
     weighting: Weighting
 
     def setup(self, task: SetUp) -> Party:
-        post = task.post(SERVER)
+        post = task.post(SERVER, self.signer)
         weights = yield from self.weights_of_silos(task, post)
         if weights:
             yield from post.send(WEIGHTS, weights)
 
-    def weights_of_silos(
-        self, task: SetUp, post: Post, first: Mail | None = None
-    ) -> Generator[Mail, Mail, Mail]:
-        """Each silo's weights, from the counts of all silos; empty where silos compute them.
-
-        first: signed messages that are sent before.
-
-        Raises ValueError for weights beyond the sensitivity bound.
-        """
+    def weights_of_silos(self, task: SetUp, post: Post) -> Generator[Mail, Mail, Mail]:
+        """Each silo's weights, from the counts of all silos; empty where silos compute them. Raises
+        ValueError for weights beyond the sensitivity bound."""
         if not self.weighting.needs_counts:
-            if first:
-                yield first
             return {}
         schema = Array(np.int64, (task.n_units,), low=0, high=MAX_RECORDS)
-        counts = yield from post.await_answers(first or {}, Expected(COUNTS, schema, self.silos))
-        post.require_all(self.silos, counts)
+        counts = yield from post.receive_all(Expected(COUNTS, schema, self.silos))
         table = self.weighting.weights(np.stack([counts[name] for name in self.silos]))
         return dict(zip(self.silos, bounded_weights(table)))
 
@@ -168,42 +161,74 @@ class KeyPassingServer(WeighingServer):
     """A server that also passes the silos' public keys on to all of them."""
 
     def setup(self, task: SetUp) -> Party:
-        post = task.post(SERVER)
+        post = task.post(SERVER, self.signer)
         weights = yield from self.weights_of_silos(task, post)
         keys = yield from received_keys(post, self.silos, (WEIGHTS, weights))
         yield from post.send(KEYS, dict.fromkeys(self.silos, keys))
 
 
+SignedKey = tuple[bytes, bytes]
+"""A public key that serves up to the next set-up, and its owner's signature on it."""
+
+
+def signed_key_schema(signer: Signer) -> Parts:
+    """Schema of a `SignedKey`."""
+    return Parts((Raw(KEY_BYTES), Raw(signer.signature_bytes)))
+
+
+def signed_key(post: Post, own: bytes) -> SignedKey:
+    """The party's own key, for others to verify whoever passes it on."""
+    return own, post.signer.sign((KEY, post.name, own))
+
+
 def received_keys(
     post: Post, silos: tuple[str, ...], first: tuple[str, Mail] = ("", {})
-) -> Generator[Mail, Mail, dict[str, bytes]]:
+) -> Generator[Mail, Mail, dict[str, SignedKey]]:
     """The server's part in the exchange of public keys: all silos' keys, by name.
 
     first: a phase, and the contents that the server sends in it before.
+
+    Raises AggregationAbortedError, with its owner's name, for a key of low order.
     """
-    return post.exchange_all(*first, Expected(KEY, Raw(KEY_BYTES), silos))
+    expected = Expected(KEY, signed_key_schema(post.signer), silos)
+    keys = yield from post.exchange_all(*first, expected)
+    for name, (key, _) in keys.items():
+        with blaming(name):
+            PublicKey(key).require_order()
+    return keys
 
 
 def exchanged_keys(
     post: Post, own: bytes, silos: Collection[str]
 ) -> Generator[Mail, Mail, dict[str, bytes]]:
-    """A silo's part in the exchange of public keys: all parties' keys, by name. Raises
-    AggregationAbortedError when its own key came back changed."""
-    keys: dict[str, bytes] = yield from post.ask(
-        KEY, SERVER, own, (KEYS, Table(silos, Raw(KEY_BYTES)))
-    )
+    """A silo's part in the exchange of public keys: all silos' keys, by name. Raises
+    AggregationAbortedError for a key that its owner has not signed for this set-up."""
+    schema = Table(silos, signed_key_schema(post.signer))
+    keys = yield from post.ask(KEY, SERVER, signed_key(post, own), (KEYS, schema))
+    return verified_keys(post, own, keys)
+
+
+def verified_keys(post: Post, own: bytes, keys: dict[str, SignedKey]) -> dict[str, bytes]:
+    """The keys that the server has passed on. Raises AggregationAbortedError that names the server
+    for a key that its owner has not signed, and the owner for a key of low order."""
     with blaming(SERVER):
-        if keys[post.name] != own:
+        for name, (key, signature) in keys.items():
+            if not post.signer.verifies(name, signature, (KEY, name, key)):
+                raise ValueError(f"{name} has not signed the key that it passes on")
+        if keys[post.name][0] != own:
             raise ValueError(f"it holds another key for {post.name}")
-    return keys
+    for name, (key, _) in keys.items():
+        with blaming(name):
+            PublicKey(key).require_order()
+    return {name: key for name, (key, _) in keys.items()}
 
 
 def sum_of_answers(
-    query: Query, silos: tuple[str, ...], broadcast: Broadcast, schema: Schema
+    query: Query, silos: tuple[str, ...], broadcast: Broadcast, schema: Schema, signer: Signer
 ) -> Generator[Mail, Mail, np.ndarray]:
     """The server's part where the total is the sum of the messages, added in the order of `silos`.
     No silo may be missing."""
-    post = query.post(SERVER)
+    post = query.post(SERVER, signer)
     down = dict.fromkeys(silos, broadcast)
     answers = yield from post.exchange_all(BROADCAST, down, Expected(MESSAGE, schema, silos))
     total: np.ndarray = np.zeros_like(answers[silos[0]])

@@ -50,7 +50,7 @@ class Algorithm(ABC):
     >>> from fedpriv.accountants.events import ADD_REMOVE
     >>> from fedpriv.certificates.noise import SumNoise
     >>> from fedpriv.rounds.contributors import Users
-    >>> from fedpriv.training.description import Recipe, Training
+    >>> from fedpriv.training.description import Recipe
     >>> @dataclass(frozen=True)
     ... class UserAverage(Algorithm):
     ...     lr: float
@@ -62,10 +62,7 @@ class Algorithm(ABC):
     ...         return (Target("user", ADD_REMOVE),)
     ...
     ...     def requests(self, round, plan):
-    ...         return (Request(SumNoise()),)
-    ...
-    ...     def local_update(self, silo, query, down):
-    ...         return silo.train(query, Training(Recipe(1, None, self.lr), down["params"]))
+    ...         return (Request(SumNoise(), recipe=Recipe(1, None, self.lr)),)
     ...
     ...     def global_update(self, state, query, total, plan):
     ...         return state.with_params(state.params + total.vector / plan.federation.n_users)
@@ -158,6 +155,12 @@ class Algorithm(ABC):
         `RELEASED_MODEL` if the method protects the messages themselves."""
         return RELEASED_MODEL
 
+    @property
+    def budget_limits(self) -> Mapping[str, float]:
+        """The epsilon of each group of users that has a budget, by the group's name. A run ends
+        before the first round that would exceed one."""
+        return {}
+
     def init(self, params: np.ndarray, plan: Plan) -> State:
         """The state before the first round, from the model's initial parameters (d,)."""
         return State(params)
@@ -173,10 +176,12 @@ class Algorithm(ABC):
         return None
 
     @final
-    def queries(self, round: int, plan: Plan) -> tuple[Query, ...]:
+    def queries(self, round: int, plan: Plan, *, charged: bool = True) -> tuple[Query, ...]:
         """The queries of a round, with the events of each observer. Depends on no data.
 
         The framework samples users and derives the events; a method cannot override this.
+
+        charged: False leaves out events and samples, as a silo sees a query.
         """
         targets = self.targets(plan.federation)
         requests = self.requests(round, plan)
@@ -187,7 +192,8 @@ class Algorithm(ABC):
             targets,
             round=round,
             claim=self.claim,
-            drawing=self,
+            author=None if type(self).local_update is Algorithm.local_update else self,
+            charged=charged,
         )
 
     def __init_subclass__(cls, **options: object) -> None:
@@ -201,15 +207,18 @@ class Algorithm(ABC):
         """The vectors that silos need for the query, by name."""
         return {"params": state.params}
 
-    @abstractmethod
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
-        """One silo's contributions, before the framework bounds and noises them: `Silo.train`, or
-        a job of the method's own.
+        """One silo's contributions, before the framework bounds and noises them. By default each
+        user trains by the recipe of the request.
+
+        A method of its own returns `Silo.train`, or any other job. It sees all records of the
+        silo, so its certificate for users or records is declared.
 
         query: the query as silos see it (`Query.silo_query`). `sampled` is set if the broadcast
             contains the sample.
         down: vectors of the broadcast, by name.
         """
+        return silo.train_users(query, down["params"])
 
     def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:
         """The silo's state after a query with a sum. A query without a sum changes nothing.
@@ -255,10 +264,11 @@ def idle_noise(calibration: str) -> dict[str, str]:
     return dict.fromkeys(names, f"algo.calibration={calibration}")
 
 
-def require_target(calibration: str, epsilon: float) -> None:
+def require_target(calibration: str, epsilon: float, delta: float) -> None:
     """Raise ConfigError for an unknown calibration or an invalid target."""
     require(calibration in CALIBRATIONS, "algo.calibration", calibration, ", ".join(CALIBRATIONS))
     require(0 < epsilon < math.inf, "algo.epsilon", epsilon, "a positive number")
+    require(0 < delta < 1, "algo.delta", delta, "a number between 0 and 1")
 
 
 def require_cohort(cohort: int | None) -> None:
@@ -273,10 +283,4 @@ def require_cohort(cohort: int | None) -> None:
 
 def require_plain_sgd(plan: Plan) -> None:
     """Raise ConfigError for another local optimiser, since the method defines its own steps."""
-    optimizer = plan.optimizer
-    require(
-        optimizer.plain,
-        "optimizer",
-        type(optimizer).__name__.lower(),
-        "sgd without momentum and weight decay",
-    )
+    plan.optimizer.require_plain()

@@ -33,35 +33,26 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.accountants.events import OBSERVERS
 from fedpriv.algorithms.base import (
-    Algorithm,
     idle_noise,
     require_cohort,
-    require_plain_sgd,
-    require_target,
 )
 from fedpriv.algorithms.participation import PARTICIPATION
-from fedpriv.algorithms.record_targets import (
-    limit_records,
-    record_targets,
-    require_gradients_of_records,
-    require_records_per_user,
-)
+from fedpriv.algorithms.record_method import RecordMethod
 from fedpriv.certificates.drift import convex_drift, touches
 from fedpriv.certificates.noise import StepNoise, Steps
-from fedpriv.certificates.request import ObservedRelease, Request, Target
+from fedpriv.certificates.request import ObservedRelease, Request
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
-from fedpriv.errors import require
+from fedpriv.errors import require, require_positive
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import gaussian_noise, zcdp_noise
-from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.local_job import Computation, LocalJob
 from fedpriv.rounds.plan import UPDATE, Federation, Plan
 from fedpriv.rounds.query import Query, Total
@@ -76,58 +67,40 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CdpFedAvg(Algorithm):
+class CdpFedAvg(RecordMethod):
     """Algorithm 1. A silo's message is the change of its model.
 
     local_steps: tau, number of noisy steps of a silo in a round.
     batch_size: gamma, records of a batch; None: floor(m / local_steps), one pass a round.
     local_lr: eta, learning rate of a step.
-    clip: G, bound on one record's gradient.
-    noise_multiplier: noise on a batch's mean gradient relative to clip, for calibration=given.
+    clip: G. `noise_multiplier` is that of a batch's mean gradient.
     cohort: number of silos in a round; None: all.
     participation: uniform, or balanced: the silos' numbers of rounds differ by at most one.
     feature_norm: public L2 bound to which records are scaled down before training; None: no
         scaling.
-    calibration: given: use `noise_multiplier`; paper: the noise for which the paper's formula gives
-        `epsilon` at `delta` after `rounds` rounds; certified: the noise for which the exact
-        certificate against `observer` does.
-    epsilon: target of calibration=paper and calibration=certified.
     observer: observer whose certificate is calibrated.
-    rounds: number of rounds.
-    delta: delta of the target.
-    records_per_user: k, largest number of training records of a user, over all silos; further
-        records do not train. The certified noise is then for a user's `epsilon`: k records move a
-        release k times as far as one. None: no certificate for users, as in the paper.
     """
 
     local_steps: int
     batch_size: int | None
     local_lr: float
-    clip: float
-    noise_multiplier: float
     cohort: int | None
     participation: str
     feature_norm: float | None
-    calibration: str
-    epsilon: float
     observer: str
-    rounds: int
-    delta: float
-    records_per_user: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        require_records_per_user(self.records_per_user)
+        super().__post_init__()
         size = self.batch_size
         cohort = self.cohort
         norm = self.feature_norm
-        require(self.local_steps >= 1, "algo.local_steps", self.local_steps, "a positive integer")
+        require_positive("algo", self, "local_steps", "local_lr")
         require(
             size is None or size >= 1,
             "algo.batch_size",
             size,
             "a positive integer, or null for one pass a round",
         )
-        require(0 < self.local_lr < math.inf, "algo.local_lr", self.local_lr, "a positive number")
         require_cohort(cohort)
         require(
             self.participation in PARTICIPATION,
@@ -141,23 +114,11 @@ class CdpFedAvg(Algorithm):
             norm,
             "a positive bound, or null to scale nothing",
         )
-        require_target(self.calibration, self.epsilon)
         require(self.observer in OBSERVERS, "algo.observer", self.observer, ", ".join(OBSERVERS))
 
     @property
     def label(self) -> str:
         return f"CDP-FedAvg tau={self.local_steps}"
-
-    @property
-    def contributors(self) -> Contributors:
-        return Silos()
-
-    def targets(self, federation: Federation) -> tuple[Target, ...]:
-        return record_targets(self.records_per_user)
-
-    @property
-    def queries_need_allocation(self) -> bool:
-        return True
 
     @property
     def rounds_alike(self) -> bool:
@@ -169,15 +130,8 @@ class CdpFedAvg(Algorithm):
         fits = self.cohort is None or self.cohort <= silos
         require(fits, "algo.cohort", self.cohort, f"at most {silos}, the number of silos")
         mechanism.training_noise()  # raises where it has none
-        clipped = self.calibration == "given" or mechanism.clips
-        require(
-            clipped,
-            "algo.calibration",
-            self.calibration,
-            "given, because this mechanism adds no noise",
-        )
+        super().check(plan)
         mechanism.check_encoding(1, plan.encoding, self.local_lr)
-        require_plain_sgd(plan)
 
     def idle_keys(self, plan: Plan) -> Mapping[str, str]:
         # A delta above 1 / records^2 is warned about, so it has an effect.
@@ -197,8 +151,7 @@ class CdpFedAvg(Algorithm):
         return self.local_steps * self.local_lr * (mechanism.clip + mechanism.noise_bound(1))
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
-        require_gradients_of_records(data)
-        allocation = limit_records(allocation, self.records_per_user)
+        allocation = super().training_records(allocation, data)
         smallest = int(allocation.silo_sizes().min())
         allowed = f"at most {smallest}, the records of the smallest silo"
         require(

@@ -45,33 +45,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.algorithms.base import (
-    Algorithm,
-    idle_noise,
-    require_plain_sgd,
-    require_target,
-)
-from fedpriv.algorithms.record_targets import (
-    limit_records,
-    record_targets,
-    require_gradients_of_records,
-    require_records_per_user,
-)
+from fedpriv.algorithms.base import idle_noise
+from fedpriv.algorithms.record_method import RecordMethod
 from fedpriv.certificates.drift import Drift
 from fedpriv.certificates.noise import StepNoise, Steps
-from fedpriv.certificates.request import ObservedRelease, Request, Target
-from fedpriv.data.allocation import Allocation
-from fedpriv.data.base import DataSet
-from fedpriv.errors import require
+from fedpriv.certificates.request import ObservedRelease, Request
+from fedpriv.errors import require, require_positive
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import zcdp_noise
 from fedpriv.mechanisms.huang import paper_noise
-from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import UPDATE, Federation, Plan
 from fedpriv.rounds.query import PendingState, Query, SiloState, Total
@@ -84,66 +71,39 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class DpErm(Algorithm):
+class DpErm(RecordMethod):
     """Algorithm 1. A silo's message is its model.
 
     local_steps: K, number of steps between two averages.
     strong_convexity: lambda, weight of the regulariser.
     smoothness: L, smoothness of every silo's J_j with the regulariser. It sets the rates; Theorem 4
         holds only if it is true.
-    clip: G, bound on one record's gradient.
-    noise_multiplier: noise relative to clip / n_j, for calibration=given.
-    calibration: given: use `noise_multiplier`; paper: equation (2), the same noise for all silos;
-        certified: each silo's own `rounds` * K steps are (epsilon, delta)-DP by zCDP.
+    clip: G. `noise_multiplier` is relative to clip / n_j.
+    calibration: paper: equation (2), the same noise for all silos; certified: each silo's own
+        `rounds` * K steps are (epsilon, delta)-DP by zCDP.
     broadcast_all: whether all silos continue from the average, not only those in the sum.
-    epsilon: target of calibration=paper and calibration=certified.
-    rounds: number of rounds.
-    delta: delta of the target.
-    records_per_user: k, largest number of training records of a user, over all silos; further
-        records do not train. The certified noise is then for a user's `epsilon`. None: no
-        certificate for users, as in the paper.
     """
 
     local_steps: int
     strong_convexity: float
     smoothness: float
-    clip: float
-    noise_multiplier: float
-    calibration: str
     broadcast_all: bool
-    epsilon: float
-    rounds: int
-    delta: float
-    records_per_user: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        require_records_per_user(self.records_per_user)
+        super().__post_init__()
         convexity = self.strong_convexity
         smooth = self.smoothness
-        require(self.local_steps >= 1, "algo.local_steps", self.local_steps, "a positive integer")
-        require(0 < convexity < math.inf, "algo.strong_convexity", convexity, "a positive number")
+        require_positive("algo", self, "local_steps", "strong_convexity")
         require(
             convexity <= smooth < math.inf,
             "algo.smoothness",
             smooth,
             f"algo.strong_convexity={convexity:g} or more",
         )
-        require_target(self.calibration, self.epsilon)
 
     @property
     def label(self) -> str:
         return f"DP-ERM K={self.local_steps}"
-
-    @property
-    def contributors(self) -> Contributors:
-        return Silos()
-
-    def targets(self, federation: Federation) -> tuple[Target, ...]:
-        return record_targets(self.records_per_user)
-
-    @property
-    def queries_need_allocation(self) -> bool:
-        return True
 
     @property
     def offset(self) -> float:
@@ -158,26 +118,13 @@ class DpErm(Algorithm):
         mechanism = plan.mechanism
         sizes = plan.federation.silo_records
         mechanism.training_noise()  # raises where it has none
-        noisy = self.calibration == "given" or mechanism.clips
-        require(
-            noisy,
-            "algo.calibration",
-            self.calibration,
-            "given, because this mechanism adds no noise",
-        )
-        require_plain_sgd(plan)
+        super().check(plan)
         if sizes:
             least = self.rate(self.rounds * self.local_steps) / max(sizes)
             mechanism.check_encoding(1, plan.encoding, least)
 
     def idle_keys(self, plan: Plan) -> Mapping[str, str]:
-        all_summed = plan.n_summed == plan.federation.n_silos
-        own = {"broadcast_all": "an aggregation that sums over all silos"} if all_summed else {}
-        return idle_noise(self.calibration) | own
-
-    def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
-        require_gradients_of_records(data)
-        return limit_records(allocation, self.records_per_user)
+        return idle_noise(self.calibration)
 
     def calibrated(self, draft: Plan) -> Mapping[str, Mechanism]:
         steps = self.rounds * self.local_steps

@@ -17,7 +17,7 @@ from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.noise import NoNoise
 from fedpriv.certificates.request import Request, Target
-from fedpriv.errors import require
+from fedpriv.errors import require, require_positive
 from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Plan
@@ -47,12 +47,7 @@ class WholeSilo(Algorithm):
     global_lr: float
 
     def __post_init__(self) -> None:
-        require(
-            self.local_epochs >= 1, "algo.local_epochs", self.local_epochs, "a positive integer"
-        )
-        require(self.batch_size >= 1, "algo.batch_size", self.batch_size, "a positive integer")
-        require(0 < self.local_lr < np.inf, "algo.local_lr", self.local_lr, "a positive number")
-        require(0 < self.global_lr < np.inf, "algo.global_lr", self.global_lr, "a positive number")
+        require_positive("algo", self, "local_epochs", "batch_size", "local_lr", "global_lr")
 
     @property
     def contributors(self) -> Contributors:

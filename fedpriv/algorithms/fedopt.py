@@ -11,14 +11,13 @@ Privacy: none.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedpriv.algorithms.fedavg import FedAvg
-from fedpriv.errors import require
+from fedpriv.errors import require, require_positive
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.state import State
@@ -56,9 +55,7 @@ class FedOpt(FedAvg):
             require(
                 0 <= getattr(self, key) < 1, f"algo.{key}", getattr(self, key), "from 0 to below 1"
             )
-        require(
-            0 < self.adaptivity < math.inf, "algo.adaptivity", self.adaptivity, "a positive number"
-        )
+        require_positive("algo", self, "adaptivity")
 
     @property
     def label(self) -> str:

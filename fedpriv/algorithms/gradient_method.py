@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,21 +33,13 @@ import numpy as np
 
 from fedpriv.accountants.events import REPLACE
 from fedpriv.algorithms.base import (
-    Algorithm,
     idle_noise,
     require_cohort,
-    require_plain_sgd,
-    require_target,
 )
 from fedpriv.algorithms.gradient_queries import GRADIENT, GRADIENTS_PER_RECORD, noised_mean
 from fedpriv.algorithms.participation import uniform
 from fedpriv.algorithms.proximal import ProximalOperator, Regulariser, proximal
-from fedpriv.algorithms.record_targets import (
-    limit_records,
-    record_targets,
-    require_gradients_of_records,
-    require_records_per_user,
-)
+from fedpriv.algorithms.record_method import RecordMethod
 from fedpriv.certificates.calibrate import certified_noise, count_releases
 from fedpriv.certificates.noise import SiloNoise
 from fedpriv.certificates.release import Release
@@ -55,10 +47,10 @@ from fedpriv.certificates.request import ObservedRelease, Request, Target, obser
 from fedpriv.certificates.sampling import Batches, Sampling
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
-from fedpriv.errors import require
+from fedpriv.errors import require, require_positive
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import noise_for_rho
-from fedpriv.rounds.contributors import Contributors, Silos
+from fedpriv.rounds.contributors import Contributors
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import Query
@@ -80,7 +72,7 @@ RELEASED: dict[str, Callable[[int, float], bool]] = {
 
 
 @dataclass(frozen=True)
-class GradientMethod(Algorithm, ABC):
+class GradientMethod(RecordMethod, ABC):
     """Base of the methods.
 
     batch_size: K, records of a batch; None: the method's own choice.
@@ -89,19 +81,12 @@ class GradientMethod(Algorithm, ABC):
     prox_size: radius, bound or weight of f1.
     prox_group: number of coordinates of a group, for f1 = group_l1.
     released: last: release the last iterate; uniform: a uniformly random one.
-    clip: L, bound on one record's gradient.
-    noise_multiplier: noise on a batch's mean gradient relative to clip / K, for calibration=given.
+    clip: L. `noise_multiplier` is that of a batch's mean gradient, relative to clip / K.
     cohort: M, number of uniformly drawn silos of a round; None: all.
     least_cohort: the number of silos is drawn from least_cohort to cohort; None: always cohort.
-    calibration: given: use `noise_multiplier`; paper: the paper's formula; certified: the solver,
-        for `epsilon` at `delta` after `rounds` rounds, over all releases of a silo.
-    epsilon: target of calibration=paper and calibration=certified.
+    calibration: certified: the solver, over all releases of a silo.
     observer: observer whose certificate is calibrated.
-    rounds: R, number of rounds.
-    delta: delta of the target.
-    records_per_user: k, largest number of training records of a user, over all silos; further
-        records do not train. The certified noise is then for a user's `epsilon`. None: no
-        certificate for users; `epsilon` is a record's, as in the paper's formula.
+    rounds: R.
 
     For users, the paper converts (epsilon_0, delta_0) of one record to (k epsilon_0, k e^((k - 1)
     epsilon_0) delta_0) (Appendix B, where a silo of k records is a user), or chooses epsilon_0 such
@@ -115,36 +100,22 @@ class GradientMethod(Algorithm, ABC):
     prox_size: float
     prox_group: int
     released: str
-    clip: float
-    noise_multiplier: float
     cohort: int | None
     least_cohort: int | None
-    calibration: str
-    epsilon: float
     observer: str
-    rounds: int
-    delta: float
-    records_per_user: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        require_records_per_user(self.records_per_user)
+        super().__post_init__()
         size = self.batch_size
         cohort = self.cohort
         least = self.least_cohort
         require(size is None or size >= 1, "algo.batch_size", size, "a positive integer, or null")
-        require(
-            0 < self.global_lr < math.inf, "algo.global_lr", self.global_lr, "a positive number"
-        )
+        require_positive("algo", self, "global_lr")
         require(self.released in RELEASED, "algo.released", self.released, " or ".join(RELEASED))
         require_cohort(cohort)
         fits = least is None or 1 <= least <= (cohort or math.inf)
-        require(
-            fits,
-            "algo.least_cohort",
-            least,
-            "a number of silos up to algo.cohort, or null for always algo.cohort",
-        )
-        require_target(self.calibration, self.epsilon)
+        allowed = "a number of silos up to algo.cohort, or null for always algo.cohort"
+        require(fits, "algo.least_cohort", least, allowed)
         proximal(self.prox, self.prox_size, self.prox_group)
 
     # -- decisions of a method ---------------------------------------------------------------------
@@ -195,12 +166,8 @@ class GradientMethod(Algorithm, ABC):
     # -- before the first round --------------------------------------------------------------------
 
     @property
-    def contributors(self) -> Contributors:
-        return Silos()
-
-    @property
-    def queries_need_allocation(self) -> bool:
-        return True
+    def adjacency(self) -> str:
+        return self.batches.adjacency
 
     @property
     def headline_observer(self) -> str:
@@ -236,16 +203,8 @@ class GradientMethod(Algorithm, ABC):
         least = self.least_cohort or 1
         require(least <= silos, "algo.least_cohort", least, f"at most {silos}, the number of silos")
         plan.observer(self.observer)
-        require_plain_sgd(plan)
-        for parameters in plan.query_parameters.values():
-            clipped = self.calibration == "given" or parameters.mechanism.clips
-            require(
-                clipped,
-                "algo.calibration",
-                self.calibration,
-                "given, because this mechanism adds no noise",
-            )
-        replaced = self.records_per_user is None or self.batches.adjacency == REPLACE
+        super().check(plan)
+        replaced = self.records_per_user is None or self.adjacency == REPLACE
         allowed = "given, because no noise is known for a user whose records are sampled one by one"
         require(
             replaced or self.calibration != "certified",
@@ -268,8 +227,7 @@ class GradientMethod(Algorithm, ABC):
         return {GRADIENT: mechanism}
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
-        require_gradients_of_records(data)
-        allocation = limit_records(allocation, self.records_per_user)
+        allocation = super().training_records(allocation, data)
         smallest = int(allocation.silo_sizes().min())
         allowed = "fewer, or more records: a silo has none to train on"
         require(smallest >= 1, "allocator.n_silos", len(allocation.counts()), allowed)
@@ -295,9 +253,9 @@ class GradientMethod(Algorithm, ABC):
         )
 
     def calibrated(self, draft: Plan) -> Mapping[str, Mechanism]:
-        if self.calibration == "given":
-            return super().calibrated(draft)
         mechanisms = super().calibrated(draft)
+        if self.calibration == "given":
+            return mechanisms
         if self.calibration == "paper":
             noise = self._claimed_noise(draft)
         else:
@@ -345,7 +303,7 @@ class GradientMethod(Algorithm, ABC):
             {name: self.share(name) for name in mechanisms},
             mechanisms,
             sampling=self.grouped,
-            adjacency=self.batches.adjacency,
+            adjacency=self.adjacency,
             epsilon=self.epsilon,
             delta=self.delta,
         )
@@ -360,9 +318,6 @@ class GradientMethod(Algorithm, ABC):
                 streams.generator("cohort size", round).integers(self.least_cohort, most + 1)
             )
         return uniform(round, federation.n_silos, most, streams)
-
-    def targets(self, federation: Federation) -> tuple[Target, ...]:
-        return record_targets(self.records_per_user, self.batches.adjacency)
 
     def asked(self, round: int, plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
         """The name of each query, and the arguments of its request for silos and batches."""
@@ -400,7 +355,7 @@ class GradientMethod(Algorithm, ABC):
         return self.claims(self.overcounted(name) * rho)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
-        size = self.size(query.name, len(silo.data.x))
+        size = self.size(query.name, silo.public_records)
         return noised_mean(silo, query, down, batches=self.batches, size=size)
 
     @property

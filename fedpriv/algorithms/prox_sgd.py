@@ -62,7 +62,7 @@ class ProxSgd(OneGradient):
 
     @property
     def batches(self) -> Batches:
-        return OnePass()
+        return OnePass(self.rounds)
 
     def size(self, name: str, records: int) -> int:
         return self.batch_size or max(1, records // self.rounds)

@@ -2,7 +2,7 @@
 difference.
 
 Lowy, Ghafelebashi, Razaviyayn: Private non-convex federated learning without a trusted server,
-Algorithm 1 (`ProxSvrg`) and Algorithm 2 (`ProxPlSvrg`). Symbols: Q -> inner_steps, E -> epochs, S
+Algorithms 1 (Prox-SVRG) and 2 (Prox-PL-SVRG). Symbols: Q -> inner_steps, E -> epochs, S
 -> rounds / (epochs * inner_steps), wbar -> slot "anchor", gbar -> slot "anchor_gradient", s1 and s2
 -> the noises of queries "gradient" and "difference".
 
@@ -17,14 +17,14 @@ is no claim here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.algorithms.gradient_queries import DIFFERENCE, GRADIENT
 from fedpriv.algorithms.sampled_method import DifferenceMethod
-from fedpriv.errors import require
+from fedpriv.errors import require, require_positive
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.state import State
@@ -35,24 +35,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProxSvrg(DifferenceMethod):
-    """Algorithm 1.
+    """Algorithms 1 and 2.
 
     inner_steps: Q, rounds of an epoch.
+    epochs: E, epochs of a run of Algorithm 2, which starts from the output of the run before. With
+        released=last this equals Algorithm 1. None: Algorithm 1, one run over all rounds.
     """
 
     inner_steps: int
+    epochs: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.inner_steps >= 1, "algo.inner_steps", self.inner_steps, "a positive integer")
+        epochs = self.epochs
+        require_positive("algo", self, "inner_steps")
+        known = epochs is None or epochs >= 1
+        require(known, "algo.epochs", epochs, "a positive integer, or null for a single run")
 
     @property
     def label(self) -> str:
-        return "Prox-SVRG"
+        return "Prox-SVRG" if self.epochs is None else "Prox-PL-SVRG"
+
+    @property
+    def run_length(self) -> int:
+        """Rounds of a run."""
+        return self.rounds if self.epochs is None else self.epochs * self.inner_steps
 
     @property
     def claims(self) -> type[SmallEpsilonClaim] | None:
         return None
+
+    def idle_keys(self, plan: Plan) -> Mapping[str, str]:
+        last = self.epochs is not None and self.released == "last"
+        return {**super().idle_keys(plan), **({"epochs": "algo.released=last"} if last else {})}
 
     def query_names(self, round: int) -> tuple[str, ...]:
         return (GRADIENT, DIFFERENCE) if (round - 1) % self.inner_steps == 0 else (DIFFERENCE,)
@@ -71,51 +86,12 @@ class ProxSvrg(DifferenceMethod):
         points = {"params": state.params}
         return points if query.name == GRADIENT else points | {"previous": state.slots["anchor"]}
 
-    def seen(self, round: int) -> int:
-        """The number of the iterate that a round computes, counted within its run."""
-        return round
-
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         mean = total.vector / len(total.silos)
         if query.name == GRADIENT:
             return state.with_params(state.params, anchor=state.params, anchor_gradient=mean)
         direction = state.slots["anchor_gradient"] + mean
-        return self.stepped(
-            state, direction, round=query.round, seen=self.seen(query.round), plan=plan
-        )
-
-
-@dataclass(frozen=True)
-class ProxPlSvrg(ProxSvrg):
-    """Algorithm 2: repeated runs of Algorithm 1. Each run starts from the output of the run before.
-    With released=last this equals Algorithm 1 over all rounds.
-
-    epochs: E, epochs of a run.
-    """
-
-    epochs: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.epochs >= 1, "algo.epochs", self.epochs, "a positive integer")
-
-    @property
-    def label(self) -> str:
-        return "Prox-PL-SVRG"
-
-    @property
-    def run_length(self) -> int:
-        """Rounds of a run."""
-        return self.epochs * self.inner_steps
-
-    def idle_keys(self, plan: Plan) -> Mapping[str, str]:
-        own = {"epochs": "algo.released=last"} if self.released == "last" else {}
-        return {**super().idle_keys(plan), **own}
-
-    def seen(self, round: int) -> int:
-        return (round - 1) % self.run_length + 1
-
-    def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
-        after = super().global_update(state, query, total, plan)
-        ends = query.name == DIFFERENCE and query.round % self.run_length == 0
-        return replace(after, params=after.slots["output"]) if ends else after
+        seen = (query.round - 1) % self.run_length + 1
+        after = self.stepped(state, direction, round=query.round, seen=seen, plan=plan)
+        restarts = self.epochs is not None and seen == self.run_length
+        return replace(after, params=after.slots["output"]) if restarts else after

@@ -117,10 +117,10 @@ class RecordGradients(Algorithm):
         return self.method.n_invited(federation)
 
     def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
-        kinds = self.method.mechanisms(mechanism)
+        mechanisms = self.method.mechanisms(mechanism)
         return {
             name: one.with_noise(one.noise_multiplier / GRADIENTS_PER_RECORD[name])
-            for name, one in kinds.items()
+            for name, one in mechanisms.items()
         }
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
@@ -227,7 +227,9 @@ class RecordGradients(Algorithm):
             name: torch.from_numpy(vector).to(device, torch.float32)
             for name, vector in down.items()
         }
-        batch = self.method.batches.rows(silo, query, self.method.size(query.name, len(data.x)))
+        batch = self.method.batches.rows(
+            silo, query, self.method.size(query.name, silo.public_records)
+        )
         x = data.x.unsqueeze(1)
         y = data.y.unsqueeze(1)
         dropout = record_dropout(silo.model, x.shape[1:], x.dtype, x.device)

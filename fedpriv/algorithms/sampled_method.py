@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fedpriv.algorithms.gradient_method import GradientMethod
 from fedpriv.algorithms.gradient_queries import DIFFERENCE, GRADIENT
 from fedpriv.certificates.sampling import SAMPLING, Batches, paper_batch
-from fedpriv.errors import require
+from fedpriv.errors import require, require_positive
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.plan import Plan
 
@@ -52,12 +52,7 @@ class DifferenceMethod(SampledMethod, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            self.difference_noise > 0,
-            "algo.difference_noise",
-            self.difference_noise,
-            "a positive factor",
-        )
+        require_positive("algo", self, "difference_noise")
         share = self.gradient_share
         require(
             0 < share < 1, "algo.gradient_share", share, "a number between 0 and 1, excluding both"

@@ -33,7 +33,7 @@ from fedpriv.algorithms.gradient_queries import DIFFERENCE, GRADIENT
 from fedpriv.algorithms.proximal import PROXIMAL
 from fedpriv.algorithms.sampled_method import DifferenceMethod
 from fedpriv.certificates.sampling import paper_batch
-from fedpriv.errors import require
+from fedpriv.errors import require, require_positive
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.state import State
@@ -174,7 +174,7 @@ class Spider(DifferenceMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.variant in VARIANTS, "algo.variant", self.variant, " or ".join(VARIANTS))
-        require(self.phase >= 1, "algo.phase", self.phase, "a positive number of rounds")
+        require_positive("algo", self, "phase")
         size = self.anchor_batch_size
         require(
             size is None or size >= 1, "algo.anchor_batch_size", size, "a positive integer, or null"

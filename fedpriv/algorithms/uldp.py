@@ -8,6 +8,10 @@ Symbols: C -> clip, sigma -> noise_multiplier, q -> user_rate, w_su -> contribut
 eta_l -> local_lr, eta_g -> global_lr, Q -> local_epochs, B -> batch_size, S ->
 Federation.n_silos, U -> Federation.n_users, n_su -> counts[s, u].
 
+With budgets every user has the bound of its group, w = C_g / C in `UserGroup.bound`, and the server
+divides by the sum of these bounds where Algorithm 3 divides by the number of users. This is no part
+of the paper.
+
 Privacy: unit user, adjacency add/remove of all records of one user in all silos. The sum over silos
 has sensitivity C, since the weights of a user add up to at most 1. Its noise is N(0, sigma^2 C^2
 I); every silo adds 1/S of the variance.
@@ -15,43 +19,50 @@ I); every silo adds 1/S of the variance.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE, SERVER
 from fedpriv.algorithms.base import Algorithm, require_plain_sgd
+from fedpriv.algorithms.budgets import (
+    Budget,
+    Spending,
+    check_budgets,
+    noise_multipliers,
+    user_groups,
+)
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import ObservedRelease, Request, Target
 from fedpriv.certificates.sampling import Coins
-from fedpriv.errors import require
+from fedpriv.errors import require, require_positive
 from fedpriv.rounds.contributors import Users
-from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.plan import Federation, Plan
+from fedpriv.rounds.plan import UPDATE, Federation, Plan
 from fedpriv.rounds.query import Query, Total
-from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.rounds.weighting import WEIGHTINGS
-from fedpriv.training.description import Recipe, Training
+from fedpriv.training.description import Recipe
 from fedpriv.training.optimizers import Sgd
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+
+    from fedpriv.mechanisms.base import Mechanism
 
 
 @dataclass(frozen=True)
 class UldpBase(Algorithm):
     """Base of ULDP-AVG and ULDP-SGD.
 
-    clip: C, bound on one user's vector in one silo.
-    noise_multiplier: sigma, noise relative to clip.
+    clip: C, bound on one user's vector in one silo; with budgets that of the largest epsilon.
+    noise_multiplier: sigma, noise relative to clip; with budgets it follows from them.
     user_rate: q, probability that a user takes part in a round.
     weighting: uniform (1 / S) or records (n_su / N_u).
     global_lr: eta_g, learning rate of the server.
+    budgets: budget of each group of users, by name; None: all users have one epsilon.
+    rounds: rounds that budgets are spent on.
+    delta: delta of budgets.
     """
 
     clip: float
@@ -59,6 +70,9 @@ class UldpBase(Algorithm):
     user_rate: float
     weighting: str
     global_lr: float
+    budgets: dict[str, Budget] | None = field(default=None, kw_only=True)
+    rounds: int = field(default=1, kw_only=True)
+    delta: float = field(default=1e-5, kw_only=True)
 
     def __post_init__(self) -> None:
         require(
@@ -70,15 +84,16 @@ class UldpBase(Algorithm):
         require(
             self.weighting in WEIGHTINGS, "algo.weighting", self.weighting, " or ".join(WEIGHTINGS)
         )
-        require(
-            0 < self.global_lr < math.inf, "algo.global_lr", self.global_lr, "a positive number"
-        )
+        require_positive("algo", self, "global_lr")
+        if self.budgets is not None:
+            check_budgets(self.budgets, self._spending)
 
     def check(self, plan: Plan) -> None:
+        self.contributors.bounds(plan.federation)  # every user has a group
         plan.parameters.check_noise()
 
     @abstractmethod
-    def recipe(self, silo: Silo) -> Recipe:
+    def recipe(self, plan: Plan) -> Recipe:
         """The recipe of local training on one user's records."""
 
     @property
@@ -96,32 +111,55 @@ class UldpBase(Algorithm):
 
     @property
     def contributors(self) -> Users:
-        return Users(WEIGHTINGS[self.weighting], self.user_rate)
+        groups = user_groups(self.budgets, self._spending) if self.budgets else ()
+        return Users(WEIGHTINGS[self.weighting], self.user_rate, groups)
+
+    @property
+    def _spending(self) -> Spending:
+        return Spending(self.rounds, self.delta, self.user_rate)
+
+    @property
+    def budget_limits(self) -> Mapping[str, float]:
+        return {name: budget.epsilon for name, budget in (self.budgets or {}).items()}
+
+    def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
+        if not self.budgets:
+            return super().mechanisms(mechanism)
+        return {UPDATE: mechanism.with_noise(min(self._needed.values()))}
+
+    @property
+    def _needed(self) -> dict[str, float]:
+        return noise_multipliers(self.budgets or {}, self._spending)
+
+    def calibrated(self, draft: Plan) -> Mapping[str, Mechanism]:
+        mechanism = draft.mechanism
+        if not self.budgets:
+            return super().calibrated(draft)
+        # Rounding moves a sum further, relative to the smallest bound the most. The grid of the
+        # larger noise is at most twice as coarse.
+        rounding = mechanism.rounding(draft.encoding, draft.federation.n_parameters)
+        noise = mechanism.noise_multiplier + 2 * rounding * max(self._needed.values())
+        return {UPDATE: mechanism.with_noise(noise)}
 
     def targets(self, federation: Federation) -> tuple[Target, ...]:
         return (Target("user", ADD_REMOVE),)
 
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
-        return (Request(SumNoise()),)
+        return (Request(SumNoise(), recipe=self.recipe(plan)),)
 
     def claim(self, view: ObservedRelease) -> DpEvent | None:
         """The paper claims the epsilon of the released model for every observer. With sub-sampling
         it excludes a server that sees the sample."""
         observer = view.observer
         left_out = observer.name == SERVER and observer.sees_sample and self.user_rate < 1
-        if left_out or not view.mechanism.clips:
+        if left_out or not view.mechanism.clips or view.group is not None:
             return None
         return Coins(self.user_rate).event(view.mechanism.event(), 1, 1)
 
-    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
-        users = (
-            np.flatnonzero(query.sampled[silo.data.users]) if query.sampled is not None else None
-        )
-        return silo.train(query, Training(self.recipe(silo), down["params"], users))
-
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         # A sum over E of the S silos is scaled by S / E: n_users * S becomes n_users * E.
-        expected = self.user_rate * plan.federation.n_users * len(total.silos)
+        users = self.contributors.whole(plan.federation)
+        expected = self.user_rate * users * len(total.silos)
         return state.with_params(state.params + self.global_lr / expected * total.vector)
 
 
@@ -141,18 +179,14 @@ class UldpAvg(UldpBase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            self.local_epochs >= 1, "algo.local_epochs", self.local_epochs, "a positive integer"
-        )
-        require(self.batch_size >= 1, "algo.batch_size", self.batch_size, "a positive integer")
-        require(0 < self.local_lr < math.inf, "algo.local_lr", self.local_lr, "a positive number")
+        require_positive("algo", self, "local_epochs", "batch_size", "local_lr")
 
     @property
     def family(self) -> str:
         return "ULDP-AVG"
 
-    def recipe(self, silo: Silo) -> Recipe:
-        return Recipe(self.local_epochs, self.batch_size, self.local_lr, silo.plan.optimizer)
+    def recipe(self, plan: Plan) -> Recipe:
+        return Recipe(self.local_epochs, self.batch_size, self.local_lr, plan.optimizer)
 
 
 @dataclass(frozen=True)
@@ -167,6 +201,6 @@ class UldpSgd(UldpBase):
     def family(self) -> str:
         return "ULDP-SGD"
 
-    def recipe(self, silo: Silo) -> Recipe:
+    def recipe(self, plan: Plan) -> Recipe:
         # One full-batch step of rate 1 changes the model by exactly minus the mean gradient.
         return Recipe(epochs=1, batch_size=None, lr=1.0, optimizer=Sgd())

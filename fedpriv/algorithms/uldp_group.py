@@ -145,7 +145,7 @@ class UldpGroup(WholeSilo):
         mechanism = query.mechanism
         streams = silo.streams
         federation = silo.plan.federation
-        records = federation.silo_records[silo.index]
+        records = silo.public_records
         group = federation.records_per_draw
         steps, rate = self._steps(records)
         if not steps:

@@ -28,6 +28,7 @@ from fedpriv.audit.observation import (
     without_plan_noise,
     without_randomness,
 )
+from fedpriv.testing.event_parameters import inclusion
 
 if TYPE_CHECKING:
     from fedpriv.rounds.state import State
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
 Serial = tuple[int, int]
 """A query's round and its index in the round."""
 
-NOISELESS_RUNS = 5
-"""Noiseless runs that search for the canary where the sum covers a random part of the silos."""
+NOISELESS_RUNS = 20
+"""Most noiseless runs that search for the canary where a sum covers a random part of the silos or
+of the records."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,22 @@ class Reference:
     @property
     def length(self) -> float:
         """The shortest canary's length, for the observer who sees most of it."""
-        return max(
-            float(np.sqrt((vectors**2).sum(axis=(1, 2)).min()))
-            for vectors in self.directions.values()
-        )
+        return float(self.lengths.min())
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """(k,): the canaries' lengths, for the observer who sees most of them."""
+        squares = [(vectors**2).sum(axis=(1, 2)) for vectors in self.directions.values()]
+        return np.asarray(np.sqrt(np.max(squares, axis=0)))
+
+    def or_longer(self, other: Reference) -> Reference:
+        """This reference, with those canaries from `other` that are longer there."""
+        longer = (other.lengths > self.lengths)[:, None, None]
+        directions = {
+            name: np.where(longer, other.directions[name], own)
+            for name, own in self.directions.items()
+        }
+        return Reference(directions, self.quiet)
 
 
 @dataclass
@@ -89,6 +103,27 @@ class Attack:
         """The shortest canary's length in the first round, for the observer who sees most of it."""
         return self.references[min(self.references)].length
 
+    @property
+    def system(self) -> bool:
+        """Whether noise comes from the operating system, so that a repeated round is charged
+        again."""
+        return self.run.prepared.plan.streams.system
+
+    def noiseless_run(self) -> ObservedRun:
+        """A further run of the same experiment, without noise."""
+        return ObservedRun(self.canaries, without_plan_noise(self.run.change), self.run.colluders)
+
+    def projected(self, name: str, serial: Serial, vectors: np.ndarray) -> np.ndarray | None:
+        """(n,): an observer's vectors (silos, d) in the directions of those canaries that the
+        observer can see in this query, in units of the longest. None if there are none."""
+        directions = self.references[serial].directions[name]
+        return _scaled((directions * vectors).sum(axis=(1, 2)), (directions**2).sum(axis=(1, 2)))
+
+    def projected_sum(self, serial: Serial, vector: np.ndarray) -> np.ndarray | None:
+        """The same for a vector (d,) that is a part of a sum."""
+        directions = next(iter(self.references[serial].directions.values())).sum(axis=1)
+        return _scaled(directions @ vector, (directions**2).sum(axis=1))
+
     def close(self) -> None:
         """End the runs."""
         for run in (self.run, self.quiet_run):
@@ -107,10 +142,13 @@ class Attack:
         observers = self.references[min(self.references)].directions
         scores = {name: np.zeros(len(present)) for name in observers}
         for number in range(1, self.rounds + 1):
-            checkpoint = self.run.prepared.arrays(state)
+            runs = [run for run in (self.run, self.quiet_run) if run is not None]
+            checkpoints = [run.prepared.arrays(state) for run in runs]
             after, found = self._round(number, state)
             if self.resumes and number == self.rounds:
-                repeated = self._round(number, self.run.resume(checkpoint))[1]
+                # Both get new keys: a mask serves once.
+                again, *_ = [run.resume(known) for run, known in zip(runs, checkpoints)]
+                repeated = self._round(number, again)[1]
                 found = [
                     _mean(first, second)
                     for first in found
@@ -140,6 +178,15 @@ def _mean(one: Difference, other: Difference) -> Difference:
     return Difference(one.query, one.silos, vectors)
 
 
+def _scaled(products: np.ndarray, squares: np.ndarray) -> np.ndarray | None:
+    """Coordinates along vectors of these squared lengths, in units of the longest; None if all are
+    zero."""
+    there = squares > 0
+    if not there.any():
+        return None
+    return np.asarray(products[there] / np.sqrt(squares[there] * squares.max()))
+
+
 def prepared_attack(
     canaries: Canaries,
     change: PlanChange,
@@ -166,12 +213,26 @@ def prepared_attack(
         for name in seen
     )
     references = _references(canaries, quiet_run, without, shown)
+    if canaries.original.algo.rounds_alike:
+        references = _longest_of_rounds(references)
     for number in range(shown + 1, rounds + 1):
         references |= {(number, index): references[shown, index] for _, index in [*references]}
     if not adapts:
         quiet_run.session.close()
     run = ObservedRun(canaries, change, colluders)
     return Attack(canaries, rounds, run, quiet_run if adapts else None, references, sampling)
+
+
+def _longest_of_rounds(references: dict[Serial, Reference]) -> dict[Serial, Reference]:
+    """Each query's canaries as in the round in which they are longest, for rounds that differ in
+    their samples alone."""
+    best: dict[int, Reference] = {}
+    for (_, index), found in references.items():
+        best[index] = best.get(index, found).or_longer(found)
+    return {
+        serial: Reference(best[serial[1]].directions, own.quiet)
+        for serial, own in references.items()
+    }
 
 
 def _references(
@@ -182,24 +243,29 @@ def _references(
     # Some messages hold several vectors: SCAFFOLD also sends its control variate.
     copies = queries[0].size // canaries.x.shape[1]
     mask = np.tile(canaries.mask(), copies)[:, None, :]
-    partial = any(query.n_summed < len(query.invited) for query in queries)
+    chosen = any(
+        query.n_summed < len(query.invited)
+        or any(inclusion(event)[0] < 1 for event in query.events)
+        for query in queries
+    )
     everybody = np.ones(len(canaries), dtype=bool)
     found: dict[Serial, Reference] = {}
-    for _ in range(NOISELESS_RUNS if partial else 1):
-        for serial, seen in _noiseless(quiet_run, everybody, rounds, 0.0).items():
+    for trial in range(NOISELESS_RUNS if chosen else 1):
+        for serial, seen in _noiseless(quiet_run, everybody, rounds, 0.0, trial).items():
             quiet = without[serial]
             directions = {name: (seen[name] - quiet[name]) * mask for name in seen}
             new = Reference(directions, quiet)
-            best = found.get(serial, new)
-            found[serial] = new if new.length > best.length else best
+            found[serial] = found.get(serial, new).or_longer(new)
+        if all(reference.length > 0 for reference in found.values()):
+            break
     return found
 
 
 def _noiseless(
-    run: ObservedRun, present: np.ndarray, rounds: int, shift: float
+    run: ObservedRun, present: np.ndarray, rounds: int, shift: float, trial: int = 0
 ) -> dict[Serial, Observations]:
     """Noiseless observations of each query, from initial parameters moved by `shift`."""
-    state = run.restart(present, 0)
+    state = run.restart(present, trial)
     state = state.with_params(state.params + shift)
     return {
         query.serial: run.exchange(without_randomness(query), state)[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -10,7 +11,8 @@ from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.audit.bounds import Bound, lower_bound
 from fedpriv.audit.candidates import round_events
 from fedpriv.audit.families import Family, family_of
-from fedpriv.audit.trials import Effort, chosen_attack, trials
+from fedpriv.audit.premises import Premise, premises
+from fedpriv.audit.trials import Effort, chosen_attack, first_attack, trials
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.settings.experiment import Experiment
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 """Confidence of each lower bound."""
+PREMISE_SHARE = 0.5
+"""Time that the measurement of premises takes, as a share of that of the trials."""
 QUICK = Effort(20.0, 3000)
 THOROUGH = Effort(300.0, 30_000)
 
@@ -34,17 +38,34 @@ class AuditRow(EpsilonRow):
     bound: what the attack proves.
     family: family of the certificate's curve; None if it has none.
     estimate: expected epsilon from an audit in one run, which proves nothing; None otherwise.
+    premises: what the certificate assumes, measured.
     """
 
     algorithm: str
     bound: Bound
     family: Family | None
     estimate: float | None = None
+    premises: tuple[Premise, ...] = ()
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the bound refutes the certificate, with the bound's confidence."""
+        return self.bound.audited > self.certified
+
+    @property
+    def broken(self) -> tuple[Premise, ...]:
+        """The assumptions of the certificate that the measurements refute."""
+        return tuple(premise for premise in self.premises if premise.alarm)
 
     @property
     def alarm(self) -> bool:
-        """Whether the bound refutes the certificate, with the bound's confidence."""
-        return self.bound.audited > self.certified
+        """Whether the certificate is refuted, or an assumption of it."""
+        return self.refuted or bool(self.broken)
+
+    @property
+    def powerless(self) -> bool:
+        """Whether no outcome of these trials could have refuted the certificate."""
+        return self.bound.provable <= self.certified
 
     @property
     def assumed(self) -> str:
@@ -63,6 +84,7 @@ class Subject:
     rounds: number of rounds.
     events: events of one round that describe the unit, of all observers.
     rows: each observer's tightest certificate after all rounds.
+    group: group of users that the certificates are of; "": all.
     """
 
     unit: str
@@ -71,6 +93,7 @@ class Subject:
     rounds: int
     events: list[Event]
     rows: list[EpsilonRow]
+    group: str = ""
 
     def family(self, observer: str, silo: int | None = None) -> Family | None:
         """The family of an observer's certificate for units of one silo, or of any silo."""
@@ -88,10 +111,11 @@ def subjects(exp: Experiment, colluding: int) -> list[Subject]:
     rows = _tightest(forecast.rows_at([rounds]))
     events = round_events(exp, forecast.plan)
     found = []
-    for about in dict.fromkeys((row.unit, row.adjacency) for row in rows):
-        own = [event for event in events if (event.unit, event.adjacency) == about]
-        of_unit = [row for row in rows if (row.unit, row.adjacency) == about]
-        found.append(Subject(*about, forecast.plan, rounds, own, of_unit))
+    for about in dict.fromkeys(map(_protected, rows)):
+        own = [event for event in events if _protected(event) == about]
+        of_unit = [row for row in rows if _protected(row) == about]
+        unit, adjacency, group = about
+        found.append(Subject(unit, adjacency, forecast.plan, rounds, own, of_unit, group))
     return found
 
 
@@ -106,6 +130,7 @@ def audit(exp: Experiment, effort: Effort, *, colluding: int = 1) -> list[AuditR
         share = replace(effort, seconds=effort.seconds / len(units))
         with closing(chosen_attack(exp, subject.plan, subject.events, share, colluding)) as attack:
             scores = trials(attack, share, 2**40 * (exp.options.seed + 1))
+        measured = measured_premises(exp, subject, share, colluding)
         for row in subject.rows:
             family = subject.family(row.observer, attack.canaries.silo)
             bound = lower_bound(
@@ -115,8 +140,38 @@ def audit(exp: Experiment, effort: Effort, *, colluding: int = 1) -> list[AuditR
                 family=family,
             )
             label = exp.algo.label
-            found.append(AuditRow(**vars(row), algorithm=label, bound=bound, family=family))
+            found.append(
+                AuditRow(
+                    **vars(row),
+                    algorithm=label,
+                    bound=bound,
+                    family=family,
+                    premises=tuple(p for p in measured if p.observer in ("", row.observer)),
+                )
+            )
     return found
+
+
+def measured_premises(
+    exp: Experiment, subject: Subject, effort: Effort, colluding: int
+) -> list[Premise]:
+    """What the certificates of a subject assume; nothing where nothing is certified."""
+    if not any(math.isfinite(row.certified) for row in subject.rows):
+        return []
+    about = subject.unit, subject.adjacency, subject.group
+    events = {
+        query.serial: [e for e in query.events if _protected(e) == about]
+        for number in range(1, subject.rounds + 1)
+        for query in exp.algo.queries(number, subject.plan)
+    }
+    with closing(first_attack(exp, subject.plan, subject.events, colluding)) as attack:
+        seconds = effort.seconds * PREMISE_SHARE
+        return premises(attack, events, seconds=seconds, values=effort.trials)
+
+
+def _protected(about: EpsilonRow | Event) -> tuple[str, str, str]:
+    """Unit, adjacency and group of users."""
+    return about.unit, about.adjacency, about.group
 
 
 def _with_colluding_silos(forecast: EpsilonForecast, silos: int) -> EpsilonForecast:
@@ -131,8 +186,8 @@ def _with_colluding_silos(forecast: EpsilonForecast, silos: int) -> EpsilonForec
 
 def _tightest(rows: Iterable[EpsilonRow]) -> list[EpsilonRow]:
     """The smallest epsilon of the methods that certify the same."""
-    best: dict[tuple[str, str, str], EpsilonRow] = {}
+    best: dict[tuple[str, ...], EpsilonRow] = {}
     for row in rows:
-        key = row.observer, row.unit, row.adjacency
+        key = row.observer, *_protected(row)
         best[key] = min(best.get(key, row), row, key=lambda known: known.certified)
     return list(best.values())

@@ -15,7 +15,7 @@ certificate: the certified curve itself is among those that the rates exclude.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,11 +39,13 @@ class Bound:
     epsilon: bound for any mechanism.
     within: bound for the certificate's family of curves; None if the certificate has no family.
     evidence: the counts behind the bounds.
+    provable: the largest bound that so many trials or guesses can give, if none is wrong.
     """
 
     epsilon: float
     within: float | None
     evidence: Rates | Guesses
+    provable: float
 
     @property
     def audited(self) -> float:
@@ -72,7 +74,13 @@ def lower_bound(
     null, other = (absent[split:], present[cut:]) if sign > 0 else (-present[cut:], -absent[split:])
     false, true = (int((scores > threshold).sum()) for scores in (null, other))
     rates = Rates(confidence, len(null), false, len(other), true)
-    return Bound(rates.epsilon(delta), family.epsilon(rates, delta) if family else None, rates)
+    perfect = replace(rates, false_positives=0, true_positives=len(other))
+    return Bound(
+        rates.epsilon(delta),
+        family.epsilon(rates, delta) if family else None,
+        rates,
+        max(perfect.epsilon(delta), family.epsilon(perfect, delta) if family else 0.0),
+    )
 
 
 def _best_threshold(
@@ -123,4 +131,11 @@ def guess_bound(
     correct = int(coins[order[len(order) - half :]].sum() + (~coins[order[:half]]).sum())
     guesses = Guesses(len(coins), 2 * half, correct, confidence)
     within = family.least_epsilon(guesses.refute, delta) if family else None
-    return Bound(guesses.epsilon(delta), within, guesses)
+    return Bound(guesses.epsilon(delta), within, guesses, provable(guesses, delta, family))
+
+
+def provable(guesses: Guesses, delta: float, family: Family | None) -> float:
+    """The largest bound that so many guesses give, if all are correct."""
+    perfect = replace(guesses, correct_guesses=guesses.guesses)
+    within = family.least_epsilon(perfect.refute, delta) if family else 0.0
+    return max(perfect.epsilon(delta), within)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.audit.canary import FEATURES, Canaries, canary_features, independent_users
+from fedpriv.audit.canary_groups import in_group, most_in_group
 from fedpriv.data.allocation import Allocation
 from fedpriv.parties.party import silo_name
 from fedpriv.rounds.plan import Plan
@@ -68,11 +69,14 @@ def _certified_alone(exp: Experiment, plan: Plan) -> bool:
         return False
 
 
-def candidates(exp: Experiment, plan: Plan, unit: str, *, replaces: bool) -> list[list[Canaries]]:
+def candidates(
+    exp: Experiment, plan: Plan, unit: str, *, replaces: bool, user_group: str = ""
+) -> list[list[Canaries]]:
     """Groups of candidates for `unit`; those of a group differ only in the canary's place.
 
     plan: plan of the audited run.
     replaces: whether neighbours replace a unit instead of adding one.
+    user_group: group of users that the canaries belong to; "": any.
     """
     # Units that share a bound hide each other. Sums may be too slow for shared runs to pay off.
     pooled = bounds_whole_silos(exp, plan)
@@ -80,11 +84,13 @@ def candidates(exp: Experiment, plan: Plan, unit: str, *, replaces: bool) -> lis
     most = 1 if slow or pooled else MAX_SHARED_CANARIES
     if exp.algo.queries_need_allocation:
         return _with_real_sizes(exp, plan, unit, replaces, most)
+    most = int(min(most, most_in_group(exp, user_group)))
     shared = [[_in_every_silo(exp, most, 0.0)]] if most > 1 else []
     # Of equally promising candidates the first is taken. Opposing units come first because they
     # show twice as much where units share a bound.
     alone = [[_in_every_silo(exp, 1, -OTHER_SLOPE)], [_in_every_silo(exp, 1, 0.0)]]
-    return [*shared, *alone, *([] if pooled else _with_ordered_batches(exp))]
+    found = [*shared, *alone, *([] if pooled else _with_ordered_batches(exp))]
+    return [[in_group(canaries, user_group) for canaries in group] for group in found]
 
 
 def _any_loss(exp: Experiment, plan: Plan) -> bool:

@@ -1,6 +1,6 @@
 """`fedpriv audit`: table, audit.csv and figure.
 
-Exit code 1 if a bound refutes its certificate.
+Exit code 1 if a bound refutes its certificate, or a measurement an assumption of it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 COUNTS = [*dict.fromkeys(field.name for cls in (Rates, Guesses) for field in fields(cls))]
 """Columns with the evidence of a bound. Trials and one run fill different ones."""
 COLUMNS = [
-    *["algorithm", "observer", "unit", "adjacency", "rounds", "certified", "claimed"],
-    *["audited", "any_mechanism", "within_family", "assumed", "estimate"],
+    *["algorithm", "observer", "unit", "group", "adjacency", "rounds", "certified", "claimed"],
+    *["audited", "any_mechanism", "within_family", "assumed", "provable", "estimate"],
     *COUNTS,
 ]
 MARKERS = {"certified": ("o", "C0"), "claimed": ("x", "C3"), "estimate": ("^", "C2")}
@@ -70,11 +70,13 @@ def main(args: list[str]) -> None:
     write(rows, folder)
     console.print(f"Table and picture: {folder}")
     for row in rows:
-        if row.alarm:
+        if row.refuted:
             proven = (
-                f"{row.algorithm}, {row.observer}, {row.unit}: at least {row.bound.audited:.4g}"
+                f"{row.algorithm}, {row.observer}, {row.protects}: at least {row.bound.audited:.4g}"
             )
             print(f"fedpriv: ALARM: {proven}, but certified {row.certified:.4g}", file=sys.stderr)
+    for broken in dict.fromkeys(f"{row.algorithm}: {p}" for row in rows for p in row.broken):
+        print(f"fedpriv: ALARM: {broken}", file=sys.stderr)
     if any(row.alarm for row in rows):
         sys.exit(1)
 
@@ -123,12 +125,22 @@ def show(console: Console, rows: list[AuditRow], delta: float) -> None:
             else (row.assumed, row.bound.evidence.summary)
         )
         certificate = _number(row.certified), _number(row.claimed)
-        table.add_row(row.observer, row.unit, *certificate, audited, *evidence)
+        table.add_row(row.observer, row.protects, *certificate, audited, *evidence)
     console.print(table)
+    for row in rows:
+        if row.powerless and math.isfinite(row.certified):
+            console.print(
+                f"{row.observer}, {row.protects}: CANNOT REFUTE {_number(row.certified)}: this "
+                f"audit proves at most {_number(row.bound.provable)}"
+            )
+    measured = [premise for row in rows for premise in row.premises]
+    if measured:
+        broken = sum(premise.alarm for premise in dict.fromkeys(measured))
+        console.print(f"{len(dict.fromkeys(measured))} premises measured, {broken} refuted")
     if one_run:
         console.print("any: bound for any mechanism. estimate: a Gaussian fit, not a bound.")
         for row in rows:
-            console.print(f"{row.observer}, {row.unit}: {row.bound.evidence.summary}")
+            console.print(f"{row.observer}, {row.protects}: {row.bound.evidence.summary}")
 
 
 def _number(value: float | None) -> str:
@@ -147,8 +159,9 @@ def write(rows: list[AuditRow], folder: Path) -> None:
 def _cells(row: AuditRow) -> list[object]:
     bound = row.bound
     counts = asdict(bound.evidence)
-    about = [row.algorithm, row.observer, row.unit, row.adjacency, row.round]
-    proven = [bound.audited, bound.epsilon, bound.within, row.assumed, row.estimate]
+    about = [row.algorithm, row.observer, row.unit, row.group, row.adjacency, row.round]
+    proven = [bound.audited, bound.epsilon, bound.within, row.assumed]
+    proven += [bound.provable, row.estimate]
     return [*about, row.certified, row.claimed, *proven, *(counts.get(name) for name in COUNTS)]
 
 
@@ -164,7 +177,7 @@ def draw(rows: list[AuditRow], path: Path) -> None:
         finite = [(x, y) for x, y in points if x is not None and math.isfinite(x)]
         if finite:
             axis.scatter(*zip(*finite), marker=marker, color=color, label=name, zorder=3)
-    labels = [f"{row.algorithm}, T={row.round}\n{row.observer}, {row.unit}" for row in rows]
+    labels = [f"{row.algorithm}, T={row.round}\n{row.observer}, {row.protects}" for row in rows]
     axis.set_yticks(range(len(rows)), labels, fontsize=8)
     axis.invert_yaxis()
     axis.set(xlabel="epsilon", xlim=(0, None))

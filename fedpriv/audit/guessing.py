@@ -39,9 +39,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.audit.bisection import largest_refuted
+from fedpriv.audit.families import GaussianFamily
 
 if TYPE_CHECKING:
-    from fedpriv.audit.families import LeastFalse
+    from collections.abc import Iterator
+
+    from fedpriv.audit.families import Family, LeastFalse
 
 EPSILON_LIMIT = 64.0
 """Upper end of the search: no number of canaries that fits into memory proves as much."""
@@ -102,7 +105,14 @@ class Guesses:
         return f"{right} about {self.canaries} canaries are right"
 
 
-def best_number(canaries: int, certified: float, *, delta: float, confidence: float) -> int:
+def best_number(
+    canaries: int,
+    certified: float,
+    *,
+    delta: float,
+    confidence: float,
+    family: Family | None = None,
+) -> int:
     """The number of guesses that would prove most if scores were Gaussian and epsilon as certified.
 
     A few guesses are surer; many guesses count more. The number is even. At least two standard
@@ -110,19 +120,32 @@ def best_number(canaries: int, certified: float, *, delta: float, confidence: fl
     often as "absent".
     """
     from dp_accounting import get_sigma_gaussian
-    from scipy.special import ndtr
 
     largest = int(canaries - 2 * math.sqrt(canaries)) // 2 * 2
     noise = get_sigma_gaussian(certified, delta)
     if not noise:
         return largest
+    # A search in a family that is not Gaussian would take minutes.
+    gaussian = family if isinstance(family, GaussianFamily) else None
     proven: dict[int, float] = {}
-    for threshold in np.linspace(0, 0.5 / noise + 4, 40):
-        right = ndtr(0.5 / noise - threshold)
-        wrong = ndtr(-0.5 / noise - threshold)
-        number = min(largest, 2 * round((right + wrong) * canaries / 2))
-        correct = int(number * right / (right + wrong))
-        proven[number] = (
-            Guesses(canaries, number, correct, confidence).epsilon(delta) if number else 0.0
-        )
+    for guesses in _likely_guesses(canaries, largest, 1 / noise, confidence):
+        within = gaussian.least_epsilon(guesses.refute, delta) if gaussian else 0.0
+        proven[guesses.guesses] = max(within, guesses.epsilon(delta))
     return max(proven, key=lambda number: proven[number])
+
+
+def _likely_guesses(canaries: int, largest: int, mu: float, confidence: float) -> Iterator[Guesses]:
+    """Numbers of guesses up to `largest`, each with a number of correct ones that five of six
+    audits reach.
+
+    mu: distance of the scores of present and absent canaries, in standard deviations.
+    """
+    from scipy.special import ndtr
+
+    for threshold in np.linspace(0, mu / 2 + 4, 40):
+        right = ndtr(mu / 2 - threshold)
+        wrong = ndtr(-mu / 2 - threshold)
+        number = min(largest, 2 * round((right + wrong) * canaries / 2))
+        share = right / (right + wrong)
+        correct = int(number * share - math.sqrt(number * share * (1 - share)))
+        yield Guesses(canaries, number, max(0, correct), confidence)

@@ -19,6 +19,7 @@ from fedpriv.engines.base import Network
 from fedpriv.engines.inprocess import InProcessSession
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.mechanisms.base import Mechanism
+from fedpriv.parties.signer import Signer
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Observer, Plan
 from fedpriv.rounds.query import Query, Total
@@ -84,6 +85,14 @@ class ProtocolTap:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.protocol, name)
+
+    @property
+    def signer(self) -> Signer:
+        return self.protocol.signer  # type: ignore[no-any-return]
+
+    @signer.setter
+    def signer(self, signer: Signer) -> None:
+        self.protocol.signer = signer
 
     def query(self, query: Query, respond: Respond) -> Party:
         def recorded(broadcast: Any) -> LocalJob:
@@ -190,11 +199,15 @@ class ObservedRun(AbstractContextManager["ObservedRun"]):
         """
         plan = self.prepared.plan
         streams = TrialStreams(plan.streams.seed, plan.streams.system, trial)
-        self.prepared.plan = plan = replace(plan, streams=streams)
+        settings = replace(self.prepared.settings, plan=replace(plan, streams=streams))
+        self.prepared.settings = settings
         silo_data = split_by_silo(*self.canaries.records(present), "cpu")
-        for name, data in zip(self.prepared.silos, silo_data):
-            spec: Any = self.session.specs[name]
-            self.session.specs[name] = replace(spec, data=data, plan=plan)
+        records = dict(zip(self.prepared.silos, silo_data))
+        for name, known in self.session.specs.items():
+            spec: Any = replace(known, settings=settings)  # type: ignore[type-var]
+            self.session.specs[name] = (
+                replace(spec, data=records[name]) if name in records else spec
+            )
         return self.resume(self.state.arrays())
 
     def resume(self, checkpoint: Mapping[str, np.ndarray]) -> State:
@@ -220,6 +233,7 @@ class ObservedRun(AbstractContextManager["ObservedRun"]):
     def exchange(self, query: Query, state: State) -> tuple[Total, Observations]:
         """Run one query; its sum, and the observations of each observer."""
         self.last_messages.clear()
+        self.prepared.rehearse(query)
         total, _ = self.prepared.exchange(query, state, watch=Stopwatch(), lines=[])
         if query.stateful:
             self.prepared.silo_states |= self.session.checkpoints(self.prepared.silos)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpriv.audit.audit import CONFIDENCE, AuditRow, Subject, subjects
+from fedpriv.audit.audit import CONFIDENCE, AuditRow, Subject, measured_premises, subjects
 from fedpriv.audit.bounds import guess_bound
+from fedpriv.audit.canary_groups import in_group, most_in_group
 from fedpriv.audit.candidates import bounds_whole_silos
 from fedpriv.audit.epsilon_estimate import estimated_epsilon
 from fedpriv.audit.families import sampling_of
@@ -28,11 +29,15 @@ from fedpriv.audit.observation import (
     without_randomness,
 )
 from fedpriv.audit.orthogonal_canaries import OrthogonalCanaries, orthogonal_canaries
+from fedpriv.audit.trials import Effort
 from fedpriv.errors import require
 from fedpriv.settings.experiment import Experiment
 
 QUICK_CANARIES = 400
-THOROUGH_CANARIES = 2000
+THOROUGH_CANARIES = 4000
+"""Enough to prove half of a certificate of 8."""
+PREMISE_EFFORT = Effort(20.0, 500)
+"""Time and noise values for the premises, which are measured in short runs of their own."""
 
 
 def audit_in_one_run(exp: Experiment, canaries: int, *, colluding: int = 1) -> list[AuditRow]:
@@ -52,16 +57,21 @@ def audit_in_one_run(exp: Experiment, canaries: int, *, colluding: int = 1) -> l
             "a method that bounds units one by one; this one bounds a silo's whole update, "
             "which its canaries would share",
         )
+        wanted = int(min(canaries, most_in_group(exp, subject.group)))
         known = orthogonal_canaries(
-            exp, subject.unit, subject.adjacency, wanted=canaries, colluding=colluding
+            exp, subject.unit, subject.adjacency, wanted=wanted, colluding=colluding
         )
+        known = in_group(known, subject.group)
         coins = exp.streams.generator("one-run audit: coins").random(len(known)) < 0.5
+        measured = measured_premises(exp, subject, PREMISE_EFFORT, colluding)
         signals = _signals(exp, known, subject, coins, colluding)
         delta = exp.accountant.delta
         for row in subject.rows:
             signal = signals[row.observer]
-            number = best_number(len(coins), row.certified, delta=delta, confidence=CONFIDENCE)
             family = subject.family(row.observer)
+            number = best_number(
+                len(coins), row.certified, delta=delta, confidence=CONFIDENCE, family=family
+            )
             bound = guess_bound(
                 signal.scores,
                 coins,
@@ -78,6 +88,7 @@ def audit_in_one_run(exp: Experiment, canaries: int, *, colluding: int = 1) -> l
                     bound=bound,
                     family=family,
                     estimate=estimate,
+                    premises=tuple(p for p in measured if p.observer in ("", row.observer)),
                 )
             )
     return found

@@ -50,7 +50,8 @@ class OrthogonalCanaries(Canaries):
 def orthogonal_canaries(
     exp: Experiment, unit: str, adjacency: str, *, wanted: int, colluding: int
 ) -> OrthogonalCanaries:
-    """`wanted` canaries, or fewer if certificates depend on how many records the run has.
+    """`wanted` canaries, or fewer if certificates depend on how many records the run has, or if
+    their features would not fit into memory.
 
     Where neighbours replace a unit, a coin chooses between two opposite canaries. Raises
     ConfigError if the data have too few units that can be canaries.
@@ -60,6 +61,9 @@ def orthogonal_canaries(
         owner = _chosen(exp, allocation, unit, wanted=wanted, colluding=colluding)
         leaves = False
     else:
+        each = exp.allocator.n_silos * exp.data.records_per_draw
+        most = int((MAX_FEATURES / each) ** 0.5) - ORDINARY_USERS
+        wanted = max(MIN_CANARIES, min(wanted, most))
         n_users = wanted + ORDINARY_USERS
         user, silo = independent_users(exp, n_users)
         trains = np.ones(len(user), dtype=bool)

@@ -76,7 +76,8 @@ def chosen_attack(
     plan: the plan of the audited run.
     """
     replaces = events[0].adjacency == REPLACE
-    groups = candidates(exp, plan, events[0].unit, replaces=replaces)
+    first = events[0]
+    groups = candidates(exp, plan, first.unit, replaces=replaces, user_group=first.group)
     change = with_noise_of(plan)
     sampling = sampling_of(events)
     best: tuple[float, Attack] | None = None
@@ -106,6 +107,19 @@ def chosen_attack(
         bound, _ = _promise(resumed, effort, len(groups) + 1)
         best = max(best, (bound, resumed), key=lambda pair: pair[0])
     return best[1]
+
+
+def first_attack(exp: Experiment, plan: Plan, events: list[Event], colluding: int) -> Attack:
+    """The attack with the most canaries in one run."""
+    about = events[0]
+    replaces = about.adjacency == REPLACE
+    found = candidates(exp, plan, about.unit, replaces=replaces, user_group=about.group)
+    canaries = found[0][0]
+    sampling = sampling_of(events)
+    rounds = exp.options.rounds
+    return prepared_attack(
+        canaries, with_noise_of(plan), colluding, rounds=rounds, sampling=sampling
+    )
 
 
 def _is_slow(attack: Attack, effort: Effort, groups: int) -> bool:

@@ -7,8 +7,8 @@ serves all methods. A method adds only its paper's claim.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
@@ -18,9 +18,11 @@ from fedpriv.certificates.request import (
     Target,
     observed_releases,
 )
+from fedpriv.errors import ConfigError
 from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
+from fedpriv.rounds.user_groups import PUBLIC_GROUPS
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -43,17 +45,20 @@ def plan_queries(
     *,
     round: int,
     claim: Callable[[ObservedRelease], DpEvent | None],
-    drawing: object = None,
+    author: object = None,
+    charged: bool = True,
 ) -> tuple[Query, ...]:
     """The queries of a round, with the events of each observer.
 
     Users are sampled here, unless no observer may know the sample.
 
     claim: the event that the method's paper claims for an observed release; None: no claim.
-    drawing: the object that draws batches, if requests have batches.
+    author: the object that draws batches and computes contributions; None: the framework trains
+        users by the recipes of the requests.
+    charged: False leaves out events and samples.
     """
     requests = tuple(requests)
-    _require_askable(requests, plan)
+    _require_askable(requests, plan, contributors)
     rate = contributors.rate
     targets = tuple(targets)
     queries = []
@@ -70,7 +75,7 @@ def plan_queries(
             size=request.length(plan),
             mechanism=parameters.mechanism,
             encoding=parameters.encoding,
-            events=derive(request, plan, contributors, targets, round, claim),
+            events=derive(request, plan, contributors, targets, round, claim) if charged else (),
             streams=plan.streams,
             user_rate=rate,
             enforced=request.noise.enforced,
@@ -79,15 +84,14 @@ def plan_queries(
             stateful=request.stateful,
             derived=_own(
                 request,
-                request.noise,
-                request.batches,
-                drawing if request.batches is not None else None,
+                author if _rests_on_author(request, contributors) else None,
                 contributors,
                 contributors.weighting,
                 parameters.mechanism,
             ),
+            recipe=request.recipe,
         )
-        if rate < 1 and not plan.hides_sample:
+        if charged and rate < 1 and not plan.hides_sample:
             # Afresh for each query: each is charged as a sample of its own.
             coins = plan.streams.secret(query.stream("user sample"), round)
             query = replace(query, sampled=coins.random(plan.federation.n_users) < rate)
@@ -96,12 +100,29 @@ def plan_queries(
 
 
 def _own(*parts: object) -> bool:
-    """Whether all parts of a certificate are of the framework's own classes. What others say of a
-    distance, a sample or a noise is their word."""
-    return all(part is None or type(part).__module__.startswith("fedpriv.") for part in parts)
+    """Whether all parts of a certificate, and what they consist of, are of the framework's own
+    classes. What others say of a distance, a sample or a noise is their word."""
+    return all(
+        part is None or (type(part).__module__.startswith("fedpriv.") and _own(*_components(part)))
+        for part in parts
+    )
 
 
-def _require_askable(requests: tuple[Request, ...], plan: Plan) -> None:
+def _components(part: object) -> Iterator[object]:
+    """The components that a component consists of."""
+    for one in fields(part) if is_dataclass(part) else ():
+        value = getattr(part, one.name)
+        if is_dataclass(value):
+            yield value
+
+
+def _rests_on_author(request: Request, contributors: Contributors) -> bool:
+    """Whether the certificate needs batches as declared, or contributions that are made of one
+    unit's records each. If silos are bounded, it holds for any function of a silo's records."""
+    return request.batches is not None or not isinstance(contributors, Silos)
+
+
+def _require_askable(requests: tuple[Request, ...], plan: Plan, contributors: Contributors) -> None:
     """Raise ValueError for requests whose noise shares or random streams would not be what events
     say."""
     names = [request.name for request in requests]
@@ -113,8 +134,24 @@ def _require_askable(requests: tuple[Request, ...], plan: Plan) -> None:
         known = set(range(plan.federation.n_silos))
         if len(set(silos)) < len(silos) or not set(silos) <= known:
             raise ValueError(f"query {request.name}: {silos} are not different silos of the run")
+        if request.stateful and request.noise.enforced and request.noise.added:
+            _require_simulated(request, plan)
         if not 1 <= n_summed <= len(silos):
             raise ValueError(f"query {request.name}: a sum over {n_summed} of {len(silos)} silos")
+        if request.recipe is not None and not contributors.any_number:
+            name = type(contributors).__name__
+            raise ValueError(f"query {request.name}: a recipe trains users, not {name}")
+
+
+def _require_simulated(request: Request, plan: Plan) -> None:
+    """Raise ConfigError for a silo memory beside noise that protects somebody. Silos fill it from
+    contributions before the noise, and a checkpoint holds the memories of all silos."""
+    if plan.streams.system:
+        allowed = (
+            f"seed, since silos keep raw contributions of query {request.name}, and the "
+            "checkpoint of the run would hold them"
+        )
+        raise ConfigError("randomness", "system", allowed)
 
 
 def derive(
@@ -157,9 +194,11 @@ def _event(view: ObservedRelease, claimed: DpEvent | None) -> Event:
             *request.assumptions,
             *target.assumptions,
             *plan.federation.stability.assumptions,
+            *((PUBLIC_GROUPS,) if view.group else ()),
             *why,
         ),
         _group(view),
+        group=view.group.name if view.group else "",
     )
 
 
@@ -189,6 +228,8 @@ def _misfit(view: ObservedRelease) -> str | None:
         known.add("silo")  # its vector is bounded, whatever it is made of
     if target.unit not in known:
         return f"nothing is known of the unit {target.unit}"
+    if view.group is not None and not view.request.noise.enforced:
+        return "the bounds of groups of users need the framework's clipping"
     batches = view.request.batches
     if batches is not None and batches.adjacency != target.adjacency:
         return (

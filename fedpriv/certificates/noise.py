@@ -48,6 +48,7 @@ class NoNoise(Noise):
     """Nobody adds noise on purpose: nothing is certified, whatever the mechanism."""
 
     enforced = True
+    added = False
 
     def event(self, view: ObservedRelease) -> tuple[DpEvent, tuple[str, ...]]:
         from dp_accounting import NonPrivateDpEvent
@@ -79,7 +80,7 @@ class SumNoise(ReleaseNoise):
         single = observer.sees_messages
         replaced = view.target.adjacency == REPLACE
         reach = view.contributors.reach(n_summed, replaced=replaced, single=single)
-        moved = (reach + view.rounding) / self.sensitivity(n_summed)
+        moved = (reach * view.bound + view.rounding) / self.sensitivity(n_summed)
         name = view.request.name
         if not view.contributors.one_silo:
             rate = 1.0 if observer.sees_sample else view.contributors.rate

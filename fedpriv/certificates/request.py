@@ -14,11 +14,14 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING
 
+from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.certificates.sampling import Batches
 from fedpriv.data.stability import Distance
 from fedpriv.parties.party import silo_name
 from fedpriv.rounds.contributors import Contributors
 from fedpriv.rounds.plan import UPDATE, Observer, Plan, QueryParameters
+from fedpriv.rounds.user_groups import UserGroup
+from fedpriv.training.description import Recipe
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -58,6 +61,10 @@ class Request:
     batches: how a silo draws the records of its message; None: all records contribute.
     batch_size: public size of a silo's batch, as a function of its number of records.
     assumptions: assumptions of the certificate, beyond those of the framework.
+    recipe: how each user trains from the broadcast vector "params", fixed before data are seen. The
+        framework then trains every user alone and takes the change of its parameters. None: the
+        method's own `local_update` computes contributions. That each is made of its own unit's
+        records is then the author's word, and the certificate is declared.
     """
 
     noise: Noise
@@ -69,6 +76,7 @@ class Request:
     batches: Batches | None = None
     batch_size: Callable[[int], int] = lambda records: records
     assumptions: tuple[str, ...] = ()
+    recipe: Recipe | None = None
 
     def silos(self, plan: Plan) -> tuple[int, ...]:
         """The indices of the invited silos."""
@@ -94,6 +102,7 @@ class ObservedRelease:
     observer: the observer.
     round: round of the query.
     silo: silo of the part; None: all data.
+    group: the unit's group of users; None: all users have one bound.
     """
 
     request: Request
@@ -103,6 +112,16 @@ class ObservedRelease:
     observer: Observer
     round: int
     silo: int | None = None
+    group: UserGroup | None = None
+
+    @property
+    def bound(self) -> float:
+        """The bound on the unit's vector, relative to that of the mechanism. If the unit is
+        replaced, one of any group may come: the mean of both bounds."""
+        if self.group is None:
+            return 1.0
+        own = self.group.bound
+        return own if self.target.adjacency == ADD_REMOVE else (own + 1) / 2
 
     @property
     def parameters(self) -> QueryParameters:
@@ -157,14 +176,15 @@ def observed_releases(
     observers: Iterable[Observer],
     round: int,
 ) -> Iterator[ObservedRelease]:
-    """The observed releases of a query: one for each part of the data, protected unit and observer.
-    A silo without records is no part."""
+    """The observed releases of a query: one for each part of the data, protected unit, group of
+    users and observer. A silo without records is no part."""
     parts: Iterable[int | None] = (None,)
     if request.noise.by_silo or contributors.one_silo:
         sizes = plan.federation.silo_records
         parts = [silo for silo in request.silos(plan) if sizes[silo]]
-    for silo, target, observer in product(parts, targets, observers):
-        yield ObservedRelease(request, plan, contributors, target, observer, round, silo)
+    groups = contributors.groups or (None,)
+    for silo, target, group, observer in product(parts, targets, groups, observers):
+        yield ObservedRelease(request, plan, contributors, target, observer, round, silo, group)
 
 
 class Noise(ABC):
@@ -172,6 +192,7 @@ class Noise(ABC):
 
     by_silo: whether each silo's message has its own noise; each silo is then a part of the data.
     enforced: whether the framework bounds contributions and adds the noise.
+    added: whether anybody adds noise.
 
     >>> from fedpriv.certificates.noise import SumNoise
     >>> noise = SumNoise(per_sum=lambda n_summed: 2.0 * n_summed)
@@ -181,6 +202,7 @@ class Noise(ABC):
 
     by_silo: bool = False
     enforced: bool = False
+    added: bool = True
 
     def sensitivity(self, n_summed: int) -> float:
         """The sensitivity that the noise of a sum is sized for, in units of the bound."""

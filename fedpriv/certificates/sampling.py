@@ -141,8 +141,7 @@ class Poisson(Batches):
     adjacency = ADD_REMOVE
 
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:
-        coins = _coins(silo, query)
-        return np.flatnonzero(coins * len(coins) < size)
+        return np.flatnonzero(_coins(silo, query) * silo.public_records < size)
 
     def moved(self, size: int) -> float:
         return 1.0
@@ -179,11 +178,17 @@ class WithReplacement(Batches):
 
 @dataclass(frozen=True)
 class OnePass(Batches):
-    """Round r takes the r-th `size` records of one shuffle, so a record is in one batch of the run.
+    """Batches of different rounds have no record in common.
 
-    The shuffle may be public: the certificate does not depend on its secrecy. A run that resumes
-    from a checkpoint has the same shuffle.
+    One shuffle is cut into `rounds` parts of equal size, and round r draws from the r-th part. So
+    batches are disjoint even if their sizes differ between rounds; later rounds have none. The
+    shuffle may be public: the certificate does not depend on its secrecy. A run that resumes from a
+    checkpoint has the same shuffle.
+
+    rounds: number of parts.
     """
+
+    rounds: int
 
     note = "every record is in one batch of the run"
 
@@ -191,8 +196,13 @@ class OnePass(Batches):
         return f"{party}/batch{round}"
 
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:
+        part = silo.public_records // self.rounds
+        if size > part:
+            raise ValueError(f"a batch of {size} records from a part of {part}")
         shuffled = silo.streams.generator("pass", party=silo.name).permutation(len(silo.data.x))
-        return np.sort(shuffled[(query.round - 1) * size : query.round * size])
+        first = (query.round - 1) * part
+        last = first + size if query.round <= self.rounds else first
+        return np.sort(shuffled[first:last])
 
     def moved(self, size: int) -> float:
         return 2.0

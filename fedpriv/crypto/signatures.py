@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
@@ -14,31 +16,80 @@ from fedpriv.parties.signer import Statement
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
+REMEMBERED = 2**15
+"""Signatures known to be valid that a process remembers."""
+
+
+class _KnownSignatures:
+    """Signatures that this process has made or verified, as digests.
+
+    Whether a signature is valid depends on its bytes alone. In a simulation the signer and all who
+    verify share a process, which therefore computes each signature once. Over Ray, each process
+    verifies what it receives.
+    """
+
+    def __init__(self) -> None:
+        self._digests: dict[bytes, None] = {}
+
+    def add(self, *parts: bytes) -> None:
+        if len(self._digests) >= REMEMBERED:
+            self._digests.clear()
+        self._digests[digest(*parts)] = None
+
+    def __contains__(self, parts: tuple[bytes, ...]) -> bool:
+        return digest(*parts) in self._digests
+
+
+_KNOWN = _KnownSignatures()
 
 
 @dataclass(frozen=True)
 class VerificationKey:
-    """A public key of 32 bytes. Raises ValueError for another length."""
+    """A public key.
+
+    raw: 32 bytes.
+    context: what its signatures are bound to, such as a run; empty: nothing.
+
+    Raises ValueError for another length.
+    """
 
     raw: bytes
+    context: bytes = b""
 
     def __post_init__(self) -> None:
         _check_length(self.raw)
 
+    @property
+    def fingerprint(self) -> str:
+        """The first 16 bytes of the key's SHA-256, in groups of four hexadecimal digits."""
+        text = hashlib.sha256(self.raw).hexdigest()[:32]
+        return "-".join(text[at : at + 4] for at in range(0, 32, 4))
+
     def verifies(self, signature: bytes, statement: bytes) -> bool:
-        """Whether the owner of the signing key has signed the statement."""
+        """Whether the owner of the signing key has signed the statement in this context."""
+        signed = _bound(self.context, statement)
+        if (self.raw, signature, signed) in _KNOWN:
+            return True
         try:
-            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, statement)
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, signed)
         except InvalidSignature:
             return False
+        _KNOWN.add(self.raw, signature, signed)
         return True
 
 
 @dataclass(frozen=True)
 class SigningKey:
-    """A private key of 32 bytes. Raises ValueError for another length."""
+    """A private key.
+
+    raw: 32 bytes.
+    context: what its signatures are bound to; empty: nothing.
+
+    Raises ValueError for another length.
+    """
 
     raw: bytes = field(repr=False)
+    context: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         _check_length(self.raw)
@@ -48,16 +99,24 @@ class SigningKey:
         """A fresh key, from the operating system's randomness."""
         return cls(Ed25519PrivateKey.generate().private_bytes_raw())
 
-    @property
+    @cached_property
     def verification_key(self) -> VerificationKey:
         """The public key that verifies this key's signatures."""
-        return VerificationKey(
-            Ed25519PrivateKey.from_private_bytes(self.raw).public_key().public_bytes_raw()
-        )
+        return VerificationKey(self._private.public_key().public_bytes_raw(), self.context)
 
     def sign(self, statement: bytes) -> bytes:
         """A signature, 64 bytes."""
-        return Ed25519PrivateKey.from_private_bytes(self.raw).sign(statement)
+        signed = _bound(self.context, statement)
+        signature = self._private.sign(signed)
+        _KNOWN.add(self.verification_key.raw, signature, signed)
+        return signature
+
+    @cached_property
+    def _private(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(self.raw)
+
+    def __getstate__(self) -> dict[str, bytes]:
+        return {"raw": self.raw, "context": self.context}
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,6 +129,8 @@ class Ed25519Signer:
 
     key: SigningKey
     registry: Mapping[str, VerificationKey]
+
+    signature_bytes = SIGNATURE_BYTES
 
     @classmethod
     def of(cls, key: SigningKey, keys: Mapping[str, bytes]) -> Ed25519Signer:
@@ -88,6 +149,10 @@ class Ed25519Signer:
             and type(signature) is bytes
             and known.verifies(signature, digest(*statement))
         )
+
+
+def _bound(context: bytes, statement: bytes) -> bytes:
+    return digest("fedpriv context", context, statement) if context else statement
 
 
 def _check_length(raw: bytes) -> None:

@@ -10,6 +10,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 KEY_BYTES = 32
 SEED_BYTES = 32
+_ANY = X25519PrivateKey.generate()
+"""A key whose agreements nobody uses: they fail for a public key of low order."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,13 @@ class PublicKey:
 
     def __post_init__(self) -> None:
         _check_length(self.raw)
+
+    def require_order(self) -> None:
+        """Raise ValueError for a key of low order: with it everybody would derive the same seed."""
+        try:
+            _ANY.exchange(X25519PublicKey.from_public_bytes(self.raw))
+        except ValueError as error:
+            raise ValueError("a public key of low order") from error
 
 
 @dataclass(frozen=True)

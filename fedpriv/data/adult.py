@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.data.base import Corpus, DataSet, Records
-from fedpriv.data.files import RemoteFile, locate
+from fedpriv.data.files import RemoteFile, locate, warn_if_partial
 from fedpriv.data.split import standardised
 from fedpriv.data.tables import read_csv, refuse
 from fedpriv.errors import DataError
@@ -112,6 +112,7 @@ def _read(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     adult.test begins with a comment and ends its labels with a dot. Raises DataError.
     """
     frame = read_csv(path, COLUMNS, header=False, text=(*CATEGORIES, "income"), comment="|")
+    warn_if_partial(path, len(frame))
     frame["income"] = frame["income"].str.removesuffix(".")
     numbers, answers = [], []
     for name in COLUMNS[:-1]:

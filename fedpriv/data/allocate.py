@@ -64,8 +64,9 @@ class Allocator(ABC):
             cls.stability = Allocator.stability  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
-        require(self.n_users >= 1, "allocator.n_users", self.n_users, "a positive number of users")
+        # Silos first: where each is one user's device, the number of users follows it.
         require(self.n_silos >= 1, "allocator.n_silos", self.n_silos, "a positive number of silos")
+        require(self.n_users >= 1, "allocator.n_users", self.n_users, "a positive number of users")
 
     def check(self, data: DataSet) -> None:
         """Raise ConfigError if this allocator can never work with `data`. Reads only the class

@@ -27,12 +27,15 @@ class Records:
     y: (n,) int64 class, (n,) float32 label 0 or 1, or (n, 2) float32 (event, time) for survival.
     silo: (n,) int64 silo of each record, None if the data set has no silos.
     user: (n,) int64 owner of each record, None if the data set has no users.
+    number: (n,) int64 different numbers that name the records' random draws, ascending; None: their
+        rows. Where a record is absent, all others keep their numbers.
     """
 
     x: np.ndarray
     y: np.ndarray
     silo: np.ndarray | None = None
     user: np.ndarray | None = None
+    number: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.x)

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-import io
-import pickle
+import lzma
+import struct
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.dealing import deal_equally
-from fedpriv.data.files import RemoteFile, locate
+from fedpriv.data.files import RemoteFile, locate, warn_if_partial
+from fedpriv.data.pickled_numbers import read_pickled_numbers
 from fedpriv.data.split import split_rows
 from fedpriv.errors import DataError, require
 from fedpriv.models.tasks import Classification
 from fedpriv.util.streams import Streams
+from fedpriv.util.untrusted_files import read_bytes
 
 CLASSES = 10
 SIDE = 32
 FOLDER = "cifar-10-batches-py"
 BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 SUBSET = "cifar10/cifar10_subset.npz"
+MAX_BYTES = 2**25
+"""Size limit of each of the official files, which have 31 million bytes."""
 
 FILE = RemoteFile(
     places=(
@@ -55,40 +58,37 @@ class Images:
     test: tuple[np.ndarray, np.ndarray]
 
 
-class _ArraysOnly(pickle.Unpickler):
-    """Unpickles dictionaries of numpy arrays and refuses all other classes and functions."""
-
-    ALLOWED = ("_reconstruct", "ndarray", "dtype", "encode")
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module.split(".")[0] in ("numpy", "_codecs") and name in self.ALLOWED:
-            return super().find_class(module.replace("numpy.core", "numpy._core"), name)
-        raise pickle.UnpicklingError(f"holds a {module}.{name}, which is no array")
-
-
-def _batch(raw: bytes) -> tuple[np.ndarray, np.ndarray]:
+def _batch(path: Path, raw: bytes) -> tuple[np.ndarray, np.ndarray]:
     """One of the official files: rows of 3,072 bytes, colour by colour."""
-    content = _ArraysOnly(io.BytesIO(raw), encoding="bytes").load()
-    pixels = np.asarray(content[b"data"])
-    labels = np.asarray(content[b"labels"])
-    return pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1), labels
+    content = read_pickled_numbers(raw)
+    pixels = content["data"]
+    labels = content["labels"]
+    if not isinstance(pixels, np.ndarray) or pixels.ndim != 2 or pixels.shape[1] != 3 * SIDE**2:
+        raise ValueError("its data are no rows of 3,072 bytes")
+    if not isinstance(labels, list) or any(type(label) is not int for label in labels):
+        raise ValueError("its labels are no list of whole numbers")
+    warn_if_partial(path, len(labels))
+    return pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1), np.array(labels, np.int64)
 
 
 def _parts(read: Callable[[str], bytes]) -> Images:
-    batches = [_batch(read(name)) for name in BATCHES]
+    batches = [_batch(Path(name), read(name)) for name in BATCHES]
     images, labels = (np.concatenate(arrays) for arrays in zip(*batches[:-1]))
     return Images((images, labels), batches[-1])
 
 
 def _from_folder(path: Path) -> Images:
-    return _parts(lambda name: (path.parent / name).read_bytes())
+    return _parts(lambda name: read_bytes(path.parent / name, MAX_BYTES))
 
 
 def _from_archive(path: Path) -> Images:
     with tarfile.open(path) as archive:
 
         def read(name: str) -> bytes:
-            file = archive.extractfile(f"{FOLDER}/{name}")
+            member = archive.getmember(f"{FOLDER}/{name}")
+            if not member.isreg() or member.size > MAX_BYTES:
+                raise ValueError(f"{name} is no file of at most {MAX_BYTES} bytes")
+            file = archive.extractfile(member)
             assert file is not None, f"{name} is no file"
             return file.read()
 
@@ -96,6 +96,9 @@ def _from_archive(path: Path) -> Images:
 
 
 def _from_subset(path: Path) -> Images:
+    with zipfile.ZipFile(path) as archive:
+        if sum(entry.file_size for entry in archive.infolist()) > 6 * MAX_BYTES:
+            raise ValueError(f"its arrays have more than {6 * MAX_BYTES} bytes")
     with np.load(path, allow_pickle=False) as arrays:
         return Images((arrays["x_train"], arrays["y_train"]), (arrays["x_test"], arrays["y_test"]))
 
@@ -105,7 +108,8 @@ READERS = {".npz": _from_subset, ".gz": _from_archive, "": _from_folder}
 
 DAMAGE: tuple[type[Exception], ...] = (OSError, EOFError, LookupError, ValueError, TypeError)
 DAMAGE += (AttributeError, AssertionError, MemoryError, zlib.error)
-DAMAGE += (tarfile.TarError, zipfile.BadZipFile, pickle.UnpicklingError)
+DAMAGE += (ArithmeticError, RuntimeError, NotImplementedError, struct.error, lzma.LZMAError)
+DAMAGE += (tarfile.TarError, zipfile.BadZipFile)
 """Exceptions that readers raise for damaged files."""
 
 
@@ -119,6 +123,8 @@ def read(root: str | None) -> Images:
                 raise ValueError(
                     f"{pixels.dtype} images of shape {pixels.shape} for {len(labels)} labels"
                 )
+            if labels.ndim != 1 or labels.dtype.kind not in "iu":
+                raise ValueError(f"its labels are {labels.dtype} of shape {labels.shape}")
             if set(np.unique(labels).tolist()) != set(range(CLASSES)):
                 raise ValueError(f"its labels are {np.unique(labels).tolist()[:20]}, not 0 to 9")
     except DAMAGE as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedpriv.data.base import Corpus, DataSet, Records
-from fedpriv.data.files import RemoteFile, locate
+from fedpriv.data.files import RemoteFile, locate, warn_if_partial
 from fedpriv.data.split import share, standardised, stratified
 from fedpriv.data.tables import read_csv, refuse
 from fedpriv.errors import DataError
@@ -62,6 +62,7 @@ class CreditCard(DataSet):
     def load(self, streams: Streams) -> Corpus:
         path = locate(FILE, self.root)
         frame = read_csv(path, COLUMNS)
+        warn_if_partial(path, len(frame))
         labels = frame["Class"].to_numpy()
         refuse(path, frame, "Class", wrong=~np.isin(labels, (0, 1)), allowed="0 or 1")
         if min((labels == 0).sum(), (labels == 1).sum()) < 2:

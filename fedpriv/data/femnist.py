@@ -17,6 +17,8 @@ from fedpriv.util.streams import Streams
 
 NAME = "femnist"
 DIGITS = 10
+CLASSES = 62
+"""Digits, capital and small letters."""
 SIDE = 28
 LEAST = 10
 """A writer needs this number of digits in the training and test part together."""
@@ -52,9 +54,13 @@ class Femnist(DataSet):
 def _digits(x: list[Any], y: list[Any]) -> tuple[np.ndarray, np.ndarray]:
     """One writer's digits: images (n, 1, 28, 28) float32 and labels (n,) int64."""
     fits = all(isinstance(row, list) and len(row) == SIDE**2 for row in x)
-    if not fits or not all(isinstance(label, int) and label >= 0 for label in y):
-        raise ValueError(f"expected {SIDE}x{SIDE} images with labels")
-    images = np.array(x, dtype=np.float32).reshape(len(x), 1, SIDE, SIDE)
+    if not fits or not all(type(label) is int and 0 <= label < CLASSES for label in y):
+        raise ValueError(f"expected {SIDE}x{SIDE} images with labels from 0 to {CLASSES - 1}")
+    numbers = all(set(map(type, row)) <= {int, float} for row in x)
+    images = np.array(x if numbers else [], dtype=np.float32)
+    if not numbers or not ((images >= 0) & (images <= 1)).all():
+        raise ValueError("expected pixels from 0 to 1")
+    images = images.reshape(len(x), 1, SIDE, SIDE)
     labels = np.array(y, dtype=np.int64)
     return images[labels < DIGITS], labels[labels < DIGITS]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -27,6 +28,29 @@ CHUNK = 1 << 16
 """Number of bytes per read."""
 
 _collected: ContextVar[list[Path] | None] = ContextVar("files_read", default=None)
+
+
+OFFICIAL_RECORDS = {
+    "adult.data": 32_561,
+    "adult.test": 16_281,
+    "brca.csv": 1_096,
+    "creditcard.csv": 284_807,
+    "data_batch_1": 10_000,
+    "data_batch_2": 10_000,
+    "data_batch_3": 10_000,
+    "data_batch_4": 10_000,
+    "data_batch_5": 10_000,
+    "input.txt": 1_115_394,
+    "processed.cleveland.data": 303,
+    "processed.hungarian.data": 294,
+    "processed.switzerland.data": 123,
+    "processed.va.data": 200,
+    "t10k-images-idx3-ubyte": 10_000,
+    "test_batch": 10_000,
+    "train-images-idx3-ubyte": 60_000,
+    "train_test_split.csv": 1_088,
+}
+"""Number of records in each official file by its name; for a text, of characters."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +100,15 @@ def noted(path: Path) -> Path:
     if paths is not None:
         paths.append(path)
     return path
+
+
+def warn_if_partial(path: Path, found: int) -> None:
+    """Warn when a file does not have as many records as the official one: a part of it is allowed,
+    but a file that was cut looks like a part."""
+    official = OFFICIAL_RECORDS[path.name.removesuffix(".gz")]
+    if found != official:
+        text = f"{path}: {found:,} records or characters; the official file has {official:,}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def chosen_folder(root: str | None) -> tuple[str | None, Path]:

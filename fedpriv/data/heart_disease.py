@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.data.base import Corpus, DataSet, Records, pool
-from fedpriv.data.files import RemoteFile, locate
+from fedpriv.data.files import RemoteFile, locate, warn_if_partial
 from fedpriv.data.split import standardised
 from fedpriv.data.tables import read_csv, refuse
 from fedpriv.errors import DataError
@@ -89,7 +89,9 @@ def _read(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
     """Features and labels of one centre's training and test records."""
     from sklearn.model_selection import train_test_split
 
-    frame = read_csv(path, COLUMNS, header=False, missing="?").drop(columns=DROPPED).dropna()
+    frame = read_csv(path, COLUMNS, header=False, missing="?")
+    warn_if_partial(path, len(frame))
+    frame = frame.drop(columns=DROPPED).dropna()
     for name in map(str, frame.columns):
         if name in LEVELS:
             wrong = ~frame[name].isin(LEVELS[name])

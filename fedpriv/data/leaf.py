@@ -18,7 +18,10 @@ import numpy as np
 
 from fedpriv.data.files import chosen_folder, noted
 from fedpriv.errors import DataError
+from fedpriv.util.untrusted_files import read_bytes
 
+MAX_BYTES = 2**32
+"""Size limit of a file."""
 HOME = "https://github.com/TalwalkarLab/leaf"
 PARTS = ("train", "test")
 
@@ -87,12 +90,15 @@ class LeafFolder:
 
 def _read(file: Path) -> UserRecords:
     try:
-        content = json.loads(file.read_text())
-        users = {str(name): (own["x"], own["y"]) for name, own in content["user_data"].items()}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        content = json.loads(read_bytes(file, MAX_BYTES))
+        users = {name: (own["x"], own["y"]) for name, own in content["user_data"].items()}
+        counts = dict(zip(content["users"], content["num_samples"], strict=True))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{file}: not a LEAF file: {reason:.200}") from error
     for name, (x, y) in users.items():
         if not isinstance(x, list) or not isinstance(y, list) or len(x) != len(y):
             raise DataError(f"{file}: user {name} has different numbers of labels and features")
+    if counts != {name: len(y) for name, (_, y) in users.items()}:
+        raise DataError(f"{file}: users and num_samples do not describe user_data")
     return users

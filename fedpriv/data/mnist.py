@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import io
+import struct
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from fedpriv.data.base import Corpus, DataSet, Records
-from fedpriv.data.files import RemoteFile, locate
+from fedpriv.data.files import RemoteFile, locate, warn_if_partial
 from fedpriv.data.split import stratified
 from fedpriv.errors import DataError
 from fedpriv.models.tasks import Classification
 from fedpriv.util.streams import Streams
+from fedpriv.util.untrusted_files import read_bytes
 
 MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/")
 
@@ -35,6 +38,9 @@ FILES = {
     for name, md5 in MD5.items()
 }
 
+MAX_BYTES = 2**26
+"""Size limit of a file; the largest has 47 million bytes."""
+
 MEAN, STD = 0.1307, 0.3081
 """Mean and deviation of the training pixels, on the scale 0..1."""
 
@@ -46,8 +52,13 @@ def read_idx(path: Path, axes: int) -> np.ndarray:
     length of each axis as a big-endian 32-bit integer; then the bytes. Raises DataError.
     """
     try:
-        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
+        raw = read_bytes(path, MAX_BYTES)
+        if path.suffix == ".gz":
+            with gzip.open(io.BytesIO(raw)) as file:
+                raw = file.read(MAX_BYTES + 1)
+            if len(raw) > MAX_BYTES:
+                raise ValueError(f"it unpacks to more than {MAX_BYTES} bytes")
+    except (OSError, EOFError, ValueError, zlib.error, struct.error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
     head = 4 + 4 * axes
     if len(raw) < head or raw[:4] != bytes([0, 0, 8, axes]):
@@ -83,6 +94,7 @@ def read_part(part: str, root: str | None) -> tuple[np.ndarray, np.ndarray]:
         raise DataError(
             f"{label_path}: {len(labels)} labels for the {len(images)} images of {image_path.name}"
         )
+    warn_if_partial(image_path, len(images))
     if labels.max() > 9:
         raise DataError(
             f"{label_path}: label {labels.max()} of record {labels.argmax()} is not a digit"

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from fedpriv.data.base import Corpus, DataSet, Records, pool
-from fedpriv.data.files import RemoteFile, locate
+from fedpriv.data.files import RemoteFile, locate, warn_if_partial
 from fedpriv.data.leaf import LeafFolder, Part
 from fedpriv.errors import DataError, require
 from fedpriv.models.tasks import Classification
 from fedpriv.util.streams import Streams
+from fedpriv.util.untrusted_files import RECORD_BYTES, read_bytes
 
 NAME = "shakespeare"
 LENGTH = 80
@@ -64,7 +65,9 @@ class Shakespeare(DataSet):
         else:
             source = locate(FILE, self.root)
             try:
-                roles = self._from_text(source.read_text(encoding="ascii"))
+                text = read_bytes(source, RECORD_BYTES).decode("ascii")
+                warn_if_partial(source, len(text))
+                roles = self._from_text(text)
             except (OSError, ValueError) as error:
                 raise DataError(f"{source}: cannot be read as plain text: {error}") from error
         if not any(len(y) for _, (_, y) in roles):
@@ -80,7 +83,11 @@ class Shakespeare(DataSet):
         roles: dict[str, list[str]] = {}
         for speech in text.split("\n\n"):
             head, _, said = speech.strip("\n").partition("\n")
-            if head.endswith(":") and said:
+            if head and not head.endswith(":"):
+                raise ValueError(
+                    f"a speech begins with {head!r:.40} and not with a name and a colon"
+                )
+            if head and said:
                 roles.setdefault(head[:-1], []).append(said)
         found = []
         for _, speeches in sorted(roles.items()):
@@ -99,7 +106,7 @@ class Shakespeare(DataSet):
 def _characters(x: list[Any], y: list[Any]) -> Part:
     """One role's records in LEAF's files: texts (n, 80) and labels (n,), int64."""
     fits = all(isinstance(text, str) and len(text) == LENGTH for text in x)
-    if not fits or not all(len(text) == 1 for text in y):
+    if not fits or not all(isinstance(text, str) and len(text) == 1 for text in y):
         raise ValueError(f"expected texts of {LENGTH} characters, with labels of one")
     return _numbers("".join(x)).reshape(-1, LENGTH), _numbers("".join(y))
 

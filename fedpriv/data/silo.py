@@ -23,8 +23,8 @@ class SiloData:
     y: (n, ...) tensor on the same device: labels.
     users: (k,) int64: global ids of the users with records here, ascending.
     starts: (k + 1,) int64: user users[i] owns rows starts[i]:starts[i + 1].
-    records: (n,) int64: the records' row numbers in the data set, which name their random draws; by
-        default 0 to n - 1.
+    records: (n,) int64: the records' numbers in the data set (`Records.number`), which name their
+        random draws; by default 0 to n - 1.
 
     Raises ValueError unless every row has a number.
     """
@@ -75,5 +75,6 @@ def split_by_silo(records: Records, allocation: Allocation, device: str) -> list
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         x = torch.from_numpy(np.ascontiguousarray(records.x[rows])).to(device)
         y = torch.from_numpy(np.ascontiguousarray(records.y[rows])).to(device)
-        silos.append(SiloData(x, y, users.astype(np.int64), starts, rows))
+        numbers = rows if records.number is None else records.number[rows]
+        silos.append(SiloData(x, y, users.astype(np.int64), starts, numbers))
     return silos

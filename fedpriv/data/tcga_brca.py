@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.data.base import Corpus, DataSet, Records
-from fedpriv.data.files import RemoteFile, locate
+from fedpriv.data.files import RemoteFile, locate, warn_if_partial
 from fedpriv.data.tables import read_csv, refuse
 from fedpriv.errors import DataError
 from fedpriv.models.tasks import CoxRegression
@@ -72,12 +72,16 @@ class TcgaBrca(DataSet):
         y = patients[["E", "T"]].to_numpy(np.float32)
         silo = part.str[-1].to_numpy().astype(np.int64)
         train = part.str.startswith("train").to_numpy(bool)
+        for name, rows in (("train", train), ("test", ~train)):
+            if not rows.any():
+                raise DataError(f"{split_path}: column fold2: no patient of the {name} part")
         return Corpus(Records(x[train], y[train], silo[train]), Records(x[~train], y[~train]))
 
 
 def _split(path: Path) -> pd.DataFrame:
     """Column fold2 (train_0 to test_5) by patient."""
     frame = read_csv(path, ["pid", "fold", "fold2"], text=("pid", "fold", "fold2"))
+    warn_if_partial(path, len(frame))
     malformed = ~frame["fold2"].str.fullmatch(f"(train|test)_[0-{TcgaBrca.natural_silos - 1}]")
     refuse(path, frame, "fold2", wrong=malformed, allowed="train_0 to test_5")
     refuse(path, frame, "pid", wrong=frame["pid"].duplicated(), allowed="each patient once")
@@ -86,6 +90,7 @@ def _split(path: Path) -> pd.DataFrame:
 
 def _patients(path: Path) -> pd.DataFrame:
     frame = read_csv(path, text=("pid",))
+    warn_if_partial(path, len(frame))
     first, *covariates, event, time = frame.columns if len(frame.columns) > 2 else ("", "", "")
     if (first, len(covariates), event, time) != ("pid", 39, "E", "T"):
         raise DataError(f"{path}: line 1: wrong columns: not pid, 39 covariates, E, T")

@@ -27,7 +27,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from fedpriv.parties.party import PATIENCE, Mail, Memory, PartySpec
 from fedpriv.parties.traffic import Letter, Traffic
@@ -120,7 +120,14 @@ class Session(AbstractContextManager["Session"], ABC):
 
 @dataclass(frozen=True)
 class Engine(ABC):
-    """Opens sessions."""
+    """Opens sessions.
+
+    addresses: names of the arguments that say where it connects or writes.
+    journals: folder in which each silo keeps its journal; None: in memory.
+    """
+
+    addresses: ClassVar[tuple[str, ...]] = ()
+    journals: ClassVar[str | None] = None
 
     def check(self, device: str) -> None:  # noqa: B027
         """Raise ConfigError if this engine cannot run here, or not with training on `device`."""

@@ -97,6 +97,6 @@ def answer(party: Party, mail: Mail | None) -> Sent | Returned:
     """As `resume`, for a party whose work is not batched with others'."""
     said = resume(party, mail)
     while isinstance(said, Work):
-        [made] = run_all([said])
-        said = resume(party, made)
+        [result] = run_all([said])
+        said = resume(party, result)
     return said

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import ClassVar
 
 from fedpriv.engines.base import Engine, Session
 from fedpriv.errors import ConfigError, require
@@ -32,13 +33,18 @@ class RayEngine(Engine):
     gpus_per_party: GPUs that Ray reserves for each party, or a fraction of one; with 0 each party
         sees all GPUs of its machine.
     threads: of each party. With one, results equal those of one process on one thread to the bit.
+    journals: folder on each party's machine, in which a silo writes each set-up and query before
+        its first message; null: in memory, for as long as its process lives.
     """
+
+    addresses: ClassVar[tuple[str, ...]] = ("address", "journals")
 
     address: str | None = None
     timeout: float = 60.0
     cpus_per_party: float = 0.0
     gpus_per_party: float = 0.0
     threads: int = 1
+    journals: str | None = None  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         require(

@@ -20,7 +20,7 @@ from fedpriv.engines.base import Sent
 from fedpriv.engines.bundles import bundled, unbundled
 from fedpriv.engines.failures import failure_of
 from fedpriv.engines.inprocess import answer
-from fedpriv.parties.messages import encode
+from fedpriv.parties.messages import decode, encode
 from fedpriv.parties.party import Participant, Party
 
 pickled: Callable[[Any], bytes] = ray.cloudpickle.dumps
@@ -47,9 +47,10 @@ class PartyProcess:
     """One party's process. A request is a verb (open, begin, wake, checkpoint) and bytes; a reply
     is bytes.
 
-    Descriptions and tasks are pickled: they come from the coordinator's own code. Mail in both
-    directions is a bundle of `parties.messages`. Every other reply is a single message. Reading
-    them runs no code.
+    A description is pickled. It comes once, from the program that starts the process, and Ray lets
+    that program run any code there. Everything after it is data: a task, a memory and a reply are
+    one message of `parties.messages` each, and mail in both directions is a bundle of messages.
+    Reading them runs no code.
     """
 
     def __init__(self) -> None:
@@ -103,14 +104,14 @@ class PartyProcess:
     def _open(self, request: bytes) -> bytes:
         self.party = None
         self.participant = None
-        spec, memory = pickle.loads(request)
-        self.participant = spec.open(memory)
+        described, memory = decode(request)
+        self.participant = pickle.loads(described).open(memory)
         return encode(("done", None))
 
     def _begin(self, request: bytes) -> bytes:
         assert self.participant is not None
         self.party = None
-        self.party = self.participant.take_part(pickle.loads(request))
+        self.party = self.participant.take_part(decode(request))
         return encode(("done", None))
 
     def _wake(self, request: bytes) -> bytes:

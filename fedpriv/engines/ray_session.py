@@ -18,7 +18,7 @@ from fedpriv.engines.failures import PartyFailure, raise_failure
 from fedpriv.engines.ray_cluster import CONNECTION
 from fedpriv.engines.ray_party import HEAD, PIECE, PartyProcess, batches, pickled
 from fedpriv.errors import require
-from fedpriv.parties.messages import LIMIT, decode
+from fedpriv.parties.messages import LIMIT, decode, encode
 from fedpriv.parties.party import Mail, Memory, PartySpec
 
 STARTING = 600.0
@@ -102,11 +102,13 @@ class RaySession(Session):
         self._replies(
             {name: self.actors[name].prepare.remote(*place) for name in memories}, STARTING
         )
-        requests = {name: pickled((self.specs[name], dict(memories[name]))) for name in memories}
+        requests = {
+            name: encode((pickled(self.specs[name]), dict(memories[name]))) for name in memories
+        }
         self._ask("open", requests, STARTING)
 
     def begin(self, tasks: Mapping[str, Any]) -> None:
-        self._ask("begin", {name: pickled(task) for name, task in tasks.items()}, self.timeout)
+        self._ask("begin", {name: encode(task) for name, task in tasks.items()}, self.timeout)
 
     def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
         requests = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedpriv.errors import require
+from fedpriv.errors import require, require_positive
 from fedpriv.models import Model, linear_size
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ class CharGru(Model):
     hidden: int
 
     def __post_init__(self) -> None:
-        require(self.embedding >= 1, "model.embedding", self.embedding, "a positive number")
-        require(self.hidden >= 1, "model.hidden", self.hidden, "a positive number")
+        require_positive("model", self, "embedding", "hidden")
 
     @property
     def reads_text(self) -> bool:

@@ -55,7 +55,7 @@ class Participant(ABC):
     def take_part(self, task: Any) -> Party:
         """One exchange.
 
-        task: public and picklable; what every party knows before the first message.
+        task: a message; what the party is told from outside before the first message of others.
         """
 
     def checkpoint(self) -> dict[str, np.ndarray]:

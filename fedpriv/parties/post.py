@@ -1,17 +1,15 @@
 """The gate that every message of an exchange passes, on its way out and on its way in.
 
 Outgoing messages carry a stamp: the session (everything since the last set-up), the round, the
-query's place in the round and the phase. They are signed if the party has a key; otherwise they
-carry a checksum.
+query's place in the round and the phase. They are signed.
 
 An incoming message is read only if its stamp is the expected one, its sender is expected and the
 signature is that sender's. Its content must then fit the expected schema. A message with another
 stamp (late, repeated or replayed) counts as not sent. Any other fault ends the exchange and names
 the sender.
 
-A checksum finds accidental damage and misdirection. It proves nothing: an attacker who changes a
-message also makes a new checksum. Where nobody signs, the protocol needs authentic channels such as
-TLS.
+A run's parties all have keys (`crypto.roster`). A checksum, which anybody can make, serves tests of
+single parties alone.
 """
 
 from __future__ import annotations

@@ -10,7 +10,12 @@ Statement = tuple[str | bytes | int, ...]
 
 
 class Signer(Protocol):
-    """Signs for one party, and verifies the signatures of all parties."""
+    """Signs for one party, and verifies the signatures of all parties.
+
+    signature_bytes: length of a signature.
+    """
+
+    signature_bytes: int
 
     def sign(self, statement: Statement) -> bytes:
         """This party's signature of a statement."""
@@ -22,6 +27,8 @@ class Signer(Protocol):
 class Checksum:
     """Replaces signatures where nobody has a key: SHA-256 of the statement. It finds accidental
     damage and misdirection. An attacker can make a new checksum."""
+
+    signature_bytes = 32
 
     def sign(self, statement: Statement) -> bytes:
         return digest_of(statement)

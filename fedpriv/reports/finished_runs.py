@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,12 @@ import yaml
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.errors import FedprivError, require
 from fedpriv.runs.labels import UNKNOWN
+from fedpriv.util.untrusted_files import (
+    TABLE_BYTES,
+    read_json,
+    read_plain_yaml,
+    require_regular,
+)
 
 if TYPE_CHECKING:
     from fedpriv.settings.experiment import Experiment
@@ -40,7 +45,7 @@ class Run:
     records: number of training records; None in folders of earlier versions.
     metric_labels: label of each metric column (`fedpriv.runs.labels`); empty in folders of earlier
         versions.
-    identity: digests of what it computed with (`fedpriv.runtime.identity.Identity`); empty in
+    identity: digests of what it computed with (`fedpriv.runtime.identity.RunIdentity`); empty in
         folders of earlier versions.
     empty_rounds: number of each round that learned nothing: the reason.
     """
@@ -82,12 +87,11 @@ class Run:
         return float(last["certified"]), float(last["claimed"])
 
     def experiment(self) -> Experiment:
-        """The components that its configuration describes."""
-        from omegaconf import OmegaConf
-
+        """The components that its configuration describes. Raises ConfigError for classes outside
+        fedpriv."""
         from fedpriv.settings.experiment import build
 
-        return build(OmegaConf.create(self.config))
+        return build(self.config, trust_code=False)
 
 
 def sweep_order(folder: Path) -> tuple[int, int, str]:
@@ -127,16 +131,16 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
     Raises FedprivError for files that cannot be read.
     """
     try:
-        status = json.loads((folder / "status.json").read_text())
+        status = read_json(folder / "status.json")
         if status["state"] != "done":
             warn(f"left out: {folder} ({status['state']})")
             return None
         run = Run(
             folder=folder,
             **{key: status[key] for key in ("label", "metric", "delta", "randomness")},
-            metrics=pd.read_csv(folder / "metrics.csv"),
-            epsilon=pd.read_csv(folder / "epsilon.csv"),
-            config=yaml.load((folder / "config.yaml").read_text(), Loader=_LOADER) or {},
+            metrics=_table(folder / "metrics.csv"),
+            epsilon=_table(folder / "epsilon.csv"),
+            config=yaml.load(read_plain_yaml(folder / "config.yaml"), Loader=_LOADER) or {},
             observer=status.get("observer", RELEASED_MODEL),
             records=status.get("records"),
             metric_labels=status.get("labels", {}).get("metrics.csv", {}),
@@ -152,6 +156,11 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
     return run
 
 
+def _table(path: Path) -> pd.DataFrame:
+    require_regular(path, TABLE_BYTES)
+    return pd.read_csv(path)
+
+
 # Ten times as fast as SafeLoader, if PyYAML was built with libyaml.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -164,8 +173,8 @@ def user_epsilons(epsilon: pd.DataFrame, observer: str, method: str | None = Non
         which is an upper bound.
 
     Returns a row a round with the columns round, unit, adjacency, certified and claimed. With
-    several adjacencies, epsilons are the largest over them. Raises ConfigError for an observer or
-    a method that is not in the table.
+    several adjacencies or groups of users, epsilons are the largest over them. Raises ConfigError
+    for an observer or a method that is not in the table.
     """
     observers = epsilon["observer"].unique()
     require(observer in observers, "--observer", observer, f"one of {', '.join(observers)}")
@@ -176,12 +185,19 @@ def user_epsilons(epsilon: pd.DataFrame, observer: str, method: str | None = Non
     if method is not None:
         require(method in methods, "--method", method, f"one of {', '.join(methods)}")
         seen = seen[seen["method"] == method]
-    each = seen.groupby(["round", "unit", "adjacency"], sort=True, as_index=False)
+    own = seen["group"].fillna("") if "group" in seen else ""  # earlier versions have no groups
+    each = seen.assign(group=own).groupby(
+        ["round", "unit", "adjacency", "group"], sort=True, as_index=False
+    )
     smallest = each.agg({"certified": "min", "claimed": _max})
     largest: dict[str, Any] = {"certified": _max, "claimed": _max}
     return smallest.groupby("round", as_index=False).agg(
-        {"unit": "first", "adjacency": "; ".join, **largest}
+        {"unit": "first", "adjacency": _distinct, **largest}
     )
+
+
+def _distinct(values: pd.Series) -> str:
+    return "; ".join(values.unique())
 
 
 def _max(values: pd.Series) -> float:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.rounds.user_groups import UserGroup, membership
 from fedpriv.rounds.weighting import OwnWeighting, RecordsInFull, UniformWeighting, Weighting
 
 if TYPE_CHECKING:
@@ -45,6 +46,16 @@ class Contributors(ABC):
     def rate(self) -> float:
         """The probability that a user takes part in a round."""
         return 1.0
+
+    @property
+    def groups(self) -> tuple[UserGroup, ...]:
+        """Groups of users with a bound of their own; empty: all have that of the mechanism."""
+        return ()
+
+    def bounds(self, federation: Federation) -> np.ndarray | None:
+        """The bound on each contributor's vector, relative to that of the mechanism, (number,)
+        float64; None: 1 for all."""
+        return None
 
     @property
     def one_silo(self) -> bool:
@@ -92,10 +103,12 @@ class Users(Contributors):
 
     by: the weights of a user's vectors; they add up to at most 1.
     sampled: the probability that a user takes part in a round, equal for all users.
+    grouped: public groups of users with a bound of their own; empty: one bound for all.
     """
 
     by: Weighting = field(default_factory=UniformWeighting)
     sampled: float = 1.0
+    grouped: tuple[UserGroup, ...] = ()
 
     def __post_init__(self) -> None:
         if self.by.own_units:
@@ -111,6 +124,22 @@ class Users(Contributors):
     @property
     def rate(self) -> float:
         return self.sampled
+
+    @property
+    def groups(self) -> tuple[UserGroup, ...]:
+        return self.grouped
+
+    def bounds(self, federation: Federation) -> np.ndarray | None:
+        if not self.grouped:
+            return None
+        own = np.array([group.bound for group in self.grouped])
+        bounds: np.ndarray = own[membership(self.grouped, federation.n_users)]
+        return bounds
+
+    def whole(self, federation: Federation) -> float:
+        """The number of users, each counted by its bound relative to that of the mechanism."""
+        bounds = self.bounds(federation)
+        return float(federation.n_users) if bounds is None else float(bounds.sum())
 
     @property
     def any_number(self) -> bool:

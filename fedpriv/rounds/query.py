@@ -13,13 +13,14 @@ from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import register
 from fedpriv.parties.post import Post, Serial
 from fedpriv.parties.schema import Array, Entries, Instance, Maybe, Names, Number, Raw, Schema
-from fedpriv.parties.signer import CHECKSUM, Signer
+from fedpriv.parties.signer import Signer
 from fedpriv.training.contributions import ContributionStats
 
 if TYPE_CHECKING:
     from fedpriv.encoding.base import Encoding
     from fedpriv.mechanisms.base import Mechanism
     from fedpriv.mechanisms.removable_noise import RemovableNoise
+    from fedpriv.training.description import Recipe
     from fedpriv.util.streams import Streams
 
 
@@ -45,7 +46,7 @@ class SetUp:
     aborted: Serial | None = None
     silos: tuple[str, ...] = ()
 
-    def post(self, name: str, signer: Signer = CHECKSUM) -> Post:
+    def post(self, name: str, signer: Signer) -> Post:
         """Party `name`'s gate."""
         return Post(name, self.session, signer=signer)
 
@@ -82,7 +83,9 @@ class Query:
     n_most: largest number of silos in the sum if surplus noise can be removed; None: exactly
         `n_summed`.
     derived: whether the events rest on the framework's own classes alone. What an author's noise,
-        weighting, mechanism or batches say is the author's word.
+        weighting, mechanism or batches say is the author's word, and so is that a contribution is
+        made of its own unit's records where the author computes it.
+    recipe: how each user trains; None: the algorithm computes the contributions by itself.
     """
 
     name: str
@@ -107,6 +110,7 @@ class Query:
     down: tuple[tuple[str, tuple[int, ...]], ...] = ()
     n_units: int = 0
     n_most: int | None = None
+    recipe: Recipe | None = None
 
     def __post_init__(self) -> None:
         if self.n_most is not None and not self.enforced:
@@ -126,7 +130,7 @@ class Query:
         """Increases from query to query. Parties compare it to reject messages of another query."""
         return self.round, self.place
 
-    def post(self, name: str, signer: Signer = CHECKSUM) -> Post:
+    def post(self, name: str, signer: Signer) -> Post:
         """Party `name`'s gate."""
         return Post(name, self.session, self.serial, signer=signer)
 
@@ -200,10 +204,6 @@ class Query:
         """The query as silos see it beforehand. If silos may know the sample, the broadcast
         contains it."""
         return replace(self, sampled=None, events=())
-
-    def peer_query(self) -> Query:
-        """The query as silos see it if no helper samples for them."""
-        return replace(self, events=())
 
 
 @register

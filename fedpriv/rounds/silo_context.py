@@ -51,6 +51,12 @@ class Silo:
         return silo_name(self.index)
 
     @property
+    def public_records(self) -> int:
+        """The number of training records that the certificate takes as public. A neighbour of the
+        file that lacks a record keeps it, so sampling rates and divisors are made of it."""
+        return self.plan.federation.silo_records[self.index]
+
+    @property
     def streams(self) -> Streams:
         return self.plan.streams
 
@@ -71,6 +77,18 @@ class Silo:
                 f"{type(self.contributors).__name__}: declare Silos"
             )
         return LocalJob(self._steps(query, training), pending=pending)
+
+    def train_users(self, query: Query, start: np.ndarray) -> LocalJob:
+        """The job in which each sampled user trains from `start` (d,) by the query's recipe. What
+        silos remember has no part in it.
+
+        Raises ValueError for a query without a recipe.
+        """
+        if query.recipe is None:
+            raise ValueError(f"query {query.name}: a request without a recipe needs `local_update`")
+        sampled = query.sampled
+        users = None if sampled is None else np.flatnonzero(sampled[self.data.users])
+        return self.train(query, Training(query.recipe, start, users))
 
     def _steps(self, query: Query, training: Training) -> Computation:
         from fedpriv.training.users import silo_training

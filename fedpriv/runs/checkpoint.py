@@ -23,6 +23,7 @@ from safetensors.numpy import save
 
 import fedpriv
 from fedpriv.errors import FedprivError
+from fedpriv.util.untrusted_files import require_regular
 
 FREE = (
     "rounds",
@@ -41,6 +42,9 @@ FREE = (
 )
 """Top-level keys that affect neither what a round releases nor its cost. A resumed run may change
 them."""
+
+MAX_BYTES = 2**38
+"""Size limit of a checkpoint. Only the arrays that the file describes are read into memory."""
 
 LABELS = "fedpriv"
 """The entry of a file's metadata that holds everything except the arrays, as JSON."""
@@ -95,7 +99,7 @@ class Checkpoint:
     attempts: number of attempts at rounds by then.
     origin: configuration and versions of the run.
     tables: file name of a table: its bytes by then, and their SHA-256.
-    identity: digests of what the run computes with (`fedpriv.runtime.identity.Identity`).
+    identity: digests of what the run computes with (`fedpriv.runtime.identity.RunIdentity`).
     """
 
     round: int
@@ -123,20 +127,35 @@ class Checkpoint:
     def read(path: Path) -> Checkpoint:
         """The checkpoint in a file. Raises FedprivError, naming the file, when it is damaged."""
         try:
+            require_regular(path, MAX_BYTES)
             with safe_open(path, framework="numpy") as file:
                 labels = json.loads((file.metadata() or {}).get(LABELS, "{}"))
                 arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        except (SafetensorError, ValueError) as error:
+        except (SafetensorError, ValueError, TypeError, RecursionError) as error:
             raise FedprivError(f"{path} is damaged ({error})") from error
-        if labels.pop("checksum", None) != _checksum(labels, arrays):
+        checksum = labels.pop("checksum", None) if isinstance(labels, dict) else None
+        if checksum is None or checksum != _checksum(labels, arrays):
             raise FedprivError(f"{path} is damaged (wrong checksum)")
         try:
-            tables = {name: (size, digest) for name, (size, digest) in labels["tables"].items()}
-            origin = Origin(labels["config"], labels["versions"])
-            identity = labels["identity"]
-            return Checkpoint(labels["round"], arrays, labels["attempts"], origin, tables, identity)
-        except KeyError as error:
+            return Checkpoint._labelled(labels, arrays)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise FedprivError(f"{path} was written by another version of fedpriv") from error
+
+    @staticmethod
+    def _labelled(labels: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Checkpoint:
+        """A checkpoint from its labels. Raises an error of a kind that `read` knows for labels that
+        no run writes: their checksum may be right."""
+        tables = {str(name): (size, digest) for name, (size, digest) in labels["tables"].items()}
+        origin = Origin(dict(labels["config"]), dict(labels["versions"]))
+        counts = (labels["round"], labels["attempts"], *(size for size, _ in tables.values()))
+        texts = (*origin.config.values(), *origin.versions.values())
+        texts += (*(digest for _, digest in tables.values()), origin.versions["fedpriv"])
+        if any(type(count) is not int or count < 0 for count in counts):
+            raise ValueError("a count is no count")
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("a text is no text")
+        identity = {str(name): str(digest) for name, digest in labels["identity"].items()}
+        return Checkpoint(labels["round"], arrays, labels["attempts"], origin, tables, identity)
 
     def check(self, path: Path, origin: Origin) -> None:
         """Raise FedprivError unless a run of `origin` may resume from here. Another configuration

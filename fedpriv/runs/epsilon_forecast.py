@@ -12,14 +12,14 @@ from rich.console import Console
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.calibrate import MAX_ROUNDS, most_rounds, smallest_noise
 from fedpriv.accountants.events import Composition, Event
-from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
+from fedpriv.accountants.ledger import EpsilonRow, Key, Ledger, headline
 from fedpriv.accountants.rdp import Rdp
 from fedpriv.accountants.table import epsilon_table
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import ConfigError
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.runs.progress import CHARGED_TWICE
-from fedpriv.runs.stored_config import rounds_repeated, stored_config
+from fedpriv.runs.stored_config import rounds_repeated, stored_experiment
 from fedpriv.runtime import allocate
 from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.experiment import Experiment, build
@@ -96,7 +96,7 @@ class EpsilonForecast:
             completed = number
         return rows
 
-    def compositions(self) -> dict[tuple[str, str, str, int], list[Composition]]:
+    def compositions(self) -> dict[Key, list[Composition]]:
         """What each unit meets in all rounds (see `Ledger.compositions`)."""
         ledger = Ledger(self.exp.accountant)
         self.record(ledger, 0, self.exp.options.rounds)
@@ -159,7 +159,7 @@ def show(args: list[str]) -> None:
             exp = build(config)
         else:
             folder = str(config.resume)
-            exp = build(stored_config(line, folder, len(jobs)))
+            exp, _ = stored_experiment(line, folder, len(jobs))
             repeated = rounds_repeated(Path(folder), system=exp.options.system)
         if line.multirun:
             console.print(" ".join(config.hydra.overrides.task))

@@ -8,6 +8,7 @@ traffic.csv             round (0: first set-up), query or set-up, step, party, m
 epsilon.csv             round, observer, unit, adjacency, method, certified, claimed, assumptions,
                         status
 status.json             running, done, interrupted or failed with the reason; labels of the run
+roster.csv              verification keys of all parties (`fedpriv.crypto.roster`)
 rounds_begun.csv        one line for each attempt at a round (`fedpriv.runs.journal`)
 model.safetensors       the released model
 checkpoint.safetensors  the state after a round
@@ -31,15 +32,18 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
+from fedpriv.crypto.roster import Roster
 from fedpriv.errors import FedprivError
 from fedpriv.runs.checkpoint import Checkpoint, Origin
 from fedpriv.runs.journal import JOURNAL, Journal, close_on_failure
 from fedpriv.runs.tables import EPSILON, MARKED, METRICS, TABLES, TIMINGS, Tables
 from fedpriv.util.durable_files import replace_file
+from fedpriv.util.untrusted_files import read_json
 
 CHECKPOINT = "checkpoint.safetensors"
 STATUS = "status.json"
 CONFIG = "config.yaml"
+ROSTER = "roster.csv"
 
 
 class RunFolder:
@@ -48,6 +52,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.tables = Tables(path)
+        self._facts: dict[str, Any] = {}
 
     def begin(self, config_yaml: str) -> Journal:
         """Start a new run here. Returns its journal, which locks the folder.
@@ -89,11 +94,12 @@ class RunFolder:
         return self.tables.rows(table)
 
     def status(self, **facts: Any) -> None:
-        """Merge `facts` into status.json. A damaged file is started anew."""
+        """Merge `facts` into status.json. A damaged file is started anew; a file that was deleted
+        since the last call is written again."""
         path = self.path / STATUS
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        known = read_status(self.path) | {"updated": now, **facts}
-        content = (json.dumps(known, indent=2) + "\n").encode()
+        self._facts = (self._facts or read_status(self.path)) | {"updated": now, **facts}
+        content = (json.dumps(self._facts, indent=2) + "\n").encode()
         try:
             replace_file(path, content)
         except OSError:
@@ -112,13 +118,21 @@ class RunFolder:
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Replace the last checkpoint, after its tables are on disk."""
         self.tables.fsync()
-        replace_file(self.path / CHECKPOINT, checkpoint.packed())
+        # Private: it holds what silos remember, and no observer of the run may see that.
+        replace_file(self.path / CHECKPOINT, checkpoint.packed(), mode=0o600)
 
     def load_checkpoint(self) -> Checkpoint | None:
         """The last checkpoint; None when the run ended before its first. Raises FedprivError when
         it is damaged."""
         path = self.path / CHECKPOINT
         return Checkpoint.read(path) if path.exists() else None
+
+    @property
+    def roster(self) -> Roster | None:
+        """The roster of the last process of this run; None without one. Raises FedprivError when it
+        is damaged."""
+        path = self.path / ROSTER
+        return Roster.read(path) if path.exists() else None
 
     def require_journal(self) -> None:
         """Raise FedprivError when the journal of a run with a checkpoint is missing."""
@@ -171,7 +185,7 @@ class RunFolder:
                 self.tables.remove(table)
             elif table not in MARKED:
                 self.tables.cut(table, saved.round)
-            elif not self.tables.cut_to(table, saved.tables[table]):
+            elif not self.tables.cut_to(table, saved.tables.get(table, (0, ""))):
                 if table != EPSILON:
                     raise FedprivError(
                         f"{self.path / table} is damaged: it no longer holds the rounds up to "
@@ -194,7 +208,6 @@ class RunFolder:
 def read_status(folder: Path) -> dict[str, Any]:
     """status.json of a run's folder; empty when it is missing or damaged."""
     try:
-        known = json.loads((folder / STATUS).read_text())
+        return read_json(folder / STATUS)
     except (FileNotFoundError, ValueError):
         return {}
-    return known if isinstance(known, dict) else {}

@@ -11,6 +11,7 @@ need not be on disk before the next checkpoint (`Journal.fsync`).
 from __future__ import annotations
 
 import fcntl
+import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -63,8 +64,14 @@ class Journal(AbstractContextManager["Journal"]):
         self.total += 1
 
     def fsync(self) -> None:
-        """Return once all lines survive the end of the machine."""
+        """Return once all lines survive the end of the machine. Raises FedprivError when the file
+        has left the folder: without its lines, the cost of a resumed run is unknown."""
+        if not (self.path.exists() and os.path.samestat(self.path.stat(), self._stat())):
+            raise FedprivError(f"{self.path} was deleted or replaced during the run")
         fsync(self._file)
+
+    def _stat(self) -> os.stat_result:
+        return os.fstat(self._file.fileno())
 
     def _write(self, line: bytes) -> None:
         """Write the whole line or raise. A disk that fills up may take a part of it; such a line

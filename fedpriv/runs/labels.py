@@ -76,7 +76,7 @@ TABLES: dict[str, dict[str, Label]] = {
     "epsilon.csv": dict.fromkeys(
         (
             *("round", "observer", "unit", "adjacency", "method"),
-            *("certified", "claimed", "assumptions", "status"),
+            *("certified", "claimed", "assumptions", "status", "group"),
         ),
         FREE,
     ),
@@ -108,7 +108,7 @@ TABLES: dict[str, dict[str, Label]] = {
         **dict.fromkeys(
             (
                 *("updated", "state", "repeated_rounds", "reason", "traceback"),
-                *("aborted_rounds", "left_out"),
+                *("aborted_rounds", "left_out", "set_ups"),
             ),
             CLOCK,
         ),
@@ -118,9 +118,12 @@ TABLES: dict[str, dict[str, Label]] = {
 
 FILES: dict[str, Label] = {
     "config.yaml": FREE,
+    "roster.csv": FREE,
     "model.safetensors": PAID,
     "run.log": CLOCK,
-    "checkpoint.safetensors": Label(DIAGNOSTIC, "the parties' memories"),
+    "checkpoint.safetensors": Label(
+        DIAGNOSTIC, "the parties' memories, in which contributions may be raw"
+    ),
 }
 """Files that are no tables."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.accountants.events import DECLARED, RELEASED_MODEL, Event, leaves
-from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
+from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline, headlines
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import AggregationAbortedError, FedprivError, require
 from fedpriv.rounds.query import Query
@@ -22,7 +22,7 @@ from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter, SharedWriters
 from fedpriv.runs.checkpoint import Checkpoint, Origin
 from fedpriv.runs.empty_rounds import account_for_empty_rounds
-from fedpriv.runs.folder import CONFIG, RunFolder, read_status
+from fedpriv.runs.folder import CONFIG, ROSTER, RunFolder, read_status
 from fedpriv.runs.journal import Journal, repeated
 from fedpriv.runs.labels import Labels, run_labels
 from fedpriv.runs.progress import Progress, summary
@@ -81,7 +81,9 @@ def train(
         completed = saved.round if saved else 0
         allowed = f"at least {completed}: {path} has completed {completed} rounds"
         require(options.rounds >= completed, "rounds", options.rounds, allowed)
-        prepared = stack.enter_context(prepare(experiment, saved.arrays if saved else None))
+        prepared = stack.enter_context(
+            prepare(experiment, saved.arrays if saved else None, roster=folder.roster)
+        )
         if saved is not None:
             prepared.identity.require_unchanged(path, saved.identity)
         if journal is None:
@@ -89,7 +91,9 @@ def train(
         else:
             replace_file(path / CONFIG, config_yaml.encode())  # `rounds` may have changed
         stack.enter_context(logged(path))
+        prepared.roster.write(path / ROSTER)
         LOGGER.info("%s on %s, from round %d", experiment.algo.label, prepared.device, completed)
+        LOGGER.info("all parties have new keys: see %s for their fingerprints", ROSTER)
         with _failures_recorded(folder):
             labels = _labels(experiment, prepared)
             shown = _with_labels(config_yaml, labels)
@@ -104,7 +108,14 @@ def train(
                     experiment, prepared, folder, origin, journal, writer, log, saved, quiet, labels
                 )
                 rows, ending = run.loop()
-            folder.status(state="done", reason=ending, dp_valid=run.is_private(rows))
+            if not (path / CONFIG).exists():  # deleted meanwhile; no run is read without it
+                replace_file(path / CONFIG, config_yaml.encode())
+            folder.status(
+                state="done",
+                reason=ending,
+                dp_valid=run.is_private(rows),
+                set_ups=prepared.set_ups,
+            )
             LOGGER.info("done%s", f": {ending}" if ending else "")
     if not quiet:
         summary(path, experiment, rows, ending=ending, repeated=sum(run.charged_twice.values()))
@@ -205,7 +216,6 @@ class _TrainingLoop:
         Returns the last epsilon rows, and why the run ended early (None if it did not).
         """
         options = self.options
-        budget = self.experiment.accountant.budget
         prepared = self.prepared
         ledger = self._start()
         state = prepared.state
@@ -227,13 +237,13 @@ class _TrainingLoop:
                 with watch.phase("plan"):
                     queries = prepared.queries(number + 1)
                 # With a budget any round may turn out to be the last.
-                shown = self._shown(number + 1) or budget is not None
+                shown = self._shown(number + 1) or self._limited
                 with watch.phase("accounting"):
                     after = ledger.copy()
                     after.record(events_of(queries))
                     rows_after = after.rows(number + 1) if shown else rows
-                if budget is not None and self._headline(rows_after) > budget:
-                    ending = f"round {number + 1} would exceed accountant.budget={budget:g}"
+                if exceeded := self._exceeded(rows_after):
+                    ending = f"round {number + 1} would exceed {exceeded}"
                     self._save(number, state)
                     break
                 number = number + 1
@@ -267,6 +277,24 @@ class _TrainingLoop:
 
     def _headline(self, rows: list[EpsilonRow]) -> float:
         return headline(rows, self.experiment.algo.headline_observer)
+
+    @property
+    def _limited(self) -> bool:
+        """Whether a budget may end the run."""
+        algo = self.experiment.algo
+        return self.experiment.accountant.budget is not None or bool(algo.budget_limits)
+
+    def _exceeded(self, rows: list[EpsilonRow]) -> str | None:
+        """The first budget that the epsilons of `rows` exceed; None if there is none."""
+        budget = self.experiment.accountant.budget
+        if budget is not None and self._headline(rows) > budget:
+            return f"accountant.budget={budget:g}"
+        algo = self.experiment.algo
+        spent = headlines(rows, algo.headline_observer)
+        for group, limit in algo.budget_limits.items():
+            if spent[group] > limit:
+                return f"algo.budgets.{group}.epsilon={limit:g}"
+        return None
 
     def _shown(self, number: int) -> bool:
         return number % self.options.evaluate_every == 0 or number == self.options.rounds

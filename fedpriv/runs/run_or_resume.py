@@ -16,9 +16,9 @@ from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.folder import CONFIG, STATUS, RunFolder, read_status
 from fedpriv.runs.journal import JOURNAL
 from fedpriv.runs.loop import train
-from fedpriv.runs.stored_config import read_config, stored_config
+from fedpriv.runs.stored_config import read_config, stored_experiment
 from fedpriv.settings.compose import CommandLine
-from fedpriv.settings.experiment import Experiment, build
+from fedpriv.settings.experiment import Experiment
 
 
 def run_or_resume(
@@ -67,9 +67,9 @@ def _require_same_records(folder: Path, experiment: Experiment) -> None:
 
 
 def resume(line: CommandLine, folder: str, jobs: int = 1, *, quiet: bool = False) -> None:
-    """Continue the run in `folder` with its stored settings (see `stored_config`)."""
-    config = stored_config(line, folder, jobs)
-    train(build(config), OmegaConf.to_yaml(config), Path(folder), resume=True, quiet=quiet)
+    """Continue the run in `folder` with its stored settings (see `stored_experiment`)."""
+    experiment, config = stored_experiment(line, folder, jobs)
+    train(experiment, OmegaConf.to_yaml(config), Path(folder), resume=True, quiet=quiet)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.runs.folder import CONFIG, RunFolder
 from fedpriv.runs.journal import attempts, repeated
 from fedpriv.settings.compose import CommandLine
+from fedpriv.settings.experiment import Experiment, build
+from fedpriv.util.untrusted_files import links_and_devices, read_plain_yaml
 
 RESUMABLE = ("rounds", "device", "quiet")
 """Keys that a resumed run may change."""
@@ -28,6 +31,7 @@ def stored_config(line: CommandLine, folder: str, jobs: int) -> DictConfig:
     """
     if not (Path(folder) / CONFIG).is_file():
         raise ConfigError("resume", folder, "a folder of an earlier run (with config.yaml)")
+    _refuse_links(Path(folder))
     changes = [word for word in line.overrides if word.split("=")[0] != "resume"]
     refused = [word for word in changes if word.split("=")[0] not in RESUMABLE]
     if refused or jobs > 1 or line.multirun:
@@ -43,12 +47,40 @@ def read_config(folder: Path) -> dict[str, Any]:
     cannot be read."""
     path = folder / CONFIG
     try:
-        tree = OmegaConf.to_container(OmegaConf.load(path))
+        tree = OmegaConf.to_container(OmegaConf.create(read_plain_yaml(path)))
+        if found := next((value for value in _texts(tree) if "${" in value), None):
+            raise ValueError(f"{found} would be computed; stored settings are values")
     except (yaml.YAMLError, OmegaConfBaseException, ValueError, OSError) as error:
         raise FedprivError(f"{path} is damaged ({' '.join(str(error).split())})") from error
     if not isinstance(tree, dict) or "rounds" not in tree:
         raise FedprivError(f"{path} is damaged: it does not contain a run's configuration")
     return {str(key): value for key, value in tree.items()}
+
+
+def stored_experiment(line: CommandLine, folder: str, jobs: int) -> tuple[Experiment, DictConfig]:
+    """The experiment of the run in `folder`, and its configuration (see `stored_config`). Classes
+    outside fedpriv are imported only if `line` trusts the folder's code."""
+    config = stored_config(line, folder, jobs)
+    return build(config, trust_code=line.trust_code), config
+
+
+def _texts(tree: Any) -> Iterator[str]:
+    """All keys and values of nested settings that are text."""
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from _texts(key)
+            yield from _texts(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from _texts(value)
+
+
+def _refuse_links(folder: Path) -> None:
+    """Raise FedprivError for a link in the folder: a resumed run would write to where it leads."""
+    if found := next(links_and_devices(folder), None):
+        raise FedprivError(f"{found}: a run's folder has files only, no links and no devices")
 
 
 def rounds_repeated(folder: Path, *, system: bool) -> dict[int, int]:

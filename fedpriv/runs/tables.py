@@ -48,6 +48,11 @@ class Tables:
             if size and self._header(table) != columns:
                 raise FedprivError(f"{path} is damaged (its first line is not {','.join(columns)})")
             self._columns[table] = columns
+        found = path.stat().st_size if path.exists() else 0
+        if found != size:
+            raise FedprivError(
+                f"{path} has {found} bytes, not the {size} that this run has written"
+            )
         known = self._columns[table]
         if any(list(row) != known for row in rows):
             raise ValueError(f"{table}: columns {columns} differ from {known}")
@@ -125,8 +130,10 @@ class Tables:
     def _lines(self, table: str) -> list[tuple[int, bytes]]:
         """Round and bytes of each line that ends in a newline."""
         path = self.folder / table
-        header, *lines = path.read_bytes().splitlines(keepends=True) or [b""]
+        content = path.read_bytes()
+        header, *lines = content.splitlines(keepends=True) or [b""]
         try:
+            content.decode()
             if not header.startswith(b"round,"):
                 raise ValueError(f"its first line is {header[:20]!r}")
             return [(int(line.split(b",", 1)[0]), line) for line in lines if line.endswith(b"\n")]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from fedpriv.aggregation.base import Aggregation
+from fedpriv.crypto.roster import Identity
+from fedpriv.errors import RefusedError
 from fedpriv.parties.party import Memory, Party, PartySpec, WorkingParticipant, silo_name
 from fedpriv.rounds.query import SUMMED, Broadcast, Query, SetUp, Summed
-from fedpriv.rounds.weighting import Weighting
+from fedpriv.rounds.tasks import QueryTask, SetUpTask
+from fedpriv.runtime.run_settings import RunSettings
 
 
 @dataclass(frozen=True)
@@ -15,16 +17,14 @@ class HelperSpec(PartySpec):
     """The description of a helper.
 
     name: name of the party.
-    aggregation: the aggregation that it helps.
-    silos: names of all silos.
-    weighting: weights of the contributions.
+    settings: the helper's copy of the run's settings.
+    identity: its key, and the roster that it believes.
     announces: whether it is the helper that tells silos who is in the sum.
     """
 
     name: str
-    aggregation: Aggregation
-    silos: tuple[str, ...]
-    weighting: Weighting
+    settings: RunSettings
+    identity: Identity
     announces: bool
 
     def open(self, memory: Memory) -> HelperParticipant:
@@ -32,17 +32,35 @@ class HelperSpec(PartySpec):
 
 
 class HelperParticipant(WorkingParticipant):
-    """A running helper. Its task is the set-up, or a query with its broadcast."""
+    """A running helper. Its task is a `SetUpTask`, or a `QueryTask` with its broadcast."""
 
     def __init__(self, spec: HelperSpec) -> None:
         self.name = spec.name
         self.announces = spec.announces
-        self.protocol = spec.aggregation.helper(spec.name, spec.silos, spec.weighting)
-
-    def take_part(self, task: SetUp | tuple[Query, Broadcast]) -> Party:
-        return self.working(
-            self.protocol.setup(task) if isinstance(task, SetUp) else self._query(*task)
+        self.settings = spec.settings
+        self.identity = spec.identity
+        self.present = spec.settings.silos
+        self.session = b""
+        self.protocol = spec.settings.aggregation.helper(
+            spec.name, spec.settings.silos, spec.settings.algo.contributors.weighting
         )
+
+    def take_part(self, task: SetUpTask | QueryTask) -> Party:
+        if isinstance(task, SetUpTask):
+            return self.working(self._set_up(task))
+        if isinstance(task, QueryTask) and task.broadcast is not None:
+            query = self.settings.query(self.name, task, self.present, self.session)
+            query = replace(query, sampled=task.broadcast.sampled)
+            return self.working(self._query(query, task.broadcast))
+        raise RefusedError(f"{self.name} refuses a task of type {type(task).__name__}")
+
+    def _set_up(self, task: SetUpTask) -> Party:
+        self.settings.require_present(self.name, task.silos)
+        self.present = task.silos
+        self.session = task.session
+        self.protocol.signer = self.identity.signer(self.settings.digest, task.session)
+        own = SetUp(task.session, self.settings.n_units, None, task.aborted, task.silos)
+        return (yield from self.protocol.setup(own))
 
     def _query(self, query: Query, broadcast: Broadcast) -> Party:
         total = yield from self.protocol.query(query, broadcast)

@@ -11,7 +11,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from fedpriv.errors import FedprivError
-from fedpriv.rounds.conformance_record import source_digest
+from fedpriv.rounds.code_digest import code_digest
 from fedpriv.rounds.plan import Plan
 from fedpriv.settings.experiment import GROUPS, Experiment
 
@@ -25,7 +25,7 @@ CODE = (".py", ".cpp", ".h")
 
 
 @dataclass(frozen=True)
-class Identity:
+class RunIdentity:
     """SHA-256 digests, hexadecimal.
 
     source: of the data, equal for all seeds (`fedpriv.data.shared.Loaded.source`).
@@ -57,18 +57,18 @@ class Identity:
 
 
 def digest_plan(exp: Experiment, plan: Plan) -> str:
-    """The digest of `Identity.effective`."""
+    """The digest of `RunIdentity.effective`."""
     events = [query.events for query in exp.algo.queries(1, plan)]
     return _digest(repr((sorted(plan.query_parameters.items()), events)))
 
 
 def digest_code(exp: Experiment) -> str:
-    """The digest of `Identity.code`."""
+    """The digest of `RunIdentity.code`."""
     own = [_package_digest()]
-    for name, base in sorted(GROUPS.items()):
+    for name in sorted(GROUPS):
         cls = type(getattr(exp, name))
         if not cls.__module__.startswith("fedpriv."):
-            own.append(f"{cls.__qualname__} {source_digest(cls, base)}")
+            own.append(f"{cls.__qualname__} {code_digest(cls)}")
     return _digest(" ".join(own))
 
 

@@ -9,21 +9,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.crypto.roster import Identity, Roster, new_identities
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, Records
 from fedpriv.data.digest import digest_allocation
 from fedpriv.data.known_users import require_kept
 from fedpriv.data.shared import load
 from fedpriv.data.stability import UNSTATED_CHOICE
-from fedpriv.errors import AggregationAbortedError, ConfigError
-from fedpriv.parties.party import PartySpec, silo_name
+from fedpriv.errors import AggregationAbortedError, ConfigError, FedprivError
+from fedpriv.parties.party import PartySpec
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import SiloState
 from fedpriv.rounds.state import State
 from fedpriv.runtime.evaluation import Evaluation, OnTraining
 from fedpriv.runtime.helper import HelperSpec
-from fedpriv.runtime.identity import Identity, digest_code, digest_plan
+from fedpriv.runtime.identity import RunIdentity, digest_code, digest_plan
 from fedpriv.runtime.prepared_run import FAILED, SILO, PreparedRun
+from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo import SiloSpec
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ def prepare(
     checkpoint: Mapping[str, np.ndarray] | None = None,
     *,
     revise: Callable[[Plan], Plan] = lambda plan: plan,
+    roster: Roster | None = None,
 ) -> PreparedRun:
     """Build the model, load and allocate the data, create the parties, and run the aggregation's
     set-up.
@@ -64,6 +67,7 @@ def prepare(
         new run.
     revise: changes the plan before the parties are created. Checks use it, for example to remove
         the noise.
+    roster: that of an earlier process of the same run; its keys are revoked.
 
     The result is a context manager that ends the parties. Raises FedprivError for errors that the
     user can fix. Nothing is written.
@@ -78,7 +82,7 @@ def prepare(
     corpus = loaded.corpus
     allocation, federation = _allocated(exp, corpus)
     planned = exp.planner.plan(federation)
-    identity = Identity(
+    identity = RunIdentity(
         loaded.source,
         loaded.records,
         digest_allocation(allocation),
@@ -88,13 +92,18 @@ def prepare(
     plan = revise(planned)
     silo_data = split_by_silo(corpus.train, allocation, "cpu")
     remembered = silo_states(checkpoint or {})
-    session = exp.engine.open(_specs(exp, plan, silo_data, model, device=device), remembered)
-    state = State.from_arrays(checkpoint) if checkpoint else exp.algo.init(params, plan)
+    settings = RunSettings(exp.algo, exp.aggregation, plan, exp.options.rounds, exp.accountant)
+    identities = new_identities((*settings.silos, *exp.aggregation.helpers), roster)
+    specs = _specs(exp, settings, identities, silo_data, model, device=device)
+    session = exp.engine.open(specs, remembered)
+    state = exp.algo.init(params, plan)
+    if checkpoint:
+        _require_fits(checkpoint, state, list(settings.silos))
+        state = State.from_arrays(checkpoint)
     failed = (checkpoint or {}).get(FAILED)
     prepared = PreparedRun(
-        algo=exp.algo,
-        aggregation=exp.aggregation,
-        plan=plan,
+        settings=settings,
+        roster=next(iter(identities.values())).roster,
         session=session,
         state=state,
         model=model.to(device),
@@ -181,31 +190,50 @@ def _chosen(algo: Algorithm, allocation: Allocation, data: DataSet) -> Allocatio
 
 
 def _specs(
-    exp: Experiment, plan: Plan, silo_data: list[SiloData], model: nn.Module, *, device: str
+    exp: Experiment,
+    settings: RunSettings,
+    identities: Mapping[str, Identity],
+    silo_data: list[SiloData],
+    model: nn.Module,
+    *,
+    device: str,
 ) -> dict[str, PartySpec]:
-    """The descriptions of all parties, by name. A silo's description contains its own records
-    only."""
-    silos = tuple(map(silo_name, range(len(silo_data))))
+    """The descriptions of all parties, by name. A silo's description contains its own records and
+    its own key only."""
     specs: dict[str, PartySpec] = {}
     for index, data in enumerate(silo_data):
-        specs[silos[index]] = SiloSpec(
+        name = settings.silos[index]
+        specs[name] = SiloSpec(
             index=index,
             data=data,
             model=model,
             task=exp.data.task,
-            algo=exp.algo,
-            aggregation=exp.aggregation,
-            plan=plan,
+            settings=settings,
+            identity=identities[name],
             device=device,
-            silos=silos,
-            announcer=exp.aggregation.helpers[:1],
             execution=exp.options.execution,
+            journals=exp.engine.journals,
         )
     for place, name in enumerate(exp.aggregation.helpers):
-        specs[name] = HelperSpec(
-            name, exp.aggregation, silos, exp.algo.contributors.weighting, announces=place == 0
-        )
+        specs[name] = HelperSpec(name, settings, identities[name], announces=place == 0)
     return specs
+
+
+def _require_fits(checkpoint: Mapping[str, np.ndarray], initial: State, silos: list[str]) -> None:
+    """Raise FedprivError for a checkpoint that this experiment cannot have written."""
+    for name, expected in initial.arrays().items():
+        found = checkpoint.get(name)
+        if found is None or (found.shape, found.dtype) != (expected.shape, expected.dtype):
+            described = "nothing" if found is None else f"{found.dtype} of shape {found.shape}"
+            raise FedprivError(
+                f"the checkpoint does not fit the settings: {name} is {described}, not "
+                f"{expected.dtype} of shape {expected.shape}"
+            )
+    failed = checkpoint.get(FAILED, np.zeros(3, dtype=np.int64))
+    if failed.shape != (3,) or failed.dtype.kind != "i":
+        raise FedprivError(f"the checkpoint does not fit the settings: {FAILED} is no three counts")
+    if strangers := sorted(silo_states(checkpoint).keys() - set(silos)):
+        raise FedprivError(f"the checkpoint does not fit the settings: there is no {strangers[0]}")
 
 
 def silo_states(checkpoint: Mapping[str, np.ndarray]) -> dict[str, SiloState]:

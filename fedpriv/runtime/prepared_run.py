@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -12,16 +13,19 @@ import numpy as np
 
 from fedpriv.aggregation.base import Aggregation, Estimate
 from fedpriv.algorithms.base import Algorithm
+from fedpriv.crypto.roster import Roster
 from fedpriv.engines.base import Session
 from fedpriv.errors import AggregationAbortedError, FedprivError, MisfitError, SilenceError
 from fedpriv.parties.party import silo_name
 from fedpriv.parties.post import Serial, blaming
 from fedpriv.parties.traffic import Traffic
 from fedpriv.rounds.plan import Plan
-from fedpriv.rounds.query import Broadcast, Query, SetUp, SiloReport, SiloState, Total
+from fedpriv.rounds.query import Broadcast, Query, SiloReport, SiloState, Total
 from fedpriv.rounds.state import State
+from fedpriv.rounds.tasks import SESSION_BYTES, QueryTask, SetUpTask
 from fedpriv.runtime.evaluation import Evaluation
-from fedpriv.runtime.identity import Identity
+from fedpriv.runtime.identity import RunIdentity
+from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.util.stopwatch import Stopwatch
 
@@ -31,12 +35,18 @@ if TYPE_CHECKING:
     from fedpriv.data.silo import SiloData
     from fedpriv.models.tasks import Task
 
-SESSION_BYTES = 16
 SILO = "silo/"
 """Prefix of a silo's arrays in a checkpoint."""
 FAILED = "failed"
 """Name of an array in a checkpoint: round and place of the last query, if it had no sum, and the
 number of queries in a row without one."""
+
+
+def next_session(last: bytes) -> bytes:
+    """The name of the next set-up. Names grow, so that parties refuse an earlier one, over
+    restarts too."""
+    now = max(time.time_ns(), int.from_bytes(last[:8], "big") + 1)
+    return now.to_bytes(8, "big") + os.urandom(SESSION_BYTES - 8)
 
 
 class DivergedError(FedprivError):
@@ -66,9 +76,8 @@ class RoundResult:
 class PreparedRun(AbstractContextManager["PreparedRun"]):
     """A run with its data loaded and its parties ready. Leaving the context ends the parties.
 
-    algo: the algorithm.
-    aggregation: the aggregation.
-    plan: public plan of the run.
+    settings: the coordinator's copy of the run's settings. Parties in this process share it.
+    roster: verification keys of all parties.
     session: the running parties.
     state: state before the first round, or after the last round of the checkpoint.
     model: the network.
@@ -86,11 +95,11 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     aborted: round and place of the last query, if it had no sum.
     failures: number of queries in a row without a sum.
     absent: silos that no longer answer; the run continues without them.
+    set_ups: number of set-ups so far.
     """
 
-    algo: Algorithm
-    aggregation: Aggregation
-    plan: Plan
+    settings: RunSettings
+    roster: Roster
     session: Session
     state: State
     model: nn.Module
@@ -98,7 +107,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     silo_data: list[SiloData]
     evaluation: Evaluation
     device: str
-    identity: Identity
+    identity: RunIdentity
     setup: list[dict[str, Any]] = field(default_factory=list)
     silo_states: dict[str, SiloState] = field(default_factory=dict)
     ready: bool = False
@@ -107,6 +116,24 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     aborted: Serial | None = None
     failures: int = 0
     absent: frozenset[str] = frozenset()
+    set_ups: int = 0
+
+    @property
+    def algo(self) -> Algorithm:
+        return self.settings.algo
+
+    @property
+    def aggregation(self) -> Aggregation:
+        return self.settings.aggregation
+
+    @property
+    def plan(self) -> Plan:
+        return self.settings.plan
+
+    def rehearse(self, query: Query) -> None:
+        """Have the parties of this process answer this query in place of their own, as often as
+        they are asked: for audits and checks. Parties in other processes take no notice."""
+        self.settings.rehearsed[query.serial] = query
 
     def __exit__(self, *failure: object) -> None:
         self.session.close()
@@ -114,8 +141,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     @property
     def silos(self) -> tuple[str, ...]:
         """The names of the silos that take part."""
-        names = map(silo_name, range(self.plan.federation.n_silos))
-        return tuple(name for name in names if name not in self.absent)
+        return tuple(name for name in self.settings.silos if name not in self.absent)
 
     @property
     def peers(self) -> bool:
@@ -162,17 +188,11 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         self.ready = False
         self.agreed_digest = None
         traffic = Traffic()
-        federation = self.plan.federation
-        self.session_name = os.urandom(SESSION_BYTES)
+        self.session_name = next_session(self.session_name)
+        self.set_ups += 1
         state = state or self.state
         arrays = state.arrays() if self.peers else None
-        task = SetUp(
-            self.session_name,
-            self.algo.contributors.number(federation),
-            arrays,
-            self.aborted,
-            self.silos,
-        )
+        task = SetUpTask(self.session_name, self.silos, arrays, self.aborted)
         lost = self.session.lost - self.absent
         self.session.reopen({name: self.silo_states.get(name, {}) for name in lost})
         parties = [*self.aggregation.helpers, *self.silos]
@@ -189,20 +209,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
 
     def queries(self, round: int) -> tuple[Query, ...]:
         """The queries of a round. Depends on no data."""
-        return self.algo.queries(round, self._present_plan)
-
-    @property
-    def _present_plan(self) -> Plan:
-        """The plan for the silos that are present. With fewer silos in a sum, each knows a larger
-        share of its noise, and that is charged."""
-        lost = len(self.absent)
-        parameters = {
-            name: replace(
-                one, n_invited=max(1, one.n_invited - lost), n_summed=max(1, one.n_summed - lost)
-            )
-            for name, one in self.plan.query_parameters.items()
-        }
-        return replace(self.plan, query_parameters=parameters) if lost else self.plan
+        return self.algo.queries(round, self.settings.present_plan(self.silos))
 
     def estimate(self, round: int, rounds: int) -> Estimate | None:
         """The estimated cost of the exchanges of `rounds` rounds, starting at `round`; None if the
@@ -257,10 +264,12 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             if self.session.lost or not self.ready or not self._silos_hold(state):
                 self.set_up(query.round, lines, state)
             broadcast = Broadcast(self.algo.broadcast(state, query), query.sampled)
-            query = self._addressed(query, broadcast)
+            query = self._addressed(query)
             traffic = Traffic()
-            asked = query.peer_query() if self.peers else query.silo_query()
-            tasks: dict[str, Any] = dict.fromkeys(self.aggregation.helpers, (query, broadcast))
+            sample = Broadcast({}, query.sampled) if self.peers else None
+            told = QueryTask(*query.serial, query.repeats)
+            tasks = dict.fromkeys(self.aggregation.helpers, replace(told, broadcast=broadcast))
+            asked = replace(told, broadcast=sample)
             tasks |= {silo_name(silo): asked for silo in query.invited}
             self.agreed_digest, self.aborted = (
                 None,
@@ -290,23 +299,16 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             self.agreed_digest = reports[0].state
         return total, reports
 
-    def _addressed(self, query: Query, broadcast: Broadcast) -> Query:
+    def _addressed(self, query: Query) -> Query:
         """The query with the session and the schemas that its messages must match."""
-        down = tuple((name, vector.shape) for name, vector in broadcast.vectors.items())
-        n_units = self.algo.contributors.number(self.plan.federation)
-        if (
-            self.absent
-        ):  # noise shares are then larger, so that the sum's noise stays what is charged
-            invited = tuple(silo for silo in query.invited if silo_name(silo) not in self.absent)
-            if query.mechanism.clips and query.n_summed > len(invited):
-                raise AggregationAbortedError(
-                    "silos were lost after the round was charged; the next is charged without them"
-                )
-            query = replace(query, invited=invited, n_summed=len(invited))
+        charged = query.n_summed
+        query = self.settings.addressed(query, self.silos)
+        if query.mechanism.clips and charged > len(query.invited):
+            raise AggregationAbortedError(
+                "silos were lost after the round was charged; the next is charged without them"
+            )
         repeats = self.failures if self.aggregation.abort_policy.never_repeats else 0
-        return replace(
-            query, session=self.session_name, down=down, n_units=n_units, repeats=repeats
-        )
+        return replace(query, session=self.session_name, repeats=repeats)
 
     def _check(self, query: Query, learned: dict[str, Any]) -> None:
         """Raise MisfitError for a result that does not match its schema."""

@@ -8,19 +8,21 @@ share that the query declares.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.aggregation.base import Aggregation, Respond
-from fedpriv.algorithms.base import Algorithm
-from fedpriv.errors import AggregationAbortedError
-from fedpriv.parties.party import Mail, Memory, Party, PartySpec, WorkingParticipant
-from fedpriv.parties.post import Expected, Post, Serial, claims
+from fedpriv.aggregation.base import Respond
+from fedpriv.crypto.roster import Identity
+from fedpriv.errors import RefusedError
+from fedpriv.parties.party import Memory, Party, PartySpec, WorkingParticipant
+from fedpriv.parties.post import Expected, Serial, blaming
+from fedpriv.parties.schema import Array, Maybe
 from fedpriv.rounds.local_job import Computation, LocalJob, Step, advance, changed
-from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import (
     SUMMED,
     Broadcast,
@@ -33,12 +35,17 @@ from fedpriv.rounds.query import (
 )
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
+from fedpriv.rounds.tasks import QueryTask, SetUpTask
+from fedpriv.runtime.run_settings import RunSettings
+from fedpriv.runtime.silo_journal import SiloJournal
+from fedpriv.runtime.sum_membership import SumMembership
 from fedpriv.training.contributions import Contributions, ContributionStats
 from fedpriv.training.description import Execution
 from fedpriv.util.stopwatch import Stopwatch
 from fedpriv.util.work import Work
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
     from fedpriv.data.silo import SiloData
@@ -53,83 +60,131 @@ class SiloSpec(PartySpec):
     data: records of the silo.
     model: network that it trains.
     task: loss and metrics.
-    algo: the algorithm.
-    aggregation: the aggregation.
-    plan: public plan of the run.
+    settings: the silo's copy of the run's settings.
+    identity: its key, and the roster that it believes.
     device: device of local training.
-    silos: names of all silos.
-    announcer: name of the helper that announces who is in a sum; empty without a helper.
     execution: how local training is computed.
+    journals: folder for its journal; None: in memory.
     """
 
     index: int
     data: SiloData
     model: nn.Module
     task: Task
-    algo: Algorithm
-    aggregation: Aggregation
-    plan: Plan
+    settings: RunSettings
+    identity: Identity
     device: str
-    silos: tuple[str, ...]
-    announcer: tuple[str, ...]
     execution: Execution = Execution()
+    journals: str | None = None
 
     def open(self, memory: Memory) -> SiloParticipant:
         return SiloParticipant(self, memory)
 
 
 class SiloParticipant(WorkingParticipant):
-    """A running silo. Its task is the set-up or a query."""
+    """A running silo. Its task is a `SetUpTask` or a `QueryTask`."""
 
     def __init__(self, spec: SiloSpec, memory: Memory) -> None:
         data = spec.data.to(spec.device)
         model = spec.model.to(spec.device)
-        self.algo = spec.algo
+        self.settings = spec.settings
+        self.algo = spec.settings.algo
         self.silo = Silo(
             spec.index,
             data,
             model,
             spec.task,
-            spec.plan,
+            spec.settings.plan,
             state=dict(memory),
             execution=spec.execution,
-            contributors=spec.algo.contributors,
+            contributors=self.algo.contributors,
         )
-        self.protocol = spec.aggregation.silo(
-            self.silo.name, spec.silos, spec.algo.contributors.weighting
+        self.identity = spec.identity
+        self.protocol = spec.settings.aggregation.silo(
+            self.silo.name, self.settings.silos, self.algo.contributors.weighting
         )
-        self.announcer = spec.announcer
-        self.silos = spec.silos
+        self.announcer = spec.settings.aggregation.helpers[:1]
+        self.present = self.settings.silos
+        self.journal = SiloJournal(self.silo.name, self._journal_path(spec))
         self.state: State | None = None  # None: a helper holds it
         self.previous: tuple[Serial, SiloState] | None = None
+
+    def _journal_path(self, spec: SiloSpec) -> Path | None:
+        if spec.journals is None:
+            return None
+        run = spec.settings.digest.hex()[:16]
+        return Path(spec.journals) / f"{self.silo.name}-{run}.txt"
 
     def checkpoint(self) -> dict[str, np.ndarray]:
         return dict(self.silo.state)
 
-    def take_part(self, task: Query | SetUp) -> Party:
-        return self.working(self._set_up(task) if isinstance(task, SetUp) else self._query(task))
+    def take_part(self, task: SetUpTask | QueryTask) -> Party:
+        if isinstance(task, SetUpTask):
+            return self.working(self._set_up(task))
+        if isinstance(task, QueryTask):
+            return self.working(self._query(task))
+        raise RefusedError(f"{self.silo.name} refuses a task of type {type(task).__name__}")
 
-    def _set_up(self, task: SetUp) -> Party:
+    def _set_up(self, task: SetUpTask) -> Party:
+        self.settings.require_present(self.silo.name, task.silos)
+        self.journal.set_up(task.session, len(self.settings.silos))
+        self.present = task.silos
         self.state = None if task.state is None else State.from_arrays(task.state)
         self._undo_aborted(task)
+        self.protocol.signer = self.identity.signer(self.settings.digest, task.session)
         # Each silo computes its own counts here: a table of all silos times units would be large.
         counts = self.algo.contributors.counts(
             self.silo.index, self.silo.data, self.silo.plan.federation
         )
-        return (yield from self.protocol.setup(task, counts))
+        own = SetUp(task.session, self.settings.n_units, task.state, task.aborted, task.silos)
+        return (yield from self.protocol.setup(own, counts))
 
-    def _undo_aborted(self, task: SetUp) -> None:
+    def _undo_aborted(self, task: SetUpTask) -> None:
         """Restore the state before a query without a sum. This silo may have seen a sum that no
         other party has."""
         if self.previous is not None and self.previous[0] == task.aborted:
             self.silo = replace(self.silo, state=self.previous[1])
         self.previous = None
 
-    def _query(self, query: Query) -> Party:
+    def _asked(self, task: QueryTask) -> Query:
+        """The query, from this silo's own settings. Raises RefusedError for one that was answered
+        before, that the run does not have, or that exceeds the budget."""
+        serial = (task.round, task.place)
+        query = self.settings.query(self.silo.name, task, self.present, self.journal.session)
+        if serial not in self.settings.rehearsed:
+            self.journal.require_new(serial)
+            self._require_budget(serial)
+        self.journal.begin(serial)
+        query = query.silo_query()
+        return query if self.state is None else replace(query, sampled=self._sample(task))
+
+    def _sample(self, task: QueryTask) -> np.ndarray | None:
+        """The sample of users where no helper draws it. It is public there."""
+        sampled = None if task.broadcast is None else task.broadcast.sampled
+        with blaming("the coordinator"):
+            Maybe(Array(np.bool_, (self.settings.n_units,))).check(sampled)
+        return sampled
+
+    def _require_budget(self, serial: Serial) -> None:
+        budget = self.settings.accountant.budget
+        if budget is None:
+            return
+        answered = self.journal.answered + Counter([serial])
+        # A seeded run repeats a round bit for bit, so the second answer shows nothing new.
+        system = self.silo.streams.system
+        serials = tuple(sorted(answered.elements() if system else answered))
+        if self.settings.epsilon(serials, serial[0]) > budget:
+            raise RefusedError(
+                f"{self.silo.name} refuses round {serial[0]}: with its earlier answers it would "
+                f"exceed accountant.budget={budget:g}"
+            )
+
+    def _query(self, task: QueryTask) -> Party:
+        query = self._asked(task)
         work = _Work(self, query)
         post = query.post(self.silo.name, self.protocol.signer)
-        membership = _SumMembership(
-            post, Expected(SUMMED, query.summed_schema(self.silos), self.announcer)
+        membership = SumMembership(
+            post, Expected(SUMMED, query.summed_schema(self.settings.silos), self.announcer)
         )
         total = yield from membership.overhearing(
             self.protocol.query(query, self._responding(work, query))
@@ -184,7 +239,8 @@ class _Work:
         job = participant.algo.local_update(participant.silo, query, broadcast.vectors)
         self.pending = job.pending
         self.stats = job.stats
-        self.steps = self._timed(bounded(job.steps, query, self.stats))
+        bounds = participant.algo.contributors.bounds(participant.silo.plan.federation)
+        self.steps = self._timed(bounded(job.steps, query, self.stats, bounds))
         noise, secret = self._noise(job, query)
         # This object keeps the steps and not the job, whose noise would wait in memory.
         return LocalJob(self.steps, noise, secret)
@@ -234,9 +290,16 @@ class _Work:
         return removable.share(rng, secret), secret
 
 
-def bounded(steps: Iterator[Step], query: Query, stats: ContributionStats) -> Iterator[Step]:
+def bounded(
+    steps: Iterator[Step],
+    query: Query,
+    stats: ContributionStats,
+    bounds: np.ndarray | None = None,
+) -> Iterator[Step]:
     """Clip contributions to the mechanism's bound, in float64. If the query does not enforce the
     bound, contributions stay as they are. Users outside of the query's sample are left out.
+
+    bounds: (n_units,) each unit's bound, relative to that of the mechanism; None: 1 for all.
 
     A unit whose contribution contains NaN or infinity contributes nothing, so that it cannot
     destroy the sum; `stats.nonfinite` counts it. Dropping it depends on this unit alone, so the
@@ -254,70 +317,40 @@ def bounded(steps: Iterator[Step], query: Query, stats: ContributionStats) -> It
             block = _sampled(block, query.sampled)
             if not len(block.units):
                 return None
-        vectors, norms = query.mechanism.bound(block.vectors)
-        lengths = norms.cpu().numpy()  # one copy: each further question would stall the device
+        own = None if bounds is None else bounds[block.units]
+        vectors, lengths = _bounded_rows(block, query, own)
         finite = np.isfinite(lengths)
         units = block.units[finite]
         if not finite.all():
             vectors = vectors[finite]
         stats.units += len(lengths)
         stats.nonfinite += len(lengths) - len(units)
+        limit = query.mechanism.clip if own is None else query.mechanism.clip * own[finite]
         stats.norm_sum += float(lengths[finite].sum())
-        stats.clipped += int((lengths[finite] > query.mechanism.clip).sum())
+        stats.clipped += int((lengths[finite] > limit).sum())
         return Contributions(units, vectors)
 
     return changed(steps, bound) if query.enforced else steps
+
+
+def _bounded_rows(
+    block: Contributions, query: Query, own: np.ndarray | None
+) -> tuple[torch.Tensor, np.ndarray]:
+    """The block's vectors (k, size) within their bounds, float64, and their norms (k,) before.
+
+    own: (k,) each unit's bound, relative to that of the mechanism; None: 1 for all.
+    """
+    if own is None:
+        vectors, norms = query.mechanism.bound(block.vectors)
+        return vectors, norms.cpu().numpy()  # one copy: each question would stall the device
+    import torch
+
+    scale = torch.from_numpy(own).to(block.vectors.device)
+    vectors, norms = query.mechanism.bound(block.vectors.double() / scale[:, None])
+    return vectors.mul_(scale[:, None]), (norms * scale).cpu().numpy()
 
 
 def _sampled(block: Contributions, sampled: np.ndarray) -> Contributions:
     """The contributions of sampled users."""
     here = sampled[block.units]
     return block if here.all() else Contributions(block.units[here], block.vectors[here])
-
-
-@dataclass
-class _SumMembership:
-    """Receives the announcement of who is in the sum. It may arrive before the silo's protocol has
-    ended.
-
-    post: gate of the silo.
-    expected: schema and senders of the announcement.
-    silos: names of the silos in the sum; None: not announced yet.
-    """
-
-    post: Post
-    expected: Expected
-    silos: tuple[str, ...] | None = None
-
-    def overhearing(self, party: Party) -> Party:
-        """Run `party`, and keep the announcement out of its mail."""
-        given: Any = None
-        while True:
-            try:
-                said = party.send(given)
-            except StopIteration as end:
-                return end.value
-            given = yield said
-            if not isinstance(said, Work):
-                given = self._without(given)
-
-    def summed(self) -> Generator[Mail, Mail, tuple[str, ...]]:
-        """The names of the silos in the sum. Raises AggregationAbortedError without an
-        announcement: the silo's state would no longer match that of the others."""
-        if self.silos is None:
-            self._learn((yield from self.post.receive(self.expected)))
-        if self.silos is None:
-            raise AggregationAbortedError(f"{self.post.name} has not been told who is in the sum")
-        return self.silos
-
-    def _without(self, mail: Mail) -> Mail:
-        """The mail without the announcement. The party itself ignores an announcement from another
-        round."""
-        ours = {name: said for name, said in mail.items() if claims(said, SUMMED)}
-        heard = self.post.accept(ours, self.expected)
-        self._learn(heard)
-        return {name: said for name, said in mail.items() if name not in heard}
-
-    def _learn(self, heard: Mail) -> None:
-        for summed in heard.values():
-            self.silos = summed.silos

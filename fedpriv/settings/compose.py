@@ -28,6 +28,8 @@ from fedpriv.settings.experiment import GROUPS, Experiment, build, unknown_key
 from fedpriv.settings.help import conf_dir, near
 from fedpriv.settings.sweep_composer import Composer
 
+TRUST_CODE = "--trust-code"
+
 
 @dataclass(frozen=True)
 class CommandLine:
@@ -36,24 +38,29 @@ class CommandLine:
     overrides: its words of the form key=value.
     multirun: whether it has -m.
     config_dir: the user's own configuration folder.
+    trust_code: whether it has --trust-code: the folder of `resume=` may name any class.
     """
 
     overrides: list[str]
     multirun: bool
     config_dir: str | None
+    trust_code: bool = False
 
     @staticmethod
     def parse(args: list[str]) -> CommandLine:
         """Raises FedprivError for a flag that does not exist."""
         parser = get_args_parser()
         parser.error = _refuse  # type: ignore[method-assign]
-        known = parser.parse_args(args)
+        known = parser.parse_args([word for word in args if word != TRUST_CODE])
         for flag in ("config_name", "config_path", "package", "experimental_rerun"):
             if getattr(known, flag, None) is not None:
                 raise FedprivError(
                     f"--{flag.replace('_', '-')} is not supported; --config-dir adds your own files"
                 )
-        return CommandLine(known.overrides, known.multirun, known.config_dir)
+        trusts = TRUST_CODE in args
+        if trusts and not any(word.startswith("resume=") for word in known.overrides):
+            raise FedprivError(f"{TRUST_CODE}: only for a folder that resume= names")
+        return CommandLine(known.overrides, known.multirun, known.config_dir, trusts)
 
 
 def _refuse(message: str) -> NoReturn:

@@ -9,15 +9,19 @@ loaded and without torch.
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import Any
+from importlib.metadata import entry_points
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.aggregation.base import Aggregation
@@ -144,6 +148,10 @@ class Experiment:
             f"a network without batch statistics: {type(self.algo).__name__} bounds users or "
             "records",
         )
+        budget = self.accountant.budget
+        each = "null, because each group of users has its own (algo.budgets)"
+        single = budget is None or not self.algo.budget_limits
+        require(single, "accountant.budget", budget, each)
         self.planner.draft(self.federation)
 
     @property
@@ -169,14 +177,17 @@ class Experiment:
         return Streams(self.options.seed, system=self.options.system)
 
 
-def build(config: Any) -> Experiment:
+def build(config: Any, *, trust_code: bool = True) -> Experiment:
     """Check a composed configuration (a DictConfig or a plain dict) and build its components. With
     Hydra's node, keys of the command line must have an effect.
+
+    trust_code: whether the configuration may name any class that can be imported, and addresses to
+        connect to. Settings that are read from a folder may not, unless the user says so.
 
     Raises ConfigError with one line that names the key, its value and what is allowed.
     """
     tree = config if isinstance(config, DictConfig) else OmegaConf.create(config)
-    return build_resolved(resolved(tree), typed_words(tree))
+    return build_resolved(resolved(tree), typed_words(tree), trust_code=trust_code)
 
 
 def typed_words(config: DictConfig) -> list[str]:
@@ -195,6 +206,11 @@ def resolved(config: DictConfig) -> dict[str, Any]:
         for key in config:
             if key != "hydra":
                 plain[str(key)] = _plain(config[key])
+    except InterpolationKeyError as error:
+        key = str(error.full_key)
+        lacking = _first_line(error).split("'")[1]
+        allowed = f"{lacking} does not exist; set {key}, or choose another {key.partition('.')[0]}"
+        raise ConfigError(key, f"${{{lacking}}}", allowed) from error
     except OmegaConfBaseException as error:
         raise ConfigError(error.full_key or "config", "?", _first_line(error)) from error
     return plain
@@ -206,16 +222,23 @@ def _plain(value: Any) -> Any:
     return OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
 
 
-def build_resolved(plain: dict[str, Any], words: Sequence[str] = ()) -> Experiment:
+def build_resolved(
+    plain: dict[str, Any], words: Sequence[str] = (), *, trust_code: bool = True
+) -> Experiment:
     """Like `build`, from plain values and the words of the command line."""
     names = [f.name for f in fields(RunOptions)]
     for key in sorted(plain.keys() - {*GROUPS, *names, "preset", "experiment"}):
         raise unknown_key(key, [*GROUPS, *names])
     typed(Preset, plain.get("preset", {}), "preset")
     options = typed(RunOptions, {name: plain[name] for name in names if name in plain}, "")
-    experiment = Experiment(
-        options, **{name: _component(plain.get(name), base, name) for name, base in GROUPS.items()}
-    )
+    components = {
+        name: _component(plain.get(name), base, name, trust_code=trust_code)
+        for name, base in GROUPS.items()
+    }
+    if not trust_code:
+        _require_no_address("engine", components["engine"])
+        _require_no_address("tracker", components["tracker"])
+    experiment = Experiment(options, **components)
     if words:
         plan = experiment.planner.draft(experiment.federation)
         require_effect(words, idle_keys(experiment.algo, experiment.mechanism, plan, plain))
@@ -234,11 +257,13 @@ def unknown_key(key: str, known: list[str], everywhere: Sequence[str] = ()) -> C
     return ConfigError(key, "...", f"unknown key; {hint}allowed: {allowed}")
 
 
-def _component(node: Any, base: type, group: str) -> Any:
+def _component(node: Any, base: type, group: str, *, trust_code: bool) -> Any:
     named = isinstance(node, dict) and "_target_" in node
     require(named, group, node, "the name of a file in this config group")
     values = dict(node)
     path = values.pop("_target_")
+    if not trust_code:
+        _require_installed(path, group)
     cls = _located(path, group)
     ok = isinstance(cls, type) and issubclass(cls, base) and is_dataclass(cls)
     allowed = f"a dataclass derived from {base.__module__}.{base.__name__}"
@@ -246,8 +271,33 @@ def _component(node: Any, base: type, group: str) -> Any:
     return typed(cls, values, group)
 
 
+UNTRUSTED = "settings that a folder brings along"
+
+
+def _require_installed(path: Any, group: str) -> None:
+    """Raise ConfigError for a class outside fedpriv and the installed packages that declare the
+    entry point group "fedpriv"."""
+    packages = {"fedpriv", *(point.module for point in entry_points(group="fedpriv"))}
+    known = any(str(path).startswith(f"{package}.") for package in packages)
+    allowed = f"a class of {' or '.join(sorted(packages))}, unless --trust-code: {UNTRUSTED} "
+    require(known, f"{group}._target_", path, allowed + "import nothing else")
+
+
+def _require_no_address(group: str, component: Engine | Tracker) -> None:
+    """Raise ConfigError for a component that would connect to another machine or write elsewhere
+    than into the run's folder."""
+    for key in component.addresses:
+        address = getattr(component, key)
+        allowed = f"null, unless --trust-code: {UNTRUSTED} choose no place to connect or write to"
+        require(address is None, f"{group}.{key}", address, allowed)
+
+
 def _located(path: str, group: str) -> Any:
+    """The class that a path names. A user's own modules are found in the current folder, which is
+    searched from the first of them on, so that other commands never import from there."""
     module, _, name = str(path).rpartition(".")
+    if not module.startswith("fedpriv.") and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
@@ -265,13 +315,30 @@ def typed(cls: type, values: dict[str, Any], prefix: str) -> Any:
     for key, value in values.items():
         if key not in names:
             raise unknown_key(f"{path}{key}", names)
-        given[key] = _typed_value(cls, key, json.dumps(value), f"{path}{key}")
+        entry = _named_entries(cls).get(key)
+        if entry is not None and isinstance(value, dict):
+            of = f"{path}{key}"
+            given[key] = {name: typed(entry, one, f"{of}.{name}") for name, one in value.items()}
+        else:
+            given[key] = _typed_value(cls, key, json.dumps(value), f"{path}{key}")
     for key, value in given.items():
         _require_sensible(key, value, f"{path}{key}")
     for f in fields(cls):
         if f.name not in given and f.default is MISSING and f.default_factory is MISSING:
             raise ConfigError(f"{path}{f.name}", "?", "a value is required")
     return cls(**given)
+
+
+@lru_cache(maxsize=256)
+def _named_entries(cls: type) -> dict[str, type]:
+    """The fields of dataclass `cls` that map names to dataclasses, and the type of their
+    entries."""
+    found = {}
+    for name, hint in get_type_hints(cls).items():
+        for option in get_args(hint) if isinstance(hint, UnionType) else (hint,):
+            if get_origin(option) is dict and is_dataclass(get_args(option)[1]):
+                found[name] = get_args(option)[1]
+    return found
 
 
 SIZES = {

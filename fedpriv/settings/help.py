@@ -41,6 +41,7 @@ Options:
   hydra/launcher=side_by_side         run them side by side in one process
   hydra.sweep.dir=folder              continue the sweep in this folder
   quiet=true                          print nothing
+  --trust-code                        resume= imports the classes that the folder names
   --config-dir folder                 add your own configuration files
   --version                           print the version
   --hydra-help                        list Hydra's options

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from fedpriv.runs.labels import RELEASED, metric_label
 from fedpriv.settings.experiment import Experiment
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.streams import SETUP
+from fedpriv.util.untrusted_files import read_json
 
 DRAW = "trials.json"
 MAX_MEAN = 10**4
@@ -136,11 +138,12 @@ class RandomNumber:
             units = [key for key in compositions if key[0] == RELEASED_MODEL]
             units.sort(key=lambda key: (key[1] != "user", key[3] != 1))
             _require(bool(units), f"{exp.algo.label}: certifies no released model")
-            key = (*units[0], exp.accountant.delta)
+            key = (*units[0][:4], exp.accountant.delta)
             _require(about in (None, key), "settings that protect the same unit")
             _require(key[3] == 1, "no groups of records: their curves do not convert")
             about = key
-            for runs in compositions[units[0]]:
+            groups = [compositions[unit] for unit in units if unit[:4] == key[:4]]
+            for runs in chain.from_iterable(groups):
                 largest = np.maximum(largest, rdp_curve(runs, key[2], ORDERS))
         _require(about is not None, "at least one setting")
         assert about is not None
@@ -190,7 +193,7 @@ class SweepDraw:
     def read(folder: Path) -> SweepDraw:
         """The draw in a sweep's folder. Raises FedprivError when it cannot be read."""
         try:
-            return SweepDraw(**json.loads((folder / DRAW).read_text()))
+            return SweepDraw(**read_json(folder / DRAW))
         except (OSError, ValueError, TypeError) as error:
             raise FedprivError(f"{folder / DRAW} is damaged ({error})") from error
 

@@ -7,7 +7,8 @@ Everything runs as a command would: a composed configuration, the checks across 
 run.
 """
 
-from fedpriv.testing.algorithms import ConformanceError, ConformanceReport, check_algorithm
+from fedpriv.testing.algorithms import ConformanceReport, check_algorithm
+from fedpriv.testing.conformance import ConformanceError
 from fedpriv.testing.experiments import experiment
 
 __all__ = ["ConformanceError", "ConformanceReport", "check_algorithm", "experiment"]

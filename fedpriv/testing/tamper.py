@@ -8,9 +8,7 @@ Each trial (`fault_trials`) has one fault in one letter of one phase. The outcom
 
 - detected: one exchange ended without a sum, and the reason names a party;
 - harmless: every sum is correct for the silos in it, and nobody noticed anything;
-- silent: a sum, or what a silo remembers, is wrong. If the message was forged and nobody signs it,
-  the outcome is outside the trust statement: the attacker controls a channel that is assumed to be
-  authentic.
+- silent: a sum, or what a silo remembers, is wrong. None may be.
 """
 
 from __future__ import annotations
@@ -26,7 +24,6 @@ from typing import Any
 from rich.table import Table
 
 from fedpriv.parties.post import Message
-from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Letter
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing import faults
@@ -38,8 +35,6 @@ DETECTED = "detected"
 UNNAMED = "nobody named"
 """Detected, but the reason names no party."""
 HARMLESS = "harmless"
-OUTSIDE = "outside"
-"""Outside the trust statement."""
 SILENT = "silent"
 LASTING = "lasting"
 """Detected, but more than one exchange was lost."""
@@ -197,8 +192,7 @@ def tamper(
                     if fault is None:
                         break
                     trial = bench.run([fault], AFTER_SET_UP if row[0] == SET_UP else ROUNDS)
-                    forged = way == "forgery" and not _signed(letter)
-                    outcomes.note(row, way, _outcome(bench, trial, forged=forged), trial)
+                    outcomes.note(row, way, _outcome(bench, trial), trial)
     return outcomes
 
 
@@ -214,11 +208,11 @@ def _phases(trial: FaultTrial) -> Iterable[tuple[int, Row, tuple[Letter, ...]]]:
             yield exchange, row, tuple(letter for letter in sent if _row_of(letter) == row)
 
 
-def _outcome(bench: FaultTrials, trial: FaultTrial, *, forged: bool) -> str:
+def _outcome(bench: FaultTrials, trial: FaultTrial) -> str:
     if trial.crash is not None:
         return CRASH
     if not bench.is_correct(trial):
-        return OUTSIDE if forged else SILENT
+        return SILENT
     if len(trial.aborts) > 1:
         return LASTING
     if not trial.aborts:
@@ -227,11 +221,6 @@ def _outcome(bench: FaultTrials, trial: FaultTrial, *, forged: bool) -> str:
     parties = (*bench.prepared.aggregation.helpers, *bench.prepared.silos)
     named = any(re.search(rf"\b{name}\b", reason) for name in parties)
     return DETECTED if named else UNNAMED
-
-
-def _signed(letter: Letter) -> bool:
-    """Whether a key is needed to make the letter."""
-    return len(letter.message.signature) != len(CHECKSUM.sign(()))
 
 
 def _is_of(round: int, sent: list[Letter]) -> bool:

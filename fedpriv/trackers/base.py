@@ -53,9 +53,11 @@ class Tracker:
     1 0.5
 
     package: the Python package that it needs, which is also the name of fedpriv's extra.
+    addresses: names of the arguments that say where it connects or writes.
     """
 
     package: ClassVar[str] = ""
+    addresses: ClassVar[tuple[str, ...]] = ()
 
     def check(self) -> None:
         """Raise ConfigError when its package is not installed."""
@@ -134,7 +136,7 @@ def numbers(
     metrics: Mapping[str, Any], rows: Sequence[EpsilonRow], observer: str
 ) -> dict[str, float]:
     """What a tracker shows of a round: metrics; `epsilon`, the headline epsilon of `observer`; and
-    every certificate and claim by observer, unit, adjacency and method."""
+    every certificate and claim by observer, unit (with its group), adjacency and method."""
     values = {
         name: float(value)
         for name, value in metrics.items()
@@ -142,7 +144,8 @@ def numbers(
     }
     values["epsilon"] = headline(rows, observer)
     for row in rows:
-        about = f"{row.observer}/{row.unit}/{row.adjacency}/{row.method}"
+        unit = f"{row.unit}/{row.group}" if row.group else row.unit
+        about = f"{row.observer}/{unit}/{row.adjacency}/{row.method}"
         values[f"certified/{about}"] = row.certified
         if row.claimed is not None:
             values[f"claimed/{about}"] = row.claimed

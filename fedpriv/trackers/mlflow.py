@@ -23,6 +23,7 @@ class MlFlow(Tracker):
     """
 
     package: ClassVar[str] = "mlflow"
+    addresses: ClassVar[tuple[str, ...]] = ("uri",)
 
     experiment: str
     uri: str | None = None

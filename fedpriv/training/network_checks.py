@@ -82,6 +82,22 @@ def torch_func_obstacle(
     return refused(model, f"no buffers that change in training ({buffer}) for those of records")
 
 
+@cached_by_model
+def vmap_batches(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> bool:
+    """Whether torch.func.vmap knows how to batch every operation of a network on batches of
+    `shape`. It knows none of torch's recurrent layers."""
+    device = next((own.device for own in model.parameters()), None)
+    try:
+        with torch.no_grad():
+            records = torch.zeros((1, *shape), dtype=dtype, device=device)
+            torch.func.vmap(model, randomness="different")(records)
+    except RuntimeError as error:
+        if "atching rule" not in str(error):
+            raise
+        return False
+    return True
+
+
 def refused(part: nn.Module, allowed: str) -> ConfigError:
     """The error for a part of a network."""
     return ConfigError("model", type(part).__name__, allowed)

@@ -57,6 +57,11 @@ class LocalOptimizer(ABC):
         pass."""
         return False
 
+    def require_plain(self) -> None:
+        """Raise ConfigError unless it is `plain`."""
+        name = type(self).__name__.lower()
+        require(self.plain, "optimizer", name, "sgd without momentum and weight decay")
+
     @property
     @abstractmethod
     def slots(self) -> tuple[str, ...]:
@@ -72,9 +77,11 @@ class LocalOptimizer(ABC):
         import torch
 
         first = parameters[0]
-        made = {name: [stack.new_zeros(stack.shape) for stack in parameters] for name in self.slots}
+        stacks = {
+            name: [stack.new_zeros(stack.shape) for stack in parameters] for name in self.slots
+        }
         counts = {n: [first.new_zeros(len(first), dtype=torch.float64)] for n in self.counters}
-        return made | counts
+        return stacks | counts
 
     @abstractmethod
     def step(
@@ -98,6 +105,10 @@ class Sgd(LocalOptimizer):
     @property
     def plain(self) -> bool:
         return not self.momentum and not self.weight_decay
+
+    def require_plain(self) -> None:
+        for key, value in vars(self).items():
+            require(not value, f"optimizer.{key}", value, "0: the algorithm defines its own steps")
 
     @property
     def slots(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from torch.func import grad, vmap
 
 from fedpriv.models.tasks import Task
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.training.network_checks import torch_func_obstacle
+from fedpriv.training.network_checks import torch_func_obstacle, vmap_batches
 from fedpriv.training.vectors import call, unflatten
 
 Gradients = Callable[[Tensor, Tensor, Tensor, dict[str, Tensor]], Tensor]
@@ -33,7 +33,18 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
         outputs = call(model, parameters, x, buffers)
         return task.loss(outputs, y, torch.full((group,), 1 / group, device=x.device))
 
-    one_each = vmap(grad(loss), in_dims=(None, 0, 0, 0), randomness="different")
+    one = grad(loss)
+    batched = vmap(one, in_dims=(None, 0, 0, 0), randomness="different")
+
+    def one_by_one(
+        parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """For networks with an operation that vmap cannot batch, such as a GRU's."""
+        found = []
+        for i in range(len(x)):
+            own = {name: buffer[i] for name, buffer in buffers.items()}
+            found.append(one(parameters, x[i], y[i], own))
+        return {name: torch.stack([each[name] for each in found]) for name in parameters}
 
     def gradients(theta: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> Tensor:
         if not len(x):
@@ -41,7 +52,8 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
         obstacle = torch_func_obstacle(model, x.shape[2:], x.dtype)
         if obstacle is not None:
             raise obstacle
-        named = one_each(unflatten(model, theta), x, y, buffers)
+        each = batched if vmap_batches(model, x.shape[1:], x.dtype) else one_by_one
+        named = each(unflatten(model, theta), x, y, buffers)
         return torch.cat([piece.reshape(len(x), -1) for piece in named.values()], dim=1)
 
     return gradients

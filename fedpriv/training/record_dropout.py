@@ -18,6 +18,7 @@ from fedpriv.errors import require
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.layers.masked_dropout import MaskedDropout
 from fedpriv.training.layers.supported import SUPPORTED, untouched
+from fedpriv.training.network_checks import vmap_batches
 from fedpriv.training.random_words import random_words, row_counters, threshold
 
 
@@ -67,7 +68,12 @@ class RecordDropout:
         hooks = [layer.register_forward_pre_hook(note) for layer in names]
         try:
             with torch.no_grad():
-                torch.func.vmap(self.model, randomness="error")(example.unsqueeze(0))
+                if vmap_batches(self.model, tuple(example.shape), example.dtype):
+                    found.clear()
+                    torch.func.vmap(self.model, randomness="error")(example.unsqueeze(0))
+                else:
+                    found.clear()
+                    _require_no_draws(self.model, example)
             once = len({name for name, _, _ in found}) == len(found)
         except RuntimeError as error:
             if "random" not in str(error):
@@ -94,6 +100,24 @@ class RecordDropout:
             )
             found[name] = (words > threshold(layer.p)) * (1 / (1 - layer.p) if layer.p < 1 else 0.0)
         return found
+
+
+def _require_no_draws(model: nn.Module, example: Tensor) -> None:
+    """Raise RuntimeError if a forward pass draws from torch's generators."""
+    devices = [example.device] if example.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        before = _generators(example.device)
+        model(example)
+        if any(
+            not torch.equal(one, other) for one, other in zip(before, _generators(example.device))
+        ):
+            raise RuntimeError("the network draws random numbers")
+
+
+def _generators(device: torch.device) -> list[Tensor]:
+    """The states of torch's generators that a network on `device` may draw from."""
+    own = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
+    return [torch.get_rng_state(), *own]
 
 
 @cached_by_model

@@ -9,7 +9,7 @@ from torch import nn
 from fedpriv.data.silo import SiloData
 from fedpriv.models.tasks import Task
 from fedpriv.training.cost import known_cost
-from fedpriv.training.description import Execution, Training
+from fedpriv.training.description import Execution, Recipe, Training
 from fedpriv.training.freed_memory import keep_freed_memory
 from fedpriv.training.network_checks import check_parameters, refuse_shared_state
 from fedpriv.training.select import isolated_trainers, select_trainers
@@ -60,7 +60,6 @@ def silo_training(
     else:
         refuse_shared_state(model)
     counts = data.counts
-    recipe = training.recipe
     chosen = (
         np.arange(len(counts))
         if training.users is None
@@ -68,24 +67,27 @@ def silo_training(
     )
     problem = _problem(training, model, data, task=task, execution=execution)
     if not len(chosen):
-        return SiloTraining(
-            training, problem, TrainingUsers(data, chosen, 1, None, chosen.astype(np.uint64)), []
-        )
+        nobody = TrainingUsers(data, chosen, 1, None, chosen.astype(np.uint64))
+        return SiloTraining(training, problem, nobody, [])
     keep_freed_memory()
-    batches_stream, dropout_stream = (
-        f"{prefix} {name}".lstrip() for name in ("batches", "dropout")
-    )
-    size = recipe.batch_size or int(counts.max())
-    orders = None
-    if counts.max() > size:
-        orders = streams.unit_keys(batches_stream, round, party, data.users)
-    dropout = streams.unit_keys(dropout_stream, round, party, data.users)
+    everyone = _users(data, training.recipe, streams, prefix, round=round, party=party)
     chosen = chosen[np.argsort(-counts[chosen], kind="stable")]
     isolated = streams.system and not training.pooled
     choose = isolated_trainers if isolated else select_trainers
-    selection = choose(problem, np.minimum(counts[chosen], size))
-    everyone = TrainingUsers(data, np.arange(len(counts)), size, orders, dropout)
+    selection = choose(problem, np.minimum(counts[chosen], everyone.size))
     return SiloTraining(training, problem, everyone.part(chosen), selection)
+
+
+def _users(
+    data: SiloData, recipe: Recipe, streams: Streams, prefix: str, *, round: int, party: str
+) -> TrainingUsers:
+    """All users of the silo, with their keys of batches and dropout."""
+    size = recipe.batch_size or int(data.counts.max())
+    orders = None
+    if data.counts.max() > size:
+        orders = streams.unit_keys(f"{prefix} batches".lstrip(), round, party, data.users)
+    dropout = streams.unit_keys(f"{prefix} dropout".lstrip(), round, party, data.users)
+    return TrainingUsers(data, np.arange(len(data.counts)), size, orders, dropout)
 
 
 def _problem(

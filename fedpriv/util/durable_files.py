@@ -35,12 +35,16 @@ def fsync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes, *, mode: int = 0o666) -> None:
     """Write `content` to `path`. After a crash, and for any reader, the file is either the old or
-    the new one."""
+    the new one.
+
+    mode: permissions of the new file, less those that the process withholds (umask).
+    """
     temporary = path.with_name(path.name + ".tmp")
     try:
-        with open(temporary, "wb") as file:
+        temporary.unlink(missing_ok=True)  # left by a crash, with permissions of its own
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(content)
             fsync(file)
         os.replace(temporary, path)

@@ -129,8 +129,8 @@ def test_compositions_are_what_a_unit_of_each_scope_meets():
     )
     ledger.record([replace(SERVER, assumptions=("others",)), replace(MODEL, certified=FIXED)])
     assert ledger.compositions() == {
-        ("server", "user", ADD_REMOVE, 1): [((GAUSSIAN, 3),)],
-        ("released model", "user", ADD_REMOVE, 1): [
+        ("server", "user", ADD_REMOVE, 1, ""): [((GAUSSIAN, 3),)],
+        ("released model", "user", ADD_REMOVE, 1, ""): [
             ((FIXED, 1), (SAMPLED, 2)),
             ((FIXED, 1), (GAUSSIAN, 2)),
         ],

@@ -15,10 +15,9 @@ from fedpriv.aggregation.masked import Masked, mask
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.messages import COLLECT
-from fedpriv.aggregation.weighted import KEYS
-from fedpriv.crypto.digest import digest
+from fedpriv.aggregation.weighted import KEY, KEYS
 from fedpriv.crypto.prg import add_masks
-from fedpriv.crypto.x25519 import PrivateKey, PublicKey
+from fedpriv.crypto.x25519 import PrivateKey
 from fedpriv.encoding.fixed_point import FixedPoint, ImpossibleSumError, OutOfRangeError
 from fedpriv.errors import AggregationAbortedError, ConfigError, MisfitError
 from fedpriv.rounds.local_job import LocalJob
@@ -125,7 +124,7 @@ def test_a_new_set_up_makes_new_masks():
 
 def test_each_seed_is_known_to_its_pair_alone():
     protocols = ready()
-    assert set(vars(protocols[SERVER])) == {"silos", "weighting"}
+    assert set(vars(protocols[SERVER])) == {"silos", "weighting", "signer"}
     seeds = {name: protocols[name].seeds for name in SILOS}
     for i in SILOS:
         assert set(vars(protocols[i])) == {
@@ -135,6 +134,7 @@ def test_each_seed_is_known_to_its_pair_alone():
             "weights",
             "seeds",
             "spent",
+            "signer",
         }
         assert set(seeds[i]) == set(SILOS) - {i}
         for j in seeds[i]:
@@ -147,31 +147,25 @@ def test_a_vector_out_of_range_ends_the_round():
         exchange(ready(Masked(range=5.0)), (1, 0), [[0.0], [5.1], [0.0], [0.0]])
 
 
-def test_a_server_that_puts_its_keys_in_between_reads_a_message():
-    """The limit of the trust that is asked for."""
+@pytest.mark.parametrize(
+    "signs", [True, False], ids=["under its own key", "with the old signature"]
+)
+def test_a_server_cannot_put_its_keys_in_between(signs):
+    """Public keys carry their owners' signatures, under the keys of the roster."""
     protocols, own = Protocols(Masked(), INDICES), PrivateKey.generate()
-    parties, keys = protocols.setup(np.ones((4, 3), dtype=np.int64)), {}
+    parties = protocols.setup(np.ones((4, 3), dtype=np.int64))
 
     def between(sent):
-        keys.update(sent["silo0"])
-        return sent | {"silo0": dict.fromkeys(keys, own.public.raw) | {"silo0": keys["silo0"]}}
+        raw, server = own.public.raw, protocols[SERVER].signer
+        fakes = {
+            name: (raw, server.sign((KEY, name, raw)) if signs else signature)
+            for name, (_, signature) in sent["silo0"].items()
+        }
+        return sent | {"silo0": fakes | {"silo0": sent["silo0"]["silo0"]}}
 
     parties[SERVER] = changed(parties[SERVER], KEYS, between, name=SERVER)
-    run(parties)
-    vectors, query = (
-        np.random.default_rng(0).normal(size=(4, 5)),
-        query_for(Masked(), INDICES, size=5),
-    )
-    cast, seen = protocols.query(query, {"silo0": LocalJob(iter(()), vectors[0])}), []
-    cast = {"silo0": noting(cast["silo0"], seen), SERVER: cast[SERVER]}
-    with pytest.raises(AggregationAbortedError, match="silo1"):
-        run(cast)
-    victim = PublicKey(keys["silo0"])
-    pairs = {peer: digest("masked", *sorted(("silo0", peer))) for peer in SILOS[1:]}
-    seeds = {peer: own.derive_shared_seed(victim, pair) for peer, pair in pairs.items()}
-    [message] = seen
-    hidden = mask(np.zeros(5, np.uint64), "silo0", SILOS, seeds=seeds, serial=(1, 0))
-    assert np.array_equal(message[SERVER] - hidden, query.encoding.encode(vectors[0], "silo0"))
+    with pytest.raises(MisfitError, match=r"server is refused: silo\d+ has not signed the key"):
+        run(parties)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +179,14 @@ def test_a_silo_can_move_the_sum_within_what_honest_messages_reach(aggregation, 
             query_for(aggregation, INDICES, round), dict.fromkeys(protocols.names, silent_update)
         )
         step = np.array([far * unit], dtype=np.uint64)
-        protocols.says(cast, "silo1", phase, lambda sent, step=step: {SERVER: sent[SERVER] + step})
+
+        def moved(sent, step=step):
+            content = sent[SERVER]
+            if phase == COLLECT:
+                return {SERVER: (content[0] + step, content[1])}
+            return {SERVER: content + step}
+
+        protocols.says(cast, "silo1", phase, moved)
         if far > 20:
             with pytest.raises(ImpossibleSumError, match="beyond 4 times 5: a message was altered"):
                 run(cast)

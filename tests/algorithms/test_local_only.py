@@ -55,7 +55,7 @@ def test_no_model_is_sent():
     models, prepared, traffic = after(2)
     assert models.shape == (3, prepared.plan.federation.n_parameters)
     assert len({model.tobytes() for model in models}) == 3
-    assert max(row["bytes"] for row in traffic) < 500 < 8 * models.shape[1] * 3
+    assert max(row["bytes"] for row in traffic) < 600 < 8 * models.shape[1] * 3
 
 
 def test_a_resumed_run_goes_on_from_every_silos_model():

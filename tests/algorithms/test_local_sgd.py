@@ -15,7 +15,21 @@ from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.rounds.plan import Federation
 
-ALGO = LocalSgd(5, 1, 0.1, 1.0, 0.0, None, "uniform", None, "given", 3.0, "server", 12, 1e-5)
+ALGO = LocalSgd(
+    local_steps=5,
+    batch_size=1,
+    local_lr=0.1,
+    clip=1.0,
+    noise_multiplier=0.0,
+    cohort=None,
+    participation="uniform",
+    feature_norm=None,
+    calibration="given",
+    epsilon=3.0,
+    observer="server",
+    rounds=12,
+    delta=1e-5,
+)
 
 
 def test_a_round_averages_models_after_a_step_a_record():

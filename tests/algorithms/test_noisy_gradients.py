@@ -31,7 +31,21 @@ from fedpriv.testing import experiment
 FEDERATION = Federation(4, 4, 10, (100, 100, 80, 60))
 CERTIFIED = {"calibration": "certified", "epsilon": 3.0, "rounds": 12, "batch_size": None}
 METHODS = [MINIBATCH, ONE_PASS, SVRG, PL, SPIDER, ALTERNATE]
-LOCAL = LocalSgd(5, 1, 0.1, 1.0, 0.0, None, "uniform", None, "certified", 3.0, "server", 12, 1e-5)
+LOCAL = LocalSgd(
+    local_steps=5,
+    batch_size=1,
+    local_lr=0.1,
+    clip=1.0,
+    noise_multiplier=0.0,
+    cohort=None,
+    participation="uniform",
+    feature_norm=None,
+    calibration="certified",
+    epsilon=3.0,
+    observer="server",
+    rounds=12,
+    delta=1e-5,
+)
 
 
 def named(algo):

@@ -3,11 +3,15 @@
 Trials are counted, not timed, so that every result is the same on every machine.
 """
 
+from contextlib import closing
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from fedpriv.audit.audit import Effort, audit
+from fedpriv.audit.audit import Effort, audit, subjects
+from fedpriv.audit.trials import first_attack
 from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.runtime.silo import _Work
@@ -129,6 +133,18 @@ def test_a_resume_that_repeats_a_round_with_other_noise_or_none_is_caught(
     seen = set()
     monkeypatch.setattr(_Work, "_noise", forgetful)
     assert audited(*ULDP, f"rounds={rounds}", trials=1000)["released model", "user"].alarm == caught
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_a_run_whose_noise_depends_on_its_state_is_resumed_under_masks(resumes):
+    """The run without noise beside it needs new masks too."""
+    exp = experiment("algo=dp_erm", "aggregation=masked", "allocator.n_users=10", "rounds=2")
+    [subject] = subjects(exp, 1)
+    attack = first_attack(exp, subject.plan, subject.events, 1)
+    attack = replace(attack, resumes=resumes, quiet_run=attack.noiseless_run())
+    with closing(attack):
+        _, scores = attack.scores(1)
+    assert all(np.isfinite(score).all() for score in scores.values())
 
 
 def test_the_claim_of_uldp_naive_is_refuted_and_its_certificate_stands():

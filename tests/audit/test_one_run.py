@@ -4,8 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from command import run
+from dp_accounting import get_sigma_gaussian
 
-from fedpriv.audit.one_run import audit_in_one_run
+from fedpriv.audit.audit import CONFIDENCE
+from fedpriv.audit.bounds import guess_bound
+from fedpriv.audit.families import GaussianFamily
+from fedpriv.audit.guessing import best_number
+from fedpriv.audit.one_run import THOROUGH_CANARIES, audit_in_one_run
 from fedpriv.audit.orthogonal_canaries import orthogonal_canaries
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
@@ -27,6 +32,39 @@ def test_bounds_are_positive_and_below_the_certificate():
         assert 0.5 < row.bound.epsilon < row.bound.within < row.certified
         assert row.assumed == "GDP"
         assert 0.7 * row.certified < row.estimate < 1.3 * row.certified
+
+
+def test_half_of_a_certificate_of_eight_can_be_proven():
+    """Scores as distant as the certificate allows, and as many correct guesses as expected."""
+    family = GaussianFamily()
+    number = best_number(THOROUGH_CANARIES, 8.0, delta=1e-5, confidence=CONFIDENCE, family=family)
+    mu = 1 / get_sigma_gaussian(8.0, 1e-5)
+    rng = np.random.default_rng(0)
+    proven = []
+    for _ in range(5):
+        coins = rng.random(THOROUGH_CANARIES) < 0.5
+        scores = rng.standard_normal(THOROUGH_CANARIES) + mu * coins
+        bound = guess_bound(
+            scores, coins, n_guesses=number, delta=1e-5, confidence=CONFIDENCE, family=family
+        )
+        assert bound.epsilon <= bound.within <= bound.provable
+        proven.append(bound.audited)
+    assert min(proven) > 4.0
+    assert max(proven) < 8.0
+
+
+def test_too_few_canaries_say_what_they_can_prove():
+    row = audited(*AVG, "rounds=1", canaries=20)["released model", "user"]
+    assert row.powerless
+    assert row.bound.audited <= row.bound.provable < row.certified
+
+
+@pytest.mark.slow
+def test_a_run_proves_half_of_a_certificate_of_eight():
+    words = "algo=uldp_avg", "algo.noise_multiplier=0.6", "rounds=1", "seed=3"
+    row = audited(*words, canaries=2000)["released model", "user"]
+    assert 7.9 < row.certified < 8.1
+    assert row.certified / 2 < row.bound.audited < row.certified
 
 
 def test_a_run_without_its_noise_is_caught(monkeypatch):

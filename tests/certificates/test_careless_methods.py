@@ -10,19 +10,23 @@ from test_derive import USER, claimed, plan
 
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.algorithms.base import Algorithm
+from fedpriv.algorithms.prox_sgd import MinibatchSgd
 from fedpriv.algorithms.uldp import UldpSgd
 from fedpriv.certificates.derive import plan_queries
 from fedpriv.certificates.noise import DpSgdNoise, NoNoise, SumNoise
 from fedpriv.certificates.request import Request, Target
 from fedpriv.certificates.sampling import Poisson, WithoutReplacement
+from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.contributors import RecordVectors, Silos, Users
 from fedpriv.rounds.plan import Observer
 from fedpriv.rounds.weighting import RecordsInFull, UniformWeighting
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.loop import _labels, train
-from fedpriv.runtime import prepare
+from fedpriv.runtime import allocate, prepare
 from fedpriv.testing import experiment
+from fedpriv.training.description import Recipe
+from fedpriv.training.optimizers import Sgd
 
 
 def with_parameters(made, *names):
@@ -119,7 +123,7 @@ def test_what_rests_on_an_authors_word_is_declared(request_, contributors, mecha
     made = plan(mechanism=mechanism)
     target = Target("record" if contributors.one_silo else "user", ADD_REMOVE)
     [query] = plan_queries(
-        [request_], made, contributors, [target], round=1, claim=claimed, drawing=drawing
+        [request_], made, contributors, [target], round=1, claim=claimed, author=drawing
     )
     assert query.enforced  # the framework bounds and noises all the same
     assert {event.status for event in query.events} == {"declared"}
@@ -198,6 +202,13 @@ def test_metrics_of_models_that_silos_keep_are_diagnostics():
         assert shown.partition(" ")[0] == label
 
 
+def test_raw_memories_of_silos_never_reach_the_checkpoint_of_a_run_that_protects_somebody():
+    exp = experiment("algo=uldp_sgd", "preset.n_users=8", "randomness=system")
+    values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
+    with pytest.raises(ConfigError, match="randomness=system: seed, since silos keep raw"):
+        EpsilonForecast.of(replace(exp, algo=Personal(**values))).rows_at([1])
+
+
 def test_no_noise_is_no_certificate_under_a_mechanism_with_noise():
     """A silo's vector moves by twice the bound in every silo, and one bound was charged."""
     [query] = asked([Request(NoNoise())], plan(), Silos())
@@ -214,3 +225,86 @@ def test_a_run_that_rests_on_an_authors_word_is_not_called_private(own, valid, t
     train(exp, "{}", tmp_path / "run", quiet=True)
     status = json.loads((tmp_path / "run" / "status.json").read_text())
     assert status["dp_valid"] is valid
+
+
+class MixedBlocks(UldpSgd):
+    """Adds one user's change to everybody's."""
+
+    def local_update(self, silo, query, down):
+        def mix(block):
+            return replace(block, vectors=block.vectors + block.vectors[:1])
+
+        return super().local_update(silo, query, down).map(mix)
+
+
+class RateOfAll(UldpSgd):
+    """A learning rate made of all records of a silo."""
+
+    def local_update(self, silo, query, down):
+        recipe = replace(query.recipe, lr=float(silo.data.x.abs().mean()))
+        return super().local_update(silo, replace(query, recipe=recipe), down)
+
+
+class Remembers(UldpSgd):
+    """Starts from what the silo's users did before."""
+
+    def local_update(self, silo, query, down):
+        start = silo.state.get("start", down["params"])
+        return super().local_update(silo, query, {"params": start})
+
+
+class StillSeparate(UldpSgd):
+    """Another global step; the framework trains."""
+
+    def global_update(self, state, query, total, plan):
+        return state.with_params(state.params + np.sign(total.vector))
+
+
+class Momentum(Sgd):
+    """An optimiser sees the gradients of all users of a block."""
+
+
+@dataclass(frozen=True)
+class OwnOptimizer(UldpSgd):
+    def recipe(self, plan):
+        return replace(super().recipe(plan), optimizer=Momentum())
+
+
+@dataclass(frozen=True)
+class OwnBatchSize(MinibatchSgd):
+    """Under shuffle, a framework's class asks with this author's batches."""
+
+    def size(self, name, records):
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("cls", "words", "status"),
+    [
+        (UldpSgd, (), "enforced"),
+        (StillSeparate, (), "enforced"),
+        (MixedBlocks, (), "declared"),
+        (RateOfAll, (), "declared"),
+        (Remembers, (), "declared"),
+        (OwnOptimizer, (), "declared"),
+        (MinibatchSgd, ("aggregation=shuffle",), "enforced"),
+        (OwnBatchSize, ("aggregation=shuffle",), "declared"),
+    ],
+)
+def test_a_certificate_is_enforced_only_if_no_author_can_mix_units(cls, words, status):
+    name = "algo=minibatch_sgd" if issubclass(cls, MinibatchSgd) else "algo=uldp_sgd"
+    given = ("algo.calibration=given", "algo.noise_multiplier=1") if words else ()
+    plain = experiment(name, "preset.n_users=8", *given)
+    values = {field.name: getattr(plain.algo, field.name) for field in fields(plain.algo)}
+    exp = experiment(name, "preset.n_users=8", *given, *words, algo=cls(**values))
+    _, _, federation = allocate(exp)
+    [query] = exp.algo.queries(1, exp.planner.plan(federation))
+    assert query.enforced  # bounded and noised all the same
+    assert {event.status for event in query.events} == {status}
+
+
+@pytest.mark.parametrize("contributors", [Silos(), RecordVectors()])
+def test_a_recipe_trains_users_only(contributors):
+    request = Request(SumNoise(), recipe=Recipe(1, None, 0.1))
+    with pytest.raises(ValueError, match="a recipe trains users, not"):
+        asked([request], plan(), contributors)

@@ -170,7 +170,7 @@ def test_a_batch_of_a_record_is_sampled_and_a_group_of_a_fixed_size_batch_is_not
 
 
 def test_one_pass_has_a_scope_for_each_batch():
-    request = Request(SiloNoise(), batches=OnePass(), batch_size=lambda records: 10)
+    request = Request(SiloNoise(), batches=OnePass(4), batch_size=lambda records: 10)
     [query] = queries(plan(MODEL), request, Silos(), Target("record", REPLACE), round=3)
     assert {event.scope for event in query.events} == {f"silo{i}/batch3" for i in range(3)}
 

@@ -53,11 +53,22 @@ def test_whole_batches_are_everybody_and_cost_what_is_not_sampled(name):
 @pytest.mark.parametrize("system", [False, True])
 def test_one_pass_takes_every_record_once_also_with_real_randomness(system):
     silo, queries = setting(ONE_PASS, system=system)
-    batches = [OnePass().rows(silo, query, 6) for query in queries[:5]]
-    again = [OnePass().rows(silo, query, 6) for query in queries[:5]]
+    batches = [OnePass(5).rows(silo, query, 6) for query in queries[:5]]
+    again = [OnePass(5).rows(silo, query, 6) for query in queries[:5]]
     assert sorted(np.concatenate(batches)) == list(range(30))
     assert all(np.array_equal(one, two) for one, two in zip(batches, again))
-    assert OnePass().rows(silo, queries[5], 6).size == 0
+    assert OnePass(5).rows(silo, queries[5], 6).size == 0
+
+
+def test_batches_of_one_pass_are_disjoint_even_if_their_sizes_change():
+    """The scopes of rounds are charged as disjoint; a second round of one record met the first."""
+    silo, queries = setting(ONE_PASS)
+    sizes = [6, 1, 3, 2, 6]
+    batches = [OnePass(5).rows(silo, query, size) for query, size in zip(queries, sizes)]
+    assert [len(batch) for batch in batches] == sizes
+    assert len(np.unique(np.concatenate(batches))) == sum(sizes)
+    with pytest.raises(ValueError, match="7 records from a part of 6"):
+        OnePass(5).rows(silo, queries[0], 7)
 
 
 @pytest.mark.parametrize("name", ["without_replacement", "poisson"])

@@ -273,17 +273,22 @@ def test_a_silo_refuses_weights_that_cannot_be_right(handing, lie):
         run(parties | {"server": server})
 
 
-@pytest.mark.parametrize("aggregation", [Masked(), SecAgg()], ids=str)
-@pytest.mark.parametrize("change", [bytes(32), None], ids=["another", "none"])
-def test_a_silo_finds_its_own_key_changed(aggregation, change):
-    """The server passes everybody's public keys on."""
+@pytest.mark.parametrize("whose", ["silo0", "silo1"])
+@pytest.mark.parametrize("change", [bytes(31) + b"9", None], ids=["another", "none"])
+def test_a_silo_finds_a_key_changed(whose, change):
+    """The server passes everybody's public keys on, under their owners' signatures."""
 
     def cheat(sent):
-        keys = {name: key for name, key in sent["silo1"].items() if name != "silo1"}
-        return sent | {"silo1": keys if change is None else keys | {"silo1": change}}
+        keys = {name: key for name, key in sent["silo1"].items() if name != whose}
+        own = keys if change is None else keys | {whose: (change, sent["silo1"][whose][1])}
+        return sent | {"silo1": own}
 
-    parties = Protocols(aggregation, tuple(range(SILOS))).setup(random_world().counts)
-    why = "no entry for silo1" if change is None else "it holds another key for silo1"
+    parties = Protocols(Masked(), tuple(range(SILOS))).setup(random_world().counts)
+    why = (
+        f"no entry for {whose}"
+        if change is None
+        else f"{whose} has not signed the key that it passes on"
+    )
     with pytest.raises(AggregationAbortedError, match=f"a message of server is refused: {why}"):
         run(parties | {"server": changed(parties["server"], KEYS, cheat, name="server")})
 

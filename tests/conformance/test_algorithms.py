@@ -12,14 +12,15 @@ import pytest
 import torch
 from scipy import stats as scipy_stats
 
-from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.uldp import UldpBase
 from fedpriv.errors import ConfigError
-from fedpriv.rounds.conformance_record import SHIPPED, class_name, source_digest
+from fedpriv.rounds.code_digest import code_digest
+from fedpriv.rounds.conformance_record import SHIPPED, class_name
 from fedpriv.runtime import allocate, prepare
 from fedpriv.testing import check_algorithm, experiment
-from fedpriv.testing.algorithms import noise_multiplier, total
+from fedpriv.testing.event_parameters import noise_multiplier
 from fedpriv.testing.experiments import SMALL, with_training_records, without_user
+from fedpriv.testing.noise_checks import total
 from fedpriv.util.stopwatch import Stopwatch
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -103,7 +104,7 @@ def test_keeps_every_rule(algo):
             f"{cls.__name__} or a base of it has changed since: `python -m scripts.checked` "
             "checks and records it"
         )
-        assert recorded.get(class_name(cls)) == source_digest(cls, Algorithm), why
+        assert recorded.get(class_name(cls)) == code_digest(cls), why
 
 
 GIVEN = " algo.calibration=given algo.noise_multiplier=0.05"

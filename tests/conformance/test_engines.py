@@ -58,36 +58,36 @@ def test_every_configuration_is_tested_and_its_keys_are_the_fields():
 def test_work_in_place_of_messages_is_done_in_the_same_step(session):
     """Of parties that ask for one, two and no more at all."""
     tasks = {"a": (play.works, 2, 3), "b": (play.works, 5), "server": (play.tells_both, 7, 11)}
-    assert session.run(tasks) == {"a": 42, "b": 55, "server": {"a": 42, "b": 55}}
+    assert play.run(session, tasks) == {"a": 42, "b": 55, "server": {"a": 42, "b": 55}}
 
 
 def test_messages_arrive_and_results_come_back(session):
     tasks = {"a": (play.multiplies, 2), "server": (play.adds,), "b": (play.multiplies, 5)}
-    assert session.run(tasks) == {"a": 14, "b": 35, "server": None}
+    assert play.run(session, tasks) == {"a": 14, "b": 35, "server": None}
 
 
 def test_order_of_parties_does_not_matter(session):
     tasks = {"server": (play.hears,), "b": (play.tells, "B"), "a": (play.tells, "A")}
-    one, two = session.run(tasks), session.run(dict(reversed(tasks.items())))
+    one, two = play.run(session, tasks), play.run(session, dict(reversed(tasks.items())))
     assert one == two
     assert one["server"] == [[("a", "A"), ("b", "B")]]
 
 
 def test_who_has_no_task_is_not_there(session):
-    assert session.run({"a": (play.tells, 1), "server": (play.hears,)}) == {
+    assert play.run(session, {"a": (play.tells, 1), "server": (play.hears,)}) == {
         "a": None,
         "server": [[("a", 1)]],
     }
 
 
 def test_a_silent_party_does_not_hang_the_others(session):
-    learned = session.run({"a": (play.hears,), "b": (play.tells, 1), "server": (play.hears,)})
+    learned = play.run(session, {"a": (play.hears,), "b": (play.tells, 1), "server": (play.hears,)})
     assert learned == {"a": [[]], "b": None, "server": [[("b", 1)]]}
 
 
 def test_a_defect_of_a_party_comes_out_with_its_text(session):
     with pytest.raises((ValueError, RuntimeError), match="bad"):
-        session.run({"a": (play.fails, ValueError, "bad"), "b": (play.tells, 1)})
+        play.run(session, {"a": (play.fails, ValueError, "bad"), "b": (play.tells, 1)})
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_defect_of_a_party_comes_out_with_its_text(session):
 )
 def test_a_mistake_of_the_user_comes_out_as_it_is(session, error, words):
     with pytest.raises(error) as caught:
-        session.run({"server": (play.fails, error, *words), "a": (play.tells, 1)})
+        play.run(session, {"server": (play.fails, error, *words), "a": (play.tells, 1)})
     assert str(caught.value) == str(error(*words))
     assert type(caught.value) is error
 
@@ -105,22 +105,25 @@ def test_a_mistake_of_the_user_comes_out_as_it_is(session, error, words):
 def test_of_two_mistakes_in_a_step_the_first_by_name_comes_out(session):
     error = AggregationAbortedError
     with pytest.raises(AggregationAbortedError) as caught:
-        session.run({"b": (play.fails_at_once, error, "b"), "a": (play.fails_at_once, error, "a")})
+        play.run(
+            session, {"b": (play.fails_at_once, error, "b"), "a": (play.fails_at_once, error, "a")}
+        )
     assert str(caught.value) == "a"
 
 
 def test_a_task_may_be_refused(session):
     with pytest.raises(AggregationAbortedError, match="not with me"):
-        session.run({"a": (play.refuses_the_task,), "b": (play.leaves,)})
+        play.run(session, {"a": (play.refuses_the_task,), "b": (play.leaves,)})
 
 
 def test_the_parties_go_on_after_a_mistake(session):
     for _ in range(2):
         with pytest.raises(AggregationAbortedError):
-            session.run(
-                {"a": (play.waits_for_ever,), "server": (play.fails, AggregationAbortedError, "x")}
+            play.run(
+                session,
+                {"a": (play.waits_for_ever,), "server": (play.fails, AggregationAbortedError, "x")},
             )
-        assert session.run({"a": (play.multiplies, 3), "server": (play.adds,)}) == {
+        assert play.run(session, {"a": (play.multiplies, 3), "server": (play.adds,)}) == {
             "a": 9,
             "server": None,
         }
@@ -128,22 +131,22 @@ def test_the_parties_go_on_after_a_mistake(session):
 
 
 def test_a_server_learns_that_nobody_answers(session):
-    assert session.run({"a": (play.hears,), "server": (play.asks, "a")})["server"] == "nobody"
+    assert play.run(session, {"a": (play.hears,), "server": (play.asks, "a")})["server"] == "nobody"
 
 
 def test_mail_to_who_has_left_is_lost(session):
-    learned = session.run({"a": (play.leaves, 1), "b": (play.keeps_on, "a", 1)})
+    learned = play.run(session, {"a": (play.leaves, 1), "b": (play.keeps_on, "a", 1)})
     assert learned == {"a": 1, "b": [{}]}
 
 
 def test_who_writes_to_somebody_gone_may_finish(session):
-    learned = session.run({"a": (play.leaves, 1), "b": (play.keeps_on, "a", 3)})
+    learned = play.run(session, {"a": (play.leaves, 1), "b": (play.keeps_on, "a", 3)})
     assert learned == {"a": 1, "b": [{}, {}, {}]}
 
 
 def test_waiting_for_ever_is_an_error(session):
     with pytest.raises(RuntimeError, match="but b go on waiting"):
-        session.run({"a": (play.leaves,), "b": (play.waits_for_ever,)})
+        play.run(session, {"a": (play.leaves,), "b": (play.waits_for_ever,)})
 
 
 def test_who_talks_to_itself_for_ever_keeps_nobody_waiting(session, monkeypatch):
@@ -152,8 +155,8 @@ def test_who_talks_to_itself_for_ever_keeps_nobody_waiting(session, monkeypatch)
     monkeypatch.setattr(base, "PATIENCE", 5)
     monkeypatch.setattr(base, "STRAGGLING", 9)
     tasks = {"a": (play.talks_for_ever, "a"), "b": (play.hears, 3), "server": (play.asks, "b")}
-    assert session.run(tasks) == {"b": [[("server", "hello")], [], []], "server": "nobody"}
-    assert session.run({"a": (play.multiplies, 3), "server": (play.adds,)}) == {
+    assert play.run(session, tasks) == {"b": [[("server", "hello")], [], []], "server": "nobody"}
+    assert play.run(session, {"a": (play.multiplies, 3), "server": (play.adds,)}) == {
         "a": 9,
         "server": None,
     }
@@ -168,23 +171,25 @@ def test_strays_keep_nobody_waiting(session, monkeypatch):
         "b": (play.leaves,),
         "server": (play.awaits_a_word, "b"),
     }
-    assert session.run(tasks) == {"b": None, "server": ("nothing", {"a": PATIENCE})}
+    assert play.run(session, tasks) == {"b": None, "server": ("nothing", {"a": PATIENCE})}
 
 
 def test_a_long_exchange_is_no_straggling(session, monkeypatch):
     monkeypatch.setattr(base, "PATIENCE", 5)
     monkeypatch.setattr(base, "STRAGGLING", 9)
-    learned = session.run({"a": (play.keeps_on, "server", 20), "server": (play.keeps_on, "a", 20)})
+    learned = play.run(
+        session, {"a": (play.keeps_on, "server", 20), "server": (play.keeps_on, "a", 20)}
+    )
     assert learned["server"] == [{"a": number} for number in range(20)]
 
 
 def test_nobody_at_all(session):
-    assert session.run({}) == {}
+    assert play.run(session, {}) == {}
 
 
 def test_what_is_no_message_is_refused(session):
     with pytest.raises((MessageError, RuntimeError), match="cannot hold builtins"):
-        session.run({"a": (play.tells, {1, 2}), "server": (play.hears,)}, Traffic())
+        play.run(session, {"a": (play.tells, {1, 2}), "server": (play.hears,)}, Traffic())
 
 
 def test_large_messages_come_whole_and_with_their_types(session):
@@ -192,7 +197,7 @@ def test_large_messages_come_whole_and_with_their_types(session):
         "noise": np.random.default_rng(0).random(10**6),
         "keys": [2**3000 + 1, b"x" * 10**6, None],
     }
-    learned = session.run({"a": (play.echoes, "b", value), "b": (play.passes_back, "a")})
+    learned = play.run(session, {"a": (play.echoes, "b", value), "b": (play.passes_back, "a")})
     assert learned["a"]["noise"].tobytes() == value["noise"].tobytes()
     assert learned["a"]["keys"] == value["keys"]
     sizes = (
@@ -207,14 +212,18 @@ def test_large_messages_come_whole_and_with_their_types(session):
         196609,
     )  # pieces and calls end among them
     for array in map(np.arange, sizes):
-        heard = session.run({"a": (play.echoes, "b", array), "b": (play.passes_back, "a")})["a"]
+        heard = play.run(session, {"a": (play.echoes, "b", array), "b": (play.passes_back, "a")})[
+            "a"
+        ]
         np.testing.assert_array_equal(heard, array, strict=True)
 
 
 def test_traffic_is_counted_alike(session):
     traffic = Traffic(keep=True)
-    session.run(
-        {"a": (play.multiplies, 2), "server": (play.adds,), "b": (play.multiplies, 5)}, traffic
+    play.run(
+        session,
+        {"a": (play.multiplies, 2), "server": (play.adds,), "b": (play.multiplies, 5)},
+        traffic,
     )
     assert traffic.messages == {(0, "a"): 1, (0, "b"): 1, (1, "server"): 2}
     assert [tuple(letter) for letter in traffic.transcript] == [
@@ -226,34 +235,41 @@ def test_traffic_is_counted_alike(session):
 
 
 def test_a_party_remembers_between_exchanges_and_tells_nobody(session):
-    assert session.run({"a": (play.remembers, "key", b"secret")}) == {"a": ["key"]}
-    notes = session.run({"a": (play.tells_notes,), "b": (play.tells_notes,)})
+    assert play.run(session, {"a": (play.remembers, "key", b"secret")}) == {"a": ["key"]}
+    notes = play.run(session, {"a": (play.tells_notes,), "b": (play.tells_notes,)})
     assert notes == {"a": {"key": b"secret"}, "b": {}}
 
 
 def test_a_party_made_anew_knows_its_checkpoint_alone(session):
     vector = np.arange(3.0)
-    session.run({"a": (play.remembers, "model", vector), "b": (play.remembers, "model", -vector)})
-    session.run({"a": (play.remembers, "key", b"secret"), "b": (play.remembers, "key", b"other")})
+    play.run(
+        session, {"a": (play.remembers, "model", vector), "b": (play.remembers, "model", -vector)}
+    )
+    play.run(
+        session, {"a": (play.remembers, "key", b"secret"), "b": (play.remembers, "key", b"other")}
+    )
     checkpoints = session.checkpoints(["a", "b"])
     assert {name: set(memory) for name, memory in checkpoints.items()} == {
         "a": {"model"},
         "b": {"model"},
     }
     session.reopen({"a": checkpoints["a"]})
-    notes = session.run(dict.fromkeys(("a", "b"), (play.tells_notes,)))
+    notes = play.run(session, dict.fromkeys(("a", "b"), (play.tells_notes,)))
     assert set(notes["a"]) == {"model"}
     np.testing.assert_array_equal(notes["a"]["model"], vector, strict=True)
     assert notes["b"]["key"] == b"other"
     session.reopen({"a": {}, "b": {}})
-    assert session.run(dict.fromkeys(("a", "b"), (play.tells_notes,))) == {"a": {}, "b": {}}
+    assert play.run(session, dict.fromkeys(("a", "b"), (play.tells_notes,))) == {"a": {}, "b": {}}
 
 
 def test_parties_begin_with_their_own_belongings_and_checkpoints(engine):
     roles = {name: play.Role(name.upper()) for name in ("a", "b")}
     with engine.open(roles, {"b": {"model": np.ones(2)}}) as session:
-        assert session.run(dict.fromkeys(roles, (play.tells_belongings,))) == {"a": "A", "b": "B"}
-        notes = session.run(dict.fromkeys(roles, (play.tells_notes,)))
+        assert play.run(session, dict.fromkeys(roles, (play.tells_belongings,))) == {
+            "a": "A",
+            "b": "B",
+        }
+        notes = play.run(session, dict.fromkeys(roles, (play.tells_notes,)))
         assert notes["a"] == {}
         np.testing.assert_array_equal(notes["b"]["model"], np.ones(2), strict=True)
 
@@ -294,4 +310,4 @@ def outcome(session):
         "server": (play.means, 3)
     }
     with np.printoptions(floatmode="unique", threshold=sys.maxsize):
-        return repr((session.run(tasks, traffic), traffic.transcript))
+        return repr((play.run(session, tasks, traffic), traffic.transcript))

@@ -17,8 +17,8 @@ from fedpriv.certificates.sampling import Poisson, _coins
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
-from fedpriv.testing.algorithms import total
 from fedpriv.testing.experiments import without_user
+from fedpriv.testing.noise_checks import total
 from fedpriv.training import dp_sgd as training
 
 USERS, SILOS, CLIP = 12, 3, 0.3

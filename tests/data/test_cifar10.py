@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from small_data import cifar10
 
-from fedpriv.data.cifar10 import BATCHES, FILE, FOLDER, Cifar10, read
+from fedpriv.data.cifar10 import BATCHES, FILE, FOLDER, MAX_BYTES, Cifar10, read
 from fedpriv.errors import ConfigError, DataError
 from fedpriv.util.streams import Streams
 
@@ -171,3 +171,23 @@ def test_real_sizes(real_root):
     assert (len(script.train), len(script.test)) == (2000, 1000)
     assert abs(paper.train.x.mean()) < 0.05
     assert paper.train.x.std() == pytest.approx(1, abs=0.02)
+
+
+def test_an_array_of_pointers_is_one_line(tmp_path):
+    """The bytes of such an array would be followed as addresses."""
+    folder = write_folder(tmp_path)
+    raw = (folder / BATCHES[0]).read_bytes()
+    (folder / BATCHES[0]).write_bytes(raw.replace(b"u1", b"O8"))
+    with pytest.raises(DataError, match="of type 'O8', not of integers"):
+        read(str(tmp_path))
+
+
+def test_archives_that_unpack_to_much_are_one_line(tmp_path):
+    write_archive(tmp_path)
+    with tarfile.open(tmp_path / "cifar-10-python.tar.gz", "w:gz") as archive:
+        for name in BATCHES:
+            info = tarfile.TarInfo(f"{FOLDER}/{name}")
+            info.size = MAX_BYTES + 1
+            archive.addfile(info, io.BytesIO(bytes(info.size)))
+    with pytest.raises(DataError, match=f"no file of at most {MAX_BYTES} bytes"):
+        read(str(tmp_path))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from small_data import idx, write_mnist
 
-from fedpriv.data.mnist import FILES, Mnist, read_idx
+from fedpriv.data.mnist import FILES, MAX_BYTES, Mnist, read_idx
 from fedpriv.errors import DataError
 from fedpriv.util.streams import Streams
 
@@ -127,3 +127,10 @@ def test_real_sizes(real_root):
     )
     assert abs(corpus.train.x.mean()) < 0.01
     assert corpus.train.x.std() == pytest.approx(1, abs=0.01)
+
+
+def test_a_file_that_unpacks_to_much_is_one_line(tmp_path):
+    path = tmp_path / "train-images-idx3-ubyte.gz"
+    path.write_bytes(gzip.compress(bytes(MAX_BYTES + 1)))
+    with pytest.raises(DataError, match=f"more than {MAX_BYTES} bytes"):
+        read_idx(path, axes=3)

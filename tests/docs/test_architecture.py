@@ -27,7 +27,7 @@ HOLDS = {  # what only the right file defines
     "runs/tables.py": "epsilon.csv",
     "runs/journal.py": "class Journal",
     "runs/run_or_resume.py": "def ",
-    "runtime/identity.py": "class Identity",
+    "runtime/identity.py": "class RunIdentity",
     "settings/experiment.py": "class Experiment",
     "data/allocate.py": "class Allocator(",
     "data/flags.py": "def flags(",
@@ -37,6 +37,7 @@ HOLDS = {  # what only the right file defines
     "aggregation/base.py": "class Aggregation(",
     "util/streams.py": "class Streams",
     "testing/algorithms.py": "def check_algorithm(",
+    "audit/premises.py": "class Premise",
     "papers/verdicts.py": "def ",
 }
 

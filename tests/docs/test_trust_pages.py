@@ -32,7 +32,7 @@ def functions(file):
     }
 
 
-@pytest.mark.parametrize("page", ["README", *AGGREGATIONS])
+@pytest.mark.parametrize("page", ["README", "files", *AGGREGATIONS])
 def test_every_line_is_shown_by_tests_that_exist(page):
     rows = lines(page)
     assert len(rows) >= 5

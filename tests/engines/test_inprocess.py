@@ -24,7 +24,7 @@ def learned(*factors):
     """What six parties have that multiply 1 to 6 by factors."""
     with InProcess().open(dict.fromkeys([*SILOS, "server"], play.Role()), {}) as session:
         tasks = {name: (play.works, *own) for name, own in zip(SILOS, factors)}
-        return session.run(tasks | {"server": (tells_all, range(1, 7))})
+        return play.run(session, tasks | {"server": (tells_all, range(1, 7))})
 
 
 def test_work_of_one_kind_is_done_in_one_go(done):

@@ -64,8 +64,8 @@ def running(pid):
 
 
 def test_each_party_has_its_own_process_without_torch(session):
-    assert len({os.getpid(), *session.run(everybody(play.pid)).values()}) == 1 + len(NAMES)
-    for described in session.run(everybody(play.describes_its_process)).values():
+    assert len({os.getpid(), *play.run(session, everybody(play.pid)).values()}) == 1 + len(NAMES)
+    for described in play.run(session, everybody(play.describes_its_process)).values():
         assert described == {"threads": "1", "folder": os.getcwd(), "torch": False}
 
 
@@ -73,7 +73,7 @@ def test_parties_import_what_the_coordinator_can(session, tmp_path, monkeypatch)
     (tmp_path / "module_of_a_user.py").write_text("ANSWER = 42\n")
     monkeypatch.syspath_prepend(tmp_path)
     session.reopen({"c": {}})
-    assert session.run({"c": (play.imports, "module_of_a_user")}) == {"c": 42}
+    assert play.run(session, {"c": (play.imports, "module_of_a_user")}) == {"c": 42}
 
 
 def test_a_killed_party_is_silent_and_the_others_go_on(session):
@@ -85,23 +85,23 @@ def test_a_killed_party_is_silent_and_the_others_go_on(session):
     with pytest.warns(
         RuntimeWarning, match=r"^a is silent from now on: its process died \(SYSTEM_ERROR\)"
     ):
-        learned = session.run(tasks)
+        learned = play.run(session, tasks)
     assert learned == {"b": None, "server": (["a", "b"], ["b"])}
     assert session.lost == {"a"}
     again = dict.fromkeys("abc", (play.speaks_twice,)) | {"server": (play.listens_twice,)}
-    assert session.run(again) == {"b": None, "c": None, "server": (["b", "c"], ["b", "c"])}
+    assert play.run(session, again) == {"b": None, "c": None, "server": (["b", "c"], ["b", "c"])}
     assert session.checkpoints(NAMES) == {"b": {}, "c": {}, "server": {}}
     session.reopen({"a": {"model": np.ones(2)}})
     assert session.lost == frozenset()
-    assert set(session.run({"a": (play.tells_notes,)})["a"]) == {"model"}
-    assert session.run(again)["server"] == (["a", "b", "c"], ["a", "b", "c"])
+    assert set(play.run(session, {"a": (play.tells_notes,)})["a"]) == {"model"}
+    assert play.run(session, again)["server"] == (["a", "b", "c"], ["a", "b", "c"])
 
 
 def test_a_killed_server_ends_the_exchange(session):
     with pytest.warns(RuntimeWarning, match="server is silent"):
-        assert session.run({"a": (play.speaks_twice,), "server": (play.speaks_twice, "dies")}) == {
-            "a": None
-        }
+        assert play.run(
+            session, {"a": (play.speaks_twice,), "server": (play.speaks_twice, "dies")}
+        ) == {"a": None}
     session.reopen({"server": {}})
 
 
@@ -112,7 +112,7 @@ def test_a_party_that_leaves_its_process_is_silent(session):
         "server": (play.listens_twice,),
     }
     with pytest.warns(RuntimeWarning, match="a is silent from now on: its process died"):
-        assert session.run(tasks)["server"] == (["a", "b"], ["b"])
+        assert play.run(session, tasks)["server"] == (["a", "b"], ["b"])
     session.reopen({"a": {}})
 
 
@@ -133,22 +133,24 @@ def test_a_party_that_leaves_its_process_is_silent(session):
 def test_a_party_whose_replies_are_none_is_silent_and_the_others_go_on(session, garbling, why):
     tasks = {"a": garbling, "b": (play.speaks_twice,), "server": (play.listens_twice,)}
     with pytest.warns(RuntimeWarning, match=f"a is silent from now on: .*{why}"):
-        assert session.run(tasks)["server"][1] == ["b"]
+        assert play.run(session, tasks)["server"][1] == ["b"]
     assert session.lost == {"a"}
     session.reopen({"a": {}})
-    assert session.run({"a": (play.leaves, "well")}) == {"a": "well"}
+    assert play.run(session, {"a": (play.leaves, "well")}) == {"a": "well"}
 
 
 def test_what_a_party_raises_has_its_name_and_its_traceback(session):
     with pytest.raises(RuntimeError) as caught:
-        session.run({"server": (play.fails, KeyError, "nothing here"), "a": (play.speaks_twice,)})
+        play.run(
+            session, {"server": (play.fails, KeyError, "nothing here"), "a": (play.speaks_twice,)}
+        )
     assert str(caught.value) == "server: KeyError: 'nothing here'"
     assert "in fails" in caught.value.__notes__[0]
 
 
 def test_a_class_that_only_the_party_knows_comes_as_its_nearest_known_ancestor(session):
     with pytest.raises(ConfigError) as caught:
-        session.run({"a": (play.fails_with_a_class_of_its_own,)})
+        play.run(session, {"a": (play.fails_with_a_class_of_its_own,)})
     assert str(caught.value) == "key=3: less than 3"
     assert type(caught.value) is ConfigError
 
@@ -157,11 +159,11 @@ def test_what_cannot_be_sent_or_returned_is_named(session):
     with pytest.raises(
         RuntimeError, match=r"^a: .*MessageError: a message cannot hold builtins\.set"
     ):
-        session.run({"a": (play.tells, {1})})
+        play.run(session, {"a": (play.tells, {1})})
     with pytest.raises(
         RuntimeError, match=r"^a: .*MessageError: a message cannot hold _thread\.lock"
     ):
-        session.run({"a": (play.returns_a_lock,)})
+        play.run(session, {"a": (play.returns_a_lock,)})
 
 
 def test_secrets_and_records_are_in_no_other_process(session):
@@ -170,10 +172,12 @@ def test_secrets_and_records_are_in_no_other_process(session):
     finds it, so the search works."""
     needles = []
     for script in (play.hides, play.hides_belongings):
-        told = session.run(everybody(script))
+        told = play.run(session, everybody(script))
         needles += [told[name] for name in NAMES]
-    session.run({name: (play.says_belongings, "server" if name == "a" else name) for name in NAMES})
-    found = session.run(everybody(play.finds, needles))
+    play.run(
+        session, {name: (play.says_belongings, "server" if name == "a" else name) for name in NAMES}
+    )
+    found = play.run(session, everybody(play.finds, needles))
     held = {
         name: [owner for owner, count in zip(2 * NAMES, counts) if count]
         for name, counts in found.items()
@@ -195,7 +199,7 @@ def test_a_silent_party_is_lost_and_one_that_computes_is_not(cluster):
     with RayEngine(address=cluster.address, timeout=timeout).open(
         dict.fromkeys(NAMES, play.Role()), {}
     ) as session:
-        stopped = session.run({"c": (play.pid,)})["c"]
+        stopped = play.run(session, {"c": (play.pid,)})["c"]
         tasks = {
             "a": (play.speaks_twice, "sleeps", 60),
             "b": (play.speaks_twice, "computes", 2.5 * timeout),
@@ -206,7 +210,7 @@ def test_a_silent_party_is_lost_and_one_that_computes_is_not(cluster):
         with pytest.warns(
             RuntimeWarning, match="is silent from now on: no answer within engine.timeout=2 s"
         ) as told:
-            learned = session.run(tasks)
+            learned = play.run(session, tasks)
         assert 2.5 * timeout <= time.monotonic() - began < 20
         assert learned == {"b": None, "server": (["a", "b", "c"], ["b"])}
         assert sorted(str(warning.message)[:2] for warning in told) == ["a ", "c "]
@@ -218,8 +222,8 @@ def test_nothing_is_left_when_a_session_ends(cluster):
     with RayEngine(address=cluster.address).open(
         {"a": play.Role(), "b": play.Role()}, {}
     ) as session:
-        pids = [*session.run({"a": (play.pid,), "b": (play.pid,)}).values()]
-        pids.append(session.run({"a": (play.starts_a_child,)})["a"])
+        pids = [*play.run(session, {"a": (play.pid,), "b": (play.pid,)}).values()]
+        pids.append(play.run(session, {"a": (play.starts_a_child,)})["a"])
         assert all(map(running, pids))
     wait_until(lambda: not any(map(running, pids)))
     session.close()  # once more is no mistake
@@ -232,15 +236,20 @@ def test_a_cluster_of_two_nodes(cluster):
         with RayEngine(address=cluster.address, cpus_per_party=1).open(
             dict.fromkeys(NAMES, play.Role()), {}
         ) as session:
-            assert len(set(session.run(everybody(play.runs_on)).values())) == 2
+            assert len(set(play.run(session, everybody(play.runs_on)).values())) == 2
             tasks = {name: (play.multiplies, i) for i, name in enumerate("abc", 1)} | {
                 "server": (play.adds,)
             }
-            assert session.run(tasks) == {"a": 6, "b": 12, "c": 18, "server": None}
+            assert play.run(session, tasks) == {"a": 6, "b": 12, "c": 18, "server": None}
         with RayEngine(address=cluster.address, gpus_per_party=0.5).open(
             dict.fromkeys(NAMES, play.Role()), {}
         ) as session:
-            assert sorted(session.run(everybody(play.sees_gpus)).values()) == ["0", "0", "1", "1"]
+            assert sorted(play.run(session, everybody(play.sees_gpus)).values()) == [
+                "0",
+                "0",
+                "1",
+                "1",
+            ]
     finally:
         cluster.remove_node(node)
 
@@ -384,8 +393,9 @@ def test_a_private_instance_ends_with_its_session(program):
 
         try:
             with RayEngine(threads=2).open(roles, {}) as session:
-                print(session.run({"a": (play.computes_on,), "b": (play.describes_its_process,)}))
-                print(session.run({"a": (defined_here,)}))
+                told = {"a": (play.computes_on,), "b": (play.describes_its_process,)}
+                print(play.run(session, told))
+                print(play.run(session, {"a": (defined_here,)}))
                 raise ZeroDivisionError
         except ZeroDivisionError:
             print(os.listdir(os.environ["TMPDIR"]))
@@ -406,7 +416,7 @@ SLEEPING = """
     try:
         with RayEngine().open(roles, {}) as session:
             print("begins", flush=True)
-            session.run(dict.fromkeys(roles, (play.sleeps_on,)))
+            play.run(session, dict.fromkeys(roles, (play.sleeps_on,)))
     except KeyboardInterrupt:
         print("interrupted", os.listdir(os.environ["TMPDIR"]), flush=True)
 """

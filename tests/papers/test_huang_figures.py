@@ -73,7 +73,7 @@ def test_excess_risk_runs_the_same_steps_at_every_point(tmp_path, monkeypatch, a
     excess_risk.draw(tmp_path / "out")
     steps = {int(words["rounds"]) * int(words["algo.local_steps"]) for words in commands}
     assert steps == {excess_risk.STEPS["quick"]}
-    assert len(commands) == 5 + 4 - 1  # K = 5, E = 10 is in both panels
+    assert len(commands) == 5 + 4 - 1  # K = 5, E = 12 is in both panels
     assert [words["aggregation"] for words in commands if "aggregation" in words] == ["masked"]
     assert (tmp_path / "out" / "figure.png").stat().st_size > 10_000
     with open(tmp_path / "out" / "excess_risk.csv", newline="") as file:

@@ -25,7 +25,7 @@ from fedpriv.parties.traffic import Traffic
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.query import SUMMED, Summed
 from fedpriv.rounds.weighting import RecordWeighting
-from fedpriv.runtime.silo import _SumMembership
+from fedpriv.runtime.sum_membership import SumMembership
 from fedpriv.testing.faults import Faulty, delay, duplicate
 
 HERE, ELSEWHERE = b"h" * 16, b"e" * 16
@@ -362,7 +362,7 @@ def test_letters_of_the_set_up_that_arrive_in_a_query_are_strays(aggregation):
 
 def test_a_late_word_about_an_earlier_sum_is_no_answer():
     """It neither ends the wait of a silo's protocol nor is taken for the word about this sum."""
-    told = _SumMembership(
+    told = SumMembership(
         post("a"), Expected(SUMMED, query_for(Plain(), 2).summed_schema(("a", "b")), ("server",))
     )
     late, now = (

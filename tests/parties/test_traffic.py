@@ -12,7 +12,7 @@ SIZE = len(encode(np.ones(3)))
 def traffic_of(tasks, **keep):
     traffic = Traffic(**keep)
     with InProcess().open(dict.fromkeys(tasks, play.Role()), {}) as session:
-        session.run(tasks, traffic)
+        play.run(session, tasks, traffic)
     return traffic
 
 
@@ -51,7 +51,7 @@ def test_one_traffic_may_count_several_exchanges():
     traffic = Traffic()
     with InProcess().open(dict.fromkeys(a_sum(), play.Role()), {}) as session:
         for _ in range(2):
-            session.run(a_sum(), traffic)
+            play.run(session, a_sum(), traffic)
     assert traffic.messages == {(0, "a"): 2, (0, "b"): 2, (1, "server"): 4}
     assert traffic.bytes == {(0, "a"): 2 * SIZE, (0, "b"): 2 * SIZE, (1, "server"): 4 * SIZE}
 

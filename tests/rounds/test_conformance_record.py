@@ -1,76 +1,136 @@
 import importlib
+import inspect
 import json
+import shutil
+import sys
 
 import pytest
 
 from fedpriv.errors import FedprivError
+from fedpriv.rounds import code_digest
 from fedpriv.rounds import conformance_record as checked
+
+FILES = {
+    "based.py": "class Base: ...",
+    "house/__init__.py": "",
+    "house/methodic.py": """
+from typing import TYPE_CHECKING
+from based import Base
+if TYPE_CHECKING:
+    from house import hints
+class Method(Base):
+    def train(self):
+        from .noise import draw
+class Other(Base): ...
+""",
+    "house/noise.py": "from house import deep\ndef draw(): ...",
+    "house/deep.py": '"""How deep."""\nHERE = 1',
+    "house/beside.py": "",
+    "house/hints.py": "",
+}
 
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
-    """The folder of a package with a root class, a base and a method, and a cache of its own."""
+    """The folder of a package with a method, a base outside of it, and a cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.syspath_prepend(str(tmp_path))
-    for name, text in {
-        "rooted": "class Root: ...",
-        "based": "from rooted import Root\nclass Base(Root): ...",
-        "methodic": "from based import Base\nclass Method(Base): ...\nclass Other(Base): ...",
-    }.items():
-        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "house").mkdir()
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    importlib.invalidate_caches()
     yield tmp_path
-    for name in ("rooted", "based", "methodic"):
-        importlib.sys.modules.pop(name, None)
+    for name in [name for name in sys.modules if name.split(".")[0] in ("based", "house")]:
+        del sys.modules[name]
 
 
-def classes():
-    module = importlib.import_module("methodic")
-    return module.Method, importlib.import_module("rooted").Root
+def method():
+    return importlib.import_module("house.methodic").Method
 
 
 @pytest.mark.parametrize(
-    ("file", "stands"), [("methodic", False), ("based", False), ("rooted", True)]
+    ("file", "text", "stands"),
+    [
+        ("house/methodic.py", "\nx = 1\n", False),
+        ("based.py", "\nx = 1\n", False),
+        ("house/noise.py", "\nx = 1\n", False),
+        ("house/deep.py", "\nx = 1\n", False),  # imported by what is imported within a function
+        ("house/beside.py", "\nx = 1\n", True),
+        ("house/hints.py", "\nx = 1\n", True),
+        ("house/deep.py", "\n# a comment\n", True),
+        ("house/methodic.py", "\n\n# a comment\n", True),
+    ],
 )
-def test_a_record_ends_when_the_source_of_the_class_or_of_its_bases_changes(world, file, stands):
-    method, root = classes()
-    assert not checked.has_passed(method, root)
-    checked.note_passed(method, root, checked.cached())
-    assert checked.has_passed(method, root)
-    with open(world / f"{file}.py", "a") as source:
-        source.write("\n# other\n")
-    assert checked.has_passed(method, root) == stands
+def test_a_record_ends_when_code_changes_that_the_class_runs(world, file, text, stands):
+    assert not checked.has_passed(method())
+    checked.note_passed(method(), checked.cached())
+    assert checked.has_passed(method())
+    with open(world / file, "a") as source:
+        source.write(text)
+    assert checked.has_passed(method()) == stands
+
+
+def test_a_docstring_is_no_code(world):
+    checked.note_passed(method(), checked.cached())
+    path = world / "house/deep.py"
+    path.write_text(path.read_text().replace("How deep.", "How very deep."))
+    assert checked.has_passed(method())
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("training/noisy_sgd.py", "current -= recipe.lr * drawn", "pass"),
+        ("mechanisms/gaussian.py", "* deviation", "* 0.0"),
+        ("runtime/silo.py", "= self._noise(job, query)", "= np.zeros(query.size), None"),
+    ],
+)
+def test_noise_deleted_in_another_file_ends_the_record(tmp_path, monkeypatch, file, old, new):
+    """The copy is read, and not run."""
+    from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
+
+    copy = shutil.copytree(code_digest.PACKAGE, tmp_path / "fedpriv")
+    here = inspect.getfile
+    moved = {str(code_digest.PACKAGE): str(copy)}
+    [(old_root, new_root)] = moved.items()
+    monkeypatch.setattr(inspect, "getfile", lambda cls: here(cls).replace(old_root, new_root))
+    monkeypatch.setattr(code_digest, "PACKAGE", copy)
+    before = code_digest.code_digest(CdpFedAvg)
+    assert before is not None
+    path = copy / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    assert code_digest.code_digest(CdpFedAvg) != before
 
 
 def test_records_hold_one_class_each_and_add_up(world):
-    method, root = classes()
-    other = importlib.import_module("methodic").Other
-    checked.note_passed(method, root, checked.cached())
-    assert not checked.has_passed(other, root)
-    checked.note_passed(other, root, checked.cached())
-    assert checked.has_passed(other, root)
+    other = importlib.import_module("house.methodic").Other
+    checked.note_passed(method(), checked.cached())
+    assert not checked.has_passed(other)
+    checked.note_passed(other, checked.cached())
+    assert checked.has_passed(other)
     assert set(
         json.loads((world / "cache" / "fedpriv" / "conformance_records.json").read_text())
     ) == {
-        "methodic.Method",
-        "methodic.Other",
+        "house.methodic.Method",
+        "house.methodic.Other",
     }
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "null"])
 def test_a_damaged_record_vouches_for_nobody(world, text):
-    method, root = classes()
-    checked.note_passed(method, root, checked.cached())
+    checked.note_passed(method(), checked.cached())
     checked.cached().write_text(text)
-    assert not checked.has_passed(method, root)
+    assert not checked.has_passed(method())
 
 
 def test_a_class_without_a_file_cannot_be_recorded(world):
-    _, root = classes()
-    scope = {"Root": root, "__name__": "typed_at_a_prompt"}
-    exec("class Typed(Root): ...", scope)
-    assert not checked.has_passed(scope["Typed"], root)
+    scope = {"Base": method().__mro__[1], "__name__": "typed_at_a_prompt"}
+    exec("class Typed(Base): ...", scope)
+    assert not checked.has_passed(scope["Typed"])
     with pytest.raises(FedprivError, match=r"typed_at_a_prompt\.Typed has no source file"):
-        checked.note_passed(scope["Typed"], root, checked.cached())
+        checked.note_passed(scope["Typed"], checked.cached())
 
 
 def test_the_record_of_our_own_classes_is_there():

@@ -114,7 +114,7 @@ def test_a_sum_over_fewer_silos_does_without_the_dead_one(dying, tmp_path):
     assert status["state"] == "done"
     assert status["aborted_rounds"] == {}
     assert len(set(losses(tmp_path / "run"))) == ROUNDS + 1
-    assert set_ups(tmp_path / "run") == [0, 3, 4]
+    assert status["set_ups"] == 3  # before rounds 1, 3 and 4
 
 
 def test_a_silo_that_died_comes_back_with_what_it_gave_out_last():
@@ -161,7 +161,7 @@ def test_a_set_up_that_ended_early_is_repeated_before_anything_is_summed(aggrega
     with prepare(experiment(*words)) as healthy:
         third = healthy.run_round(healthy.queries(3), start)
     assert results[0].aborted
-    if aggregation == "plain" and fault.step == 3:  # its set-up has no such step
+    if aggregation != "masked" and fault.step == 3:  # their set-ups have no such step
         assert not results[1].aborted
     else:
         assert results[1].aborted

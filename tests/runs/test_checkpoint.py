@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from safetensors.numpy import save
 
 import fedpriv
 from fedpriv.errors import FedprivError
-from fedpriv.runs.checkpoint import FREE, Checkpoint, Origin
+from fedpriv.runs.checkpoint import FREE, LABELS, Checkpoint, Origin, _checksum
 
 CONFIG = "algo: {clip: 0.1, noise: 5.0}\nseed: 0\nrounds: 6\ndevice: cpu\n"
 ORIGIN = Origin.of(CONFIG)
@@ -154,3 +155,53 @@ def test_a_run_does_not_go_on_under_an_edited_configuration(tmp_path):
     config.write_text(stored)
     assert run("resume=run", "rounds=7", cwd=tmp_path).returncode == 0
     assert json.loads((tmp_path / "run" / "status.json").read_text())["warnings"] == []
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a run of one round, whose silos remember something."""
+    folder = tmp_path_factory.mktemp("finished")
+    words = ("algo=scaffold", "allocator.n_users=8", "accountant=rdp", "rounds=1")
+    assert run(*words, "hydra.run.dir=run", cwd=folder).returncode == 0
+    return folder / "run"
+
+
+FORGERIES = {
+    "round": ("round", "7"),
+    "negative": ("attempts", -1),
+    "great": ("round", 10**6),
+    "tables": ("tables", [1]),
+    "marks": ("tables", {"metrics.csv": [2, 3]}),
+    "no marks": ("tables", {}),
+    "versions": ("versions", {"fedpriv": 3}),
+    "no versions": ("versions", {}),
+    "config": ("config", 5),
+    "params of another shape": ("params", np.zeros(3)),
+    "params of another type": ("params", np.zeros((2, 2), np.int8)),
+    "a silo that is not there": ("silo/silo99/control", np.zeros(3)),
+    "failures": ("failed", np.zeros(1)),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_checkpoint_is_one_line(forgery, finished, tmp_path):
+    """The checksum is no signature: a stranger can write any content with a right one."""
+    key, value = FORGERIES[forgery]
+    folder = shutil.copytree(finished, tmp_path / "run")
+    path = folder / "checkpoint.safetensors"
+    saved = Checkpoint.read(path)
+    labels = {
+        "round": saved.round,
+        "attempts": saved.attempts,
+        "config": saved.origin.config,
+        "versions": saved.origin.versions,
+        "tables": {name: list(mark) for name, mark in saved.tables.items()},
+    }
+    arrays = dict(saved.arrays)
+    (arrays if isinstance(value, np.ndarray) else labels)[key] = value
+    labels["checksum"] = _checksum(labels, arrays)
+    path.write_bytes(save(arrays, metadata={LABELS: json.dumps(labels)}))
+    for words in ([f"resume={folder}", "rounds=2"], ["epsilon", f"resume={folder}"]):
+        done = run(*words, cwd=tmp_path)
+        assert done.returncode == 2 or words[0] == "epsilon"
+        assert done.stderr.count("\n") == (done.returncode == 2)

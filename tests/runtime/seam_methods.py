@@ -138,7 +138,7 @@ class Peer(SiloProtocol):
         )
         others = [silo for silo in invited_silos(query) if silo != self.name]
         kind = Array(np.float64, vector.shape, finite=True)
-        post = query.post(self.name)
+        post = query.post(self.name, self.signer)
         mail = yield from post.exchange(
             MESSAGE, dict.fromkeys(others, vector), Expected(MESSAGE, kind, others)
         )

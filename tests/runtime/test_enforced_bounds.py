@@ -14,8 +14,8 @@ from fedpriv.parties.schema import Array
 from fedpriv.parties.signer import Checksum
 from fedpriv.rounds.weighting import RecordWeighting
 from fedpriv.runtime import prepare
-from fedpriv.testing.algorithms import total
 from fedpriv.testing.faults import Faulty, alter
+from fedpriv.testing.noise_checks import total
 
 CLIP, LIE = 0.3, 1000.0
 WORDS = ["algo=uldp_avg", f"algo.clip={CLIP}"]

@@ -9,7 +9,7 @@ import pytest
 
 from fedpriv.aggregation.base import AbortPolicy
 from fedpriv.errors import AggregationAbortedError, MisfitError, SilenceError
-from fedpriv.rounds.query import Broadcast, SiloReport
+from fedpriv.rounds.query import SiloReport
 from fedpriv.runtime import DivergedError, PreparedRun, prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL
@@ -34,11 +34,11 @@ class Scripted(PreparedRun):
 
 def scripted(*tries):
     nothing = dict.fromkeys(
-        ("algo", "session", "state", "model", "task", "silo_data", "evaluation", "device")
+        ("roster", "session", "state", "model", "task", "silo_data", "evaluation", "device")
     )
-    federation = SimpleNamespace(federation=SimpleNamespace(n_silos=4))
     aggregation = SimpleNamespace(abort_policy=AbortPolicy(continues_with=lambda left: left >= 2))
-    return Scripted(**nothing, aggregation=aggregation, plan=federation, tries=(*tries, None))
+    settings = SimpleNamespace(aggregation=aggregation, silos=("silo0", "silo1", "silo2", "silo3"))
+    return Scripted(**nothing, settings=settings, tries=(*tries, None))
 
 
 def test_whoever_is_silent_in_two_tries_of_a_set_up_is_left_out():
@@ -80,6 +80,7 @@ def plain():
 
 def exchange(prepared, query=None, watch=None):
     asked = query or prepared.queries(1)[0]
+    prepared.rehearse(asked)
     return prepared.exchange(asked, prepared.state, watch=watch or Stopwatch(), lines=[])
 
 
@@ -124,17 +125,18 @@ def test_what_follows_a_query_without_a_sum(plain, abort, stateful, ready, monke
 def test_a_method_that_must_not_repeat_itself_is_told_how_often_it_failed(plain):
     [query] = plain.queries(1)
     plain.failures = 2
-    assert plain._addressed(query, Broadcast({})).repeats == 0
-    plain.aggregation = SimpleNamespace(abort_policy=AbortPolicy(never_repeats=True))
-    assert plain._addressed(query, Broadcast({})).repeats == 2
+    assert plain._addressed(query).repeats == 0
+    never = SimpleNamespace(abort_policy=AbortPolicy(never_repeats=True))
+    plain.settings = replace(plain.settings, aggregation=never)
+    assert plain._addressed(query).repeats == 2
 
 
 def test_who_is_left_out_is_not_asked_and_the_others_owe_larger_shares(plain):
     [query] = plain.queries(1)
     query = replace(query, n_summed=1)
-    assert plain._addressed(query, Broadcast({})).n_summed == 1
+    assert plain._addressed(query).n_summed == 1
     plain.absent = frozenset({"silo1"})
-    addressed = plain._addressed(query, Broadcast({}))
+    addressed = plain._addressed(query)
     assert (addressed.invited, addressed.n_summed) == ((0, 2), 2)
 
 
@@ -156,7 +158,7 @@ def test_a_round_that_was_charged_for_more_silos_than_are_left_releases_nothing(
     [query] = plain.queries(1)
     plain.absent = frozenset({"silo1"})
     with pytest.raises(AggregationAbortedError, match="the next is charged without them"):
-        plain._addressed(query, Broadcast({}))
+        plain._addressed(query)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_silos_know_beforehand_who_is_sampled_only_where_no_helper_tells(words, 
         monkeypatch.setattr(prepared.session, "run", watched)
         with pytest.raises(AggregationAbortedError):
             exchange(prepared, replace(query, sampled=np.array([True])))
-    assert (seen[0].sampled is not None) is knows
+    assert (seen[0].broadcast is not None) is knows
 
 
 @pytest.mark.parametrize(("algo", "kept"), [("scaffold", True), ("uldp_avg", False)])

@@ -8,7 +8,6 @@ import pytest
 
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.engines.inprocess import InProcess
-from fedpriv.rounds.query import Broadcast
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL
@@ -41,6 +40,7 @@ def mean_after(exp, params, epochs, silos):
         for silo in silos:
             [query] = prepared.queries(1)
             query = replace(query, invited=(silo,), n_summed=1)
+            prepared.rehearse(query)
             total, _ = prepared.exchange(query, state, watch=Stopwatch(), lines=[])
             ends.append(params + total.vector)
     return np.mean(ends, axis=0)
@@ -189,7 +189,7 @@ def test_with_fewer_peers_noise_shares_are_larger():
         for number in (1, 2, 3):
             state = prepared.run_round(prepared.queries(number), state).state
         [query] = prepared.queries(4)
-        addressed = prepared._addressed(query, Broadcast({}))
+        addressed = prepared._addressed(query)
         assert (query.n_summed, addressed.n_summed, len(addressed.invited)) == (8, 8, 8)
 
 

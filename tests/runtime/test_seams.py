@@ -11,8 +11,8 @@ from fedpriv.accountants.ledger import Ledger
 from fedpriv.runs.loop import events_of
 from fedpriv.runtime import prepare
 from fedpriv.testing import check_algorithm, experiment
-from fedpriv.testing.algorithms import total
 from fedpriv.testing.experiments import SMALL
+from fedpriv.testing.noise_checks import total
 
 FEDAVG = {"local_epochs": 2, "batch_size": 1000, "local_lr": 0.1, "global_lr": 1.0}
 

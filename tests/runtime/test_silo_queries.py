@@ -1,6 +1,5 @@
 """What a silo makes of a query, step by step: what it trains, reports, remembers, and undoes."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,11 +8,15 @@ import torch
 
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.post import Expected, Post
+from fedpriv.rounds.contributors import Users
 from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.query import SUMMED, Broadcast, Query, SetUp, Summed
+from fedpriv.rounds.query import SUMMED, Broadcast, Query, Summed
 from fedpriv.rounds.silo_context import Silo
+from fedpriv.rounds.tasks import QueryTask, SetUpTask
 from fedpriv.runtime import prepare
-from fedpriv.runtime.silo import _SumMembership, _Work
+from fedpriv.runtime.prepared_run import next_session
+from fedpriv.runtime.silo import _Work
+from fedpriv.runtime.sum_membership import SumMembership
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL
 from fedpriv.training import users
@@ -31,9 +34,7 @@ def scaffold():
 
 
 def set_up(prepared, aborted):
-    return SetUp(
-        SESSION, prepared.algo.contributors.number(prepared.plan.federation), aborted=aborted
-    )
+    return SetUpTask(next_session(prepared.session_name), prepared.silos, aborted=aborted)
 
 
 def remembered(silo):
@@ -62,9 +63,8 @@ def test_a_set_up_undoes_what_came_of_a_query_without_a_sum_and_nothing_else(
 
 
 def test_a_silo_that_nobody_asks_reports_nothing(scaffold):
-    prepared, silo = scaffold
-    [query] = prepared.queries(1)
-    party = silo.take_part(replace(query.silo_query(), session=SESSION))
+    _, silo = scaffold
+    party = silo.take_part(QueryTask(1, 0))
     assert next(party) == {}
     with pytest.raises(StopIteration) as end:
         party.send({})
@@ -80,9 +80,12 @@ def test_a_silo_that_nobody_asks_reports_nothing(scaffold):
 class Watched:
     """An algorithm that notes the queries it is given. tally: of its own bounding."""
 
+    contributors = SimpleNamespace(bounds=lambda federation: None)
+
     def __init__(self):
         self.asked, self.stats = [], ContributionStats(units=3)
         self.block = Contributions(np.array([0]), torch.ones((1, 2)))
+        self.contributors = Users()
 
     def local_update(self, silo, query, down):
         self.asked.append(query)
@@ -91,7 +94,8 @@ class Watched:
 
 def work(**details):
     algo = Watched()
-    silo = SimpleNamespace(streams=Streams(0), name="silo0")
+    plan = SimpleNamespace(federation=None)
+    silo = SimpleNamespace(streams=Streams(0), name="silo0", plan=plan)
     numbers = {
         "n_summed": 2,
         "size": 2,
@@ -146,7 +150,7 @@ def told():
     server, silo = (Post(name, SESSION, (1, 0)) for name in ("server", "silo0"))
     kind = query.summed_schema(("silo0", "silo1"))
     letter = server.signed(SUMMED, {"silo0": Summed(("silo0", "silo1"))})["silo0"]
-    return _SumMembership(silo, Expected(SUMMED, kind, ("server",))), letter
+    return SumMembership(silo, Expected(SUMMED, kind, ("server",))), letter
 
 
 def test_who_is_in_the_sum_may_be_heard_before_or_after():

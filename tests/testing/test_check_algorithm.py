@@ -7,8 +7,8 @@ import pytest
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
 from fedpriv.algorithms.uldp_group import UldpGroup
-from fedpriv.testing import ConformanceError, algorithms, check_algorithm, experiment
-from fedpriv.testing.algorithms import noise_multiplier
+from fedpriv.testing import ConformanceError, check_algorithm, experiment, noise_checks
+from fedpriv.testing.event_parameters import noise_multiplier
 from fedpriv.testing.experiments import SMALL
 
 
@@ -57,7 +57,7 @@ class Loose(UldpGroup):
 
 @pytest.mark.parametrize(("cls", "what"), [(Quiet, "message of silo0"), (Loose, "sum")])
 def test_dp_sgd_that_promises_too_much_fails(cls, what, monkeypatch):
-    monkeypatch.setattr(algorithms, "SEEDS", 10)  # half of the noise is missing: few sums show it
+    monkeypatch.setattr(noise_checks, "SEEDS", 10)  # half of the noise is missing: few sums show it
     one_epoch = "preset.local_epochs=1", "preset.silo_epochs=1"
     honest = experiment(*SMALL, *one_epoch, "algo=uldp_group", "algo.clip=0.1").algo
     values = {field.name: getattr(honest, field.name) for field in fields(honest)}

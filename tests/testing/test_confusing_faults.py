@@ -22,7 +22,7 @@ def heard(*faults, exchanges=1, says=lambda name, exchange: f"{name}{exchange}")
     ) as session:
         for exchange in range(exchanges):
             tasks = {name: (play.tells, says(name, exchange)) for name in SENDERS}
-            learned = session.run(tasks | {"server": (play.hears,)})
+            learned = play.run(session, tasks | {"server": (play.hears,)})
     return dict(learned["server"][0])
 
 
@@ -36,7 +36,7 @@ def test_two_receivers_get_what_is_the_other_ones():
         dict.fromkeys("abs", play.Role()), {}
     ) as session:
         tasks = {"a": (play.hears,), "b": (play.hears,), "s": (tells_each, {"a": 1, "b": 2})}
-        learned = session.run(tasks)
+        learned = play.run(session, tasks)
     assert learned["a"] == [[("s", 2)]]
     assert learned["b"] == [[("s", 1)]]
 

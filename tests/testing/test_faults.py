@@ -15,7 +15,7 @@ def plain_sum(*faults, traffic=None):
     tasks = {name: (play.tells, np.full(2, 3.0**i)) for i, name in enumerate(SILOS)}
     tasks["server"] = (play.sums_all, SILOS)
     with Faulty(InProcess(), faults).open(dict.fromkeys(tasks, play.Role()), {}) as session:
-        return session.run(tasks, traffic)["server"]
+        return play.run(session, tasks, traffic)["server"]
 
 
 def test_without_faults_nothing_changes():
@@ -68,7 +68,7 @@ def session_of(*faults):
 def heard(*faults):
     tasks = {"teller": (play.tells_and_goes_on, 1, 2, 3), "listener": (play.hears, 3)}
     with session_of(*faults) as session:
-        return session.run(tasks)["listener"]
+        return play.run(session, tasks)["listener"]
 
 
 def test_a_late_letter_comes_after_newer_ones_and_loses_to_one_in_the_same_step():
@@ -90,14 +90,14 @@ def test_a_fault_may_be_of_one_exchange():
     with session_of(
         drop(exchange=1, receiver="listener"), alter(str, exchange=2, receiver="listener")
     ) as session:
-        assert [session.run(tasks)["listener"] for _ in range(4)] == [
+        assert [play.run(session, tasks)["listener"] for _ in range(4)] == [
             [[("teller", 1)]],
             [[]],
             [[("teller", "1")]],
             [[("teller", 1)]],
         ]
     with session_of(drop(exchange=1)) as session:  # each session counts anew
-        assert session.run(tasks)["listener"] == [[("teller", 1)]]
+        assert play.run(session, tasks)["listener"] == [[("teller", 1)]]
 
 
 def test_faults_leave_the_engine_itself_as_it_is():

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from fedpriv.cli import main
-from fedpriv.testing import ConformanceError, algorithms, check_algorithm, experiment
+from fedpriv.testing import ConformanceError, check_algorithm, experiment, noise_checks
 
 METHOD = '''
 """Signs of the silos' mean changes, clipped by user: a method of its own."""
@@ -26,7 +26,7 @@ from fedpriv.certificates.noise import OwnNoise, SumNoise
 from fedpriv.certificates.request import Request, Target
 from fedpriv.rounds.contributors import Users
 from fedpriv.training.contributions import Contributions
-from fedpriv.training.description import Recipe, Training
+from fedpriv.training.description import Recipe
 from fedpriv.rounds.weighting import Weighting
 
 
@@ -50,10 +50,7 @@ class Mine(Algorithm):
     noise = SumNoise()
 
     def requests(self, round, plan):
-        return (Request(self.noise),)
-
-    def local_update(self, silo, query, down):
-        return silo.train(query, Training(Recipe(3, 1000, 0.3), down["params"]))
+        return (Request(self.noise, recipe=Recipe(3, 1000, 0.3)),)
 
     def global_update(self, state, query, total, plan):
         return state.with_params(state.params + self.step * np.sign(total.vector))
@@ -259,7 +256,7 @@ def test_what_an_outside_method_says_of_its_own_noise_is_declared_until_it_has_b
     outside, tmp_path, monkeypatch
 ):
     """And again as soon as its source changes."""
-    monkeypatch.setattr(algorithms, "SEEDS", 10)
+    monkeypatch.setattr(noise_checks, "SEEDS", 10)
     folder, method, _ = outside
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
@@ -283,13 +280,14 @@ def test_what_an_outside_method_says_of_its_own_noise_is_declared_until_it_has_b
     check_algorithm(method.Itself(), record=True)
     assert status("recorded") == {"checked"}
     assert status("other", "HundredTimes") == {"declared"}
-    with open(folder / "outside" / "method.py", "a") as source:
-        source.write("\n# changed\n")
-    assert status("changed") == {"declared"}
+    for text, expected in (("# a comment", "checked"), ("CHANGED = True", "declared")):
+        with open(folder / "outside" / "method.py", "a") as source:
+            source.write(f"\n{text}\n")
+        assert status(text[-4:].strip()) == {expected}
 
 
 def test_a_method_that_fails_or_was_not_measured_is_not_recorded(outside, tmp_path, monkeypatch):
-    monkeypatch.setattr(algorithms, "SEEDS", 10)
+    monkeypatch.setattr(noise_checks, "SEEDS", 10)
     record = tmp_path / "conformance_records.json"
     with pytest.raises(ConformanceError, match="its event declares at least"):
         check_algorithm(outside[1].HundredTimes(), record=record)

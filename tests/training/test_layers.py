@@ -198,9 +198,9 @@ def test_words_are_kept_within_the_budget():
     for place in range(5):
         masks.at(0, place)
         kept_by(masks, (4, 6, 8), 0.5)
-    assert sum(words.nbytes for words in masks._kept.values()) == 2 * 4 * 6 * 8 * 4
+    assert sum(words.nbytes for words in masks._cached.values()) == 2 * 4 * 6 * 8 * 4
     masks.at(16, 0)
-    assert not masks._kept
+    assert not masks._cached
 
 
 def held(pool):

@@ -49,6 +49,7 @@ from fedpriv.aggregation.base import (
     HelperProtocol,
     require_setting,
 )
+from fedpriv.aggregation.weighted import PINNED
 from fedpriv.encoding.fixed_point import FixedPoint, check_ring
 from fedpriv.errors import ConfigError, require
 from fedpriv.rounds.plan import Federation, Observer, ThreatModel
@@ -223,7 +224,7 @@ class Admm(Aggregation):
         assumptions = (
             "peers follow the protocol",
             "a peer's messages are taken for determined by what other peers see",
-            "the peers' verification keys are genuine",
+            PINNED,
         )
         return ThreatModel((released, peer), learners=(), assumptions=assumptions)
 

@@ -18,8 +18,7 @@ import numpy as np
 
 from fedpriv.aggregation.admm.averaging import Averaging
 from fedpriv.aggregation.base import Respond, encoding_of, invited_silos
-from fedpriv.aggregation.weighted import COUNTS, KEY, KEY_BYTES, MAX_RECORDS, WeightedSilo
-from fedpriv.crypto.signatures import Ed25519Signer, SigningKey
+from fedpriv.aggregation.weighted import COUNTS, MAX_RECORDS, WeightedSilo
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import digest_of
@@ -36,7 +35,8 @@ if TYPE_CHECKING:
 
 Y, SHARE, PARTIAL, SUM, RELAY, CHECK = "y", "share", "partial", "sum", "relay", "check"
 """Phases of an iteration, before its number."""
-DONE = "done"
+PRESENT, DONE = "present", "done"
+"""First and last phase: of the set-up, and of an average."""
 DIGEST_BYTES = 32
 
 
@@ -72,7 +72,6 @@ class AdmmPeer(WeightedSilo):
     """
 
     procedure: Procedure
-    signer: Ed25519Signer = field(init=False)
     shares: Mapping[str, float] = field(init=False)
     spent: Serial = (0, 0)
     under_way: bytes | None = None
@@ -80,20 +79,17 @@ class AdmmPeer(WeightedSilo):
     given_up: set[bytes] = field(default_factory=set)
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
-        """Exchange verification keys, and counts if anything depends on them."""
+        """Hear all present peers, and exchange counts if anything depends on them."""
         self.spent = (0, 0)
         present = task.silos or self.silos
         aborted = (self.under_way, self.done if task.aborted else None)
         self.given_up |= {digest for digest in aborted if digest}
-        key = SigningKey.generate()
-        own = key.verification_key.raw
-        keys = yield from _from_all(task.post(self.name), KEY, own, present, Raw(KEY_BYTES))
-        self.signer = Ed25519Signer.of(key, keys)
+        post = task.post(self.name, self.signer)
+        yield from _from_all(post, PRESENT, b"", present, Raw(0))  # who is silent is left out
         self.shares = dict.fromkeys(present, 1 / len(present))
         if not (self.weighting.needs_counts or self.procedure.by_records):
             self.weights = self.own_weights(counts)
             return
-        post = task.post(self.name, self.signer)
         schema = Array(np.int64, counts.shape, low=0, high=MAX_RECORDS)
         known = yield from _from_all(post, COUNTS, counts, present, schema)
         table = np.stack([known.get(name, np.zeros_like(counts)) for name in self.silos])

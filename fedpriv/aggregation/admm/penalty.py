@@ -11,12 +11,11 @@ recursion, from Algorithm 1 of SecureD-FL with lambda^i = rho_i (y^i - z^i):
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from fedpriv.errors import require
+from fedpriv.errors import require, require_positive
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,7 @@ class Penalty:
     period: int = 1
 
     def __post_init__(self) -> None:
-        require(0 < self.rho < math.inf, "aggregation.rho", self.rho, "a positive number")
-        require(0 < self.decay < math.inf, "aggregation.decay", self.decay, "a positive number")
+        require_positive("aggregation", self, "rho", "decay")
         require(
             self.period >= 1, "aggregation.period", self.period, "a positive number of iterations"
         )

@@ -31,15 +31,17 @@ Trust.
 - All parties follow the protocol. The server sees uniformly random numbers, the noisy sum, and
   whether a user has no records. A silo sees ciphertexts.
 - The server together with one silo learns all counts, since all silos share the blinds.
-- A server that cheats at the set-up, where it passes the public keys on, could replace them. A silo
-  refuses a change of its own key, a modulus of another length, and a seed that was not sealed for
-  it.
+- The server passes the silos' public keys on at the set-up, each with its owner's signature under
+  the roster: a replaced key is refused. So is a modulus of another length, and a seed that was not
+  sealed for the silo. A silo refuses a modulus n with a factor in common with a possible total
+  N_u, which would show at once, and one without a proof that it is prime to phi(n)
+  (`crypto.paillier.modulus_proof`).
 - A silo's message that is damaged or no list of ciphertexts ends the query and names the silo. A
   message that brings the sum beyond its bound ends the query too, and so do keys or ciphertexts of
   the server that do not match. The sum does not show whose they were, and the next query begins
   with a new set-up.
-- Other wrong messages go unseen, and so do changes by an attacker on the network who makes new
-  checksums: channels must be authentic (TLS).
+- Other wrong messages of a party go unseen. Every message is signed, so that a change on its way
+  is found.
 - Nobody may drop out: masks would not cancel, and the query ends without a sum.
 - `oblivious` hides the sample from the server too (`crypto.oblivious_transfer`).
 - Arithmetic is not constant-time: an attacker who can time a silo is not covered.
@@ -62,7 +64,7 @@ from fedpriv.aggregation.base import (
 from fedpriv.aggregation.private_weighting.integers import slot_encoding
 from fedpriv.aggregation.private_weighting.procedure import ProtocolSettings
 from fedpriv.aggregation.private_weighting.sampling import as_options, options_to_hide
-from fedpriv.aggregation.weighted import AUTHENTIC
+from fedpriv.aggregation.weighted import PINNED
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.crypto.paillier.extra import require_extra
 from fedpriv.encoding.slot_layout import SlotLayout
@@ -125,7 +127,7 @@ class PrivateWeighting(Aggregation):
             ),
         )
         assumptions = (
-            AUTHENTIC,
+            PINNED,
             "the server colludes with no silo: together they learn all record counts",
             "every user has a record in some silo, and that is public",
             "Paillier's encryption and the masks are computationally secure",

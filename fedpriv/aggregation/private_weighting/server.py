@@ -21,9 +21,10 @@ from fedpriv.aggregation.private_weighting.sampling import (
     transfer_session,
 )
 from fedpriv.aggregation.private_weighting.weighted_product import multiply
-from fedpriv.aggregation.weighted import COUNTS, KEY, KEY_BYTES, KEYS
+from fedpriv.aggregation.weighted import COUNTS, KEYS, received_keys
 from fedpriv.crypto.oblivious_transfer import ELEMENT_BYTES, Sender
 from fedpriv.crypto.paillier.keys import DecryptionKey, generate_key
+from fedpriv.crypto.paillier.modulus_proof import prove_modulus
 from fedpriv.crypto.paillier.parallel import map_evenly
 from fedpriv.crypto.uniform_integers import from_bytes, width
 from fedpriv.parties.party import Mail, Party
@@ -50,8 +51,8 @@ class PrivateWeightingServer(HelperProtocol):
     encrypted: bytes | None = None
 
     def setup(self, task: SetUp) -> Party:
-        """Steps 1a to 1f: publish n; pass public keys and the sealed seed on; add up blinded
-        counts; invert the totals.
+        """Steps 1a to 1f: publish n with a proof; pass public keys and the sealed seed on; add up
+        blinded counts; invert the totals.
 
         Raises CountsRefusedError for users whose blinded total is zero, AggregationAbortedError
         for a missing message.
@@ -60,9 +61,10 @@ class PrivateWeightingServer(HelperProtocol):
         leader = self.silos[0]
         n = key.public.n
         n_users = task.n_units
-        post = task.post(SERVER)
-        keys = yield from post.receive_all(Expected(KEY, Raw(KEY_BYTES), self.silos))
-        down = dict.fromkeys(self.silos, (n.to_bytes(width(n), "little"), keys))
+        post = task.post(SERVER, self.signer)
+        keys = yield from received_keys(post, self.silos)
+        proof = prove_modulus(key, task.session)
+        down = dict.fromkeys(self.silos, (n.to_bytes(width(n), "little"), proof, keys))
         sealed = Expected(SEED, Table(self.silos[1:], Raw(SEALED_SEED)), (leader,))
         received = yield from post.exchange_all(KEYS, down, sealed)
         seeds = {name: received[leader].get(name) for name in self.silos}
@@ -90,7 +92,7 @@ class PrivateWeightingServer(HelperProtocol):
             raise RuntimeError("private weighting needs a set-up before the first query")
         down = replace(broadcast, sampled=None)  # only the ciphertexts may depend on the sample
         options = options_to_hide(query.user_rate, self.procedure.oblivious)
-        post = query.post(SERVER)
+        post = query.post(SERVER, self.signer)
         columns = layout.columns(query.size)
         answers = Expected(MESSAGE, Raw(columns * key.public.ciphertext_bytes), self.silos)
         if options is None:

@@ -27,14 +27,23 @@ from fedpriv.aggregation.private_weighting.weighted_product import (
     raise_to_factors,
     weighted_product,
 )
-from fedpriv.aggregation.weighted import COUNTS, KEY, KEYS
+from fedpriv.aggregation.weighted import (
+    COUNTS,
+    KEY,
+    KEYS,
+    signed_key,
+    signed_key_schema,
+    verified_keys,
+)
 from fedpriv.crypto import sealing, x25519
 from fedpriv.crypto.digest import digest
 from fedpriv.crypto.oblivious_transfer import ELEMENT_BYTES, Receiver
 from fedpriv.crypto.paillier.keys import EncryptionKey
+from fedpriv.crypto.paillier.modulus_proof import check_modulus, proof_bytes
 from fedpriv.crypto.paillier.residues import PublishedResidues, Residues, TableResidues, tables_pay
 from fedpriv.crypto.prg import KEY_BYTES
 from fedpriv.crypto.uniform_integers import integers_below, to_bytes
+from fedpriv.encoding.slot_layout import lcm_up_to
 from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, Serial, at_fault, blaming
@@ -82,17 +91,18 @@ class PrivateWeightingSilo(SiloProtocol):
             counts = np.minimum(counts, limit)
         refuse_many(self.name, counts, limit)
         private = x25519.PrivateKey.generate()
-        post = task.post(self.name)
+        post = task.post(self.name, self.signer)
         own = private.public.raw
-        keys_of_all = Table(self.silos, Raw(x25519.KEY_BYTES))
-        schema = Parts((Raw(-(-self.procedure.key_bits // 8)), keys_of_all))
-        raw, keys = yield from post.ask(KEY, SERVER, own, (KEYS, schema))
+        keys_of_all = Table(self.silos, signed_key_schema(self.signer))
+        bits = self.procedure.key_bits
+        schema = Parts((Raw(-(-bits // 8)), Raw(proof_bytes(bits)), keys_of_all))
+        answer = yield from post.ask(KEY, SERVER, signed_key(post, own), (KEYS, schema))
+        raw, proof, signed = answer
         with blaming(SERVER):
-            public = self._checked_key(int.from_bytes(raw, "little"))
-            if keys[self.name] != own:
-                raise ValueError(f"it holds another key for {self.name}")
-            peers = {peer: x25519.PublicKey(keys[peer]) for peer in self.silos if peer != self.name}
-            seeds = self._seeds(private, peers, "masks")
+            public = self._checked_key(int.from_bytes(raw, "little"), proof, task.session)
+        keys = verified_keys(post, own, signed)
+        peers = {peer: x25519.PublicKey(keys[peer]) for peer in self.silos if peer != self.name}
+        seeds = self._seeds(private, peers, "masks")
         common = yield from self._common_seed(post, private, peers)
         self.public = public
         self.counts = counts
@@ -107,12 +117,19 @@ class PrivateWeightingSilo(SiloProtocol):
         masked = self._masked(public, blinded, digest("private weighting counts"))
         yield from post.send(COUNTS, {SERVER: to_bytes(masked, public.n)})
 
-    def _checked_key(self, n: int) -> EncryptionKey:
-        """Raises ValueError for a modulus of another length, or an even one."""
+    def _checked_key(self, n: int, proof: bytes, session: bytes) -> EncryptionKey:
+        """Raises ValueError for a modulus of another length, or with which the server would learn
+        more than sums.
+
+        The server learns r_u N_u modulo n for a random unit r_u, and so the greatest common divisor
+        of N_u and n. Nothing is learned from it if n is prime to all possible N_u.
+        """
         bits = self.procedure.key_bits
         if n.bit_length() != bits or n % 2 == 0:
             raise ValueError(f"a modulus of {n.bit_length()} bits, not an odd one of {bits}")
-        return EncryptionKey(n)
+        public = EncryptionKey(n)
+        check_modulus(public, proof, session, prime_to=lcm_up_to(self.procedure.n_max))
+        return public
 
     def query(self, query: Query, respond: Respond) -> Party:
         """Step 2b: train; weigh under the server's encryption; add noise, dither and masks;
@@ -130,7 +147,7 @@ class PrivateWeightingSilo(SiloProtocol):
         if query.serial <= self.spent:  # two messages under one mask reveal their difference
             raise RuntimeError(f"{self.name} has used its masks of round {query.round} already")
         self.spent = query.serial
-        post = query.post(self.name)
+        post = query.post(self.name, self.signer)
         options = options_to_hide(query.user_rate, self.procedure.oblivious)
         size = len(self.counts) * public.ciphertext_bytes if options is None else ELEMENT_BYTES
         schema = Parts((query.broadcast_schema, Raw(size)))

@@ -26,11 +26,11 @@ answers in one of them end the query without a sum. As printed, Unmasking recons
 
 Trust.
 
-- The verification keys of the set-up are genuine. A silo notices when its own comes back changed;
-  the set-up itself is not signed. Every later message is signed.
+- The verification keys of the roster are genuine. Every message is signed under them.
 - A server that follows the protocol, with fewer than `threshold` silos, learns only the sum. So
-  does a cheating server with colluding silos, as long as 2 * threshold > candidates + colluding
-  silos: two sets cannot both be unmasked. The default, above two thirds, covers up to a third.
+  does a cheating server with `colluding` silos, by the theorem of `threat_model`. Settings in which
+  it does not hold are refused. On the complete graph each silo signs a receipt, for whom it has
+  masked, and signs a set only after it has seen the receipts of all silos in it.
 - Wrong keys, shares, sets and signatures end the query. The error names who passed them on or, if
   that is known, whose they are.
 - With as many silos as the threshold the server reads every input.
@@ -53,11 +53,9 @@ graph.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import floor
 from typing import Any
-
-import numpy as np
 
 from fedpriv.aggregation.base import (
     SERVER,
@@ -74,25 +72,22 @@ from fedpriv.aggregation.secagg.graph import Complete, Sparse
 from fedpriv.aggregation.secagg.messages import Terms
 from fedpriv.aggregation.secagg.server import Collector
 from fedpriv.aggregation.secagg.silo import Member
+from fedpriv.aggregation.secagg.threat_model import Setting, least_majority
 from fedpriv.aggregation.weighted import (
-    KEYS,
-    WEIGHTS,
+    PINNED,
     WeighingServer,
     WeightedSilo,
-    exchanged_keys,
-    received_keys,
     server_trust,
 )
-from fedpriv.crypto.signatures import Ed25519Signer, SigningKey
+from fedpriv.crypto.signatures import Ed25519Signer
 from fedpriv.errors import require
 from fedpriv.parties.party import Party
 from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.plan import Federation, ThreatModel
-from fedpriv.rounds.query import Broadcast, Query, SetUp
+from fedpriv.rounds.plan import Federation, Observer, ThreatModel
+from fedpriv.rounds.query import Broadcast, Query
 from fedpriv.rounds.weighting import Weighting
 
 FIXED_BEFORE = "who does is fixed before a query's keys are"
-GENUINE = "verification keys handed out at the set-up are genuine: that exchange is not signed"
 ROUNDING = 1e-9
 """How far a rate times a number of silos may lie below a whole number because of rounding."""
 
@@ -105,6 +100,9 @@ class SecAgg(RingAggregation):
         thirds of the candidates.
     cohort: silos in the sum; noise shares are sized for this number; null: all candidates.
     candidates: most silos that share keys; null: all silos.
+    colluding: silos that may pool all they know with the server, or with a curious silo. The
+        settings must hold against a cheating server with so many; certificates leave the noise of
+        these silos out. A curious silo counts itself.
     neighbours: of a silo on the graph, an even number below the cohort; "auto": as few as are safe,
         or all where that does not save half; null: all. The next four settings belong to it.
     dropouts: share of the candidates that are not in the sum, or silent in the last phases.
@@ -117,6 +115,7 @@ class SecAgg(RingAggregation):
     threshold: int | None = None
     cohort: int | None = None
     candidates: int | None = None
+    colluding: int = 0
     neighbours: int | str | None = None
     dropouts: float = 0.05
     corrupt: float = 0.05
@@ -136,6 +135,8 @@ class SecAgg(RingAggregation):
             small, large = getattr(self, low), getattr(self, high)
             fits = small is None or large is None or small <= large
             require_setting(self, low, fits, f"at most aggregation.{high}={large}")
+        allowed = "zero or a positive number of silos"
+        require_setting(self, "colluding", self.colluding >= 0, allowed)
         degree = self.neighbours
         even = type(degree) is int and degree >= 2 and degree % 2 == 0
         allowed = "a positive even number, auto or null"
@@ -147,21 +148,31 @@ class SecAgg(RingAggregation):
 
     def threat_model(self) -> ThreatModel:
         sparse = f"at most {self.corrupt:.0%} of the candidates collude: {FIXED_BEFORE}"
-        assumptions = (GENUINE,) if self.neighbours is None else (GENUINE, sparse)
-        return server_trust(sees_messages=False, assumptions=assumptions)
+        most = f"at most {self.colluding} silos collude with the server"
+        few = most if self.colluding else "no silo colludes with the server"
+        assumptions = (PINNED, few) if self.neighbours is None else (PINNED, sparse)
+        trust = server_trust(sees_messages=False, assumptions=assumptions)
+        released, server, silo = trust.observers
+        observers = (released, self._with_noise(server), self._with_noise(silo))
+        return replace(trust, observers=observers)
+
+    def _with_noise(self, observer: Observer) -> Observer:
+        """The observer with the noise that colluding silos reveal to it."""
+        own = observer.own_shares
+        return replace(
+            observer, own_shares=max(own, self.colluding), colluding=max(0, self.colluding - own)
+        )
 
     def cohort_size(self, n_invited: int) -> CohortSize:
-        numbers = self._numbers(n_invited)
-        self._sparse(*numbers)
-        return CohortSize(numbers[1])
+        self._sparse(n_invited)
+        return CohortSize(self._numbers(n_invited)[1])
 
     def estimate(self, query: Query, federation: Federation, rounds: int) -> Estimate | None:
         """The graph and how likely it fails. Seconds depend on the machines."""
         if self.neighbours is None:
             return None
-        numbers = self._numbers(len(query.invited))
-        assumed = self._assumed(*numbers)
-        sparse = self._sparse(*numbers)
+        assumed = self._assumed(len(query.invited))
+        sparse = self._sparse(len(query.invited))
         if sparse is None:
             return Estimate(
                 ("secagg: complete graph; no sparse one that is safe saves half of it",)
@@ -173,33 +184,75 @@ class SecAgg(RingAggregation):
         invited silos."""
         threshold, cohort, candidates = self._numbers(len(query.invited))
         return Terms(
-            serial=query.serial,
+            stamp=(query.session, *query.serial),
             threshold=threshold,
             cohort=cohort,
             candidates=candidates,
-            topology=self._sparse(threshold, cohort, candidates) or Complete(threshold),
+            topology=self._sparse(len(query.invited)) or Complete(threshold),
             encoding=ring_encoding(query),
         )
 
     def _numbers(self, silos: int) -> tuple[int, int, int]:
-        """Threshold, cohort and candidates."""
+        """Threshold, cohort and candidates. Raises ConfigError for numbers that do not fit, or with
+        which a cheating server could learn more than one sum."""
         candidates = silos if self.candidates is None else self.candidates
-        cohort = candidates if self.cohort is None else self.cohort
-        threshold = 2 * candidates // 3 + 1 if self.threshold is None else self.threshold
-        for key, value, holds, allowed in (
-            ("candidates", candidates, candidates <= silos, f"at most the {silos} silos"),
-            ("cohort", cohort, cohort <= candidates, f"at most the {candidates} candidates"),
-            ("threshold", threshold, threshold <= cohort, f"at most aggregation.cohort={cohort}"),
-            ("threshold", threshold, 2 * threshold > candidates, f"over half of {candidates}"),
-        ):
-            require(holds, f"aggregation.{key}", value, allowed)
+        fits = candidates <= silos
+        require_setting(self, "candidates", fits, f"at most the {silos} silos")
+        threshold = self.threshold
+        if threshold is None:
+            threshold = max(2 * candidates // 3 + 1, least_majority(candidates, self.colluding))
+        cohort = self._least_cohort(candidates, threshold)
+        most = min(cohort, candidates) - 1
+        allowed = f"at most {most}: below the cohort and the candidates"
+        require_setting(self, "colluding", self.colluding <= most, allowed)
+        setting = Setting(
+            silos=silos,
+            candidates=candidates,
+            cohort=cohort,
+            threshold=threshold,
+            colluding=self.colluding,
+        )
+        self.require_safe(setting)
         return threshold, cohort, candidates
 
-    def _sparse(self, threshold: int, cohort: int, candidates: int) -> Sparse | None:
+    def _least_cohort(self, candidates: int, threshold: int) -> int:
+        """Fewest silos in a sum."""
+        return candidates if self.cohort is None else self.cohort
+
+    def require_safe(self, setting: Setting) -> None:
+        """Raise ConfigError, with the nearest allowed numbers, for a setting in which a cheating
+        server could learn more than one sum."""
+        nearest = setting.nearest()
+        near = ", ".join(
+            f"aggregation.{key}={getattr(nearest, key)}"
+            for key in ("threshold", "cohort", "candidates")
+            if getattr(nearest, key) != getattr(setting, key)
+        )
+        some = f" + {setting.colluding} colluding" if setting.colluding else ""
+        for key, holds, why in (
+            ("cohort", setting.cohort <= setting.candidates, "at most aggregation.candidates"),
+            ("threshold", setting.threshold <= setting.cohort, "at most aggregation.cohort"),
+            (
+                "threshold",
+                setting.one_statement,
+                "a cheating server could split the sum: over half of "
+                f"{setting.candidates} candidates{some}",
+            ),
+            (
+                "cohort",
+                setting.one_session,
+                "a cheating server could read two sums: over half of "
+                f"{setting.silos} silos{some}, or as many candidates as silos",
+            ),
+        ):
+            require(holds, f"aggregation.{key}", getattr(setting, key), f"{why}; nearest: {near}")
+
+    def _sparse(self, silos: int) -> Sparse | None:
         """The sparse graph; None for the complete one."""
         if self.neighbours is None:
             return None
-        assumed = self._assumed(threshold, cohort, candidates)
+        _, cohort, candidates = self._numbers(silos)
+        assumed = self._assumed(silos)
         if not isinstance(self.neighbours, int):
             least = assumed.least(self.security_bits, self.correctness_bits)
             return least if least is not None and 2 * least.degree < candidates else None
@@ -207,22 +260,32 @@ class SecAgg(RingAggregation):
         require_setting(self, "neighbours", self.neighbours < cohort, allowed)
         return assumed.required(self.neighbours, self.security_bits, self.correctness_bits)
 
-    def _assumed(self, threshold: int, cohort: int, candidates: int) -> Assumed:
+    def _assumed(self, silos: int) -> Assumed:
+        threshold, cohort, candidates = self._numbers(silos)
         missing = floor(self.dropouts * candidates + ROUNDING)
-        colluding = floor(self.corrupt * candidates + ROUNDING)
         left_out, most = candidates - cohort, candidates - threshold
         numbers = f"of {candidates} candidates, for the cohort of {cohort} and the threshold"
         allowed = f"{left_out} to {most} {numbers}"
         require_setting(self, "dropouts", left_out <= missing <= most, allowed)
+        colluding = floor(self.corrupt * candidates + ROUNDING)
         most = 2 * threshold - candidates
         allowed = f"fewer than {most} of {candidates} candidates, for the threshold of {threshold}"
         require_setting(self, "corrupt", colluding < most, allowed)
+        most = 2 * threshold - silos
+        allowed = (
+            f"{silos}, all silos, or fewer silos: without receipts, a cheating server could read "
+            f"two sums unless twice the threshold of {threshold} exceeds silos and colluding silos"
+        )
+        require(colluding < most, "aggregation.candidates", candidates, allowed)
+        allowed = f"at most {colluding}, for aggregation.corrupt={self.corrupt:g}"
+        require_setting(self, "colluding", self.colluding <= colluding, allowed)
         return Assumed(
             candidates=candidates,
             cohort=cohort,
             threshold=threshold,
             colluding=colluding,
             missing=missing,
+            others=silos - candidates,
         )
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> SecAggSilo:
@@ -234,17 +297,10 @@ class SecAgg(RingAggregation):
 
 @dataclass(repr=False)
 class SecAggSilo(WeightedSilo):
-    """A silo with one signing key per set-up; all other keys serve for one query."""
+    """A silo that signs with its long-term key; all other keys serve for one query."""
 
     aggregation: SecAgg
     signer: Ed25519Signer = field(init=False)
-
-    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
-        key = SigningKey.generate()
-        names = (*self.silos, SERVER)
-        keys = yield from exchanged_keys(task.post(self.name), key.verification_key.raw, names)
-        self.signer = Ed25519Signer.of(key, keys)
-        yield from super().setup(task, counts)  # counts and weights are signed too
 
     def query(self, query: Query, respond: Respond) -> Party:
         post = query.post(self.name, self.signer)
@@ -276,24 +332,9 @@ class SecAggSilo(WeightedSilo):
 
 @dataclass
 class SecAggServer(WeighingServer):
-    """A server that signs, so that nobody else can send in its name. It keeps nothing but its keys
-    from one query to the next."""
+    """A server that keeps nothing from one query to the next."""
 
     aggregation: SecAgg
-    signer: Ed25519Signer = field(init=False)
-
-    def setup(self, task: SetUp) -> Party:
-        own = SigningKey.generate()
-        unsigned = task.post(SERVER)
-        keys = yield from received_keys(unsigned, self.silos)
-        keys |= {SERVER: own.verification_key.raw}
-        self.signer = Ed25519Signer.of(own, keys)
-        post = task.post(SERVER, self.signer)
-        weights = yield from self.weights_of_silos(
-            task, post, unsigned.signed(KEYS, dict.fromkeys(self.silos, keys))
-        )
-        if weights:
-            yield from post.send(WEIGHTS, weights)
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         collector = self._collector(

@@ -84,6 +84,7 @@ class Assumed:
     threshold: as in `SecAgg`.
     colluding: number of colluding silos.
     missing: candidates that are not in the sum, or silent in its last phases.
+    others: silos that are no candidates. A cheating server may ask them for another sum.
     """
 
     candidates: int
@@ -91,6 +92,7 @@ class Assumed:
     threshold: int
     colluding: int
     missing: int
+    others: int = 0
 
     def sparse(self, degree: int, correctness_bits: int) -> Sparse:
         """The safest graph of this degree that gives no sum with a probability of at most
@@ -152,9 +154,9 @@ class Assumed:
 
     @property
     def deceived(self) -> float:
-        """Largest probability that a silo accepts a set with at most (n + c) / 2 valid
-        signatures."""
-        valid = (self.candidates + self.colluding) // 2
+        """Largest probability that a silo accepts a set with at most half as many
+        valid signatures as there are silos and colluding ones."""
+        valid = (self.candidates + self.others + self.colluding) // 2
         checked = min(CHECKED, self.threshold)
         if valid < checked:
             return 0.0

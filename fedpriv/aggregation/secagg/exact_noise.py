@@ -39,7 +39,7 @@ from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import require
 from fedpriv.mechanisms.removable_noise import RemovableNoise
 from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.plan import Observer, ThreatModel
+from fedpriv.rounds.plan import ThreatModel
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.weighting import Weighting
 
@@ -50,11 +50,7 @@ class SecAggExactNoise(SecAgg):
     any number.
 
     cohort: fewest silos in the sum; null: the threshold.
-    colluding: silos whose noise the server, or a curious silo, is assumed to know. A curious silo
-        counts itself.
     """
-
-    colluding: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,8 +59,6 @@ class SecAggExactNoise(SecAgg):
         for key in ("dropouts", "corrupt", "security_bits", "correctness_bits"):
             default = getattr(self, key) == getattr(SecAgg, key)
             require_setting(self, key, default, "left out: it applies to a sparse graph only")
-        allowed = "zero or a positive number of silos"
-        require_setting(self, "colluding", self.colluding >= 0, allowed)
 
     def adapt(self, algo: Algorithm) -> Algorithm:
         allowed = (
@@ -85,28 +79,10 @@ class SecAggExactNoise(SecAgg):
             "SHA-256 is one-way and AES-256 is sound: noise that stays in a sum is made of their "
             "output",
         )
-        released, server, silo = base.observers
-        observers = (released, self._colluding(server), self._colluding(silo))
-        return replace(base, observers=observers, assumptions=(*base.assumptions, *assumptions))
+        return replace(base, assumptions=(*base.assumptions, *assumptions))
 
-    def _colluding(self, observer: Observer) -> Observer:
-        """The observer with the noise that colluding silos reveal to it."""
-        own = observer.own_shares
-        return replace(
-            observer, own_shares=max(own, self.colluding), colluding=max(0, self.colluding - own)
-        )
-
-    def _numbers(self, silos: int) -> tuple[int, int, int]:
-        threshold, cohort, candidates = super()._numbers(silos)
-        if self.cohort is None:
-            cohort = threshold
-        allowed = (
-            f"fewer than aggregation.cohort={cohort}, and than {2 * threshold - candidates}, 2 "
-            "threshold - candidates"
-        )
-        fits = self.colluding < min(cohort, 2 * threshold - candidates)
-        require_setting(self, "colluding", fits, allowed)
-        return threshold, cohort, candidates
+    def _least_cohort(self, candidates: int, threshold: int) -> int:
+        return threshold if self.cohort is None else self.cohort
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> ExactSilo:
         return ExactSilo(name, silos, weighting, self)

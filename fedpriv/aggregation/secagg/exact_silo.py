@@ -10,7 +10,7 @@ import numpy as np
 from fedpriv.aggregation.secagg.messages import CHECK, Advert, Sharing
 from fedpriv.aggregation.secagg.silo import Member
 from fedpriv.mechanisms.removable_noise import RemovableNoise
-from fedpriv.parties.schema import Names, Parts, Schema
+from fedpriv.parties.schema import Names, Schema
 
 Revelation = tuple[dict[str, np.ndarray], dict[str, np.ndarray], bytes | None]
 """A silo's message in Unmasking: shares of masks' secrets, shares of the secret of each silo's
@@ -37,10 +37,10 @@ class ExactMember(Member):
         commitment, sealed = super().share_keys(roster)
         return commitment + self.noise.chain(self.secret)[-1], sealed
 
-    def _sets(self) -> Schema:
-        return Parts((Names(self.sharing), Names(self.sharing)))
+    def _chosen(self) -> Schema:
+        return Names(self.sharing)
 
-    def consent(self, sets: tuple[list[str], list[str]]) -> bytes:
+    def consent(self, sets: tuple[list[str], list[str], dict[str, bytes]]) -> bytes:
         """Also refuse a sum over fewer than `cohort` silos: it would have too little noise."""
         fits = self.terms.cohort <= len(sets[1]) <= self.terms.candidates
         self._demand(CHECK, fits, f"a sum over {len(sets[1])} silos")

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from random import SystemRandom
+from typing import ClassVar
 
 import numpy as np
 
@@ -46,7 +47,13 @@ class Graph(ABC):
 
 
 class Topology(ABC):
-    """The part of the graph that is fixed before a query."""
+    """The part of the graph that is fixed before a query.
+
+    receipts: whether each silo signs, with its message, for whom it has masked, and witnesses sign
+        a set only after they have seen the receipts of all its silos.
+    """
+
+    receipts: ClassVar[bool]
 
     @property
     @abstractmethod
@@ -66,6 +73,7 @@ class Topology(ABC):
 class Complete(Topology):
     """All candidates are neighbours (Bonawitz et al. 2017)."""
 
+    receipts = True
     threshold: int
 
     @property
@@ -90,6 +98,9 @@ class CompleteGraph(Graph):
         return True
 
     def witnesses(self, delivered: set[str], chosen: set[str]) -> set[str]:
+        """All that have delivered. Without receipts it would have to be the chosen silos only: the
+        mask keys of the others are revealed, and open their masks with every silo that was told
+        another list of sharers (`threat_model`)."""
         return delivered
 
 
@@ -103,6 +114,7 @@ class Sparse(Topology):
     checked: signatures that a silo verifies; each silo draws them from private randomness.
     """
 
+    receipts = False
     degree: int
     share_threshold: int
     slack: int

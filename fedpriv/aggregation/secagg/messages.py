@@ -1,8 +1,8 @@
 """Messages of a secure sum: their schemas, what is signed in them, and how shares travel.
 
-Every message is signed by its sender (`parties.post`). The session is a digest of the query's
-serial and of all candidates' fresh public keys. It enters every signature of a set, every
-encryption and every mask, so that nothing of one query is valid in another.
+Every message is signed by its sender (`parties.post`). The session is a digest of the set-up, the
+query's serial and all candidates' fresh public keys. It enters every receipt, every signature of a
+set, every encryption and every mask, so that nothing of one query is valid in another.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from fedpriv.crypto.secret_sharing import LIMBS, PRIME
 from fedpriv.crypto.signatures import SIGNATURE_BYTES
 from fedpriv.crypto.x25519 import KEY_BYTES, PrivateKey, PublicKey
 from fedpriv.encoding.fixed_point import FixedPoint
-from fedpriv.parties.schema import Array, Parts, Raw, Table
+from fedpriv.parties.schema import Array, Parts, Raw, Schema, Table
+from fedpriv.parties.signer import Statement
 
 ADVERTISE = "AdvertiseKeys"
 SHARE = "ShareKeys"
@@ -38,6 +39,13 @@ Advert = tuple[bytes, bytes, bytes]
 """A silo's public keys for this query: of the channel (c_u), of the masks (s_u); and its signature
 on both."""
 
+Stamp = tuple[bytes, int, int]
+"""The set-up, round and place of a query."""
+
+Delivery = tuple[np.ndarray, bytes]
+"""A silo's masked vector, (size,), and its receipt: its signature on the list of silos for which it
+has masked."""
+
 Sharing = tuple[bytes, dict[str, bytes]]
 """A silo's commitment to its own mask's seed, and its sealed shares of both secrets by
 receiver."""
@@ -53,11 +61,21 @@ def shares_schema(owners: Collection[str], *, whole: bool = True) -> Table:
     return Table(owners, Array(np.uint32, (LIMBS,), high=PRIME - 1), whole=whole)
 
 
+def receipt_schema(receipts: bool) -> Raw:
+    """Schema of a receipt, empty on a graph without `receipts`."""
+    return Raw(SIGNATURE_BYTES if receipts else 0)
+
+
+def delivery_schema(vector: Schema, receipts: bool) -> Parts:
+    """Schema of a `Delivery`."""
+    return Parts((vector, receipt_schema(receipts)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Terms:
     """The public numbers of one query.
 
-    serial: its round and place.
+    stamp: of the query.
     threshold: Th.
     cohort: E.
     candidates: E0.
@@ -65,7 +83,7 @@ class Terms:
     encoding: of messages.
     """
 
-    serial: tuple[int, int]
+    stamp: Stamp
     threshold: int
     cohort: int
     candidates: int
@@ -113,15 +131,23 @@ class Envelope:
         return digest(self.sender, self.receiver)
 
 
-def keys_statement(serial: tuple[int, int], name: str, keys: tuple[bytes, bytes]) -> bytes:
+def keys_statement(stamp: Stamp, name: str, keys: tuple[bytes, bytes]) -> bytes:
     """What a silo signs about its keys: the channel's and the masks'."""
-    return digest("secagg keys", *serial, name, *keys)
+    return digest("secagg keys", *stamp, name, *keys)
 
 
 def sharing_digest(session: bytes, sharing: Iterable[str]) -> bytes:
     """The purpose of all masks of a query. Masks of silos that received different sets U3 do not
     cancel."""
     return digest("secagg sharing", session, *sorted(sharing))
+
+
+def receipt_statement(sharing: bytes) -> Statement:
+    """What a silo signs about the list of silos for which it has masked.
+
+    sharing: the `sharing_digest`.
+    """
+    return "secagg receipt", sharing
 
 
 def set_statement(sharing: bytes, members: Iterable[str]) -> bytes:
@@ -132,10 +158,10 @@ def set_statement(sharing: bytes, members: Iterable[str]) -> bytes:
     return digest("secagg set", sharing, *sorted(members))
 
 
-def session_of(serial: tuple[int, int], roster: Mapping[str, Advert]) -> bytes:
-    """The digest that binds a message to this query and these keys."""
+def session_of(stamp: Stamp, roster: Mapping[str, Advert]) -> bytes:
+    """The digest that binds a message to this set-up, query and keys."""
     keys = [part for name in sorted(roster) for part in (name, *roster[name][:2])]
-    return digest("secagg session", *serial, *keys)
+    return digest("secagg session", *stamp, *keys)
 
 
 def points(roster: Iterable[str]) -> dict[str, int]:

@@ -18,9 +18,12 @@ from fedpriv.aggregation.secagg.messages import (
     SHARE,
     UNMASK,
     Advert,
+    Delivery,
     Terms,
+    delivery_schema,
     pair_seed,
     points,
+    receipt_statement,
     sealed_schema,
     seed_commitment,
     session_of,
@@ -69,7 +72,8 @@ class Collector:
         )
         drawn = self._draw(adverts, min(terms.candidates, len(adverts)))
         roster = {name: adverts[name] for name in drawn}
-        graph = terms.topology.graph(session_of(terms.serial, roster), roster)
+        session = session_of(terms.stamp, roster)
+        graph = terms.topology.graph(session, roster)
 
         said = dict.fromkeys(roster, roster)
         shared = yield from self._heard(
@@ -81,8 +85,30 @@ class Collector:
             with blaming(name):
                 if set(letters) != set(graph.around(name)) - {name}:
                     raise ValueError("shares for some candidates only")
-        sharers = np.array([name in sealed for name in drawn])
-        for_each = {
+        deliveries = yield from self._heard(
+            SHARE,
+            self._letters(graph, sealed),
+            Expected(COLLECT, delivery_schema(self.message, terms.topology.receipts), sealed),
+            least=terms.cohort,
+        )
+        masked, receipts = self._with_receipts(deliveries, sharing_digest(session, sealed))
+        delivered = sorted(masked)
+        chosen = self._chosen(delivered)
+        self._demand(
+            CHECK, graph.holds_together(chosen), "the silos left out are too close together"
+        )
+        revealed = yield from self._consented(graph, sealed, delivered, chosen, receipts)
+        summed = {name: masked[name] for name in chosen}
+        total = self.unmask(
+            roster=roster, commitments=commitments, masked=summed, revealed=revealed
+        )
+        return Total(terms.encoding.decode(total), tuple(chosen))
+
+    def _letters(self, graph: Graph, sealed: dict[str, dict[str, bytes]]) -> Mail:
+        """For each silo that has shared: which candidates have, and what they have sealed for
+        it."""
+        sharers = np.array([name in sealed for name in graph.names])
+        return {
             name: (
                 sharers,
                 {
@@ -94,17 +120,40 @@ class Collector:
             for name in sealed
         }
 
-        masked = yield from self._heard(
-            SHARE, for_each, Expected(COLLECT, self.message, sealed), least=terms.cohort
-        )
-        delivered = sorted(masked)
-        chosen = self._chosen(delivered)
-        self._demand(
-            CHECK, graph.holds_together(chosen), "the silos left out are too close together"
+    def _with_receipts(
+        self, deliveries: dict[str, Delivery], sharing: bytes
+    ) -> tuple[dict[str, np.ndarray], dict[str, bytes]]:
+        """The masked vectors and receipts of the silos with a right receipt. The others count as
+        not heard: with one of them in the set, no witness would sign."""
+        if not self.terms.topology.receipts:
+            return {name: vector for name, (vector, _) in deliveries.items()}, {}
+        statement = receipt_statement(sharing)
+        right = {
+            name: delivery
+            for name, delivery in deliveries.items()
+            if self.post.signer.verifies(name, delivery[1], statement)
+        }
+        wrong = ", ".join(sorted(set(deliveries) - set(right)))
+        found = f"{len(right)} of at least {self.terms.cohort} silos; no right receipt of {wrong}"
+        self._demand(COLLECT, len(right) >= self.terms.cohort, found)
+        return (
+            {name: vector for name, (vector, _) in right.items()},
+            {name: receipt for name, (_, receipt) in right.items()},
         )
 
+    def _consented(
+        self,
+        graph: Graph,
+        sealed: Collection[str],
+        delivered: list[str],
+        chosen: list[str],
+        receipts: dict[str, bytes],
+    ) -> Generator[Mail, Mail, dict[str, Any]]:
+        """What U7 reveals, once U6 has signed the set U5."""
+        terms = self.terms
         witnesses = sorted(graph.witnesses(set(delivered), set(chosen)))
-        said = dict.fromkeys(witnesses, (delivered, chosen))
+        shown = {name: receipts[name] for name in chosen if terms.topology.receipts}
+        said: Mail = dict.fromkeys(witnesses, (delivered, chosen, shown))
         consent = Expected(CHECK, Raw(SIGNATURE_BYTES), witnesses)
         signatures = yield from self._heard(COLLECT, said, consent, least=terms.threshold)
 
@@ -118,11 +167,7 @@ class Collector:
                 self._revealing(
                     [peer for peer in graph.around(name) if peer in sealed], chosen
                 ).check(shares)
-        summed = {name: masked[name] for name in chosen}
-        total = self.unmask(
-            roster=roster, commitments=commitments, masked=summed, revealed=revealed
-        )
-        return Total(terms.encoding.decode(total), tuple(chosen))
+        return revealed
 
     def _sharing(self, roster: Collection[str]) -> Schema:
         """Schema of a silo's message in ShareKeys."""
@@ -177,7 +222,7 @@ class Collector:
         chosen = sorted(masked)
         left_out = sorted(set(commitments) - set(masked))
         vectors = list(masked.values())
-        session = session_of(self.terms.serial, roster)
+        session = session_of(self.terms.stamp, roster)
         graph = self.terms.topology.graph(session, roster)
         seeds = self._secrets(graph, chosen, revealed)
         keys = self._secrets(graph, left_out, revealed)

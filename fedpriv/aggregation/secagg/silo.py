@@ -19,12 +19,15 @@ from fedpriv.aggregation.secagg.messages import (
     SHARE,
     UNMASK,
     Advert,
+    Delivery,
     Envelope,
     Sharing,
     Terms,
     keys_statement,
     pair_seed,
     points,
+    receipt_schema,
+    receipt_statement,
     sealed_schema,
     seed_commitment,
     session_of,
@@ -139,15 +142,21 @@ class Member:
         return Parts((Array(np.bool_, (len(self.roster),)), sealed))
 
     def _sets(self) -> Schema:
-        """Schema: the silos that have delivered, and those of them in the sum."""
-        return Parts((Names(self.sharing), Names(self.sharing, size=self.terms.cohort)))
+        """Schema: the silos that have delivered, those of them in the sum, and their receipts."""
+        receipts = self.terms.topology.receipts
+        shown = Table(self.sharing if receipts else (), receipt_schema(receipts), whole=False)
+        return Parts((Names(self.sharing), self._chosen(), shown))
+
+    def _chosen(self) -> Schema:
+        """Schema of the silos in the sum."""
+        return Names(self.sharing, size=self.terms.cohort)
 
     def advertise(self, _: None) -> Advert:
         """This query's public keys, signed."""
         keys = self.channel.public.raw, self.masking.public.raw
         self.advert = (
             *keys,
-            self.signer.key.sign(keys_statement(self.terms.serial, self.name, keys)),
+            self.signer.key.sign(keys_statement(self.terms.stamp, self.name, keys)),
         )
         return self.advert
 
@@ -156,7 +165,7 @@ class Member:
         for each neighbour."""
         self._check_candidates(roster)
         self.roster = roster
-        self.session = session_of(self.terms.serial, roster)
+        self.session = session_of(self.terms.stamp, roster)
         self.graph = self.terms.topology.graph(self.session, roster)
         around = self.graph.around(self.name)
         self._check_keys(around)
@@ -184,12 +193,13 @@ class Member:
         silo, and need no check."""
         for name in names:
             channel, masking, signature = self.roster[name]
-            statement = keys_statement(self.terms.serial, name, (channel, masking))
+            statement = keys_statement(self.terms.stamp, name, (channel, masking))
             right = self.signer.registry[name].verifies(signature, statement)
             self._demand(SHARE, right, f"{name} has not signed its keys")
 
-    def masked_input(self, letters: tuple[np.ndarray, dict[str, bytes]]) -> np.ndarray:
-        """The vector under the own mask and the masks with all neighbours in U3, (size,)."""
+    def masked_input(self, letters: tuple[np.ndarray, dict[str, bytes]]) -> Delivery:
+        """The vector under the own mask and the masks with all neighbours in U3, and a receipt for
+        U3."""
         shared, self.sealed = letters
         self.sharing = {
             name for name, inside in zip(sorted(self.roster), shared.tolist()) if inside
@@ -206,12 +216,18 @@ class Member:
         )
         smaller = [self.pairs[peer] for peer in self.sealed if peer < self.name]
         larger = [self.pairs[peer] for peer in self.sealed if peer > self.name]
-        return add_masks(self.vector(), [self.seed, *smaller], larger, purpose=self.purpose)
+        masked = add_masks(self.vector(), [self.seed, *smaller], larger, purpose=self.purpose)
+        return masked, self._receipt()
 
-    def consent(self, sets: tuple[list[str], list[str]]) -> bytes:
-        """Sign the set U5 of the summed silos, out of those that delivered, U4. A silo signs one
-        set only."""
-        delivered, chosen = sets
+    def _receipt(self) -> bytes:
+        if not self.terms.topology.receipts:
+            return b""
+        return self.signer.sign(receipt_statement(self.purpose))
+
+    def consent(self, sets: tuple[list[str], list[str], dict[str, bytes]]) -> bytes:
+        """Sign the set U5 of the summed silos, out of those that delivered, U4, once their receipts
+        show that they have masked for the same U3. A silo signs one set only."""
+        delivered, chosen, receipts = sets
         self.delivered = set(delivered)
         self.chosen = set(chosen)
         inside = self.chosen <= self.delivered and self.name in self.delivered
@@ -222,7 +238,19 @@ class Member:
             "the set leaves out too many neighbours in a row",
         )
         self._demand(CHECK, self.name in self._witnesses(), "it is asked about a set without it")
+        self._check_receipts(receipts)
         return self.signer.key.sign(set_statement(self.purpose, chosen))
+
+    def _check_receipts(self, receipts: dict[str, bytes]) -> None:
+        """Check that all silos in the sum have masked for the silos for which this one has."""
+        if not self.terms.topology.receipts:
+            return
+        statement = receipt_statement(self.purpose)
+        for name in sorted(self.chosen):
+            right = self.signer.verifies(name, receipts.get(name), statement)
+            self._demand(
+                CHECK, right, f"no receipt shows that {name} has masked for the same silos"
+            )
 
     def reveal(self, signatures: dict[str, bytes]) -> Any:
         """Shares of the own mask of every neighbour in U5, and of the mask key of every other

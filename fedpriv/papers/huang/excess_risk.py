@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 STEPS = {"quick": 60, "paper": 1000}
 """T, by profile."""
 LOCAL_STEPS = (1, 2, 5, 10, 20)
-SUMMED = {"quick": (5, 10, 20, 100), "paper": (5, 10, 25, 50, 100)}
-SILOS = 100
-USUAL = {"K": 5, "E": 10}
+SUMMED = {"quick": (12, 14, 16, 20), "paper": (11, 12, 14, 16, 20)}
+SILOS = 20
+USUAL = {"K": 5, "E": 12}
 LABELS = {
     "K": "K, local steps between two averages",
     "E": f"E, silos in an average (of {SILOS})",

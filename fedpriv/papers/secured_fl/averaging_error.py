@@ -89,6 +89,7 @@ def checkpoints(prepared: PreparedRun, rounds: int) -> Iterator[np.ndarray]:
 def _change(prepared: PreparedRun, query: Any, state: Any, silo: int) -> np.ndarray:
     """One silo's change of its model."""
     alone = replace(query, invited=(silo,), n_summed=1)
+    prepared.rehearse(alone)
     total, _ = prepared.exchange(alone, state, watch=Stopwatch(), lines=[])
     return total.vector
 

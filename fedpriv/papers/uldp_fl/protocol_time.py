@@ -133,6 +133,7 @@ class TimedSilo(SiloProtocol):
     exchanges: list[ExchangeTimes]
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
+        self.protocol.signer = self.signer
         return self.protocol.setup(task, counts)
 
     def query(self, query: Query, respond: Respond) -> Party:

@@ -83,16 +83,16 @@ class Masks:
         self._ordinals = {index: ordinal for ordinal, index in enumerate(layers)}
         self._epochs_a_word = epochs_a_word(len(layers))
         self._shifts = list(torch.arange(32, dtype=torch.int32, device=device))
-        self._kept: dict[tuple[object, ...], Tensor] = {}
-        self._kept_bytes = self._group = 0
+        self._cached: dict[tuple[object, ...], Tensor] = {}
+        self._cached_bytes = self._group = 0
         self.at(0, 0)
 
     def at(self, epoch: int, place: int, row: int = 0) -> None:
         """Move to the batch at `place` in `epoch`; its first row computed next is `row`."""
         group = epoch // self._epochs_a_word
-        if self._kept and group != self._group:
-            self._kept = {}
-            self._kept_bytes = 0
+        if self._cached and group != self._group:
+            self._cached = {}
+            self._cached_bytes = 0
         self._epoch = epoch
         self._place = place
         self._row = row
@@ -110,12 +110,12 @@ class Masks:
         word, bit = divmod(self._epoch % self._epochs_a_word * len(self._ordinals) + ordinal, 32)
         path = shared_words(self._group, self._place, word)
         key = (*path, self._row, words.shape, rows)
-        source = self._kept.get(key)
+        source = self._cached.get(key)
         if source is None:
             source = self._words(path, words.shape, rows)
-            if self._kept_bytes + words.nbytes <= self._budget:
-                self._kept[key] = source
-                self._kept_bytes += words.nbytes
+            if self._cached_bytes + words.nbytes <= self._budget:
+                self._cached[key] = source
+                self._cached_bytes += words.nbytes
         torch.bitwise_left_shift(source, self._shifts[bit], out=words)
         return -1
 

@@ -90,7 +90,7 @@ class LinearPass(Pass):
         return squares
 
     def sums(self, factors: Tensor) -> list[Tensor]:
-        g, a = (_kept(rows, factors) for rows in (self.g * factors.unsqueeze(2), self.a))
+        g, a = (_zeroed(rows, factors) for rows in (self.g * factors.unsqueeze(2), self.a))
         weight = products(g.transpose(1, 2), a).flatten(1)
         return [weight, g.sum(1)] if self.biased else [weight]
 
@@ -108,7 +108,7 @@ class FormedPass(Pass):
         return norms.square().sum(0, keepdim=True)
 
     def sums(self, factors: Tensor) -> list[Tensor]:
-        return [factors @ _kept(each.unsqueeze(0), factors).squeeze(0) for each in self.own]
+        return [factors @ _zeroed(each.unsqueeze(0), factors).squeeze(0) for each in self.own]
 
 
 class ConvolutionPass(FormedPass):
@@ -160,6 +160,6 @@ def products(left: Tensor, right: Tensor) -> Tensor:
     return torch.bmm(left, right)
 
 
-def _kept(rows: Tensor, factors: Tensor) -> Tensor:
+def _zeroed(rows: Tensor, factors: Tensor) -> Tensor:
     """Rows (k, b, n) with zeros where the factor is 0: NaN times 0 is not 0."""
     return rows if bool(factors.all()) else torch.where(factors.unsqueeze(2) > 0, rows, 0.0)

@@ -58,7 +58,7 @@ class LocalProblem:
         return self.recipe.optimizer.plain and not self.recipe.proximal and self.correction is None
 
     @property
-    def numbers_kept(self) -> int:
+    def extra_numbers(self) -> int:
         """Numbers that a step needs for each parameter of each user, in addition to a fused
         step's."""
         return 0 if self.fused else 2 + len(self.recipe.optimizer.slots)
@@ -206,9 +206,9 @@ class UserTrainer(BlockTrainer, Generic[State]):
     @torch.inference_mode()
     def _recall(self, state: State, memory: Mapping[str, np.ndarray]) -> None:
         for name, vector in memory.items():
-            kept = torch.from_numpy(vector).to(self.problem.start.device)
+            initial = torch.from_numpy(vector).to(self.problem.start.device)
             counts = name in self.problem.recipe.optimizer.counters
-            pieces = [kept] if counts else self.layout.stacks(kept.unsqueeze(0))
+            pieces = [initial] if counts else self.layout.stacks(initial.unsqueeze(0))
             for stack, piece in zip(state.slots[name], pieces, strict=True):
                 stack.copy_(piece)
 

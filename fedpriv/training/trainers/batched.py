@@ -116,7 +116,7 @@ class Batched(UserTrainer[StackedState]):
         self.loaded: tuple[Program, Batch] | None = None
         self.limits = Limits(
             step_cost=STEP_TIME * (1 + cost.layers) / cost.row_time,
-            user_bytes=4 * (3 + problem.numbers_kept) * cost.parameters,
+            user_bytes=4 * (3 + problem.extra_numbers) * cost.parameters,
             row_bytes=6 * cost.activations,
             budget=memory_budget(device),
         )

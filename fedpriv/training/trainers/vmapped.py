@@ -31,7 +31,7 @@ class Vmapped(UserTrainer[TrainerState]):
         cost = problem.cost
         self.limits = Limits(
             step_cost=STEP_TIME * cost.layers / cost.row_time,
-            user_bytes=4 * (4 + problem.numbers_kept) * cost.parameters,
+            user_bytes=4 * (4 + problem.extra_numbers) * cost.parameters,
             row_bytes=4 * COPIES * cost.activations,
             budget=memory_budget(problem.start.device),
         )

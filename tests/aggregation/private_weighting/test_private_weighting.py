@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from parties_of_generators import changed, dropping, run
+from parties_of_generators import SIGNERS, changed, dropping, run
 from phe import PaillierPrivateKey, PaillierPublicKey
 from private_sums import World, random_world, small
 
@@ -385,22 +385,24 @@ def test_an_altered_set_up_ends_it():
 
 def test_a_server_that_changes_keys_or_seeds_ends_the_set_up():
     def own_key(sent):
-        raw, keys = sent["silo1"]
-        return sent | {"silo1": (raw, keys | {"silo1": bytes(31) + b"\x01"})}
+        *parts, keys = sent["silo1"]
+        forged = bytes(31) + b"\x01", keys["silo1"][1]
+        return sent | {"silo1": (*parts, keys | {"silo1": forged})}
 
     def short_modulus(sent):
-        return {name: (raw[:-8] + bytes(8), keys) for name, (raw, keys) in sent.items()}
+        return {name: (raw[:-8] + bytes(8), *others) for name, (raw, *others) in sent.items()}
 
     def even_modulus(sent):
         n = int.from_bytes(sent["silo1"][0], "little")
         n += 1 if n % 3 == 1 else 3  # neither is divided by three
-        return {name: (n.to_bytes(len(raw), "little"), keys) for name, (raw, keys) in sent.items()}
+        raw = n.to_bytes(len(sent["silo1"][0]), "little")
+        return {name: (raw, *others) for name, (_, *others) in sent.items()}
 
     def swapped_seeds(sent):
         return sent | {"silo1": sent["silo2"], "silo2": sent["silo1"]}
 
     for phase, change, why in (
-        (KEYS, own_key, "server is refused: it holds another key for silo1"),
+        (KEYS, own_key, "server is refused: silo1 has not signed the key that it passes on"),
         (KEYS, short_modulus, r"server is refused: a modulus of \d+ bits, not an odd one of 512"),
         (KEYS, even_modulus, r"server is refused: a modulus of 512 bits, not an odd one"),
         (SEED, swapped_seeds, "silo0 is refused"),
@@ -414,8 +416,13 @@ def test_a_server_that_changes_keys_or_seeds_ends_the_set_up():
 def test_a_public_key_that_everybody_agrees_with_ends_the_set_up():
     world = random_world()
     setup = world.setup()
-    setup["silo1"] = changed(setup["silo1"], KEY, lambda sent: {SERVER: bytes(32)}, name="silo1")
-    with pytest.raises(AggregationAbortedError, match="a message of server is refused"):
+
+    def low(sent):
+        return {SERVER: (bytes(32), SIGNERS["silo1"].sign((KEY, "silo1", bytes(32))))}
+
+    setup["silo1"] = changed(setup["silo1"], KEY, low, name="silo1")
+    why = "a message of silo1 is refused: a public key of low order"
+    with pytest.raises(AggregationAbortedError, match=why):
         run(setup)
 
 
@@ -457,7 +464,7 @@ def test_what_each_party_remembers():
     assert len(seed) == 32
     pairs = {silo.pair_seeds[peer] for silo in silos for peer in world.silos if peer != silo.name}
     assert len(pairs) == 3
-    configured = {"silos", "procedure"}
+    configured = {"silos", "procedure", "signer"}
     assert set(vars(server)) == configured | {"key", "inverses", "encrypted"}
     kept = {"public", "counts", "pair_seeds", "common_seed", "spent", "powers", "powers_of"}
     for silo in silos:

@@ -2,14 +2,24 @@
 succeed against variant=paper, so that its failure against variant=sound says something. The server
 uses what it has: the key, the silos' messages, and the total that it decrypts."""
 
+import math
+from contextlib import suppress
+
 import numpy as np
 import pytest
+from gmpy2 import next_prime
+from parties_of_generators import changed, noting, run
 from private_sums import World, random_world, small
 from scipy.stats import kstest
 
+from fedpriv.aggregation.base import SERVER
+from fedpriv.aggregation.private_weighting import silo as silo_module
 from fedpriv.aggregation.private_weighting.integers import blind
 from fedpriv.aggregation.private_weighting.weighted_product import multiply
+from fedpriv.aggregation.weighted import KEYS
 from fedpriv.crypto.paillier.keys import DecryptionKey
+from fedpriv.crypto.uniform_integers import from_bytes
+from fedpriv.errors import AggregationAbortedError
 
 SIZE = 300
 
@@ -117,3 +127,62 @@ def test_server_and_one_silo_together_learn_every_count():
         for user, inverse in enumerate(world.server.inverses)
     ]
     assert totals == world.counts.sum(axis=0).tolist()
+
+
+def odd_modulus(bits=512):
+    """A power of the product of small odd primes times a prime, with so many bits."""
+    n = 1
+    while n.bit_length() < bits - 64:
+        n *= 3 * 5 * 7 * 11 * 13 * 17 * 19
+    n *= int(next_prime(2 ** (bits - n.bit_length())))
+    while n.bit_length() > bits:
+        n //= 3
+    return n
+
+
+def set_up_with(n, world):
+    """A set-up in which the server sends this modulus, and what silos answer to it."""
+    seen = {name: [] for name in world.silos}
+
+    def changed_key(sent):
+        raw = n.to_bytes(64, "little")
+        return {name: (raw, proof, keys) for name, (_, proof, keys) in sent.items()}
+
+    setup = world.setup()
+    setup[SERVER] = changed(setup[SERVER], KEYS, changed_key, name=SERVER)
+    return setup | {name: noting(setup[name], seen[name]) for name in seen}, seen
+
+
+def odd_part(number):
+    return number // (number & -number)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_modulus_of_small_odd_factors_would_tell_the_odd_part_of_every_count(seed, monkeypatch):
+    """What the check of the modulus is for: without it, each blinded total has the count's own
+    factors in common with the modulus."""
+    n = odd_modulus()
+    assert n.bit_length() == 512
+    world = random_world(silos=3, users=4, n_max=20, seed=seed)
+    setup, _ = set_up_with(n, world)
+    with pytest.raises(AggregationAbortedError, match="server is refused: a modulus with a small"):
+        run(setup)
+
+    monkeypatch.setattr(silo_module, "check_modulus", lambda *args, **more: None)
+    setup, seen = set_up_with(n, world)
+    with suppress(AggregationAbortedError, ZeroDivisionError):
+        run(setup)
+    totals = [0] * 4
+    for said in seen.values():
+        numbers = from_bytes(said[-1][SERVER], n, 4)
+        totals = [(total + number) % n for total, number in zip(totals, numbers)]
+    counts = world.counts.sum(axis=0).tolist()
+    assert [math.gcd(total, n) for total in totals] == [odd_part(count) for count in counts]
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_prime_and_square_moduli_are_refused(power):
+    p = int(next_prime(2**511 if power == 1 else 3 << 254))
+    setup, _ = set_up_with(p**power, random_world(silos=2, users=2))
+    with pytest.raises(AggregationAbortedError, match="server is refused: a modulus that is a pri"):
+        run(setup)

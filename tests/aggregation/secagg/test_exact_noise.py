@@ -264,7 +264,7 @@ def test_silos_refuse_a_sum_over_fewer_than_they_noise_for():
     sum_ = Sum(FIVE, [5] * 5)
 
     def fewer(sent):
-        return {name: (delivered, delivered[:2]) for name, (delivered, _) in sent.items()}
+        return {name: (delivered, delivered[:2], {}) for name, (delivered, _, _) in sent.items()}
 
     sum_.protocols.says(sum_.cast, SERVER, PHASES[2], fewer)
     sum_.refused("refuses: a sum over 2 silos")
@@ -337,7 +337,8 @@ def test_algorithms_that_need_a_fixed_number_of_silos_are_refused(algo):
     ("words", "key"),
     [
         (["aggregation.colluding=-1"], "aggregation.colluding"),
-        (["aggregation.colluding=3"], "aggregation.colluding"),
+        (["aggregation.colluding=5"], "aggregation.colluding=5: at most 4"),
+        (["aggregation.colluding=2", "aggregation.threshold=3"], "aggregation.threshold=3"),
         (["aggregation.neighbours=2"], "aggregation.neighbours=.*: unknown key"),
         (
             ["+aggregation.neighbours=2"],

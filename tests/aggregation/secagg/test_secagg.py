@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parties_of_generators import noting
+from parties_of_generators import SESSION, noting
 from queries import query_for
 from scipy.stats import chisquare
 from secure_sums import PHASES, leaving, names, parties, ready, total_of
@@ -28,8 +28,8 @@ def schedules(draw):
     draws.
     """
     silos = draw(st.integers(1, 6))
-    candidates = draw(st.integers(1, silos))
-    cohort = draw(st.integers(candidates // 2 + 1, candidates))
+    candidates = draw(st.integers(silos // 2 + 1, silos))
+    cohort = draw(st.integers(silos // 2 + 1, candidates))
     threshold = draw(st.integers(candidates // 2 + 1, cohort))
     sends = draw(
         st.lists(st.sampled_from([5, 5, 5, 5, 5, 4, 3, 2, 1, 0]), min_size=silos, max_size=silos)
@@ -138,12 +138,12 @@ def test_a_dropped_silo_and_one_that_was_not_drawn_stay_hidden():
     # The server does get the mask key of the silo that was not drawn, takes off all its pairwise
     # masks, and still sees nothing, because the silo's own mask is never revealed.
     assert PrivateKey(key).public.raw == roster[spared][1]
-    session = session_of((1, 0), roster)
+    session = session_of((SESSION, 1, 0), roster)
     peers = [peer for peer in roster if peer != spared]
     seeds = {
         peer: pair_seed(PrivateKey(key), PublicKey(roster[peer][1]), session) for peer in peers
     }
-    remainder = seen[spared][2][SERVER].copy()
+    remainder = seen[spared][2][SERVER][0].copy()
     add_masks(
         remainder,
         [seed for peer, seed in seeds.items() if peer > spared],
@@ -156,7 +156,7 @@ def test_a_dropped_silo_and_one_that_was_not_drawn_stay_hidden():
 def test_masked_vectors_are_uniform():
     _, seen = transcript(np.zeros((4, 60_000)), SecAgg(threshold=3, cohort=3), "silo3")
     for name in names(3):
-        message = seen[name][2][SERVER]
+        message, _ = seen[name][2][SERVER]
         assert chisquare(np.bincount(message.view(np.uint8), minlength=256)).pvalue > 1e-6
 
 

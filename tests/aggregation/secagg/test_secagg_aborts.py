@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from parties_of_generators import noting, on_its_way, run
+from parties_of_generators import SESSION, noting, on_its_way, run
 from queries import query_for
 from secure_sums import PHASES, leaving, names, parties, ready
 
@@ -99,7 +99,9 @@ def test_a_key_twice(protocols, position):
         keys[position] = keys[1 - position]
         return (
             *keys,
-            protocols["silo4"].signer.key.sign(keys_statement(FIRST, "silo4", tuple(keys))),
+            protocols["silo4"].signer.key.sign(
+                keys_statement((SESSION, *FIRST), "silo4", tuple(keys))
+            ),
         )
 
     refused(silo_says(protocols, "silo4", 0, copy), "ShareKeys: .*two keys are the same")
@@ -118,7 +120,9 @@ def test_keys_signed_by_somebody_else(protocols):
     def forge(content):
         return (
             *content[:2],
-            protocols["silo1"].signer.key.sign(keys_statement(FIRST, "silo4", content[:2])),
+            protocols["silo1"].signer.key.sign(
+                keys_statement((SESSION, *FIRST), "silo4", content[:2])
+            ),
         )
 
     refused(silo_says(protocols, "silo4", 0, forge), "silo4 has not signed its keys")
@@ -127,7 +131,10 @@ def test_keys_signed_by_somebody_else(protocols):
 def test_a_silo_that_nobody_knows(protocols):
     def invite(_, roster):
         keys = new_key(), new_key()
-        stranger = (*keys, protocols["silo1"].signer.key.sign(keys_statement(FIRST, "silo9", keys)))
+        stranger = (
+            *keys,
+            protocols["silo1"].signer.key.sign(keys_statement((SESSION, *FIRST), "silo9", keys)),
+        )
         return {name: advert for name, advert in roster.items() if name != "silo4"} | {
             "silo9": stranger
         }
@@ -254,34 +261,72 @@ def test_a_ciphertext_with_swapped_names_inside(protocols, monkeypatch):
 )
 def test_a_wrong_set(protocols, change, why):
     refused(
-        server_says(protocols, 3, lambda _, sets: (sets[0], change(sets[1]))),
+        server_says(protocols, 3, lambda _, sets: (sets[0], change(sets[1]), sets[2])),
         f"of server is refused: part 1: {why}",
     )
 
 
 def test_a_set_with_a_silo_that_shared_no_secrets(protocols):
     cast = server_says(
-        protocols, 3, lambda _, sets: ([*sets[0], "silo4"], ["silo0", "silo1", "silo4"])
+        protocols, 3, lambda _, sets: ([*sets[0], "silo4"], ["silo0", "silo1", "silo4"], sets[2])
     )
     cast["silo4"] = leaving(cast["silo4"], 1)
     refused(cast, "a message of server is refused: part 0: a name from outside")
 
 
 def test_a_set_with_a_silo_that_has_not_delivered(protocols):
-    cast = server_says(protocols, 3, lambda _, sets: (sets[0], ["silo0", "silo1", "silo4"]))
+    cast = server_says(
+        protocols, 3, lambda _, sets: (sets[0], ["silo0", "silo1", "silo4"], sets[2])
+    )
     cast["silo4"] = leaving(cast["silo4"], 2)
     refused(cast, "ConsistencyCheck: silo0 refuses: the set holds silos that have not delivered")
 
 
 def test_two_sets_cannot_both_be_unmasked(protocols):
-    def two(name, sets):
-        return sets[0], ["silo0", "silo1", "silo2"] if name == "silo0" else [
-            "silo1",
-            "silo2",
-            "silo3",
-        ]
+    seen = {name: [] for name in names(5)}
 
-    refused(server_says(protocols, 3, two), "Unmasking: silo0 refuses: silo1 signed another set")
+    def two(name, sets):
+        chosen = names(3) if name == "silo0" else names(4)[1:]
+        return sets[0], chosen, {peer: seen[peer][2][SERVER][1] for peer in chosen}
+
+    cast = server_says(protocols, 3, two)
+    refused(
+        cast | {name: noting(cast[name], seen[name]) for name in seen},
+        "Unmasking: silo0 refuses: silo1 signed another set",
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda receipts: dict([*receipts.items()][1:]),
+        lambda receipts: receipts | {"silo1": bytes(64)},
+        lambda receipts: receipts | {"silo1": receipts["silo2"]},
+    ],
+    ids=["missing", "forged", "of another silo"],
+)
+def test_a_witness_asks_for_every_receipt(everybody, change):
+    cast = server_says(everybody, 3, lambda _, sets: (*sets[:2], change(sets[2])))
+    refused(cast, "silo0 refuses: no receipt shows that silo[01] has masked for the same silos")
+
+
+@pytest.mark.parametrize("serial", LATER)
+def test_a_receipt_of_an_earlier_query(everybody, serial):
+    _, old = seen_in(everybody, FIRST)[0][2][SERVER]
+    cast = server_says(everybody, 3, lambda _, sets: (*sets[:2], sets[2] | {"silo1": old}), serial)
+    refused(cast, "silo0 refuses: no receipt shows that silo1 has masked for the same silos")
+
+
+def test_a_wrong_receipt_costs_its_silo_its_place_and_not_the_query(protocols):
+    def forge(delivery):
+        return delivery[0], bytes(64)
+
+    cast = silo_says(protocols, "silo1", 2, forge)
+    assert "silo1" not in run(cast)[SERVER].silos
+    three = silo_says(protocols, "silo1", 2, forge)
+    for name in ("silo2", "silo3"):
+        protocols.says(three, name, PHASES[2], lambda sent: {SERVER: forge(sent[SERVER])})
+    refused(three, "2 of at least 3 silos; no right receipt of silo1, silo2, silo3")
 
 
 def test_too_few_signatures_passed_on(protocols):
@@ -306,7 +351,9 @@ def test_a_forged_signature(protocols):
 
 def test_vectors_of_different_lengths(everybody):
     cast = parties(everybody, [[1.0, 2.0]] * 4 + [[1.0]])
-    refused(cast, r"a message of silo4 is refused: an array of shape \(1,\) instead of \(2,\)")
+    refused(
+        cast, r"a message of silo4 is refused: part 0: an array of shape \(1,\) instead of \(2,\)"
+    )
 
 
 def test_a_wrong_share_of_a_mask_key(protocols):
@@ -367,7 +414,9 @@ def test_a_key_that_is_none(protocols, position, key):
         keys[position] = key
         return (
             *keys,
-            protocols["silo4"].signer.key.sign(keys_statement(FIRST, "silo4", tuple(keys))),
+            protocols["silo4"].signer.key.sign(
+                keys_statement((SESSION, *FIRST), "silo4", tuple(keys))
+            ),
         )
 
     refused(silo_says(protocols, "silo4", 0, swap), "a message of silo4 is refused: ")
@@ -426,7 +475,8 @@ def test_the_servers_message_changed_on_its_way_is_found(protocols, phase):
 
 def test_a_masked_vector_moved_by_one_on_its_way_is_found(protocols):
     def move(sent):
-        return {SERVER: replace(sent[SERVER], content=sent[SERVER].content + np.uint64(1))}
+        masked, receipt = sent[SERVER].content
+        return {SERVER: replace(sent[SERVER], content=(masked + np.uint64(1), receipt))}
 
     cast = parties(protocols, VECTORS)
     cast["silo3"] = on_its_way(cast["silo3"], PHASES[2], move)

@@ -50,7 +50,7 @@ ROUNDS = {
     "a silo drops out after signing": (SecAgg(threshold=3, cohort=4), [4, 5, 5, 5]),
     "not everybody who delivered is chosen": (SecAgg(threshold=3, cohort=3), [5, 5, 5, 5, 5]),
     "not everybody is a candidate": (
-        SecAgg(threshold=3, cohort=3, candidates=5),
+        SecAgg(threshold=3, cohort=4, candidates=5),
         [5, 5, 5, 5, 5, 5, 5],
     ),
     "one in each phase": (SecAgg(threshold=4, cohort=4), [0, 1, 5, 2, 5, 5, 5]),
@@ -74,8 +74,8 @@ def test_a_coalition_below_the_threshold_learns_the_honest_sum_alone(situation):
 def schedules(draw):
     """Terms, how many messages each silo sends, and the seed of the server's draws."""
     silos = draw(st.integers(4, 6))
-    candidates = draw(st.integers(3, silos))
-    cohort = draw(st.integers(candidates // 2 + 1, candidates))
+    candidates = draw(st.integers(silos // 2 + 1, silos))
+    cohort = draw(st.integers(silos // 2 + 1, candidates))
     threshold = draw(st.integers(candidates // 2 + 1, cohort))
     sends = draw(
         st.lists(st.sampled_from([5, 5, 5, 5, 4, 3, 2, 1, 0]), min_size=silos, max_size=silos)
@@ -133,11 +133,12 @@ def masking(own, pairs, opposite=True):
 
     class Differently(Member):
         def masked_input(self, letters):
-            super().masked_input(letters)
+            _, receipt = super().masked_input(letters)
             seeds = {peer: self.pairs[peer] for peer in self.sealed if pairs(self.name, peer)}
             minus = [seed for peer, seed in seeds.items() if opposite and peer > self.name]
             plus = [seed for seed in seeds.values() if seed not in minus] + [self.seed] * own
-            return add_masks(self.vector(), plus, minus, purpose=self.purpose)
+            masked = add_masks(self.vector(), plus, minus, purpose=self.purpose)
+            return masked, receipt
 
     return Differently
 

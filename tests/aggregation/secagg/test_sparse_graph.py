@@ -9,7 +9,7 @@ import pytest
 from coalition_view import is_multiple_of_sum
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parties_of_generators import run
+from parties_of_generators import SESSION, run
 from secure_sums import leaving, names, parties, ready, total_of
 from watched_rounds import SecAggRound
 
@@ -36,7 +36,7 @@ class Given(SecAgg):
 
     sparse: Sparse | None = None
 
-    def _sparse(self, threshold, cohort, candidates):
+    def _sparse(self, silos):
         return self.sparse
 
 
@@ -200,7 +200,7 @@ def says(protocols, who, phase, change):
 
 
 def ring_of(roster):
-    graph = Sparse(6, 5, 1, 32).graph(session_of((1, 0), roster), roster)
+    graph = Sparse(6, 5, 1, 32).graph(session_of((SESSION, 1, 0), roster), roster)
     return [graph.names[index] for index in graph.order]
 
 
@@ -254,7 +254,7 @@ def test_a_set_that_leaves_out_two_neighbours_is_refused():
     def cut(sent):
         order = ring_of(next(iter(rosters.values())))
         chosen = sorted(set(names(9)) - set(order[:2]))
-        return {name: (delivered, chosen) for name, (delivered, _) in sent.items()}
+        return {name: (delivered, chosen, {}) for name, (delivered, _, _) in sent.items()}
 
     cast = parties(protocols, VECTORS)
     protocols.says(cast, SERVER, "AdvertiseKeys", note)
@@ -272,9 +272,9 @@ def test_a_server_refuses_a_draw_that_leaves_out_two_neighbours():
 
 def test_a_silo_left_out_does_not_answer_for_the_set(protocols):
     def swap(sent):
-        (name, (delivered, chosen)), *others = sent.items()
+        (name, (delivered, chosen, _)), *others = sent.items()
         (spared,) = set(names(9)) - set(chosen)
-        return dict(others) | {name: (delivered, sorted({*chosen, spared} - {name}))}
+        return dict(others) | {name: (delivered, sorted({*chosen, spared} - {name}), {})}
 
     refused(
         says(protocols, SERVER, "MaskedInputCollection", swap), "it is asked about a set without it"

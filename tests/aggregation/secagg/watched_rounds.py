@@ -104,7 +104,7 @@ class SecAggRound(Round):
         self.in_clear = {blob for said in self.letters.values() for blob in blobs(said)}
         sharing = [u for u, said in self.letters.items() if len(said) > 1]
         self.shares = {(u, v): self._shares(u, v) for u in sharing for v in self.graph.around(u)}
-        messages = {name: said[2] for name, said in self.letters.items() if len(said) > 2}
+        messages = {name: said[2][0] for name, said in self.letters.items() if len(said) > 2}
         self.view = ObservedRelease(aggregation.bits, self.inputs, messages, self._pads())
 
     def _shares(self, owner, holder):

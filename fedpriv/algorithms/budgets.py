@@ -1,0 +1,120 @@
+"""Budgets of groups of users: each group has its own epsilon, and a bound that follows from it.
+
+Boenisch, Muehl, Dziedzic, Rinberg, Papernot: Have it your way: Individualized privacy assignment
+for DP-SGD, NeurIPS 2023 ("Scale"); here for users across silos.
+
+All groups share one noise of standard deviation s. A group that needs the noise multiplier z_g
+has the bound C_g = s / z_g, so the group with the largest epsilon has the mechanism's bound. The
+alternative is one bound and a sampling rate of each group's own. In the limit of many rounds, T
+rounds at rate q and multiplier z tell as much as sqrt(T) q sqrt(exp(1 / z^2) - 1) standard
+deviations (Bu, Dong, Long, Su: Deep learning with Gaussian differential privacy, 2020), more than
+the sqrt(T) q / z of a bound scaled by q. Against an observer who sees the sample, such as the
+server of most aggregations, a rate gains nothing. A bound holds against all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from fedpriv.accountants.events import ADD_REMOVE
+from fedpriv.certificates.sampling import Coins
+from fedpriv.errors import require
+from fedpriv.mechanisms.calibration import composed_noise
+from fedpriv.rounds.user_groups import UserGroup
+
+KEY = "algo.budgets"
+ROUNDED = 1e-12
+"""Relative margin for the rounding of bounds, which are quotients of noise multipliers."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The budget of one group of users. The group has either a share or a list.
+
+    epsilon: against an observer of the released models, after all rounds.
+    share: share of the users that no list names, above 0; the shares add up to 1.
+    users: numbers of the group's users.
+    """
+
+    epsilon: float
+    share: float | None = None
+    users: list[int] | None = None
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What all budgets are spent on.
+
+    rounds: number of rounds.
+    delta: of all budgets.
+    rate: probability that a user takes part in a round.
+    """
+
+    rounds: int
+    delta: float
+    rate: float
+
+
+def check_budgets(budgets: Mapping[str, Budget], spending: Spending) -> None:
+    """Raise ConfigError for budgets that no groups of users can have."""
+    require(bool(budgets), KEY, "{}", "null, or a budget for each group of users")
+    require(spending.rounds >= 1, "algo.rounds", spending.rounds, "a positive number of rounds")
+    require(0 < spending.delta < 1, "algo.delta", spending.delta, "between 0 and 1")
+    listed: set[int] = set()
+    for name, budget in budgets.items():
+        key = f"{KEY}.{name}"
+        require(
+            0 < budget.epsilon < math.inf, f"{key}.epsilon", budget.epsilon, "a positive number"
+        )
+        require(
+            (budget.share is None) != (budget.users is None), key, "...", "either share or users"
+        )
+        share = budget.share
+        require(share is None or 0 < share <= 1, f"{key}.share", share, "above 0, at most 1")
+        for user in budget.users or ():
+            new = user >= 0 and user not in listed
+            require(new, f"{key}.users", user, "numbers from 0, each in one group")
+            listed.add(user)
+        require(budget.users != [], f"{key}.users", "[]", "at least one user")
+    shares = [budget.share for budget in budgets.values() if budget.share is not None]
+    whole = not shares or abs(math.fsum(shares) - 1) < 1e-9
+    require(whole, KEY, f"shares {shares}", "shares that add up to 1")
+
+
+def noise_multipliers(budgets: Mapping[str, Budget], spending: Spending) -> dict[str, float]:
+    """The noise multiplier z_g that each group needs, by its name."""
+    return {name: _needed(budget.epsilon, spending) for name, budget in budgets.items()}
+
+
+def user_groups(budgets: Mapping[str, Budget], spending: Spending) -> tuple[UserGroup, ...]:
+    """The groups, with bounds that are inverse to their noise multipliers."""
+    needed = noise_multipliers(budgets, spending)
+    least = min(needed.values())
+    return tuple(
+        UserGroup(
+            name,
+            least / needed[name],
+            share=budget.share or 0.0,
+            users=tuple(budget.users or ()),
+        )
+        for name, budget in budgets.items()
+    )
+
+
+@lru_cache(maxsize=256)
+def _needed(epsilon: float, spending: Spending) -> float:
+    from dp_accounting import GaussianDpEvent
+
+    sampling = Coins(spending.rate)
+    # At factor 1 all rounds together are one standard deviation apart, if nobody is sampled.
+    once = math.sqrt(spending.rounds)
+    factor = composed_noise(
+        lambda factor: [[(sampling.event(GaussianDpEvent(once * factor), 1, 1), spending.rounds)]],
+        ADD_REMOVE,
+        epsilon,
+        spending.delta,
+    )
+    return once * factor * (1 + ROUNDED)

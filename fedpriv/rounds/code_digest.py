@@ -1,0 +1,130 @@
+"""A digest of the code that a class runs.
+
+It covers the modules of the class and of its bases, the silo, the mechanisms, and all that these
+modules import, directly or not, at the top or within a function. Only fedpriv and the
+packages of the class and its bases count. Comments, docstrings, layout and imports for type
+checkers do not.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1]
+ALWAYS = ("runtime/silo.py", "mechanisms/*.py")
+"""Files behind every class: a silo runs it, and its query brings a mechanism."""
+IGNORED = ("builtins", "abc", "typing")
+"""Modules of bases without code of interest."""
+
+
+def code_digest(cls: type) -> str | None:
+    """SHA-256, hexadecimal, of the code that `cls` runs. None for a class without a file, such as
+    one typed at a prompt, or with a file that cannot be read."""
+    folders = {"fedpriv": PACKAGE.parent}
+    files = {_name(file): file for pattern in ALWAYS for file in PACKAGE.glob(pattern)}
+    try:
+        for base in cls.__mro__:
+            if base.__module__ in IGNORED:
+                continue
+            file = Path(inspect.getfile(base)).resolve()
+            files[base.__module__] = file
+            top = base.__module__.partition(".")[0]
+            folders[top] = file.parents[base.__module__.count(".") + (file.stem == "__init__")]
+        closure = _closure(files, folders)
+        found = hashlib.sha256()
+        for name in sorted(closure):
+            found.update(f"{name}={_file_digest(*_version(closure[name]))}\n".encode())
+    except (TypeError, OSError, SyntaxError, IndexError):
+        return None
+    return found.hexdigest()
+
+
+def _name(file: Path) -> str:
+    """The module of one of fedpriv's files."""
+    path = file.relative_to(PACKAGE.parent).with_suffix("")
+    return ".".join(part for part in path.parts if part != "__init__")
+
+
+def _closure(files: dict[str, Path], folders: dict[str, Path]) -> dict[str, Path]:
+    """The files of modules and of all that they import, by module.
+
+    folders: the folder that contains each package that counts.
+    """
+    found: dict[str, Path] = {}
+    todo = dict(files)
+    while todo:
+        name, file = todo.popitem()
+        found[name] = file
+        for imported in _file_imports(name, *_version(file)):
+            top = imported.partition(".")[0]
+            path = _module_file(folders[top], imported) if top in folders else None
+            if path is not None and imported not in found:
+                todo[imported] = path
+    return found
+
+
+def _module_file(folder: Path, name: str) -> Path | None:
+    """The file of a module below a folder; None for a name that is none, such as a class."""
+    path = folder.joinpath(*name.split("."))
+    for file in (path.with_suffix(".py"), path / "__init__.py"):
+        if file.is_file():
+            return file
+    return None
+
+
+def _version(file: Path) -> tuple[Path, int, int]:
+    """A file with what tells its versions apart within a process."""
+    status = file.stat()
+    return file, status.st_mtime_ns, status.st_size
+
+
+@cache
+def _tree(file: Path, changed: int, size: int) -> ast.Module:
+    """The code of a file, without what does not run."""
+    return _Running().visit(ast.parse(file.read_bytes()))  # type: ignore[no-any-return]
+
+
+@cache
+def _file_digest(file: Path, changed: int, size: int) -> str:
+    text = ast.dump(_tree(file, changed, size), annotate_fields=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _file_imports(name: str, file: Path, changed: int, size: int) -> frozenset[str]:
+    """The names that a module's code imports, and the packages they are in."""
+    package = name if file.stem == "__init__" else name.rpartition(".")[0]
+    found = set[str]()
+    for node in ast.walk(_tree(file, changed, size)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")
+            above = parents[: len(parents) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            found.add(base)
+            found.update(f"{base}.{alias.name}" for alias in node.names)
+    return frozenset(part for one in found for part in _with_parents(one))
+
+
+def _with_parents(name: str) -> Iterator[str]:
+    parts = name.split(".")
+    return (".".join(parts[: count + 1]) for count in range(len(parts)))
+
+
+class _Running(ast.NodeTransformer):
+    """Removes docstrings, and imports for type checkers."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if text else node
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            return node.orelse
+        return self.generic_visit(node)

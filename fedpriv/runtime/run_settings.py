@@ -1,0 +1,141 @@
+"""One party's copy of a run's settings, from which it computes what may be asked of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fedpriv.accountants.base import Accountant
+from fedpriv.accountants.ledger import Ledger, headline
+from fedpriv.aggregation.base import Aggregation
+from fedpriv.algorithms.base import Algorithm
+from fedpriv.errors import RefusedError
+from fedpriv.parties.party import silo_name
+from fedpriv.parties.post import Serial
+from fedpriv.rounds.plan import Plan
+from fedpriv.rounds.query import Query
+from fedpriv.rounds.tasks import QueryTask
+from fedpriv.util.settings_digest import settings_digest
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What a party knows of a run before it begins.
+
+    The parties of one process share one copy, so that each query is computed once. Over Ray each
+    party has its own.
+
+    algo: the algorithm.
+    aggregation: the aggregation.
+    plan: public plan of the run.
+    rounds: number of rounds.
+    accountant: adds up what a silo has answered, where it has a budget.
+    rehearsed: queries, by serial, that the parties of this process answer in place of their own,
+        as often as they are asked. Audits and checks set them; a run has none.
+    """
+
+    algo: Algorithm
+    aggregation: Aggregation
+    plan: Plan
+    rounds: int
+    accountant: Accountant
+    rehearsed: dict[Serial, Query] = field(default_factory=dict, init=False, compare=False)
+    _last: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what belongs to one process."""
+        names = ("algo", "aggregation", "plan", "rounds", "accountant")
+        return {name: getattr(self, name) for name in names} | {"rehearsed": {}, "_last": {}}
+
+    @cached_property
+    def digest(self) -> bytes:
+        """32 bytes that all parties with these settings agree on. Later rounds may be added."""
+        return settings_digest(self.algo, self.aggregation, self.plan)
+
+    @property
+    def silos(self) -> tuple[str, ...]:
+        """Names of all silos."""
+        return tuple(map(silo_name, range(self.plan.federation.n_silos)))
+
+    @property
+    def n_units(self) -> int:
+        """Number of contributors."""
+        return self.algo.contributors.number(self.plan.federation)
+
+    def present_plan(self, present: tuple[str, ...]) -> Plan:
+        """The plan for these silos. With fewer silos in a sum, each knows a larger share of its
+        noise, and that is charged."""
+        lost = self.plan.federation.n_silos - len(present)
+        parameters = {
+            name: replace(
+                one, n_invited=max(1, one.n_invited - lost), n_summed=max(1, one.n_summed - lost)
+            )
+            for name, one in self.plan.query_parameters.items()
+        }
+        return replace(self.plan, query_parameters=parameters) if lost else self.plan
+
+    def require_present(self, party: str, present: tuple[str, ...]) -> None:
+        """Raise RefusedError for silos with which the run may not go on."""
+        known = all(type(name) is str for name in present) and set(present) <= set(self.silos)
+        some = known and len(set(present)) == len(present)
+        whole = some and len(present) == len(self.silos)
+        if not whole and not (some and self.aggregation.abort_policy.continues_with(len(present))):
+            raise RefusedError(f"{party} refuses a set-up with {len(present)} silos")
+
+    def query(self, party: str, task: QueryTask, present: tuple[str, ...], session: bytes) -> Query:
+        """The query that a task names, as these settings define it.
+
+        Raises RefusedError for a round, a place or repeats that no honest coordinator names.
+        """
+        whole = all(type(number) is int for number in (task.round, task.place, task.repeats))
+        if not whole or not 1 <= task.round <= self.rounds:
+            raise RefusedError(f"{party} refuses round {task.round}: the run has {self.rounds}")
+        queries = self._queries(task.round, present)
+        repeats = 0 if self.aggregation.abort_policy.never_repeats else task.repeats
+        if not 0 <= task.place < len(queries) or repeats or not 0 <= task.repeats < 2**20:
+            raise RefusedError(f"{party} refuses query {task.place} of round {task.round}")
+        query = self.rehearsed.get((task.round, task.place), queries[task.place])
+        return replace(self.addressed(query, present), session=session, repeats=task.repeats)
+
+    def addressed(self, query: Query, present: tuple[str, ...]) -> Query:
+        """The query for the silos that are present, with the schemas of its messages."""
+        if len(present) < len(self.silos):
+            # Noise shares are then larger, so that the sum's noise stays what is charged.
+            invited = tuple(silo for silo in query.invited if silo_name(silo) in present)
+            query = replace(query, invited=invited, n_summed=len(invited))
+        return replace(query, down=self._down(query), n_units=self.n_units)
+
+    def epsilon(self, answered: tuple[Serial, ...], number: int) -> float:
+        """The certified epsilon of these answers after round `number`, as a run reports it."""
+        key = (answered, number)
+        if self._last.get("answered") != key:
+            ledger = Ledger(self.accountant)
+            for round, place in answered:
+                ledger.record(list(self.algo.queries(round, self.plan)[place].events))
+            rows = ledger.rows(number)
+            self._last["epsilon"] = headline(rows, self.algo.headline_observer)
+            self._last["answered"] = key
+        found: float = self._last["epsilon"]
+        return found
+
+    def _queries(self, round: int, present: tuple[str, ...]) -> tuple[Query, ...]:
+        if self._last.get("round") != (round, present):
+            plan = self.present_plan(present)
+            self._last["queries"] = self.algo.queries(round, plan, charged=False)
+            self._last["round"] = (round, present)
+        queries: tuple[Query, ...] = self._last["queries"]
+        return queries
+
+    def _down(self, query: Query) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Names and shapes of what is sent down."""
+        shapes: dict[tuple[str, int], Any] = self._last.setdefault("down", {})
+        key = (query.name, query.place)
+        if key not in shapes:
+            start = self.algo.init(np.zeros(self.plan.federation.n_parameters), self.plan)
+            vectors = self.algo.broadcast(start, query)
+            shapes[key] = tuple((name, vector.shape) for name, vector in vectors.items())
+        found: tuple[tuple[str, tuple[int, ...]], ...] = shapes[key]
+        return found

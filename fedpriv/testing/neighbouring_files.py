@@ -1,0 +1,159 @@
+"""Neighbouring files: a run on the same raw records, less some of them or with other content.
+
+A certificate speaks of two files that differ in one unit. Here the records that a data set has read
+differ, before they are allocated, truncated, split among silos and trained on. All stages run
+again on them.
+
+>>> from fedpriv.testing.experiments import experiment
+>>> exp = experiment("algo=uldp_group_2", "preset.n_users=8")
+>>> file = File.of(exp)
+>>> file.numbers.shape, file.units("user")[3].shape
+((455,), (52,))
+>>> neighbour = file.without(file.units("user")[3])
+>>> from fedpriv.runtime import allocate
+>>> corpus, allocation, _ = allocate(neighbour)
+>>> len(corpus.train), int((allocation.user == 3).sum())
+(403, 0)
+
+Where users are drawn, neighbours are defined behind the draw (`fedpriv.data.stability`): the owners
+and silos of the others stay. What is public by assumption stays too: a data set's split and
+scaling, the number of users, and which silos have a local test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from fedpriv.data.allocate import Allocator
+from fedpriv.data.allocation import Allocation
+from fedpriv.data.base import DataSet, Records
+from fedpriv.data.stability import ADD_REMOVE, READING
+from fedpriv.settings.experiment import Experiment
+from fedpriv.testing.experiments import with_training_records
+from fedpriv.util.streams import Streams
+
+
+@dataclass(frozen=True)
+class File:
+    """The raw training records of an experiment, as neighbours differ in them.
+
+    exp: the experiment on the whole file.
+    records: all training records that the data set has read.
+    owners: owner and silo of each record, and whether it is in a local test, before the method
+        chooses what it trains on.
+    """
+
+    exp: Experiment
+    records: Records
+    owners: Allocation
+
+    @classmethod
+    def of(cls, exp: Experiment) -> File:
+        """The file that an experiment reads."""
+        records = exp.data.load(exp.streams).train
+        return cls(exp, records, exp.allocator.allocate(records, exp.data, exp.streams))
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The numbers (n,) of all records."""
+        own = self.records.number
+        return np.arange(len(self.records)) if own is None else own
+
+    @property
+    def drawn(self) -> bool:
+        """Whether owners are drawn, so that neighbours are defined behind the draw."""
+        return any(stage is not READING for stage in self.owners.stability.before)
+
+    def units(self, unit: str) -> list[np.ndarray]:
+        """The rows of each unit: of every user with records, or of every single record."""
+        if unit == "record":
+            return list(np.arange(len(self.records))[:, None])
+        rows = (np.flatnonzero(self.owners.user == user) for user in range(self.owners.n_users))
+        return [own for own in rows if len(own)]
+
+    def neighbour(self, rows: np.ndarray, adjacency: str) -> Experiment:
+        """The experiment whose file differs in `rows`: absent, or with other content."""
+        return self.without(rows) if adjacency == ADD_REMOVE else self.replaced(rows)
+
+    def without(self, rows: np.ndarray) -> Experiment:
+        """The experiment whose file lacks `rows`. The other records keep their numbers."""
+        kept = np.delete(np.arange(len(self.records)), rows)
+        numbers = self.numbers
+
+        def shorter(records: Records) -> Records:
+            return _some(replace(records, number=numbers), kept)
+
+        own = self.exp.allocator
+        allocator = (
+            _DrawnBefore(own.n_users, own.n_silos, self.owners, kept)
+            if self.drawn
+            else _with_public_users(own)
+        )
+        return replace(with_training_records(self.exp, shorter), allocator=allocator)
+
+    def replaced(self, rows: np.ndarray) -> Experiment:
+        """The experiment in which `rows` say something else: features turned around and far away,
+        and the next label."""
+
+        def other(records: Records) -> Records:
+            x, y = np.array(records.x), np.array(records.y)
+            if self.exp.data.text:
+                x[rows] = x[rows][..., ::-1]
+            else:
+                x[rows] *= -30
+            y[rows] = (y[rows] + 1) % max(2, self.exp.data.outputs)
+            return replace(records, x=x, y=y)
+
+        kept = np.arange(len(self.records))
+        own = self.exp.allocator
+        exp = with_training_records(self.exp, other)
+        if not self.drawn:
+            return exp
+        return replace(exp, allocator=_DrawnBefore(own.n_users, own.n_silos, self.owners, kept))
+
+
+def _some(records: Records, rows: np.ndarray) -> Records:
+    def some(values: Any) -> Any:
+        return None if values is None else values[rows]
+
+    return Records(*(some(getattr(records, field.name)) for field in fields(records)))
+
+
+@dataclass(frozen=True, eq=False)
+class _DrawnBefore(Allocator):
+    """Owners, silos and local tests as they were drawn for the whole file.
+
+    owners: of the whole file.
+    kept: rows of it that are left.
+    """
+
+    owners: Allocation
+    kept: np.ndarray
+
+    @property
+    def invents_users(self) -> bool:
+        return True  # asked before, for the whole file
+
+    def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
+        user, silo, trains = (
+            getattr(self.owners, name)[self.kept] for name in ("user", "silo", "trains")
+        )
+        return replace(self.owners, user=user, silo=silo, trains=trains)
+
+
+def _with_public_users(own: Allocator) -> Allocator:
+    """The same allocator. It takes its number of users for granted, since that is public: the last
+    user may be absent."""
+    base = type(own)
+
+    class Public(base):  # type: ignore[misc, valid-type]
+        def _known_users(self, records: Records, data: DataSet) -> np.ndarray:
+            numbers = records.number if records.user is None else records.user
+            assert numbers is not None  # `File.without` names every record
+            return numbers
+
+    values = {field.name: getattr(own, field.name) for field in fields(own) if field.init}
+    return Public(**values)

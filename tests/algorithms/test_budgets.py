@@ -1,0 +1,240 @@
+"""Groups of users with an epsilon of their own: certificates by independent accounting, bounds by
+measurement."""
+
+import json
+import math
+
+import dp_accounting as dp
+import numpy as np
+import pandas as pd
+import pytest
+from dp_accounting.pld import PLDAccountant
+
+from fedpriv.accountants.events import ADD_REMOVE, Event
+from fedpriv.accountants.ledger import Ledger, headline, headlines
+from fedpriv.accountants.rdp import Rdp
+from fedpriv.audit.audit import Effort, audit
+from fedpriv.errors import ConfigError, FedprivError
+from fedpriv.reports.finished_runs import user_epsilons
+from fedpriv.rounds.user_groups import membership
+from fedpriv.runs.epsilon_forecast import EpsilonForecast
+from fedpriv.runs.loop import train
+from fedpriv.runtime import prepare, silo
+from fedpriv.testing import ConformanceError, check_algorithm, experiment
+from fedpriv.testing.experiments import without_user
+from fedpriv.testing.noise_checks import total
+
+EPSILONS = {"strict": 0.5, "middle": 1.5, "open": 4.0}
+BUDGETS = (
+    "{strict:{epsilon:0.5,share:0.6},middle:{epsilon:1.5,share:0.4},open:{epsilon:4,users:[1,3]}}"
+)
+TWO = "{strict:{epsilon:0.5,share:0.5},open:{epsilon:4,share:0.5}}"
+CLIP, ROUNDS, DELTA, USERS, SILOS = 0.3, 7, 1e-5, 12, 3
+SIZES = [f"preset.n_users={USERS}", f"preset.n_silos={SILOS}", f"rounds={ROUNDS}"]
+
+
+def world(*words, algo="uldp_avg", budgets=BUDGETS):
+    return experiment(
+        f"algo={algo}", *SIZES, f"algo.clip={CLIP}", f"algo.budgets={budgets}", *words
+    )
+
+
+def rows(exp, method="pld"):
+    found = EpsilonForecast.of(exp).rows_at([exp.options.rounds])
+    return {(row.observer, row.group): row.certified for row in found if row.method == method}
+
+
+def clips(exp):
+    """The bound of each group: how the framework limits contributions, not how it accounts."""
+    contributors = exp.algo.contributors
+    groups = membership(contributors.groups, USERS)
+    bounds = CLIP * contributors.bounds(exp.federation)
+    return {group.name: bounds[groups == i][0] for i, group in enumerate(contributors.groups)}
+
+
+def deviation(exp):
+    return exp.planner.plan(exp.federation).mechanism.noise_multiplier * CLIP
+
+
+@pytest.mark.parametrize("algo", ["uldp_avg", "uldp_sgd"])
+def test_every_observers_epsilon_is_that_of_the_noise_over_the_groups_bound(algo):
+    exp = world(algo=algo)
+    noise, found = deviation(exp), rows(exp)
+    assert found.keys() == {
+        (observer, group) for observer in ("released model", "server", "silo") for group in EPSILONS
+    }
+    for group, clip in clips(exp).items():
+        z = noise / clip / math.sqrt(ROUNDS)
+        assert found["released model", group] == pytest.approx(
+            dp.get_epsilon_gaussian(z, DELTA), abs=1e-6
+        )
+        assert found["released model", group] == pytest.approx(EPSILONS[group], abs=1e-6)
+        assert found["released model", group] <= EPSILONS[group]
+        # Equal weights: the server's single messages tell no more than their sum.
+        assert found["server", group] == found["released model", group]
+        known = z * math.sqrt((SILOS - 1) / SILOS)
+        assert found["silo", group] == pytest.approx(
+            dp.get_epsilon_gaussian(known, DELTA), abs=1e-6
+        )
+
+
+def test_sampled_groups_spend_their_budgets_against_an_observer_without_the_sample():
+    exp = world("algo.user_rate=0.3")
+    noise, found = deviation(exp), rows(exp)
+    for group, clip in clips(exp).items():
+        sampled = dp.PoissonSampledDpEvent(0.3, dp.GaussianDpEvent(noise / clip))
+        accountant = PLDAccountant().compose(sampled, ROUNDS)
+        expected = pytest.approx(accountant.get_epsilon(DELTA), abs=1e-5)  # two discretisations
+        assert found["released model", group] == expected
+        assert 0.99 * EPSILONS[group] < found["released model", group] <= EPSILONS[group]
+        # The server sees the sample.
+        z = noise / clip / math.sqrt(ROUNDS)
+        assert found["server", group] == pytest.approx(dp.get_epsilon_gaussian(z, DELTA), abs=1e-6)
+
+
+@pytest.mark.parametrize("data", ["breast_cancer", "digits"])
+@pytest.mark.parametrize("algo", ["uldp_avg", "uldp_sgd"])
+def test_no_user_moves_the_sum_by_more_than_the_bound_of_its_group(data, algo):
+    exp = world(f"data={data}", "preset.local_epochs=3", "preset.batch_size=4", algo=algo)
+    groups = membership(exp.algo.contributors.groups, USERS)
+    names = [group.name for group in exp.algo.contributors.groups]
+    whole = total(exp, "update", noisy=False)
+    most = dict.fromkeys(names, 0.0)
+    for user in range(USERS):
+        moved = np.linalg.norm(whole - total(without_user(exp, user), "update", noisy=False))
+        most[names[groups[user]]] = max(most[names[groups[user]]], float(moved))
+    for name, bound in clips(exp).items():
+        assert 0.05 * bound < most[name] <= bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked", "secagg", "private_weighting"])
+def test_system_noise_and_every_protocol_keep_the_budgets(aggregation):
+    """Rounding to the grid of messages moves a sum too."""
+    algo = "uldp_avg_w" if aggregation == "private_weighting" else "uldp_avg"
+    found = rows(world(f"aggregation={aggregation}", "randomness=system", algo=algo))
+    for group, epsilon in EPSILONS.items():
+        assert 0.99 * epsilon < found["released model", group] <= epsilon
+
+
+def test_weights_from_counts_are_certified_where_nobody_sees_the_counts():
+    found = rows(world("aggregation=private_weighting", algo="uldp_avg_w"))
+    for group, epsilon in EPSILONS.items():  # rounding costs a part of each budget
+        assert 0.999 * epsilon < found["server", group] <= epsilon
+    found = rows(world(algo="uldp_avg_w"))
+    assert math.isinf(found["server", "strict"])
+    assert found["released model", "strict"] <= 0.5
+
+
+def test_the_server_divides_by_users_counted_by_their_bounds():
+    exp = world()
+    with prepare(exp) as prepared:
+        state, [query] = prepared.state, prepared.queries(1)
+        result = prepared.run_round((query,), state)
+    whole = total(exp, "update", noisy=True)
+    bounds = exp.algo.contributors.bounds(exp.federation)
+    step = exp.algo.global_lr / (bounds.sum() * SILOS) * whole
+    assert np.allclose(result.state.params - state.params, step, rtol=1e-12, atol=0)
+
+
+def test_equal_budgets_are_one_budget():
+    """Two groups with one epsilon give the bits of the same noise without groups."""
+    exp = world(budgets="{a:{epsilon:2,share:1},b:{epsilon:2,users:[0,1]}}")
+    assert exp.algo.contributors.bounds(exp.federation).tolist() == [1.0] * USERS
+    noise = deviation(exp) / CLIP
+    plain = experiment(
+        "algo=uldp_avg", *SIZES, f"algo.clip={CLIP}", f"algo.noise_multiplier={noise}"
+    )
+    assert np.array_equal(total(exp, "update", noisy=True), total(plain, "update", noisy=True))
+
+
+def test_check_algorithm_measures_every_group():
+    algo = world(budgets=TWO, algo="uldp_sgd").algo
+    checked = check_algorithm(algo, *SIZES).checked
+    assert any("strict" in name for name in checked)
+    assert any("open" in name for name in checked)
+
+
+def ignoring_groups(monkeypatch):
+    bounded = silo._bounded_rows
+    monkeypatch.setattr(silo, "_bounded_rows", lambda block, query, _: bounded(block, query, None))
+
+
+def test_a_bound_that_ignores_groups_is_caught(monkeypatch):
+    exp = world("preset.n_users=6", budgets=TWO, algo="uldp_sgd")
+    fair = {row.group: row for row in audit(exp, Effort(1e9, 60)) if row.observer == "server"}
+    assert not any(row.alarm for row in fair.values())
+    ignoring_groups(monkeypatch)
+    found = {row.group: row for row in audit(exp, Effort(1e9, 60)) if row.observer == "server"}
+    assert found["strict"].alarm
+    assert not found["open"].alarm  # its bound is that of the mechanism
+    with pytest.raises(ConformanceError, match=r"strict|user"):
+        check_algorithm(exp.algo, "preset.n_users=6")
+
+
+@pytest.mark.parametrize(
+    ("budgets", "text"),
+    [
+        ("{}", "algo.budgets"),
+        ("{a:{epsilon:1}}", "algo.budgets.a=...: either share or users"),
+        ("{a:{epsilon:1,share:1,users:[0]}}", "either share or users"),
+        ("{a:{epsilon:0,share:1}}", "algo.budgets.a.epsilon=0.0: a positive number"),
+        ("{a:{share:1}}", r"algo.budgets.a.epsilon=\?: a value is required"),
+        ("{a:{epsilon:1,shares:1}}", "algo.budgets.a.shares.*did you mean"),
+        ("{a:{epsilon:1,share:0.7}}", "shares that add up to 1"),
+        ("{a:{epsilon:1,users:[1,1]}}", "algo.budgets.a.users=1: numbers from 0, each in one"),
+        ("{a:{epsilon:1,users:[12]}}", "algo.budgets.a.users=12: users from 0 to 11"),
+        ("{a:{epsilon:1,users:[0]}}", "11 users left"),
+        ("{a:3}", "algo.budgets.a=3"),
+        ("7", "algo.budgets=7"),
+    ],
+)
+def test_budgets_that_no_groups_can_have_are_refused_in_one_line(budgets, text):
+    with pytest.raises(ConfigError, match=text):
+        experiment("algo=uldp_avg", *SIZES, f"algo.budgets={budgets}")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["algo=fedavg"], "algo.budgets"),
+        (["algo=uldp_naive"], "algo.budgets"),
+        (["algo=uldp_avg", "mechanism=none"], "mechanism=none"),
+        (["algo=uldp_avg", "aggregation=shuffle", "mechanism=binomial"], "aggregation"),
+        (["algo=uldp_avg", "accountant.budget=3"], "accountant.budget=3"),
+    ],
+)
+def test_budgets_are_refused_where_nothing_follows_from_them(words, text):
+    with pytest.raises(FedprivError, match=text):
+        experiment(*words, "algo.budgets={a:{epsilon:1,share:1}}")
+
+
+def test_a_run_ends_when_the_first_budget_is_spent(tmp_path):
+    exp = world("algo.rounds=2", "preset.local_epochs=1")
+    train(exp, "", tmp_path / "run", quiet=True)
+    status = json.loads((tmp_path / "run/status.json").read_text())
+    assert status["reason"] == "round 3 would exceed algo.budgets.strict.epsilon=0.5"
+    table = pd.read_csv(tmp_path / "run/epsilon.csv")
+    assert table["round"].max() == 2
+    last = table[(table["round"] == 2) & (table["observer"] == "released model")]
+    spent = last.groupby("group")["certified"].min()
+    assert spent.to_dict() == pytest.approx(EPSILONS, abs=1e-6)
+    assert user_epsilons(table, "released model").iloc[-1]["certified"] == spent.max()
+
+
+def group_event(group, noise, **changes):
+    event = dp.GaussianDpEvent(noise)
+    return Event("server", "user", ADD_REMOVE, event, None, group=group, **changes)
+
+
+def test_events_without_a_group_concern_every_group():
+    ledger = Ledger(Rdp())
+    ledger.record([group_event("a", 4.0), group_event("b", 8.0), group_event("", 6.0)])
+
+    def alone(*noises):
+        one = Ledger(Rdp())
+        one.record([group_event("", noise) for noise in noises])
+        return headline(one.rows(1), "server")
+
+    found = headlines(ledger.rows(1), "server")
+    assert found == {"a": alone(4.0, 6.0), "b": alone(8.0, 6.0)}
+    assert headline(ledger.rows(1), "server") == found["a"]

@@ -1,0 +1,76 @@
+"""Bugs planted in mechanisms, weights, sampling, resume, events and training: who notices them."""
+
+import pytest
+from planted_bugs import BUGS
+
+from fedpriv.audit.audit import Effort, audit, measured_premises, subjects
+from fedpriv.testing import ConformanceError, check_algorithm, experiment
+
+NAMES = {bug.name: bug for bug in BUGS}
+BY_PREMISES = {
+    "noise in round 1 only": "noise of round 2",
+    "every round has the noise of round 1": "correlation of the noise",
+    "every silo draws the same noise": "correlation of the noise",
+    "noise on the first half of the coordinates": "noise of round 1",
+    "a user of several silos has weight 1 in each": "noise of round 1",
+    "twice as many users are sampled as declared": "share of round 1's draws",
+    "the same users are sampled in every round": "share of units that are often drawn in rounds",
+    "twice as many records are drawn in DP-SGD as declared": "share of round 1's",
+    "no noise in a round that is done again": "change of a round that is done again",
+    "other noise in a round that is done again": "change of a round that is done again",
+    "a silo's own noise share counts against itself": "noise of round 1",
+}
+"""Some bugs that break a premise, and the premise."""
+BY_CHECK = [
+    "noise in round 1 only",
+    "every round has the noise of round 1",
+    "noise from a constant seed",
+]
+"""Bugs that only a measurement of several rounds and seeds shows to `check_algorithm`."""
+
+
+def broken(words, values=300):
+    """The broken premises of a command's certificates."""
+    exp = experiment(*words)
+    return [
+        premise
+        for subject in subjects(exp, 1)
+        for premise in measured_premises(exp, subject, Effort(4e9, values), 1)
+        if premise.alarm
+    ]
+
+
+@pytest.mark.parametrize("name", BY_PREMISES)
+def test_a_bug_breaks_the_premise_that_it_should(name, monkeypatch):
+    bug = NAMES[name]
+    bug.plant(monkeypatch)
+    assert any(premise.name.startswith(BY_PREMISES[name]) for premise in broken(bug.words))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", sorted({bug.words for bug in BUGS if bug.name in BY_PREMISES}))
+def test_right_code_breaks_no_premise(words):
+    assert not broken(words)
+
+
+@pytest.mark.parametrize("name", BY_CHECK)
+def test_a_bug_in_one_round_or_seed_fails_the_conformance_check(name, monkeypatch):
+    bug = NAMES[name]
+    algo = experiment(*bug.words).algo
+    bug.plant(monkeypatch)
+    with pytest.raises(
+        ConformanceError, match=r"noise .* declares at least|is the same or related"
+    ):
+        check_algorithm(algo)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUGS, ids=str)
+def test_no_bug_passes_both(bug, monkeypatch):
+    algo = experiment(*bug.words).algo
+    bug.plant(monkeypatch)
+    try:
+        check_algorithm(algo)
+    except ConformanceError:
+        return
+    assert any(row.alarm for row in audit(experiment(*bug.words), Effort(1e9, 1000)))

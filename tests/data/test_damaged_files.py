@@ -1,0 +1,370 @@
+"""Damaged data files: one line that names the file, a warning, or as many records with possible
+values. Never a traceback, and never fewer records in silence."""
+
+import copy
+import io
+import json
+import random
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+from small_data import (
+    CENTRES,
+    REGIONS,
+    TEST_PATIENTS,
+    write_adult,
+    write_cifar10,
+    write_creditcard,
+    write_femnist,
+    write_heart,
+    write_leaf,
+    write_mnist,
+    write_shakespeare,
+    write_tcga,
+)
+from test_cifar10 import write_archive, write_folder
+
+from fedpriv.data.adult import Adult
+from fedpriv.data.cifar10 import BATCHES, Cifar10
+from fedpriv.data.creditcard import CreditCard
+from fedpriv.data.femnist import Femnist
+from fedpriv.data.files import OFFICIAL_RECORDS
+from fedpriv.data.heart_disease import HeartDisease
+from fedpriv.data.mnist import Mnist
+from fedpriv.data.shakespeare import Shakespeare
+from fedpriv.data.tcga_brca import TcgaBrca
+from fedpriv.errors import DataError, FedprivError
+from fedpriv.util.streams import Streams
+
+
+def write_roles(root):
+    """LEAF's Shakespeare."""
+    rng = random.Random(7)
+    for part, n in (("train", 20), ("test", 3)):
+        users = {
+            f"ROLE {role}": (
+                ["".join(rng.choices("abc d", k=80)) for _ in range(n)],
+                rng.choices("abc", k=n),
+            )
+            for role in range(5)
+        }
+        write_leaf(root / "shakespeare" / "data", part, users)
+
+
+LAYOUTS = {
+    "creditcard": (lambda root: write_creditcard(root / "creditcard.csv", 80, 20), CreditCard),
+    "mnist": (lambda root: write_mnist(root, 60, 30), Mnist),
+    "heart": (write_heart, HeartDisease),
+    "tcga": (write_tcga, TcgaBrca),
+    "adult": (lambda root: write_adult(root, {"adult.data": 400, "adult.test": 200}), Adult),
+    "cifar subset": (lambda root: write_cifar10(root / "cifar10"), Cifar10),
+    "cifar folder": (write_folder, Cifar10),
+    "cifar archive": (write_archive, Cifar10),
+    "femnist": (lambda root: write_femnist(root / "femnist" / "data", 2), Femnist),
+    "shakespeare": (lambda root: write_shakespeare(root / "shakespeare/input.txt", 4), Shakespeare),
+    "leaf shakespeare": (write_roles, Shakespeare),
+}
+PATIENTS = sum(REGIONS) + len(REGIONS) * TEST_PATIENTS
+SMALL = {
+    "creditcard.csv": 80,
+    "train-images-idx3-ubyte": 60,
+    "t10k-images-idx3-ubyte": 30,
+    **{f"processed.{centre}.data": count for centre, count in CENTRES.items()},
+    "brca.csv": PATIENTS + 2,
+    "train_test_split.csv": PATIENTS,
+    "adult.data": 400,
+    "adult.test": 200,
+    **dict.fromkeys(BATCHES, 20),
+    "test_batch": 40,
+}
+"""The sizes of the generated files, which count as the official ones here."""
+
+
+@pytest.fixture(scope="module")
+def roots(tmp_path_factory):
+    """A folder for each layout."""
+    found = {}
+    for name, (write, _) in LAYOUTS.items():
+        found[name] = tmp_path_factory.mktemp("whole")
+        write(found[name])
+    return found
+
+
+@pytest.fixture
+def small_is_official(monkeypatch, roots):
+    for name, count in SMALL.items():
+        monkeypatch.setitem(OFFICIAL_RECORDS, name, count)
+    text = roots["shakespeare"] / "shakespeare" / "input.txt"
+    monkeypatch.setitem(OFFICIAL_RECORDS, "input.txt", text.stat().st_size)
+
+
+def loaded(layout, root):
+    """The corpus, and whether there was a warning."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        corpus = LAYOUTS[layout][1](str(root)).load(Streams(0))
+    return corpus, bool(told)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_undamaged_file_is_read_without_a_warning(layout, roots, small_is_official):
+    corpus, told = loaded(layout, roots[layout])
+    assert not told
+    assert len(corpus.train)
+    assert len(corpus.test)
+
+
+CELLS = ["", " ", "nan", "inf", "-inf", "1e300", "-1e12", "abc", '"', "1,2", "\x00", "é", "?", "#"]
+NODES = [None, [], {}, "", "é", -1, 10, 0.5, 10**400, True, [[]], {"x": 1}, float("nan"), "ab"]
+
+
+def damage_bytes(raw, rng):
+    """Change, cut, repeat or replace bytes."""
+    place = rng.randrange(len(raw) + 1)
+    some = rng.randint(1, max(2, len(raw) // 3))
+    match rng.randrange(8):
+        case 0:
+            return raw[:place]
+        case 1:
+            return raw[:place] + raw[place + some :]
+        case 2:
+            return raw[:place] + rng.randbytes(rng.randint(1, 4)) + raw[place + 1 :]
+        case 3:
+            return raw[:place] + raw[max(0, place - some) : place] + raw[place:]
+        case 4:
+            return rng.choice([b"", b"<html>404</html>", b"\x00" * 64, b"\xff\xfe" + raw, b"[]"])
+        case 5:
+            return raw + rng.choice([b"\n", b"x", b"\x00", raw])
+        case 6:
+            return bytes(rng.choice([byte, byte, byte ^ 1]) for byte in raw[:64]) + raw[64:]
+        case _:
+            return raw[: raw.rfind(b"\n", 0, place) + 1] or raw[:place]
+
+
+def damage_lines(raw, rng):
+    """Change a cell, or drop, repeat or exchange lines."""
+    lines = raw.decode().split("\n")
+    place = rng.randrange(len(lines))
+    match rng.randrange(5):
+        case 0:
+            del lines[place]
+        case 1:
+            lines.insert(place, rng.choice(lines))
+        case 2:
+            lines = lines[:place]
+        case _:
+            cells = lines[place].split(",")
+            cells[rng.randrange(len(cells))] = rng.choice(CELLS)
+            lines[place] = ",".join(cells)
+    return "\n".join(lines).encode()
+
+
+def damage_json(raw, rng):
+    """Replace or delete a value at any depth."""
+    content = json.loads(raw)
+    node = content
+    while True:
+        keys = list(node) if isinstance(node, dict) else range(len(node))
+        key = rng.choice(list(keys))
+        if not isinstance(node[key], dict | list) or not node[key] or rng.random() < 0.25:
+            break
+        node = node[key]
+    if rng.random() < 0.3:
+        del node[key]
+    else:
+        node[key] = copy.deepcopy(rng.choice(NODES))
+    return json.dumps(content).encode()
+
+
+def damage_arrays(raw, rng):
+    """Change the type, shape or values of an array, or leave one out."""
+    arrays = dict(np.load(io.BytesIO(raw)))
+    name = rng.choice(sorted(arrays))
+    value = arrays[name]
+    match rng.randrange(6):
+        case 0:
+            del arrays[name]
+        case 1:
+            arrays[name] = value[: rng.randrange(len(value))]
+        case 2:
+            arrays[name] = value.astype(rng.choice(["i8", "f4", "U3", "M8[s]", "c8", "?"]))
+        case 3:
+            arrays[name] = value[..., None]
+        case 4:
+            arrays[name] = rng.choice([np.array(3), np.zeros(0), np.zeros((0, 32, 32, 3), "u1")])
+        case _:
+            arrays[name] = value.copy()
+            arrays[name].flat[rng.randrange(value.size)] = rng.choice([200, 10, 0])
+    out = io.BytesIO()
+    np.savez(out, **arrays)
+    return out.getvalue()
+
+
+BY_FORMAT = {
+    ".csv": damage_lines,
+    ".data": damage_lines,
+    ".test": damage_lines,
+    ".txt": damage_lines,
+    ".json": damage_json,
+    ".npz": damage_arrays,
+}
+
+
+def damage(root, rng):
+    """Damage one file below `root`."""
+    path = rng.choice(sorted(path for path in root.rglob("*") if path.is_file()))
+    own = BY_FORMAT.get(path.suffix, damage_bytes)
+    match rng.randrange(12):
+        case 0:
+            path.unlink()
+        case 1:
+            other = rng.choice(sorted(path.parent.iterdir()))
+            path.write_bytes(other.read_bytes())
+        case choice:
+            path.write_bytes((own if choice < 9 else damage_bytes)(path.read_bytes(), rng))
+    return path
+
+
+def verdict(layout, root, expected):
+    """How a damaged folder ends: refused, warned, the same, other values, or in silence fewer or
+    impossible records."""
+    try:
+        corpus, told = loaded(layout, root)
+    except FedprivError as error:
+        text = str(error)
+        assert "\n" not in text
+        assert str(root) in text or any(name in text for name in ("adult", "femnist")), text
+        return "refused"
+    if told:
+        return "warned"
+    outputs = LAYOUTS[layout][1].outputs
+    for part, before in ((corpus.train, expected.train), (corpus.test, expected.test)):
+        possible = np.isfinite(part.x).all() and np.isfinite(part.y).all()
+        if outputs > 1:
+            possible = possible and part.y.min() >= 0 and part.y.max() < outputs
+        if not possible or len(part) != len(before):
+            return "silent"
+    same = all(
+        np.array_equal(getattr(part, name), getattr(before, name))
+        for part, before in ((corpus.train, expected.train), (corpus.test, expected.test))
+        for name in ("x", "y")
+    )
+    return "same" if same else "other values"
+
+
+def check_damages(layout, roots, folder, times):
+    """Damage a layout so many times. Returns how often each verdict came."""
+    expected, _ = loaded(layout, roots[layout])
+    counts = {}
+    for seed in range(times):
+        root = folder / "damaged"
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(roots[layout], root)
+        path = damage(root, random.Random(f"{layout} {seed}"))
+        try:
+            found = verdict(layout, root, expected)
+        except Exception as error:
+            error.add_note(f"{layout}, damage {seed} of {path}")
+            raise
+        assert found != "silent", f"{layout}, damage {seed} of {path}"
+        counts[found] = counts.get(found, 0) + 1
+    return counts
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_damage_is_seen(layout, roots, small_is_official, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    counts = check_damages(layout, roots, tmp_path, 12)
+    assert counts.get("refused", 0) + counts.get("warned", 0) >= 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_two_thousand_damages_are_seen(layout, roots, small_is_official, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    counts = check_damages(layout, roots, tmp_path, 190)
+    print(layout, counts)
+    assert sum(counts.values()) == 190
+
+
+def changed_leaf(root, part, change):
+    """Apply `change` to the content of a part's file."""
+    [path] = (root / "data" / part).glob("*.json")
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("pixel", [None, 10, -0.1, True, float("nan"), "0.5"])
+def test_a_pixel_outside_its_range_is_one_line(pixel, tmp_path):
+    write_femnist(tmp_path / "femnist" / "data")
+
+    def change(content):
+        content["user_data"]["f03"]["x"][2][5] = pixel
+
+    changed_leaf(tmp_path / "femnist", "train", change)
+    with pytest.raises(DataError, match="user f03: expected pixels from 0 to 1"):
+        Femnist(str(tmp_path)).load(Streams(0))
+
+
+def test_users_without_test_records_train(tmp_path):
+    """LEAF leaves users out of the test files that have too few records."""
+    write_femnist(tmp_path / "femnist" / "data")
+
+    def leave_out(content):
+        content["users"].remove("f03")
+        content["num_samples"].pop()
+        del content["user_data"]["f03"]
+        content["num_samples"] = [len(own["y"]) for own in content["user_data"].values()]
+
+    changed_leaf(tmp_path / "femnist", "test", leave_out)
+    corpus = Femnist(str(tmp_path)).load(Streams(0))
+    assert len(np.unique(corpus.train.user)) == 12
+    assert len(np.unique(corpus.test.user)) == 11
+
+
+def test_a_cut_leaf_list_is_one_line(tmp_path):
+    write_femnist(tmp_path / "femnist" / "data")
+
+    def cut(content):
+        for values in content["user_data"]["f01"].values():
+            del values[-3:]
+
+    changed_leaf(tmp_path / "femnist", "train", cut)
+    with pytest.raises(DataError, match="num_samples"):
+        Femnist(str(tmp_path)).load(Streams(0))
+
+
+def test_labels_that_are_no_text_are_one_line(tmp_path):
+    write_roles(tmp_path)
+
+    def change(content):
+        content["user_data"]["ROLE 1"]["y"][0] = 5
+
+    changed_leaf(tmp_path / "shakespeare", "train", change)
+    with pytest.raises(DataError, match="ROLE 1"):
+        Shakespeare(str(tmp_path)).load(Streams(0))
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_a_split_without_a_part_is_one_line(part, tmp_path):
+    write_tcga(tmp_path)
+    path = tmp_path / "train_test_split.csv"
+    header, *lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([header, *(line for line in lines if f",{part}," not in line)]))
+    with (
+        pytest.warns(RuntimeWarning, match="the official file has"),
+        pytest.raises(DataError, match=f"no patient of the {part} part"),
+    ):
+        TcgaBrca(str(tmp_path)).load(Streams(0))
+
+
+@pytest.mark.parametrize("name", ["processed.va.data", "processed.cleveland.data"])
+def test_a_file_cut_at_a_line_end_is_told(name, roots, small_is_official, tmp_path):
+    root = shutil.copytree(roots["heart"], tmp_path / "heart")
+    lines = (root / name).read_text().splitlines(keepends=True)
+    (root / name).write_text("".join(lines[:-1]))
+    with pytest.warns(RuntimeWarning, match=f"{name}: {len(lines) - 1} records"):
+        HeartDisease(str(root)).load(Streams(0))

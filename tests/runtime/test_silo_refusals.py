@@ -1,0 +1,280 @@
+"""What a silo refuses, whoever asks: it computes each query from its own settings, answers none
+twice, and stays within its budget."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from runs import experiment
+
+from fedpriv.crypto.x25519 import PrivateKey
+from fedpriv.errors import RefusedError
+from fedpriv.parties.messages import MessageError, decode, encode
+from fedpriv.parties.post import Post
+from fedpriv.rounds.query import Broadcast
+from fedpriv.rounds.tasks import QueryTask, SetUpTask
+from fedpriv.runtime import prepare
+from fedpriv.runtime.prepared_run import next_session
+from fedpriv.runtime.silo_journal import SiloJournal
+from fedpriv.testing.faults import Faulty, alter
+
+AGGREGATIONS = {
+    "plain": ("algo=uldp_avg", "aggregation=plain"),
+    "masked": ("algo=uldp_avg", "aggregation=masked"),
+    "secagg": ("algo=uldp_avg", "aggregation=secagg"),
+    "exact": ("algo=uldp_avg", "aggregation=secagg_exact_noise"),
+    "admm": ("algo=uldp_avg", "aggregation=admm", "aggregation.masking=true"),
+    "private": (
+        "algo=uldp_avg",
+        "algo.weighting=records",
+        "aggregation=private_weighting",
+        "aggregation.key_bits=256",
+        "aggregation.precision=16",
+        "aggregation.count_cap=4",
+        "aggregation.n_max=12",
+    ),
+}
+
+
+def silo_of(prepared):
+    return prepared.session.participants["silo0"]
+
+
+@pytest.mark.parametrize("name", AGGREGATIONS)
+def test_no_aggregation_answers_a_query_twice(name):
+    """Not after another set-up either: the model could be another one, and the noise is another."""
+    with prepare(experiment("rounds=3", *AGGREGATIONS[name])) as prepared:
+        result = prepared.run_round(prepared.queries(1), prepared.state)
+        assert result.aborted is None
+        for again in (False, True):
+            prepared.ready = not again
+            repeated = prepared.run_round(prepared.queries(1), result.state)
+            assert "silo0 refuses round 1, query 0: it has answered it" in repeated.aborted
+        assert prepared.run_round(prepared.queries(2), result.state).aborted is None
+
+
+def test_noise_is_sized_by_the_silos_own_settings():
+    """A query that claims a sum over 10^12 silos would get a noise share of nothing."""
+    with prepare(experiment("algo=uldp_avg", "rounds=2", "mechanism=gaussian")) as prepared:
+        [query] = prepared.queries(1)
+        lie = replace(query, n_summed=10**12, sensitivity=1e-9)
+        participant = silo_of(prepared)
+        asked = participant._asked(QueryTask(*lie.serial))
+        assert (asked.n_summed, asked.sensitivity) == (query.n_summed, query.sensitivity)
+        assert set(vars(QueryTask(1, 0))) == {"round", "place", "repeats", "broadcast"}
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        QueryTask(0, 0),
+        QueryTask(4, 0),
+        QueryTask(1, 1),
+        QueryTask(1, -1),
+        QueryTask(True, 0),
+        QueryTask(1.0, 0),
+        QueryTask("1", 0),
+        QueryTask(1, 0, repeats=3),
+        QueryTask(1, 0, repeats=-1),
+    ],
+    ids=str,
+)
+def test_a_silo_answers_nothing_that_the_run_does_not_have(task):
+    with prepare(experiment("algo=uldp_avg", "rounds=3")) as prepared:
+        with pytest.raises(RefusedError, match=r"^silo0 refuses"):
+            next(silo_of(prepared).take_part(task))
+        helper, told = (
+            prepared.session.participants["server"],
+            replace(task, broadcast=Broadcast({})),
+        )
+        with pytest.raises(RefusedError, match=r"^server refuses"):
+            next(helper.take_part(told))
+        assert prepared.run_round(prepared.queries(1), prepared.state).aborted is None
+
+
+@pytest.mark.parametrize("task", [None, 3, "query", b"x", (1, 0), {"round": 1}], ids=repr)
+def test_what_is_no_task_is_refused(task):
+    with prepare(experiment("algo=uldp_avg")) as prepared:
+        for name in ("silo0", "server"):
+            with pytest.raises(RefusedError, match=f"{name} refuses a task of type"):
+                prepared.session.participants[name].take_part(task)
+
+
+def test_a_task_holds_data_and_no_code():
+    told = QueryTask(3, 1, 0, Broadcast({"params": np.ones(2)}))
+    assert decode(encode(told)).broadcast.vectors["params"].tolist() == [1.0, 1.0]
+    with pytest.raises(MessageError):
+        encode((print, 1))
+
+
+@pytest.mark.parametrize(
+    "silos",
+    [(), ("silo0",), ("silo0", "silo0", "silo1"), ("silo0", "silo1", "me"), (1, 2, 3)],
+    ids=str,
+)
+def test_a_set_up_with_other_silos_is_refused(silos):
+    with prepare(experiment("algo=uldp_avg")) as prepared:
+        task = SetUpTask(next_session(prepared.session_name), silos)
+        for name in ("silo0", "server"):
+            with pytest.raises(RefusedError, match=f"{name} refuses a set-up with"):
+                next(prepared.session.participants[name].take_part(task))
+
+
+def test_a_session_that_is_not_new_is_refused():
+    with prepare(experiment("algo=uldp_avg")) as prepared:
+        for session in (prepared.session_name, bytes(16), b"", b"z" * 17, "z" * 16, None):
+            with pytest.raises(RefusedError, match="its session is not a new one"):
+                next(silo_of(prepared).take_part(SetUpTask(session, prepared.silos)))
+
+
+def test_set_ups_without_a_query_are_limited_and_counted():
+    with prepare(experiment("algo=uldp_avg", "aggregation=masked")) as prepared:
+        for _ in range(13):  # 2 * 3 + 8, with the first
+            prepared.set_up(1, [])
+        with pytest.raises(RefusedError, match="14 in a row without a query"):
+            prepared.set_up(1, [])
+        assert prepared.set_ups == 15
+        assert silo_of(prepared).journal.set_ups == 14
+
+
+def test_a_silo_has_a_budget_of_its_own():
+    """A coordinator that forgets a round still gets no more than the budget."""
+    words = ("algo=uldp_avg", "rounds=4", "accountant.budget=1e3")
+    with prepare(experiment(*words)) as prepared:
+        settings = prepared.settings
+        spent = settings.epsilon(((1, 0),), 1)
+        twice = settings.epsilon(((1, 0), (2, 0)), 2)
+        assert 0 < spent < twice < 1e3
+    with prepare(experiment(*words[:2], f"accountant.budget={(spent + twice) / 2}")) as prepared:
+        result = prepared.run_round(prepared.queries(1), prepared.state)
+        assert result.aborted is None
+        refused = prepared.run_round(prepared.queries(2), result.state)
+        assert "would exceed accountant.budget" in refused.aborted
+
+
+# -- the journal -----------------------------------------------------------------------------------
+
+
+def test_a_journal_outlives_its_silo(tmp_path):
+    path = tmp_path / "new folder" / "silo0.txt"
+    journal = SiloJournal("silo0", path)
+    first, second = next_session(b""), next_session(next_session(b""))
+    journal.set_up(first, 3)
+    journal.begin((1, 0))
+    journal.begin((2, 0))
+    assert path.stat().st_mode & 0o777 == 0o600
+    with open(path, "a") as file:
+        file.write("query 3")  # cut off: this query never began
+    again = SiloJournal("silo0", path)
+    assert again.answered == {(1, 0): 1, (2, 0): 1}
+    assert again.set_ups == 1
+    with pytest.raises(RefusedError, match="not a new one"):
+        again.set_up(first, 3)
+    again.set_up(second, 3)
+
+
+@pytest.mark.parametrize("line", ["query one 2", "query 1", "nonsense", "setup xyz"])
+def test_a_damaged_journal_ends_the_silo(tmp_path, line):
+    path = tmp_path / "silo0.txt"
+    path.write_text(f"{line}\nquery 2 0\n")
+    with pytest.raises(RefusedError, match=r"silo0\.txt is damaged"):
+        SiloJournal("silo0", path)
+
+
+def test_repeated_rounds_of_a_resumed_run_count_for_a_silos_budget(tmp_path):
+    """With system randomness a repeated round has other noise. The silo's journal knows of it even
+    where the coordinator's is gone."""
+    words = ("algo=uldp_avg", "rounds=3", "randomness=system")
+    with prepare(experiment(*words)) as prepared:
+        once = prepared.settings.epsilon(((1, 0),), 1)
+        twice = prepared.settings.epsilon(((1, 0), (1, 0)), 1)
+    exp = experiment(*words, f"accountant.budget={(once + twice) / 2}")
+    aborts = []
+    for _ in range(2):  # two coordinators, neither of which knows of the other
+        with prepare(exp) as prepared:
+            for name in prepared.silos:
+                spec = replace(prepared.session.specs[name], journals=str(tmp_path))
+                prepared.session.specs[name] = spec
+            prepared.session.reopen({name: {} for name in prepared.silos})
+            prepared.set_up(1, [])
+            aborts.append(prepared.run_round(prepared.queries(1), prepared.state).aborted)
+    assert aborts[0] is None
+    assert "would exceed accountant.budget" in aborts[1]
+
+
+# -- signatures ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", AGGREGATIONS)
+def test_every_message_of_every_aggregation_is_signed_under_the_roster(name):
+    """The set-up's too. A signature is bound to the settings: under others it is worth nothing."""
+    with prepare(experiment("rounds=1", *AGGREGATIONS[name])) as prepared:
+        letters = []
+        carry = prepared.session.network.carry
+
+        def seen(network, step, sent):
+            letters.extend(sent)
+            return carry(network, step, sent)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(prepared.session.network, "carry", seen)
+            prepared.set_up(1, [])
+            assert prepared.run_round(prepared.queries(1), prepared.state).aborted is None
+        assert letters
+        participants = prepared.session.participants
+        for letter in letters:
+            assert len(letter.message.signature) == 64
+            owner, reader = participants[letter.sender], participants[letter.receiver]
+            assert owner.protocol.signer.registry == reader.protocol.signer.registry
+        identity = participants[letters[0].receiver].identity
+        other = identity.signer(bytes(32), prepared.session_name)
+        own = identity.signer(prepared.settings.digest, prepared.session_name)
+        statement = ("message", b"x")
+        assert own.verifies(identity.name, own.sign(statement), statement)
+        assert not other.verifies(identity.name, own.sign(statement), statement)
+
+
+def test_parties_with_different_settings_do_not_understand_each_other():
+    """One party's copy has another clipping bound: its messages are refused, not summed."""
+    with prepare(experiment("algo=uldp_avg", "rounds=2")) as prepared:
+        spec = prepared.session.specs["silo1"]
+        algo = replace(spec.settings.algo, local_epochs=7)
+        prepared.session.specs["silo1"] = replace(spec, settings=replace(spec.settings, algo=algo))
+        prepared.session.reopen({"silo1": {}})
+        prepared.ready = False
+        result = prepared.run_round(prepared.queries(1), prepared.state)
+        assert "is refused: the signature is not its own" in result.aborted
+
+
+def test_a_server_that_turns_bad_cannot_put_its_keys_in_between():
+    """It is honest at first, ends a round with one malformed letter, and so gets a new set-up. From
+    there on it would pass keys of its own on, and read every input."""
+    own, exp = PrivateKey.generate(), experiment("algo=uldp_avg", "aggregation=masked", "rounds=4")
+
+    def malformed(message):
+        return replace(message, content="no vector")
+
+    def its_own(message):
+        """The server knows its key, and can sign whatever it says in its own name."""
+        server = running[0].session.participants["server"].protocol.signer
+        keys = {name: (own.public.raw, server.sign((name,))) for name in message.content}
+        post = Post("server", message.session, (message.round, message.place), server)
+        return post.signed("keys", {"silo0": keys})["silo0"]
+
+    faults = (
+        alter(malformed, exchange=2, phase="message", sender="silo1"),
+        alter(its_own, exchange=3, phase="keys", receiver="silo0"),
+    )
+    running = []
+    with prepare(replace(exp, engine=Faulty(exp.engine, faults))) as prepared:
+        running.append(prepared)
+        before = dict(silo_of(prepared).protocol.seeds)
+        results = []
+        for number in (1, 2, 3):
+            results.append(prepared.run_round(prepared.queries(number), prepared.state).aborted)
+        assert results[0] is None
+        assert "silo1" in results[1]
+        assert "a message of server is refused" in results[2]
+        assert "has not signed the key that it passes on" in results[2]
+        assert silo_of(prepared).protocol.seeds == before  # none is made with the server's key
+        assert prepared.run_round(prepared.queries(4), prepared.state).aborted is None
