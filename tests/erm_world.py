@@ -42,6 +42,17 @@ CONVEX = ConvexLoss(0.5, BoundedLinear())  # two classes; 1-smooth with the bias
 SECURE = SecAgg(cohort=12, candidates=16)
 
 
+class FollowedProtocol(SecAgg):
+    """A server that follows the protocol learns one sum with any numbers."""
+
+    def require_safe(self, setting):
+        pass
+
+
+PAPER = FollowedProtocol(cohort=10, candidates=14)
+"""The paper's numbers for its 100 silos."""
+
+
 def silos_of(records, seed=0):
     """One silo for each number of `records`: two classes, features longer than the ball's
     radius.

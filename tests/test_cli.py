@@ -144,7 +144,7 @@ def test_a_run_leaves_its_folder(finished):
     assert list(metrics["round"]) == [0, 1, 2, 3]
     assert {"loss", "accuracy", "update_norm", "contribution_norm"} <= set(metrics.columns)
     epsilon = pd.read_csv(out / "epsilon.csv")
-    columns = "round observer unit adjacency method certified claimed assumptions status"
+    columns = "round observer unit adjacency method certified claimed assumptions status group"
     assert list(epsilon.columns) == columns.split()
     assert set(epsilon["observer"]) == {"released model", "server", "silo"}
     assert set(epsilon["method"]) == {"rdp", "pld"}
@@ -170,13 +170,13 @@ def test_everything_that_is_sent_is_counted(finished):
     assert list(traffic.columns) == ["round", "query", "step", "party", "messages", "bytes"]
     size = sum(tensor.size for tensor in load_file(out / "model.safetensors").values())
     # A stamp: 17 bytes for class and fields, 21 for the session, 6 each for round and place, 5 and
-    # its letters for the phase, 37 for the checksum; an array has 7 for type and length.
+    # its letters for the phase, 69 for the signature; an array has 7 for type and length.
     broadcast = Broadcast({"params": np.zeros(size)})
-    down = size_of(Message(bytes(16), 1, 0, "broadcast", broadcast, bytes(32)))
-    up = size_of(Message(bytes(16), 1, 0, "message", np.zeros(size), bytes(32)))
+    down = size_of(Message(bytes(16), 1, 0, "broadcast", broadcast, bytes(64)))
+    up = size_of(Message(bytes(16), 1, 0, "message", np.zeros(size), bytes(64)))
     assert (down - size_of(broadcast), up - (8 * size + 7)) == (
-        92 + len("broadcast"),
-        92 + len("message"),
+        124 + len("broadcast"),
+        124 + len("message"),
     )
     silos = ["silo0", "silo1", "silo2"]
     for number in (1, 2, 3):

@@ -61,7 +61,7 @@ class UldpBase(Algorithm):
     weighting: uniform (1 / S) or records (n_su / N_u).
     global_lr: eta_g, learning rate of the server.
     budgets: budget of each group of users, by name; None: all users have one epsilon.
-    rounds: rounds that budgets are spent on.
+    rounds: rounds that budgets are spent on; None without budgets.
     delta: delta of budgets.
     """
 
@@ -71,7 +71,7 @@ class UldpBase(Algorithm):
     weighting: str
     global_lr: float
     budgets: dict[str, Budget] | None = field(default=None, kw_only=True)
-    rounds: int = field(default=1, kw_only=True)
+    rounds: int | None = field(default=None, kw_only=True)
     delta: float = field(default=1e-5, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -86,6 +86,8 @@ class UldpBase(Algorithm):
         )
         require_positive("algo", self, "global_lr")
         if self.budgets is not None:
+            allowed = "a number of rounds, since algo.budgets are spent on them"
+            require(self.rounds is not None, "algo.rounds", "null", allowed)
             check_budgets(self.budgets, self._spending)
 
     def check(self, plan: Plan) -> None:
@@ -116,7 +118,7 @@ class UldpBase(Algorithm):
 
     @property
     def _spending(self) -> Spending:
-        return Spending(self.rounds, self.delta, self.user_rate)
+        return Spending(self.rounds or 0, self.delta, self.user_rate)
 
     @property
     def budget_limits(self) -> Mapping[str, float]:

@@ -47,7 +47,7 @@ def membership(groups: tuple[UserGroup, ...], n_users: int) -> np.ndarray:
 
     >>> groups = (UserGroup("strict", 0.5, share=0.5), UserGroup("open", 1.0, share=0.5))
     >>> membership(groups, 6).tolist()
-    [0, 1, 0, 1, 0, 0]
+    [0, 1, 0, 1, 1, 0]
     """
     found = np.full(n_users, -1)
     for place, group in enumerate(groups):

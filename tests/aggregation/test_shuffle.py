@@ -176,7 +176,8 @@ def test_every_observer_is_certified_what_it_cannot_subtract(small):
         < epsilons["shuffler"]
         < math.inf
     )
-    assert {row.status for row in rows.values()} == {"enforced"}
+    # The batches are drawn by a class outside of fedpriv.
+    assert {row.status for row in rows.values()} == {"declared"}
     assert any("does not collude with the server" in text for text in rows["server"].assumptions)
     assert result.aborted is None
 

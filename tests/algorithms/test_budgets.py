@@ -30,12 +30,14 @@ BUDGETS = (
 )
 TWO = "{strict:{epsilon:0.5,share:0.5},open:{epsilon:4,share:0.5}}"
 CLIP, ROUNDS, DELTA, USERS, SILOS = 0.3, 7, 1e-5, 12, 3
+BUDGETED = ["algo=uldp_avg", "algo.rounds=50"]
 SIZES = [f"preset.n_users={USERS}", f"preset.n_silos={SILOS}", f"rounds={ROUNDS}"]
 
 
 def world(*words, algo="uldp_avg", budgets=BUDGETS):
     return experiment(
-        f"algo={algo}", *SIZES, f"algo.clip={CLIP}", f"algo.budgets={budgets}", *words
+        *[f"algo={algo}", *SIZES, f"algo.clip={CLIP}"],
+        *[f"algo.budgets={budgets}", "algo.rounds=${rounds}", *words],
     )
 
 
@@ -190,7 +192,7 @@ def test_a_bound_that_ignores_groups_is_caught(monkeypatch):
 )
 def test_budgets_that_no_groups_can_have_are_refused_in_one_line(budgets, text):
     with pytest.raises(ConfigError, match=text):
-        experiment("algo=uldp_avg", *SIZES, f"algo.budgets={budgets}")
+        experiment("algo=uldp_avg", *SIZES, "algo.rounds=2", f"algo.budgets={budgets}")
 
 
 @pytest.mark.parametrize(
@@ -198,9 +200,10 @@ def test_budgets_that_no_groups_can_have_are_refused_in_one_line(budgets, text):
     [
         (["algo=fedavg"], "algo.budgets"),
         (["algo=uldp_naive"], "algo.budgets"),
-        (["algo=uldp_avg", "mechanism=none"], "mechanism=none"),
-        (["algo=uldp_avg", "aggregation=shuffle", "mechanism=binomial"], "aggregation"),
-        (["algo=uldp_avg", "accountant.budget=3"], "accountant.budget=3"),
+        (["algo=uldp_avg"], "algo.rounds=null: a number of rounds"),
+        ([*BUDGETED, "mechanism=none"], "mechanism=none"),
+        ([*BUDGETED, "aggregation=shuffle", "mechanism=binomial"], "aggregation"),
+        ([*BUDGETED, "accountant.budget=3"], "accountant.budget=3"),
     ],
 )
 def test_budgets_are_refused_where_nothing_follows_from_them(words, text):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent
-from erm_world import ALGO, CONVEX, SECURE, flipped, prepared, rounds_of, silos_of
+from erm_world import ALGO, CONVEX, PAPER, SECURE, flipped, prepared, rounds_of, silos_of
 from plans import make_plan, only_query
 from scipy.stats import norm
 
@@ -32,18 +32,18 @@ def fifty_each(silos, algo, aggregation, loss=CONVEX):
 @pytest.mark.parametrize(
     ("aggregation", "silos", "everybody", "steps", "observer", "bound"),
     [
-        (SECURE, 20, True, 1, "released model", (SUM, 2, 10)),
-        (SECURE, 20, True, 1, "server", (SUM, 2, 10)),
-        (SECURE, 20, True, 1, "silo", (SUM, 2, 9)),
-        (SECURE, 20, True, 5, "server", (SUM, 10, 10)),
+        (SECURE, 20, True, 1, "released model", (SUM, 2, 12)),
+        (SECURE, 20, True, 1, "server", (SUM, 2, 12)),
+        (SECURE, 20, True, 1, "silo", (SUM, 2, 11)),
+        (SECURE, 20, True, 5, "server", (SUM, 10, 12)),
         (
             SECURE,
             20,
             True,
-            12,
+            14,
             "server",
-            (LOCAL, 2 * 12**0.5, 1),
-        ),  # twelve steps' own noise beats ten last steps'
+            (LOCAL, 2 * 14**0.5, 1),
+        ),  # fourteen steps' own noise beats twelve last steps'
         (SECURE, 20, False, 1, "server", (LOCAL, 2, 1)),
         (SECURE, 20, False, 1, "released model", (LOCAL, 2, 1)),
         (Masked(), 20, False, 5, "server", (SUM, 10, 20)),  # everybody is in every sum
@@ -82,7 +82,7 @@ def test_several_steps_need_a_convex_smooth_loss_for_the_sum_bound(loss, smoothn
         event = only_query(algo, fifty_each(20, algo, SECURE, loss)).events[0]
         assert any(why in text for text in event.assumptions) == (steps > 1)
         assert event.certified.noise_multiplier == pytest.approx(
-            7 / 2 * (10**0.5 if steps == 1 else 3**-0.5), rel=1e-5
+            7 / 2 * (12**0.5 if steps == 1 else 3**-0.5), rel=1e-5
         )
 
 
@@ -92,7 +92,7 @@ def test_later_rounds_cost_the_same_and_rounding_costs_a_little():
     queries = [only_query(algo, plan, round) for round in (1, 20, 2000)]
     assert queries[0].events == queries[1].events
     first, beyond = (query.events[0].certified.noise_multiplier for query in queries[1:])
-    assert beyond < first < 7 * 10**0.5 / 4  # shorter steps shrink the noise, not the grid
+    assert beyond < first < 7 * 12**0.5 / 4  # shorter steps shrink the noise, not the grid
 
 
 def server_epsilons(algo, federation, aggregation):
@@ -119,7 +119,7 @@ def test_published_noise(calibration, everybody, sigma, epsilon):
     under zCDP."""
     algo = replace(ALGO, clip=1.0, calibration=calibration, broadcast_all=everybody, rounds=100)
     federation = Federation(100, 100, 10, (1000,) * 100)
-    claimed, certified, mechanism = server_epsilons(algo, federation, SECURE)
+    claimed, certified, mechanism = server_epsilons(algo, federation, PAPER)
     assert mechanism.share_deviation(1, 1 / 1000) == pytest.approx(sigma, rel=2e-6)
     if epsilon:
         assert claimed == pytest.approx(1.0, rel=1e-9)
@@ -168,7 +168,7 @@ def test_the_claim_fails_in_one_step():
     silos, noise = silos_of([2] * 100), []
 
     def average(algo, silos, seed=0):
-        [(theta, chosen, _)] = rounds_of(prepared(algo, silos, SECURE, seed=seed), 1)
+        [(theta, chosen, _)] = rounds_of(prepared(algo, silos, PAPER, seed=seed), 1)
         return theta, chosen
 
     quiet = replace(paper, calibration="given")

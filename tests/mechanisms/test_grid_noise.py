@@ -56,7 +56,8 @@ def observed(aggregation, silos):
         return query.encoding.decode(silo.noised_sum(query, update)), query
     party = silo.query(query, lambda _: update)
     next(party)
-    [broadcast] = next(query.post("server").send(BROADCAST, {"silo0": Broadcast({})})).values()
+    post = query.post("server", silo.signer)
+    [broadcast] = next(post.send(BROADCAST, {"silo0": Broadcast({})})).values()
     message = party.send({"server": broadcast})["server"].content
     return (message if query.encoding is None else query.encoding.decode(message)), query
 

@@ -22,7 +22,9 @@ values = st.recursive(
 
 def distinct(value):
     """A key that tells 1, 1.0 and True apart."""
-    return repr(value) if not isinstance(value, dict) else repr(sorted(value.items()))
+    if isinstance(value, dict):
+        return "dict", tuple(sorted((key, repr(distinct(own))) for key, own in value.items()))
+    return tuple(map(distinct, value)) if isinstance(value, list) else repr(value)
 
 
 @given(values, values)
