@@ -124,7 +124,9 @@ class DpErm(RecordMethod):
             mechanism.check_encoding(1, plan.encoding, least)
 
     def idle_keys(self, plan: Plan) -> Mapping[str, str]:
-        return idle_noise(self.calibration)
+        all_summed = plan.n_summed == plan.federation.n_silos
+        own = {"broadcast_all": "an aggregation that sums over all silos"} if all_summed else {}
+        return idle_noise(self.calibration) | own
 
     def calibrated(self, draft: Plan) -> Mapping[str, Mechanism]:
         steps = self.rounds * self.local_steps

@@ -94,6 +94,11 @@ class UldpBase(Algorithm):
         self.contributors.bounds(plan.federation)  # every user has a group
         plan.parameters.check_noise()
 
+    def idle_keys(self, plan: Plan) -> Mapping[str, str]:
+        if self.budgets is not None:
+            return {"noise_multiplier": "algo.budgets, which it follows from"}
+        return dict.fromkeys(("rounds", "delta"), "algo.budgets=null")
+
     @abstractmethod
     def recipe(self, plan: Plan) -> Recipe:
         """The recipe of local training on one user's records."""

@@ -27,6 +27,7 @@ OTHER = {
     "anchor_batch_size": 9,
     "batch_size": 7,
     "broadcast_all": True,
+    "budgets": "{a:{epsilon:1,share:1}}",
     "calibration": "paper",
     "clip": 0.037,
     "cohort": 2,
@@ -67,6 +68,7 @@ OTHER = {
     "weighting": "records",
 }
 """Another legal value of each argument."""
+BUDGETS = ("algo.budgets={a:{epsilon:3,share:0.5},b:{epsilon:9,share:0.5}}", "algo.rounds=4")
 GIVEN = ("algo.calibration=given", "algo.noise_multiplier=1")
 SETTINGS = {
     "cdp_fedavg": [GIVEN, ("algo.cohort=2",), ("algo.calibration=paper",)],
@@ -75,6 +77,7 @@ SETTINGS = {
     "local_sgd": [GIVEN],
     "minibatch_sgd": [GIVEN, ("algo.prox=group_l1",), ("algo.prox=ball", "algo.cohort=2")],
     "prox_pl_svrg": [GIVEN, ("algo.inner_steps=2", "algo.epochs=2"), ("algo.released=last",)],
+    "uldp_avg": [BUDGETS],
     "spider": [GIVEN, ("algo.variant=alternate",), ("algo.phase=1",)],
 }
 """Further settings under which each argument is varied."""
