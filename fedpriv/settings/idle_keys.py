@@ -42,7 +42,12 @@ def repeats(word: str, group: str, values: Mapping[str, Any]) -> bool:
     of an experiment's sweep."""
     key, _, value = word.partition("=")
     name = key.removeprefix(f"{group}.")
-    return name != key and name in values and yaml.safe_load(value) == values[name]
+    if name == key or name not in values:
+        return False
+    try:
+        return bool(yaml.safe_load(value) == values[name])
+    except yaml.YAMLError:
+        return False
 
 
 def require_effect(words: Iterable[str], idle: Mapping[str, str]) -> None:

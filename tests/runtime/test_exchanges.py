@@ -34,7 +34,17 @@ class Scripted(PreparedRun):
 
 def scripted(*tries):
     nothing = dict.fromkeys(
-        ("roster", "session", "state", "model", "task", "silo_data", "evaluation", "device")
+        (
+            "roster",
+            "session",
+            "state",
+            "model",
+            "task",
+            "silo_data",
+            "evaluation",
+            "device",
+            "identity",
+        )
     )
     aggregation = SimpleNamespace(abort_policy=AbortPolicy(continues_with=lambda left: left >= 2))
     settings = SimpleNamespace(aggregation=aggregation, silos=("silo0", "silo1", "silo2", "silo3"))

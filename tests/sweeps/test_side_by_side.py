@@ -85,7 +85,7 @@ def test_a_sweep_that_died_goes_on(tmp_path):
 
 
 def test_a_run_that_fails_is_named_and_the_others_end(tmp_path):
-    far = ("algo=minibatch_sgd", "algo.global_lr=1e308", "algo.epsilon=100,0.001")
+    far = ("algo=minibatch_sgd", "algo.global_lr=1e38", "algo.epsilon=100,0.001")
     done = run(*SWEEP, STACKED, *far, f"hydra.sweep.dir={tmp_path / 'sweep'}", cwd=tmp_path)
     states = [status(tmp_path / "sweep" / str(number))["state"] for number in range(4)]
     assert (done.returncode, states.count("failed")) == (2, 2)
