@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class FedprivError(Exception):
@@ -21,6 +21,16 @@ class ConfigError(FedprivError):
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
         super().__init__(f"{key}={value}: {allowed}")
+
+    def __reduce__(self) -> tuple[Callable[[str], ConfigError], tuple[str]]:
+        """Pickle the text: the error may come from another process, and its value may not travel."""
+        return _config_error, (str(self),)
+
+
+def _config_error(text: str) -> ConfigError:
+    error = ConfigError.__new__(ConfigError)
+    Exception.__init__(error, text)
+    return error
 
 
 class DataError(FedprivError):

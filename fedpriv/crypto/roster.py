@@ -75,12 +75,15 @@ class Roster:
         keys = [entry.key.raw for entry in ordered]
         if len(set(keys)) != len(keys):
             raise FedprivError("roster: a key stands in two lines")
-        active = [entry.party for entry in ordered if entry.state == ACTIVE]
-        for party in {entry.party for entry in ordered}:
-            numbers = [entry.number for entry in ordered if entry.party == party]
-            if numbers != list(range(1, len(numbers) + 1)):
+        numbers: dict[str, list[int]] = {}
+        active: Counter[str] = Counter()
+        for entry in ordered:
+            numbers.setdefault(entry.party, []).append(entry.number)
+            active[entry.party] += entry.state == ACTIVE
+        for party, found in numbers.items():
+            if found != list(range(1, len(found) + 1)):
                 raise FedprivError(f"roster: the keys of {party} are not numbered 1, 2, ...")
-            if active.count(party) > 1:
+            if active[party] > 1:
                 raise FedprivError(f"roster: {party} has two keys that are not revoked")
 
     @staticmethod

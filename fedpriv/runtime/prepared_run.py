@@ -141,7 +141,8 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     @property
     def silos(self) -> tuple[str, ...]:
         """The names of the silos that take part."""
-        return tuple(name for name in self.settings.silos if name not in self.absent)
+        names = self.settings.silos
+        return tuple(name for name in names if name not in self.absent) if self.absent else names
 
     @property
     def peers(self) -> bool:

@@ -55,9 +55,10 @@ class RunSettings:
         """32 bytes that all parties with these settings agree on. Later rounds may be added."""
         return settings_digest(self.algo, self.aggregation, self.plan)
 
-    @property
+    @cached_property
     def silos(self) -> tuple[str, ...]:
-        """Names of all silos."""
+        """Names of all silos. All parties of a process share one tuple: ten thousand copies of ten
+        thousand names would fill the memory."""
         return tuple(map(silo_name, range(self.plan.federation.n_silos)))
 
     @property
@@ -79,6 +80,8 @@ class RunSettings:
 
     def require_present(self, party: str, present: tuple[str, ...]) -> None:
         """Raise RefusedError for silos with which the run may not go on."""
+        if present is self.silos:  # the same tuple in every party of this process: ten thousand
+            return  # parties would each compare ten thousand names
         known = all(type(name) is str for name in present) and set(present) <= set(self.silos)
         some = known and len(set(present)) == len(present)
         whole = some and len(present) == len(self.silos)
