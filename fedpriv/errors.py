@@ -23,7 +23,7 @@ class ConfigError(FedprivError):
         super().__init__(f"{key}={value}: {allowed}")
 
     def __reduce__(self) -> tuple[Callable[[str], ConfigError], tuple[str]]:
-        """Pickle the text: the error may come from another process, and its value may not travel."""
+        """Pickle the text alone: the value may not travel to another process."""
         return _config_error, (str(self),)
 
 
