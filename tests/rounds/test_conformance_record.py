@@ -3,6 +3,7 @@ import inspect
 import json
 import shutil
 import sys
+from typing import NoReturn
 
 import pytest
 
@@ -135,3 +136,13 @@ def test_a_class_without_a_file_cannot_be_recorded(world):
 
 def test_the_record_of_our_own_classes_is_there():
     assert json.loads(checked.SHIPPED.read_text())
+
+
+def test_a_second_digest_of_unchanged_code_reads_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = code_digest.code_digest(CdpFedAvg)
+
+    def read(cls: type) -> NoReturn:
+        raise AssertionError(f"{cls.__name__} is read again")
+
+    monkeypatch.setattr(code_digest, "_code", read)
+    assert code_digest.code_digest(CdpFedAvg) == before
