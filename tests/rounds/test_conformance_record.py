@@ -139,6 +139,8 @@ def test_the_record_of_our_own_classes_is_there():
 
 
 def test_a_second_digest_of_unchanged_code_reads_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
+
     before = code_digest.code_digest(CdpFedAvg)
 
     def read(cls: type) -> NoReturn:
