@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Any
 
 
 class FedprivError(Exception):
     """An error that the user can correct. Its text is one line: what is wrong, what is allowed."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the text and the fields: what the constructor was given may not travel."""
+        return Exception.__new__, (type(self), *self.args), vars(self)
 
 
 class ConfigError(FedprivError):
@@ -21,16 +26,6 @@ class ConfigError(FedprivError):
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
         super().__init__(f"{key}={value}: {allowed}")
-
-    def __reduce__(self) -> tuple[Callable[[str], ConfigError], tuple[str]]:
-        """Pickle the text alone: the value may not travel to another process."""
-        return _config_error, (str(self),)
-
-
-def _config_error(text: str) -> ConfigError:
-    error = ConfigError.__new__(ConfigError)
-    Exception.__init__(error, text)
-    return error
 
 
 class DataError(FedprivError):

@@ -11,10 +11,10 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
+import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
 PACKAGE = Path(__file__).parents[1]
 ALWAYS = ("runtime/silo.py", "mechanisms/*.py")
@@ -22,41 +22,27 @@ ALWAYS = ("runtime/silo.py", "mechanisms/*.py")
 IGNORED = ("builtins", "abc", "typing")
 """Modules of bases without code of interest."""
 
-Version = tuple[Path, int, int]
-"""A file, the time of its last change in nanoseconds, and its size."""
-
-_kept: WeakKeyDictionary[type, tuple[Path, tuple[Version, ...], str]] = WeakKeyDictionary()
-"""The last digest of each class, with its files: a sweep asks for it in every run."""
-
 
 def code_digest(cls: type) -> str | None:
     """SHA-256, hexadecimal, of the code that `cls` runs. None for a class without a file, such as
     one typed at a prompt, or with a file that cannot be read."""
-    kept = _kept.get(cls)
-    try:
-        if kept is None or kept[0] != PACKAGE or any(_version(one[0]) != one for one in kept[1]):
-            kept = _kept[cls] = (PACKAGE, *_code(cls))
-    except (TypeError, OSError, SyntaxError, IndexError):
-        return None
-    return kept[2]
-
-
-def _code(cls: type) -> tuple[tuple[Version, ...], str]:
-    """The files behind a class, and their digest."""
     folders = {"fedpriv": PACKAGE.parent}
     files = {_name(file): file for pattern in ALWAYS for file in PACKAGE.glob(pattern)}
-    for base in cls.__mro__:
-        if base.__module__ in IGNORED:
-            continue
-        file = Path(inspect.getfile(base)).resolve()
-        files[base.__module__] = file
-        top = base.__module__.partition(".")[0]
-        folders[top] = file.parents[base.__module__.count(".") + (file.stem == "__init__")]
-    versions = {name: _version(file) for name, file in _closure(files, folders).items()}
-    found = hashlib.sha256()
-    for name in sorted(versions):
-        found.update(f"{name}={_file_digest(*versions[name])}\n".encode())
-    return tuple(versions.values()), found.hexdigest()
+    try:
+        for base in cls.__mro__:
+            if base.__module__ in IGNORED:
+                continue
+            file = Path(inspect.getfile(base)).resolve()
+            files[base.__module__] = file
+            top = base.__module__.partition(".")[0]
+            folders[top] = file.parents[base.__module__.count(".") + (file.stem == "__init__")]
+        closure = _closure(files, folders)
+        found = hashlib.sha256()
+        for name in sorted(closure):
+            found.update(f"{name}={_file_digest(*_version(closure[name]))}\n".encode())
+    except (TypeError, OSError, SyntaxError, IndexError):
+        return None
+    return found.hexdigest()
 
 
 def _name(file: Path) -> str:
@@ -72,27 +58,30 @@ def _closure(files: dict[str, Path], folders: dict[str, Path]) -> dict[str, Path
     """
     found: dict[str, Path] = {}
     todo = dict(files)
+    seen = set(files)
     while todo:
         name, file = todo.popitem()
         found[name] = file
-        for imported in _file_imports(name, *_version(file)):
+        new = _file_imports(name, *_version(file)) - seen  # many files import the same names
+        seen |= new
+        for imported in new:
             top = imported.partition(".")[0]
             path = _module_file(folders[top], imported) if top in folders else None
-            if path is not None and imported not in found:
+            if path is not None:
                 todo[imported] = path
     return found
 
 
 def _module_file(folder: Path, name: str) -> Path | None:
     """The file of a module below a folder; None for a name that is none, such as a class."""
-    path = folder.joinpath(*name.split("."))
-    for file in (path.with_suffix(".py"), path / "__init__.py"):
-        if file.is_file():
-            return file
+    path = os.path.join(folder, *name.split("."))  # five times as fast as with Path
+    for file in (f"{path}.py", os.path.join(path, "__init__.py")):
+        if os.path.isfile(file):
+            return Path(file)
     return None
 
 
-def _version(file: Path) -> Version:
+def _version(file: Path) -> tuple[Path, int, int]:
     """A file with what tells its versions apart within a process."""
     status = file.stat()
     return file, status.st_mtime_ns, status.st_size

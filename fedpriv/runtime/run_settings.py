@@ -80,8 +80,9 @@ class RunSettings:
 
     def require_present(self, party: str, present: tuple[str, ...]) -> None:
         """Raise RefusedError for silos with which the run may not go on."""
-        if present is self.silos:  # the same tuple in every party of this process: ten thousand
-            return  # parties would each compare ten thousand names
+        # Ten thousand parties of one process share the tuple, and need not compare all its names.
+        if present is self.silos:
+            return
         known = all(type(name) is str for name in present) and set(present) <= set(self.silos)
         some = known and len(set(present)) == len(present)
         whole = some and len(present) == len(self.silos)

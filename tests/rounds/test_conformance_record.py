@@ -3,7 +3,6 @@ import inspect
 import json
 import shutil
 import sys
-from typing import NoReturn
 
 import pytest
 
@@ -138,13 +137,16 @@ def test_the_record_of_our_own_classes_is_there():
     assert json.loads(checked.SHIPPED.read_text())
 
 
-def test_a_second_digest_of_unchanged_code_reads_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_many_files_import_is_looked_up_once(monkeypatch):
     from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 
-    before = code_digest.code_digest(CdpFedAvg)
+    looked_up = []
+    find = code_digest._module_file
 
-    def read(cls: type) -> NoReturn:
-        raise AssertionError(f"{cls.__name__} is read again")
+    def counted(folder, name):
+        looked_up.append(name)
+        return find(folder, name)
 
-    monkeypatch.setattr(code_digest, "_code", read)
-    assert code_digest.code_digest(CdpFedAvg) == before
+    monkeypatch.setattr(code_digest, "_module_file", counted)
+    assert code_digest.code_digest(CdpFedAvg)
+    assert len(looked_up) == len(set(looked_up)) > 100

@@ -109,7 +109,17 @@ def test_a_task_holds_data_and_no_code():
 
 @pytest.mark.parametrize(
     "silos",
-    [(), ("silo0",), ("silo0", "silo0", "silo1"), ("silo0", "silo1", "me"), (1, 2, 3)],
+    [
+        (),
+        ("silo0",),
+        ("silo0", "silo1"),
+        ("silo0", "silo0", "silo1"),
+        ("silo0", "silo1", "me"),
+        ("silo0", "silo1", "silo9"),
+        ("silo0", "silo1", "silo2", "silo3"),
+        ("silo0", "silo1", 2),
+        (1, 2, 3),
+    ],
     ids=str,
 )
 def test_a_set_up_with_other_silos_is_refused(silos):
