@@ -12,7 +12,8 @@ import yaml
 from runs import experiment
 
 from fedpriv.accountants.ledger import EpsilonRow, Ledger
-from fedpriv.runs.loop import events_of, train
+from fedpriv.rounds.query import events_of
+from fedpriv.runs.loop import train
 from fedpriv.runtime import PreparedRun, prepare
 from fedpriv.settings.experiment import Experiment
 

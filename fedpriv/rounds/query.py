@@ -206,6 +206,11 @@ class Query:
         return replace(self, sampled=None, events=())
 
 
+def events_of(queries: tuple[Query, ...]) -> list[Event]:
+    """The privacy events of a whole round."""
+    return [event for query in queries for event in query.events]
+
+
 @register
 @dataclass(frozen=True)
 class Broadcast:

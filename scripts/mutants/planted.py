@@ -95,7 +95,11 @@ PLANTED: dict[str, tuple[str, tuple[Edit, ...]]] = {
     ),
     "fedpriv/runs/loop.py": (
         "runs/test_empty_rounds.py",
-        (("if number == last:", "if False:"), ('"empty": result.empty', '"empty": None')),
+        (("if number == last:", "if False:"),),
+    ),
+    "fedpriv/runs/records.py": (
+        "runs/test_empty_rounds.py",
+        (('"empty": result.empty', '"empty": None'),),
     ),
     "fedpriv/models/tasks.py": (
         "models/test_tasks.py",

@@ -16,8 +16,8 @@ from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation
+from fedpriv.rounds.query import events_of
 from fedpriv.rounds.weighting import RecordsInFull
-from fedpriv.runs.loop import events_of
 from fedpriv.runtime import prepare
 from fedpriv.testing import check_algorithm
 from fedpriv.testing.experiments import experiment

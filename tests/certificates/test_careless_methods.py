@@ -22,7 +22,8 @@ from fedpriv.rounds.contributors import RecordVectors, Silos, Users
 from fedpriv.rounds.plan import Observer
 from fedpriv.rounds.weighting import RecordsInFull, UniformWeighting
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
-from fedpriv.runs.loop import _labels, train
+from fedpriv.runs.loop import train
+from fedpriv.runs.records import labels_of
 from fedpriv.runtime import allocate, prepare
 from fedpriv.testing import experiment
 from fedpriv.training.description import Recipe
@@ -198,7 +199,7 @@ def test_metrics_of_models_that_silos_keep_are_diagnostics():
     values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
     for run, label in ((exp, "released"), (replace(exp, algo=Personal(**values)), "diagnostic")):
         with prepare(run) as prepared:
-            shown = _labels(run, prepared)["metrics.csv"][prepared.task.metric]
+            shown = labels_of(run, prepared)["metrics.csv"][prepared.task.metric]
         assert shown.partition(" ")[0] == label
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.errors import ConfigError
-from fedpriv.runs.loop import events_of
+from fedpriv.rounds.query import events_of
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 

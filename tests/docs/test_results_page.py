@@ -11,7 +11,7 @@ from page_blocks import ROOT
 from fedpriv.accountants.events import STATUSES
 from fedpriv.runs.labels import FILES, LABELS, metric_label
 from fedpriv.runs.labels import TABLES as TABLES_WITH_LABELS
-from fedpriv.runs.loop import PHASES
+from fedpriv.runs.records import PHASES
 from fedpriv.runs.tables import TABLES
 
 PAGE = (ROOT / "docs" / "reference" / "results.md").read_text()

@@ -8,7 +8,7 @@ import pytest
 from seam_methods import ANCHOR, DIFFERENCE, Anchored, Everyone, FromNowhere, Personal
 
 from fedpriv.accountants.ledger import Ledger
-from fedpriv.runs.loop import events_of
+from fedpriv.rounds.query import events_of
 from fedpriv.runtime import prepare
 from fedpriv.testing import check_algorithm, experiment
 from fedpriv.testing.experiments import SMALL

@@ -1,0 +1,239 @@
+"""The records of a run in progress: its tables, checkpoints, status and released model."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fedpriv.accountants.events import RELEASED_MODEL, leaves
+from fedpriv.accountants.ledger import EpsilonRow
+from fedpriv.algorithms.base import Algorithm
+from fedpriv.rounds.query import events_of
+from fedpriv.rounds.state import State
+from fedpriv.runs.background_writer import BackgroundWriter
+from fedpriv.runs.checkpoint import Checkpoint, Origin
+from fedpriv.runs.folder import RunFolder
+from fedpriv.runs.journal import Journal, repeated
+from fedpriv.runs.labels import Labels, run_labels
+from fedpriv.runs.rounds_without_result import account_for_aborts, account_for_empty_rounds
+from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, TRAFFIC
+from fedpriv.runtime import PreparedRun, RoundResult
+from fedpriv.settings.experiment import Experiment, RunOptions
+from fedpriv.training.contributions import ContributionStats
+from fedpriv.util.logs import LOGGER
+from fedpriv.util.stopwatch import Stopwatch
+
+PHASES = ("plan", "accounting", "local_training", "aggregation", "global_update", "evaluation")
+
+ALWAYS_UNCOVERED = (
+    "hyper-parameters chosen on private data are not accounted",
+    "splits, scaling and sub-sampling of the data set are not accounted",
+    "choosing a round or a run by its metrics is not accounted",
+    "diagnostics are not private: see labels, for the columns of metrics.csv among others",
+)
+
+
+@dataclass
+class RunRecords:
+    """Writes what a run in progress leaves in its folder.
+
+    experiment: its settings and components.
+    prepared: its parties, with data and initial state.
+    folder: where its records go.
+    origin: configuration and package versions, which its checkpoints carry.
+    journal: rounds begun by this and by earlier processes.
+    writer: writes its checkpoints.
+    saved: the checkpoint that it resumes from.
+    labels: of everything that it writes.
+    """
+
+    experiment: Experiment
+    prepared: PreparedRun
+    folder: RunFolder
+    origin: Origin
+    journal: Journal
+    writer: BackgroundWriter
+    saved: Checkpoint | None
+    labels: Labels
+
+    @property
+    def options(self) -> RunOptions:
+        return self.experiment.options
+
+    @property
+    def completed(self) -> int:
+        """Rounds that the checkpoint has completed."""
+        return self.saved.round if self.saved else 0
+
+    @property
+    def repeated(self) -> dict[int, int]:
+        """Round: how many attempts of earlier processes this run does not record."""
+        return repeated(self.journal.attempts, self.completed)
+
+    @property
+    def charged_twice(self) -> dict[int, int]:
+        """The attempts of `repeated` that cost privacy. A seeded run repeats a round bit for bit,
+        so the second attempt shows nothing new."""
+        return self.repeated if self.options.system else {}
+
+    def open(self, tracker: str) -> list[int]:
+        """Open the tables, or cut them back to the checkpoint.
+
+        tracker: the name under which a tracker knows this run.
+
+        Returns the completed rounds whose epsilons must be written anew, since epsilon.csv was
+        damaged.
+        """
+        damaged = [] if self.folder.rewind(self.saved) else self.folder.evaluated
+        self._write_opening_status(tracker)
+        if self.saved is None:
+            self.evaluate(0, self.prepared.state)
+            self.folder.append(TRAFFIC, self.prepared.setup)
+            # A run with begun rounds and no checkpoint could not be resumed.
+            self._write_checkpoint(self._checkpoint(0, self.prepared.state))
+        return damaged
+
+    def begin_round(self, number: int) -> None:
+        """Enter a round in the journal, before any of its messages."""
+        self.journal.append(number, synced=self.options.system)
+
+    def evaluate(
+        self,
+        number: int,
+        state: State,
+        stats: ContributionStats | None = None,
+        step: float | None = None,
+    ) -> dict[str, Any]:
+        """Write a row of metrics.csv: test metrics, and statistics of the contributions.
+
+        stats: of the round's contributions; None before the first round.
+        step: the norm of the round's change of the parameters.
+
+        Returns the row.
+        """
+        values = self.prepared.evaluate(state)
+        finite = stats.units - stats.nonfinite if stats else 0
+        row = {
+            "round": number,
+            **values,
+            "update_norm": step,
+            "contribution_norm": stats.norm_sum / finite if stats and finite else None,
+            "clipped": stats.clipped / finite if stats and finite else None,
+            "contributions": stats.units if stats else None,
+            "nonfinite": stats.nonfinite if stats else None,
+        }
+        self.folder.append(METRICS, [row])
+        return row
+
+    def epsilons(self, rows: list[EpsilonRow]) -> None:
+        """Append to epsilon.csv."""
+        columns = [vars(row) | {"assumptions": "; ".join(row.assumptions)} for row in rows]
+        self.folder.append(EPSILON, columns)
+
+    def end_round(self, number: int, result: RoundResult, watch: Stopwatch) -> None:
+        """Record a round's times and traffic, and save a checkpoint if one is due."""
+        seconds = {phase: watch.seconds.get(phase, 0.0) for phase in PHASES}
+        self.folder.append(
+            TIMINGS,
+            [
+                {
+                    "round": number,
+                    **seconds,
+                    "aborted": result.aborted,
+                    "empty": result.empty,
+                }
+            ],
+        )
+        self.folder.append(TRAFFIC, result.traffic)
+        if number % self.options.checkpoint_every == 0 or number == self.options.rounds:
+            self.save(number, result.state)
+
+    def save(self, number: int, state: State) -> None:
+        """Hand a checkpoint to the background writer."""
+        checkpoint = self._checkpoint(number, state)
+        self.writer.submit(lambda: self._write_checkpoint(checkpoint))
+
+    def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        self.journal.fsync()
+        self.folder.save_checkpoint(checkpoint)
+
+    def _checkpoint(self, number: int, state: State) -> Checkpoint:
+        arrays = self.prepared.arrays(state)
+        tables = self.folder.tables
+        identity = asdict(self.prepared.identity)
+        return Checkpoint(number, arrays, self.journal.total, self.origin, tables.marks(), identity)
+
+    def finish(self, number: int, state: State, rows: list[EpsilonRow]) -> None:
+        """Write the last records of a run that ends after round `number`."""
+        self.writer.finish()
+        if number == self.completed and self.charged_twice:
+            # No round followed the checkpoint, so the table lacks the cost of repeated rounds.
+            self.folder.tables.cut(EPSILON, number - 1)
+            self.epsilons(rows)
+            self._write_checkpoint(self._checkpoint(number, state))
+        account_for_aborts(self.folder)
+        if warning := account_for_empty_rounds(self.folder):
+            LOGGER.warning(warning)
+        if self.prepared.absent:
+            self.folder.status(left_out=sorted(self.prepared.absent))
+        self.folder.save_model(self.prepared.parameters(state))
+
+    def _changes(self) -> list[str]:
+        """A line for each thing that changed since the checkpoint and may change later bits."""
+        if self.saved is None:
+            return []
+        code = self.prepared.identity.code
+        other = self.saved.identity.get("code") != code
+        own = ["resumes with other source code of fedpriv or of a component"] if other else []
+        return self.saved.origin.changes(self.origin) + own
+
+    def _write_opening_status(self, tracker: str) -> None:
+        exp = self.experiment
+        prepared = self.prepared
+        seeded = (
+            "noise and sampling come from a seed, so this model is NOT private; "
+            "randomness=system draws them from the operating system"
+        )
+        not_covered = [*ALWAYS_UNCOVERED, *exp.data.not_covered, *exp.allocator.not_covered]
+        not_covered += [] if self.options.system else [seeded]
+        self.folder.status(
+            state="running",
+            rounds=self.options.rounds,
+            label=exp.algo.label,
+            metric=prepared.task.metric,
+            observer=exp.algo.headline_observer,
+            delta=exp.accountant.delta,
+            randomness=self.options.randomness,
+            dp_valid=None,
+            not_covered=not_covered,
+            labels=self.labels,
+            repeated_rounds=self.repeated,
+            device=prepared.device,
+            parameters=prepared.plan.federation.n_parameters,
+            records=sum(len(silo.x) for silo in prepared.silo_data),
+            versions=self.origin.versions,
+            identity=asdict(prepared.identity),
+            warnings=self._changes(),
+            tracker=tracker,
+            reason=None,
+            traceback=None,
+        )
+
+
+def labels_of(experiment: Experiment, prepared: PreparedRun) -> Labels:
+    """The label of everything that a run writes."""
+    queries = prepared.queries(1)
+    released = [e for e in events_of(queries) if e.observer == RELEASED_MODEL]
+    own = type(experiment.algo).evaluated is not Algorithm.evaluated
+    return run_labels(
+        main=prepared.task.metric,
+        disjoint=experiment.data.disjoint_test and prepared.evaluation.test.user is None,
+        certified=any(leaves([(event.certified, 1)]) is not None for event in released),
+        kept=own and any(query.stateful for query in queries),
+    )
+
+
+def with_labels(config_yaml: str, labels: Labels) -> str:
+    """The configuration as a tracker shows it: with the label of each metric."""
+    return config_yaml.rstrip("\n") + f"\nlabels: {json.dumps(labels[METRICS])}\n"
