@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.algorithms.base import Algorithm
@@ -33,18 +34,29 @@ class Planner:
     def draft(self, federation: Federation) -> Plan:
         """The plan with the mechanisms as configured, checked as far as `federation` is known.
         Raises ConfigError for settings that cannot work together."""
-        return self._checked(federation, self.algo.mechanisms(self.mechanism))
+        return self._checked(federation, self.algo.mechanisms(self.mechanism), self.aggregation)
 
     def plan(self, federation: Federation) -> Plan:
         """The plan with every noise multiplier a number, once records are allocated. Raises
         ConfigError as `draft` does."""
-        return self._checked(federation, self.algo.calibrated(self.draft(federation)))
+        mechanisms = self.algo.calibrated(self.draft(federation))
+        return self._checked(federation, mechanisms, self.aggregation)
 
-    def _checked(self, federation: Federation, mechanisms: Mapping[str, Mechanism]) -> Plan:
-        narrower = self.aggregation.narrower()
+    @cached_property
+    def has_passed(self) -> bool:
+        """Whether the method has passed the conformance checks with its current code."""
+        return has_passed(type(self.algo))
+
+    def _checked(
+        self,
+        federation: Federation,
+        mechanisms: Mapping[str, Mechanism],
+        aggregation: Aggregation,
+    ) -> Plan:
+        narrower = aggregation.narrower()
         if narrower is not None:
             with suppress(ConfigError):
-                plan = replace(self, aggregation=narrower)._checked(federation, mechanisms)
+                plan = self._checked(federation, mechanisms, narrower)
                 size = federation.n_parameters
                 if all(
                     _hardly_rounded(parameters, size)
@@ -52,27 +64,27 @@ class Planner:
                 ):
                     return plan
         query_parameters = {
-            name: self._parameters(name, mechanism, federation)
+            name: self._parameters(name, mechanism, federation, aggregation)
             for name, mechanism in mechanisms.items()
         }
         plan = Plan(
             federation,
             query_parameters,
-            self.aggregation.threat_model(),
+            aggregation.threat_model(),
             self.streams,
             self.optimizer,
-            checked=has_passed(type(self.algo)),
+            checked=self.has_passed,
         )
         self.algo.check(plan)
         return plan
 
     def _parameters(
-        self, name: str, mechanism: Mechanism, federation: Federation
+        self, name: str, mechanism: Mechanism, federation: Federation, aggregation: Aggregation
     ) -> QueryParameters:
         n_invited = self.algo.n_invited(federation)
-        least, most = self.aggregation.cohort_size(n_invited)
+        least, most = aggregation.cohort_size(n_invited)
         bound = self.algo.message_bound(name, mechanism, least, federation)
-        encoding = self.aggregation.encoding(most or least, bound, federation, mechanism)
+        encoding = aggregation.encoding(most or least, bound, federation, mechanism)
         if encoding is None:
             encoding = mechanism.encoding(least, bound, real=self.streams.system)
         return QueryParameters(mechanism, n_invited, least, encoding, most)

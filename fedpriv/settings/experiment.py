@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from types import UnionType
@@ -154,7 +154,7 @@ class Experiment:
         require(single, "accountant.budget", budget, each)
         self.planner.draft(self.federation)
 
-    @property
+    @cached_property
     def planner(self) -> Planner:
         """Makes the public plan of the run once the federation's sizes are known."""
         return Planner(self.algo, self.aggregation, self.mechanism, self.optimizer, self.streams)
