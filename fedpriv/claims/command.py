@@ -1,0 +1,77 @@
+"""`fedpriv certify claim.yaml ...`: what stated epsilons are worth.
+
+Exit code 0 if every statement holds, 1 if one does not or a budget is exceeded, 2 for bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+from fedpriv.claims.reading import read
+from fedpriv.claims.report import as_html, as_json, show
+from fedpriv.claims.schema import PrivacyClaim
+from fedpriv.claims.verdicts import HOLDS, Finding, judge
+from fedpriv.errors import FedprivError, require
+
+SCHEMA_FILE = Path(__file__).with_name("claim.schema.json")
+
+
+def main(args: list[str]) -> None:
+    """Judge every claim file. Raises SystemExit(1) if a statement does not hold."""
+    parser = argparse.ArgumentParser(prog="fedpriv certify", allow_abbrev=False)
+    parser.add_argument("files", nargs="*", type=Path, metavar="claim.yaml")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page too")
+    parser.add_argument("--budget", metavar="EPSILON", help="largest certified epsilon allowed")
+    parser.add_argument("--schema", action="store_true", help="print the JSON schema of a claim")
+    own = parser.parse_args(args)
+    if own.schema:
+        print(SCHEMA_FILE.read_text(), end="")
+        return
+    if not own.files:
+        raise FedprivError("certify: name a claim file, or --schema for its form")
+    budget = _budget(own.budget)
+    reports = [(claim, judge(claim)) for claim in map(read, own.files)]
+    if own.json:
+        print(as_json(reports), end="")
+    else:
+        from rich.console import Console
+
+        for claim, findings in reports:
+            show(Console(highlight=False), claim, findings)
+    if own.html:
+        own.html.write_text(as_html(reports))
+    late = [line for claim, findings in reports for line in _failures(claim, findings, budget)]
+    for line in late:
+        print(f"fedpriv: {line}", file=sys.stderr)
+    if late:
+        sys.exit(1)
+
+
+def _budget(given: str | None) -> float:
+    if given is None:
+        return math.inf
+    try:
+        budget = float(given)
+    except ValueError:
+        budget = math.nan
+    require(0 < budget < math.inf, "--budget", given, "a positive epsilon")
+    return budget
+
+
+def _failures(claim: PrivacyClaim, findings: list[Finding], budget: float) -> list[str]:
+    """One line for each statement that does not hold or exceeds the budget."""
+    lines = []
+    for finding in findings:
+        if not finding.verdict:
+            continue
+        epsilon = finding.certified.epsilon
+        about = f"{claim.name or 'claim'}, {finding.observer}, {finding.unit}"
+        if finding.verdict != HOLDS:
+            lines.append(f"{about}: {finding.verdict}")
+        elif epsilon > budget:
+            lines.append(f"{about}: certified {epsilon:.4g} exceeds the budget of {budget:g}")
+    return lines
