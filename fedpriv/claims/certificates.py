@@ -74,7 +74,7 @@ def certify(claim: s.PrivacyClaim, target: s.Statement) -> Certificate:
         reasons.append(s.Question(path, f"where the data of one {target.unit} can be"))
     if reasons or spread is None:
         return Certificate(math.inf, "", tuple(reasons))
-    scopes: dict[str, list[ReleaseCost]] = {}
+    scopes: dict[str, list[s.NoisyRelease]] = {}
     for number, release in enumerate(claim.releases):
         assert release is not None  # without open questions
         if release.sight(target.observer) == s.NOTHING:
@@ -85,10 +85,20 @@ def certify(claim: s.PrivacyClaim, target: s.Statement) -> Certificate:
         ]
         reasons += found
         if not found:
-            scopes.setdefault(release.scope, []).append(cost(release, target, spread))
+            scopes.setdefault(release.scope, []).append(release)
     if reasons:
         return Certificate(math.inf, "", tuple(reasons))
-    return _composed(scopes, spread, target.delta)
+    # A theorem about samples may need a larger distance, so that both ways are tried.
+    ways = (
+        {
+            scope: [cost(release, target, spread, amplify=amplify) for release in releases]
+            for scope, releases in scopes.items()
+        }
+        for amplify in (True, False)
+    )
+    return min(
+        (_composed(way, spread, target.delta) for way in ways), key=lambda found: found.epsilon
+    )
 
 
 def _whole_claim(claim: s.PrivacyClaim) -> list[s.Question]:
@@ -162,8 +172,13 @@ def stays(release: s.NoisyRelease, unit: str) -> bool:
     return s.UNITS.index(release.contributor) > s.UNITS.index(unit)
 
 
-def cost(release: s.NoisyRelease, target: s.Statement, spread: s.UnitSpread) -> ReleaseCost:
-    """The cost of a release without obstacles."""
+def cost(
+    release: s.NoisyRelease, target: s.Statement, spread: s.UnitSpread, *, amplify: bool
+) -> ReleaseCost:
+    """The cost of a release without obstacles.
+
+    amplify: whether sampling may count.
+    """
     sampling = release.sampling
     fixed_batch = sampling.rule == s.WITHOUT_REPLACEMENT
     # Who replaces a removed contributor in a batch of fixed size has a vector too.
@@ -171,7 +186,7 @@ def cost(release: s.NoisyRelease, target: s.Statement, spread: s.UnitSpread) -> 
     twice |= fixed_batch and target.adjacency == ADD_REMOVE
     moved = release.bound * (2 if twice else 1)
     deviation = hidden_deviation(release, target.observer)
-    amplified = sampling if _amplifies(release, target, spread) else None
+    amplified = sampling if amplify and _amplifies(release, target, spread) else None
     if amplified and fixed_batch:
         moved = 2 * release.bound
     count = release.participation

@@ -43,15 +43,21 @@ NO_ATTACK = Refutation(0.0, "")
 
 
 def attack_bound(claim: s.PrivacyClaim, target: s.Statement) -> Refutation:
-    """The best lower bound for `target`. Releases with open questions are ignored."""
+    """The best lower bound for `target`. Releases with open questions are ignored.
+
+    None if a choice was made on protected data: it may have changed the described values, such as a
+    clipping bound.
+    """
     best = NO_ATTACK
+    if claim.choices or any(question.path == "choices" for question in claim.questions):
+        return best
     gaps: dict[str, float] = {}
     for release in claim.releases:
         if release is None or release.sight(target.observer) == s.NOTHING:
             continue
         if not _attackable(release, target):
             continue
-        found = _noiseless(release, target) or _sampled(release, target)
+        found = _noiseless(claim, release, target) or _sampled(release, target)
         if found and found.epsilon > best.epsilon:
             best = found
         gap = _gap(release, target)
@@ -86,9 +92,14 @@ def _share(sampling: s.ReleaseSampling) -> float:
     return sampling.batch / sampling.of if sampling.rule == s.WITHOUT_REPLACEMENT else 1.0
 
 
-def _noiseless(release: s.NoisyRelease, target: s.Statement) -> Refutation | None:
-    """An attack that meets no noise, if the unit takes part often enough."""
-    if _share(release.sampling) < 1:
+def _noiseless(
+    claim: s.PrivacyClaim, release: s.NoisyRelease, target: s.Statement
+) -> Refutation | None:
+    """An attack that meets no noise. It sees the unit whenever that takes part, so that no epsilon
+    is possible if this happens more often than delta."""
+    share = _share(release.sampling)
+    tries = release.participation if release.sampling.drawn == s.EACH_TIME else 1
+    if -math.expm1(tries * math.log1p(-share) if share < 1 else -math.inf) <= target.delta:
         return None
     noise = release.noise
     messages = release.sight(target.observer) == s.MESSAGES
@@ -98,7 +109,7 @@ def _noiseless(release: s.NoisyRelease, target: s.Statement) -> Refutation | Non
         return Refutation(math.inf, "one contribution can be larger than any noise")
     if noise.generator == s.PUBLIC:
         return Refutation(math.inf, "the observer computes the noise from its seed")
-    if noise.generator == s.SHARED and messages and noise.shares > 1:
+    if noise.generator == s.SHARED and _second_message(claim, release, target, messages):
         return Refutation(math.inf, "the difference of two messages has no noise")
     if noise.generator == s.SHARED and target.observer == s.CLIENT:
         return Refutation(math.inf, "a client knows the noise of the others: it is its own")
@@ -108,6 +119,23 @@ def _noiseless(release: s.NoisyRelease, target: s.Statement) -> Refutation | Non
     if _deviation(release, target.observer) == 0:
         return Refutation(math.inf, f"the {target.observer} sees contributions without noise")
     return None
+
+
+def _second_message(
+    claim: s.PrivacyClaim, release: s.NoisyRelease, target: s.Statement, messages: bool
+) -> bool:
+    """Whether the observer sees another message with the same noise."""
+    if release.noise.added_by != s.BY_HOLDER:
+        return messages and release.noise.shares > 1
+    return any(
+        other.scope != release.scope
+        and other.noise.added_by == s.BY_HOLDER
+        and other.noise.generator == s.SHARED
+        and other.times == release.times
+        and other.sight(target.observer) != s.NOTHING
+        for other in claim.releases
+        if other
+    )
 
 
 def _deviation(release: s.NoisyRelease, observer: str) -> float:
