@@ -26,10 +26,20 @@ def main(args: list[str]) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page too")
     parser.add_argument("--budget", metavar="EPSILON", help="largest certified epsilon allowed")
+    parser.add_argument(
+        "--import",
+        dest="settings",
+        type=Path,
+        metavar="PATH",
+        help="print a project's settings as a claim, with unknown for what they do not say",
+    )
     parser.add_argument("--schema", action="store_true", help="print the JSON schema of a claim")
     own = parser.parse_args(args)
     if own.schema:
         print(SCHEMA_FILE.read_text(), end="")
+        return
+    if own.settings:
+        print(_imported(own.settings), end="")
         return
     if not own.files:
         raise FedprivError("certify: name a claim file, or --schema for its form")
@@ -49,6 +59,18 @@ def main(args: list[str]) -> None:
         print(f"fedpriv: {line}", file=sys.stderr)
     if late:
         sys.exit(1)
+
+
+def _imported(path: Path) -> str:
+    """The draft of a project's settings as YAML. What was not read is listed in comments."""
+    import yaml
+
+    from fedpriv.claims.importers.choose import read_settings
+
+    draft = read_settings(path)
+    lines = ["".join(c if c.isprintable() else "?" for c in line) for line in draft.unread]
+    head = "".join(f"# not read: {line}\n" for line in lines)
+    return head + yaml.safe_dump(draft.as_data(), sort_keys=False, width=96, allow_unicode=True)
 
 
 def _budget(given: str | None) -> float:

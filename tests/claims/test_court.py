@@ -132,7 +132,7 @@ def test_a_closed_formula_gives_the_certified_number(name):
 @pytest.mark.parametrize("name", SAMPLED)
 def test_dp_accounting_gives_the_certified_number(name):
     number = expected(name, SAMPLED)
-    assert found(name).certified.epsilon == pytest.approx(number, abs=1e-3, rel=1e-3)
+    assert found(name).certified.epsilon == pytest.approx(number, abs=1e-3, rel=2e-3)
 
 
 @pytest.mark.slow
