@@ -1,6 +1,7 @@
 """The published settings of docs/court, each against independent accounting."""
 
 import math
+import re
 from functools import cache
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import yaml
 from page_blocks import ROOT
 
 from fedpriv.claims.reading import read
+from fedpriv.claims.report import number
 from fedpriv.claims.verdicts import (
     HOLDS,
     HOLDS_ELSEWHERE,
@@ -152,3 +154,24 @@ def test_a_case_names_its_source(path: Path):
     source = read(path).source
     assert {"repository", "commit", "file", "says", "reading"} <= source.keys()
     assert len(source["commit"]) == 40
+
+
+def test_the_page_lists_every_case():
+    listed = re.findall(r"^\| \[.*\]\(cases/(\w+)\.yaml\)", PAGE.read_text(), re.MULTILINE)
+    assert sorted(listed) == [path.stem for path in CASES]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_the_page_s_numbers_are_those_that_are_computed(path):
+    finding = found(path.stem)
+    [line] = [line for line in PAGE.read_text().splitlines() if f"(cases/{path.stem}.yaml)" in line]
+    cells = [cell.strip() for cell in line.strip("|").split("|")][1:]
+    attack = number(finding.attack.epsilon) if finding.attack.epsilon > 0 else ""
+    elsewhere = f" ({finding.elsewhere})" if finding.elsewhere else ""
+    assert cells == [
+        number(finding.claimed),
+        number(finding.certified.epsilon),
+        attack,
+        finding.verdict + elsewhere,
+    ]

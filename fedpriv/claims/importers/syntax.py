@@ -1,7 +1,7 @@
 """Calls and constants of Python files, by their syntax trees. No line of them is executed.
 
-A value counts only where it cannot be another one: a literal, a name that the file assigns once, at
-its top, to a literal, or a key that a configuration file holds.
+A value counts only where it cannot be another one: a literal, a key that a configuration file
+holds, or a name that the file binds once, at the top of the file or of a function, to one of these.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def calls(file: Path, config: Mapping[str, Any], unread: list[str]) -> Iterator[
     except (SyntaxError, ValueError, RecursionError, MemoryError, OSError) as error:
         unread.append(f"{file}: not read: {' '.join(str(error).split())[:120]}")
         return
-    known = _constants(tree)
+    known = _constants(tree, config)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and (name := _name(node.func)):
             named = {item.arg: item.value for item in node.keywords if item.arg}
@@ -120,8 +120,8 @@ def _name(function: ast.expr) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
-def _constants(tree: ast.Module) -> dict[str, Any]:
-    """Names that the file binds exactly once, at its top, to a literal."""
+def _constants(tree: ast.Module, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Names that the file binds exactly once, at the top of a body, to a known value."""
     bound: Counter[str] = Counter()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
@@ -131,15 +131,21 @@ def _constants(tree: ast.Module) -> dict[str, Any]:
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
             bound.update(node.names + node.names)
         elif isinstance(node, ast.alias):
+            if node.name == "*":
+                return {}
             bound[(node.asname or node.name).partition(".")[0]] += 1
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
+            bound[node.name or ""] += 1
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             bound[node.name] += 1
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    bodies = [tree.body, *(function.body for function in functions)]
     found = {}
-    for statement in tree.body:
+    for statement in (statement for body in bodies for statement in body):
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             target = statement.targets[0]
             if isinstance(target, ast.Name) and bound[target.id] == 1:
-                value = _value(statement.value, {}, {})
+                value = _value(statement.value, {}, config)
                 if value is not None:
                     found[target.id] = value
     return found

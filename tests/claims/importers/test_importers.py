@@ -26,8 +26,9 @@ clipping-norm = 10
 FLOWER_NEW = """
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 def main(grid, context):
+    bound = float(context.run_config["clipping-norm"])
     return DifferentialPrivacyServerSideFixedClipping(
-        FedAvg(), noise_multiplier=0.2, clipping_norm=context.run_config["clipping-norm"],
+        FedAvg(), noise_multiplier=0.2, clipping_norm=bound,
         num_sampled_clients=20,
     )
 """
@@ -160,6 +161,7 @@ def test_opacus_with_a_target(tmp_path):
         ("BOUND = 1.2", "BOUND = 1.2\nBOUND = 9.9"),
         ("BOUND = 1.2", "def f(BOUND):\n    pass\nBOUND = 1.2"),
         ("BOUND = 1.2", "if late:\n    BOUND = 1.2"),
+        ("BOUND = 1.2", "from settings import *\nBOUND = 1.2"),
         ("noise_multiplier=1.5", "**settings"),
         ("max_grad_norm=BOUND", 'max_grad_norm=BOUND, clipping="per_layer"'),
     ],
