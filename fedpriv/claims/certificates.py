@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 
+_LARGEST_GROUP = 1000
+"""Contributors of a unit up to which samples of a group are accounted."""
+
+
 @dataclass(frozen=True)
 class Certificate:
     """What is proved for one unit, adjacency and observer.
@@ -202,12 +206,18 @@ def _amplifies(release: s.NoisyRelease, target: s.Statement, spread: s.UnitSprea
     hidden = target.observer in sampling.hidden_from and release.sight(target.observer) == s.SUM
     if not hidden or release.participation < release.times:
         return False
+    if sampling.drawn == s.TOGETHER:  # both releases show the unit at once
+        return False
     alone = spread.contributors == 1
     if sampling.rule == s.POISSON:
-        counted = s.COUNTS in (release.weights, release.denominator)  # who is there shows in a size
+        # Who takes part must not show in a count, nor in how much noise there is.
+        counted = s.COUNTS in (release.weights, release.denominator)
+        counted |= release.noise.added_by == s.BY_CLIENTS and release.contributor == s.CLIENT
         several = release.noise.mechanism == s.GAUSSIAN and sampling.drawn == s.EACH_TIME
-        coarse = stays(release, target.unit)
-        return target.adjacency != REPLACE and not counted and not coarse and (alone or several)
+        fits = alone or (several and spread.contributors <= _LARGEST_GROUP)
+        return (
+            target.adjacency != REPLACE and not counted and not stays(release, target.unit) and fits
+        )
     if sampling.rule == s.WITHOUT_REPLACEMENT:
         counted = release.weights == s.COUNTS
         return target.adjacency != ADD_REMOVE and alone and not counted

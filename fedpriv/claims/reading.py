@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from fedpriv.accountants.events import RELEASED_MODEL, SERVER
 from fedpriv.claims import schema as s
 from fedpriv.errors import ConfigError, DataError, require
 from fedpriv.settings.help import near
@@ -303,6 +304,7 @@ def _release(fields: Fields) -> s.NoisyRelease | None:
     seen = tuple(
         (who, sights.take(who, _one_of(s.SIGHTS), f"what the {who} sees of it")) for who in s.WHO
     )
+    _check_consistent(fields, scope, added, drawn, dict(seen))
     name = fields.data.get("name", fields.path)
     fields.taken.append("name")
     _text(fields.at("name"), name)
@@ -326,6 +328,33 @@ def _release(fields: Fields) -> s.NoisyRelease | None:
         sampling=drawn,
         seen=seen,
     )
+
+
+def _check_consistent(
+    fields: Fields,
+    scope: str | None,
+    noise: s.AddedNoise,
+    sampling: s.ReleaseSampling,
+    seen: dict[str, str | None],
+) -> None:
+    """Refuse what cannot be. Everybody gets the released model, the server and clients too."""
+    if scope is not None:
+        plain = scope == "all" or scope.strip().lower() != "all"
+        require(plain, fields.at("scope"), _shown(scope), "write all in small letters")
+    everybody = seen[RELEASED_MODEL]
+    for who in s.WHO:
+        sight = seen[who]
+        if sight is not None and everybody is not None:
+            enough = s.SIGHTS.index(sight) >= s.SIGHTS.index(everybody)
+            allowed = f"at least what everybody sees ({everybody})"
+            require(enough, fields.at(f"seen.{who}"), sight, allowed)
+        if who in sampling.hidden_from:
+            path = fields.at("sampling.hidden_from")
+            told = RELEASED_MODEL in sampling.hidden_from
+            require(told, path, who, f"what the {RELEASED_MODEL} shows is hidden from nobody")
+    if noise.mechanism != s.NO_NOISE and noise.added_by == s.BY_SERVER:
+        path, sight = fields.at(f"seen.{SERVER}"), seen[SERVER]
+        require(sight != s.NOTHING, path, sight, "the server adds the noise, so it sees the sum")
 
 
 def _noise(fields: Fields) -> s.AddedNoise:
@@ -366,6 +395,8 @@ def _sampling(fields: Fields) -> s.ReleaseSampling:
             require(batch <= of, fields.at("batch"), batch, f"at most of={of}")
     drawn = s.EACH_TIME
     if rule != s.SHUFFLED:
-        drawn = fields.take("drawn", _one_of(s.DRAWS), "anew each time, or once for all releases?")
+        drawn = fields.take(
+            "drawn", _one_of(s.DRAWS), f"when a sample is drawn: {', '.join(s.DRAWS)}"
+        )
     hidden = fields.take("hidden_from", _observers, "observers who do not learn who was chosen")
     return s.ReleaseSampling(rule, rate, batch, of, drawn, hidden or ())

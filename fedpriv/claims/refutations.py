@@ -23,6 +23,8 @@ from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.claims import schema as s
 from fedpriv.claims.certificates import hidden_deviation, stays
 
+_SMALLEST_DELTA = 1e-12
+"""dp_accounting truncates tails of 1e-15."""
 _LARGEST_LOSS = 300.0
 """dp_accounting computes exp(-loss); larger losses use a closed form or none."""
 
@@ -98,7 +100,7 @@ def _noiseless(
     """An attack that meets no noise. It sees the unit whenever that takes part, so that no epsilon
     is possible if this happens more often than delta."""
     share = _share(release.sampling)
-    tries = release.participation if release.sampling.drawn == s.EACH_TIME else 1
+    tries = 1 if release.sampling.drawn == s.ONCE else release.participation
     if -math.expm1(tries * math.log1p(-share) if share < 1 else -math.inf) <= target.delta:
         return None
     noise = release.noise
@@ -193,7 +195,7 @@ def optimistic_epsilon(rate: float, ratio: float, count: int, delta: float) -> f
     """
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    if ratio <= 0 or 1 / ratio**2 > _LARGEST_LOSS:
+    if ratio <= 0 or 1 / ratio**2 > _LARGEST_LOSS or delta < _SMALLEST_DELTA:
         return 0.0
     scale = rate * math.sqrt(math.expm1(min(1 / ratio**2, 50.0)))  # deviation of one loss
     span = 0.5 / ratio**2 + 10 / ratio

@@ -57,7 +57,9 @@ EVERYTHING, POISSON, WITHOUT_REPLACEMENT, SHUFFLED = RULES = (
 )
 """How contributors are chosen for a release, as executed."""
 
-EACH_TIME, ONCE = DRAWS = ("each time", "once")
+EACH_TIME, ONCE, TOGETHER = DRAWS = ("each time", "once", "with another release")
+"""When a sample is drawn. Each time: anew for each release, independently of all other samples.
+Once: one sample for all releases of an entry. With another release: both have the same sample."""
 
 FIXED, COUNTS, DATA_DEPENDENT = BASES = ("fixed", "counts", "depends on data")
 """Weights and denominators: public and fixed beforehand, computed from how many records or
@@ -121,7 +123,7 @@ class ReleaseSampling:
     rate: probability of one contributor (Poisson).
     batch: contributors in one release (without replacement, shuffled).
     of: contributors to choose from (without replacement, shuffled).
-    drawn: each time, or once for all releases.
+    drawn: one of `DRAWS`.
     hidden_from: observers who do not learn who was chosen.
     """
 

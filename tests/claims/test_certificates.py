@@ -183,7 +183,7 @@ def test_the_same_noise_in_another_message_refutes_only_if_it_is_seen():
     data["releases"].append(copy.deepcopy(data["releases"][0]))
     data["releases"][0]["scope"], data["releases"][1]["scope"] = "one", "two"
     assert attacked(data).epsilon == math.inf
-    data["releases"][1]["seen"]["server"] = "nothing"
+    data["releases"][1]["seen"] = dict.fromkeys(WHO, "nothing")
     assert attacked(data).epsilon == 0
 
 
@@ -233,13 +233,14 @@ def random_claim(draw):
     rule = draw(st.sampled_from(["everything", "poisson", "without replacement", "shuffled"]))
     sampling = {"rule": rule}
     if rule != "everything":
-        sampling["hidden_from"] = draw(st.lists(st.sampled_from(WHO), unique=True))
+        hidden = draw(st.lists(st.sampled_from(WHO[1:]), unique=True))
+        sampling["hidden_from"] = [WHO[0], *hidden] if draw(st.booleans()) else []
     if rule == "poisson":
         sampling["rate"] = draw(st.sampled_from([0.01, 0.3, 1.0]))
     elif rule != "everything":
         sampling |= {"batch": draw(st.sampled_from([1, 5, 20])), "of": 20}
     if rule in ("poisson", "without replacement"):
-        sampling["drawn"] = draw(st.sampled_from(["each time", "once"]))
+        sampling["drawn"] = draw(st.sampled_from(["each time", "once", "with another release"]))
     times = draw(st.integers(1, 20))
     bases = st.sampled_from(["fixed", "fixed", "counts"])
     return {
@@ -254,8 +255,17 @@ def random_claim(draw):
         "denominator": draw(bases),
         "noise": noise,
         "sampling": sampling,
-        "seen": {who: draw(st.sampled_from(["nothing", "sum", "messages"])) for who in WHO},
+        "seen": draw(seen_by(noise["added_by"])),
     }
+
+
+@st.composite
+def seen_by(draw, added_by):
+    sights = ["nothing", "sum", "messages"]
+    everybody = draw(st.integers(0, 2))
+    least = max(everybody, added_by == "server")
+    server, client = draw(st.integers(least, 2)), draw(st.integers(everybody, 2))
+    return dict(zip(WHO, (sights[everybody], sights[server], sights[client])))
 
 
 @st.composite
@@ -287,3 +297,27 @@ def test_an_optimistic_curve_stays_below_the_certified_one():
                 accountant.compose(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(ratio)), count)
                 low = optimistic_epsilon(rate, ratio, count, 1e-5)
                 assert low <= accountant.get_epsilon(1e-5)
+
+
+def test_releases_with_one_sample_are_not_amplified_apart():
+    """A loss and a gradient of the same batch show the unit together."""
+    data = changed(DP_SGD, releases__0__sampling__drawn="with another release")
+    assert certified(data).epsilon == pytest.approx(gaussian(10.0), abs=1e-3)
+
+
+def test_a_sampled_client_s_noise_shows_that_it_takes_part():
+    """With its share, the sum has more noise: the pair is none of a Poisson sample."""
+    sampling = {**DP_SGD["releases"][0]["sampling"], "hidden_from": EVERYBODY}
+    data = changed(LOCAL_DP, releases__0__sampling=sampling, claims__0__observer="released model")
+    unsampled = changed(LOCAL_DP, claims__0__observer="released model")
+    assert certified(data) == certified(unsampled)
+
+
+def test_a_sampled_average_by_counts_is_not_amplified():
+    data = changed(DP_SGD, claims__0__adjacency="zero-out", releases__0__denominator="counts")
+    assert certified(data).epsilon == pytest.approx(gaussian(10.0), abs=1e-3)
+
+
+def test_a_huge_group_is_accounted_without_its_samples():
+    data = changed(DP_SGD, population__record__contributors=10**9)
+    assert certified(data).epsilon > 1e9

@@ -63,7 +63,6 @@ def test_nothing_is_certified_with_an_unknown(name, path, how):
         ("claims__0__adjacency", ["add/remove"]),
         ("releases__0__times", 1.5),
         ("releases__0__times", 0),
-        ("releases__0__participation", 101),
         ("releases__0__noise__deviation", float("inf")),
         ("releases__0__sampling__rate", 1.01),
         ("releases__0__sampling__rats", 0.1),
@@ -71,18 +70,36 @@ def test_nothing_is_certified_with_an_unknown(name, path, how):
         ("releases", {}),
         ("schema", "fedpriv-claim/2"),
         ("complete", "yes"),
-        ("choices", ["unknown"]),
     ],
 )
 def test_a_wrong_value_names_its_path(path, value):
     data = changed(DP_SGD, **{path: value})
     with pytest.raises(ConfigError, match=path.replace("__", ".").replace("[", "")):
         parse(data)
-    if not (isinstance(value, float) and not math.isfinite(value)) and value not in (
-        101,
-        ["unknown"],
-    ):
+    if not isinstance(value, float) or math.isfinite(value):
         assert not SCHEMA.is_valid(data)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("releases__0__participation", 101),
+        ("choices", ["unknown"]),
+        ("releases__0__scope", "All"),
+        ("releases__0__seen__server", "nothing"),
+        ("releases__0__sampling__hidden_from", ["server"]),
+    ],
+)
+def test_fields_that_contradict_each_other_are_refused(path, value):
+    with pytest.raises(ConfigError, match=path.replace("__", ".")):
+        parse(changed(DP_SGD, **{path: value}))
+
+
+def test_a_server_that_adds_noise_sees_the_sum():
+    noise = {**DP_SGD["releases"][0]["noise"], "added_by": "server"}
+    seen = dict.fromkeys(("released model", "server", "client"), "nothing")
+    with pytest.raises(ConfigError, match="the server adds the noise, so it sees the sum"):
+        parse(changed(DP_SGD, releases__0__noise=noise, releases__0__seen=seen))
 
 
 @pytest.mark.parametrize("name", CLAIMS)
