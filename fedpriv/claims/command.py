@@ -25,6 +25,7 @@ def main(args: list[str]) -> None:
     parser.add_argument("files", nargs="*", type=Path, metavar="claim.yaml")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page too")
+    parser.add_argument("--attack", action="store_true", help="draw the releases, and guess")
     parser.add_argument("--budget", metavar="EPSILON", help="largest certified epsilon allowed")
     parser.add_argument(
         "--import",
@@ -52,6 +53,9 @@ def main(args: list[str]) -> None:
 
         for claim, findings in reports:
             show(Console(highlight=False), claim, findings)
+    if own.attack:
+        for claim in (claim for claim, _ in reports):
+            _attack(claim)
     if own.html:
         own.html.write_text(as_html(reports))
     late = [line for claim, findings in reports for line in _failures(claim, findings, budget)]
@@ -59,6 +63,27 @@ def main(args: list[str]) -> None:
         print(f"fedpriv: {line}", file=sys.stderr)
     if late:
         sys.exit(1)
+
+
+def _attack(claim: PrivacyClaim) -> None:
+    """Print what an attack on drawn releases proves about each statement, on standard error."""
+    from fedpriv.claims.attack import CONFIDENCE, simulate
+
+    for statement in claim.statements:
+        if statement is None:
+            continue
+        about = f"{claim.name or 'claim'}, {statement.observer}, {statement.unit}"
+        bound = simulate(claim, statement)
+        if bound is None:
+            print(f"fedpriv: attack: {about}: no release that can be drawn", file=sys.stderr)
+            continue
+        told = f"at least {bound.audited:.4g} with {CONFIDENCE:.0%} confidence"
+        alarm = " REFUTED" if bound.audited > statement.epsilon else ""
+        print(
+            f"fedpriv: attack: {about}: {told}; at most {bound.provable:.4g} can be shown by "
+            f"{bound.evidence.summary} trials{alarm}",
+            file=sys.stderr,
+        )
 
 
 def _imported(path: Path) -> str:

@@ -57,7 +57,7 @@ def attack_bound(claim: s.PrivacyClaim, target: s.Statement) -> Refutation:
     for release in claim.releases:
         if release is None or release.sight(target.observer) == s.NOTHING:
             continue
-        if not _attackable(release, target):
+        if not attackable(release, target):
             continue
         found = _noiseless(claim, release, target) or _sampled(release, target)
         if found and found.epsilon > best.epsilon:
@@ -75,7 +75,7 @@ def attack_bound(claim: s.PrivacyClaim, target: s.Statement) -> Refutation:
     return best
 
 
-def _attackable(release: s.NoisyRelease, target: s.Statement) -> bool:
+def attackable(release: s.NoisyRelease, target: s.Statement) -> bool:
     """Whether neighbours differ by exactly one contribution on the bound."""
     if stays(release, target.unit) or s.DATA_DEPENDENT in (release.weights, release.denominator):
         return False
@@ -87,7 +87,7 @@ def _moved(release: s.NoisyRelease, target: s.Statement) -> float:
     return release.bound * (2 if target.adjacency == REPLACE else 1)
 
 
-def _share(sampling: s.ReleaseSampling) -> float:
+def takes_part(sampling: s.ReleaseSampling) -> float:
     """Probability that a contributor takes part in one release."""
     if sampling.rule == s.POISSON:
         return sampling.rate
@@ -99,7 +99,7 @@ def _noiseless(
 ) -> Refutation | None:
     """An attack that meets no noise. It sees the unit whenever that takes part, so that no epsilon
     is possible if this happens more often than delta."""
-    share = _share(release.sampling)
+    share = takes_part(release.sampling)
     tries = 1 if release.sampling.drawn == s.ONCE else release.participation
     if -math.expm1(tries * math.log1p(-share) if share < 1 else -math.inf) <= target.delta:
         return None
@@ -152,7 +152,7 @@ def _deviation(release: s.NoisyRelease, observer: str) -> float:
 def _gap(release: s.NoisyRelease, target: s.Statement) -> float:
     """How far the unit moves the unsampled Gaussian releases, in deviations."""
     noise, sampling = release.noise, release.sampling
-    if noise.mechanism != s.GAUSSIAN or release.clip == math.inf or _share(sampling) < 1:
+    if noise.mechanism != s.GAUSSIAN or release.clip == math.inf or takes_part(sampling) < 1:
         return 0.0
     deviation = _deviation(release, target.observer)
     if deviation == 0:
@@ -173,7 +173,7 @@ def _sampled(release: s.NoisyRelease, target: s.Statement) -> Refutation | None:
     deviation = _deviation(release, target.observer)
     if noise.generator != s.INDEPENDENT or 0 in (deviation, release.participation):
         return None
-    share = _share(sampling)
+    share = takes_part(sampling)
     if noise.mechanism == s.LAPLACE and share == 1 and sampling.rule != s.SHUFFLED:
         largest = _moved(release, target) / deviation
         epsilon = largest + 2 * math.log1p(-target.delta)
