@@ -80,7 +80,13 @@ def attackable(release: s.NoisyRelease, target: s.Statement) -> bool:
     if stays(release, target.unit) or s.DATA_DEPENDENT in (release.weights, release.denominator):
         return False
     counted = s.COUNTS in (release.weights, release.denominator)
-    return not (counted and target.adjacency == ADD_REMOVE)
+    removed = target.adjacency == ADD_REMOVE
+    # With a client that does not take part, its noise is missing too: another pair of curves.
+    own = release.noise.added_by in (s.BY_CLIENTS, s.BY_HOLDER)
+    fewer = own and removed and target.unit == s.CLIENT
+    sampled = release.sampling.rule == s.POISSON and release.contributor == s.CLIENT
+    fewer |= own and sampled and release.noise.added_by == s.BY_CLIENTS
+    return not (counted and removed) and not fewer
 
 
 def _moved(release: s.NoisyRelease, target: s.Statement) -> float:

@@ -321,3 +321,13 @@ def test_a_sampled_average_by_counts_is_not_amplified():
 def test_a_huge_group_is_accounted_without_its_samples():
     data = changed(DP_SGD, population__record__contributors=10**9)
     assert certified(data).epsilon > 1e9
+
+
+@pytest.mark.parametrize("adjacency", ["add/remove", "zero-out"])
+def test_no_attack_is_claimed_where_a_share_of_noise_is_missing(adjacency):
+    sampling = {**DP_SGD["releases"][0]["sampling"], "rate": 0.5}
+    data = changed(LOCAL_DP, claims__0__adjacency=adjacency, releases__0__sampling=sampling)
+    assert attacked(data).epsilon == 0
+    removed = changed(LOCAL_DP, claims__0__adjacency="add/remove")
+    assert attacked(removed).epsilon == 0
+    assert attacked(LOCAL_DP).epsilon > 0
