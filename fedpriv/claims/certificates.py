@@ -195,7 +195,7 @@ def cost(
         moved = 2 * release.bound
     count = release.participation
     if sampling.rule == s.SHUFFLED:
-        count = min(count, math.ceil(release.times / (sampling.of // sampling.batch)))
+        count = math.ceil(release.times / (sampling.of // sampling.batch))  # once in every pass
     whole = deviation / (moved * spread.contributors)
     mechanism = release.noise.mechanism
     return ReleaseCost(whole, count, mechanism, amplified, deviation / moved, spread.contributors)

@@ -331,3 +331,12 @@ def test_no_attack_is_claimed_where_a_share_of_noise_is_missing(adjacency):
     removed = changed(LOCAL_DP, claims__0__adjacency="add/remove")
     assert attacked(removed).epsilon == 0
     assert attacked(LOCAL_DP).epsilon > 0
+
+
+def test_a_shuffled_unit_takes_part_once_in_every_pass():
+    """Whatever `participation` says."""
+    sampling = {"rule": "shuffled", "batch": 50, "of": 100, "hidden_from": []}
+    data = changed(DP_SGD, claims__0__adjacency="zero-out", releases__0__sampling=sampling)
+    expected = pytest.approx(gaussian(math.sqrt(50)), abs=1e-3)
+    assert certified(data).epsilon == expected
+    assert certified(changed(data, releases__0__participation=3)).epsilon == expected

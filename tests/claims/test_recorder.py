@@ -2,6 +2,7 @@
 
 import math
 
+import dp_accounting as dp
 import pytest
 import torch
 from examples import EVERYBODY, changed
@@ -9,6 +10,7 @@ from opacus import PrivacyEngine
 
 import fedpriv
 from fedpriv.claims.reading import parse, read
+from fedpriv.claims.recorder import BudgetSpentError
 from fedpriv.claims.verdicts import judge
 from fedpriv.errors import ConfigError
 
@@ -24,8 +26,7 @@ def train(epochs=2, batches_a_step=1, **settings):
         module=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
         data_loader=torch.utils.data.DataLoader(data, batch_size=8),
-        noise_multiplier=1.5,
-        **{"max_grad_norm": 1.2} | settings,
+        **{"noise_multiplier": 1.5, "max_grad_norm": 1.2} | settings,
     )
     for _ in range(epochs):
         for number, (x, y) in enumerate(loader, start=1):
@@ -83,8 +84,6 @@ def test_a_recorded_claim_is_the_one_written_by_hand(tmp_path):
         releases__0__sampling__hidden_from=EVERYBODY,
     )
     [found] = [finding for finding in judge(parse(answered)) if finding.verdict]
-    import dp_accounting as dp
-
     accountant = dp.pld.PLDAccountant()
     accountant.compose(dp.PoissonSampledDpEvent(0.2, dp.GaussianDpEvent(1.5)), 10)
     assert found.certified.epsilon == pytest.approx(accountant.get_epsilon(1e-5), abs=1e-3)
@@ -118,3 +117,42 @@ def test_steps_after_the_recording_are_not_counted_and_one_at_a_time():
             nested.__enter__()
     train()
     assert recording.optimizers == []
+
+
+def spent(steps):
+    accountant = dp.rdp.RdpAccountant()
+    accountant.compose(dp.PoissonSampledDpEvent(0.2, dp.GaussianDpEvent(1.5)), steps)
+    return accountant.get_epsilon(1e-5)
+
+
+def test_a_budget_stops_before_the_step_that_exceeds_it():
+    said = pytest.raises(BudgetSpentError, match="epsilon 4 at delta 1e-05 is spent after")
+    with said, fedpriv.record(budget=4.0, delta=1e-5) as recording:
+        train(epochs=100)
+    [release] = recording.as_data()["releases"]
+    assert spent(release["times"]) <= 4.01
+    assert spent(release["times"] + 1) > 4.0
+
+
+def test_a_new_engine_does_not_forget_what_is_spent():
+    """As in a client that makes one for each message."""
+    said = pytest.raises(BudgetSpentError)
+    with said, fedpriv.record(budget=4.0, delta=1e-5) as recording:
+        for _ in range(100):
+            train(epochs=1)
+    steps = sum(release["times"] for release in recording.as_data()["releases"])
+    assert spent(steps) <= 4.01
+    assert spent(steps + 1) > 4.0
+
+
+@pytest.mark.parametrize("settings", [{"poisson_sampling": False}, {"noise_multiplier": 0.0}])
+def test_what_is_not_proved_spends_any_budget_at_once(settings):
+    said = pytest.raises(BudgetSpentError, match="after 0 steps")
+    with said, fedpriv.record(budget=1e3, delta=1e-5):
+        train(**settings)
+
+
+@pytest.mark.parametrize("wrong", [{"budget": 0.0, "delta": 1e-5}, {"budget": 1.0}])
+def test_a_wrong_budget_is_refused(wrong):
+    with pytest.raises(ConfigError), fedpriv.record(**wrong):
+        pass
