@@ -9,7 +9,8 @@ import pytest
 from examples import BATCHES, DP_SGD, LOCAL_DP, at, changed, paths
 
 from fedpriv.claims.command import SCHEMA_FILE
-from fedpriv.claims.reading import load, parse, read
+from fedpriv.claims.plain_yaml import load
+from fedpriv.claims.reading import parse, read
 from fedpriv.claims.verdicts import HOLDS, NO_CERTIFICATE, judge
 from fedpriv.errors import ConfigError, DataError
 

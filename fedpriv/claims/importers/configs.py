@@ -9,7 +9,7 @@ from typing import Any
 
 from fedpriv.claims import schema as s
 from fedpriv.claims.importers import draft
-from fedpriv.claims.reading import load
+from fedpriv.claims.plain_yaml import load
 from fedpriv.errors import DataError
 
 FILTERS = ("SVTPrivacy", "PercentilePrivacy", "ExcludeVars", "GaussianPrivacy")

@@ -1,6 +1,6 @@
 """Flower: `pyproject.toml`, differential privacy strategies, `LocalDpMod`, and Opacus in clients.
 
-Strategies clip the updates of clients and add noise of `noise_multiplier * clipping_norm /
+Strategies clip each array record of a client's update (how many there are is not known here) and add noise of `noise_multiplier * clipping_norm /
 num_sampled_clients` to their average; `LocalDpMod` adds noise of `sensitivity sqrt(2 ln(1.25 /
 delta)) / epsilon` to each clipped update (flwr.common.differential_privacy).
 """
@@ -88,7 +88,6 @@ def _strategy(call: FoundCall, rounds: int | None) -> dict[str, Any]:
         contributor=s.CLIENT,
         times=rounds,
         clip=draft.product(bound),
-        tensors=1,
         noise=draft.noise(
             s.GAUSSIAN, deviation=draft.product(multiplier, bound), added_by=s.BY_SERVER
         ),
