@@ -1,8 +1,9 @@
 """Flower: `pyproject.toml`, differential privacy strategies, `LocalDpMod`, and Opacus in clients.
 
-Strategies clip each array record of a client's update (how many there are is not known here) and add noise of `noise_multiplier * clipping_norm /
-num_sampled_clients` to their average; `LocalDpMod` adds noise of `sensitivity sqrt(2 ln(1.25 /
-delta)) / epsilon` to each clipped update (flwr.common.differential_privacy).
+Strategies clip each array record of a client's update; how many there are is not known here. They
+add noise of `noise_multiplier * clipping_norm / num_sampled_clients` to the average. `LocalDpMod`
+adds noise of `sensitivity sqrt(2 ln(1.25 / delta)) / epsilon` to each clipped update
+(flwr.common.differential_privacy).
 """
 
 from __future__ import annotations
