@@ -20,6 +20,8 @@ fedpriv reproduce [paper/figure ...] run a paper's experiments and draw the figu
 fedpriv audit [--quick] [--one-run] [--canaries n] [--colluding n] [key=value ...]
                                      attack the settings: lower bounds on epsilon beside the
                                      certified ones
+fedpriv certify claim.yaml ... [--attack] [--budget epsilon] [--json] [--html file]
+                                     what a stated epsilon is worth: certified, attacked, verdict
 
 Config groups (group=name; --cfg job prints every key with its value):
 {groups}

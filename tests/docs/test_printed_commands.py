@@ -126,6 +126,10 @@ def world(tmp_path, monkeypatch, small_root, finished):
     """The same, with small data, and attacks and figures that take no time."""
     shutil.copytree(finished / "outputs", tmp_path / "outputs")
     (tmp_path / "small").symlink_to(small_root)
+    case = ROOT / "docs" / "court" / "cases" / "dp_fl_simple_composition.yaml"
+    shutil.copy(case, tmp_path / "claim.yaml")
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "pyproject.toml").write_text("")
     monkeypatch.setenv("FEDPRIV_DATA", small_root)
     monkeypatch.setattr(audit_command, "QUICK", Effort(1e9, 100))
     monkeypatch.setattr(audit_command, "THOROUGH", Effort(1e9, 100))

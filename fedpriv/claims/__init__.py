@@ -1,0 +1,1 @@
+"""Privacy claims of other people's settings: what they are worth."""

@@ -1,0 +1,124 @@
+"""`fedpriv certify claim.yaml ...`: what stated epsilons are worth.
+
+Exit code 0 if every statement holds, 1 if one does not or a budget is exceeded, 2 for bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+from fedpriv.claims.reading import read
+from fedpriv.claims.report import as_html, as_json, show
+from fedpriv.claims.schema import PrivacyClaim
+from fedpriv.claims.verdicts import HOLDS, Finding, judge
+from fedpriv.errors import FedprivError, require
+
+SCHEMA_FILE = Path(__file__).with_name("claim.schema.json")
+
+
+def main(args: list[str]) -> None:
+    """Judge every claim file. Raises SystemExit(1) if a statement does not hold."""
+    parser = argparse.ArgumentParser(prog="fedpriv certify", allow_abbrev=False)
+    parser.add_argument("files", nargs="*", type=Path, metavar="claim.yaml")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page too")
+    parser.add_argument("--attack", action="store_true", help="draw the releases, and guess")
+    parser.add_argument("--budget", metavar="EPSILON", help="largest certified epsilon allowed")
+    parser.add_argument(
+        "--import",
+        dest="settings",
+        type=Path,
+        metavar="PATH",
+        help="print a project's settings as a claim, with unknown for what they do not say",
+    )
+    parser.add_argument("--schema", action="store_true", help="print the JSON schema of a claim")
+    own = parser.parse_args(args)
+    if own.schema:
+        print(SCHEMA_FILE.read_text(), end="")
+        return
+    if own.settings:
+        print(_imported(own.settings), end="")
+        return
+    if not own.files:
+        raise FedprivError("certify: name a claim file, or --schema for its form")
+    budget = _budget(own.budget)
+    reports = [(claim, judge(claim)) for claim in map(read, own.files)]
+    if own.json:
+        print(as_json(reports), end="")
+    else:
+        from rich.console import Console
+
+        for claim, findings in reports:
+            show(Console(highlight=False), claim, findings)
+    if own.attack:
+        for claim in (claim for claim, _ in reports):
+            _attack(claim)
+    if own.html:
+        own.html.write_text(as_html(reports))
+    late = [line for claim, findings in reports for line in _failures(claim, findings, budget)]
+    for line in late:
+        print(f"fedpriv: {line}", file=sys.stderr)
+    if late:
+        sys.exit(1)
+
+
+def _attack(claim: PrivacyClaim) -> None:
+    """Print what an attack on drawn releases proves about each statement, on standard error."""
+    from fedpriv.claims.attack import CONFIDENCE, simulate
+
+    for statement in claim.statements:
+        if statement is None:
+            continue
+        about = f"{claim.name or 'claim'}, {statement.observer}, {statement.unit}"
+        bound = simulate(claim, statement)
+        if bound is None:
+            print(f"fedpriv: attack: {about}: no release that can be drawn", file=sys.stderr)
+            continue
+        told = f"at least {bound.audited:.4g} with {CONFIDENCE:.0%} confidence"
+        alarm = " REFUTED" if bound.audited > statement.epsilon else ""
+        print(
+            f"fedpriv: attack: {about}: {told}; at most {bound.provable:.4g} can be shown by "
+            f"{bound.evidence.summary} trials{alarm}",
+            file=sys.stderr,
+        )
+
+
+def _imported(path: Path) -> str:
+    """The draft of a project's settings as YAML. What was not read is listed in comments."""
+    import yaml
+
+    from fedpriv.claims.importers.choose import read_settings
+
+    draft = read_settings(path)
+    lines = ["".join(c if c.isprintable() else "?" for c in line) for line in draft.unread]
+    head = "".join(f"# not read: {line}\n" for line in lines)
+    return head + yaml.safe_dump(draft.as_data(), sort_keys=False, width=96, allow_unicode=True)
+
+
+def _budget(given: str | None) -> float:
+    if given is None:
+        return math.inf
+    try:
+        budget = float(given)
+    except ValueError:
+        budget = math.nan
+    require(0 < budget < math.inf, "--budget", given, "a positive epsilon")
+    return budget
+
+
+def _failures(claim: PrivacyClaim, findings: list[Finding], budget: float) -> list[str]:
+    """One line for each statement that does not hold or exceeds the budget."""
+    lines = []
+    for finding in findings:
+        if not finding.verdict:
+            continue
+        epsilon = finding.certified.epsilon
+        about = f"{claim.name or 'claim'}, {finding.observer}, {finding.unit}"
+        if finding.verdict != HOLDS:
+            lines.append(f"{about}: {finding.verdict}")
+        elif epsilon > budget:
+            lines.append(f"{about}: certified {epsilon:.4g} exceeds the budget of {budget:g}")
+    return lines

@@ -1,0 +1,1 @@
+"""Read other frameworks' settings into a draft of a claim. Nothing is executed."""

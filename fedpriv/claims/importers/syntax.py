@@ -1,0 +1,172 @@
+"""Calls and constants of Python files, by their syntax trees. No line of them is executed.
+
+A value counts only where it cannot be another one: a literal, a key that a configuration file
+holds, or a name that the file binds once, at the top of the file or of a function, to one of these.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedpriv.errors import DataError
+
+LARGEST_SOURCE = 2**21
+"""Bytes of one source file."""
+SKIPPED = {".git", ".venv", "venv", "node_modules", "__pycache__", "site-packages"}
+MOST_FILES = 2000
+
+
+@dataclass(frozen=True)
+class FoundCall:
+    """A call in a source file.
+
+    name: the called name, without what stands before its last dot.
+    args: values of the positional arguments; None for one that is not known.
+    keywords: values of the named ones; None likewise.
+    given: names of all named arguments, known or not.
+    starred: whether it unpacks arguments, which are then unknown.
+    place: file and line.
+    """
+
+    name: str
+    args: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+    given: frozenset[str]
+    starred: bool
+    place: str
+
+    def value(self, name: str, position: int | None = None) -> Any:
+        """The value of an argument, or None."""
+        if self.starred:
+            return None
+        if name in self.keywords:
+            return self.keywords[name]
+        place = position if position is not None else len(self.args)
+        return self.args[place] if place < len(self.args) else None
+
+    def has(self, name: str) -> bool:
+        """Whether an argument may be given by this name."""
+        return self.starred or name in self.given
+
+
+def sources(path: Path) -> list[Path]:
+    """The Python sources of a project, or of the one file."""
+    if path.is_file():
+        return [path] if path.suffix in (".py", ".ipynb") else []
+    found = []
+    for file in sorted(path.rglob("*")):
+        if file.suffix in (".py", ".ipynb") and not SKIPPED & set(file.parts):
+            found.append(file)
+            if len(found) > MOST_FILES:
+                raise DataError(f"{path}: more than {MOST_FILES} source files; name a folder in it")
+    return [file for file in found if file.is_file() and not file.is_symlink()]
+
+
+def calls(file: Path, config: Mapping[str, Any], unread: list[str]) -> Iterator[FoundCall]:
+    """All calls of a file, in the order of its text.
+
+    config: values of keys that the code looks up by a literal, such as a run configuration's.
+    unread: takes a line if the file cannot be read.
+    """
+    try:
+        tree = ast.parse(_text(file))
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OSError) as error:
+        unread.append(f"{file}: not read: {' '.join(str(error).split())[:120]}")
+        return
+    known = _constants(tree, config)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and (name := _name(node.func)):
+            named = {item.arg: item.value for item in node.keywords if item.arg}
+            yield FoundCall(
+                name,
+                tuple(_value(arg, known, config) for arg in node.args),
+                {key: _value(value, known, config) for key, value in named.items()},
+                frozenset(named),
+                any(isinstance(arg, ast.Starred) for arg in node.args)
+                or any(item.arg is None for item in node.keywords),
+                f"{file}:{node.lineno}",
+            )
+
+
+def _text(file: Path) -> str:
+    """The source of a module, or of a notebook's code cells."""
+    if file.stat().st_size > LARGEST_SOURCE:
+        raise ValueError(f"larger than {LARGEST_SOURCE} bytes")
+    text = file.read_text(encoding="utf-8")
+    if file.suffix != ".ipynb":
+        return text
+    book = json.loads(text)
+    cells = book.get("cells", []) if isinstance(book, dict) else []
+    lines: list[str] = []
+    for cell in cells:
+        if isinstance(cell, dict) and cell.get("cell_type") == "code":
+            source = cell.get("source", [])
+            joined = source if isinstance(source, str) else "".join(map(str, source))
+            lines += [
+                line for line in joined.splitlines() if not line.lstrip().startswith(("%", "!"))
+            ]
+    return "\n".join(lines)
+
+
+def _name(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _constants(tree: ast.Module, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Names that the file binds exactly once, at the top of a body, to a known value."""
+    bound: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            bound[node.id] += 1
+        elif isinstance(node, ast.arg):
+            bound[node.arg] += 1
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            bound.update(node.names + node.names)
+        elif isinstance(node, ast.alias):
+            if node.name == "*":
+                return {}
+            bound[(node.asname or node.name).partition(".")[0]] += 1
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
+            bound[node.name or ""] += 1
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound[node.name] += 1
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    bodies = [tree.body, *(function.body for function in functions)]
+    found = {}
+    for statement in (statement for body in bodies for statement in body):
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target = statement.targets[0]
+            if isinstance(target, ast.Name) and bound[target.id] == 1:
+                value = _value(statement.value, {}, config)
+                if value is not None:
+                    found[target.id] = value
+    return found
+
+
+def _value(node: ast.expr, known: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
+    """The value of a literal, a known name, a looked-up key, or a number made of these."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, (int, float, str, bool)) else None
+    if isinstance(node, ast.Name):
+        return known.get(node.id)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        lookup = isinstance(node.value, ast.Attribute) and node.value.attr == "run_config"
+        return config.get(str(node.slice.value)) if lookup else None
+    if isinstance(node, ast.Call) and _name(node.func) in ("float", "int") and len(node.args) == 1:
+        inner = _value(node.args[0], known, config)
+        whole = isinstance(inner, (int, float)) and (
+            inner == int(inner) or _name(node.func) == "float"
+        )
+        return inner if whole else None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _value(node.operand, known, config)
+        return -inner if isinstance(inner, (int, float)) else None
+    return None

@@ -1,0 +1,342 @@
+"""Certified epsilons against closed formulas and dp_accounting; attacks never exceed them."""
+
+import copy
+import math
+
+import dp_accounting as dp
+import pytest
+from examples import BATCHES, DP_SGD, EVERYBODY, LOCAL_DP, changed
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedpriv.claims.certificates import certify
+from fedpriv.claims.reading import parse
+from fedpriv.claims.refutations import attack_bound, optimistic_epsilon
+from fedpriv.claims.schema import ADJACENCIES, UNITS, WHO, Statement
+from fedpriv.claims.verdicts import (
+    HOLDS,
+    HOLDS_ELSEWHERE,
+    NO_CERTIFICATE,
+    NOT_SUPPORTED,
+    judge,
+)
+
+
+def certified(data, **target):
+    claim = parse(data)
+    [statement] = claim.statements
+    values = {**vars(statement), **target}
+    return certify(claim, Statement(**values))
+
+
+def attacked(data):
+    claim = parse(data)
+    return attack_bound(claim, claim.statements[0])
+
+
+def verdict(data):
+    [found] = [finding for finding in judge(parse(data)) if finding.verdict]
+    return found
+
+
+def gaussian(gap, delta=1e-5):
+    return dp.get_epsilon_gaussian(1 / gap, delta)
+
+
+UNSAMPLED = changed(DP_SGD, releases__0__sampling={"rule": "everything"})
+
+
+@given(
+    times=st.integers(1, 5000),
+    clip=st.floats(0.1, 10),
+    tensors=st.integers(1, 20),
+    weight=st.floats(0.1, 3),
+    deviation=st.floats(5, 500),
+    contributors=st.integers(1, 4),
+    adjacency=st.sampled_from(["add/remove", "replace", "zero-out"]),
+    unit=st.sampled_from(["record", "user"]),
+)
+def test_unsampled_gaussians_have_the_closed_formula(
+    times, clip, tensors, weight, deviation, contributors, adjacency, unit
+):
+    data = copy.deepcopy(UNSAMPLED)
+    data["releases"][0] |= {
+        "times": times,
+        "participation": times,
+        "clip": clip,
+        "tensors": tensors,
+        "weight": weight,
+    }
+    data["releases"][0]["noise"]["deviation"] = deviation
+    data["claims"][0] |= {"adjacency": adjacency, "unit": unit}
+    data["population"] = {unit: {"contributors": contributors, "scopes": 1}}
+    moved = clip * math.sqrt(tensors * times) * weight * contributors
+    moved *= 2 if adjacency == "replace" else 1
+    found = certified(data).epsilon
+    assert found == pytest.approx(gaussian(moved / deviation), abs=1e-3, rel=1e-6)
+    if contributors == 1:
+        assert attacked(data).epsilon == pytest.approx(found)
+
+
+@pytest.mark.parametrize("adjacency", ["add/remove", "zero-out"])
+def test_poisson_samples_agree_with_dp_accounting(adjacency):
+    data = changed(DP_SGD, claims__0__adjacency=adjacency)
+    accountant = dp.pld.PLDAccountant()
+    accountant.compose(dp.PoissonSampledDpEvent(0.05, dp.GaussianDpEvent(1.0)), 100)
+    assert certified(data).epsilon == pytest.approx(accountant.get_epsilon(1e-5), abs=1e-3)
+
+
+def test_fixed_batches_are_never_above_dp_accounting():
+    accountant = dp.rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
+    batch = dp.SampledWithoutReplacementDpEvent(1000, 10, dp.GaussianDpEvent(0.5))
+    accountant.compose(batch, 100)
+    assert certified(BATCHES).epsilon <= accountant.get_epsilon(1e-5) + 1e-3
+    one = changed(BATCHES, releases__0__noise__deviation=20.0)
+    assert certified(one).epsilon <= gaussian(math.sqrt(100) * 2 / 20) + 1e-9
+
+
+def test_one_sample_for_all_releases_is_no_fresh_sample():
+    fresh = certified(DP_SGD).epsilon
+    once = certified(changed(DP_SGD, releases__0__sampling__drawn="once")).epsilon
+    exact = math.log1p(0.05 * math.expm1(gaussian(10.0, 1e-5 / 0.05)))  # Balle et al. 2018, Thm 8
+    assert once == pytest.approx(exact, abs=1e-3)
+    assert once > 5 * fresh
+
+
+def test_two_releases_of_one_sample_are_not_amplified_apart():
+    data = changed(DP_SGD, releases__0__sampling__drawn="once")
+    data["releases"].append(copy.deepcopy(data["releases"][0]))
+    assert certified(data).epsilon == pytest.approx(gaussian(math.sqrt(200)), abs=1e-3)
+
+
+def test_who_learns_the_sample_gains_nothing_from_it():
+    data = changed(DP_SGD, releases__0__sampling__hidden_from=["released model", "client"])
+    assert certified(data).epsilon == pytest.approx(gaussian(10.0), abs=1e-3)
+    assert certified(data, observer="client") == certified(DP_SGD)
+
+
+def test_a_record_inside_a_client_moves_it_twice_as_far():
+    data = changed(LOCAL_DP, claims__0__unit="record", claims__0__adjacency="add/remove")
+    data["population"] = {"record": {"contributors": 1, "scopes": 1}}
+    assert certified(data).epsilon == pytest.approx(gaussian(2 * math.sqrt(3) / 4), abs=1e-3)
+    assert attacked(data).epsilon == 0
+
+
+def test_a_client_does_not_meet_its_own_share():
+    shares = {"server": 1, "released model": 5, "client": 4}
+    for observer, number in shares.items():
+        expected = gaussian(math.sqrt(3 / number) / 4)
+        assert certified(LOCAL_DP, observer=observer).epsilon == pytest.approx(expected, abs=1e-3)
+
+
+def test_the_largest_scope_counts_unless_a_unit_is_in_several():
+    data = copy.deepcopy(UNSAMPLED)
+    data["releases"].append(copy.deepcopy(data["releases"][0]))
+    data["releases"][0]["scope"], data["releases"][1]["scope"] = "one", "two"
+    assert certified(data).epsilon == certified(UNSAMPLED).epsilon
+    data["population"]["record"]["scopes"] = 2
+    assert certified(data).epsilon == pytest.approx(gaussian(math.sqrt(200)), abs=1e-3)
+
+
+INFINITE = {
+    "releases.0.noise.mechanism": {"releases__0__noise": {"mechanism": "none"}},
+    "releases.0.clip": {"releases__0__clip": "none"},
+    "releases.0.noise.generator": {"releases__0__noise__generator": "public seed"},
+    "releases.0.noise.added_by": {"releases__0__noise__added_by": "server"},
+    "releases.0.weights": {"releases__0__weights": "counts"},
+    "releases.0.denominator": {"releases__0__denominator": "counts"},
+    "complete": {"complete": False},
+    "choices": {"choices": ["best round by training loss"]},
+    "releases.0.sampling.rule": {
+        "releases__0__sampling": {
+            "rule": "shuffled",
+            "batch": 10,
+            "of": 100,
+            "hidden_from": EVERYBODY,
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("path", INFINITE)
+def test_the_responsible_field_is_named(path):
+    found = verdict(changed(DP_SGD, claims__0__epsilon=1e6, **INFINITE[path]))
+    assert found.certified.epsilon == math.inf
+    assert found.verdict != HOLDS
+    assert path in {reason.path for reason in found.certified.reasons}
+
+
+@pytest.mark.parametrize("generator", ["public seed", "shared by clients", "reused over releases"])
+def test_noise_that_can_be_cancelled_is_refuted(generator):
+    data = changed(LOCAL_DP, releases__0__noise__generator=generator)
+    found = verdict(data)
+    assert found.attack.epsilon == math.inf
+    assert found.verdict == NOT_SUPPORTED
+    assert found.refuted
+    assert found.responsible == ("releases.0.noise.generator",)
+    assert found.change == "releases.0.noise.generator: independent"
+
+
+def test_the_same_noise_in_another_message_refutes_only_if_it_is_seen():
+    data = changed(DP_SGD, releases__0__noise__generator="shared by clients")
+    assert attacked(data).epsilon == 0
+    data["releases"].append(copy.deepcopy(data["releases"][0]))
+    data["releases"][0]["scope"], data["releases"][1]["scope"] = "one", "two"
+    assert attacked(data).epsilon == math.inf
+    data["releases"][1]["seen"] = dict.fromkeys(WHO, "nothing")
+    assert attacked(data).epsilon == 0
+
+
+def test_a_rare_unit_refutes_nothing():
+    """With noise for nobody, a unit that never takes part is still hidden."""
+    data = changed(DP_SGD, releases__0__noise={"mechanism": "none"})
+    assert attacked(data).epsilon == math.inf
+    rare = changed(data, releases__0__sampling__rate=1e-8)
+    assert attacked(rare).epsilon == 0
+
+
+def test_verdicts():
+    found = verdict(changed(UNSAMPLED, claims__0__epsilon=100.0))
+    assert (found.verdict, found.refuted) == (HOLDS, False)
+    found = verdict(changed(UNSAMPLED, claims__0__epsilon=100.0, claims__0__adjacency="replace"))
+    assert (found.verdict, found.elsewhere) == (HOLDS_ELSEWHERE, "add/remove of a record")
+    found = verdict(changed(UNSAMPLED, claims__0__epsilon=10.0))
+    assert (found.verdict, found.refuted) == (NOT_SUPPORTED, True)
+    assert "releases.0.times: 4" in found.change
+    found = verdict(changed(DP_SGD, complete=False))
+    assert found.verdict == NO_CERTIFICATE
+    assert found.responsible == ("complete",)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+def test_the_smallest_change_makes_it_true(epsilon):
+    data = changed(UNSAMPLED, claims__0__epsilon=epsilon)
+    found = verdict(data)
+    factor = float(found.change.split()[1])
+    enough = changed(data, releases__0__noise__deviation=factor)
+    assert verdict(enough).verdict == HOLDS
+    less = changed(data, releases__0__noise__deviation=factor * 0.99)
+    assert verdict(less).verdict == NOT_SUPPORTED
+
+
+def random_claim(draw):
+    noise = {
+        "mechanism": draw(st.sampled_from(["gaussian", "gaussian", "laplace"])),
+        "deviation": draw(st.floats(0.5, 50)),
+        "added_by": draw(
+            st.sampled_from(["server", "clients", "holder of the data", "trusted third party"])
+        ),
+        "generator": "independent",
+    }
+    if noise["added_by"] == "clients":
+        noise["shares"] = draw(st.integers(1, 5))
+    rule = draw(st.sampled_from(["everything", "poisson", "without replacement", "shuffled"]))
+    sampling = {"rule": rule}
+    if rule != "everything":
+        hidden = draw(st.lists(st.sampled_from(WHO[1:]), unique=True))
+        sampling["hidden_from"] = [WHO[0], *hidden] if draw(st.booleans()) else []
+    if rule == "poisson":
+        sampling["rate"] = draw(st.sampled_from([0.01, 0.3, 1.0]))
+    elif rule != "everything":
+        sampling |= {"batch": draw(st.sampled_from([1, 5, 20])), "of": 20}
+    if rule in ("poisson", "without replacement"):
+        sampling["drawn"] = draw(st.sampled_from(["each time", "once", "with another release"]))
+    times = draw(st.integers(1, 20))
+    bases = st.sampled_from(["fixed", "fixed", "counts"])
+    return {
+        "scope": draw(st.sampled_from(["all", "one", "two"])),
+        "contributor": draw(st.sampled_from(UNITS)),
+        "times": times,
+        "participation": draw(st.integers(1, times)),
+        "clip": draw(st.floats(0.1, 3)),
+        "tensors": draw(st.integers(1, 3)),
+        "weight": 1.0,
+        "weights": draw(bases),
+        "denominator": draw(bases),
+        "noise": noise,
+        "sampling": sampling,
+        "seen": draw(seen_by(noise["added_by"])),
+    }
+
+
+@st.composite
+def seen_by(draw, added_by):
+    sights = ["nothing", "sum", "messages"]
+    everybody = draw(st.integers(0, 2))
+    least = max(everybody, added_by == "server")
+    server, client = draw(st.integers(least, 2)), draw(st.integers(everybody, 2))
+    return dict(zip(WHO, (sights[everybody], sights[server], sights[client])))
+
+
+@st.composite
+def random_claims(draw):
+    data = copy.deepcopy(DP_SGD)
+    data["releases"] = [random_claim(draw) for _ in range(draw(st.integers(1, 2)))]
+    data["claims"][0] |= {
+        "unit": draw(st.sampled_from(UNITS)),
+        "adjacency": draw(st.sampled_from(ADJACENCIES)),
+        "observer": draw(st.sampled_from(WHO)),
+        "delta": draw(st.sampled_from([1e-6, 1e-3])),
+    }
+    spread = st.fixed_dictionaries({"contributors": st.integers(1, 3), "scopes": st.integers(1, 2)})
+    data["population"] = {unit: draw(spread) for unit in UNITS}
+    return data
+
+
+@given(random_claims())
+def test_no_attack_exceeds_a_certificate(data):
+    assert attacked(data).epsilon <= certified(data).epsilon * (1 + 1e-6) + 1e-6
+
+
+@pytest.mark.slow
+def test_an_optimistic_curve_stays_below_the_certified_one():
+    for rate in (0.001, 0.1, 0.9):
+        for ratio in (0.6, 1.0, 5.0):
+            for count in (1, 30, 1000):
+                accountant = dp.pld.PLDAccountant()
+                accountant.compose(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(ratio)), count)
+                low = optimistic_epsilon(rate, ratio, count, 1e-5)
+                assert low <= accountant.get_epsilon(1e-5)
+
+
+def test_releases_with_one_sample_are_not_amplified_apart():
+    """A loss and a gradient of the same batch show the unit together."""
+    data = changed(DP_SGD, releases__0__sampling__drawn="with another release")
+    assert certified(data).epsilon == pytest.approx(gaussian(10.0), abs=1e-3)
+
+
+def test_a_sampled_client_s_noise_shows_that_it_takes_part():
+    """With its share, the sum has more noise: the pair is none of a Poisson sample."""
+    sampling = {**DP_SGD["releases"][0]["sampling"], "hidden_from": EVERYBODY}
+    data = changed(LOCAL_DP, releases__0__sampling=sampling, claims__0__observer="released model")
+    unsampled = changed(LOCAL_DP, claims__0__observer="released model")
+    assert certified(data) == certified(unsampled)
+
+
+def test_a_sampled_average_by_counts_is_not_amplified():
+    data = changed(DP_SGD, claims__0__adjacency="zero-out", releases__0__denominator="counts")
+    assert certified(data).epsilon == pytest.approx(gaussian(10.0), abs=1e-3)
+
+
+def test_a_huge_group_is_accounted_without_its_samples():
+    data = changed(DP_SGD, population__record__contributors=10**9)
+    assert certified(data).epsilon > 1e9
+
+
+@pytest.mark.parametrize("adjacency", ["add/remove", "zero-out"])
+def test_no_attack_is_claimed_where_a_share_of_noise_is_missing(adjacency):
+    sampling = {**DP_SGD["releases"][0]["sampling"], "rate": 0.5}
+    data = changed(LOCAL_DP, claims__0__adjacency=adjacency, releases__0__sampling=sampling)
+    assert attacked(data).epsilon == 0
+    removed = changed(LOCAL_DP, claims__0__adjacency="add/remove")
+    assert attacked(removed).epsilon == 0
+    assert attacked(LOCAL_DP).epsilon > 0
+
+
+def test_a_shuffled_unit_takes_part_once_in_every_pass():
+    """Whatever `participation` says."""
+    sampling = {"rule": "shuffled", "batch": 50, "of": 100, "hidden_from": []}
+    data = changed(DP_SGD, claims__0__adjacency="zero-out", releases__0__sampling=sampling)
+    expected = pytest.approx(gaussian(math.sqrt(50)), abs=1e-3)
+    assert certified(data).epsilon == expected
+    assert certified(changed(data, releases__0__participation=3)).epsilon == expected

@@ -1,0 +1,89 @@
+"""`fedpriv certify`: exit codes, outputs, and that it loads no torch."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+from examples import DP_SGD, changed
+
+from fedpriv.claims.command import main
+from fedpriv.errors import ConfigError, DataError, FedprivError
+
+
+def written(folder, **values):
+    path = folder / "claim.yaml"
+    path.write_text(yaml.safe_dump(changed(DP_SGD, **values)))
+    return str(path)
+
+
+def code(*args):
+    try:
+        main(list(args))
+    except SystemExit as end:
+        return end.code
+    return 0
+
+
+def test_exit_codes(tmp_path, capsys):
+    assert code(written(tmp_path)) == 0
+    assert code(written(tmp_path), "--budget", "4") == 0
+    assert code(written(tmp_path), "--budget", "3") == 1
+    assert "exceeds the budget of 3" in capsys.readouterr().err
+    assert code(written(tmp_path, claims__0__epsilon=1.0)) == 1
+    assert code(written(tmp_path, releases__0__clip="unknown")) == 1
+    assert code(written(tmp_path, claims="unknown")) == 1
+
+
+@pytest.mark.parametrize("budget", ["0", "-1", "nan", "inf", "x"])
+def test_a_wrong_budget_is_refused(tmp_path, budget):
+    with pytest.raises(ConfigError, match="budget"):
+        main([written(tmp_path), f"--budget={budget}"])
+
+
+def test_bad_files_end_in_one_line(tmp_path):
+    with pytest.raises(DataError, match=r"releases\.0\.clip=-1"):
+        main([written(tmp_path, releases__0__clip=-1)])
+    with pytest.raises(FedprivError, match="name a claim file"):
+        main([])
+
+
+def test_json_and_html_carry_no_markup_of_the_claim(tmp_path, capsys):
+    page = tmp_path / "page.html"
+    name = "<script>alert(1)</script> [red]"
+    assert code(written(tmp_path, name=name), "--json", "--html", str(page)) == 0
+    [report] = json.loads(capsys.readouterr().out)
+    assert report["name"] == name
+    found = {row["observer"]: row["verdict"] for row in report["findings"]}
+    assert found == {"released model": "", "server": "holds", "client": ""}
+    assert "<script>" not in page.read_text()
+    assert code(written(tmp_path, name=name)) == 0
+    assert "[red]" in capsys.readouterr().out
+
+
+def test_infinite_numbers_are_valid_json(tmp_path, capsys):
+    assert code(written(tmp_path, claims="unknown", complete=False), "--json") == 1
+    [report] = json.loads(capsys.readouterr().out)
+    assert report["findings"][0]["certified"] == "inf"
+
+
+def test_an_attack_is_told(tmp_path, capsys):
+    path = written(tmp_path, releases__0__sampling={"rule": "everything"}, claims__0__epsilon=0.1)
+    assert code(path, "--attack") == 1
+    assert "REFUTED" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--json", "--attack"])
+def test_torch_is_not_loaded(tmp_path, flag):
+    program = (
+        "import sys; from fedpriv.claims.command import main; main(sys.argv[1:]); "
+        "assert not {'torch', 'opacus', 'pandas', 'matplotlib'} & set(sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, written(tmp_path), flag],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,100 @@
+"""A claim about one of our own methods has the epsilon that `fedpriv epsilon` prints."""
+
+import math
+
+import pytest
+from examples import EVERYBODY, changed
+
+import fedpriv
+from fedpriv.claims.certificates import certify
+from fedpriv.claims.reading import parse
+from fedpriv.claims.schema import Statement
+
+SILOS = 5
+
+
+def claim(noise, rate, rounds):
+    """ULDP-AVG: users are clipped, silos share the noise, only the model's observer does not learn
+    the sample."""
+    return {
+        "schema": "fedpriv-claim/1",
+        "claims": [
+            {
+                "epsilon": 1.0,
+                "delta": 1e-5,
+                "unit": "user",
+                "adjacency": "add/remove",
+                "observer": "server",
+            }
+        ],
+        "complete": True,
+        "choices": "none",
+        "population": {"user": {"contributors": 1, "scopes": 1}},
+        "releases": [
+            {
+                "scope": "all",
+                "contributor": "user",
+                "times": rounds,
+                "participation": rounds,
+                "clip": 1.0,
+                "tensors": 1,
+                "weight": 1.0,
+                "weights": "fixed",
+                "denominator": "fixed",
+                "noise": {
+                    "mechanism": "gaussian",
+                    "deviation": noise / math.sqrt(SILOS),
+                    "added_by": "clients",
+                    "shares": SILOS,
+                    "generator": "independent",
+                },
+                "sampling": {
+                    "rule": "poisson",
+                    "rate": rate,
+                    "drawn": "each time",
+                    "hidden_from": ["released model"],
+                },
+                "seen": dict.fromkeys(EVERYBODY, "sum"),
+            }
+        ],
+    }
+
+
+def compare(noises, rates, rounds):
+    """The number of epsilons that were compared."""
+    printed = fedpriv.epsilon(
+        "algo=uldp_avg",
+        f"allocator.n_silos={SILOS}",
+        f"algo.noise_multiplier={','.join(map(str, noises))}",
+        f"algo.user_rate={','.join(map(str, rates))}",
+        f"rounds={rounds}",
+    )
+    keys = ["algo.noise_multiplier", "algo.user_rate", "round", "observer"]
+    swept = [key for key in keys if key in printed.columns]
+    best = printed.groupby(swept)["certified"].min()
+    for index, expected in best.items():
+        about = dict(zip(swept, index))
+        noise = float(about.get("algo.noise_multiplier", noises[0]))
+        rate = float(about.get("algo.user_rate", rates[0]))
+        observer = "client" if about["observer"] == "silo" else about["observer"]
+        data = claim(noise, rate, int(about["round"]))
+        target = Statement(1.0, 1e-5, "user", "add/remove", observer)
+        assert certify(parse(data), target).epsilon == pytest.approx(expected, rel=1e-6)
+    return len(best)
+
+
+def test_a_few_epsilons_are_those_that_are_printed():
+    assert compare([5], [0.1, 1.0], 10) == 12
+
+
+@pytest.mark.slow
+def test_five_hundred_epsilons_are_those_that_are_printed():
+    noises = [0.7, 1, 2, 3.5, 5, 8, 20]
+    assert compare(noises, [0.003, 0.02, 0.1, 0.3, 0.7, 1.0], 1000) == 504
+
+
+def test_the_comparison_can_fail():
+    wrong = changed(claim(5, 0.1, 10), releases__0__times=11, releases__0__participation=11)
+    target = Statement(1.0, 1e-5, "user", "add/remove", "server")
+    right = certify(parse(claim(5, 0.1, 10)), target).epsilon
+    assert certify(parse(wrong), target).epsilon > right * 1.01

@@ -1,0 +1,158 @@
+"""The recorder on real Opacus: what it counts, and that it changes nothing."""
+
+import math
+
+import dp_accounting as dp
+import pytest
+import torch
+from examples import EVERYBODY, changed
+from opacus import PrivacyEngine
+
+import fedpriv
+from fedpriv.claims.reading import parse, read
+from fedpriv.claims.recorder import BudgetSpentError
+from fedpriv.claims.verdicts import judge
+from fedpriv.errors import ConfigError
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def train(epochs=2, batches_a_step=1, **settings):
+    """Weights after a short private training."""
+    torch.manual_seed(3)
+    model = torch.nn.Linear(5, 1)
+    data = torch.utils.data.TensorDataset(torch.randn(40, 5), torch.randn(40, 1))
+    model, optimizer, loader = PrivacyEngine().make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=torch.utils.data.DataLoader(data, batch_size=8),
+        **{"noise_multiplier": 1.5, "max_grad_norm": 1.2} | settings,
+    )
+    for _ in range(epochs):
+        for number, (x, y) in enumerate(loader, start=1):
+            (model(x) - y).square().mean().backward()
+            if number % batches_a_step == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+    return model._module.weight.detach().clone()
+
+
+def recorded(**settings):
+    with fedpriv.record() as recording:
+        train(**settings)
+    return recording.as_data()
+
+
+def test_steps_bounds_noise_and_rates_are_counted():
+    [release] = recorded()["releases"]
+    assert (release["times"], release["clip"]) == (10, 1.2)
+    assert release["noise"]["deviation"] == pytest.approx(1.8)
+    assert release["sampling"]["rate"] == 0.2
+    assert release["noise"]["generator"] == release["scope"] == "unknown"
+
+
+def test_recording_changes_no_bit():
+    plain = train()
+    with fedpriv.record():
+        observed = train()
+    assert torch.equal(plain, observed)
+    assert torch.equal(plain, train())
+
+
+def test_a_recorded_claim_is_the_one_written_by_hand(tmp_path):
+    """After the questions that no hook can answer."""
+    with fedpriv.record() as recording:
+        train()
+    recording.write(tmp_path / "claim.yaml")
+    draft = read(tmp_path / "claim.yaml")
+    assert {finding.certified.epsilon for finding in judge(draft)} == {math.inf}
+    answered = changed(
+        recording.as_data(),
+        claims__0={
+            "epsilon": 9.0,
+            "delta": 1e-5,
+            "unit": "record",
+            "adjacency": "add/remove",
+            "observer": "server",
+        },
+        complete=True,
+        choices="none",
+        population={"record": {"contributors": 1, "scopes": 1}},
+        releases__0__scope="all",
+        releases__0__seen=dict.fromkeys(EVERYBODY, "sum"),
+        releases__0__noise__generator="independent",
+        releases__0__sampling__hidden_from=EVERYBODY,
+    )
+    [found] = [finding for finding in judge(parse(answered)) if finding.verdict]
+    accountant = dp.pld.PLDAccountant()
+    accountant.compose(dp.PoissonSampledDpEvent(0.2, dp.GaussianDpEvent(1.5)), 10)
+    assert found.certified.epsilon == pytest.approx(accountant.get_epsilon(1e-5), abs=1e-3)
+
+
+def test_two_engines_are_two_releases():
+    with fedpriv.record() as recording:
+        train()
+        train(epochs=1)
+    assert [release["times"] for release in recording.as_data()["releases"]] == [10, 5]
+
+
+def test_bounds_per_layer_count_by_their_norm():
+    [release] = recorded(max_grad_norm=[3.0, 4.0], clipping="per_layer")["releases"]
+    assert release["clip"] == pytest.approx(5.0)
+    assert release["noise"]["deviation"] == pytest.approx(7.5)
+
+
+def test_other_samples_are_not_called_poisson():
+    [fixed] = recorded(poisson_sampling=False)["releases"]
+    assert fixed["sampling"] == {"rule": "unknown"}
+    [several] = recorded(batches_a_step=2, poisson_sampling=False)["releases"]
+    assert several["sampling"] == {"rule": "unknown"}
+    assert several["clip"] == "unknown"
+
+
+def test_steps_after_the_recording_are_not_counted_and_one_at_a_time():
+    with fedpriv.record() as recording:
+        nested = fedpriv.record()
+        with pytest.raises(ConfigError, match="one recording"):
+            nested.__enter__()
+    train()
+    assert recording.optimizers == []
+
+
+def spent(steps):
+    accountant = dp.rdp.RdpAccountant()
+    accountant.compose(dp.PoissonSampledDpEvent(0.2, dp.GaussianDpEvent(1.5)), steps)
+    return accountant.get_epsilon(1e-5)
+
+
+def test_a_budget_stops_before_the_step_that_exceeds_it():
+    said = pytest.raises(BudgetSpentError, match="epsilon 4 at delta 1e-05 is spent after")
+    with said, fedpriv.record(budget=4.0, delta=1e-5) as recording:
+        train(epochs=100)
+    [release] = recording.as_data()["releases"]
+    assert spent(release["times"]) <= 4.01
+    assert spent(release["times"] + 1) > 4.0
+
+
+def test_a_new_engine_does_not_forget_what_is_spent():
+    """As in a client that makes one for each message."""
+    said = pytest.raises(BudgetSpentError)
+    with said, fedpriv.record(budget=4.0, delta=1e-5) as recording:
+        for _ in range(100):
+            train(epochs=1)
+    steps = sum(release["times"] for release in recording.as_data()["releases"])
+    assert spent(steps) <= 4.01
+    assert spent(steps + 1) > 4.0
+
+
+@pytest.mark.parametrize("settings", [{"poisson_sampling": False}, {"noise_multiplier": 0.0}])
+def test_what_is_not_proved_spends_any_budget_at_once(settings):
+    said = pytest.raises(BudgetSpentError, match="after 0 steps")
+    with said, fedpriv.record(budget=1e3, delta=1e-5):
+        train(**settings)
+
+
+@pytest.mark.parametrize("wrong", [{"budget": 0.0, "delta": 1e-5}, {"budget": 1.0}])
+def test_a_wrong_budget_is_refused(wrong):
+    with pytest.raises(ConfigError), fedpriv.record(**wrong):
+        pass
