@@ -7,7 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from fedpriv.aggregation.base import Aggregation
+from fedpriv.aggregation.observers import complete
 from fedpriv.algorithms.base import Algorithm
+from fedpriv.certificates.authorship import all_built_in, components
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.conformance_record import has_passed
@@ -58,10 +60,12 @@ class Planner:
         plan = Plan(
             federation,
             query_parameters,
-            self.aggregation.threat_model(),
+            complete(self.aggregation),
             self.streams,
             self.optimizer,
-            checked=has_passed(type(self.algo)),
+            checked=all_built_in(self.aggregation, *mechanisms.values(), *components(self.algo))
+            and has_passed(type(self.algo)),
+            own_observers=all_built_in(self.aggregation),
         )
         self.algo.check(plan)
         return plan
