@@ -29,6 +29,7 @@ import numpy as np
 from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL
 from fedpriv.certificates.noise import DpSgdNoise, SiloNoise, StepNoise, SumNoise
 from fedpriv.certificates.request import Noise, ObservedRelease, Target, observed_releases
+from fedpriv.errors import MisfitError
 from fedpriv.mechanisms.training_noise import TrainingNoise
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
@@ -240,7 +241,10 @@ def _ratio(
         for exchange, charged in zip(whole, charges):
             if charged is None:
                 continue
-            steps, total = _repeated(run, exchange)
+            try:
+                steps, total = _repeated(run, exchange)
+            except MisfitError:  # the server refuses a message, for numbers that are not finite
+                return math.inf
             ratios.append(_norm(total - exchange.total) / charged.sum)
             if charged.step:
                 ratios += [_norm(one) / charged.step for one in steps]
