@@ -42,10 +42,6 @@ from fedpriv.util.streams import Streams
 
 EXACT = 1e-9
 """By how much float64 sums exceed a bound."""
-ROUNDED = 1e-7
-"""By how much float32 gradients of a batch exceed it: they share kernels, so one record absent
-changes the last bits of others (3.1e-8 found). Certificates of records that come or go name it
-(`ROUNDED_ALIKE`)."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +67,7 @@ class LargestDistance:
     @property
     def exceeds(self) -> bool:
         """Whether a unit moves more than is charged, beyond rounding. A ratio of NaN does."""
-        of_batches = (self.target.unit, self.relation) == ("record", ADD_REMOVE)
-        return not self.ratio <= 1 + (ROUNDED if of_batches else EXACT)
+        return not self.ratio <= 1 + EXACT
 
     def __str__(self) -> str:
         return (
