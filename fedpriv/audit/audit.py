@@ -87,7 +87,7 @@ class Subject:
     unit: the unit.
     adjacency: how neighbours differ in a unit.
     plan: plan of the audited experiment.
-    rounds: number of rounds.
+    rounds: number of rounds; those that the unit's group of users takes part in, if it ends first.
     events: events of one round that describe the unit, of all observers.
     rows: each observer's tightest certificate after all rounds.
     group: group of users that the certificates are of; "": all.
@@ -121,7 +121,9 @@ def subjects(exp: Experiment, colluding: int) -> list[Subject]:
         own = [event for event in events if _protected(event) == about]
         of_unit = [row for row in rows if _protected(row) == about]
         unit, adjacency, group = about
-        found.append(Subject(unit, adjacency, forecast.plan, rounds, own, of_unit, group))
+        ends = (own.last_round for own in exp.algo.contributors.groups if own.name == group)
+        last = min(rounds, next(ends, None) or rounds)
+        found.append(Subject(unit, adjacency, forecast.plan, last, own, of_unit, group))
     return found
 
 

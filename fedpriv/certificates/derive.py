@@ -34,8 +34,8 @@ when one record leaves, another takes its place. For sampled batches no bound is
 ROUNDED_ALIKE = (
     "float32 training rounds a unit's contribution equally, whichever other units are present"
 )
-"""Kernels may add in another order for another number of rows. Sums of clipped gradients avoid it on
-the processors that were tried (`fedpriv.training.layers.own_gradients`). If one unit replaces
+"""Kernels may add in another order for another number of rows. Sums of clipped gradients avoid it
+on the processors that were tried (`fedpriv.training.layers.own_gradients`). If one unit replaces
 another, the number of rows stays the same."""
 
 
