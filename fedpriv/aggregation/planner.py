@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fedpriv.aggregation.base import Aggregation
+from fedpriv.aggregation.observers import complete
 from fedpriv.algorithms.base import Algorithm
+from fedpriv.certificates.authorship import all_built_in, components
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.conformance_record import has_passed
@@ -70,10 +72,12 @@ class Planner:
         plan = Plan(
             federation,
             query_parameters,
-            aggregation.threat_model(),
+            complete(aggregation),
             self.streams,
             self.optimizer,
-            checked=self.has_passed,
+            checked=all_built_in(aggregation, *mechanisms.values(), *components(self.algo))
+            and self.has_passed,
+            own_observers=all_built_in(aggregation),
         )
         self.algo.check(plan)
         return plan

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from fedpriv.accountants.events import ADD_REMOVE
@@ -37,11 +37,14 @@ class Budget:
     epsilon: against an observer of the released models, after all rounds.
     share: share of the users that no list names, above 0; the shares add up to 1.
     users: numbers of the group's users.
+    rounds: number of rounds, the first ones, that the group takes part in; None: all. A shorter
+        time leaves less noise for the same epsilon.
     """
 
     epsilon: float
     share: float | None = None
     users: list[int] | None = None
+    rounds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,13 @@ def check_budgets(budgets: Mapping[str, Budget], spending: Spending) -> None:
             require(new, f"{key}.users", user, "numbers from 0, each in one group")
             listed.add(user)
         require(budget.users != [], f"{key}.users", "[]", "at least one user")
+        own = budget.rounds
+        allowed = f"1 to {spending.rounds - 1}, before algo.rounds, or null"
+        require(own is None or 1 <= own < spending.rounds, f"{key}.rounds", own, allowed)
+    lasting = any(budget.rounds is None for budget in budgets.values())
+    require(
+        lasting, f"{KEY}.*.rounds", "...", "left out for one group, which takes part to the end"
+    )
     shares = [budget.share for budget in budgets.values() if budget.share is not None]
     whole = not shares or abs(math.fsum(shares) - 1) < 1e-9
     require(whole, KEY, f"shares {shares}", "shares that add up to 1")
@@ -86,7 +96,10 @@ def check_budgets(budgets: Mapping[str, Budget], spending: Spending) -> None:
 
 def noise_multipliers(budgets: Mapping[str, Budget], spending: Spending) -> dict[str, float]:
     """The noise multiplier z_g that each group needs, by its name."""
-    return {name: _needed(budget.epsilon, spending) for name, budget in budgets.items()}
+    return {
+        name: _needed(budget.epsilon, replace(spending, rounds=budget.rounds or spending.rounds))
+        for name, budget in budgets.items()
+    }
 
 
 def user_groups(budgets: Mapping[str, Budget], spending: Spending) -> tuple[UserGroup, ...]:
@@ -99,6 +112,7 @@ def user_groups(budgets: Mapping[str, Budget], spending: Spending) -> tuple[User
             least / needed[name],
             share=budget.share or 0.0,
             users=tuple(budget.users or ()),
+            last_round=budget.rounds,
         )
         for name, budget in budgets.items()
     )

@@ -91,7 +91,7 @@ class UldpBase(Algorithm):
             check_budgets(self.budgets, self._spending)
 
     def check(self, plan: Plan) -> None:
-        self.contributors.bounds(plan.federation)  # every user has a group
+        self.contributors.bounds(plan.federation, 1)  # every user has a group
         plan.parameters.check_noise()
 
     def idle_keys(self, plan: Plan) -> Mapping[str, str]:
@@ -124,6 +124,10 @@ class UldpBase(Algorithm):
     @property
     def _spending(self) -> Spending:
         return Spending(self.rounds or 0, self.delta, self.user_rate)
+
+    @property
+    def rounds_alike(self) -> bool:
+        return all(budget.rounds is None for budget in (self.budgets or {}).values())
 
     @property
     def budget_limits(self) -> Mapping[str, float]:
@@ -165,7 +169,7 @@ class UldpBase(Algorithm):
 
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         # A sum over E of the S silos is scaled by S / E: n_users * S becomes n_users * E.
-        users = self.contributors.whole(plan.federation)
+        users = self.contributors.whole(plan.federation, query.round)
         expected = self.user_rate * users * len(total.silos)
         return state.with_params(state.params + self.global_lr / expected * total.vector)
 

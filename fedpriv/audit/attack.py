@@ -3,7 +3,8 @@
 Subtract from an observation what a run without canaries and noise shows, and project the rest on a
 canary's direction. The result is Gaussian with mean 0 or the canary's length, and it is the
 statistic of the likelihood ratio. Where users are sampled and the observer does not see the sample,
-the ratio is that of the mixture. Scores of several rounds and queries are summed.
+the ratio is that of the mixture. Scores of several rounds and queries are summed. Single rounds
+have scores of their own, which tell more where one round lacks noise.
 
 Each canary of a run is one trial. It enters by its own coin and contributes to its own coordinates,
 where the noise is independent of the noise elsewhere, as certificates of Gaussian noise say. For
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 Serial = tuple[int, int]
 """A query's round and its index in the round."""
 
+ALL_ROUNDS = "all rounds"
+"""The metric of a certificate that holds: the sum of the scores of all rounds."""
 NOISELESS_RUNS = 20
 """Most noiseless runs that search for the canary where a sum covers a random part of the silos or
 of the records."""
@@ -104,6 +107,17 @@ class Attack:
         return self.references[min(self.references)].length
 
     @property
+    def single_rounds(self) -> tuple[int, ...]:
+        """The rounds that have a score of their own: the first two, one in the middle, the last."""
+        last = self.rounds
+        return tuple(sorted({1, min(2, last), (last + 1) // 2, last})) if last > 1 else ()
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What each score of a canary adds up."""
+        return (ALL_ROUNDS, *(f"round {number}" for number in self.single_rounds))
+
+    @property
     def system(self) -> bool:
         """Whether noise comes from the operating system, so that a repeated round is charged
         again."""
@@ -133,14 +147,16 @@ class Attack:
     def scores(self, trial: int) -> tuple[np.ndarray, Observations]:
         """Run all rounds once.
 
-        Returns which canaries were present, (k,) bool, and each canary's score (k,) by observer.
+        Returns which canaries were present, (k,) bool, and by observer each canary's scores
+        (k, m), one for each of `metrics`.
         """
         present = np.random.default_rng(trial).random(len(self.canaries)) < 0.5
         state = self.run.restart(present, trial)
         if self.quiet_run:
             self.quiet_run.restart(np.zeros_like(present), trial)
         observers = self.references[min(self.references)].directions
-        scores = {name: np.zeros(len(present)) for name in observers}
+        shape = len(present), len(self.metrics)
+        scores = {name: np.zeros(shape) for name in observers}
         for number in range(1, self.rounds + 1):
             runs = [run for run in (self.run, self.quiet_run) if run is not None]
             checkpoints = [run.prepared.arrays(state) for run in runs]
@@ -155,9 +171,10 @@ class Attack:
                     for second in repeated
                     if first.query.serial == second.query.serial
                 ]
+            adds = np.array([True, *(number == one for one in self.single_rounds)])
             for difference in found:
                 for name in scores:
-                    scores[name] += self._ratios(name, difference)
+                    scores[name] += self._ratios(name, difference)[:, None] * adds
             state = after
         return present, scores
 

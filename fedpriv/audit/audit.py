@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.ledger import EpsilonRow
+from fedpriv.audit.attack import ALL_ROUNDS
 from fedpriv.audit.bounds import Bound, lower_bound
 from fedpriv.audit.candidates import round_events
 from fedpriv.audit.families import Family, family_of
+from fedpriv.audit.file_premises import file_premises
 from fedpriv.audit.premises import Premise, premises
 from fedpriv.audit.trials import Effort, chosen_attack, first_attack, trials
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
@@ -26,6 +28,8 @@ CONFIDENCE = 0.95
 """Confidence of each lower bound."""
 PREMISE_SHARE = 0.5
 """Time that the measurement of premises takes, as a share of that of the trials."""
+FILE_SHARE = 0.25
+"""The same for the distances of units of the file."""
 QUICK = Effort(20.0, 3000)
 THOROUGH = Effort(300.0, 30_000)
 
@@ -38,6 +42,7 @@ class AuditRow(EpsilonRow):
     bound: what the attack proves.
     family: family of the certificate's curve; None if it has none.
     estimate: expected epsilon from an audit in one run, which proves nothing; None otherwise.
+    metric: the scores that the bound is made of.
     premises: what the certificate assumes, measured.
     """
 
@@ -45,6 +50,7 @@ class AuditRow(EpsilonRow):
     bound: Bound
     family: Family | None
     estimate: float | None = None
+    metric: str = ALL_ROUNDS
     premises: tuple[Premise, ...] = ()
 
     @property
@@ -81,7 +87,7 @@ class Subject:
     unit: the unit.
     adjacency: how neighbours differ in a unit.
     plan: plan of the audited experiment.
-    rounds: number of rounds.
+    rounds: number of rounds; those that the unit's group of users takes part in, if it ends first.
     events: events of one round that describe the unit, of all observers.
     rows: each observer's tightest certificate after all rounds.
     group: group of users that the certificates are of; "": all.
@@ -115,7 +121,9 @@ def subjects(exp: Experiment, colluding: int) -> list[Subject]:
         own = [event for event in events if _protected(event) == about]
         of_unit = [row for row in rows if _protected(row) == about]
         unit, adjacency, group = about
-        found.append(Subject(unit, adjacency, forecast.plan, rounds, own, of_unit, group))
+        ends = (own.last_round for own in exp.algo.contributors.groups if own.name == group)
+        last = min(rounds, next(ends, None) or rounds)
+        found.append(Subject(unit, adjacency, forecast.plan, last, own, of_unit, group))
     return found
 
 
@@ -126,11 +134,15 @@ def audit(exp: Experiment, effort: Effort, *, colluding: int = 1) -> list[AuditR
     """
     found = []
     units = subjects(exp, colluding)
+    of_file = file_premises(exp, units[0].plan, effort.seconds * FILE_SHARE / len(units))
     for subject in units:
         share = replace(effort, seconds=effort.seconds / len(units))
         with closing(chosen_attack(exp, subject.plan, subject.events, share, colluding)) as attack:
             scores = trials(attack, share, 2**40 * (exp.options.seed + 1))
-        measured = measured_premises(exp, subject, share, colluding)
+        measured = [
+            *of_file.get((subject.unit, subject.adjacency), []),
+            *measured_premises(exp, subject, share, colluding),
+        ]
         for row in subject.rows:
             family = subject.family(row.observer, attack.canaries.silo)
             bound = lower_bound(
@@ -146,6 +158,7 @@ def audit(exp: Experiment, effort: Effort, *, colluding: int = 1) -> list[AuditR
                     algorithm=label,
                     bound=bound,
                     family=family,
+                    metric=attack.metrics[bound.metric],
                     premises=tuple(p for p in measured if p.observer in ("", row.observer)),
                 )
             )

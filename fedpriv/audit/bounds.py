@@ -40,12 +40,14 @@ class Bound:
     within: bound for the certificate's family of curves; None if the certificate has no family.
     evidence: the counts behind the bounds.
     provable: the largest bound that so many trials or guesses can give, if none is wrong.
+    metric: index of the score that a share of the trials has chosen. The other trials are counted.
     """
 
     epsilon: float
     within: float | None
     evidence: Rates | Guesses
     provable: float
+    metric: int = 0
 
     @property
     def audited(self) -> float:
@@ -61,15 +63,23 @@ def lower_bound(
     confidence: float,
     family: Family | None,
 ) -> Bound:
-    """The bound from scores (n,) without the canary and (m,) with it.
+    """The bound from scores (n, metrics) without the canary and (m, metrics) with it, or (n,) and
+    (m,) of a single metric.
 
-    Trials must be independent and in the order in which they were drawn.
+    Trials must be independent and in the order in which they were drawn. The first of them choose
+    metric, direction and threshold, and the rest is counted, so that the choice costs no
+    confidence.
     """
+    absent, present = (scores.reshape(len(scores), -1) for scores in (absent, present))
     split = int(TUNING_SHARE * len(absent))
     cut = int(TUNING_SHARE * len(present))
-    sign, threshold = _best_threshold(
-        absent[:split], present[:cut], delta=delta, confidence=confidence, family=family
-    )
+    choices = [
+        _best_threshold(*tuned, delta=delta, confidence=confidence, family=family)
+        for tuned in zip(absent[:split].T, present[:cut].T)
+    ]
+    metric = int(np.argmax([value for value, _, _ in choices]))
+    _, sign, threshold = choices[metric]
+    absent, present = absent[:, metric], present[:, metric]
     # A negative sign reports absence: the inequality with the two cases exchanged.
     null, other = (absent[split:], present[cut:]) if sign > 0 else (-present[cut:], -absent[split:])
     false, true = (int((scores > threshold).sum()) for scores in (null, other))
@@ -80,6 +90,7 @@ def lower_bound(
         family.epsilon(rates, delta) if family else None,
         rates,
         max(perfect.epsilon(delta), family.epsilon(perfect, delta) if family else 0.0),
+        metric,
     )
 
 
@@ -90,8 +101,8 @@ def _best_threshold(
     delta: float,
     confidence: float,
     family: Family | None,
-) -> tuple[int, float]:
-    """The direction (1 or -1) and the threshold with the largest bound on these trials.
+) -> tuple[float, int, float]:
+    """The largest bound on these trials, and its direction (1 or -1) and threshold.
 
     Few hits make wide intervals, so that luck does not choose an extreme threshold.
     """
@@ -109,7 +120,7 @@ def _best_threshold(
         index = int(np.argmax(np.nan_to_num(values, nan=-math.inf)))
         if values[index] > best[0]:
             best = float(values[index]), sign, float(thresholds[index])
-    return best[1], best[2]
+    return best
 
 
 def guess_bound(

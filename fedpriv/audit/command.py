@@ -30,7 +30,7 @@ COUNTS = [*dict.fromkeys(field.name for cls in (Rates, Guesses) for field in fie
 """Columns with the evidence of a bound. Trials and one run fill different ones."""
 COLUMNS = [
     *["algorithm", "observer", "unit", "group", "adjacency", "rounds", "certified", "claimed"],
-    *["audited", "any_mechanism", "within_family", "assumed", "provable", "estimate"],
+    *["audited", "any_mechanism", "within_family", "assumed", "provable", "metric", "estimate"],
     *COUNTS,
 ]
 MARKERS = {"certified": ("o", "C0"), "claimed": ("x", "C3"), "estimate": ("^", "C2")}
@@ -161,7 +161,7 @@ def _cells(row: AuditRow) -> list[object]:
     counts = asdict(bound.evidence)
     about = [row.algorithm, row.observer, row.unit, row.group, row.adjacency, row.round]
     proven = [bound.audited, bound.epsilon, bound.within, row.assumed]
-    proven += [bound.provable, row.estimate]
+    proven += [bound.provable, row.metric, row.estimate]
     return [*about, row.certified, row.claimed, *proven, *(counts.get(name) for name in COUNTS)]
 
 

@@ -19,6 +19,7 @@ from fedpriv.audit.canary_groups import in_group, most_in_group
 from fedpriv.audit.candidates import bounds_whole_silos
 from fedpriv.audit.epsilon_estimate import estimated_epsilon
 from fedpriv.audit.families import sampling_of
+from fedpriv.audit.file_premises import file_premises
 from fedpriv.audit.guessing import best_number
 from fedpriv.audit.observation import (
     Observations,
@@ -49,7 +50,9 @@ def audit_in_one_run(exp: Experiment, canaries: int, *, colluding: int = 1) -> l
     Raises ConfigError if the run has too few units, or if canaries would share a bound.
     """
     found = []
-    for subject in subjects(exp, colluding):
+    units = subjects(exp, colluding)
+    of_file = file_premises(exp, units[0].plan, PREMISE_EFFORT.seconds)
+    for subject in units:
         require(
             not bounds_whole_silos(exp, subject.plan),
             "--one-run",
@@ -63,7 +66,10 @@ def audit_in_one_run(exp: Experiment, canaries: int, *, colluding: int = 1) -> l
         )
         known = in_group(known, subject.group)
         coins = exp.streams.generator("one-run audit: coins").random(len(known)) < 0.5
-        measured = measured_premises(exp, subject, PREMISE_EFFORT, colluding)
+        measured = [
+            *of_file.get((subject.unit, subject.adjacency), []),
+            *measured_premises(exp, subject, PREMISE_EFFORT, colluding),
+        ]
         signals = _signals(exp, known, subject, coins, colluding)
         delta = exp.accountant.delta
         for row in subject.rows:

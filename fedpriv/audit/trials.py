@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from fedpriv.settings.experiment import Experiment
 
 Scores = dict[str, tuple[np.ndarray, np.ndarray]]
-"""By observer: scores (n,) without and (m,) with the canary, in the order of their draw."""
+"""By observer: scores (n, metrics) without and (m, metrics) with the canary, in the order of their
+draw (`Attack.metrics`)."""
 
 PILOT_RUNS = 2**39
 """Number of the first run of a pilot."""
@@ -147,7 +148,12 @@ def _promise(attack: Attack, effort: Effort, attacks: int) -> tuple[float, float
 
 
 def _effect(absent: np.ndarray, present: np.ndarray) -> float:
-    """The distance of two samples' means in standard deviations; at most 100."""
+    """The largest distance of two samples' means in standard deviations, over all metrics; at most
+    100."""
+    return max(map(_distance, absent.T, present.T))
+
+
+def _distance(absent: np.ndarray, present: np.ndarray) -> float:
     gap = abs(present.mean() - absent.mean())
     spread = math.sqrt((absent.var() + present.var()) / 2)
     return min(100.0, float(gap / spread)) if spread else 100.0 * bool(gap)

@@ -7,11 +7,12 @@ serves all methods. A method adds only its paper's claim.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
+from fedpriv.certificates.authorship import all_built_in
 from fedpriv.certificates.request import (
     ObservedRelease,
     Request,
@@ -33,8 +34,9 @@ when one record leaves, another takes its place. For sampled batches no bound is
 ROUNDED_ALIKE = (
     "float32 training rounds a unit's contribution equally, whichever other units are present"
 )
-"""Kernels may add in another order for another number of rows. If one unit replaces another, the
-number of rows stays the same."""
+"""Kernels may add in another order for another number of rows. Sums of clipped gradients avoid it
+on the processors that were tried (`fedpriv.training.layers.own_gradients`). If one unit replaces
+another, the number of rows stays the same."""
 
 
 def plan_queries(
@@ -82,7 +84,8 @@ def plan_queries(
             checked=plan.checked,
             sensitivity=request.noise.sensitivity(n_summed),
             stateful=request.stateful,
-            derived=_own(
+            derived=plan.own_observers
+            and all_built_in(
                 request,
                 author if _rests_on_author(request, contributors) else None,
                 contributors,
@@ -97,23 +100,6 @@ def plan_queries(
             query = replace(query, sampled=coins.random(plan.federation.n_users) < rate)
         queries.append(query)
     return tuple(queries)
-
-
-def _own(*parts: object) -> bool:
-    """Whether all parts of a certificate, and what they consist of, are of the framework's own
-    classes. What others say of a distance, a sample or a noise is their word."""
-    return all(
-        part is None or (type(part).__module__.startswith("fedpriv.") and _own(*_components(part)))
-        for part in parts
-    )
-
-
-def _components(part: object) -> Iterator[object]:
-    """The components that a component consists of."""
-    for one in fields(part) if is_dataclass(part) else ():
-        value = getattr(part, one.name)
-        if is_dataclass(value):
-            yield value
 
 
 def _rests_on_author(request: Request, contributors: Contributors) -> bool:

@@ -182,7 +182,9 @@ def observed_releases(
     if request.noise.by_silo or contributors.one_silo:
         sizes = plan.federation.silo_records
         parts = [silo for silo in request.silos(plan) if sizes[silo]]
-    groups = contributors.groups or (None,)
+    # Nothing that depends on a user's records leaves a silo in rounds without its group.
+    here = tuple(group for group in contributors.groups if group.takes_part(round))
+    groups = here or (() if contributors.groups else (None,))
     for silo, target, group, observer in product(parts, targets, groups, observers):
         yield ObservedRelease(request, plan, contributors, target, observer, round, silo, group)
 

@@ -52,9 +52,9 @@ class Contributors(ABC):
         """Groups of users with a bound of their own; empty: all have that of the mechanism."""
         return ()
 
-    def bounds(self, federation: Federation) -> np.ndarray | None:
-        """The bound on each contributor's vector, relative to that of the mechanism, (number,)
-        float64; None: 1 for all."""
+    def bounds(self, federation: Federation, round: int) -> np.ndarray | None:
+        """The bound on each contributor's vector in a round, relative to that of the mechanism,
+        (number,) float64, 0 for those who take no part; None: 1 for all."""
         return None
 
     @property
@@ -129,16 +129,17 @@ class Users(Contributors):
     def groups(self) -> tuple[UserGroup, ...]:
         return self.grouped
 
-    def bounds(self, federation: Federation) -> np.ndarray | None:
+    def bounds(self, federation: Federation, round: int) -> np.ndarray | None:
         if not self.grouped:
             return None
-        own = np.array([group.bound for group in self.grouped])
+        own = np.array([group.bound * group.takes_part(round) for group in self.grouped])
         bounds: np.ndarray = own[membership(self.grouped, federation.n_users)]
         return bounds
 
-    def whole(self, federation: Federation) -> float:
-        """The number of users, each counted by its bound relative to that of the mechanism."""
-        bounds = self.bounds(federation)
+    def whole(self, federation: Federation, round: int) -> float:
+        """The number of users, each counted by its bound in a round, relative to that of the
+        mechanism."""
+        bounds = self.bounds(federation, round)
         return float(federation.n_users) if bounds is None else float(bounds.sum())
 
     @property

@@ -139,6 +139,9 @@ class Plan:
     streams: random streams of the run.
     optimizer: optimiser of local training.
     checked: whether the algorithm's class, with its current source, has passed `fedpriv.testing`.
+        It has passed with components of the framework, so another author's are never checked.
+    own_observers: whether the threat model is one of the framework's. What another aggregation
+        shows its observers is its author's word.
     """
 
     federation: Federation
@@ -147,6 +150,7 @@ class Plan:
     streams: Streams
     optimizer: LocalOptimizer = Sgd()
     checked: bool = False
+    own_observers: bool = True
 
     @property
     def parameters(self) -> QueryParameters:

@@ -79,14 +79,17 @@ class Silo:
         return LocalJob(self._steps(query, training), pending=pending)
 
     def train_users(self, query: Query, start: np.ndarray) -> LocalJob:
-        """The job in which each sampled user trains from `start` (d,) by the query's recipe. What
-        silos remember has no part in it.
+        """The job in which each sampled user trains from `start` (d,) by the query's recipe, if its
+        group takes part in the round. What silos remember has no part in it.
 
         Raises ValueError for a query without a recipe.
         """
         if query.recipe is None:
             raise ValueError(f"query {query.name}: a request without a recipe needs `local_update`")
         sampled = query.sampled
+        bounds = self.contributors.bounds(self.plan.federation, query.round)
+        if bounds is not None and not bounds.all():
+            sampled = bounds > 0 if sampled is None else sampled & (bounds > 0)
         users = None if sampled is None else np.flatnonzero(sampled[self.data.users])
         return self.train(query, Training(query.recipe, start, users))
 

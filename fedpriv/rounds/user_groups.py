@@ -1,7 +1,7 @@
 """Groups of users, each with its own bound on a user's contribution.
 
-Who is in which group is public and fixed before any data are read. A group may be a list of users,
-or a share of those that no list names.
+Who is in which group is public and fixed before any data are read, and so is the round after which
+a group takes no more part. A group may be a list of users, or a share of those that no list names.
 """
 
 from __future__ import annotations
@@ -26,16 +26,22 @@ class UserGroup:
     bound: bound on a user's contribution, relative to that of the mechanism; above 0, at most 1.
     share: share of the users that no list names; 0 with a list.
     users: numbers of the group's users; empty with a share.
+    last_round: the last round that the group takes part in; None: it takes part in all.
     """
 
     name: str
     bound: float
     share: float = 0.0
     users: tuple[int, ...] = ()
+    last_round: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.bound <= 1:
             raise ValueError(f"group {self.name}: a bound of {self.bound} is not in (0, 1]")
+
+    def takes_part(self, round: int) -> bool:
+        """Whether the group takes part in a round."""
+        return self.last_round is None or round <= self.last_round
 
 
 @lru_cache(maxsize=64)

@@ -239,7 +239,8 @@ class _Work:
         job = participant.algo.local_update(participant.silo, query, broadcast.vectors)
         self.pending = job.pending
         self.stats = job.stats
-        bounds = participant.algo.contributors.bounds(participant.silo.plan.federation)
+        federation = participant.silo.plan.federation
+        bounds = participant.algo.contributors.bounds(federation, query.round)
         self.steps = self._timed(bounded(job.steps, query, self.stats, bounds))
         noise, secret = self._noise(job, query)
         # This object keeps the steps and not the job, whose noise would wait in memory.
@@ -317,6 +318,8 @@ def bounded(
             block = _sampled(block, query.sampled)
             if not len(block.units):
                 return None
+        if bounds is not None and not bounds[block.units].all():
+            block = _sampled(block, bounds > 0)  # a bound of 0 is that of a user who takes no part
         own = None if bounds is None else bounds[block.units]
         vectors, lengths = _bounded_rows(block, query, own)
         finite = np.isfinite(lengths)

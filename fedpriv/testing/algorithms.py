@@ -9,13 +9,17 @@ sum. Both sides are measured:
 - the distance: sums without noise, with and without a unit.
 
 If an observer sees messages and its event describes one silo, that silo's message is checked too.
+Two more checks begin at the file: units are deleted or get other content, and all stages run again.
+What differs behind the stages is compared with the stability that they declare, and what differs
+before the noise with what the certificate charges.
+
 A measurement on one data set can refute a declaration. It cannot prove it for all data.
 
 >>> from fedpriv.testing import check_algorithm, experiment
 >>> algo = experiment("algo=uldp_avg", "algo.noise_multiplier=1", "preset.n_users=8").algo
 >>> report = check_algorithm(algo)
->>> report.checked
-('is_configuration', 'weights', 'queries', 'rounds', 'update: user, add/remove')
+>>> report.checked[3:]
+('rounds', 'stability', 'file', 'update: user, add/remove')
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from fedpriv.algorithms.base import Algorithm
 from fedpriv.rounds.conformance_record import cached, note_passed
 from fedpriv.runtime import PreparedRun, prepare
 from fedpriv.settings.experiment import Experiment
+from fedpriv.testing.allocators import check_stability
 from fedpriv.testing.conformance import demand
 from fedpriv.testing.event_parameters import noise_multiplier
 from fedpriv.testing.experiments import SMALL, experiment
@@ -42,6 +47,10 @@ from fedpriv.testing.noise_checks import (
     public_plan,
     senders,
 )
+from fedpriv.testing.sensitivity import distances
+
+NEIGHBOURS = 3
+"""Users, and records, that differ in the file, one at a time."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ def check_algorithm(algo: Algorithm, *words: str, record: bool | Path = False) -
     checked = []
     declared = []
     measured = set()
-    for rule in (_is_configuration, _weights, _queries, _rounds):
+    for rule in (_is_configuration, _weights, _queries, _rounds, _stability, _file):
         rule(exp)
         checked.append(rule.__name__.strip("_"))
     noises = [(one, noise_multiplier(one.event)) for one in declarations(exp)]
@@ -157,6 +166,17 @@ def _rounds(exp: Experiment) -> None:
         repeated = _round(resumed, 2)
     demand(bool(np.isfinite([first, second]).all()), "parameters are not finite")
     demand(np.array_equal(second, repeated), "a resumed run differs from an uninterrupted one")
+
+
+def _stability(exp: Experiment) -> None:
+    """Without one unit in the file, no more users and records differ than the stages declare."""
+    check_stability(exp, records=NEIGHBOURS)
+
+
+def _file(exp: Experiment) -> None:
+    """Units of the file move what is given to the noise by at most what certificates charge."""
+    for largest in distances(exp, users=NEIGHBOURS, records=NEIGHBOURS):
+        demand(not largest.exceeds, f"from the file to the noise: {largest}")
 
 
 def _round(prepared: PreparedRun, number: int) -> np.ndarray:

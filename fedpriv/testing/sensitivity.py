@@ -15,6 +15,8 @@ cancels in the difference.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -27,6 +29,7 @@ import numpy as np
 from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL
 from fedpriv.certificates.noise import DpSgdNoise, SiloNoise, StepNoise, SumNoise
 from fedpriv.certificates.request import Noise, ObservedRelease, Target, observed_releases
+from fedpriv.errors import MisfitError
 from fedpriv.mechanisms.training_noise import TrainingNoise
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
@@ -37,6 +40,9 @@ from fedpriv.testing.neighbouring_files import File
 from fedpriv.util.stopwatch import Stopwatch
 from fedpriv.util.streams import Streams
 
+EXACT = 1e-9
+"""By how much float64 sums exceed a bound."""
+
 
 @dataclass(frozen=True)
 class LargestDistance:
@@ -45,7 +51,8 @@ class LargestDistance:
     target: the protected unit.
     relation: how the file differs: adjacency, or "one record" of a user who is protected as a
         whole.
-    certified: whether any certificate of the target is finite.
+    certified: whether any certificate of the target is finite, with a noise that says what it
+        charges.
     ratio: largest distance over what the certificate charges for it; 0 if nothing moved, or if
         nothing is certified and so nothing was measured.
     tried: number of neighbouring files.
@@ -56,6 +63,17 @@ class LargestDistance:
     certified: bool
     ratio: float = 0.0
     tried: int = 0
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether a unit moves more than is charged, beyond rounding. A ratio of NaN does."""
+        return not self.ratio <= 1 + EXACT
+
+    def __str__(self) -> str:
+        return (
+            f"{self.target.unit}, {self.relation}: {self.ratio:.4g} times the distance that its "
+            f"certificate charges, over {self.tried} neighbouring files"
+        )
 
 
 @dataclass(frozen=True)
@@ -88,9 +106,10 @@ class RepeatableSystem(Streams):
 
 
 @singledispatch
-def charge(noise: Noise, view: ObservedRelease) -> Charge:
-    """The distances that the certificate of one unit of `view` charges."""
-    raise TypeError(f"{type(noise).__name__} does not say what it charges")
+def charge(noise: Noise, view: ObservedRelease) -> Charge | None:
+    """The distances that the certificate of one unit of `view` charges; None: the class of the
+    noise does not say."""
+    return None
 
 
 @charge.register
@@ -141,12 +160,14 @@ def distances(
     records: int = 100,
     rounds: int = 1,
     file: File | None = None,
+    seconds: float = math.inf,
 ) -> list[LargestDistance]:
     """The largest distances that units of the file move what is given to the noise.
 
     users, records: how many of them differ, one at a time, chosen at random.
     rounds: rounds that are compared.
     file: what differs; None: the records that the experiment's data set reads.
+    seconds: time for the neighbouring files of each relation; one is compared in any case.
     """
     file = file or File.of(exp)
     whole, plan = _whole_run(exp, rounds)
@@ -160,17 +181,28 @@ def distances(
         rng = np.random.default_rng(0)
         unit = "user" if target.unit == "user" else "record"
         some = _some(file.units(unit), users if unit == "user" else records, rng)
-        ratios = [compared(file.neighbour(rows, target.adjacency)) for rows in some]
+        neighbours = (file.neighbour(rows, target.adjacency) for rows in some)
+        ratios = list(map(compared, _within(seconds, neighbours)))
         result = LargestDistance(target, target.adjacency, certified=True)
         found.append(replace(result, ratio=max(ratios, default=0.0), tried=len(ratios)))
         if unit == "user" and target.adjacency == ADD_REMOVE and records:
             # A user without one record is one user removed and another added.
             some = _some(file.units("record"), records, rng)
-            ratios = [compared(file.without(rows)) / 2 for rows in some]
+            neighbours = (file.without(rows) for rows in some)
+            ratios = [compared(one) / 2 for one in _within(seconds, neighbours)]
             found.append(
                 replace(result, relation="one record", ratio=max(ratios), tried=len(ratios))
             )
     return found
+
+
+def _within(seconds: float, neighbours: Iterator[Experiment]) -> Iterator[Experiment]:
+    """The first of the neighbours, and the others until the time is up."""
+    end = time.monotonic() + seconds
+    for neighbour in neighbours:
+        yield neighbour
+        if time.monotonic() > end:
+            return
 
 
 def _some(units: list[np.ndarray], most: int, rng: np.random.Generator) -> list[np.ndarray]:
@@ -204,7 +236,10 @@ def _ratio(
         for exchange, charged in zip(whole, charges):
             if charged is None:
                 continue
-            steps, total = _repeated(run, exchange)
+            try:
+                steps, total = _repeated(run, exchange)
+            except MisfitError:  # the server refuses a message, for numbers that are not finite
+                return math.inf
             ratios.append(_norm(total - exchange.total) / charged.sum)
             if charged.step:
                 ratios += [_norm(one) / charged.step for one in steps]
@@ -281,7 +316,7 @@ def _charges(exp: Experiment, target: Target, plan: Plan, query: Query) -> Charg
         )
         if view.scope in certified
     )
-    charges = [charge(view.request.noise, view) for view in views]
+    charges = [found for view in views if (found := charge(view.request.noise, view))]
     if not charges:
         return None
     return Charge(max(one.sum for one in charges), max(one.step for one in charges))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from fedpriv.models.tasks import Task
 from fedpriv.training.contributions import ContributionStats
@@ -28,6 +29,8 @@ NUMBERS_TOGETHER = 2**20
 """The same limit for several batches that are summed together on a processor; they then stay near
 its cache. With 25 silos of the odd/even MLP a round takes half as long as with 2^24 numbers, and
 two thirds as long as with 2^18."""
+NUMBERS_AT_ONCE = 32
+"""Numbers that a processor's widest loop takes at once."""
 Masks = Mapping[str, Tensor]
 
 
@@ -175,7 +178,7 @@ class _Chained(ClippedGradients):
         with torch.enable_grad():
             passes, outputs = self.chain.forward(thetas, x, parts[0].masks)
         rows = outputs.detach().flatten(0, 1).unsqueeze(1)
-        lead = self.task.gradient(rows, y.flatten(0, 1).unsqueeze(1), rows.new_ones((len(rows), 1)))
+        lead = _of_each(self.task, rows, y.flatten(0, 1).unsqueeze(1))
         gradients = torch.autograd.grad(
             outputs, [own.written for own in passes], lead.view(outputs.shape)
         )
@@ -186,6 +189,21 @@ class _Chained(ClippedGradients):
         ]
         weights = torch.stack(factors)
         return list(torch.cat([piece for own in passes for piece in own.sums(weights)], 1))
+
+
+def _of_each(task: Task, rows: Tensor, y: Tensor) -> Tensor:
+    """The gradient of each record's loss by its outputs (n, 1, ...).
+
+    Functions such as exp are computed for several numbers at once, and by other code for those that
+    are left over. Where a record has a single output, zeros are added so that none is left over:
+    its bits then do not depend on n. Several outputs are a row of their own.
+    """
+    n = len(rows)
+    if more := -rows.numel() % NUMBERS_AT_ONCE if rows.shape[-1] == 1 else 0:
+        rows, y = (
+            functional.pad(part, (0, 0) * (part.dim() - 1) + (0, more)) for part in (rows, y)
+        )
+    return task.gradient(rows, y, rows.new_ones((len(rows), 1)))[:n]
 
 
 class _Formed(ClippedGradients):

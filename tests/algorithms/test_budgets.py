@@ -50,7 +50,7 @@ def clips(exp):
     """The bound of each group: how the framework limits contributions, not how it accounts."""
     contributors = exp.algo.contributors
     groups = membership(contributors.groups, USERS)
-    bounds = CLIP * contributors.bounds(exp.federation)
+    bounds = CLIP * contributors.bounds(exp.federation, 1)
     return {group.name: bounds[groups == i][0] for i, group in enumerate(contributors.groups)}
 
 
@@ -133,15 +133,65 @@ def test_the_server_divides_by_users_counted_by_their_bounds():
         state, [query] = prepared.state, prepared.queries(1)
         result = prepared.run_round((query,), state)
     whole = total(exp, "update", noisy=True)
-    bounds = exp.algo.contributors.bounds(exp.federation)
+    bounds = exp.algo.contributors.bounds(exp.federation, 1)
     step = exp.algo.global_lr / (bounds.sum() * SILOS) * whole
     assert np.allclose(result.state.params - state.params, step, rtol=1e-12, atol=0)
+
+
+ENDS = "{early:{epsilon:1,share:0.5,rounds:3},late:{epsilon:1,share:0.5}}"
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+def test_a_group_that_stops_early_spends_its_budget_on_its_own_rounds(rate):
+    exp = world(f"algo.user_rate={rate}", budgets=ENDS)
+    noise, bounds = deviation(exp), clips(exp)
+    assert bounds["early"] > 1.3 * bounds["late"]
+    forecast = EpsilonForecast.of(exp)
+    for until in (2, 3, 4, ROUNDS):
+        found = {
+            row.group: row.certified
+            for row in forecast.rows_at([until])
+            if (row.observer, row.method) == ("released model", "pld")
+        }
+        for group, own in (("early", min(3, until)), ("late", until)):
+            release = dp.GaussianDpEvent(noise / bounds[group])
+            event = dp.PoissonSampledDpEvent(rate, release) if rate < 1 else release
+            spent = PLDAccountant().compose(event, own).get_epsilon(DELTA)
+            assert found[group] == pytest.approx(spent, abs=1e-6 if rate < 1 else 1e-4)
+            assert found[group] <= 1.0
+
+
+@pytest.mark.parametrize("algo", ["uldp_avg", "uldp_sgd"])
+def test_nobody_of_a_group_that_has_stopped_moves_a_sum(algo):
+    exp = world("rounds=5", budgets=ENDS, algo=algo)
+    early = membership(exp.algo.contributors.groups, USERS) == 0
+    for number, moves in ((3, True), (4, False)):
+        whole = total(exp, "update", noisy=False, round=number)
+        for user in range(USERS):
+            without = total(without_user(exp, user), "update", noisy=False, round=number)
+            moved = np.linalg.norm(whole - without)
+            assert (moved > 0.01 * CLIP) if moves or not early[user] else moved == 0.0
+
+
+def test_the_server_divides_by_the_users_who_take_part():
+    exp = world("rounds=5", budgets=ENDS)
+    late = exp.algo.contributors.bounds(exp.federation, 4)
+    assert np.count_nonzero(late) == USERS / 2
+    with prepare(exp) as prepared:
+        state, [query] = prepared.state, prepared.queries(4)
+        result = prepared.run_round((query,), state)
+    assert prepared.silos
+    moved = np.linalg.norm(result.state.params - state.params)
+    whole = total(exp, "update", noisy=True, round=4, state=state)
+    step = exp.algo.global_lr / (late.sum() * SILOS) * whole
+    assert np.allclose(result.state.params - state.params, step, rtol=1e-12, atol=0)
+    assert moved > 0
 
 
 def test_equal_budgets_are_one_budget():
     """Two groups with one epsilon give the bits of the same noise without groups."""
     exp = world(budgets="{a:{epsilon:2,share:1},b:{epsilon:2,users:[0,1]}}")
-    assert exp.algo.contributors.bounds(exp.federation).tolist() == [1.0] * USERS
+    assert exp.algo.contributors.bounds(exp.federation, 1).tolist() == [1.0] * USERS
     noise = deviation(exp) / CLIP
     plain = experiment(
         "algo=uldp_avg", *SIZES, f"algo.clip={CLIP}", f"algo.noise_multiplier={noise}"
@@ -186,6 +236,8 @@ def test_a_bound_that_ignores_groups_is_caught(monkeypatch):
         ("{a:{epsilon:1,users:[1,1]}}", "algo.budgets.a.users=1: numbers from 0, each in one"),
         ("{a:{epsilon:1,users:[12]}}", "algo.budgets.a.users=12: users from 0 to 11"),
         ("{a:{epsilon:1,users:[0]}}", "11 users left"),
+        ("{a:{epsilon:1,share:1,rounds:1}}", "left out for one group, which takes part to the end"),
+        ("{a:{epsilon:1,share:1},b:{epsilon:1,users:[0],rounds:2}}", "b.rounds=2: 1 to 1, before"),
         ("{a:3}", "algo.budgets.a=3"),
         ("7", "algo.budgets=7"),
     ],

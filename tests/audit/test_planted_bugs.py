@@ -3,7 +3,8 @@
 import pytest
 from planted_bugs import BUGS
 
-from fedpriv.audit.audit import Effort, audit, measured_premises, subjects
+from fedpriv.audit.audit import Effort, measured_premises, subjects
+from fedpriv.audit.file_premises import file_premises
 from fedpriv.testing import ConformanceError, check_algorithm, experiment
 
 NAMES = {bug.name: bug for bug in BUGS}
@@ -21,6 +22,17 @@ BY_PREMISES = {
     "a silo's own noise share counts against itself": "noise of round 1",
 }
 """Some bugs that break a premise, and the premise."""
+BY_FILE = {
+    "the clip follows the weights": 2.5,
+    "each half of a vector has the whole clip": 1.25,
+    "a user of several silos has weight 1 in each": 2.5,
+    "the server adds one silo twice": 1.15,
+    "a tenth of the sensitivity": 8.0,
+    "DP-SGD clips the sum of a batch, not its records": 20.0,
+    "DP-SGD divides its noise by the batch twice": 15.0,
+    "the order of a user's batches depends on who else is there": 1.01,
+}
+"""Bugs that move a unit of the file by more than is charged, and by how many times, at least."""
 BY_CHECK = [
     "noise in round 1 only",
     "every round has the noise of round 1",
@@ -47,10 +59,38 @@ def test_a_bug_breaks_the_premise_that_it_should(name, monkeypatch):
     assert any(premise.name.startswith(BY_PREMISES[name]) for premise in broken(bug.words))
 
 
+@pytest.mark.parametrize("name", BY_FILE)
+def test_a_unit_of_the_file_moves_more_than_is_charged(name, monkeypatch):
+    bug = NAMES[name]
+    bug.plant(monkeypatch)
+    assert max(premise.measured for premise in of_file(bug.words)) > BY_FILE[name]
+
+
+def of_file(words):
+    """The distances that units of the file move, of a command's certificates."""
+    exp = experiment(*words)
+    found = file_premises(exp, subjects(exp, 1)[0].plan, 2e9).values()
+    return [premise for group in found for premise in group]
+
+
+def test_weights_beyond_one_fail_the_conformance_check(monkeypatch):
+    """Few units have a vector as long as the bound in every silo: by 1.005, not by 1.05."""
+    bug = NAMES["weights that add up to 1.05"]
+    algo = experiment(*bug.words).algo
+    bug.plant(monkeypatch)
+    with pytest.raises(
+        ConformanceError, match=r"from the file to the noise: user, .* 1\.005 times"
+    ):
+        check_algorithm(algo)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("words", sorted({bug.words for bug in BUGS if bug.name in BY_PREMISES}))
+@pytest.mark.parametrize(
+    "words", sorted({bug.words for bug in BUGS if bug.name in {*BY_PREMISES, *BY_FILE}})
+)
 def test_right_code_breaks_no_premise(words):
     assert not broken(words)
+    assert not any(premise.alarm for premise in of_file(words))
 
 
 @pytest.mark.parametrize("name", BY_CHECK)
@@ -67,10 +107,11 @@ def test_a_bug_in_one_round_or_seed_fails_the_conformance_check(name, monkeypatc
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS, ids=str)
 def test_no_bug_passes_both(bug, monkeypatch):
+    """Without a single trial: what is measured in seconds is enough."""
     algo = experiment(*bug.words).algo
     bug.plant(monkeypatch)
     try:
         check_algorithm(algo)
     except ConformanceError:
         return
-    assert any(row.alarm for row in audit(experiment(*bug.words), Effort(1e9, 1000)))
+    assert broken(bug.words) or any(premise.alarm for premise in of_file(bug.words))

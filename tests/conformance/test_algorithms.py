@@ -94,8 +94,8 @@ def accepted(methods, aggregations=AGGREGATIONS):
 def test_keeps_every_rule(algo):
     exp = small(f"algo={algo}")
     checked = check_algorithm(exp.algo)
-    assert {"is_configuration", "weights", "queries", "rounds"} <= set(checked.checked)
-    assert len(checked.checked) == 4 + (algo in ENFORCED) or algo not in ENFORCED
+    assert {"weights", "queries", "rounds", "stability", "file"} <= set(checked.checked)
+    assert len(checked.checked) == 6 + (algo in ENFORCED) or algo not in ENFORCED
     assert checked.declared == ()
     _, _, federation = allocate(exp)
     if not all(query.enforced for query in exp.algo.queries(1, exp.planner.plan(federation))):

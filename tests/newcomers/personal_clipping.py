@@ -23,5 +23,5 @@ class MyPersonalClipping(MyDpFedAvg):
         return Users(sampled=self.rate, grouped=groups)
 
     def global_update(self, state, query, total, plan):
-        expected = self.rate * self.contributors.whole(plan.federation)
+        expected = self.rate * self.contributors.whole(plan.federation, query.round)
         return state.with_params(state.params + total.vector / expected)

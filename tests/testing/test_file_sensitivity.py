@@ -17,13 +17,9 @@ from fedpriv.models.tasks import BinaryClassification
 from fedpriv.settings.help import conf_dir
 from fedpriv.testing import experiment
 from fedpriv.testing.neighbouring_files import File
-from fedpriv.testing.sensitivity import distances
+from fedpriv.testing.sensitivity import EXACT, distances
 from fedpriv.util.streams import Streams
 
-SLACK = 1e-9
-ROUNDED = 1e-7
-"""float32 gradients of a batch share kernels, so one record absent changes the last bits of others
-(3.1e-8 found). Certificates of records that come or go name it (`ROUNDED_ALIKE`)."""
 METHODS = sorted(path.stem for path in (Path(conf_dir()) / "algo").glob("*.yaml"))
 UNCERTIFIED = {
     *("fedavg", "fedopt", "fedprox", "local_only", "scaffold", "secured_fl"),
@@ -57,8 +53,7 @@ def check(found, *, certified=True):
     """No unit moves what is given to the noise by more than its certificate charges."""
     assert any(one.certified for one in found) == certified
     for one in found:
-        rounds = (one.target.unit, one.relation) == ("record", ADD_REMOVE)
-        assert one.ratio <= 1 + (ROUNDED if rounds else SLACK), one
+        assert not one.exceeds, one
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -127,7 +122,7 @@ def test_a_record_absent_from_the_file_changes_nobody_elses_coin(shuffled):
     exp = experiment("algo=minibatch_sgd", "algo.sampling=poisson", "preset.n_users=12", *given)
     exp = replace(exp, algo=record_form(exp.algo)) if shuffled else exp
     [found] = distances(exp, records=15)
-    assert 0.5 < found.ratio <= 1 + SLACK
+    assert 0.5 < found.ratio <= 1 + EXACT
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,9 @@ from torch.nn import functional
 
 SMALL = 400
 """Multiply-adds below which torch computes batched products by its own loops, not by a library."""
+LEAST_ROWS = 16
+"""Rows below which products of matrices use other kernels, on the processors that were tried: 4
+with one thread, 12 with two."""
 PATCHES_AT_ONCE = 2**20
 """Numbers of a convolution's patches in memory at once; more would not fit a processor's caches."""
 
@@ -56,27 +59,37 @@ class Pass(ABC):
 
 
 class LinearPass(Pass):
-    """A linear layer on one row a record. One product for all k networks has the bits of k single
-    products. Small products would use another kernel, so they are computed one by one."""
+    """A linear layer on one row a record.
+
+    One product for all k networks has the bits of k single products: small products would use
+    another kernel, so they are computed one by one. Where gradients are wanted, a record has the
+    same bits in a batch of any length: a few rows would use other kernels too, so zeros are added
+    to them, and where a layer has one output every row is summed alone.
+    """
 
     def __init__(self, layer: nn.Linear, parameters: Sequence[Tensor], h: Tensor) -> None:
         k = len(parameters[0])
-        biased = layer.bias is not None
-        self.biased = biased
+        self.biased = layer.bias is not None
         self.read = h.view(k, -1, layer.in_features)
         weight = parameters[0].reshape(k, *layer.weight.shape)
-        if self.read.shape[1] * layer.weight.numel() < SMALL:
-            offsets = parameters[1].unbind() if biased else [None] * k
-            each = [
-                functional.linear(*own) for own in zip(self.read.unbind(), weight.unbind(), offsets)
-            ]
-            self.written = torch.stack(each)
-        elif biased:
-            self.written = torch.baddbmm(
-                parameters[1].unsqueeze(1), self.read, weight.transpose(1, 2)
-            )
+        offset = parameters[1].unsqueeze(1) if self.biased else None
+        wanted = torch.is_grad_enabled()
+        if wanted and layer.out_features == 1:
+            alone = torch.linalg.vecdot(self.read, weight).unsqueeze(2)
+            self.written = alone if offset is None else alone + offset
+            return
+        n = self.read.shape[1]
+        few = wanted and n < LEAST_ROWS
+        read = functional.pad(self.read, (0, 0, 0, LEAST_ROWS - n)) if few else self.read
+        if read.shape[1] * layer.weight.numel() < SMALL:
+            offsets = [None] * k if offset is None else offset.squeeze(1).unbind()
+            each = [functional.linear(*own) for own in zip(read.unbind(), weight.unbind(), offsets)]
+            written = torch.stack(each)
+        elif offset is not None:
+            written = torch.baddbmm(offset, read, weight.transpose(1, 2))
         else:
-            self.written = torch.bmm(self.read, weight.transpose(1, 2))
+            written = torch.bmm(read, weight.transpose(1, 2))
+        self.written = written[:, :n] if few else written
 
     @property
     def rows(self) -> Tensor:
@@ -124,7 +137,11 @@ class ConvolutionPass(FormedPass):
         }
         bias = None if layer.bias is None else parameters[1].flatten()
         weight = parameters[0].reshape(layer.weight.shape)
-        self.written = functional.conv2d(h, weight, bias, **self.window)
+        if len(h) == 1:  # would use another kernel
+            two = torch.cat([h, torch.zeros_like(h)])
+            self.written = functional.conv2d(two, weight, bias, **self.window)[:1]
+        else:
+            self.written = functional.conv2d(h, weight, bias, **self.window)
 
     def formed(self, gradient: Tensor) -> list[Tensor]:
         layer = self.layer
@@ -133,7 +150,11 @@ class ConvolutionPass(FormedPass):
         weight = g.new_empty((len(g), len(layer.weight), layer.weight[0].numel()))
         for own, rows, read in zip(*(torch.split(t, size) for t in (weight, g, self.read))):
             patches = functional.unfold(read, layer.kernel_size, **self.window)
-            torch.bmm(rows, patches.transpose(1, 2), out=own)
+            if len(rows) == 1:  # threads would share its sums, and round otherwise
+                two, twice = (torch.cat([part, part]) for part in (rows, patches))
+                own[:] = torch.bmm(two, twice.transpose(1, 2))[:1]
+            else:
+                torch.bmm(rows, patches.transpose(1, 2), out=own)
         return [weight.flatten(1), g.sum(2)] if layer.bias is not None else [weight.flatten(1)]
 
 
