@@ -242,7 +242,7 @@ def test_an_honest_method_passes(outside, words):
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("HundredTimes", "its event declares at least"),
+        ("HundredTimes", "from the file to the noise"),
         ("Silent", r"noise 0 on a sum that a user moves by"),
         ("Heavy", "weights of a unit add up to 2"),
     ],
@@ -289,7 +289,7 @@ def test_what_an_outside_method_says_of_its_own_noise_is_declared_until_it_has_b
 def test_a_method_that_fails_or_was_not_measured_is_not_recorded(outside, tmp_path, monkeypatch):
     monkeypatch.setattr(noise_checks, "SEEDS", 10)
     record = tmp_path / "conformance_records.json"
-    with pytest.raises(ConformanceError, match="its event declares at least"):
+    with pytest.raises(ConformanceError, match="from the file to the noise"):
         check_algorithm(outside[1].HundredTimes(), record=record)
     with pytest.raises(ConformanceError, match="not recorded: unmeasured update"):
         check_algorithm(outside[1].Itself(), "mechanism=none", record=record)
