@@ -1,14 +1,21 @@
 # Everything runs in .venv, which any target makes when it is missing or out of date.
-# Any Python 3.11 will do, whatever it is called.
-SUITABLE := for p in python3.11 python3 python; do $$p -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && echo $$p && break; done
+# Any suitable Python will do, whatever it is called: make PYTHON=python3.13 chooses one.
+# Without a GPU, make demo TORCH=cpu takes PyTorch's CPU build: 1.5 GB in place of 6.
+SUITABLE := for p in python3.11 python3.12 python3.13 python3.14 python3 python; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done
 PYTHON ?= $(shell $(SUITABLE))
+TORCH ?= default
 VENV := .venv
 BIN := $(VENV)/bin
+DEMO := $(VENV)/.ready-demo
 READY := $(VENV)/.ready
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test slow mutants check format bench bench-gpu figures docs clean
+.PHONY: install develop demo test slow mutants check format bench bench-gpu figures docs clean
 
-demo: $(READY)  ## the main job on embedded data
+install: $(DEMO)  ## what the main job needs, in .venv
+develop: $(READY)  ## all extras and the development tools
+
+demo: $(DEMO)  ## the main job on embedded data
 	$(BIN)/fedpriv
 
 test: $(READY)  ## the whole fast suite
@@ -44,11 +51,22 @@ docs: $(READY)  ## the pages of docs/ as a site, in site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # the variable: without the theme's news
 	@echo site/index.html
 
-# torch and torchvision are named together so that their builds match.
-$(READY): pyproject.toml constraints.txt
-	@test -n "$(PYTHON)" || { echo "fedpriv needs Python 3.11: none is on the path; make PYTHON=/path/to/python3.11" >&2; exit 2; }
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "fedpriv needs Python 3.11 or newer: none is on the path; make PYTHON=/path/to/python3.11" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch torchvision --editable ".[dev,docs,private-weighting,ray,sweeps,tensorboard]"
+
+# What the main job needs: no Ray, no development tools.
+# uv knows where PyTorch's CPU build is. torch and torchvision are named together so that their builds match.
+$(DEMO): pyproject.toml constraints.txt | $(VENV)/bin/python
+ifeq ($(TORCH),cpu)
+	$(INSTALL) uv
+	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --torch-backend cpu --constraint constraints.txt torch torchvision
+endif
+	$(INSTALL) torch torchvision --editable .
+	touch $@
+
+$(READY): $(DEMO)
+	$(INSTALL) --editable ".[dev,docs,private-weighting,ray,sweeps,tensorboard]"
 	touch $@
 
 clean:

@@ -26,12 +26,13 @@ from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import build
 from fedpriv.settings.help import conf_dir
 
-BEGINNING = re.compile(r"(fedpriv|make|python[\d.]*|pip|eval|source|\.venv/bin/\w+) \S")
+BEGINNING = re.compile(r"(fedpriv|make|python[\d.]*|pip|uv|docker|eval|source|\.venv/bin/\w+) \S")
 INSTALLATIONS = {
-    "python3.11 -m venv .venv",
-    ".venv/bin/pip install torch torchvision --index-url https://download.pytorch.org/whl/cpu",
-    ".venv/bin/pip install .",
+    "pip install uv",
+    "uv pip install --torch-backend=cpu torch torchvision",
+    "pip install .",
     "source .venv/bin/activate",
+    "docker build -t fedpriv .",
 }
 """What an environment takes, word for word: for the reader's shell alone."""
 ELSEWHERE = ("hydra/launcher=joblib", "hydra/launcher=submitit", "engine=ray")
