@@ -1,7 +1,7 @@
 """Reproducible private federated learning, with a proven epsilon beside every claimed one.
 
 `run`, `sweep`, `load`, `epsilon` and `federation` are functions of `fedpriv.api`, and `record` of
-`fedpriv.claims.recorder`. These modules are loaded when one of them is used.
+`fedpriv.claims.recording.record`. These modules are loaded when one of them is used.
 """
 
 import os
@@ -19,7 +19,7 @@ LIBRARY = ("run", "sweep", "load", "epsilon", "federation")
 
 def __getattr__(name: str) -> Any:
     if name == "record":
-        return import_module("fedpriv.claims.recorder").record
+        return import_module("fedpriv.claims.recording.record").record
     if name not in LIBRARY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("fedpriv.api"), name)

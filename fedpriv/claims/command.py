@@ -44,7 +44,7 @@ def main(args: list[str]) -> None:
         return
     if not own.files:
         raise FedprivError("certify: name a claim file, or --schema for its form")
-    budget = _budget(own.budget)
+    budget = budget_of(own.budget)
     reports = [(claim, judge(claim)) for claim in map(read, own.files)]
     if own.json:
         print(as_json(reports), end="")
@@ -58,7 +58,7 @@ def main(args: list[str]) -> None:
             _attack(claim)
     if own.html:
         own.html.write_text(as_html(reports))
-    late = [line for claim, findings in reports for line in _failures(claim, findings, budget)]
+    late = [line for claim, findings in reports for line in failures(claim, findings, budget)]
     for line in late:
         print(f"fedpriv: {line}", file=sys.stderr)
     if late:
@@ -98,18 +98,19 @@ def _imported(path: Path) -> str:
     return head + yaml.safe_dump(draft.as_data(), sort_keys=False, width=96, allow_unicode=True)
 
 
-def _budget(given: str | None) -> float:
+def budget_of(given: str | None, key: str = "--budget") -> float:
+    """The largest epsilon that is allowed; inf for no limit. Raises ConfigError."""
     if given is None:
         return math.inf
     try:
         budget = float(given)
     except ValueError:
         budget = math.nan
-    require(0 < budget < math.inf, "--budget", given, "a positive epsilon")
+    require(0 < budget < math.inf, key, given, "a positive epsilon")
     return budget
 
 
-def _failures(claim: PrivacyClaim, findings: list[Finding], budget: float) -> list[str]:
+def failures(claim: PrivacyClaim, findings: list[Finding], budget: float) -> list[str]:
     """One line for each statement that does not hold or exceeds the budget."""
     lines = []
     for finding in findings:

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from examples import BATCHES, DP_SGD, LOCAL_DP, changed
+from claim_examples import BATCHES, DP_SGD, LOCAL_DP, changed
 
 from fedpriv.claims.attack import simulate
 from fedpriv.claims.certificates import certify

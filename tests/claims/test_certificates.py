@@ -5,7 +5,7 @@ import math
 
 import dp_accounting as dp
 import pytest
-from examples import BATCHES, DP_SGD, EVERYBODY, LOCAL_DP, changed
+from claim_examples import BATCHES, DP_SGD, EVERYBODY, LOCAL_DP, changed
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import yaml
-from examples import DP_SGD, changed
+from claim_examples import DP_SGD, changed
 
 from fedpriv.claims.command import main
 from fedpriv.errors import ConfigError, DataError, FedprivError

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from examples import EVERYBODY, changed
+from claim_examples import EVERYBODY, changed
 
 import fedpriv
 from fedpriv.claims.certificates import certify

@@ -6,7 +6,7 @@ import math
 
 import jsonschema
 import pytest
-from examples import BATCHES, DP_SGD, LOCAL_DP, at, changed, paths
+from claim_examples import BATCHES, DP_SGD, LOCAL_DP, at, changed, paths
 
 from fedpriv.claims.command import SCHEMA_FILE
 from fedpriv.claims.plain_yaml import load

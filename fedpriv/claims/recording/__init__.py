@@ -1,0 +1,1 @@
+"""Record what a private training of another framework really does."""
