@@ -92,18 +92,14 @@ def row(query: Query, past: Past | None, own: np.ndarray) -> tuple[np.ndarray, P
 
 
 def with_estimates(state: State, plan: Plan) -> State:
-    """The first state, with room for the estimates of earlier rounds."""
+    """A state with room for the estimates of earlier rounds, and none yet: the first one, and that
+    of a run whose silos have forgotten their sums."""
     slots = dict(state.slots)
     for name, parameters in plan.query_parameters.items():
         strategy = parameters.mechanism.mixing
         if strategy is not None:
             slots |= Past.none(strategy, plan.federation.n_parameters).arrays(ESTIMATES + name)
     return replace(state, slots=slots)
-
-
-def without_estimates(state: State, plan: Plan) -> State:
-    """The state of a run whose silos have forgotten their sums."""
-    return with_estimates(state, plan)
 
 
 def estimated(state: State, query: Query, total: Total) -> tuple[Total, dict[str, np.ndarray]]:

@@ -18,7 +18,7 @@ from fedpriv.data.shared import load
 from fedpriv.data.stability import UNSTATED_CHOICE
 from fedpriv.errors import AggregationAbortedError, ConfigError, FedprivError
 from fedpriv.parties.party import PartySpec
-from fedpriv.rounds.mixing import without_estimates
+from fedpriv.rounds.mixing import with_estimates
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import SiloState
 from fedpriv.rounds.state import State
@@ -102,7 +102,7 @@ def prepare(
         _require_fits(checkpoint, state, list(settings.silos))
         state = State.from_arrays(checkpoint)
         if exp.options.system:  # silos have forgotten the sums that later messages would repeat
-            state = without_estimates(state, plan)
+            state = with_estimates(state, plan)
     failed = (checkpoint or {}).get(FAILED)
     prepared = PreparedRun(
         settings=settings,

@@ -211,7 +211,7 @@ def _states(exp: Experiment, name: str) -> Iterator[tuple[int, State]]:
                     yield number, state
                 prepared.rehearse(query)
                 found, _ = prepared.exchange(query, state, watch=Stopwatch(), lines=[])
-                state = prepared.algo.global_update(state, query, found, prepared.plan)
+                state = prepared.algo.next_state(state, query, found, prepared.plan)
 
 
 def measured_noise(exp: Experiment, senders: tuple[str, ...]) -> Noise:
