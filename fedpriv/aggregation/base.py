@@ -153,6 +153,12 @@ class Aggregation(ABC):
         """The protocol of helper `name`; called in that helper's process."""
 
     @property
+    def weighs_at_silos(self) -> bool:
+        """Whether a silo's message is made of `LocalJob.row` of its own weighted sum, so that it
+        can repeat earlier sums."""
+        return False
+
+    @property
     def helpers(self) -> tuple[str, ...]:
         """Names of the parties without records. The first one sends queries to the silos. Without
         helpers every silo holds the state."""

@@ -43,6 +43,10 @@ class Plain(Aggregation):
     def threat_model(self) -> ThreatModel:
         return server_trust(sees_messages=True, assumptions=(PINNED,))
 
+    @property
+    def weighs_at_silos(self) -> bool:
+        return True
+
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> PlainSilo:
         return PlainSilo(name, silos, weighting)
 

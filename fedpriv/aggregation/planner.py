@@ -11,8 +11,10 @@ from fedpriv.aggregation.base import Aggregation
 from fedpriv.aggregation.observers import complete
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.authorship import all_built_in, components
-from fedpriv.errors import ConfigError
+from fedpriv.certificates.derive import require_mixable
+from fedpriv.errors import ConfigError, require
 from fedpriv.mechanisms.base import Mechanism
+from fedpriv.mechanisms.strategy import Strategy
 from fedpriv.rounds.conformance_record import has_passed
 from fedpriv.rounds.plan import Federation, Plan, QueryParameters
 from fedpriv.training.optimizers import LocalOptimizer
@@ -80,7 +82,22 @@ class Planner:
             own_observers=all_built_in(aggregation),
         )
         self.algo.check(plan)
+        if any(parameters.mechanism.mixing for parameters in query_parameters.values()):
+            for request in self.algo.requests(1, plan):
+                require_mixable(request, self.algo.contributors)
         return plan
+
+    def _require_mixing(self, mixing: Strategy) -> None:
+        """Raise ConfigError where silos cannot repeat earlier sums, or where no certificate would
+        hold for them."""
+        allowed = "gaussian with this aggregation: a silo has to know the weights of its messages"
+        require(self.aggregation.weighs_at_silos, "mechanism", "correlated", allowed)
+        contributors = self.algo.contributors
+        allowed = "gaussian: groups of users with budgets have independent noise"
+        require(not contributors.groups, "mechanism", "correlated", allowed)
+        apart = contributors.rate == 1 or mixing.bands <= contributors.turns
+        allowed = "at most algo.cycle, if users are sampled"
+        require(apart, "mechanism.bands", mixing.bands, allowed)
 
     def _parameters(
         self, name: str, mechanism: Mechanism, federation: Federation, aggregation: Aggregation
@@ -88,6 +105,9 @@ class Planner:
         n_invited = self.algo.n_invited(federation)
         least, most = aggregation.cohort_size(n_invited)
         bound = self.algo.message_bound(name, mechanism, least, federation)
+        if mechanism.mixing is not None:
+            self._require_mixing(mechanism.mixing)
+            bound *= max(1.0, mechanism.mixing.row_sum)
         encoding = aggregation.encoding(most or least, bound, federation, mechanism)
         if encoding is None:
             encoding = mechanism.encoding(least, bound, real=self.streams.system)

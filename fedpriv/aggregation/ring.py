@@ -38,6 +38,10 @@ class RingAggregation(Aggregation):
         if self.bits != AUTO:
             check_ring(self.bits, self.range)
 
+    @property
+    def weighs_at_silos(self) -> bool:
+        return True
+
     def narrower(self) -> RingAggregation | None:
         return replace(self, bits=32) if self.bits == AUTO else None
 

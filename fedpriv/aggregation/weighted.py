@@ -113,14 +113,15 @@ class WeightedSilo(SiloProtocol):
         return self.weighting.own_weights(self.silos.index(self.name), shape)
 
     def weighted_sum(self, job: LocalJob) -> np.ndarray:
-        """The silo's contributions times their weights, without noise: (size,) float64."""
+        """The silo's contributions times their weights, without noise, and earlier sums where the
+        job repeats them: (size,) float64."""
         import torch
 
         signal = np.zeros(len(job.noise))
         for block in job.contributions:
             weights = torch.from_numpy(self.weights[block.units]).to(block.vectors.device)
             signal += (weights @ block.vectors).cpu().numpy()
-        return signal
+        return signal if job.row is None else job.row(signal)
 
     def noised_sum(self, query: Query, job: LocalJob) -> np.ndarray:
         """The weighted sum and the silo's noise share, (size,): integers modulo R if the query has

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -26,6 +26,7 @@ from fedpriv.certificates.request import ObservedRelease, Request, Target
 from fedpriv.errors import require
 from fedpriv.rounds.contributors import Contributors
 from fedpriv.rounds.local_job import LocalJob
+from fedpriv.rounds.mixing import estimated, with_estimates
 from fedpriv.rounds.plan import UPDATE, Federation, Plan
 from fedpriv.rounds.query import PendingState, Query, SiloState, Total
 from fedpriv.rounds.silo_context import Silo
@@ -161,6 +162,11 @@ class Algorithm(ABC):
         before the first round that would exceed one."""
         return {}
 
+    @final
+    def first_state(self, params: np.ndarray, plan: Plan) -> State:
+        """The state before the first round, with what the framework keeps in it."""
+        return with_estimates(self.init(params, plan), plan)
+
     def init(self, params: np.ndarray, plan: Plan) -> State:
         """The state before the first round, from the model's initial parameters (d,)."""
         return State(params)
@@ -230,6 +236,14 @@ class Algorithm(ABC):
     @abstractmethod
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         """The state after a query with a sum. Only this method divides by public numbers."""
+
+    @final
+    def next_state(self, state: State, query: Query, total: Total, plan: Plan) -> State:
+        """The state after a query with a sum. Where messages repeat the sums of earlier rounds,
+        `global_update` gets the estimate of this round's own sum."""
+        total, kept = estimated(state, query, total)
+        found = self.global_update(state, query, total, plan)
+        return replace(found, slots={**found.slots, **kept}) if kept else found
 
     # -- metrics, on demand; no epsilon covers them ------------------------------------------------
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from fedpriv.accountants.events import ADD_REMOVE
+from fedpriv.algorithms.listed_groups import listed_groups
 from fedpriv.certificates.sampling import Coins
 from fedpriv.errors import require
 from fedpriv.mechanisms.calibration import composed_noise
@@ -32,11 +33,13 @@ ROUNDED = 1e-12
 
 @dataclass(frozen=True)
 class Budget:
-    """The budget of one group of users. The group has either a share or a list.
+    """The budget of one group of users. The group has either a share, a list or a file.
 
     epsilon: against an observer of the released models, after all rounds.
     share: share of the users that no list names, above 0; the shares add up to 1.
     users: numbers of the group's users.
+    file: public CSV file with the columns user (a number) and group; the group has the users whose
+        group is its name.
     rounds: number of rounds, the first ones, that the group takes part in; None: all. A shorter
         time leaves less noise for the same epsilon.
     """
@@ -45,6 +48,17 @@ class Budget:
     share: float | None = None
     users: list[int] | None = None
     rounds: int | None = None
+    file: str | None = None
+
+    def listed(self, name: str) -> tuple[int, ...]:
+        """The numbers of the users that a list or file names; empty with a share. Raises
+        ConfigError for a file without group `name`."""
+        if self.file is None:
+            return tuple(self.users or ())
+        groups = listed_groups(self.file, f"{KEY}.{name}.file")
+        allowed = f"a file with users of group {name}; it has {', '.join(sorted(groups)) or 'none'}"
+        require(name in groups, f"{KEY}.{name}.file", self.file, allowed)
+        return groups[name]
 
 
 @dataclass(frozen=True)
@@ -72,12 +86,11 @@ def check_budgets(budgets: Mapping[str, Budget], spending: Spending) -> None:
         require(
             0 < budget.epsilon < math.inf, f"{key}.epsilon", budget.epsilon, "a positive number"
         )
-        require(
-            (budget.share is None) != (budget.users is None), key, "...", "either share or users"
-        )
+        given = [one for one in (budget.share, budget.users, budget.file) if one is not None]
+        require(len(given) == 1, key, "...", "one of share, users and file")
         share = budget.share
         require(share is None or 0 < share <= 1, f"{key}.share", share, "above 0, at most 1")
-        for user in budget.users or ():
+        for user in budget.listed(name):
             new = user >= 0 and user not in listed
             require(new, f"{key}.users", user, "numbers from 0, each in one group")
             listed.add(user)
@@ -111,7 +124,7 @@ def user_groups(budgets: Mapping[str, Budget], spending: Spending) -> tuple[User
             name,
             least / needed[name],
             share=budget.share or 0.0,
-            users=tuple(budget.users or ()),
+            users=budget.listed(name),
             last_round=budget.rounds,
         )
         for name, budget in budgets.items()

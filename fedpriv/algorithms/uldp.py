@@ -60,6 +60,8 @@ class UldpBase(Algorithm):
     user_rate: q, probability that a user takes part in a round.
     weighting: uniform (1 / S) or records (n_su / N_u).
     global_lr: eta_g, learning rate of the server.
+    cycle: number of public parts of the users that take turns, one part a round; 1: every user
+        takes part in every round.
     budgets: budget of each group of users, by name; None: all users have one epsilon.
     rounds: rounds that budgets are spent on; None without budgets.
     delta: delta of budgets.
@@ -70,6 +72,7 @@ class UldpBase(Algorithm):
     user_rate: float
     weighting: str
     global_lr: float
+    cycle: int = field(default=1, kw_only=True)
     budgets: dict[str, Budget] | None = field(default=None, kw_only=True)
     rounds: int | None = field(default=None, kw_only=True)
     delta: float = field(default=1e-5, kw_only=True)
@@ -84,13 +87,17 @@ class UldpBase(Algorithm):
         require(
             self.weighting in WEIGHTINGS, "algo.weighting", self.weighting, " or ".join(WEIGHTINGS)
         )
-        require_positive("algo", self, "global_lr")
+        require_positive("algo", self, "global_lr", "cycle")
         if self.budgets is not None:
             allowed = "a number of rounds, since algo.budgets are spent on them"
             require(self.rounds is not None, "algo.rounds", "null", allowed)
             check_budgets(self.budgets, self._spending)
+            allowed = "1, since groups of users with budgets do not take turns"
+            require(self.cycle == 1, "algo.cycle", self.cycle, allowed)
 
     def check(self, plan: Plan) -> None:
+        users = plan.federation.n_users
+        require(self.cycle <= users, "algo.cycle", self.cycle, f"at most {users}, the users")
         self.contributors.bounds(plan.federation, 1)  # every user has a group
         plan.parameters.check_noise()
 
@@ -119,7 +126,7 @@ class UldpBase(Algorithm):
     @property
     def contributors(self) -> Users:
         groups = user_groups(self.budgets, self._spending) if self.budgets else ()
-        return Users(WEIGHTINGS[self.weighting], self.user_rate, groups)
+        return Users(WEIGHTINGS[self.weighting], self.user_rate, groups, self.cycle)
 
     @property
     def _spending(self) -> Spending:
@@ -127,7 +134,8 @@ class UldpBase(Algorithm):
 
     @property
     def rounds_alike(self) -> bool:
-        return all(budget.rounds is None for budget in (self.budgets or {}).values())
+        lasting = all(budget.rounds is None for budget in (self.budgets or {}).values())
+        return lasting and self.cycle == 1
 
     @property
     def budget_limits(self) -> Mapping[str, float]:
@@ -163,7 +171,8 @@ class UldpBase(Algorithm):
         it excludes a server that sees the sample."""
         observer = view.observer
         left_out = observer.name == SERVER and observer.sees_sample and self.user_rate < 1
-        if left_out or not view.mechanism.clips or view.group is not None:
+        own = view.group is not None or view.turn is not None  # no part of the paper
+        if left_out or not view.mechanism.clips or own:
             return None
         return Coins(self.user_rate).event(view.mechanism.event(), 1, 1)
 

@@ -187,7 +187,14 @@ class Attack:
         squares = (directions**2).sum(axis=(1, 2))
         products = (directions * difference.vectors[name]).sum(axis=(1, 2))
         x = products / np.where(squares, squares, 1.0)
-        return difference.ratios(x, self.canaries.users, self.sampling.get(name))
+        sampling = self.sampling.get(name)
+        ratios = difference.ratios(x, self.canaries.users, sampling)
+        if sampling is not None:
+            return ratios
+        # A round tells as much as the square of the canary's length in it.
+        others = (reference.directions[name] for reference in self.references.values())
+        most = np.max([(one**2).sum(axis=(1, 2)) for one in others], axis=0)
+        return np.asarray(ratios * squares / np.where(most, most, 1.0))
 
 
 def _mean(one: Difference, other: Difference) -> Difference:
@@ -219,7 +226,8 @@ def prepared_attack(
     quiet_run = ObservedRun(canaries, without_plan_noise(change), colluders)
     # Other units may train on different records in each round. If there are none, one round shows
     # all rounds.
-    shown = 1 if canaries.alone and canaries.original.algo.rounds_alike else rounds
+    alike = canaries.original.rounds_alike
+    shown = 1 if canaries.alone and alike else rounds
     nobody = np.zeros(len(canaries), dtype=bool)
     without = _noiseless(quiet_run, nobody, shown, 0.0)
     # A single round has only one state to start from.
@@ -230,7 +238,7 @@ def prepared_attack(
         for name in seen
     )
     references = _references(canaries, quiet_run, without, shown)
-    if canaries.original.algo.rounds_alike:
+    if alike:
         references = _longest_of_rounds(references)
     for number in range(shown + 1, rounds + 1):
         references |= {(number, index): references[shown, index] for _, index in [*references]}

@@ -91,6 +91,7 @@ class Subject:
     events: events of one round that describe the unit, of all observers.
     rows: each observer's tightest certificate after all rounds.
     group: group of users that the certificates are of; "": all.
+    turns: number of parts of the users that take turns.
     """
 
     unit: str
@@ -100,11 +101,12 @@ class Subject:
     events: list[Event]
     rows: list[EpsilonRow]
     group: str = ""
+    turns: int = 1
 
     def family(self, observer: str, silo: int | None = None) -> Family | None:
         """The family of an observer's certificate for units of one silo, or of any silo."""
         own = [event for event in self.events if event.observer == observer]
-        return family_of(own, self.rounds, silo)
+        return family_of(own, -(-self.rounds // self.turns), silo)
 
 
 def subjects(exp: Experiment, colluding: int) -> list[Subject]:
@@ -123,7 +125,8 @@ def subjects(exp: Experiment, colluding: int) -> list[Subject]:
         unit, adjacency, group = about
         ends = (own.last_round for own in exp.algo.contributors.groups if own.name == group)
         last = min(rounds, next(ends, None) or rounds)
-        found.append(Subject(unit, adjacency, forecast.plan, last, own, of_unit, group))
+        turns = exp.algo.contributors.turns
+        found.append(Subject(unit, adjacency, forecast.plan, last, own, of_unit, group, turns))
     return found
 
 

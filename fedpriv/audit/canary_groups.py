@@ -1,4 +1,5 @@
-"""Canaries of one group of users, where groups have bounds and epsilons of their own."""
+"""Canaries of one group of users, where groups have bounds and epsilons of their own, and of the
+first turn, where users take turns."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from fedpriv.audit.canary import Canaries
+from fedpriv.rounds.contributors import Contributors
 from fedpriv.rounds.user_groups import members
 from fedpriv.settings.experiment import Experiment
 
@@ -21,17 +23,24 @@ def most_in_group(exp: Experiment, name: str) -> float:
     return float(len(groups[0].users) or math.inf) if groups else math.inf
 
 
+def _members(contributors: Contributors, name: str, n_users: int) -> np.ndarray:
+    """The users of a group whose turn is the first, (k,) int64."""
+    found = members(contributors.groups, name, n_users)
+    return np.asarray(found[found % contributors.turns == 0])
+
+
 def in_group(canaries: AnyCanaries, name: str) -> AnyCanaries:
-    """The same canaries with numbers of users in group `name`; "": unchanged.
+    """The same canaries with numbers of users in group `name`, or in the first turn if `name` is
+    empty.
 
     There are at least as many users as in the audited run, and more if the group's share needs it.
     """
-    if not name:
+    contributors = canaries.original.algo.contributors
+    if not name and contributors.turns == 1:
         return canaries
-    groups = canaries.original.algo.contributors.groups
     allocation = canaries.allocation
     n_users = max(canaries.original.allocator.n_users, allocation.n_users)
-    while len(found := members(groups, name, n_users)) < len(canaries):
+    while len(found := _members(contributors, name, n_users)) < len(canaries):
         n_users *= 2
     known = np.unique(allocation.user)
     others = np.setdiff1d(known, canaries.users)

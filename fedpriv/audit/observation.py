@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -100,13 +101,20 @@ class ProtocolTap:
             self.noise = job.noise
             self.message = job.noise.copy()
             self.secret = job.secret
-            return job.map(self._added)
+            told = job.map(self._added)
+            return told if job.row is None else replace(told, row=partial(self._mixed, job.row))
 
         return (yield from self.protocol.query(query, recorded))
 
     def _added(self, block: Contributions) -> Contributions:
         self.message += self.weights[block.units] @ block.vectors.double().cpu().numpy()
         return block
+
+    def _mixed(self, row: Callable[[np.ndarray], np.ndarray], own: np.ndarray) -> np.ndarray:
+        """The row, which the message contains in place of the silo's own sum."""
+        mixed = row(own)
+        self.message = self.noise + mixed
+        return mixed
 
     def known(self, query: Query, silos: int) -> np.ndarray:
         """What the silo can subtract from a sum over `silos` silos.
@@ -311,5 +319,5 @@ def observed_round(
             continue
         vectors = {name: seen[name] - expected[name] for name in seen}
         found.append(Difference(query, total.silos, vectors))
-        state = run.prepared.algo.global_update(state, query, total, run.prepared.plan)
+        state = run.prepared.algo.next_state(state, query, total, run.prepared.plan)
     return state, found

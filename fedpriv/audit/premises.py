@@ -29,6 +29,7 @@ import numpy as np
 from fedpriv.accountants.events import Event
 from fedpriv.audit.attack import Attack, Serial
 from fedpriv.audit.observation import Observations, ObservedRun, without_noise
+from fedpriv.certificates.request import turn_of
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.party import silo_name
 from fedpriv.rounds.query import Query
@@ -119,7 +120,10 @@ def premises(
 
 
 def _describes(event: Event, silo: int | None) -> bool:
-    """Whether an event describes units of this silo; None: only events of all silos do."""
+    """Whether an event describes units of this silo; None: only events of all silos do. Canaries
+    that take turns have the first."""
+    if turn_of(event.scope) is not None:
+        return turn_of(event.scope) == 0
     here = event.scope.partition("/")[0]
     return not here or (silo is not None and here == silo_name(silo))
 
@@ -211,7 +215,7 @@ def _round(
             x = attack.projected_sum(serial, own)
             if x is not None and np.any(x):
                 noises.of_silos[place, name].append(x)
-        state = run.prepared.algo.global_update(state, query, total, run.prepared.plan)
+        state = run.prepared.algo.next_state(state, query, total, run.prepared.plan)
     for key, x in found.items():
         noises.seen[key].append(x)
     return state, found

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
 from fedpriv.certificates.authorship import all_built_in
+from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import (
     ObservedRelease,
     Request,
     Target,
     observed_releases,
 )
-from fedpriv.errors import ConfigError
+from fedpriv.errors import ConfigError, require
 from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
@@ -83,7 +84,7 @@ def plan_queries(
             enforced=request.noise.enforced,
             checked=plan.checked,
             sensitivity=request.noise.sensitivity(n_summed),
-            stateful=request.stateful,
+            stateful=request.stateful or parameters.mechanism.mixing is not None,
             derived=plan.own_observers
             and all_built_in(
                 request,
@@ -122,6 +123,8 @@ def _require_askable(requests: tuple[Request, ...], plan: Plan, contributors: Co
             raise ValueError(f"query {request.name}: {silos} are not different silos of the run")
         if request.stateful and request.noise.enforced and request.noise.added:
             _require_simulated(request, plan)
+        if plan.query_parameters[request.name].mechanism.mixing is not None:
+            require_mixable(request, contributors)
         if not 1 <= n_summed <= len(silos):
             raise ValueError(f"query {request.name}: a sum over {n_summed} of {len(silos)} silos")
         if request.recipe is not None and not contributors.any_number:
@@ -138,6 +141,17 @@ def _require_simulated(request: Request, plan: Plan) -> None:
             "checkpoint of the run would hold them"
         )
         raise ConfigError("randomness", "system", allowed)
+
+
+def require_mixable(request: Request, contributors: Contributors) -> None:
+    """Raise ConfigError for sums that no message of a later round can repeat as certified: those
+    that the framework does not noise, of records, of batches that silos draw, or of another size
+    than the model."""
+    noised = type(request.noise) is SumNoise
+    drawn = contributors.one_silo or request.batches is not None
+    fits = noised and not drawn and request.size is None
+    allowed = "gaussian: correlated noise is for sums of users or silos that the framework noises"
+    require(fits, "mechanism", "correlated", allowed)
 
 
 def derive(

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 PUBLIC_SIZES = "the number of a silo's records is public"
 PUBLIC_COHORT = "who takes part when is public and does not depend on data"
+PUBLIC_TURNS = "whose turn it is in which round is public and does not depend on data"
+MIXED = "silos repeat their own earlier sums in later messages, under fresh noise in each"
 
 Seen = tuple[Release, Sampling, tuple[str, ...]]
 """A release, how it samples its units, and the assumptions of both."""
@@ -80,6 +82,7 @@ class SumNoise(ReleaseNoise):
         single = observer.sees_messages
         replaced = view.target.adjacency == REPLACE
         reach = view.contributors.reach(n_summed, replaced=replaced, single=single)
+        reach *= view.row.weight
         moved = (reach * view.bound + view.rounding) / self.sensitivity(n_summed)
         name = view.request.name
         if not view.contributors.one_silo:
@@ -104,7 +107,9 @@ class SumNoise(ReleaseNoise):
             if view.contributors.any_number
             else "a user can move every silo's update by 2 * clip"
         )
-        return bounded, "all noise shares are present", "semi-honest parties"
+        turns = (PUBLIC_TURNS,) if view.contributors.turns > 1 else ()
+        mixed = () if view.mechanism.mixing is None else (MIXED,)
+        return bounded, *turns, *mixed, "all noise shares are present", "semi-honest parties"
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ derives all events (`fedpriv.certificates.derive`).
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.certificates.sampling import Batches
@@ -91,6 +92,31 @@ class Request:
         return plan.federation.n_parameters if self.size is None else self.size
 
 
+TURN = "users of turn "
+"""Prefix of the scopes of users who take turns, before the number of the turn, from 1."""
+
+
+def turn_scope(turn: int) -> str:
+    """The scope of the users of a turn, from 0."""
+    return f"{TURN}{turn + 1}"
+
+
+def turn_of(scope: str) -> int | None:
+    """The turn, from 0, of the users that a scope describes; None: it describes none."""
+    return int(scope.removeprefix(TURN)) - 1 if scope.startswith(TURN) else None
+
+
+class Row(NamedTuple):
+    """What one unit's bounded sums move in messages that repeat earlier rounds.
+
+    weight: distance that the messages move, over that of one round's sum; 0: they do not move.
+    messages: number of messages.
+    """
+
+    weight: float
+    messages: int
+
+
 @dataclass(frozen=True)
 class ObservedRelease:
     """What one observer sees of one disjoint part of the data in one query.
@@ -103,6 +129,8 @@ class ObservedRelease:
     round: round of the query.
     silo: silo of the part; None: all data.
     group: the unit's group of users; None: all users have one bound.
+    turn: which of the parts of the users that take turns; None: no parts take turns, and no message
+        repeats earlier sums.
     """
 
     request: Request
@@ -113,6 +141,26 @@ class ObservedRelease:
     round: int
     silo: int | None = None
     group: UserGroup | None = None
+    turn: int | None = None
+
+    @cached_property
+    def row(self) -> Row:
+        """How much of one unit's bounded sums this round's message contains."""
+        if self.turn is None:
+            return Row(1.0, 1)
+        turns = self.contributors.turns
+        rounds = range(self.turn + 1, self.round + 1, turns)
+        here = bool(rounds) and rounds[-1] == self.round
+        mixing = self.mechanism.mixing
+        if mixing is None:
+            return Row(float(here), 1)
+        if self.contributors.rate == 1:
+            return Row(math.fsum(mixing.weight(self.round - past) for past in rounds), 1)
+        # A unit's coin of one round decides over all messages that repeat the round's sum. All of
+        # them are charged, as one release, in the round itself.
+        if mixing.bands > turns:
+            raise ValueError("sums of one sampled unit in two rounds share a message")
+        return Row(mixing.column_norm() * here, mixing.bands)
 
     @property
     def bound(self) -> float:
@@ -144,7 +192,9 @@ class ObservedRelease:
     @cached_property
     def rounding(self) -> float:
         """The sensitivity that rounding to the grid of messages adds."""
-        return self.mechanism.rounding(self.parameters.encoding, self.request.length(self.plan))
+        encoding = self.parameters.encoding
+        once = self.mechanism.rounding(encoding, self.request.length(self.plan))
+        return once * math.sqrt(self.row.messages)
 
     @cached_property
     def distance(self) -> Distance:
@@ -161,7 +211,8 @@ class ObservedRelease:
     def scope(self) -> str:
         """The name of the part; "" for all data."""
         if self.silo is None:
-            return ""
+            alone = self.contributors.turns > 1 and self.turn is not None
+            return turn_scope(self.turn or 0) if alone else ""
         party = silo_name(self.silo)
         return (
             party if self.request.batches is None else self.request.batches.scope(party, self.round)
@@ -185,8 +236,15 @@ def observed_releases(
     # Nothing that depends on a user's records leaves a silo in rounds without its group.
     here = tuple(group for group in contributors.groups if group.takes_part(round))
     groups = here or (() if contributors.groups else (None,))
-    for silo, target, group, observer in product(parts, targets, groups, observers):
-        yield ObservedRelease(request, plan, contributors, target, observer, round, silo, group)
+    mixed = plan.query_parameters[request.name].mechanism.mixing is not None
+    every = contributors.turns
+    turns: Iterable[int | None] = range(every) if mixed or every > 1 else (None,)
+    for silo, target, group, turn, observer in product(parts, targets, groups, turns, observers):
+        view = ObservedRelease(
+            request, plan, contributors, target, observer, round, silo, group, turn
+        )
+        if view.row.weight:
+            yield view
 
 
 class Noise(ABC):

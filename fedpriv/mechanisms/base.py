@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fedpriv.encoding.base import Encoding
     from fedpriv.encoding.levels import Levels
     from fedpriv.mechanisms.discrete_sampling import Generator
+    from fedpriv.mechanisms.strategy import Strategy
     from fedpriv.mechanisms.training_noise import TrainingNoise
 
 NOT_IN_TRAINING = "gaussian: noise on gradients in training is real-valued"
@@ -66,6 +67,12 @@ class Mechanism(ABC):
     def clips(self) -> bool:
         """Whether contributions are bounded."""
         return self.clip < math.inf
+
+    @property
+    def mixing(self) -> Strategy | None:
+        """How messages repeat the sums of earlier rounds, so that noise is correlated over rounds;
+        None: they do not."""
+        return None
 
     def with_noise(self, noise_multiplier: float) -> Self:
         """The same mechanism with another noise multiplier.

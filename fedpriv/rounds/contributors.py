@@ -52,6 +52,12 @@ class Contributors(ABC):
         """Groups of users with a bound of their own; empty: all have that of the mechanism."""
         return ()
 
+    @property
+    def turns(self) -> int:
+        """The number of public parts of the units that take turns: part i takes part in rounds
+        i + 1, i + 1 + turns, and so on. 1: every unit takes part in every round."""
+        return 1
+
     def bounds(self, federation: Federation, round: int) -> np.ndarray | None:
         """The bound on each contributor's vector in a round, relative to that of the mechanism,
         (number,) float64, 0 for those who take no part; None: 1 for all."""
@@ -104,13 +110,18 @@ class Users(Contributors):
     by: the weights of a user's vectors; they add up to at most 1.
     sampled: the probability that a user takes part in a round, equal for all users.
     grouped: public groups of users with a bound of their own; empty: one bound for all.
+    cycle: number of public parts of the users that take turns, one part a round. User u is in part
+        u modulo `cycle`. 1: every user takes part in every round.
     """
 
     by: Weighting = field(default_factory=UniformWeighting)
     sampled: float = 1.0
     grouped: tuple[UserGroup, ...] = ()
+    cycle: int = 1
 
     def __post_init__(self) -> None:
+        if self.cycle > 1 and self.grouped:
+            raise ValueError("groups of users with bounds of their own do not take turns")
         if self.by.own_units:
             raise ValueError(
                 f"{type(self.by).__name__} weighs each silo's own units: a user of several silos "
@@ -129,7 +140,14 @@ class Users(Contributors):
     def groups(self) -> tuple[UserGroup, ...]:
         return self.grouped
 
+    @property
+    def turns(self) -> int:
+        return self.cycle
+
     def bounds(self, federation: Federation, round: int) -> np.ndarray | None:
+        if self.cycle > 1:
+            turn = np.arange(federation.n_users) % self.cycle
+            return np.asarray(turn == (round - 1) % self.cycle, dtype=float)
         if not self.grouped:
             return None
         own = np.array([group.bound * group.takes_part(round) for group in self.grouped])

@@ -43,6 +43,9 @@ class LocalJob:
     stats: diagnostics of the contributions, filled while they are computed. The framework counts
         those that it bounds, the algorithm the others (`Query.enforced` is False). A round without
         a counted or without a finite contribution is marked: it learned nothing.
+    row: turns the weighted sum of the contributions (size,) into what the message contains before
+        the noise. The framework sets it where messages repeat the sums of earlier rounds. None:
+        the message contains the sum itself.
     """
 
     steps: Iterator[Step]
@@ -50,6 +53,7 @@ class LocalJob:
     secret: bytes | None = None
     pending: PendingState | None = None
     stats: ContributionStats = field(default_factory=ContributionStats)
+    row: Callable[[np.ndarray], np.ndarray] | None = None
 
     @property
     def contributions(self) -> Iterator[Contributions]:

@@ -71,7 +71,7 @@ class EpsilonForecast:
         observer: add the events of this observer only.
         """
         # The method's word, which its last round can refute.
-        alike = self.exp.algo.rounds_alike and list(self.events(1)) == list(self.events(until))
+        alike = self.exp.rounds_alike and list(self.events(1)) == list(self.events(until))
         rounds, times = ((1,), until - after) if alike else (range(after + 1, until + 1), 1)
         for number in rounds:
             events = self.events(number)
@@ -135,7 +135,7 @@ def calibrations(forecast: EpsilonForecast, budget: float) -> list[str]:
     rounds = exp.options.rounds
     rough = Rdp(exp.accountant.delta)  # fast, and close enough for a first guess
     # The search records every round whose plan differs, so it stops at the planned rounds.
-    limit = MAX_ROUNDS if exp.algo.rounds_alike else rounds
+    limit = MAX_ROUNDS if exp.rounds_alike else rounds
     guess = most_rounds(lambda n: spent(rough, sigma, n), budget, limit=limit)
     most = most_rounds(lambda n: spent(exp.accountant, sigma, n), budget, near=guess, limit=limit)
     lines = [f"epsilon {budget:g}: {'at least ' * (most == limit)}{most} rounds at noise {sigma:g}"]

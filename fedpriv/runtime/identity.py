@@ -59,7 +59,8 @@ class RunIdentity:
 def digest_plan(exp: Experiment, plan: Plan) -> str:
     """The digest of `RunIdentity.effective`."""
     events = [query.events for query in exp.algo.queries(1, plan)]
-    return _digest(repr((sorted(plan.query_parameters.items()), events)))
+    groups = exp.algo.contributors.groups  # a file may list their users
+    return _digest(repr((sorted(plan.query_parameters.items()), events, *groups)))
 
 
 def digest_code(exp: Experiment) -> str:

@@ -18,6 +18,7 @@ from fedpriv.data.shared import load
 from fedpriv.data.stability import UNSTATED_CHOICE
 from fedpriv.errors import AggregationAbortedError, ConfigError, FedprivError
 from fedpriv.parties.party import PartySpec
+from fedpriv.rounds.mixing import with_estimates
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import SiloState
 from fedpriv.rounds.state import State
@@ -96,10 +97,12 @@ def prepare(
     identities = new_identities((*settings.silos, *exp.aggregation.helpers), roster)
     specs = _specs(exp, settings, identities, silo_data, model, device=device)
     session = exp.engine.open(specs, remembered)
-    state = exp.algo.init(params, plan)
+    state = exp.algo.first_state(params, plan)
     if checkpoint:
         _require_fits(checkpoint, state, list(settings.silos))
         state = State.from_arrays(checkpoint)
+        if exp.options.system:  # silos have forgotten the sums that later messages would repeat
+            state = with_estimates(state, plan)
     failed = (checkpoint or {}).get(FAILED)
     prepared = PreparedRun(
         settings=settings,

@@ -239,7 +239,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             stats += own
             empty = empty or own.empty
             with watch.phase("global_update"):
-                state = self.algo.global_update(state, query, total, self.plan)
+                state = self.algo.next_state(state, query, total, self.plan)
                 if not self._silos_hold(state):
                     raise RuntimeError(f"round {query.round}: the parties hold different states")
             if not self._finite(state):

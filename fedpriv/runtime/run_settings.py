@@ -138,7 +138,7 @@ class RunSettings:
         shapes: dict[tuple[str, int], Any] = self._last.setdefault("down", {})
         key = (query.name, query.place)
         if key not in shapes:
-            start = self.algo.init(np.zeros(self.plan.federation.n_parameters), self.plan)
+            start = self.algo.first_state(np.zeros(self.plan.federation.n_parameters), self.plan)
             vectors = self.algo.broadcast(start, query)
             shapes[key] = tuple((name, vector.shape) for name, vector in vectors.items())
         found: tuple[tuple[str, tuple[int, ...]], ...] = shapes[key]

@@ -23,6 +23,7 @@ from fedpriv.parties.party import Memory, Party, PartySpec, WorkingParticipant
 from fedpriv.parties.post import Expected, Serial, blaming
 from fedpriv.parties.schema import Array, Maybe
 from fedpriv.rounds.local_job import Computation, LocalJob, Step, advance, changed
+from fedpriv.rounds.mixing import RAW, Past, row
 from fedpriv.rounds.query import (
     SUMMED,
     Broadcast,
@@ -95,7 +96,7 @@ class SiloParticipant(WorkingParticipant):
             model,
             spec.task,
             spec.settings.plan,
-            state=dict(memory),
+            state={key: value for key, value in memory.items() if not key.startswith(RAW)},
             execution=spec.execution,
             contributors=self.algo.contributors,
         )
@@ -107,7 +108,9 @@ class SiloParticipant(WorkingParticipant):
         self.present = self.settings.silos
         self.journal = SiloJournal(self.silo.name, self._journal_path(spec))
         self.state: State | None = None  # None: a helper holds it
-        self.previous: tuple[Serial, SiloState] | None = None
+        # Sums without noise that later messages repeat. No method sees them.
+        self.raw: SiloState = {key: memory[key] for key in memory if key.startswith(RAW)}
+        self.previous: tuple[Serial, SiloState, SiloState] | None = None
 
     def _journal_path(self, spec: SiloSpec) -> Path | None:
         if spec.journals is None:
@@ -116,7 +119,9 @@ class SiloParticipant(WorkingParticipant):
         return Path(spec.journals) / f"{self.silo.name}-{run}.txt"
 
     def checkpoint(self) -> dict[str, np.ndarray]:
-        return dict(self.silo.state)
+        """What the method stores, and in a simulation the raw sums. With noise from the operating
+        system these are sealed here: they end with this process."""
+        return dict(self.silo.state) | ({} if self.silo.streams.system else dict(self.raw))
 
     def take_part(self, task: SetUpTask | QueryTask) -> Party:
         if isinstance(task, SetUpTask):
@@ -144,6 +149,7 @@ class SiloParticipant(WorkingParticipant):
         other party has."""
         if self.previous is not None and self.previous[0] == task.aborted:
             self.silo = replace(self.silo, state=self.previous[1])
+            self.raw = self.previous[2]
         self.previous = None
 
     def _asked(self, task: QueryTask) -> Query:
@@ -189,16 +195,22 @@ class SiloParticipant(WorkingParticipant):
         total = yield from membership.overhearing(
             self.protocol.query(query, self._responding(work, query))
         )
-        if work.pending is not None:
+        if work.pending is not None or work.mixes:
             work.finish()
             summed = (
                 query.covered(total).silos
                 if total is not None
                 else (yield from membership.summed())
             )
-            state = self.algo.silo_state(self.silo, work.pending, self.silo.name in summed)
-            self.previous = query.serial, self.silo.state
-            self.silo = replace(self.silo, state=state)
+            self.previous = query.serial, self.silo.state, self.raw
+            inside = self.silo.name in summed
+            if work.pending is not None:
+                state = self.algo.silo_state(self.silo, work.pending, inside)
+                self.silo = replace(self.silo, state=state)
+            if inside and work.mixes:
+                if work.past is None:
+                    raise RuntimeError("the aggregation has not used LocalJob.row")
+                self.raw = {**self.raw, **work.past.arrays(RAW + query.name)}
         return SiloReport(total, work.stats, work.seconds, self._updated(query, total))
 
     def _responding(self, work: _Work, query: Query) -> Respond:
@@ -215,7 +227,7 @@ class SiloParticipant(WorkingParticipant):
         if self.state is None:
             return None
         if total is not None:
-            self.state = self.algo.global_update(self.state, query, total, self.silo.plan)
+            self.state = self.algo.next_state(self.state, query, total, self.silo.plan)
         return self.state.digest()
 
 
@@ -227,6 +239,8 @@ class _Work:
         self.query = query
         self.stats = ContributionStats()
         self.pending: PendingState | None = None
+        self.past: Past | None = None  # raw sums, with that of this round, once it is complete
+        self.mixes = False
         self.steps: Iterator[Step] = iter(())
         self.watch = Stopwatch()
 
@@ -238,13 +252,20 @@ class _Work:
             query = replace(query, sampled=broadcast.sampled)
         job = participant.algo.local_update(participant.silo, query, broadcast.vectors)
         self.pending = job.pending
+        self.mixes = query.mechanism.mixing is not None
         self.stats = job.stats
         federation = participant.silo.plan.federation
         bounds = participant.algo.contributors.bounds(federation, query.round)
         self.steps = self._timed(bounded(job.steps, query, self.stats, bounds))
         noise, secret = self._noise(job, query)
         # This object keeps the steps and not the job, whose noise would wait in memory.
-        return LocalJob(self.steps, noise, secret)
+        return LocalJob(self.steps, noise, secret, row=self._row if self.mixes else None)
+
+    def _row(self, own: np.ndarray) -> np.ndarray:
+        """What the message contains before the noise, of this round's weighted sum."""
+        past = Past.read(self.participant.raw, RAW + self.query.name)
+        mixed, self.past = row(self.query, past, own)
+        return mixed
 
     def finish(self) -> None:
         """Compute the remaining contributions, since the silo's next state may depend on them."""

@@ -172,6 +172,11 @@ class Experiment:
         )
 
     @property
+    def rounds_alike(self) -> bool:
+        """Whether the queries of every round may have the same events."""
+        return self.algo.rounds_alike and self.mechanism.mixing is None
+
+    @property
     def streams(self) -> Streams:
         """The random streams of this run."""
         return Streams(self.options.seed, system=self.options.system)

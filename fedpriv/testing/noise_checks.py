@@ -15,6 +15,7 @@ from itertools import combinations, islice
 import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL, Event
+from fedpriv.certificates.request import turn_of
 from fedpriv.parties.party import silo_name
 from fedpriv.parties.post import Message
 from fedpriv.rounds.plan import Plan
@@ -95,7 +96,7 @@ def declarations(exp: Experiment) -> Iterator[Declaration]:
             for event in query.events if query.name not in named else ():
                 if event.unit == "record" and noise_multiplier(event) == math.inf:
                     continue
-                alone = plan.observer(event.observer).sees_messages and bool(event.scope)
+                alone = plan.observer(event.observer).sees_messages and bool(_silo_of(event))
                 if alone or event.observer == RELEASED_MODEL:
                     silo = _silo_of(event) if alone else None
                     for part in (event, *_of_one_record(event, query)):
@@ -116,8 +117,8 @@ def _of_one_record(event: Event, query: Query) -> tuple[Event, ...]:
 
 
 def _silo_of(event: Event) -> str:
-    """The silo that the event's scope names."""
-    return event.scope.partition("/")[0]
+    """The silo that the event's scope names; "" if it names none."""
+    return "" if turn_of(event.scope) is not None else event.scope.partition("/")[0]
 
 
 def senders(found: Iterable[Declaration]) -> tuple[str, ...]:
@@ -166,7 +167,7 @@ class _Recorded(AbstractContextManager["_Recorded"]):
         clear = query.encoding.clear if query.encoding else np.asarray
         found: dict[str | None, np.ndarray] = {None: total.vector}
         found |= {name: clear(content) for name, content in self.messages.items()}
-        return found, self.prepared.algo.global_update(state, query, total, self.prepared.plan)
+        return found, self.prepared.algo.next_state(state, query, total, self.prepared.plan)
 
 
 def total(
@@ -210,7 +211,7 @@ def _states(exp: Experiment, name: str) -> Iterator[tuple[int, State]]:
                     yield number, state
                 prepared.rehearse(query)
                 found, _ = prepared.exchange(query, state, watch=Stopwatch(), lines=[])
-                state = prepared.algo.global_update(state, query, found, prepared.plan)
+                state = prepared.algo.next_state(state, query, found, prepared.plan)
 
 
 def measured_noise(exp: Experiment, senders: tuple[str, ...]) -> Noise:
@@ -312,7 +313,10 @@ def neighbours(exp: Experiment, event: Event) -> Iterator[Experiment]:
     removed = event.adjacency == ADD_REMOVE
     groups = exp.algo.contributors.groups
     users = members(groups, event.group, exp.allocator.n_users).tolist()
-    if event.unit == "user" and removed and not event.scope:
+    turn = turn_of(event.scope)
+    if turn is not None:
+        users = [user for user in users if user % exp.algo.contributors.turns == turn]
+    if event.unit == "user" and removed and not _silo_of(event):
         yield from (without_user(exp, user) for user in users)
         return
     _, allocation, _ = allocate(exp)

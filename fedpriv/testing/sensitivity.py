@@ -221,7 +221,7 @@ def _whole_run(exp: Experiment, rounds: int) -> tuple[list[_Exchange], Plan]:
                 with _steps(exchange.steps.append):
                     total, _ = run.exchange(query, state, watch=Stopwatch(), lines=[])
                 exchange.total = total.vector
-                state = exp.algo.global_update(state, query, total, run.plan)
+                state = exp.algo.next_state(state, query, total, run.plan)
                 whole.append(exchange)
         return whole, run.plan
 

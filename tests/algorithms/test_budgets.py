@@ -13,6 +13,7 @@ from dp_accounting.pld import PLDAccountant
 from fedpriv.accountants.events import ADD_REMOVE, Event
 from fedpriv.accountants.ledger import Ledger, headline, headlines
 from fedpriv.accountants.rdp import Rdp
+from fedpriv.algorithms.listed_groups import listed_groups
 from fedpriv.audit.audit import Effort, audit
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.reports.finished_runs import user_epsilons
@@ -20,6 +21,7 @@ from fedpriv.rounds.user_groups import membership
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.loop import train
 from fedpriv.runtime import prepare, silo
+from fedpriv.runtime.identity import digest_plan
 from fedpriv.testing import ConformanceError, check_algorithm, experiment
 from fedpriv.testing.experiments import without_user
 from fedpriv.testing.noise_checks import total
@@ -293,3 +295,69 @@ def test_events_without_a_group_concern_every_group():
     found = headlines(ledger.rows(1), "server")
     assert found == {"a": alone(4.0, 6.0), "b": alone(8.0, 6.0)}
     assert headline(ledger.rows(1), "server") == found["a"]
+
+
+# -- groups by a column ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def column(tmp_path):
+    """A public file: user 3k is strict, the others are open; with a column that nobody reads."""
+    path = tmp_path / "groups.csv"
+    lines = [f"{user},clinic,{'open' if user % 3 else 'strict'}" for user in reversed(range(USERS))]
+    path.write_text("\n".join(["user,place,group", *lines]))
+    return path
+
+
+def by_column(path):
+    return f"{{strict:{{epsilon:0.5,file:{path}}},open:{{epsilon:4,file:{path}}}}}"
+
+
+def test_a_column_of_a_public_file_says_who_is_in_which_group(column):
+    listed = "{strict:{epsilon:0.5,users:[0,3,6,9]},open:{epsilon:4,share:1}}"
+    exp, other = world(budgets=by_column(column)), world(budgets=listed)
+    bounds = exp.algo.contributors.bounds(exp.federation, 1)
+    assert np.flatnonzero(bounds < 1).tolist() == [0, 3, 6, 9]
+    np.testing.assert_array_equal(bounds, other.algo.contributors.bounds(other.federation, 1))
+    assert rows(exp) == rows(other)
+
+
+def test_a_run_is_not_continued_with_other_groups(column, tmp_path):
+    """The path in the settings is the same; the users are not."""
+    listed_groups.cache_clear()
+    exp = world("quiet=true", "device=cpu", budgets=by_column(column))
+    before = digest_plan(exp, exp.planner.plan(exp.federation))
+    text = column.read_text()
+    column.write_text(text.replace("1,clinic,open", "1,clinic,strict"))
+    assert digest_plan(exp, exp.planner.plan(exp.federation)) == before  # read once a process
+    listed_groups.cache_clear()
+    again = world("quiet=true", "device=cpu", budgets=by_column(column))
+    assert digest_plan(again, again.planner.plan(again.federation)) != before
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (None, "a CSV file that can be read"),
+        ("", "one column 'user'"),
+        ("user,place\n0,a", "one column 'group'"),
+        ("user,user,group\n0,1,strict", "one column 'user'"),
+        ("user,group\n0,strict\n0,open", "line 3=0: numbers of users from 0, each once"),
+        ("user,group\n-1,strict", "line 2=-1: numbers"),
+        ("user,group\n0.5,strict", "line 2"),
+        ("user,group\n٣,strict", "line 2"),
+        ("user,group\n0,", "line 2=no group"),
+        ("user,group\n0", "line 2=no group"),
+        ("user,group\n0,open", "users of group strict; it has open"),
+        ("user,group\n0,strict\n99,open", "users from 0 to 11"),
+        ("user,group\n0,strict\n1,open", "10 users left"),
+        ('user,group\n"0,strict', "can be read"),
+    ],
+)
+def test_a_file_of_groups_that_says_too_little_is_refused_in_one_line(lines, says, tmp_path):
+    path = tmp_path / "groups.csv"
+    if lines is not None:
+        path.write_text(lines, encoding="utf-8")
+    with pytest.raises(ConfigError, match=says) as error:
+        world(budgets=by_column(path))
+    assert "\n" not in str(error.value)

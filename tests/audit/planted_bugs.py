@@ -15,10 +15,11 @@ import torch
 
 from fedpriv.aggregation.plain import PlainServer
 from fedpriv.certificates import noise
-from fedpriv.certificates.request import ObservedRelease
+from fedpriv.certificates.request import ObservedRelease, Row
 from fedpriv.mechanisms.clipping import clipped_rows
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.contributors import Users
+from fedpriv.rounds.mixing import Past
 from fedpriv.rounds.weighting import UniformWeighting
 from fedpriv.runtime.silo import _Work
 from fedpriv.training import dp_sgd, noisy_sgd
@@ -30,6 +31,7 @@ Patch = pytest.MonkeyPatch
 SGD = ("algo=uldp_sgd", "algo.noise_multiplier=1", "rounds=3")
 AVG = ("algo=uldp_avg", "algo.noise_multiplier=1", "rounds=3", "algo.local_epochs=2")
 GROUP = ("algo=uldp_group_2", "algo.noise_multiplier=1", "algo.local_epochs=1", "rounds=2")
+MIXED = (*SGD, "algo.cycle=2", "mechanism=correlated", "mechanism.bands=3")
 STEPS = ("algo=cdp_fedavg", "algo.local_steps=4", "allocator.n_users=10", "rounds=2")
 
 
@@ -374,3 +376,39 @@ def order_by_position(patch):
         return keys(self, purpose, round, party, places)
 
     patch.setattr(Streams, "unit_keys", by_position)
+
+
+# -- messages that repeat earlier rounds -----------------------------------------------------------
+
+
+@bug("messages repeat earlier sums three times as strongly", *MIXED)
+def strong_repetition(patch):
+    repeated_part = Past.repeated
+    patch.setattr(Past, "repeated", lambda self, *given: 3 * repeated_part(self, *given))
+
+
+@bug("users take part in every round, not in their turn", *MIXED)
+def no_turns(patch):
+    patch.setattr(Users, "bounds", lambda self, federation, round: None)
+
+
+@bug("a message is charged for its own round alone", *MIXED)
+def own_round_alone(patch):
+    def own(self):
+        here = (self.round - 1) % self.contributors.turns == self.turn
+        return Row(self.mechanism.mixing.coefficients[0] if here else 0.0, 1)
+
+    patch.setattr(ObservedRelease, "row", property(own))
+
+
+@bug("each message takes back half of the noise of the message before", *MIXED)
+def mixed_noise(patch):
+    past: dict[tuple[int, str, int], np.ndarray] = {}
+
+    def change(work, query, share):
+        silo = work.participant.silo
+        before = past.get((id(silo.plan), silo.name, query.round - 1))
+        past[id(silo.plan), silo.name, query.round] = share
+        return share if before is None else (share - before) / np.sqrt(2)
+
+    shares(patch, change)

@@ -20,6 +20,10 @@ BY_PREMISES = {
     "no noise in a round that is done again": "change of a round that is done again",
     "other noise in a round that is done again": "change of a round that is done again",
     "a silo's own noise share counts against itself": "noise of round 1",
+    "messages repeat earlier sums three times as strongly": "noise of round 2",
+    "users take part in every round, not in their turn": "noise of round 2",
+    "a message is charged for its own round alone": "noise of round 3",
+    "each message takes back half of the noise of the message before": "correlation of the noise",
 }
 """Some bugs that break a premise, and the premise."""
 BY_FILE = {

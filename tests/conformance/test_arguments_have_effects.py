@@ -31,6 +31,7 @@ OTHER = {
     "calibration": "paper",
     "clip": 0.037,
     "cohort": 2,
+    "cycle": 2,
     "delta": 1e-4,
     "difference_noise": 3.0,
     "epochs": 1,

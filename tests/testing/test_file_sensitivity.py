@@ -67,6 +67,8 @@ VARIANTS = [
     "uldp_avg algo.user_rate=0.6",
     "uldp_avg_w algo.user_rate=0.6",
     "uldp_sgd algo.weighting=records algo.user_rate=0.6",
+    "uldp_avg algo.cycle=3 mechanism=correlated",
+    "uldp_sgd algo.cycle=2 algo.user_rate=0.6 mechanism=correlated",
     "uldp_avg trainer=sequential",
     "uldp_avg trainer=compiled",
     "uldp_avg optimizer=adam",
