@@ -27,6 +27,7 @@ COMMANDS = {
     "help": "fedpriv.cli:show_help",
     "epsilon": "fedpriv.commands:epsilon",
     "allocation": "fedpriv.commands:allocation",
+    "data": "fedpriv.commands:data",
     "figure": "fedpriv.reports.privacy_utility:main",
     "table": "fedpriv.reports.table_command:main",
     "reproduce": "fedpriv.papers.reproduce:main",

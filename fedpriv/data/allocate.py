@@ -14,11 +14,11 @@ import numpy as np
 
 from fedpriv.data import dealing, known_users
 from fedpriv.data.allocation import Allocation
+from fedpriv.data.base import count_users
 from fedpriv.data.stability import (
     LOADED,
     OF_EACH_USER,
     OWN_USERS,
-    READING,
     UNSTATED,
     Stability,
 )
@@ -117,21 +117,25 @@ class Allocator(ABC):
     def _known_users(self, records: Records, data: DataSet) -> np.ndarray:
         """Owner of each record according to the data set, (n,) int64; if it names no owners, each
         record is its own user. Raises ConfigError if the number of users is not `n_users`."""
-        user = np.arange(len(records)) if records.user is None else records.user
-        n_users = int(user.max()) + 1
-        allowed = f"{n_users}, the number of users in the training records of {type(data).__name__}"
+        n_users = count_users(records)
+        whose = "on the public list" if records.n_users is not None else "in the training records"
+        allowed = f"{n_users}, the number of users {whose} of {type(data).__name__}, or null"
         require(self.n_users == n_users, "allocator.n_users", self.n_users, allowed)
-        return user
+        return np.arange(len(records)) if records.user is None else records.user
 
 
 @dataclass(frozen=True)
 class Natural(Allocator):
     """The data set's own silos and users. Nothing is random, and `n_users` must be the number of
-    users in the data set."""
+    users in the data set; in a yaml or on the command line, null stands for it."""
 
     def check(self, data: DataSet) -> None:
         super().check(data)
         name = type(data).__name__
+        homeless = data.natural_users and data.natural_silos is None
+        require(
+            not homeless, "allocator", "natural", f"by_user, because {name} does not name silos"
+        )
         owned = data.natural_silos is not None and data.natural_users
         require(
             owned,
@@ -142,7 +146,7 @@ class Natural(Allocator):
         require_single_records("natural", data)
 
     def stability(self, data: DataSet) -> Stability:
-        return Stability(LOADED, before=(READING,)).then(OWN_USERS)
+        return known_stability(data)
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         self.check(data)
@@ -157,7 +161,7 @@ class ByUser(Allocator):
     """The data set's own users, each assigned to one random silo. The silos' numbers of users
     differ by at most one.
 
-    `n_users` must be the number of users in the data set.
+    `n_users` must be the number of users in the data set; null stands for it.
 
     local_test: share of each user's records, rounded up, that becomes the user's local test split;
         at least one record trains. A user's split does not depend on other users.
@@ -185,7 +189,7 @@ class ByUser(Allocator):
         require_single_records("by_user", data)
 
     def stability(self, data: DataSet) -> Stability:
-        chain = Stability(LOADED, before=(READING,)).then(OWN_USERS)
+        chain = known_stability(data)
         return chain.then(OF_EACH_USER) if self.local_test > 0 else chain
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
@@ -198,6 +202,13 @@ class ByUser(Allocator):
             user, self.local_test, lambda u: streams.generator("local test", party=f"user{u}")
         )
         return self._filled(self._allocation(user, home[user], trains, data))
+
+
+def known_stability(data: DataSet) -> Stability:
+    """The chain of an allocator that keeps the users of the data set: it starts at the loaded
+    records, and says who a user is."""
+    start = f"{LOADED}; {data.user_is}" if data.user_is else LOADED
+    return Stability(start, before=(data.reading,)).then(OWN_USERS)
 
 
 def sit_in_silos(name: str) -> str:

@@ -177,6 +177,8 @@ class _TrainingLoop:
         ending = None
         last = self.experiment.algo.last_round(prepared.plan.federation)
         with Progress(rounds, number, prepared.task.metric, quiet=self.quiet) as progress:
+            for note in prepared.notes:
+                progress.say(f"data: {note}")
             if number < rounds and (estimate := prepared.estimate(number + 1, rounds - number)):
                 progress.expect(estimate)
             while number < rounds:
