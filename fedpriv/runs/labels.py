@@ -28,7 +28,7 @@ class Label:
 FREE = Label(RELEASED)
 PAID = Label(CHARGED)
 TRAINING = Label(DIAGNOSTIC, "training records")
-PERSONS = Label(DIAGNOSTIC, "test records of persons, whom no epsilon covers")
+PERSONS = Label(DIAGNOSTIC, "test records of persons")
 HELD_BACK = Label(DIAGNOSTIC, "records that are held back from users who train")
 UNCERTIFIED = Label(DIAGNOSTIC, "a model without a certificate")
 NOT_RELEASED = Label(DIAGNOSTIC, "models that silos keep")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,6 +10,12 @@ import numpy as np
 
 from fedpriv.data.base import Records
 from fedpriv.data.table.schema import Category, Schema
+
+IDENTIFIER = re.compile(
+    r"(^|[_\W])(id|ids|nr|mrn|ssn|uuid|patient|person|subject|participant|case|name)([_\W]|$)",
+    re.IGNORECASE,
+)
+"""Names of columns that name persons or visits."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,7 @@ def lines(schema: Schema, table: Choices) -> Iterator[str]:
         yield "silos: none; allocator=by_user deals users to silos"
     else:
         yield f"silos: {len(schema.silos)} in column {schema.silo}: {_some(schema.silos)}"
+    yield "cells: spaces around a cell do not count; names are otherwise taken letter by letter"
     yield f"missing features: {table.missing}; rows without label, user or silo: {table.incomplete}"
     yield f"values outside public lists and ranges: {table.outside}"
     if table.test is not None:
@@ -140,6 +148,12 @@ def counts(schema: Schema, train: Records, test: Records, rows: int) -> list[str
             f"one user has {per_user.max()} training records: does the name stand for nobody in "
             "particular?"
         )
+    found += [
+        f"column {one.name} is a feature, but its name is that of an identifier: data.drop leaves "
+        "it out"
+        for one in schema.features
+        if IDENTIFIER.search(one.name)
+    ]
     constant = [
         name
         for name, column in zip(_feature_names(schema), train.x.T)

@@ -7,6 +7,7 @@ records, so no epsilon covers it until a schema file says the same from public k
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -118,11 +119,14 @@ def _feature(cells: Cells, name: str, *, named: bool) -> Number | Category:
     numeric = np.array([_is_number(text) for text in texts] + [False])
     among = numeric[codes].sum()
     if among and not named and 2 * among >= (codes >= 0).sum():
+        odd = [text for text, number in zip(texts, numeric) if not number]
+        commas = all(re.fullmatch(r"[-+]?\d+,\d+", text) for text in odd)
+        hint = "data.decimal=',' reads such numbers; or " if commas else ""
         raise cells.error(
             name,
             (codes >= 0) & ~numeric[codes],
-            f"among numbers; add it to data.missing_marks, or name the column in data.categories, "
-            f"or {leave_out}",
+            f"among numbers; {hint}add it to data.missing_marks, or name the column in "
+            f"data.categories, or {leave_out}",
         )
     most = MOST_NAMED_CATEGORIES if named else MOST_CATEGORIES
     if len(texts) > most:

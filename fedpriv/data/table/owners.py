@@ -59,10 +59,15 @@ def owners_of(
         silos = silos or found.names
         held = people.require_known(cells, silo, found, silos)
     if user is None:
-        return Owners(np.arange(len(cells.frame)), row_keys(cells), held, silos, tuple(notes))
+        keys = row_keys(cells)
+        if twins := len(keys) - len(set(keys)):
+            notes.append(f"{twins} rows are equal to another one, and are taken as other persons")
+        return Owners(np.arange(len(keys)), keys, held, silos, tuple(notes))
     named = people.names_of(cells, user, similar)
     notes += _spellings(cells, user, named)
     number, keys = named.code, named.names
+    if len(keys) == len(cells.frame):
+        notes.append(f"column {user}: every row has another value: is it the person, or the visit?")
     if held is not None:
         across = _in_several_silos(number, held, len(keys))
         if len(across):

@@ -53,6 +53,10 @@ PLACEHOLDERS = frozenset(
 """Texts, in small letters, that stand for nobody in particular."""
 
 
+ROUNDED = re.compile(r"\d([.,]\d+)?[eE]\+\d+")
+"""A number as spreadsheets and floats write it when it is long: 1.23457E+11."""
+
+
 @dataclass(frozen=True)
 class Names:
     """The names in a column.
@@ -87,7 +91,7 @@ def _short_numbers(text: str) -> str:
 
 def loose_form(text: str) -> str:
     """As `same_form`, without punctuation: "P-07" is "P7"."""
-    return same_form(re.sub(r"[-_./\\,:;#()\[\]' ]", "", text))
+    return re.sub(r"[-_./\\,:;#()\[\]']", "", same_form(text))
 
 
 def names_of(cells: Cells, column: str, rule: str) -> Names:
@@ -99,6 +103,8 @@ def names_of(cells: Cells, column: str, rule: str) -> Names:
     used[code] = True
     texts = [str(text) for text in series.cat.categories]
     _refuse_placeholders(cells, column, texts, code)
+    if rule != KEEP:
+        _refuse_rounded(cells, column, texts, code)
     first: dict[str, str] = {}
     pairs = []
     for text in (text for text, there in zip(texts, used) if there):
@@ -121,6 +127,20 @@ def names_of(cells: Cells, column: str, rule: str) -> Names:
     new = np.array([*(place.get(text, -1) for text in texts), -1])
     merged = tuple(pairs) if rule == MERGE else ()
     return Names(new[code], tuple(names), merged, () if merged else tuple(pairs))
+
+
+def _refuse_rounded(cells: Cells, column: str, texts: list[str], code: np.ndarray) -> None:
+    """Refuse long numbers that a spreadsheet or a float has rounded: two persons may have become
+    one name."""
+    rounded = [place for place, text in enumerate(texts) if ROUNDED.fullmatch(text)]
+    wrong = np.isin(code, rounded)
+    if wrong.any():
+        raise cells.error(
+            column,
+            wrong,
+            "a number that a spreadsheet or a float has rounded, so that two persons may have one "
+            "name: export it as text, or set data.similar_ids=keep",
+        )
 
 
 def _refuse_placeholders(cells: Cells, column: str, texts: list[str], code: np.ndarray) -> None:

@@ -176,7 +176,9 @@ def read_schema(path: Path, digest: str | None = None) -> Schema:
                     f"{path}: its SHA-256 is {found}; data.schema_digest={digest:.80} allows no "
                     "other file"
                 )
-        tree = yaml.safe_load(read_plain_yaml(path))
+        text = read_plain_yaml(path)
+        _refuse_twins(yaml.compose(text, Loader=yaml.SafeLoader))
+        tree = yaml.safe_load(text)
     except (OSError, ValueError, yaml.YAMLError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise DataError(f"{path}: not a readable schema: {reason}") from error
@@ -184,6 +186,20 @@ def read_schema(path: Path, digest: str | None = None) -> Schema:
         return _parsed(tree)
     except _SchemaError as error:
         raise DataError(f"{path}: {error}") from error
+
+
+def _refuse_twins(node: yaml.Node | None) -> None:
+    """Raise ValueError for a key that a mapping has twice, of which YAML keeps the last."""
+    if isinstance(node, yaml.MappingNode):
+        keys = [str(key.value) for key, _ in node.value]
+        twins = sorted({key for key in keys if keys.count(key) > 1})
+        if twins:
+            raise ValueError(f"it has the key {twins[0]:.60} twice")
+        for _, value in node.value:
+            _refuse_twins(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _refuse_twins(value)
 
 
 class _SchemaError(Exception):

@@ -259,7 +259,7 @@ class Table(DataSet):
             what += f"unexpected {', '.join(surplus[:5])}" if surplus else ""
             raise DataError(f"{cells.name}: line 1: wrong columns: {what}")
         held = self._owners(cells, schema.user, schema.silo, schema.silos)
-        if len(held.keys) > schema.n_users:
+        if path == self.path and len(held.keys) > schema.n_users:
             raise DataError(
                 f"{cells.name}: {len(held.keys)} users, more than the {schema.n_users} on the "
                 "public list (user.number of the schema)"
@@ -328,7 +328,8 @@ class Table(DataSet):
     def _path(self, name: str) -> Path:
         path = Path(self.root or "") / Path(name).expanduser()
         if not path.exists():
-            raise ConfigError("data", name, f"no such file (looked for {path.resolve()})")
+            key = next(one for one in ("path", "schema", "test") if getattr(self, one) == name)
+            raise ConfigError(f"data.{key}", name, f"no such file (looked for {path.resolve()})")
         return path
 
 
