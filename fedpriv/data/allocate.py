@@ -159,7 +159,7 @@ class Natural(Allocator):
 @dataclass(frozen=True)
 class ByUser(Allocator):
     """The data set's own users, each assigned to one random silo. The silos' numbers of users
-    differ by at most one.
+    differ by at most one; users with names go to a silo by the coin of their name.
 
     `n_users` must be the number of users in the data set; null stands for it.
 
@@ -197,17 +197,26 @@ class ByUser(Allocator):
         named = records.silo is None
         require(named, "allocator", "by_user", sit_in_silos(type(data).__name__))
         user = self._known_users(records, data)
-        home = dealing.deal_equally(self.n_users, self.n_silos, streams.generator("silos of users"))
-        trains = dealing.hold_out_of_each(
-            user, self.local_test, lambda u: streams.generator("local test", party=f"user{u}")
-        )
+        names = records.user_names
+        purpose = "silos of users"
+        if names is None:
+            home = dealing.deal_equally(self.n_users, self.n_silos, streams.generator(purpose))
+        else:
+            home = (streams.named_coins(purpose, names) * self.n_silos).astype(np.int64)
+
+        def own(user: int) -> np.random.Generator:
+            party = f"user{user}" if names is None else f"user {names[user]}"
+            return streams.generator("local test", party=party)
+
+        trains = dealing.hold_out_of_each(user, self.local_test, own)
         return self._filled(self._allocation(user, home[user], trains, data))
 
 
 def known_stability(data: DataSet) -> Stability:
     """The chain of an allocator that keeps the users of the data set: it starts at the loaded
-    records, and says who a user is."""
-    start = f"{LOADED}; {data.user_is}" if data.user_is else LOADED
+    records, and says who a user is and what was read off the records before."""
+    given = tuple(f"taken as given: {text}" for text in data.read_without_noise)
+    start = "; ".join((LOADED, *([data.user_is] if data.user_is else []), *given))
     return Stability(start, before=(data.reading,)).then(OWN_USERS)
 
 

@@ -32,6 +32,9 @@ class Records:
         rows. Where a record is absent, all others keep their numbers.
     n_users: number of users on the public list, of whom some may own none of these records; None:
         the largest number in `user`, and one.
+    user_names: a text for each number in `user`, from which the user's own draws come. Where a user
+        is absent, all others keep their names, but not their numbers. None: draws come from the
+        numbers.
     """
 
     x: np.ndarray
@@ -40,6 +43,7 @@ class Records:
     user: np.ndarray | None = None
     number: np.ndarray | None = None
     n_users: int | None = None
+    user_names: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -155,6 +159,13 @@ class DataSet(ABC):
     def private_test(self) -> bool:
         """Whether the test records are of persons too, so that metrics on them are not public."""
         return False
+
+    @property
+    def read_without_noise(self) -> tuple[str, ...]:
+        """What was read off the records without noise and enters the model, in lines for a person:
+        scales or lists of categories, for example. An epsilon takes it as given, so a model with
+        such lines is not private. A data set that everybody has may leave it empty."""
+        return ()
 
     @property
     def description(self) -> tuple[str, ...]:

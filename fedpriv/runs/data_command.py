@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from rich.console import Console
@@ -55,7 +56,8 @@ def lines(exp: Experiment) -> list[str]:
         far = f"at most {bound.users:g} users differ" if not bound.why else bound.why
         found.append(f"one user absent before, after {stage.name}: {far}")
     whole = chain.from_file("user", ADD_REMOVE)
-    found.append(f"from the file to the first event: {whole.why or 'one user stays one user'}")
+    far = "one user stays one user" if math.isfinite(whole.users) else whole.why
+    found.append(f"from the file to the first event: {far}")
     found += [f"not covered: {text}" for text in (*data.not_covered, *exp.allocator.not_covered)]
     return found
 

@@ -53,11 +53,11 @@ def looks_at_all(schema: Schema) -> list[str]:
     if not schema.public:
         reasons.append(
             "columns, categories, classes, ranges of labels and the numbers of users and silos "
-            "were read off the records (data.schema with public: true says them)"
+            "were read off the records without noise (data.schema with public: true says them)"
         )
     if schema.unscaled:
         reasons.append(
-            f"{_some(schema.unscaled)}: scaled by the mean and the deviation of the training "
+            f"{_some(schema.unscaled)}: scaled by the exact mean and deviation of the training "
             "records (a range in data.schema scales by public numbers)"
         )
     return reasons
@@ -119,7 +119,8 @@ def lines(schema: Schema, table: Choices) -> Iterator[str]:
             yield f"feature {feature.name}: number, {low:g} to {high:g} become -1 to 1"
     for name in schema.unused:
         yield f"column {name}: left out"
-    yield f"users: {schema.n_users} on the public list; {user_is(schema, table.user_scope)}"
+    counted = "on the public list" if table.schema else "named in the records"
+    yield f"users: {schema.n_users} {counted}; {user_is(schema, table.user_scope)}"
     if schema.silo is None:
         yield "silos: none; allocator=by_user deals users to silos"
     else:

@@ -28,6 +28,8 @@ from fedpriv.errors import DataError, require
 MOST_CATEGORIES = 50
 """A column with more different texts is refused, unless `data.categories` names it."""
 MOST_NAMED_CATEGORIES = 1_000
+DECIMAL_COMMA = re.compile(r"[-+]?\d+(,\d+)+")
+"""A number with commas, before decimals or between thousands."""
 FEW_NUMBERS = 10
 """A label of at most so many different whole numbers is a class."""
 MOST_CLASSES = 1_000
@@ -118,14 +120,19 @@ def _feature(cells: Cells, name: str, *, named: bool) -> Number | Category:
     codes = column.cat.codes.to_numpy()
     numeric = np.array([_is_number(text) for text in texts] + [False])
     among = numeric[codes].sum()
+    comma = np.array([bool(DECIMAL_COMMA.fullmatch(text)) for text in texts] + [False])
+    if comma.any() and not named and (comma | numeric)[:-1].all():
+        raise cells.error(
+            name,
+            comma[codes],
+            "a number with a comma: data.decimal=',' reads it; or name the column in "
+            f"data.categories, or {leave_out}",
+        )
     if among and not named and 2 * among >= (codes >= 0).sum():
-        odd = [text for text, number in zip(texts, numeric) if not number]
-        commas = all(re.fullmatch(r"[-+]?\d+,\d+", text) for text in odd)
-        hint = "data.decimal=',' reads such numbers; or " if commas else ""
         raise cells.error(
             name,
             (codes >= 0) & ~numeric[codes],
-            f"among numbers; {hint}add it to data.missing_marks, or name the column in "
+            "among numbers; add it to data.missing_marks, or name the column in "
             f"data.categories, or {leave_out}",
         )
     most = MOST_NAMED_CATEGORIES if named else MOST_CATEGORIES

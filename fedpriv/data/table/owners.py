@@ -60,8 +60,6 @@ def owners_of(
         held = people.require_known(cells, silo, found, silos)
     if user is None:
         keys = row_keys(cells)
-        if twins := len(keys) - len(set(keys)):
-            notes.append(f"{twins} rows are equal to another one, and are taken as other persons")
         return Owners(np.arange(len(keys)), keys, held, silos, tuple(notes))
     named = people.names_of(cells, user, similar)
     notes += _spellings(cells, user, named)

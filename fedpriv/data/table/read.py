@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -162,10 +162,19 @@ def _refuse_binary(path: Path) -> None:
                 raise ValueError("not a text file: it contains zero bytes")
 
 
+def _ends_in_a_line(path: Path) -> bool:
+    with open(path, "rb") as file:
+        file.seek(-1, io.SEEK_END)
+        return file.read(1) in (b"\n", b"\r")
+
+
 def _cells(name: str, source: Path | io.StringIO, form: Format, texts: Iterable[str]) -> Cells:
     shape = _Shape.of(name, source, form)
     text = frozenset(texts)
     frame = _values(name, source, form, shape, text)
+    truths = {column for column, values in frame.items() if _has_truths(values)}
+    if truths:  # read them again, as they are written
+        frame = _values(name, source, form, shape, text.union(map(str, truths)))
     if len(frame) != len(shape.lines):
         raise DataError(f"{name}: {len(shape.lines)} lines, of which {len(frame)} can be read")
     frame.index = shape.lines
@@ -189,7 +198,7 @@ class _Shape:
     def of(cls, name: str, source: Path | io.StringIO, form: Format) -> _Shape:
         with _opened(source, form.encoding) as file:
             try:
-                return cls._read(name, file, form)
+                shape = cls._read(name, file, form)
             except UnicodeDecodeError as error:
                 raise DataError(
                     f"{name}: not {form.encoding} ({error.reason}); "
@@ -197,6 +206,8 @@ class _Shape:
                 ) from error
             except csv.Error as error:
                 raise DataError(f"{name}: not a readable table: {error}") from error
+        cut = isinstance(source, Path) and not _ends_in_a_line(source)
+        return replace(shape, notes=("the last line has no end: is the file whole?",) * cut)
 
     @classmethod
     def _read(cls, name: str, file: io.TextIOBase, form: Format) -> _Shape:
@@ -297,10 +308,29 @@ def _values(
                 skipinitialspace=True,
                 skip_blank_lines=True,
                 low_memory=False,
+                float_precision="round_trip",  # as Python's float, see `_number_of`
             )
     except (pd.errors.ParserError, pd.errors.ParserWarning, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split()).removeprefix("Error tokenizing data. C error: ")
         raise DataError(f"{name}: not a readable table: {reason}") from error
+
+
+def _has_truths(column: pd.Series) -> bool:
+    """Whether pandas has read words such as TRUE as truth values."""
+    import pandas as pd
+
+    return column.dtype == bool or (
+        column.dtype == object and pd.api.types.infer_dtype(column, skipna=True) == "boolean"
+    )
+
+
+def _number_of(text: str) -> float:
+    """The number that a text writes, NaN if it writes none. A cell means the same whichever other
+    cells its column has, so that no row changes how another is read."""
+    try:
+        return float(text) if text.isascii() and "_" not in text else np.nan
+    except ValueError:
+        return np.nan
 
 
 def _stripped(column: pd.Series, form: Format, *, keep: bool) -> pd.Series:
@@ -312,19 +342,14 @@ def _stripped(column: pd.Series, form: Format, *, keep: bool) -> pd.Series:
 
     if column.dtype.kind in "iuf" and not keep:
         return column.astype(np.float64)
-    if column.dtype == bool:
-        column = column.map({True: "true", False: "false"})
     codes, found = pd.factorize(column.astype(object))
     marks = {"", *form.missing}
     stripped = [str(value).strip() for value in found]
     if not keep:
         plain = [one.replace(form.decimal, ".") if form.decimal != "." else one for one in stripped]
-        numbers = pd.to_numeric(
-            pd.Series([None if one in marks else one for one in plain], dtype=object),
-            errors="coerce",
-        ).to_numpy(np.float64)
+        numbers = np.array([_number_of(one) for one in plain], dtype=np.float64)
         real = np.array([one not in marks for one in stripped], dtype=bool)
-        if len(found) and not np.isnan(numbers[real]).any() and real.any():
+        if not np.isnan(numbers[real]).any():  # also where all are missing
             return pd.Series(np.append(numbers, np.nan)[codes], index=column.index)
     names = sorted({one for one in stripped if one not in marks})
     place = {one: number for number, one in enumerate(names)}

@@ -182,13 +182,17 @@ class Table(DataSet):
         return True
 
     @property
+    def read_without_noise(self) -> tuple[str, ...]:
+        return tuple(describe.looks_at_all(self.declared))
+
+    @property
     def user_is(self) -> str:
         return describe.user_is(self.declared, self.user_scope)
 
     @property
     def reading(self) -> Stage:
         name = "reading the table row by row, split by the coin of each user"
-        if reasons := describe.looks_at_all(self.declared):
+        if reasons := self.read_without_noise:
             bound = unbounded("; ".join(reasons))
             return Stage(name, bound, bound, bound)
         if self.split == USER:
@@ -239,12 +243,16 @@ class Table(DataSet):
                 None if own.silo is None else own.silo[rows],
                 own.user[rows],
                 n_users=schema.n_users,
+                user_names=self._names(own),
             )
             for x, (part, own, rows) in zip(inputs, parts)
         )
         if self.split == USER or test is not None:
-            tested = replace(tested, user=None)  # strangers, or numbered by another table
+            # strangers, or numbered by another table
+            tested = replace(tested, user=None, user_names=None)
         notes += describe.counts(schema, train, tested, len(cells.frame))
+        if repeated := int(cells.frame.duplicated().sum()):
+            notes.append(f"{repeated} rows repeat an earlier row in every cell")
         return Corpus(train, tested, notes=tuple(notes))
 
     def _records(self, path: str | None, schema: Schema) -> tuple[Cells, Encoded, Owners]:
@@ -281,13 +289,18 @@ class Table(DataSet):
         """The coin of each row, (n,) from 0 to below 1: its user's, or its own."""
         if self.split == RECORD:
             rows = owners.row_keys(cells)
-            whose = (held.keys[user] if user >= 0 else "" for user in held.user)
+            names = self._names(held)
+            whose = (names[user] if user >= 0 else "" for user in held.user)
             return streams.named_coins(PURPOSE, (f"{a}\n{b}" for a, b in zip(whose, rows)))
-        if self.similar_ids == people.MERGE:
-            names = [people.same_form(key) for key in held.keys]
-        else:
-            names = list(held.keys)
-        return np.asarray(np.append(streams.named_coins(PURPOSE, names), 0.0)[held.user])
+        coins = streams.named_coins(PURPOSE, self._names(held))
+        return np.asarray(np.append(coins, 0.0)[held.user])
+
+    def _names(self, held: Owners) -> tuple[str, ...]:
+        """The name of each user from which the user's own draws come. Of a merged user, the
+        spelling that stands in the file may change with another row."""
+        if self.similar_ids != people.MERGE:
+            return held.keys
+        return tuple(people.same_form(key) for key in held.keys)
 
     def _refuse_shared(self, cells: Cells, training: Owners, test: Owners) -> None:
         both = shared_keys(cells, training, test, self.similar_ids)
@@ -341,7 +354,7 @@ def _texts_of(schema: Schema) -> tuple[str, ...]:
     if schema.label.problem != REGRESSION:
         named.append(schema.label.column)
     categories = (one.name for one in schema.features if isinstance(one, Category))
-    return (*(one for one in named if one is not None), *categories)
+    return (*(one for one in named if one is not None), *categories, *schema.unused)
 
 
 _last: dict[tuple[object, ...], Cells] = {}
