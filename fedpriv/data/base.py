@@ -161,6 +161,12 @@ class DataSet(ABC):
         return False
 
     @property
+    def numbers_are_public(self) -> bool:
+        """Whether the number of a user is public knowledge, so that settings may name users by it.
+        It is not if it depends on who else is in the file."""
+        return True
+
+    @property
     def read_without_noise(self) -> tuple[str, ...]:
         """What was read off the records without noise and enters the model, in lines for a person:
         scales or lists of categories, for example. An epsilon takes it as given, so a model with

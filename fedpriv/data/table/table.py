@@ -182,6 +182,10 @@ class Table(DataSet):
         return True
 
     @property
+    def numbers_are_public(self) -> bool:
+        return False  # places of the names that are in the file
+
+    @property
     def read_without_noise(self) -> tuple[str, ...]:
         return tuple(describe.looks_at_all(self.declared))
 

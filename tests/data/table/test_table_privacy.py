@@ -9,6 +9,7 @@ import pytest
 import fedpriv
 from fedpriv.data.stability import ADD_REMOVE
 from fedpriv.data.table.schema import Category, Label, Number, Schema, write_schema
+from fedpriv.errors import ConfigError
 from fedpriv.testing import experiment
 
 PUBLIC = Schema(
@@ -62,6 +63,7 @@ WAYS = {
     "records split": ["data.split=record"],
     "missing rows dropped": ["data.missing=drop"],
     "in each silo another person": ["data.user_scope=silo"],
+    "values outside accepted": ["data.outside=accept"],
     "names merged": ["data.similar_ids=merge"],
     "users dealt": ["allocator=by_user", "allocator.n_silos=3", "allocator.local_test=0.4"],
     "a row is a person": ["data.one_row_per_user=true"],
@@ -93,6 +95,8 @@ def lines_for(way):
     found = rows()
     if way == "missing rows dropped":
         found = [row.replace("NA ", "2.5") for row in found]
+    if way == "values outside accepted":
+        found = [row.replace(",119,,m,", ",1190,,x,") for row in found]
     if way == "names merged":
         found = [row.replace("P-11", "P11") for row in found]
     return found
@@ -137,6 +141,13 @@ def test_a_public_schema_bounds_the_distance_from_the_file(table):
     chain = exp.allocator.stability(exp.data)
     assert chain.from_file("user", ADD_REMOVE).users == 1
     assert not exp.data.read_without_noise
+
+
+def test_groups_of_users_are_refused(table):
+    """Their members are named by numbers, which one user absent would shift."""
+    budgets = "algo.budgets={strict:{epsilon:1,share:0.5},open:{epsilon:4,share:0.5}}"
+    with pytest.raises(ConfigError, match=r"^algo\.budgets=.*null, because a user's number"):
+        table(rows(), budgets, "algo.rounds=30")
 
 
 READ_OFF = {
