@@ -16,6 +16,7 @@ from fedpriv.util.streams import Streams
 
 TEXT = csv_text(patients=80)
 ROLES = {"label": "died", "user": "patient", "silo": "hospital", "drop": ["stay"]}
+ROLE_WORDS = ["data=table", "data.label=died", "data.user=patient", "data.silo=hospital"]
 WORDS = ["data=table", "data.path=visits.csv", "data.user=patient", "data.silo=hospital"]
 
 
@@ -147,12 +148,18 @@ def test_parquet_and_a_frame_read_as_the_csv_file(table, frame, tmp_path):
     want = table().load(Streams(0))
     frame.to_parquet(tmp_path / "visits.parquet")
     found = [Table(path=str(tmp_path / "visits.parquet"), missing="fill", **ROLES).load(Streams(0))]
-    words = ["data=table", "data.label=died", "data.user=patient", "data.silo=hospital"]
-    given = fedpriv.federation(*words, "data.drop=[stay]", "data.missing=fill", frame=frame)
+    given = fedpriv.federation(*ROLE_WORDS, "data.drop=[stay]", "data.missing=fill", frame=frame)
     np.testing.assert_array_equal(
         np.sort(want.train.x, axis=None), np.sort(found[0].train.x, axis=None)
     )
     assert sum(len(records) for records, _ in given.silos) == len(want.train)
+
+
+def test_a_frame_is_there_in_every_run_of_a_sweep(frame, tmp_path):
+    """Runs of a sweep are computed in threads of their own."""
+    words = [*ROLE_WORDS, "data.missing=fill", "seed=0,1", "rounds=1", "preset.local_epochs=1"]
+    runs = fedpriv.sweep(*words, frame=frame, folder=tmp_path / "sweep")
+    assert set(runs.metrics["seed"]) == {0, 1}
 
 
 def test_a_frame_is_needed_where_no_path_is():
